@@ -1,0 +1,71 @@
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3.11
+BIN := .venv/bin
+STAMP := .venv/.installed
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
+export OMP_WAIT_POLICY := PASSIVE
+PRESET ?= default
+MODELS ?=
+GRIDS ?= inputs/allo
+BENCH ?= allo
+
+.PHONY: help setup repro test check lock schema ui sync gate promote grids bench crash clean
+
+help:  ## this menu
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  GRIDS=$(GRIDS)  BENCH=$(BENCH)"
+
+setup: $(STAMP)  ## .venv with the locked packages; repeated only when a lock file changes
+
+$(STAMP): requirements/lock.txt requirements/dev.txt
+	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is not installed; install Python 3.11 or pass PYTHON=..." >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "setup: installing into .venv (some minutes, once)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/lock.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	@touch $@
+
+repro: $(STAMP)  ## collect, train, evaluate, report, judge (PRESET=, MODELS=)
+	@$(BIN)/python -m pipeline.repro --preset $(PRESET) $(MODELS)
+
+test: $(STAMP)  ## the tests (slow ones: make test ARGS='-m slow')
+	@$(BIN)/python -m pytest $(or $(ARGS),-m 'not slow')
+
+check: $(STAMP)  ## lint, types and import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock: $(STAMP)  ## make requirements/*.txt anew from requirements/*.in
+	@$(BIN)/python requirements/make_lock.py
+
+schema: $(STAMP)  ## write params.schema.json, by which editors complete params.yaml
+	@$(BIN)/python -m pipeline.params schema
+
+ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
+	@$(BIN)/python -m pipeline.ui
+
+sync: $(STAMP)  ## deliver what the tracking server has not received yet
+	@$(BIN)/python -m pipeline.sync
+
+gate: $(STAMP)  ## judge the scores at hand; fails where a baseline is broken
+	@$(BIN)/python -m pipeline.gate $(MODELS)
+
+promote: $(STAMP)  ## make the scores at hand the baseline (PRESET=, MODELS=)
+	@$(BIN)/python -m pipeline.promote --preset $(PRESET) $(MODELS)
+
+grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
+	@$(BIN)/python -m pipeline.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
+
+bench: $(STAMP)  ## speed against plain references, side by side (BENCH=)
+	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
+	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'
+
+clean:  ## remove what can be made again (not .venv, not the tracking store)
+	@rm -rf data models reports .state .presets grids-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
