@@ -1,0 +1,1 @@
+"""Worlds as pure reset and step functions, with their ground truths."""

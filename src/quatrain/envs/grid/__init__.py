@@ -1,0 +1,1 @@
+"""Grid worlds: maps from text, maps from numbers, and their dynamics."""

@@ -1,0 +1,181 @@
+"""names and a few numbers -> Layout: generators of rooms and mazes, and the maps that the project ships."""
+
+import difflib
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from jaxtyping import Bool
+
+from quatrain.envs.grid.layouts import MOVES, Cell, Layout, LayoutError, checked, parse_layout
+
+RoomPair = tuple[Cell, Cell]
+"""Two neighbouring rooms as (column, row); the second is right of or below the first."""
+
+
+def rooms(*, rows: int, cols: int, height: int, width: int, extra_doors: int, seed: int) -> Layout:
+    """Rooms of height x width cells between walls one cell thick, connected by single-cell openings.
+
+    Each edge of a random spanning tree of the rooms has one opening at a random place of the shared wall, and
+    so have `extra_doors` further pairs of neighbours.
+
+    Raises:
+        LayoutError: a size below 1, more extra doors than pairs of neighbours are left, a single free cell.
+    """
+    sizes = {"rows": rows, "cols": cols, "height": height, "width": width}
+    for key, size in sizes.items():
+        if size < 1:
+            raise LayoutError(f"rooms: {key} {size} must be at least 1")
+    rng = np.random.default_rng(seed)
+    tree, spare = _spanning_tree(_shuffled_pairs(rows, cols, rng))
+    if not 0 <= extra_doors <= len(spare):
+        raise LayoutError(
+            f"rooms: extra_doors {extra_doors} must lie in 0..{len(spare)}, the pairs of neighbours that "
+            f"{rows} x {cols} rooms have beyond the spanning tree"
+        )
+    wall_rows = np.arange(rows * (height + 1) + 1) % (height + 1) == 0
+    wall_cols = np.arange(cols * (width + 1) + 1) % (width + 1) == 0
+    walls = wall_rows[:, None] | wall_cols
+    for (col, row), (next_col, _) in tree + spare[:extra_doors]:
+        left, top = col * (width + 1), row * (height + 1)
+        if next_col > col:
+            walls[top + rng.integers(1, height + 1), left + width + 1] = False
+        else:
+            walls[top + height + 1, left + rng.integers(1, width + 1)] = False
+    return checked(_without_marks("rooms", walls))
+
+
+def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
+    """A maze of width x height cells: ways between the odd cells, carved depth-first from the top left one.
+
+    Then each dead end is opened with probability `braid`.
+
+    Raises:
+        LayoutError: an even size, a size below 5, or a braid outside 0..1.
+    """
+    for key, size in (("width", width), ("height", height)):
+        if size < 5 or size % 2 == 0:
+            raise LayoutError(f"maze: {key} {size} must be odd and at least 5; take {max(5, size | 1)}")
+    if not 0 <= braid <= 1:
+        raise LayoutError(f"maze: braid {braid} must lie in 0..1")
+    rng = np.random.default_rng(seed)
+    walls = _carve(width, height, rng)
+    _open_dead_ends(walls, braid, rng)
+    return checked(_without_marks("maze", walls))
+
+
+def named_layout(name: str) -> Layout:
+    """A map of the catalogue.
+
+    Raises:
+        LayoutError: no such name; proposes the nearest one.
+    """
+    if name not in CATALOGUE:
+        nearest = difflib.get_close_matches(name, CATALOGUE, n=1, cutoff=0.0)[0]
+        raise LayoutError(
+            f"unknown layout {name!r}; did you mean {nearest!r}? Known: {', '.join(CATALOGUE)}; "
+            "rooms and maze with numbers of their own; or a path such as inputs/allo/map.txt"
+        )
+    return CATALOGUE[name]()._replace(name=name)
+
+
+def _without_marks(name: str, walls: Bool[np.ndarray, "height width"]) -> Layout:
+    return Layout(name, walls, start=None, goal=None, doors=())
+
+
+def _shuffled_pairs(rows: int, cols: int, rng: np.random.Generator) -> list[RoomPair]:
+    beside = [((col, row), (col + 1, row)) for row in range(rows) for col in range(cols - 1)]
+    below = [((col, row), (col, row + 1)) for row in range(rows - 1) for col in range(cols)]
+    pairs = beside + below
+    return [pairs[i] for i in rng.permutation(len(pairs))]
+
+
+def _spanning_tree(pairs: list[RoomPair]) -> tuple[list[RoomPair], list[RoomPair]]:
+    """Kruskal's algorithm: the pairs that join two parts, in their order, and the others."""
+    parent: dict[Cell, Cell] = {}
+
+    def root(room: Cell) -> Cell:
+        while room in parent:
+            room = parent[room]
+        return room
+
+    tree, spare = [], []
+    for pair in pairs:
+        one, other = root(pair[0]), root(pair[1])
+        if one == other:
+            spare.append(pair)
+        else:
+            parent[other] = one
+            tree.append(pair)
+    return tree, spare
+
+
+def _carve(width: int, height: int, rng: np.random.Generator) -> Bool[np.ndarray, "height width"]:
+    """A depth-first walk over the odd cells: every one is reached by exactly one way."""
+    walls = np.ones((height, width), bool)
+    walls[1, 1] = False
+    path = [(1, 1)]
+    while path:
+        x, y = path[-1]
+        closed = [(dx, dy) for dx, dy in _inner_moves(walls, x, y) if walls[y + 2 * dy, x + 2 * dx]]
+        if not closed:
+            path.pop()
+            continue
+        dx, dy = closed[rng.integers(len(closed))]
+        walls[y + dy, x + dx] = walls[y + 2 * dy, x + 2 * dx] = False
+        path.append((x + 2 * dx, y + 2 * dy))
+    return walls
+
+
+def _open_dead_ends(walls: Bool[np.ndarray, "height width"], braid: float, rng: np.random.Generator) -> None:
+    """Break a wall of each dead end, in place, with probability `braid`, unless an earlier break ended it."""
+    height, width = walls.shape
+    for y in range(1, height, 2):
+        for x in range(1, width, 2):
+            moves = _inner_moves(walls, x, y)
+            closed = [(dx, dy) for dx, dy in moves if walls[y + dy, x + dx]]
+            if len(moves) - len(closed) == 1 and rng.random() < braid:
+                dx, dy = closed[rng.integers(len(closed))]
+                walls[y + dy, x + dx] = False
+
+
+def _inner_moves(walls: Bool[np.ndarray, "height width"], x: int, y: int) -> list[Cell]:
+    """(dx, dy) of the moves from an odd cell whose next odd cell lies inside the frame."""
+    height, width = walls.shape
+    return [(dx, dy) for dx, dy in MOVES if 0 < x + 2 * dx < width and 0 < y + 2 * dy < height]
+
+
+def _four_rooms(left_wall: int, right_wall: int, openings: tuple[Cell, ...]) -> Layout:
+    """13x13 cells: a frame, a wall along x = 6, and on either side of it a wall along the given row."""
+    walls = np.zeros((13, 13), bool)
+    walls[[0, -1], :] = walls[:, [0, -1]] = walls[:, 6] = True
+    walls[left_wall, :6] = walls[right_wall, 7:] = True
+    for x, y in openings:
+        walls[y, x] = False
+    return _without_marks("four rooms", walls)
+
+
+def _drawn(rows: str) -> Layout:
+    return parse_layout(rows.replace("/", "\n"), "catalogue")
+
+
+CATALOGUE: dict[str, Callable[[], Layout]] = {
+    "room1": partial(rooms, rows=1, cols=1, height=15, width=15, extra_doors=0, seed=0),
+    # The four rooms of Sutton, Precup & Singh (1999), "Between MDPs and semi-MDPs".
+    "room4": partial(_four_rooms, left_wall=6, right_wall=7, openings=((6, 3), (2, 6), (9, 7), (6, 10))),
+    "room4_symmetric": partial(_four_rooms, left_wall=6, right_wall=6, openings=((6, 2), (2, 6), (10, 6), (6, 10))),
+    "room16": partial(rooms, rows=4, cols=4, height=4, width=4, extra_doors=3, seed=16),
+    "room32": partial(rooms, rows=4, cols=8, height=4, width=4, extra_doors=6, seed=32),
+    "room64": partial(rooms, rows=8, cols=8, height=4, width=4, extra_doors=12, seed=64),
+    "maze9": partial(maze, width=9, height=9, braid=0.1, seed=9),
+    "maze19": partial(maze, width=19, height=19, braid=0.1, seed=19),
+    "maze33": partial(maze, width=33, height=33, braid=0.1, seed=33),
+    "empty": partial(_drawn, "S......../........./........./........./........./........./........./........G"),
+    "obstacles": partial(_drawn, "S......../XXX....../....X..../....X..../....X..../........./....XXXX./........G"),
+    "labyrinth": partial(
+        _drawn, "S.XXXXXXX/X.X.....X/X.X.XXX.X/X...X...X/XXX.XXX.X/X.......X/X.XXXXX.X/X......GX/XXXXXXXXX"
+    ),
+    "spiral": partial(
+        _drawn, "XXXXXXXXX/X......XX/X.XXXX.XX/X.XG.X.XX/X.XX.X.XX/X....X.XX/XXXXXX.XX/S......XX/XXXXXXXXX"
+    ),
+}
