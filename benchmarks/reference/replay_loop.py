@@ -1,0 +1,88 @@
+"""rows of walks -> random pairs, the slow way: a search for the trajectory's end at every sample
+
+Two plain versions that the replay is measured against, written from the descriptions of the original and of
+its first optimisation: `sample_searching` loops over the batch and looks for the next flag;
+`sample_with_terminal_table` sorts a table of flag positions that was filled when the row was added.
+
+What was corrected, and no more, so that both draw from the same law as `quatrain.replay.episodes`:
+
+* A start on a flagged slot, which would pair across the reset, is drawn again. Hence the first flag from the
+  start on ends the trajectory; the originals took the second one if there were two.
+* A row ends with a flag, so that an unfinished one has an end too.
+* The table grows beyond its 100 columns where a row has more flags, instead of leaving them out.
+* The lag starts at 1 and rounding may not carry it past the end.
+
+The rows must be full and hold equally many transitions (rows are drawn uniformly, whatever they hold), and
+the discount must lie between 0 and 1, both excluded.
+"""
+
+import numpy as np
+
+
+class RowBuffer:
+    """Rows of `episode_length` slots, each of trajectories back to back with a flag on their last states."""
+
+    def __init__(self, max_episodes: int, episode_length: int) -> None:
+        self.obs = np.zeros((max_episodes, episode_length), np.int32)
+        self.terminals = np.zeros((max_episodes, episode_length), np.int32)
+        self.terminal_indices = np.full((max_episodes, 100), -1, np.int32)
+        self.num_terminals = np.zeros(max_episodes, np.int32)
+        self.episodes = 0
+
+    def add_episode(self, obs: np.ndarray, terminals: np.ndarray) -> None:
+        row = self.episodes
+        self.obs[row], self.terminals[row] = obs, terminals
+        self.terminals[row, -1] = 1
+        positions = np.flatnonzero(self.terminals[row])
+        missing = len(positions) - self.terminal_indices.shape[1]
+        if missing > 0:
+            self.terminal_indices = np.pad(self.terminal_indices, ((0, 0), (0, missing)), constant_values=-1)
+        self.terminal_indices[row, : len(positions)] = positions
+        self.num_terminals[row] = len(positions)
+        self.episodes += 1
+
+    def draw_starts(self, rng: np.random.Generator, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+        episode = rng.integers(self.episodes, size=batch_size)
+        start = rng.integers(self.obs.shape[1] - 1, size=batch_size)
+        while (flagged := self.terminals[episode, start] == 1).any():
+            episode[flagged] = rng.integers(self.episodes, size=flagged.sum())
+            start[flagged] = rng.integers(self.obs.shape[1] - 1, size=flagged.sum())
+        return episode, start
+
+
+def sample_searching(
+    rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (state, later state); each start's trajectory end is searched in a Python loop."""
+    episode, start = buffer.draw_starts(rng, batch_size)
+    horizons = np.zeros(batch_size, np.int32)
+    for i in range(batch_size):
+        terminals = buffer.terminals[episode[i], start[i] :]
+        horizons[i] = np.where(terminals == 1)[0][0]
+    return _pairs(rng, buffer, episode, start, horizons, discount)
+
+
+def sample_with_terminal_table(
+    rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same pairs; each start's trajectory end is the smallest later entry in its row of the table."""
+    episode, start = buffer.draw_starts(rng, batch_size)
+    terminals = buffer.terminal_indices[episode]
+    valid = (terminals >= start[:, None]) & (terminals >= 0)
+    distance = np.where(valid, terminals - start[:, None], 999_999)
+    horizons = np.sort(distance, axis=1)[:, 0]
+    return _pairs(rng, buffer, episode, start, horizons, discount)
+
+
+def _pairs(
+    rng: np.random.Generator,
+    buffer: RowBuffer,
+    episode: np.ndarray,
+    start: np.ndarray,
+    horizons: np.ndarray,
+    discount: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    uniforms = rng.random(len(start))
+    lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount)).astype(np.int32)
+    later = start + np.minimum(lags, horizons)
+    return buffer.obs[episode, start], buffer.obs[episode, later]

@@ -1,0 +1,1 @@
+"""Replay buffers as values: what was collected, and how it is sampled."""

@@ -1,0 +1,256 @@
+"""Walks become flat trajectories; pairs never leave theirs and follow the truncated geometric law."""
+
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from quatrain.replay.episodes.lags import lag_weights
+from quatrain.replay.episodes.trajectories import (
+    Episodes,
+    ReplayError,
+    Trajectory,
+    from_trajectories,
+    from_walks,
+    sample,
+    sample_numpy,
+)
+
+
+def trajectory(state, terminated=False) -> Trajectory:
+    steps = len(state) - 1
+    last = np.arange(steps) == steps - 1
+    return Trajectory(np.array(state), np.arange(steps) % 4, last & terminated, last & (not terminated))
+
+
+def numbered(lengths) -> Episodes:
+    """Trajectories of the given numbers of transitions; every state is the number of its slot."""
+    first = np.cumsum([0, *(length + 1 for length in lengths)])
+    return from_trajectories([trajectory(np.arange(begin, end)) for begin, end in pairwise(first)])
+
+
+def random_walks(walkers, steps, states, end_probability, seed=0):
+    """What a collection scan yields: next_state is the state before the reset."""
+    rng = np.random.default_rng(seed)
+    state = np.zeros((walkers, steps), np.int32)
+    next_state = rng.integers(states, size=(walkers, steps), dtype=np.int32)
+    terminated = rng.random((walkers, steps)) < end_probability
+    truncated = ~terminated & (rng.random((walkers, steps)) < end_probability)
+    state[:, 0] = rng.integers(states, size=walkers)
+    for step in range(1, steps):
+        reset = terminated[:, step - 1] | truncated[:, step - 1]
+        fresh = rng.integers(states, size=walkers)
+        state[:, step] = np.where(reset, fresh, next_state[:, step - 1])
+    action = rng.integers(4, size=(walkers, steps), dtype=np.int8)
+    return state, action, next_state, terminated, truncated
+
+
+def flattened_by_a_plain_loop(state, action, next_state, terminated, truncated) -> list[list]:
+    """Rows (state, action, terminated, truncated, horizon), one a slot."""
+    rows, open_rows = [], []
+    for walker in range(state.shape[0]):
+        for step in range(state.shape[1]):
+            last_step = step == state.shape[1] - 1
+            cut = bool(truncated[walker, step] or (last_step and not terminated[walker, step]))
+            here = [state[walker, step], action[walker, step], terminated[walker, step], cut]
+            open_rows.append(here)
+            if cut or terminated[walker, step]:
+                open_rows.append([next_state[walker, step], -1, False, False])
+                rows += [[*row, len(open_rows) - 1 - i] for i, row in enumerate(open_rows)]
+                open_rows = []
+    return rows
+
+
+def draw_pairs(backend, episodes, batch_size, discounts, constraint_batches=1):
+    """One batch as NumPy arrays, from either twin."""
+    if backend == "numpy":
+        return sample_numpy(np.random.default_rng(5), episodes, batch_size, discounts, constraint_batches)
+    on_device = jax.tree.map(jnp.asarray, episodes)
+    jitted = jax.jit(sample, static_argnums=(2, 3, 4))
+    batch = jitted(jax.random.key(5), on_device, batch_size, discounts, constraint_batches)
+    return jax.tree.map(np.asarray, batch)
+
+
+both_backends = pytest.mark.parametrize("backend", ["numpy", "jax"])
+
+
+def test_two_trajectories_lie_back_to_back_with_their_horizons_and_starts():
+    episodes = from_trajectories([trajectory([5, 6, 7]), trajectory([2, 3], terminated=True)])
+    assert episodes.state.tolist() == [5, 6, 7, 2, 3]
+    assert episodes.action.tolist() == [0, 1, -1, 0, -1]
+    assert episodes.truncated.tolist() == [False, True, False, False, False]
+    assert episodes.terminated.tolist() == [False, False, False, True, False]
+    assert episodes.horizon.tolist() == [2, 1, 0, 1, 0]
+    assert episodes.starts.tolist() == [0, 1, 3]
+    dtypes = [column.dtype for column in episodes]
+    assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.int32, np.int32]
+
+
+def test_walks_give_the_same_slots_as_trajectories():
+    walks = [np.array([row]) for row in ([5, 6, 2], [0, 1, 0], [6, 7, 3])]
+    episodes = from_walks(*walks, np.array([[False, False, True]]), np.array([[False, True, False]]))
+    expected = from_trajectories([trajectory([5, 6, 7]), trajectory([2, 3], terminated=True)])
+    for column, values in zip(episodes, expected, strict=True):
+        np.testing.assert_array_equal(column, values)
+
+
+@pytest.mark.parametrize("end_probability", [0.0, 0.1, 0.5])
+def test_flattening_equals_a_plain_loop_over_walkers_and_steps(end_probability):
+    walks = random_walks(walkers=7, steps=31, states=5, end_probability=end_probability)
+    episodes = from_walks(*(jnp.asarray(column) for column in walks))
+    rows = flattened_by_a_plain_loop(*walks)
+    for column, values in zip(episodes[:5], zip(*rows, strict=True), strict=True):
+        assert column.tolist() == list(values)
+    assert episodes.starts.tolist() == [slot for slot, row in enumerate(rows) if row[4] > 0]
+
+
+def test_the_unfinished_tail_of_a_walker_is_kept_as_a_truncated_trajectory():
+    state, action, next_state, terminated, truncated = random_walks(3, 11, 4, end_probability=0.0)
+    episodes = from_walks(state, action, next_state, terminated, truncated)
+    assert episodes.truncated.nonzero()[0].tolist() == [10, 22, 34]
+    assert episodes.horizon[[0, 12, 24]].tolist() == [11, 11, 11]
+    assert not truncated.any()  # the caller's array is left alone
+
+
+def test_a_step_that_terminates_and_is_cut_counts_as_terminated():
+    column = np.array([[1, 1]])
+    episodes = from_walks(column, column, column, np.array([[False, True]]), np.array([[False, True]]))
+    assert episodes.terminated.tolist() == [False, True, False]
+    assert not episodes.truncated.any()
+
+
+def test_trajectories_of_one_transition_fill_a_row_without_a_cap():
+    walks = random_walks(walkers=2, steps=160, states=6, end_probability=0.0)
+    always_cut = np.ones((2, 160), bool)
+    episodes = from_walks(*walks[:4], always_cut)
+    assert len(episodes.state) == 2 * 160 * 2
+    assert episodes.starts.tolist() == list(range(0, 640, 2))
+    batch = sample_numpy(np.random.default_rng(0), episodes, 500, (0.9,))
+    transitions = set(zip(walks[0].ravel().tolist(), walks[2].ravel().tolist(), strict=True))
+    assert set(zip(batch.state.tolist(), batch.later_state.tolist(), strict=True)) <= transitions
+
+
+def test_a_walk_that_jumps_without_a_flag_is_refused():
+    state, next_state, off = (
+        np.array([[1, 2, 3], [4, 5, 6]]),
+        np.array([[2, 3, 3], [5, 9, 6]]),
+        np.zeros((2, 3), bool),
+    )
+    with pytest.raises(ReplayError, match="Walker 1 enters state 9 at step 1 but goes on from state 6; set term"):
+        from_walks(state, state, next_state, off, off)
+
+
+def test_walks_without_steps_are_refused():
+    empty, off = np.zeros((3, 0), np.int32), np.zeros((3, 0), bool)
+    with pytest.raises(ReplayError, match="No transition in 3 walks of 0 steps; collect at least one step"):
+        from_walks(empty, empty, empty, off, off)
+
+
+def test_malformed_trajectories_are_refused_with_the_reason():
+    whole = trajectory([4, 5, 6, 7])
+    with pytest.raises(ReplayError, match="A trajectory without transitions has no pair to give; leave it out"):
+        from_trajectories([trajectory([4])])
+    with pytest.raises(ReplayError, match="3 actions needs 4 states and 3 flags of each kind, but has 3 states, 3 t"):
+        from_trajectories([whole._replace(state=np.array([4, 5, 6]))])
+    for flag in ("terminated", "truncated"):
+        early = whole._replace(**{flag: np.array([False, True, False])})
+        with pytest.raises(ReplayError, match=f"is {flag} at transition 1, before its last; split it there"):
+            from_trajectories([early])
+
+
+def test_a_trajectory_without_any_flag_counts_as_truncated():
+    unfinished = trajectory([4, 5, 6])._replace(truncated=np.array([False, False]))
+    assert from_trajectories([unfinished]).truncated.tolist() == [False, True, False]
+
+
+@both_backends
+def test_batches_have_the_sizes_and_types_that_the_signature_promises(backend):
+    batch = draw_pairs(backend, numbered([3, 8]), 5, (0.2,), constraint_batches=2)
+    assert [column.shape for column in batch] == [(5,), (5,), (2, 5)]
+    assert {column.dtype for column in batch} == {np.dtype(np.int32)}
+    assert draw_pairs(backend, numbered([3, 8]), 5, (0.2,), constraint_batches=0).constraint_states.shape == (
+        0,
+        5,
+    )
+
+
+@both_backends
+def test_an_empty_replay_cannot_be_sampled(backend):
+    with pytest.raises(ReplayError, match=r"Cannot sample 5 pairs: the replay holds no transition\. Collect or append"):
+        draw_pairs(backend, from_trajectories([]), 5, (0.2,))
+
+
+@both_backends
+def test_every_transition_is_equally_likely_as_a_start(backend):
+    episodes = numbered([10, 1000])
+    batch = draw_pairs(backend, episodes, 60_000, (0.9,), constraint_batches=2)
+    for states in (batch.state, *batch.constraint_states):
+        counts = np.bincount(states, minlength=len(episodes.state))
+        assert counts[episodes.horizon == 0].sum() == 0
+        assert chisquare(counts[episodes.starts]).pvalue > 1e-3
+        share = counts[:10].sum() / 60_000
+        assert share == pytest.approx(10 / 1010, abs=5 * np.sqrt(10 / 1010 / 60_000))
+
+
+@both_backends
+def test_pairs_and_constraint_states_are_independent_draws(backend):
+    batch = draw_pairs(backend, numbered([2, 5]), 40_000, (0.9,), constraint_batches=2)
+    first, second = batch.constraint_states
+    for one, other in ((batch.state, first), (batch.state, second), (first, second)):
+        joint = np.bincount(one * 9 + other, minlength=81).reshape(9, 9)
+        starts = [0, 1, 3, 4, 5, 6, 7]
+        assert joint[np.ix_(starts, starts)].sum() == 40_000
+        assert chisquare(joint[np.ix_(starts, starts)].ravel()).pvalue > 1e-3
+
+
+@both_backends
+@pytest.mark.parametrize("discounts", [(0.0,), (0.9,), (1.0,), (0.9, 0.99, 0.999)])
+def test_no_pair_crosses_into_another_trajectory(backend, discounts):
+    episodes = numbered([1, 2, 7, 100, 1, 1, 40])
+    number = np.cumsum(episodes.horizon == 0) - (episodes.horizon == 0)
+    batch = draw_pairs(backend, episodes, 20_000, discounts)
+    np.testing.assert_array_equal(number[batch.state], number[batch.later_state])
+    assert (batch.later_state > batch.state).all()
+
+
+@both_backends
+@pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (0.999,), (1.0,), (0.5, 0.99)])
+def test_lags_of_mixed_trajectories_follow_their_law(backend, discounts):
+    episodes = numbered([1] * 300 + [2] * 200 + [7] * 100 + [1000])
+    batch = draw_pairs(backend, episodes, 200_000, discounts)
+    for longest in (1, 2, 7, 1000):
+        lengths = np.repeat([1, 2, 7, 1000], [300, 200, 100, 1])
+        of_length = np.repeat(lengths == longest, lengths + 1)
+        chosen = of_length[batch.state]
+        lags = (batch.later_state - batch.state)[chosen]
+        horizons = episodes.horizon[of_length & (episodes.horizon > 0)]
+        share = [lag_weights(lag, 1000, discounts)[horizons].mean() for lag in range(1, longest + 1)]
+        assert chi_square_p_value(np.bincount(lags, minlength=longest + 1)[1:], np.array(share)) > 1e-4
+
+
+def chi_square_p_value(counts, probabilities) -> float:
+    """Cells that expect fewer than 20 counts are one cell."""
+    expected = probabilities * counts.sum()
+    rare = expected < 20
+    assert counts[probabilities == 0].sum() == 0
+    observed = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    used = expected > 1e-9
+    return 1.0 if used.sum() == 1 else chisquare(observed[used], expected[used]).pvalue
+
+
+def test_drawing_a_whole_chunk_at_once_gives_the_bits_of_a_scan():
+    episodes = jax.tree.map(jnp.asarray, numbered([4, 90, 17]))
+
+    def draw(step):
+        return sample(jax.random.fold_in(jax.random.key(8), step), episodes, 6, (0.9, 0.99), 2)
+
+    steps = jnp.arange(13)
+    scanned = jax.jit(lambda: jax.lax.map(draw, steps))()
+    at_once = jax.jit(jax.vmap(draw))(steps)
+    for one, other in zip(scanned, at_once, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len({tuple(row) for row in scanned.state.tolist()}) == 13

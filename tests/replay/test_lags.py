@@ -1,0 +1,107 @@
+"""The truncated geometric law of the lags, in NumPy and JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from quatrain.replay.episodes.lags import lag_weights, lags, longest_lag
+
+
+def law(max_horizon: int, discounts: tuple[float, ...]) -> np.ndarray:
+    """P(k | max_horizon) for k = 1..max_horizon."""
+    return np.array([lag_weights(lag, max_horizon, discounts)[-1] for lag in range(1, max_horizon + 1)])
+
+
+def first_lag_whose_sum_exceeds(uniform: float, discount: float, horizon: int) -> int:
+    weights = [discount ** (lag - 1) for lag in range(1, horizon + 1)]
+    reached = 0.0
+    for lag, weight in enumerate(weights, start=1):
+        reached += weight / sum(weights)
+        if uniform < reached:
+            return lag
+    return horizon
+
+
+@pytest.mark.parametrize(
+    ("discount", "horizon", "expected"),
+    [
+        (0.5, 3, [4 / 7, 2 / 7, 1 / 7]),
+        (0.2, 3, [0.806452, 0.161290, 0.032258]),
+        (0.9, 2, [0.526316, 0.473684]),
+        (0.0, 3, [1, 0, 0]),
+        (1.0, 4, [0.25, 0.25, 0.25, 0.25]),
+        (0.7, 1, [1]),
+    ],
+)
+def test_weights_are_the_truncated_geometric_law(discount, horizon, expected):
+    np.testing.assert_allclose(law(horizon, (discount,)), expected, atol=5e-7)
+
+
+def test_weights_of_one_lag_cover_all_horizons_and_vanish_where_it_does_not_fit():
+    np.testing.assert_allclose(lag_weights(2, 3, (0.5,)), [0, 0, 1 / 3, 2 / 7], atol=1e-15)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.2, 0.999, 1 - 1e-9, 1.0])
+def test_weights_add_up_to_one_without_losing_digits_near_one(discount):
+    assert law(777, (discount,)).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_weights_of_a_mixture_are_the_mean_of_the_laws():
+    mean = (law(9, (0.0,)) + law(9, (0.9,)) + law(9, (1.0,))) / 3
+    np.testing.assert_allclose(law(9, (0.0, 0.9, 1.0)), mean, atol=1e-15)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.2, 0.9, 0.999, 1.0])
+def test_lags_invert_the_summed_law(discount):
+    rng = np.random.default_rng(3)
+    uniforms, horizons = rng.random(400), rng.integers(1, 60, size=400)
+    expected = [first_lag_whose_sum_exceeds(u, discount, m) for u, m in zip(uniforms, horizons, strict=True)]
+    np.testing.assert_array_equal(lags(uniforms, horizons, (discount,)), expected)
+
+
+def test_one_uniform_number_picks_the_discount_and_then_the_lag():
+    discounts = (0.0, 0.5, 1.0)
+    within, horizons = np.array([0.1, 0.6, 0.9]), np.array([6, 6, 6])
+    for choice, discount in enumerate(discounts):
+        uniforms = (choice + within) / 3
+        np.testing.assert_array_equal(lags(uniforms, horizons, discounts), lags(within, horizons, (discount,)))
+
+
+@pytest.mark.parametrize("discounts", [(0.2,), (0.999,), (0.0,), (1.0,), (0.9, 0.99, 0.999), (0.0, 1.0)])
+def test_single_precision_in_jax_agrees_with_double_precision_but_for_rounding(discounts):
+    uniforms = jax.random.uniform(jax.random.key(1), (20_000,))
+    horizons = jax.random.randint(jax.random.key(2), (20_000,), 1, 1500)
+    single = np.asarray(jax.jit(lags, static_argnums=2)(uniforms, horizons, discounts))
+    double = lags(np.asarray(uniforms, np.float64), np.asarray(horizons), discounts)
+    assert single.dtype == np.int32
+    assert np.mean(single != double) < 2e-3
+    # Close to 1 a uniform number of 23 bits leaves a lag of some thousand steps undetermined by a few steps.
+    np.testing.assert_allclose(single, double, rtol=0.01, atol=1)
+
+
+@pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (0.99,), (0.999,), (1.0,), (0.9, 0.9999)])
+def test_the_smallest_and_largest_uniform_numbers_stay_within_every_horizon(discounts):
+    horizons = np.arange(1, 1001, dtype=np.int32)
+    for zeros, largest, every_horizon in (
+        (np.zeros(1000), np.full(1000, 1 - 2**-53), horizons),
+        (jnp.zeros(1000), jnp.full(1000, 1 - 2**-24), jnp.asarray(horizons)),
+    ):
+        assert (lags(zeros, every_horizon, discounts) == 1).all()
+        found = np.asarray(lags(largest, every_horizon, discounts))
+        assert (found >= 1).all()
+        assert (found <= horizons).all()
+
+
+def test_rounding_in_single_precision_would_look_beyond_the_horizon():
+    log_g = np.float32(np.log(0.999))
+    unclipped = 1 + np.floor(np.log1p(np.float32(1 - 2**-24) * np.expm1(50 * log_g)) / log_g)
+    assert unclipped == 51
+
+
+def test_the_longest_lag_is_cut_where_the_law_has_no_weight_left():
+    assert longest_lag(1000, (0.2,)) == 22
+    assert longest_lag(1000, (0.2, 0.9)) == 328
+    assert longest_lag(7, (0.2,)) == 7
+    assert longest_lag(1000, (1.0,)) == 1000
+    assert longest_lag(1000, (0.0,)) == 1
