@@ -1,0 +1,1 @@
+"""allo: ordered Laplacian eigenvectors by an augmented Lagrangian, learned from walks."""

@@ -1,0 +1,218 @@
+"""params.yaml's section `allo` -> a frozen config whose map exists and whose numbers fit together."""
+
+from functools import lru_cache
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from quatrain.envs.grid.catalogue import maze, named_layout, rooms
+from quatrain.envs.grid.layouts import (
+    Layout,
+    LayoutError,
+    count_states,
+    keep_components,
+    parse_layout,
+    with_random_doors,
+)
+from quatrain.section import InputFile, NameOrFile, Section
+
+MAX_STATES = 4000
+"""Truth and floors use dense eigendecompositions: 4000 states cost about a minute."""
+
+Discount = float | tuple[float, ...]
+
+
+class Rooms(Section):
+    """Numbers of the generator behind `layout: rooms`."""
+
+    rows: int = Field(ge=1, le=64, description="rooms from top to bottom")
+    cols: int = Field(ge=1, le=64, description="rooms from left to right")
+    height: int = Field(ge=1, le=64, description="free cells of a room from top to bottom")
+    width: int = Field(ge=1, le=64, description="free cells of a room from left to right")
+    extra_doors: int = Field(ge=0, description="doors beyond those of the spanning tree")
+    seed: int = Field(ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _few_enough_cells(self) -> "Rooms":
+        if (cells := self.rows * self.cols * self.height * self.width) > MAX_STATES:
+            raise ValueError(f"{cells:,} cells; at most {MAX_STATES} can be compared with the truth")
+        return self
+
+
+class Maze(Section):
+    """Numbers of the generator behind `layout: maze`."""
+
+    width: int = Field(ge=5, le=199, description="cells, odd")
+    height: int = Field(ge=5, le=199, description="cells, odd")
+    braid: float = Field(ge=0, le=1, description="probability that a dead end is opened")
+    seed: int = Field(ge=0, lt=2**32)
+
+
+class Fourier(Section):
+    """Random Fourier features of a cell's centred coordinates: [x, y, sin(B xy), cos(B xy)], B ~ N(0, scale²)."""
+
+    scale: float = Field(gt=0, le=100)
+    count: int = Field(ge=1, le=4096, description="rows of B; the encoder then sees 2 + 2*count inputs")
+
+
+class Env(Section):
+    """The grid world that is walked."""
+
+    layout: NameOrFile = Field(description="a catalogue name, `rooms`, `maze`, or a path such as inputs/allo/map.txt")
+    layout_components: Literal["auto", "start", "largest", "all", "error"] = Field(
+        description="which connected components of the map are kept"
+    )
+    rooms: Rooms | None = Field(description="only with layout: rooms, else null")
+    maze: Maze | None = Field(description="only with layout: maze, else null")
+    doors: int = Field(ge=0, description="random one-way doors beyond those that the map draws")
+    door_seed: int = Field(ge=0, lt=2**32)
+    observation: Literal["centred", "corner", "paper", "onehot", "fourier"] = Field(
+        description="what the encoder sees of a cell"
+    )
+    fourier: Fourier | None = Field(description="only with observation: fourier, else null")
+    start: Literal["uniform", "layout"] = Field(
+        description="where a trajectory begins; layout: at S if the map has one"
+    )
+    max_episode_steps: int = Field(ge=1, le=10**7, description="transitions after which a trajectory is truncated")
+
+    @property
+    def map(self) -> Layout:
+        """The layout with its doors, reduced to the components that are kept.
+
+        Raises:
+            LayoutError: the map cannot be read or does not fit the other keys.
+        """
+        return _map(self)
+
+    @model_validator(mode="after")
+    def _generators_come_with_their_layout(self) -> "Env":
+        for key, chosen in (("rooms", self.layout), ("maze", self.layout), ("fourier", self.observation)):
+            given, wanted = getattr(self, key) is not None, chosen == key
+            if wanted and not given:
+                raise ValueError(f"'{key}' is chosen but its numbers are null; give {key}: {{...}}")
+            if given and not wanted:
+                raise ValueError(f"{key}: {{...}} has no effect with {chosen!r}; set it to null or choose '{key}'")
+        return self
+
+
+@lru_cache(maxsize=16)
+def _map(env: Env) -> Layout:
+    if isinstance(env.layout, InputFile):
+        layout = parse_layout(env.layout.text, env.layout.name)
+    elif env.layout == "rooms" and env.rooms is not None:
+        layout = rooms(**env.rooms.model_dump())
+    elif env.layout == "maze" and env.maze is not None:
+        layout = maze(**env.maze.model_dump())
+    else:
+        layout = named_layout(env.layout)
+    return with_random_doors(keep_components(layout, env.layout_components), env.doors, env.door_seed)
+
+
+class Collect(Section):
+    """How many walks fill the replay buffer."""
+
+    num_envs: int = Field(ge=1, le=10**6, description="walkers")
+    steps_per_env: int = Field(ge=1, le=10**6, description="transitions of each walker")
+    held_out_fraction: float = Field(ge=0, le=0.5, description="further walkers whose data only evaluate")
+
+    @property
+    def held_out_envs(self) -> int:
+        """Walkers of the held-out part."""
+        return round(self.held_out_fraction * self.num_envs)
+
+    @model_validator(mode="after")
+    def _held_out_walkers_exist(self) -> "Collect":
+        if self.num_envs * self.steps_per_env > 10**8:
+            raise ValueError(
+                f"num_envs * steps_per_env = {self.num_envs * self.steps_per_env:,} transitions; at most 100,000,000 fit"
+            )
+        if self.held_out_fraction > 0 and self.held_out_envs == 0:
+            raise ValueError(
+                f"held_out_fraction {self.held_out_fraction} of {self.num_envs} walkers is none; raise num_envs or set it to 0"
+            )
+        return self
+
+
+class Network(Section):
+    """The encoder: state -> R^d."""
+
+    d: int = Field(ge=1, le=1000, description="outputs: how many eigenvectors are learned")
+    hidden: int = Field(ge=1, le=4096, description="units of a hidden layer")
+    layers: int = Field(ge=1, le=16, description="hidden layers")
+
+
+class Train(Section):
+    """The augmented Lagrangian and its optimisation."""
+
+    discount: Discount = Field(description="γ of the geometric lag; a list is a mixture, each pair draws one of it")
+    batch_size: int = Field(ge=1, le=10**6)
+    steps: int = Field(ge=1, le=10**9, description="gradient steps")
+    learning_rate: float = Field(gt=0, le=10)
+    lr_schedule: Literal["constant", "cosine"]
+    lr_final: float = Field(gt=0, le=1, description="cosine ends at learning_rate * lr_final")
+    graph_coef: float = Field(gt=0, description="κ, weight of the smoothness term")
+    constraint: Literal["two", "three"] = Field(description="how many encoder batches estimate graph and constraints")
+    dual_init: float = Field(ge=-1e6, le=1e6)
+    dual_init_mask: Literal["lower", "diagonal"] = Field(description="which duals begin at dual_init")
+    lr_dual: float = Field(ge=0)
+    dual_clip: float | None = Field(gt=0, description="duals stay within ±dual_clip; null: no limit")
+    b_init: float = Field(ge=0, description="barrier coefficient b at first")
+    b_min: float = Field(ge=0)
+    b_max: float = Field(ge=0)
+    lr_barrier: float = Field(ge=0)
+    barrier_update: Literal["abs", "positive_ema"]
+    mode: Literal["stochastic", "exact"] = Field(description="exact: pairs replaced by their expectation")
+    encoder_rows: Literal["auto", "table", "batch"] = Field(description="encode every state once, or every sample")
+    record_every: int = Field(ge=1, description="steps per record, and per call of the compiled program")
+    evaluate_every: int = Field(ge=1, description="steps between two comparisons with the truth")
+
+    @property
+    def discounts(self) -> tuple[float, ...]:
+        """The components of the mixture."""
+        return self.discount if isinstance(self.discount, tuple) else (self.discount,)
+
+    @property
+    def constraint_batches(self) -> int:
+        """Independent batches of starts beside the pairs."""
+        return {"two": 1, "three": 2}[self.constraint]
+
+    @model_validator(mode="after")
+    def _numbers_fit_together(self) -> "Train":
+        if not self.discounts or not all(0 <= g <= 1 for g in self.discounts):
+            raise ValueError(f"discount {self.discount} must be a number, or a list of numbers, in 0..1")
+        for key in ("steps", "evaluate_every"):
+            if getattr(self, key) % self.record_every:
+                raise ValueError(f"{key} {getattr(self, key)} is not a multiple of record_every {self.record_every}")
+        if not self.b_min <= self.b_init <= self.b_max:
+            raise ValueError(f"b_min {self.b_min} <= b_init {self.b_init} <= b_max {self.b_max} does not hold")
+        if self.mode == "exact" and self.encoder_rows == "batch":
+            raise ValueError("mode exact needs every state: set encoder_rows to auto or table")
+        return self
+
+
+class Evaluate(Section):
+    """How the learned table is compared with the truth."""
+
+    degeneracy_tol: float = Field(
+        ge=0, le=0.2, description="neighbouring eigenvalues closer than this, relatively, are one group"
+    )
+
+
+class AlloConfig(Section):
+    """Everything an allo run depends on."""
+
+    seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same data")
+    env: Env
+    collect: Collect
+    network: Network
+    train: Train
+    evaluate: Evaluate
+
+    @model_validator(mode="after")
+    def _map_holds_the_eigenvectors(self) -> "AlloConfig":
+        states = count_states(self.env.map)
+        if self.network.d > states:
+            raise LayoutError(f"d={self.network.d} but the map has only {states} states; lower allo.network.d")
+        if states > MAX_STATES:
+            raise LayoutError(f"the map has {states} states; at most {MAX_STATES} can be compared with the truth")
+        return self

@@ -1,0 +1,134 @@
+"""learner, held-out data -> scores: is each learned vector the right one, and is the data enough to tell?"""
+
+import numpy as np
+import scipy.stats
+from jaxtyping import Float
+
+from quatrain.baselines import Gated
+from quatrain.models.allo import spectrum
+from quatrain.models.allo.collect import Dataset
+from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.train import Learner, init_learner, tables
+
+FLOORS = ("floor_untrained", "floor_random", "floor_constant")
+GATED = (
+    Gated("cosine_mean", "higher", 0.005, {"default": 0.99, "large": 0.997}, FLOORS, ("ceiling_truth",)),
+    Gated("cosine_min", "higher", 0.03, {}),
+    Gated("orthogonality", "lower", 0.1, {}),
+)
+RANDOM_TABLES = 10
+
+
+def evaluate(config: AlloConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
+    """Metrics of allo; with several learners means, and for `cosine_mean` also sd and the 95 % interval over learners.
+
+    `cosine*` compare with the truth of the buffer itself (groups of nearly equal eigenvalues count as one space);
+    `cosine_paper`, `cosine_index` with the layout's uniform policy, as Table 1 of the ALLO paper does (absent on maps
+    with doors or a goal); `held_out_*` are absent without held-out data.
+    """
+    d, states = config.network.d, len(dataset.grid.coords)
+    operator = spectrum.operator(dataset.train, states, config.train.discounts)
+    truth = spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
+    learned = tables(config, learner, dataset)
+    duals = np.diagonal(np.asarray(learner.duals), axis1=1, axis2=2)
+    eigenvalues = -duals / (4 * config.train.graph_coef)
+    per_learner = [_scores(table, values, truth, operator) for table, values in zip(learned, eigenvalues, strict=True)]
+    scores = _over_learners(per_learner)
+    scores |= _ceiling_truth(truth, d) | _floors(config, dataset, truth, seed)
+    scores |= _paper(config, learned, truth, dataset) | _held_out(config, learned, truth, dataset)
+    scores["groups"] = float(len(np.unique(truth.group[:d])))
+    scores["states_unvisited"] = float(states - truth.visited.sum())
+    return {name: float(value) for name, value in scores.items()}
+
+
+def _scores(
+    table: Float[np.ndarray, "states d"],
+    eigenvalue_dual: Float[np.ndarray, " d"],
+    truth: spectrum.Spectrum,
+    operator: spectrum.Operator,
+) -> dict[str, float]:
+    cosines = spectrum.cosine(table, truth)
+    scores = {f"cosine/{i}": value for i, value in enumerate(cosines)}
+    scores |= {"cosine_mean": cosines.mean(), "cosine_min": cosines.min()}
+    scores["subspace"] = spectrum.subspace(table, truth)[-1]
+    scores["orthogonality"] = spectrum.orthogonality(table, truth).max()
+    claims = {"dual": eigenvalue_dual, "rayleigh": spectrum.rayleigh(table, operator)}
+    for name, claimed in claims.items():
+        count = min(len(claimed), len(truth.eigenvalues))
+        error, value = np.abs(claimed[:count] - truth.eigenvalues[:count]), truth.eigenvalues[:count]
+        nonzero = value > 1e-6
+        scores[f"eigenvalue_error_{name}"] = error.mean()
+        scores[f"eigenvalue_relative_error_{name}"] = (error[nonzero] / value[nonzero]).max(initial=0.0)
+    return scores
+
+
+def _over_learners(per_learner: list[dict[str, float]]) -> dict[str, float]:
+    """Means over learners, and for `cosine_mean` sd and mean ± t(0.975, n−1)·sd/√n where n > 1."""
+    scores = {name: float(np.mean([one[name] for one in per_learner])) for name in per_learner[0]}
+    if len(per_learner) > 1:
+        values = [one["cosine_mean"] for one in per_learner]
+        sd = float(np.std(values, ddof=1))
+        half = scipy.stats.t.ppf(0.975, len(values) - 1) * sd / np.sqrt(len(values))
+        mean = scores["cosine_mean"]
+        scores |= {"cosine_mean_sd": sd, "cosine_mean_low": mean - half, "cosine_mean_high": mean + half}
+    return scores
+
+
+def _ceiling_truth(truth: spectrum.Spectrum, d: int) -> dict[str, float]:
+    """The truth under its own metric: 1, or the metric is wrong."""
+    ceiling = spectrum.cosine(true_table(truth, d), truth).mean()
+    assert abs(ceiling - 1) < 1e-9, f"the truth scores {ceiling} under its own metric"
+    return {"ceiling_truth": ceiling}
+
+
+def true_table(truth: spectrum.Spectrum, d: int) -> Float[np.ndarray, "states d"]:
+    """The first d true vectors as a table over all states; 0 where a state was never a start."""
+    table = np.zeros((len(truth.visited), d))
+    count = min(d, truth.eigenvectors.shape[1])
+    table[truth.visited, :count] = truth.eigenvectors[:, :count]
+    return table
+
+
+def _floors(config: AlloConfig, dataset: Dataset, truth: spectrum.Spectrum, seed: int) -> dict[str, float]:
+    """What costs no learning: the untrained network, a Gaussian table, a constant."""
+    rng = np.random.default_rng(seed)
+    untrained = init_learner(config, dataset, seed)
+    shape = (len(truth.visited), config.network.d)
+    tried = {
+        "floor_untrained": list(tables(config, untrained, dataset)),
+        "floor_random": [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)],
+        "floor_constant": [np.ones(shape)],
+    }
+    return {
+        name: float(np.mean([spectrum.cosine(one, truth).mean() for one in several])) for name, several in tried.items()
+    }
+
+
+def _paper(
+    config: AlloConfig, learned: Float[np.ndarray, "seeds states d"], truth: spectrum.Spectrum, dataset: Dataset
+) -> dict[str, float]:
+    """The ALLO paper's own metric, and `ceiling_paper`: what the buffer's true vectors score in it."""
+    if config.env.map.doors or int(dataset.grid.goal) >= 0:
+        return {}
+    paper = spectrum.uniform_policy(dataset.grid.next_state)
+    alone = np.arange(len(paper.group))
+    return {
+        "cosine_paper": float(np.mean([spectrum.cosine(table, paper) for table in learned])),
+        "cosine_index": float(np.mean([spectrum.cosine(table, paper, alone) for table in learned])),
+        "ceiling_paper": float(spectrum.cosine(true_table(truth, config.network.d), paper).mean()),
+    }
+
+
+def _held_out(
+    config: AlloConfig, learned: Float[np.ndarray, "seeds states d"], truth: spectrum.Spectrum, dataset: Dataset
+) -> dict[str, float]:
+    """`held_out_cosine`: the training truth in the eyes of held-out data; `held_out_graph`: Σ Rayleigh quotients there."""
+    if not len(dataset.held_out.starts):
+        return {}
+    d = config.network.d
+    operator = spectrum.operator(dataset.held_out, len(truth.visited), config.train.discounts)
+    other = spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
+    return {
+        "held_out_cosine": float(spectrum.cosine(true_table(truth, d), other).mean()),
+        "held_out_graph": float(np.mean([spectrum.rayleigh(table, operator).sum() for table in learned])),
+    }

@@ -1,0 +1,298 @@
+"""replay -> weights: sample pairs, descend the augmented Lagrangian, ascend its duals; one compiled program per record."""
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jaxtyping import Float, Int, Key
+
+from quatrain.models.allo import losses, network, spectrum
+from quatrain.models.allo.collect import Dataset, check, inputs_of
+from quatrain.models.allo.config import AlloConfig, Train
+from quatrain.progress import Progress, TrainingDiverged
+from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
+
+HEADLINE = ("cosine_mean", "total_error")
+INIT = np.uint32(2**32 - 1)
+"""Folded into a learner's base key for its initialisation; steps fold in their own number."""
+REMEDY = {
+    "graph": "learning_rate",
+    "dual": "lr_dual",
+    "barrier_term": "lr_barrier",
+    "grad_norm": "learning_rate",
+}
+"""Which key of allo.train to lower when this is the first thing that is not finite."""
+
+
+class Learner(NamedTuple):
+    """Everything that changes while learning (and the Fourier frequencies, without which the weights mean nothing)."""
+
+    params: network.Params
+    optimizer: Any
+    duals: Float[Array, "*seeds d d"]
+    barrier: Float[Array, "*seeds"]
+    quadratic_average: Float[Array, "*seeds d d"]
+    base_key: Key[Array, "*seeds"]
+    step: Int[Array, "*seeds"]
+    frequencies: Float[Array, "*seeds count 2"]
+
+
+class Data(NamedTuple):
+    """What a step reads and never changes: the table of inputs, the buffer, and in exact mode A and r of the buffer."""
+
+    inputs: Float[Array, "states inputs"]
+    episodes: Episodes
+    laplacian: Float[Array, "states states"] | None
+    starts: Float[Array, " states"] | None
+
+
+# The algorithm, for one learner.
+
+
+def schedule(config: Train) -> optax.Schedule:
+    """Step -> learning rate."""
+    if config.lr_schedule == "constant":
+        return optax.constant_schedule(config.learning_rate)
+    return optax.cosine_decay_schedule(config.learning_rate, config.steps, alpha=config.lr_final)
+
+
+def encoder_is_table(config: Train, states: int) -> bool:
+    """Whether encoding every state once is no more rows than encoding each sample."""
+    if config.encoder_rows != "auto":
+        return config.encoder_rows == "table"
+    return config.mode == "exact" or states <= (2 + config.constraint_batches) * config.batch_size
+
+
+def encode(config: AlloConfig, params: network.Params, inputs: Array, batch: Batch) -> losses.Features:
+    """Features of the sampled states; from a table of all states where that is fewer rows (the gradients are the same)."""
+    if encoder_is_table(config.train, len(inputs)):
+        table = network.apply(config.network, params, inputs)
+        return losses.Features(*(table[states] for states in batch))
+    return losses.Features(*(network.apply(config.network, params, inputs[states]) for states in batch))
+
+
+def objective(
+    params: network.Params, config: AlloConfig, learner: Learner, data: Data, key: Array
+) -> tuple[Float[Array, ""], losses.Loss]:
+    """L and its parts at these encoder parameters, on a fresh sample or (exact mode) on its expectation."""
+    if data.laplacian is not None and data.starts is not None:
+        table = network.apply(config.network, params, data.inputs)
+        graph = losses.exact_graph_term(table, data.laplacian)
+        constraints = losses.exact_constraints(table, data.starts)
+    else:
+        chosen = config.train
+        batch = sample(key, data.episodes, chosen.batch_size, chosen.discounts, chosen.constraint_batches)
+        features = encode(config, params, data.inputs, batch)
+        graph = losses.graph_term(features.state, features.later_state)
+        constraints = (losses.two_batches if chosen.constraint == "two" else losses.three_batches)(features)
+    loss = losses.lagrangian(graph, constraints, learner.duals, learner.barrier, config.train.graph_coef)
+    return losses.total(loss), loss
+
+
+def ascend(config: Train, learner: Learner, constraints: losses.Constraints) -> Learner:
+    """Dual and barrier steps from the same forward pass as the gradient.
+
+    β ← clip(β + lr_dual·E, ±dual_clip);  b ← clip(b + lr_barrier·h, b_min, b_max) with h = |Q| (`abs`), or the mean
+    of the positive part of a moving average of E1∘E2 (`positive_ema`, the paper's code).
+    """
+    clip = jnp.inf if config.dual_clip is None else config.dual_clip
+    duals = jnp.tril(jnp.clip(learner.duals + config.lr_dual * constraints.error, -clip, clip))
+    average = learner.quadratic_average
+    violation = jnp.abs(constraints.quadratic)
+    if config.barrier_update == "positive_ema":
+        product = constraints.first * constraints.second
+        average = jnp.where(learner.step == 0, product, average + 0.1 * (product - average))
+        violation = jnp.maximum(average, 0).mean()
+    barrier = jnp.clip(learner.barrier + config.lr_barrier * violation, config.b_min, config.b_max)
+    return learner._replace(duals=duals, barrier=barrier, quadratic_average=average)
+
+
+def update(config: AlloConfig, data: Data, learner: Learner) -> tuple[Learner, dict[str, Array]]:
+    """One step: gradient of L, Adam on the encoder, ascent of duals and barrier, and what is recorded of it."""
+    key = jax.random.fold_in(learner.base_key, learner.step)
+    gradient_of = jax.value_and_grad(objective, has_aux=True)
+    (value, loss), gradients = gradient_of(learner.params, config, learner, data, key)
+    updates, optimizer = optax.adam(schedule(config.train)).update(gradients, learner.optimizer)
+    params = optax.apply_updates(learner.params, updates)
+    ascended = ascend(config.train, learner, loss.constraints)
+    error = loss.constraints.error
+    recorded = {
+        "loss": value,
+        **loss.terms,
+        "grad_norm": optax.tree.norm(gradients),
+        "total_error": jnp.abs(error).sum(),
+        "norm_error": jnp.abs(jnp.diag(error)).sum(),
+        "manifold_distance": jnp.square(error).sum(),
+    }
+    return ascended._replace(params=params, optimizer=optimizer, step=learner.step + 1), recorded
+
+
+# Many learners, many steps, one program.
+
+
+@partial(jax.jit, static_argnums=0)
+def run_chunk(config: AlloConfig, learners: Learner, data: Data) -> tuple[Learner, dict[str, Array]]:
+    """`record_every` updates of all learners; recorded values are (record_every, seeds)."""
+    single = config.seeds == 1
+    act = partial(update, config, data)
+    body = act if single else jax.vmap(act)
+    carry = jax.tree.map(lambda leaf: leaf[0], learners) if single else learners
+    carry, recorded = jax.lax.scan(lambda state, _: body(state), carry, length=config.train.record_every)
+    if single:
+        carry = jax.tree.map(lambda leaf: leaf[None], carry)
+        recorded = {name: values[:, None] for name, values in recorded.items()}
+    return carry, recorded
+
+
+def init_learner(config: AlloConfig, dataset: Dataset, seed: int) -> Learner:
+    """`seeds` fresh learners; learner i draws all its randomness from fold_in(key(seed), i)."""
+    frequencies, inputs = map(jnp.asarray, inputs_of(config.env, dataset.grid, seed))
+    d = config.network.d
+
+    def one(index: Array) -> Learner:
+        base_key = jax.random.fold_in(jax.random.key(seed), index)
+        params = network.init(config.network, jax.random.fold_in(base_key, INIT), inputs)
+        first = jnp.tril(jnp.ones((d, d))) if config.train.dual_init_mask == "lower" else jnp.eye(d)
+        return Learner(
+            params=params,
+            optimizer=optax.adam(schedule(config.train)).init(params),
+            duals=config.train.dual_init * first,
+            barrier=jnp.float32(config.train.b_init),
+            quadratic_average=jnp.zeros((d, d)),
+            base_key=base_key,
+            step=jnp.int32(0),
+            frequencies=frequencies,
+        )
+
+    return jax.jit(jax.vmap(one))(jnp.arange(config.seeds))
+
+
+def inputs_for(config: AlloConfig, learner: Learner, dataset: Dataset) -> Float[Array, "states inputs"]:
+    """The encoder's table of inputs that this learner was trained on."""
+    return jnp.asarray(inputs_of(config.env, dataset.grid, frequencies=np.asarray(learner.frequencies[0]))[1])
+
+
+@partial(jax.jit, static_argnums=0)
+def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
+    return jax.vmap(lambda one: network.apply(config.network, one, inputs))(params)
+
+
+def tables(config: AlloConfig, learner: Learner, dataset: Dataset) -> Float[np.ndarray, "seeds states d"]:
+    """The learned features of every state, for each learner."""
+    return np.asarray(_tables(config, learner.params, inputs_for(config, learner, dataset)))
+
+
+def train(config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | None = None) -> Iterator[Progress]:
+    """Learn until `steps`, from `learner` if one is given, yielding once per `record_every` steps.
+
+    Metrics are means over the steps of a yield, (1,) or with several learners (1, seeds); `duals_diag`, `eigenvalue_dual`
+    and `cosine` have one more axis d.
+
+    Raises:
+        DatasetMismatch: the dataset was collected for another map.
+        TrainingDiverged: a term is not finite; nothing is yielded of the steps since the last yield.
+    """
+    check(config, dataset)
+    operator = spectrum.operator(dataset.train, len(dataset.grid.coords), config.train.discounts)
+    truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
+    learner = init_learner(config, dataset, seed) if learner is None else learner
+    data = _data(config, dataset, operator, inputs_for(config, learner, dataset))
+    errors: list[float] = []
+    step = int(learner.step[0])
+    while step < config.train.steps:
+        learner, stacked = run_chunk(config, learner, data)
+        recorded = jax.device_get(stacked)
+        _refuse_divergence(recorded, step, float(learner.barrier.max()))
+        step += config.train.record_every
+        errors.append(float(recorded["total_error"].mean()))
+        yield Progress(step, learner, _metrics(config, learner, dataset, truth, recorded))
+    _warn_if_errors_grew(errors)
+
+
+def _data(config: AlloConfig, dataset: Dataset, operator: spectrum.Operator, inputs: Array) -> Data:
+    episodes = jax.tree.map(jnp.asarray, dataset.train)
+    if config.train.mode == "stochastic":
+        return Data(inputs, episodes, None, None)
+    states, visited = len(inputs), operator.visited
+    laplacian, starts = np.zeros((states, states), np.float32), np.zeros(states, np.float32)
+    laplacian[np.ix_(visited, visited)], starts[visited] = operator.laplacian, operator.starts
+    return Data(inputs, episodes, jnp.asarray(laplacian), jnp.asarray(starts))
+
+
+def _metrics(
+    config: AlloConfig, learner: Learner, dataset: Dataset, truth: spectrum.Spectrum, recorded: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Name -> (n,) + (seeds, if several) + the metric's own axes."""
+    duals = np.asarray(learner.duals)
+    diagonal = np.diagonal(duals, axis1=1, axis2=2)
+    step = int(learner.step[0])
+    metrics = {name: values.mean(0, dtype=np.float64) for name, values in recorded.items()} | {
+        "duals_diag": diagonal,
+        "dual_offdiag_max": np.abs(np.tril(duals, -1)).max((1, 2)),
+        "barrier": np.asarray(learner.barrier),
+        "eigenvalue_dual": -diagonal / (4 * config.train.graph_coef),
+        "lr": np.full(config.seeds, float(schedule(config.train)(step - 1))),
+    }
+    found = {name: values[None] for name, values in metrics.items()}
+    if step % config.train.evaluate_every:
+        cosines = np.zeros((0, config.seeds, config.network.d))
+    else:
+        cosines = np.stack([spectrum.cosine(table, truth) for table in tables(config, learner, dataset)])[None]
+    found |= {"cosine": cosines, "cosine_mean": cosines.mean(-1), "cosine_min": cosines.min(-1)}
+    return {name: values[:, 0] if config.seeds == 1 else values for name, values in found.items()}
+
+
+def _refuse_divergence(recorded: dict[str, np.ndarray], start: int, barrier: float) -> None:
+    """Raise for the first step with a term that is not finite, naming the first such term in the order of REMEDY."""
+    broken = np.stack([~np.isfinite(recorded[name]).all(-1) for name in REMEDY])
+    if not broken.any():
+        return
+    first = int(broken.any(0).argmax())
+    term = list(REMEDY)[int(broken[:, first].argmax())]
+    what = {"barrier_term": "barrier term", "grad_norm": "gradient"}.get(term, f"{term} term")
+    raise TrainingDiverged(
+        f"allo step {start + first + 1:,}: {what} is not finite (b={barrier:.3g}); lower allo.train.{REMEDY[term]}"
+    )
+
+
+def _warn_if_errors_grew(errors: list[float]) -> None:
+    tenth = len(errors) // 10
+    if tenth and np.mean(errors[-tenth:]) > 1.5 * np.mean(errors[-2 * tenth : -tenth]):
+        warnings.warn(
+            "allo: total_error grew by more than half over the last tenth of the steps; lower allo.train.learning_rate",
+            stacklevel=2,
+        )
+
+
+def pack(learner: Learner) -> dict[str, np.ndarray]:
+    """Learner -> flat arrays by name; `params/...` and `frequencies` are what inference needs."""
+    plain = learner._replace(base_key=jax.random.key_data(learner.base_key))
+    leaves, _ = jax.tree_util.tree_flatten_with_path(plain)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unpack(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
+    """The inverse of `pack`.
+
+    Raises:
+        ValueError: names, shapes or dtypes are not those of a learner of this config.
+    """
+    template = init_learner(config, dataset, seed=0)
+    expected = pack(template)
+    if arrays.keys() != expected.keys():
+        raise ValueError(f"not a learner of this config: differing arrays {sorted(arrays.keys() ^ expected.keys())}")
+    for name, wanted in expected.items():
+        found = arrays[name]
+        if found.shape != wanted.shape or found.dtype != wanted.dtype:
+            raise ValueError(
+                f"not a learner of this config: {name} is {found.dtype}{found.shape}, expected {wanted.dtype}{wanted.shape}"
+            )
+    plain = template._replace(base_key=jax.random.key_data(template.base_key))
+    learner = jax.tree.unflatten(jax.tree.structure(plain), [jnp.asarray(arrays[name]) for name in expected])
+    return learner._replace(base_key=jax.random.wrap_key_data(learner.base_key))

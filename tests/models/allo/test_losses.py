@@ -1,0 +1,81 @@
+"""The Lagrangian by hand, its wiring, and its fixed point."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from quatrain.models.allo import losses, spectrum
+from quatrain.replay.episodes.trajectories import Trajectory, from_trajectories
+
+PHI = jnp.array([[1.0, 0.0], [1.0, 1.0]])
+LATER = jnp.array([[0.0, 0.0], [1.0, 3.0]])
+OTHER = jnp.array([[2.0, 1.0], [0.0, 1.0]])
+DUALS = jnp.array([[-2.0, 0.0], [1.0, -1.0]])
+
+
+def loss_by_hand(phi: jax.Array, later: jax.Array, other: jax.Array) -> tuple[jax.Array, losses.Loss]:
+    constraints = losses.two_batches(losses.Features(phi, later, other[None]))
+    loss = losses.lagrangian(losses.graph_term(phi, later), constraints, DUALS, jnp.float32(0.5), 0.5)
+    return losses.total(loss), loss
+
+
+def test_each_term_equals_the_value_computed_by_hand():
+    total, loss = loss_by_hand(PHI, LATER, OTHER)
+    assert loss.terms["graph"] == pytest.approx(1.25)
+    assert loss.terms["dual"] == pytest.approx(1.0)
+    assert loss.constraints.quadratic == pytest.approx(1.0)
+    assert total == pytest.approx(2.75)
+    np.testing.assert_allclose(loss.constraints.first, [[0, 0], [0.5, -0.5]])
+    np.testing.assert_allclose(loss.constraints.second, [[1, 0], [1, 0]])
+
+
+def test_gradients_equal_those_by_hand_and_the_second_constraint_batch_gets_none():
+    gradients = jax.grad(lambda *phis: loss_by_hand(*phis)[0], argnums=(0, 1, 2))(PHI, LATER, OTHER)
+    np.testing.assert_allclose(gradients[0], [[0, 1], [-0.5, -0.5]])
+    np.testing.assert_allclose(gradients[1], [[-0.5, 0], [0, 1]])
+    np.testing.assert_allclose(gradients[2], 0)
+
+
+def test_error_entry_i_j_moves_component_i_only():
+    phi = jax.random.normal(jax.random.key(0), (7, 4))
+    for i, j in ((0, 0), (2, 1), (3, 3), (3, 0)):
+        gradient = jax.grad(lambda values, i=i, j=j: losses.error_matrix(values)[i, j])(phi)
+        moved = np.flatnonzero(np.abs(np.asarray(gradient)).sum(0))
+        assert moved.tolist() == [i]
+
+
+def test_two_and_three_batches_agree_in_expectation():
+    rng = np.random.default_rng(0)
+    table = jnp.asarray(rng.standard_normal((5, 3)), jnp.float32)
+
+    def quadratic(draw: jax.Array) -> jax.Array:
+        first, second, third = (table[states] for states in draw)
+        features = losses.Features(first, first, jnp.stack([second, third]))
+        return jnp.stack([losses.two_batches(features).quadratic / 2, losses.three_batches(features).quadratic])
+
+    draws = jnp.asarray(rng.integers(0, 5, (20_000, 3, 11)))
+    values = np.asarray(jax.vmap(quadratic)(draws))
+    gap = values.mean(0)
+    spread = (values[:, 0] - values[:, 1]).std() / np.sqrt(len(values))
+    assert abs(gap[0] - gap[1]) < 4 * spread
+
+
+def test_the_truth_with_its_duals_is_a_fixed_point_and_swapped_components_are_not():
+    walk = np.array([0, 1, 2, 1, 0, 0, 1, 2, 2, 1])
+    flags = np.zeros(9, bool)
+    episodes = from_trajectories([Trajectory(walk, np.zeros(9, np.int8), flags, flags)])
+    operator = spectrum.operator(episodes, 3, (0.9,))
+    truth = spectrum.spectrum(operator, 3, tol=0.0)
+    duals = jnp.asarray(np.diag(-4 * 0.5 * truth.eigenvalues), jnp.float32)
+
+    def gradient(table: np.ndarray) -> np.ndarray:
+        def value(values: jax.Array) -> jax.Array:
+            graph = losses.exact_graph_term(values, jnp.asarray(operator.laplacian, jnp.float32))
+            constraints = losses.exact_constraints(values, jnp.asarray(operator.starts, jnp.float32))
+            return losses.total(losses.lagrangian(graph, constraints, duals, jnp.float32(0.5), 0.5))
+
+        return np.asarray(jax.grad(value)(jnp.asarray(table, jnp.float32)))
+
+    assert np.abs(gradient(truth.eigenvectors)).max() < 1e-6
+    assert np.abs(gradient(truth.eigenvectors[:, [0, 2, 1]])).max() > 1e-2

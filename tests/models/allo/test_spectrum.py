@@ -1,0 +1,153 @@
+"""Truth from a buffer, and metrics that give 1 to the truth and less to anything else."""
+
+import numpy as np
+import pytest
+
+from quatrain.envs.grid.catalogue import named_layout
+from quatrain.envs.grid.dynamics import make_grid
+from quatrain.envs.grid.layouts import parse_layout
+from quatrain.models.allo import spectrum
+from quatrain.models.allo.evaluate import true_table
+from quatrain.replay.episodes.trajectories import Trajectory, from_trajectories
+
+
+def trajectory(*states: int) -> Trajectory:
+    flags = np.zeros(len(states) - 1, bool)
+    return Trajectory(np.array(states), np.zeros(len(states) - 1, np.int8), flags, flags)
+
+
+def transition_matrix(next_state: np.ndarray) -> np.ndarray:
+    matrix = np.zeros((len(next_state), len(next_state)))
+    np.add.at(matrix, (np.repeat(np.arange(len(next_state)), 4), next_state.ravel()), 0.25)
+    return matrix
+
+
+def simple(table: np.ndarray, eigenvalues: list[float], tol: float = 0.0) -> spectrum.Spectrum:
+    """A spectrum on uniform starts with these orthogonal columns as truth."""
+    states = len(table)
+    scaled = table / np.sqrt(np.square(table).mean(0))
+    values = np.array(eigenvalues)
+    return spectrum.Spectrum(
+        values, scaled, spectrum.group_of(values, tol), np.full(states, 1 / states), np.ones(states, bool)
+    )
+
+
+@pytest.fixture
+def walsh() -> np.ndarray:
+    """Four orthogonal columns of 4 states."""
+    return np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]], float)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 1.0])
+def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(discount: float):
+    operator = spectrum.operator(from_trajectories([trajectory(0, 1, 1), trajectory(1, 0)]), 2, (discount,))
+    np.testing.assert_allclose(operator.starts, [1 / 3, 2 / 3])
+    np.testing.assert_allclose(operator.laplacian, np.array([[1, -1], [-1, 1]]) / 3, atol=1e-12)
+    truth = spectrum.spectrum(operator, 2, tol=0.02)
+    np.testing.assert_allclose(truth.eigenvalues, [0, 1.5], atol=1e-12)
+    second = truth.eigenvectors[:, 1]
+    np.testing.assert_allclose(second * np.sign(second[1]), [-np.sqrt(2), 1 / np.sqrt(2)])
+
+
+@pytest.mark.parametrize(("discount", "expected"), [(0.2, [0, 0.294118, 0.789474]), (0.9, [0, 0.769231, 0.967742])])
+def test_corridor_of_three_cells_has_the_eigenvalues_of_the_law(discount: float, expected: list[float]):
+    next_state = make_grid(parse_layout("...", "corridor")).next_state
+    mu = np.sort(np.linalg.eigvalsh(transition_matrix(next_state)))[::-1]
+    np.testing.assert_allclose(mu, [1, 0.75, 0.25], atol=1e-12)
+    np.testing.assert_allclose(1 - (1 - discount) * mu / (1 - discount * mu), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("discount", "horizon", "expected"),
+    [
+        (0.2, None, [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]),
+        (0.9, 50, [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935]),
+    ],
+)
+def test_room4_has_the_eigenvalues_of_the_four_rooms(discount: float, horizon: int | None, expected: list[float]):
+    mu = 1 - spectrum.uniform_policy(make_grid(named_layout("room4")).next_state).eigenvalues[: len(expected)]
+    if horizon is None:
+        values = 1 - (1 - discount) * mu / (1 - discount * mu)
+    else:
+        lags = np.arange(1, horizon + 1)
+        laws = [(1 - discount) * discount ** (lags[:m] - 1) / (1 - discount**m) for m in lags]
+        values = 1 - np.mean([(law[:, None] * mu ** lags[: len(law), None]).sum(0) for law in laws], axis=0)
+    np.testing.assert_allclose(values, expected, atol=6e-5)
+
+
+def test_truth_scores_one_and_signs_change_nothing(walsh: np.ndarray):
+    truth = simple(walsh, [0, 0.1, 0.3, 0.9])
+    np.testing.assert_allclose(spectrum.cosine(walsh * [1, -1, -1, 1], truth), 1)
+    assert spectrum.subspace(walsh, truth)[-1] == pytest.approx(1)
+
+
+def test_rotation_inside_a_group_changes_nothing_but_shows_against_single_vectors(walsh: np.ndarray):
+    truth = simple(walsh, [0, 0.3, 0.3, 0.9], tol=0.02)
+    turned = walsh.copy()
+    turned[:, 1], turned[:, 2] = walsh[:, 1] + walsh[:, 2], walsh[:, 1] - walsh[:, 2]
+    np.testing.assert_allclose(spectrum.cosine(turned, truth), 1)
+    alone = spectrum.cosine(turned, truth, np.arange(4))
+    np.testing.assert_allclose(alone, [1, np.sqrt(0.5), np.sqrt(0.5), 1])
+
+
+def test_two_columns_collapsed_inside_a_group_show_in_orthogonality_only(walsh: np.ndarray):
+    truth = simple(walsh, [0, 0.3, 0.3, 0.9], tol=0.02)
+    collapsed = walsh[:, [0, 1, 1, 3]]
+    np.testing.assert_allclose(spectrum.cosine(collapsed, truth), 1)
+    assert spectrum.orthogonality(walsh, truth).max() == pytest.approx(0)
+    assert spectrum.orthogonality(collapsed, truth)[1, 2] == pytest.approx(1)
+
+
+def test_a_group_that_straddles_d_counts_with_its_whole_eigenspace(walsh: np.ndarray):
+    truth = simple(walsh, [0, 0.1, 0.5, 0.505], tol=0.02)
+    assert truth.group.tolist() == [0, 1, 2, 2]
+    learned = walsh[:, [0, 1, 3]]
+    np.testing.assert_allclose(spectrum.cosine(learned, truth), 1)
+    assert spectrum.group_boundaries(truth, 3).tolist() == [1, 2]
+
+
+def test_spectrum_is_computed_to_the_end_of_the_group_that_holds_component_d():
+    states = 60
+    ring = np.roll(np.eye(states), 1, 0)
+    laplacian = (np.eye(states) - (ring + ring.T) / 2) / states
+    operator = spectrum.Operator(laplacian, np.full(states, 1 / states), np.ones(states, bool))
+    truth = spectrum.spectrum(operator, 2, tol=1e-6)
+    assert truth.group[:5].tolist() == [0, 1, 1, 2, 2]
+    assert truth.group[1] != truth.group[-1]
+
+
+def test_a_wrong_column_scores_zero_and_a_zero_column_does_not_divide_by_zero(walsh: np.ndarray):
+    truth = simple(walsh[:, :3], [0, 0.1, 0.5])
+    np.testing.assert_allclose(spectrum.cosine(walsh[:, [3, 0]], truth), 0, atol=1e-12)
+    np.testing.assert_allclose(spectrum.cosine(np.zeros((4, 2)), truth), 0)
+
+
+def test_a_state_that_never_starts_a_pair_is_left_out_of_the_truth():
+    operator = spectrum.operator(from_trajectories([trajectory(0, 1, 0, 1, 3)]), 5, (0.5,))
+    assert operator.visited.tolist() == [True, True, False, False, False]
+    truth = spectrum.spectrum(operator, 2, 0.02)
+    np.testing.assert_allclose(spectrum.cosine(true_table(truth, 2), truth), 1)
+
+
+def test_a_free_state_takes_the_value_between_its_neighbours():
+    """2 is only ever an end: it costs nothing where it lies between 0 and 1, so these are half as far apart as through it."""
+    walks = [trajectory(0, 2), trajectory(1, 2)]
+    operator = spectrum.operator(from_trajectories(walks), 3, (0.0,))
+    np.testing.assert_allclose(operator.laplacian, np.array([[1, -1], [-1, 1]]) / 8)
+    np.testing.assert_allclose(operator.starts, [0.5, 0.5])
+
+
+def test_doors_make_a_truth_that_is_not_the_eigenvectors_of_the_uniform_policy():
+    grid = make_grid(parse_layout("., DR,., .\n., x, ., .", "doors"))
+    rng = np.random.default_rng(0)
+    walks = []
+    for _ in range(40):
+        states = [int(rng.integers(len(grid.coords)))]
+        for action in rng.integers(0, 4, 250):
+            states.append(int(grid.next_state[states[-1], action]))
+        walks.append(trajectory(*states))
+    operator = spectrum.operator(from_trajectories(walks), len(grid.coords), (0.9,))
+    truth = spectrum.spectrum(operator, 4, 0.02)
+    assert not np.allclose(grid.next_state, np.arange(len(grid.coords))[:, None])
+    policy = spectrum.uniform_policy(grid.next_state)
+    assert spectrum.cosine(true_table(truth, 4), policy).mean() < 0.99

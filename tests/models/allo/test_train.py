@@ -1,0 +1,279 @@
+"""What the learner does between two yields, and that nothing about running it changes what it learns."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from quatrain.errors import DataError
+from quatrain.models.allo import losses, spectrum
+from quatrain.models.allo import train as training
+from quatrain.models.allo.collect import collect
+from quatrain.models.allo.train import (
+    Learner,
+    ascend,
+    encoder_is_table,
+    init_learner,
+    inputs_for,
+    objective,
+    pack,
+    tables,
+    train,
+    unpack,
+)
+from quatrain.progress import TrainingDiverged
+
+Make = Callable[..., Any]
+
+
+def last(progress: Any) -> Any:
+    *_, end = progress
+    return end
+
+
+def same(one: Learner, other: Learner) -> bool:
+    left, right = pack(one), pack(other)
+    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def test_table_and_batch_rows_learn_the_same(allo: Make):
+    ends = []
+    for rows in ("table", "batch"):
+        config = allo(train={"encoder_rows": rows, "steps": 5, "record_every": 5, "evaluate_every": 5})
+        ends.append(pack(last(train(config, collect(config, 3), 1)).learner))
+    for name in ends[0]:
+        np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-5, err_msg=name)
+
+
+def test_rows_are_chosen_by_size(allo: Make):
+    config = allo(train={"batch_size": 32}).train
+    assert encoder_is_table(config, 96)
+    assert not encoder_is_table(config, 97)
+    assert encoder_is_table(allo(train={"batch_size": 32, "constraint": "three"}).train, 128)
+    assert encoder_is_table(allo(train={"mode": "exact"}).train, 10_000)
+
+
+def test_duals_and_barrier_ascend_as_computed_by_hand(allo: Make):
+    config = allo(
+        network={"d": 2}, train={"lr_dual": 0.1, "lr_barrier": 0.1, "b_init": 0.5, "b_max": 0.55, "dual_clip": None}
+    )
+    phi, other = jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([[2.0, 1.0], [0.0, 1.0]])
+    constraints = losses.two_batches(losses.Features(phi, phi, other[None]))
+    learner = jax.tree.map(lambda leaf: leaf[0], init_learner(config, collect(config, 0), 0))
+    learner = learner._replace(duals=jnp.array([[-2.0, 0.0], [1.0, -1.0]]))
+    unclipped = ascend(config.train.model_copy(update={"b_max": 9.0}), learner, constraints)
+    np.testing.assert_allclose(unclipped.duals, [[-2, 0], [1.05, -1.05]])
+    assert unclipped.barrier == pytest.approx(0.6)
+    assert ascend(config.train, learner, constraints).barrier == pytest.approx(0.55)
+
+
+def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average(allo: Make):
+    config = allo(network={"d": 2}, train={"lr_barrier": 1.0, "b_max": 9.0, "barrier_update": "positive_ema"}).train
+    learner = jax.tree.map(lambda leaf: leaf[0], init_learner(allo(network={"d": 2}), collect(allo(), 0), 0))
+    error = jnp.array([[2.0, 0.0], [1.0, -1.0]])
+    other = jnp.array([[1.0, 0.0], [-3.0, -1.0]])
+    constraints = losses.Constraints(error, error, other, jnp.float32(0))
+    first = ascend(config, learner, constraints)
+    assert first.barrier == pytest.approx(0.5 + (2 + 1) / 4)
+    second = ascend(
+        config, first._replace(step=jnp.int32(1)), losses.Constraints(error, error, 2 * other, jnp.float32(0))
+    )
+    np.testing.assert_allclose(second.quadratic_average, 1.1 * np.array([[2, 0], [-3, 1]]), rtol=1e-6)
+
+
+def test_duals_stay_lower_triangular_and_a_still_barrier_stays(allo: Make):
+    config = allo(train={"dual_init": -2.0, "dual_init_mask": "lower", "lr_barrier": 0.0})
+    learner = last(train(config, collect(config, 0), 0)).learner
+    assert np.array_equal(np.triu(learner.duals[0], 1), np.zeros((3, 3)))
+    assert not np.array_equal(learner.duals[0], -2 * np.tril(np.ones((3, 3))))
+    assert float(learner.barrier[0]) == config.train.b_init
+
+
+def test_every_encoder_parameter_and_only_those_get_a_gradient(allo: Make):
+    config = allo()
+    dataset = collect(config, 0)
+    learner = jax.tree.map(lambda leaf: leaf[0], init_learner(config, dataset, 0))
+    operator = spectrum.operator(dataset.train, len(dataset.grid.coords), (0.9,))
+    data = training._data(config, dataset, operator, inputs_for(config, init_learner(config, dataset, 0), dataset))
+    gradients = jax.grad(objective, has_aux=True)(learner.params, config, learner, data, jax.random.key(1))[0]
+    assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
+
+    def by_dual(duals: jax.Array, barrier: jax.Array) -> jax.Array:
+        moved = learner._replace(duals=duals, barrier=barrier)
+        return objective(learner.params, config, moved, data, jax.random.key(1))[0]
+
+    for gradient in jax.grad(by_dual, argnums=(0, 1))(learner.duals, learner.barrier):
+        np.testing.assert_array_equal(gradient, 0)
+
+
+def test_exact_gradient_is_the_mean_of_stochastic_ones(allo: Make):
+    config = allo(network={"hidden": 5, "layers": 1})
+    dataset = collect(config, 0)
+    learners = init_learner(config, dataset, 0)
+    learner = jax.tree.map(lambda leaf: leaf[0], learners)._replace(barrier=jnp.float32(0.0))
+    operator = spectrum.operator(dataset.train, len(dataset.grid.coords), (0.9,))
+    exact = allo(network={"hidden": 5, "layers": 1}, train={"mode": "exact"})
+
+    inputs = inputs_for(config, learners, dataset)
+    data_of = {chosen: training._data(chosen, dataset, operator, inputs) for chosen in (config, exact)}
+
+    def gradient(chosen: Any, key: jax.Array) -> jax.Array:
+        found = jax.grad(objective, has_aux=True)(learner.params, chosen, learner, data_of[chosen], key)[0]
+        return jax.flatten_util.ravel_pytree(found)[0]
+
+    keys = jax.random.split(jax.random.key(5), 4000)
+    many = np.asarray(jax.jit(jax.vmap(lambda key: gradient(config, key)))(keys), np.float64)
+    error = many.std(0) / np.sqrt(len(many))
+    distance = np.abs(many.mean(0) - np.asarray(gradient(exact, keys[0])))
+    assert (distance <= 4 * error + 1e-6).mean() > 0.99
+
+
+def test_records_of_fifty_or_hundred_steps_learn_the_same(allo: Make):
+    ends = []
+    for every in (50, 100):
+        config = allo(train={"steps": 200, "record_every": every, "evaluate_every": 200})
+        ends.append(last(train(config, collect(config, 0), 0)).learner)
+    assert same(*ends)
+
+
+def test_each_of_three_learners_is_the_one_that_would_be_trained_alone(allo: Make):
+    config = allo(seeds=3, train={"steps": 20})
+    dataset = collect(config, 0)
+    together = last(train(config, dataset, 4))
+    assert together.metrics["loss"].shape == (1, 3)
+    assert together.metrics["cosine"].shape == (1, 3, 3)
+    alone = allo(train={"steps": 20})
+    for i in range(3):
+        learner = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], init_learner(config, dataset, 4))
+        single = pack(last(train(alone, dataset, 4, learner)).learner)
+        for name, array in pack(together.learner).items():
+            np.testing.assert_allclose(array[i : i + 1], single[name], atol=1e-5, err_msg=name)
+
+
+def test_learners_differ_and_share_nothing_but_data(allo: Make):
+    config = allo(seeds=2, train={"steps": 20})
+    arrays = pack(last(train(config, collect(config, 0), 4)).learner)
+    kernels = [array for name, array in arrays.items() if name.endswith("kernel") and name.startswith("params")]
+    assert all(not np.array_equal(kernel[0], kernel[1]) for kernel in kernels)
+
+
+@pytest.mark.parametrize(
+    ("poisoned", "term", "key"),
+    [
+        ("barrier", "barrier term", "lr_barrier"),
+        ("duals", "dual term", "lr_dual"),
+        ("params", "graph term", "learning_rate"),
+    ],
+)
+def test_the_first_term_that_is_not_finite_is_named_with_its_step(allo: Make, poisoned: str, term: str, key: str):
+    config = allo()
+    dataset = collect(config, 0)
+    learner = last(train(allo(train={"steps": 20}), dataset, 0)).learner
+    broken = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), getattr(learner, poisoned))
+    with pytest.raises(TrainingDiverged, match=rf"allo step 21: {term} is not finite \(b=.*\); lower allo.train.{key}"):
+        next(train(config, dataset, 0, learner._replace(**{poisoned: broken})))
+
+
+def test_a_dataset_of_another_map_is_refused(allo: Make):
+    dataset = collect(allo(env={"layout": "maze9"}), 0)
+    with pytest.raises(DataError, match="collected on another map than room4"):
+        next(train(allo(), dataset, 0))
+
+
+def test_a_saved_learner_of_another_shape_is_refused(allo: Make):
+    config, other = allo(), allo(network={"d": 2})
+    arrays = pack(init_learner(config, collect(config, 0), 0))
+    with pytest.raises(ValueError, match=r"not a learner of this config: .*duals is float32\(1, 3, 3\)|not a learner"):
+        unpack(other, collect(other, 0), arrays)
+
+
+def test_growing_errors_warn_once_at_the_end(allo: Make):
+    with pytest.warns(UserWarning, match="total_error grew"):
+        training._warn_if_errors_grew([1.0] * 18 + [5.0] * 2)
+
+
+def test_fourier_inputs_follow_the_seed_and_travel_with_the_learner(allo: Make):
+    config = allo(env={"observation": "fourier", "fourier": {"scale": 6.0, "count": 7}})
+    dataset = collect(config, 0)
+    one, other = (init_learner(config, dataset, seed) for seed in (1, 2))
+    assert inputs_for(config, one, dataset).shape == (104, 16)
+    assert not np.array_equal(one.frequencies, other.frequencies)
+    restored = unpack(config, dataset, pack(one))
+    np.testing.assert_array_equal(tables(config, restored, dataset), tables(config, one, dataset))
+
+
+def test_exact_mode_solves_the_corridor_of_three_cells(allo: Make):
+    config = allo(
+        env={"layout": "rooms", "rooms": {"rows": 1, "cols": 1, "height": 1, "width": 3, "extra_doors": 0, "seed": 0}},
+        network={"d": 3, "hidden": 32},
+        # b/κ = 4: at κ = ½ a barrier of ½ has other resting points, where components 1 and 2 never appear.
+        train={
+            "mode": "exact",
+            "b_init": 2.0,
+            "b_max": 2.0,
+            "steps": 2000,
+            "record_every": 1000,
+            "evaluate_every": 2000,
+        },
+    )
+    dataset = collect(config, 0)
+    assert len(dataset.grid.coords) == 3
+    assert last(train(config, dataset, 0)).metrics["cosine_mean"][-1] >= 0.999
+
+
+def test_room4_learns_most_of_its_vectors_in_4000_of_its_20000_steps():
+    from tests.conftest import params_with
+
+    config = params_with({}).allo
+    dataset = collect(config, 0)
+    for progress in train(config, dataset, 0):
+        if progress.step == 4000:
+            break
+    assert progress.metrics["cosine_mean"][-1] >= 0.95
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": {"observation": "corner"}},
+        {"env": {"doors": 3}},
+        {"env": {"start": "layout", "layout": "obstacles"}},
+        {"env": {"max_episode_steps": 7}},
+        {"collect": {"num_envs": 14}},
+        {"collect": {"steps_per_env": 50}},
+        {"network": {"d": 4}},
+        {"network": {"hidden": 17}},
+        {"network": {"layers": 3}},
+        {"train": {"discount": 0.3}},
+        {"train": {"discount": (0.3, 0.9)}},
+        {"train": {"batch_size": 33}},
+        {"train": {"learning_rate": 2e-3}},
+        {"train": {"lr_schedule": "constant"}},
+        {"train": {"lr_final": 0.5}},
+        {"train": {"graph_coef": 1.0}},
+        {"train": {"constraint": "three"}},
+        {"train": {"dual_init": -1.0}},
+        {"train": {"dual_init": -1.0, "dual_init_mask": "lower"}},
+        {"train": {"lr_dual": 0.01}},
+        {"train": {"dual_clip": 1e-6}},
+        {"train": {"b_init": 0.25}},
+        {"train": {"lr_barrier": 0.1, "b_max": 1.0}},
+        {"train": {"lr_barrier": 0.1, "b_max": 1.0, "barrier_update": "positive_ema"}},
+        {"train": {"mode": "exact"}},
+    ],
+    ids=str,
+)
+def test_every_key_changes_what_is_learned(allo: Make, change: dict[str, Any]):
+    def learned(config: Any) -> np.ndarray:
+        learner = last(train(config, collect(config, 0), 0)).learner
+        return np.concatenate([array.ravel() for array in pack(learner).values() if array.dtype == np.float32])
+
+    quick = {"train": {"steps": 40}}
+    before, after = (
+        learned(allo(**quick)),
+        learned(allo(**{**change, "train": {**quick["train"], **change.get("train", {})}})),
+    )
+    assert before.shape != after.shape or not np.array_equal(before, after)

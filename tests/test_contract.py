@@ -1,0 +1,134 @@
+"""What must be true of every model, whatever it learns."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quatrain.registry import MODELS, room
+from tests.conftest import SMALL, params_with
+
+
+class Small:
+    """A model's rooms, a config that trains in a second, and its dataset."""
+
+    def __init__(self, name: str) -> None:
+        self.config = getattr(params_with({name: SMALL[name]}), name)
+        self.rooms = {kind: room(name, kind) for kind in ("collect", "losses", "train", "evaluate", "plots")}
+        self.dataset = self.rooms["collect"].collect(self.config, 11)
+
+    def train(self, seed: int = 5, learner: Any = None) -> list[Any]:
+        return list(self.rooms["train"].train(self.config, self.dataset, seed, learner))
+
+    def arrays(self, learner: Any) -> dict[str, np.ndarray]:
+        return self.rooms["train"].pack(learner)
+
+
+def leaves(tree: Any) -> list[np.ndarray]:
+    if isinstance(tree, tuple):
+        return [leaf for part in tree for leaf in leaves(part)]
+    return [np.array(tree)]
+
+
+def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest) -> Small:
+    return Small(request.param)
+
+
+@pytest.fixture(scope="module")
+def trained(model: Small) -> list[Any]:
+    return model.train()
+
+
+def test_training_yields_at_least_twice_with_the_same_finite_metrics(trained: list[Any]):
+    assert len(trained) >= 2
+    for progress in trained:
+        assert progress.metrics.keys() == trained[0].metrics.keys()
+        for name, values in progress.metrics.items():
+            assert np.isfinite(values).all(), name
+            if len(values):
+                assert (trained[1].step - trained[0].step) % len(values) == 0
+
+
+def test_the_metrics_shown_while_training_are_among_those_recorded(model: Small, trained: list[Any]):
+    assert set(model.rooms["train"].HEADLINE) <= trained[0].metrics.keys()
+
+
+def test_every_loss_term_is_recorded(model: Small, trained: list[Any]):
+    assert set(model.rooms["losses"].TERMS) <= trained[0].metrics.keys()
+
+
+def test_same_seed_learns_the_same_bits_and_another_seed_others(model: Small, trained: list[Any]):
+    reference = model.arrays(trained[-1].learner)
+    assert equal(model.arrays(model.train()[-1].learner), reference)
+    assert not equal(model.arrays(model.train(seed=6)[-1].learner), reference)
+
+
+def test_same_seed_collects_the_same_bits_and_another_seed_others(model: Small):
+    collect = model.rooms["collect"].collect
+    again, other = collect(model.config, 11), collect(model.config, 12)
+    assert all(np.array_equal(a, b) for a, b in zip(leaves(again), leaves(model.dataset), strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(leaves(again.train), leaves(other.train), strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(leaves(again.train), leaves(again.held_out), strict=True))
+
+
+def test_resumed_from_any_yield_equals_uninterrupted(model: Small, trained: list[Any]):
+    reference = model.arrays(trained[-1].learner)
+    for progress in trained[:-1]:
+        saved = model.rooms["train"].unpack(model.config, model.dataset, model.arrays(progress.learner))
+        rest = model.train(learner=saved)
+        assert [one.step for one in rest] == [one.step for one in trained if one.step > progress.step]
+        assert equal(model.arrays(rest[-1].learner), reference)
+
+
+def test_every_weight_moves(model: Small, trained: list[Any]):
+    first, last = (model.arrays(one.learner) for one in (trained[0], trained[-1]))
+    weights = [name for name in first if name.startswith("params/")]
+    assert weights
+    for name in weights:
+        assert not np.array_equal(first[name], last[name]), f"{name} gets no gradient"
+
+
+def test_training_beats_no_training_in_what_is_judged(model: Small, trained: list[Any]):
+    judged = model.rooms["evaluate"].GATED[0]
+    scores = [
+        model.rooms["evaluate"].evaluate(model.config, progress.learner, model.dataset, 0)
+        for progress in (trained[0], trained[-1])
+    ]
+    assert all(np.isfinite(list(one.values())).all() for one in scores)
+    gain = scores[1][judged.metric] - scores[0][judged.metric]
+    assert gain > 0 if judged.direction == "higher" else gain < 0
+    named = {name for gated in model.rooms["evaluate"].GATED for name in (gated.metric, *gated.floors, *gated.ceilings)}
+    assert named <= scores[1].keys()
+
+
+def test_inputs_are_not_mutated(model: Small, trained: list[Any]):
+    dataset = leaves(model.dataset)
+    learner = trained[0].learner
+    before = model.arrays(learner)
+    copies = {name: array.copy() for name, array in before.items()}
+    model.train(learner=learner)
+    model.rooms["evaluate"].evaluate(model.config, learner, model.dataset, 0)
+    assert equal(model.arrays(learner), copies)
+    assert all(np.array_equal(a, b) for a, b in zip(dataset, leaves(model.dataset), strict=True))
+
+
+def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Any]):
+    from quatrain.progress import rows
+
+    points: dict[str, list[tuple[int, float]]] = {}
+    start = 0
+    for progress in trained:
+        for name, step, value in rows(progress, start):
+            points.setdefault(name, []).append((step, value))
+        start = progress.step
+    history = {name: tuple(np.array(column) for column in zip(*found, strict=True)) for name, found in points.items()}
+    learner = trained[-1].learner
+    scores = model.rooms["evaluate"].evaluate(model.config, learner, model.dataset, 0)
+    figures = model.rooms["plots"].plots(model.config, learner, model.dataset, history, scores)
+    assert figures
+    assert all(any(axes.has_data() for axes in figure.axes) for figure in figures.values())
