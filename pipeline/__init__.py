@@ -1,0 +1,1 @@
+"""The outside: disk, clock, argv, MLflow, DVC and signals, one verb per file."""

@@ -1,0 +1,21 @@
+"""params -> data/MODEL: the dataset that training and evaluation read."""
+
+import sys
+
+from pipeline import artifacts
+from pipeline.stage import Signals, Stage, main
+from quatrain.registry import room
+
+
+def collect(stage: Stage, signals: Signals) -> None:
+    """Collect, and save the dataset with its manifest."""
+    collecting = room(stage.model, "collect")
+    dataset = collecting.collect(stage.config, stage.seed("collect"))
+    signals.check()
+    arrays = artifacts.to_arrays(dataset)
+    artifacts.save(stage.data, {"dataset.npz": arrays}, {"stage": stage.name})
+    print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {sum(a.nbytes for a in arrays.values()) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    sys.exit(main("collect", __doc__ or "", collect))

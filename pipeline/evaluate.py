@@ -1,0 +1,85 @@
+"""data/MODEL, models/MODEL, baselines/MODEL.json -> reports/MODEL: scores, verdict and plots."""
+
+import csv
+import io
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline import artifacts, durable, verdicts
+from pipeline.artifacts import ArtifactError
+from pipeline.run import Run
+from pipeline.stage import Signals, Stage, main
+from quatrain.registry import room
+
+
+def evaluate(stage: Stage, signals: Signals) -> None:
+    """Score and draw what was trained, and judge it; a broken baseline is a result, not a failure (`pipeline.gate` is the judge)."""
+    dataset, digest = stage.load_dataset()
+    learner, model = load_learner(stage, dataset)
+    history = parse_history(model.contents["history.csv"])
+    scores = room(stage.model, "evaluate").evaluate(stage.config, learner, dataset, stage.seed("evaluate"))
+    signals.check()
+    figures = room(stage.model, "plots").plots(stage.config, learner, dataset, history, scores)
+    pictures = {f"{name}.png": png(figure) for name, figure in figures.items()}
+    write_pictures(stage.reports / "plots", pictures)
+    with Run.of(stage, model.info["run_key"], stage.key([digest, model.digest]), digest) as run:
+        run.metrics([(f"eval/{name}", stage.config.train.steps, value) for name, value in scores.items()])
+        for name in pictures:
+            run.artifact(stage.reports / "plots" / name, "plots")
+        run.artifact(stage.weights / "history.csv", "data")
+    artifacts.write_json(stage.reports / "scores.json", storable(scores))
+    verdict = verdicts.write(stage.root, stage.model, stage.params.preset)
+    print(verdicts.table([verdict]))
+
+
+def load_learner(stage: Stage, dataset: Any) -> tuple[Any, artifacts.Loaded]:
+    """The trained learner, and the verified files that it came in.
+
+    Raises:
+        ArtifactError: the files are damaged, or belong to another config or dataset.
+    """
+    model = artifacts.load(stage.weights)
+    arrays = model.contents["weights.safetensors"] | model.contents["state.safetensors"]
+    try:
+        return room(stage.model, "train").unpack(stage.config, dataset, arrays), model
+    except ValueError as error:
+        raise ArtifactError(f"models/{stage.model}: {error}; run `dvc repro train@{stage.model}`") from None
+
+
+def parse_history(text: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Metric -> its steps and values, from history.csv."""
+    head, *lines = csv.reader(io.StringIO(text))
+    columns = {name: [(int(line[0]), float(line[i])) for line in lines if line[i]] for i, name in enumerate(head)}
+    return {
+        name: (np.array([step for step, _ in points]), np.array([value for _, value in points]))
+        for name, points in columns.items()
+        if name != "step"
+    }
+
+
+def storable(scores: dict[str, float]) -> dict[str, float | None]:
+    """JSON knows no NaN: null, which the verdict calls not finite."""
+    return {name: value if math.isfinite(value) else None for name, value in sorted(scores.items())}
+
+
+def write_pictures(folder: Path, pictures: dict[str, bytes]) -> None:
+    """The folder holds exactly these pictures; DVC shows every file in it, so it has no manifest."""
+    for old in set(folder.glob("*")) - {folder / name for name in pictures}:
+        old.unlink()
+    for name, picture in pictures.items():
+        durable.write_durably(folder / name, picture)
+
+
+def png(figure: Any) -> bytes:
+    """The picture, without the date and version that matplotlib would write into it."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=110, metadata={"Software": None}, bbox_inches="tight")
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main("evaluate", __doc__ or "", evaluate))

@@ -1,0 +1,94 @@
+"""stage -> its journal and the shipper behind it: what a verb uses to record."""
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipeline.artifacts import digest_of
+from pipeline.journal import DatasetInput, Header, Journal
+from pipeline.stage import Interrupted, Stage, settings
+from pipeline.tracking import Shipper, resolve_uri
+
+EXPERIMENT = "quatrain"
+
+
+class Run:
+    """One stage's part of an MLflow run; written to the journal first, shipped by a thread, never waited for in between."""
+
+    def __init__(self, journal: Journal, shipper: Shipper) -> None:
+        self.journal, self.shipper = journal, shipper
+
+    @classmethod
+    def of(cls, stage: Stage, run_key: str, key: str, dataset_digest: str) -> Self:
+        """The run named `run_key`, in the journal of the computation `key` (an evaluation adds to its training's run)."""
+        journal = Journal(stage.state / "journal" / f"{stage.name}-{key[:16]}")
+        context = "evaluation" if stage.verb == "evaluate" else "training"
+        journal.begin(
+            Header(
+                run_key=run_key,
+                experiment=EXPERIMENT,
+                run_name=f"{stage.model}-{run_key[:8]}",
+                params=flat(stage.config.model_dump(mode="json")),
+                tags=tags(stage),
+                inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
+            )
+        )
+        return cls(journal, Shipper(journal, resolve_uri(stage.root)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        status = "FINISHED" if error is None else "KILLED" if isinstance(error, Interrupted) else "FAILED"
+        self.journal.end(status)
+        self.shipper.finish()
+
+    def metrics(self, rows: Iterable[tuple[str, int, float]]) -> None:
+        """Record (name, step, value); a (name, step) that is on record already keeps its first time and value."""
+        self.journal.metrics(rows)
+
+    def artifact(self, path: Path, folder: str) -> None:
+        """Record a file as it is now."""
+        self.journal.artifact(path, folder)
+
+    def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
+        """Recorded (step, value) of each metric below `prefix`, by the name behind it."""
+        found = self.journal.history()
+        return {name.removeprefix(prefix): points for name, points in found.items() if name.startswith(prefix)}
+
+    def last_step(self, prefix: str) -> int:
+        """The last step on record below `prefix`; 0 if there is none."""
+        return max((points[-1][0] for points in self.history(prefix).values()), default=0)
+
+
+def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested params as MLflow shows them: `train.learning_rate` -> '0.001'."""
+    found: dict[str, str] = {}
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = str(value)
+    return found
+
+
+def tags(stage: Stage) -> dict[str, str]:
+    """Where the run comes from: code, stage, preset, device, threads and versions."""
+    found = {f"quatrain.{name}": value for name, value in settings(stage.params).items()}
+    return found | {
+        "quatrain.model": stage.model,
+        "quatrain.preset": stage.params.preset,
+        "quatrain.seed": str(stage.params.seed),
+        "quatrain.params": digest_of(stage.params.model_dump(mode="json"))[:16],
+        "dvc.stage": stage.name,
+        "git.commit": git(stage.root, "rev-parse", "HEAD") or "none",
+        "git.dirty": str(bool(git(stage.root, "status", "--porcelain", "--untracked-files=no"))).lower(),
+    }
+
+
+def git(root: Path, *arguments: str) -> str:
+    """What a git command says; empty outside a repository."""
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""

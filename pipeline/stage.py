@@ -1,0 +1,230 @@
+"""argv, params.yaml -> a stage that knows its files, seeds, device and threads, ends with the right exit code, and dies with its parent."""
+
+import argparse
+import ctypes
+import errno
+import hashlib
+import os
+import platform
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from pipeline import artifacts
+from pipeline.artifacts import ArtifactError
+from pipeline.checkpoints import LockHeld, folder_lock, run_key
+from pipeline.params import ConfigError, read_params
+from quatrain.errors import DataError
+from quatrain.params import Params
+from quatrain.progress import TrainingDiverged
+from quatrain.registry import MODELS, room
+
+PR_SET_PDEATHSIG = 1
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
+
+
+class DeviceMissing(Exception):
+    """The device that params.yaml asks for is not in this machine. Exit code 5."""
+
+
+class Interrupted(Exception):
+    """A signal came and what must be kept is kept. Exit code 128 + signal."""
+
+
+class Stage(NamedTuple):
+    """One verb on one model: where its files are and what its randomness is."""
+
+    verb: str
+    model: str
+    root: Path
+    params: Params
+
+    @property
+    def name(self) -> str:
+        """As DVC calls it."""
+        return f"{self.verb}@{self.model}"
+
+    @property
+    def config(self) -> Any:
+        """The model's section of params.yaml."""
+        return getattr(self.params, self.model)
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data" / self.model
+
+    @property
+    def weights(self) -> Path:
+        return self.root / "models" / self.model
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports" / self.model
+
+    @property
+    def state(self) -> Path:
+        """What outlives an interruption, outside everything that DVC hashes."""
+        return self.root / ".state"
+
+    def seed(self, purpose: str) -> int:
+        """The seed of one purpose: from `seed` and names alone, so that stages do not share random numbers."""
+        digest = hashlib.sha256(f"{self.params.seed}/{self.name}/{purpose}".encode()).digest()
+        return int.from_bytes(digest[:4], "little")
+
+    def load_dataset(self) -> tuple[Any, str]:
+        """The verified dataset of this model and its digest.
+
+        Raises:
+            ArtifactError: it is missing, damaged or of another form.
+            DataError: it was collected for another config.
+        """
+        loaded = artifacts.load(self.data)
+        collecting = room(self.model, "collect")
+        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.npz"])
+        collecting.check(self.config, dataset)
+        return dataset, loaded.digest
+
+    def key(self, inputs: list[str]) -> str:
+        """Names this very computation: what it reads, the code that it has loaded, device, threads and versions."""
+        params = self.params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset"})
+        shared = {name: value for name, value in params.items() if name not in MODELS}
+        return run_key(
+            stage=self.name,
+            params={**shared, self.model: params[self.model]},
+            code=loaded_code(self.root),
+            inputs=inputs,
+            settings=settings(self.params),
+        )
+
+
+def loaded_code(root: Path) -> list[Path]:
+    """The project's modules that shape a stage's outputs, among those imported by now."""
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    own = {Path(file).resolve() for file in files if file}
+    writers = {root / "pipeline" / name for name in ("artifacts.py", "formats.py")}
+    return sorted(f for f in own if f.is_relative_to(root / "src") or f in writers)
+
+
+def settings(params: Params) -> dict[str, str]:
+    """What a result depends on beside code, params and data; recorded in manifests and tags."""
+    return {
+        "device": params.device,
+        "threads": str(params.threads),
+        "python": platform.python_version(),
+        "cpu": cpu_name(),
+        **{name: version(name) for name in LIBRARIES},
+    }
+
+
+def cpu_name() -> str:
+    """The processor's model name, for a CPU result repeats bit for bit only on its own type."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = [
+        line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "model\t", "cpu family"))
+    ]
+    return " / ".join(found[:3]) or platform.machine()
+
+
+def prepare_process(params: Params) -> None:
+    """Threads, device and determinism of jax and torch; before the first import of either."""
+    threads = str(params.threads)
+    os.environ |= {"NPROC": threads, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE", "MPLBACKEND": "Agg"}
+    if params.device != "auto":
+        os.environ["JAX_PLATFORMS"] = params.device
+    if params.deterministic:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+
+
+def die_with_parent() -> None:
+    """Linux: be sent SIGTERM when the parent (dvc) dies, so that no orphan writes beside the next run."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        raise Interrupted(signal.SIGTERM)
+
+
+class Signals:
+    """SIGTERM and SIGINT, remembered until the stage asks; a second one ends it at once."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.received is not None:
+            os._exit(128 + number)
+        self.received = number
+        print(f"{signal.Signals(number).name}: saving, then leaving (again to leave at once)", file=sys.stderr)
+
+    def check(self) -> None:
+        """Raise Interrupted if one came."""
+        if self.received is not None:
+            raise Interrupted(self.received)
+
+
+Body = Callable[[Stage, Signals], None]
+
+
+def main(verb: str, about: str, body: Body, argv: list[str] | None = None) -> int:
+    """Run a verb of one model; any way it can end is an exit code and, if it is not 0, one line on stderr."""
+    parser = argparse.ArgumentParser(prog=f"python -m pipeline.{verb}", description=about)
+    parser.add_argument("model", choices=MODELS)
+    model = parser.parse_args(argv).model
+    root = Path.cwd()
+    return guarded(f"{verb}@{model}", lambda: _run(verb, model, root, body))
+
+
+def _run(verb: str, model: str, root: Path, body: Body) -> None:
+    params = read_params(root)
+    prepare_process(params)
+    stage, signals = Stage(verb, model, root, params), Signals()
+    die_with_parent()
+    with folder_lock(stage.state / "locks" / stage.name):
+        check_device(params)
+        body(stage, signals)
+        signals.check()
+
+
+def check_device(params: Params) -> None:
+    """Refuse `device: cuda` on a machine without one."""
+    if params.device == "cuda" and not Path("/dev/nvidia0").exists():
+        raise DeviceMissing("params.yaml: device = 'cuda', but no NVIDIA device is here; set device: auto or cpu")
+
+
+def guarded(name: str, work: Callable[[], None]) -> int:
+    """The exit code of `work`, with one line on stderr for each way to fail that a user can mend."""
+    try:
+        work()
+    except Interrupted as error:
+        number = int(error.args[0])
+        return _said(name, f"interrupted by {signal.Signals(number).name}; the next run continues", 128 + number)
+    except ConfigError as error:
+        return _said(name, error, 2)
+    except (ArtifactError, DataError) as error:
+        return _said(name, error, 3)
+    except (DeviceMissing, LockHeld) as error:
+        return _said(name, error, 5)
+    except TrainingDiverged as error:
+        return _said(name, error, 7)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        return _said(name, f"cannot write {error.filename or ''}: {error.strerror}; nothing half-written was left", 5)
+    return 0
+
+
+def _said(name: str, why: object, code: int) -> int:
+    print(f"{name}: {' '.join(str(why).split())} [exit {code}]", file=sys.stderr)
+    return code

@@ -1,0 +1,106 @@
+"""data/MODEL -> models/MODEL: learn, write each record to the journal first, and continue where an earlier run was cut off."""
+
+import csv
+import io
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline import artifacts
+from pipeline.bar import Bar
+from pipeline.checkpoints import Checkpoints
+from pipeline.run import Run
+from pipeline.stage import Signals, Stage, main, settings
+from quatrain.progress import Progress, TrainingDiverged, rows
+from quatrain.registry import room
+
+
+def train(stage: Stage, signals: Signals) -> None:
+    """Train to the end, from the newest valid checkpoint of this very computation if there is one."""
+    dataset, digest = stage.load_dataset()
+    learning = room(stage.model, "train")
+    key = stage.key([digest])
+    checkpoints = Checkpoints(stage.state / stage.name / key)
+    forget_others(checkpoints.folder)
+    with Run.of(stage, key, key, digest) as run:
+        found = checkpoints.latest()
+        for why in checkpoints.skipped:
+            print(f"{stage.name}: passed over a checkpoint: {why}", file=sys.stderr)
+        if found is not None and found.step > run.last_step("train/"):
+            found = None  # its history is gone: a learner without its curve would make another history.csv
+        learner = None if found is None else learning.unpack(stage.config, dataset, found.arrays)
+        start = 0 if found is None else found.step
+        progress = learning.train(stage.config, dataset, stage.seed("train"), learner)
+        with Bar(stage.name, stage.config.train.steps, start, learning.HEADLINE) as bar:
+            learner = follow(stage, signals, run, checkpoints, bar, progress, start) or learner
+        checkpoints.save(stage.config.train.steps, learning.pack(learner), {})
+        save(stage, run, key, learning.pack(learner))
+
+
+def forget_others(folder: Path) -> None:
+    """Remove the checkpoints of other computations; this one's stay even when it is done, for DVC may be killed before it knows."""
+    for other in folder.parent.glob("*"):
+        if other != folder and other.is_dir():
+            shutil.rmtree(other)
+
+
+def follow(
+    stage: Stage,
+    signals: Signals,
+    run: Run,
+    checkpoints: Checkpoints,
+    bar: Bar,
+    progress: Iterator[Progress],
+    start: int,
+) -> Any:
+    """Record each yield, keep a checkpoint every `checkpoint_seconds` and at an interruption; the last learner."""
+    pack = room(stage.model, "train").pack
+    saved_at, saved, learner = time.monotonic(), start, None
+    try:
+        for made in progress:
+            run.metrics([(f"train/{name}", step, value) for name, step, value in rows(made, start)])
+            bar.show(made)
+            start, learner = made.step, made.learner
+            due = time.monotonic() - saved_at >= stage.params.checkpoint_seconds
+            if due or signals.received is not None:
+                checkpoints.save(made.step, pack(learner), {})
+                saved_at, saved = time.monotonic(), made.step
+            signals.check()
+    except TrainingDiverged as error:
+        if learner is not None and saved != start:
+            checkpoints.save(start, pack(learner), {})
+        raise TrainingDiverged(f"{error}; last good checkpoint: step {start:,}, in {checkpoints.folder}") from None
+    run.metrics([(f"time/{name}", start, value) for name, value in bar.times().items()])
+    return learner
+
+
+def save(stage: Stage, run: Run, key: str, arrays: dict[str, Any]) -> None:
+    """models/MODEL: weights apart from what only resuming needs, the config, and the history without clock and run id."""
+    weights = {name: array for name, array in arrays.items() if name.startswith("params/") or name == "frequencies"}
+    contents = {
+        "weights.safetensors": weights,
+        "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},
+        "config.json": stage.config.model_dump(mode="json"),
+        "history.csv": history_table(run.history("train/")),
+    }
+    artifacts.save(stage.weights, contents, {"run_key": key, "settings": settings(stage.params)})
+    for name in ("weights.safetensors", "config.json"):
+        run.artifact(stage.weights / name, "model")
+
+
+def history_table(history: dict[str, list[tuple[int, float]]]) -> str:
+    """CSV with a column per metric and a row per step; empty where a metric was not evaluated at that step."""
+    at = {name: dict(points) for name, points in history.items()}
+    steps = sorted({step for points in at.values() for step in points})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["step", *at])
+    writer.writerows([step, *(repr(at[name][step]) if step in at[name] else "" for name in at)] for step in steps)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main("train", __doc__ or "", train))
