@@ -31,17 +31,22 @@ class Unreachable(Exception):
 
 
 def open_client(uri: str) -> Any:
-    """An MlflowClient that gives up soon, reports nowhere and prints no URI; the first import takes seconds."""
+    """An MlflowClient that gives up soon; the first import of mlflow takes seconds."""
+    _quieten()
+    from mlflow import MlflowClient
+
+    prepare_store(uri)
+    return MlflowClient(tracking_uri=uri)
+
+
+def _quieten() -> None:
+    """Before mlflow is imported: short time-outs, no reports to elsewhere, no URI and no tracebacks in the output."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     for name in ("mlflow.store.db.utils", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", message="The ``noload`` loader strategy")  # mlflow's own, at import
-    from mlflow import MlflowClient
-
-    prepare_store(uri)
-    return MlflowClient(tracking_uri=uri)
 
 
 def prepare_store(uri: str) -> None:
@@ -52,6 +57,7 @@ def prepare_store(uri: str) -> None:
     database = database_of(uri)
     if database is None:
         return
+    _quieten()
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 

@@ -1,0 +1,98 @@
+"""A stand-in for a tracking server, or a proxy before a real one, that breaks in a named way."""
+
+import http.client
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Faulty(ThreadingHTTPServer):
+    """Stands before a tracking server and breaks in the way named by `fault`, after `calls` calls; health is fine."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, upstream: int | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.upstream, self.fault, self.calls = upstream, "", 0
+        self.seen: Counter[bytes] = Counter()
+        self.released = threading.Event()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def heal(self) -> None:
+        self.fault = ""
+
+    def due(self, request: bytes) -> str:
+        """The fault of this request; a reply is lost twice, for mlflow itself asks a second time."""
+        self.calls -= 1
+        self.seen[request] += 1
+        if self.calls >= 0 or (self.fault == "lost reply" and (request[:3] == b"GET" or self.seen[request] > 2)):
+            return ""
+        return self.fault
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Connections break here on purpose."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Faulty
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        health = self.path == "/health"
+        fault = "" if health else self.server.due(self.command.encode() + self.path.encode() + body)
+        if fault == "hang":
+            self.server.released.wait()
+        elif fault in ("500", "503"):
+            self.reply(int(fault), {"Retry-After": "3600"}, b"")
+        elif fault == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            self.connection.close()
+        elif self.server.upstream is None:
+            self.reply(200, {}, b"OK")
+        else:
+            self.forward(body, fault == "lost reply")
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+
+    def forward(self, body: bytes, lost: bool) -> None:
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+        with closing(http.client.HTTPConnection("127.0.0.1", self.server.upstream)) as connection:
+            connection.request(self.command, self.path, body, headers)
+            reply = connection.getresponse()
+            content = reply.read()
+        if not lost:
+            self.reply(reply.status, {"Content-Type": reply.headers.get("Content-Type", "text/plain")}, content)
+
+    def reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        self.send_response(status)
+        for name, value in (headers | {"Content-Length": str(len(content))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def faulty(upstream: int | None = None) -> Iterator[Faulty]:
+    server = Faulty(upstream)
+    yield server
+    server.released.set()
+    server.shutdown()
+    server.server_close()
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

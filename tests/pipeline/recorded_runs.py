@@ -1,0 +1,89 @@
+"""Journals with all that can be in one, and what must be found of them in a store."""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from pipeline.delivery import Delivery
+from pipeline.journal import DatasetInput, Header, Journal
+
+LARGEST = 1.7976931348623157e308
+"""What MLflow makes of an infinity."""
+Arrived = dict[str, list[tuple[int, str, int]]]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait; the limit is far beyond what anything here takes."""
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came true")
+
+
+def client_of(uri: str) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def header(run_key: str, **changes: Any) -> Header:
+    given = Header(
+        run_key=run_key,
+        experiment="quatrain",
+        run_name=f"allo-{run_key}",
+        params={f"train.number_{i}": str(i) for i in range(130)} | {"env.layout": "#." * 4000},
+        tags={"quatrain.model": "allo"},
+        inputs=(DatasetInput("allo", "0" * 64, "training", "data/allo"),),
+    )
+    return given._replace(**changes)
+
+
+def recorded(folder: Path, run_key: str, end: str = "FINISHED") -> Journal:
+    """A journal with all that can be in one; 1,480 metrics in batches of unequal size."""
+    journal = Journal(folder)
+    journal.begin(header(run_key))
+    journal.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1400)])
+    journal.metrics([("train/odd", i, value) for i, value in enumerate([math.nan, math.inf, -math.inf])])
+    for step in range(7):
+        journal.metrics([(f"train/cosine/{k}", step, step / 7 + k) for k in range(11)])
+    (folder.parent / "curve.png").write_bytes(b"picture")
+    journal.artifact(folder.parent / "curve.png", "plots")
+    journal.end(end)
+    return journal
+
+
+def expected(*journals: Journal) -> Arrived:
+    rows: Arrived = {}
+    for journal in journals:
+        for _, line in journal.lines():
+            for name, step, value in line.get("rows", ()):
+                shown = repr(max(-LARGEST, min(LARGEST, float(value)))) if float(value) == float(value) else "nan"
+                rows.setdefault(name, []).append((step, shown, line["time"]))
+    return {name: sorted(points) for name, points in rows.items()}
+
+
+def runs_of(client: Any, run_key: str) -> list[Any]:
+    experiment = client.get_experiment_by_name("quatrain")
+    return list(client.search_runs([experiment.experiment_id], f"tags.`quatrain.run_key` = '{run_key}'"))
+
+
+def arrived(client: Any, run_key: str) -> Arrived:
+    (run,) = runs_of(client, run_key)
+    histories = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
+    return {name: sorted((m.step, repr(m.value), m.timestamp) for m in points) for name, points in histories.items()}
+
+
+def deliver(journal: Journal, uri: str, attempts: int = 1) -> None:
+    delivery = Delivery(journal, uri)
+    try:
+        for attempt in range(attempts):
+            with suppress(Exception) if attempt < attempts - 1 else closing(delivery):
+                while delivery.step():
+                    pass
+                return
+    finally:
+        delivery.close()
