@@ -14,6 +14,8 @@ from pipeline.journal import ROWS_PER_LINE, Header, Journal, Line, redact
 from pipeline.store import PATIENCE_SECONDS, Unreachable, database_of, is_server, knock, open_client
 
 RUN_KEY_TAG = "quatrain.run_key"
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Of an experiment: the UI then opens with runs and metrics, not with traces of language models."""
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 UPLOAD_RATE = 1e6
 """Bytes a second that a call with a file may take beyond PATIENCE_SECONDS."""
@@ -169,7 +171,7 @@ class Delivery:
             database = database_of(self._uri)
             location = None if database is None else str(database.parent / "artifacts")
             try:
-                return str(self._call("create_experiment", name, location))
+                return str(self._call("create_experiment", name, location, KIND))
             except Exception:
                 found = self._call("get_experiment_by_name", name)  # another process was first
                 if found is None:

@@ -1,4 +1,4 @@
-"""params.yaml (and an overlay of presets/) -> Params, refused within two seconds and in one line if anything is wrong."""
+"""params.yaml (and an overlay of presets/) -> Params, or one line within two seconds that says what is wrong."""
 
 import argparse
 import difflib
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import AliasEvent, DocumentStartEvent, MappingStartEvent, NodeEvent, SequenceStartEvent
+from ruamel.yaml.events import AliasEvent, DocumentStartEvent, MappingStartEvent, SequenceStartEvent
 
 from quatrain.params import Params
 
@@ -104,8 +104,8 @@ def _refuse_tricks(name: str, events: Any) -> None:
             raise ConfigError(f"{where}: nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             raise ConfigError(f"{where}: anchors and aliases are not allowed; write the value out")
-        if isinstance(event, NodeEvent) and getattr(event, "tag", None):
-            raise ConfigError(f"{where}: tag {event.tag} is not allowed; write a plain value")
+        if tag := getattr(event, "tag", None):
+            raise ConfigError(f"{where}: tag {tag} is not allowed; write a plain value")
 
 
 def read_input(root: Path, name: str) -> str:

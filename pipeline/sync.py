@@ -67,7 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--wait", type=float, default=20.0, metavar="SECONDS", help="keep trying for so long (20)")
     wait_seconds = parser.parse_args(argv).wait
     uri = resolve_uri(Path.cwd())
-    found = sorted(Path.cwd().glob(".state/journal/*/journal.jsonl"))
+    runs = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
+    found = sorted(path for pattern in runs for path in Path.cwd().glob(pattern))
     parcels = [Parcel(path.parent, uri) for path in found]
     try:
         left = deliver(parcels, wait_seconds)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.tracking import prepare_store, resolve_uri
+from pipeline.tracking import prepare_store, redact, resolve_uri
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     port = parser.parse_args(argv).port
     uri = resolve_uri(Path.cwd())
     if uri.startswith(("http://", "https://")):
-        print(f"runs are kept by a server; open it in a browser: {uri}")
+        print(f"runs are kept by a server; open it in a browser: {redact(uri)}")
         return 0
     prepare_store(uri)
     environment = os.environ | {

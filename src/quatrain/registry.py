@@ -2,7 +2,7 @@
 
 Each room of a model offers (no base class; values and functions are shared, control flow is not):
 
-    collect.py    Dataset                                           NamedTuple of arrays: train, held_out and what both share
+    collect.py    Dataset                                           NamedTuple of arrays: train, held_out, shared
                   collect(config, seed) -> Dataset
                   check(config, dataset)                            raises where a dataset was made for another config
     losses.py     TERMS                                             names of the loss terms

@@ -130,7 +130,7 @@ def test_a_state_that_never_starts_a_pair_is_left_out_of_the_truth():
 
 
 def test_a_free_state_takes_the_value_between_its_neighbours():
-    """2 is only ever an end: it costs nothing where it lies between 0 and 1, so these are half as far apart as through it."""
+    """2 is only ever an end: it costs nothing between 0 and 1, which are then half as far apart as through it."""
     walks = [trajectory(0, 2), trajectory(1, 2)]
     operator = spectrum.operator(from_trajectories(walks), 3, (0.0,))
     np.testing.assert_allclose(operator.laplacian, np.array([[1, -1], [-1, 1]]) / 8)

@@ -1,6 +1,7 @@
 """What the learner does between two yields, and that nothing about running it changes what it learns."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -190,7 +191,7 @@ def test_a_saved_learner_of_another_shape_is_refused(allo: Make):
         unpack(other, collect(other, 0), arrays)
 
 
-def test_growing_errors_warn_once_at_the_end(allo: Make):
+def test_growing_errors_warn_once_at_the_end():
     with pytest.warns(UserWarning, match="total_error grew"):
         training._warn_if_errors_grew([1.0] * 18 + [5.0] * 2)
 
@@ -235,6 +236,12 @@ def test_room4_learns_most_of_its_vectors_in_4000_of_its_20000_steps():
     assert progress.metrics["cosine_mean"][-1] >= 0.95
 
 
+@cache
+def learned(config: Any) -> np.ndarray:
+    learner = last(train(config, collect(config, 0), 0)).learner
+    return np.concatenate([array.ravel() for array in pack(learner).values() if array.dtype == np.float32])
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -267,10 +274,6 @@ def test_room4_learns_most_of_its_vectors_in_4000_of_its_20000_steps():
     ids=str,
 )
 def test_every_key_changes_what_is_learned(allo: Make, change: dict[str, Any]):
-    def learned(config: Any) -> np.ndarray:
-        learner = last(train(config, collect(config, 0), 0)).learner
-        return np.concatenate([array.ravel() for array in pack(learner).values() if array.dtype == np.float32])
-
     quick = {"train": {"steps": 40}}
     before, after = (
         learned(allo(**quick)),

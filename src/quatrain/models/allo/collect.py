@@ -81,14 +81,15 @@ def check(config: AlloConfig, dataset: Dataset) -> None:
     for name, wanted in expected._asdict().items():
         if not np.array_equal(getattr(dataset.grid, name), wanted):
             raise DatasetMismatch(
-                f"the dataset was collected on another map than {config.env.map.name} ({name} differs); collect it again"
+                f"the dataset was collected on another map than {config.env.map.name} ({name} differs); "
+                "run `dvc repro` to collect it again"
             )
 
 
 def inputs_of(
     env: Env, grid: Grid, seed: int = 0, frequencies: np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "count 2"], Float[np.ndarray, "states inputs"]]:
-    """What the encoder sees of each state, and the Fourier frequencies behind it: those given, else drawn from the seed."""
+    """The Fourier frequencies (those given, else drawn from the seed) and what the encoder sees of each state."""
     if env.fourier is None:
         return np.zeros((0, 2), np.float32), dynamics.observe(grid, env.observation)
     if frequencies is None:

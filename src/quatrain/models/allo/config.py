@@ -124,11 +124,12 @@ class Collect(Section):
     def _held_out_walkers_exist(self) -> "Collect":
         if self.num_envs * self.steps_per_env > 10**8:
             raise ValueError(
-                f"num_envs * steps_per_env = {self.num_envs * self.steps_per_env:,} transitions; at most 100,000,000 fit"
+                f"num_envs * steps_per_env = {self.num_envs * self.steps_per_env:,} transitions; at most 100,000,000"
             )
         if self.held_out_fraction > 0 and self.held_out_envs == 0:
             raise ValueError(
-                f"held_out_fraction {self.held_out_fraction} of {self.num_envs} walkers is none; raise num_envs or set it to 0"
+                f"held_out_fraction {self.held_out_fraction} of {self.num_envs} walkers is none; "
+                "raise num_envs or set it to 0"
             )
         return self
 

@@ -110,7 +110,7 @@ def _paper(
     """The ALLO paper's own metric, and `ceiling_paper`: what the buffer's true vectors score in it."""
     if config.env.map.doors or int(dataset.grid.goal) >= 0:
         return {}
-    paper = spectrum.uniform_policy(dataset.grid.next_state)
+    paper = spectrum.uniform_policy(np.asarray(dataset.grid.next_state))
     alone = np.arange(len(paper.group))
     return {
         "cosine_paper": float(np.mean([spectrum.cosine(table, paper) for table in learned])),
@@ -122,7 +122,7 @@ def _paper(
 def _held_out(
     config: AlloConfig, learned: Float[np.ndarray, "seeds states d"], truth: spectrum.Spectrum, dataset: Dataset
 ) -> dict[str, float]:
-    """`held_out_cosine`: the training truth in the eyes of held-out data; `held_out_graph`: Σ Rayleigh quotients there."""
+    """`held_out_cosine`: the training truth in the eyes of held-out data; `held_out_graph`: Σ Rayleigh there."""
     if not len(dataset.held_out.starts):
         return {}
     d = config.network.d

@@ -1,4 +1,6 @@
-"""features of sampled states -> the augmented Lagrangian, term by term ('Proper Laplacian Representation Learning', ICLR 2024).
+"""features of sampled states -> the augmented Lagrangian, term by term.
+
+'Proper Laplacian Representation Learning' (ICLR 2024):
 
     L = κ Σ_i mean_b (φ_bi − φ'_bi)²  +  Σ_ij sg(β_ij) E_ij  +  sg(b) Q
         graph                            dual                   barrier_term
@@ -7,7 +9,7 @@ E_ij measures how far <φ_i, sg(φ_j)> is from δ_ij for j <= i: component i mov
 and that asymmetry alone makes the order. At the fixed point A v = λ R v with λ ascending, and β_ii = −4κ λ_i.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +92,7 @@ def lagrangian(
         "dual": (stop_gradient(duals) * constraints.error).sum(),
         "barrier_term": constraints.quadratic,
     }
-    weights = {"graph": graph_coef, "dual": 1.0, "barrier_term": stop_gradient(barrier)}
+    weights: dict[str, Any] = {"graph": graph_coef, "dual": 1.0, "barrier_term": stop_gradient(barrier)}
     assert terms.keys() == weights.keys() == set(TERMS)
     return Loss({name: weights[name] * terms[name] for name in TERMS}, constraints)
 

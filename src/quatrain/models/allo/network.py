@@ -13,7 +13,7 @@ Params = Any
 
 
 class Encoder(nn.Module):
-    """`layers` times [Dense(hidden), relu], then Dense(d): truncated LeCun-normal weights, zero biases, linear output."""
+    """`layers` times [Dense(hidden), relu], then Dense(d), linear; truncated LeCun-normal weights, zero biases."""
 
     network: Network
 

@@ -39,7 +39,7 @@ def plots(
 
 
 def aligned(table: Float[np.ndarray, "states d"], truth: spectrum.Spectrum) -> Float[np.ndarray, "states d"]:
-    """The learned vectors, normalised and turned towards the truth: sign of each, Procrustes rotation inside a group."""
+    """The learned vectors, normalised and turned to the truth: each by its sign, groups by a Procrustes rotation."""
     d = table.shape[1]
     found = np.zeros(table.shape)
     found[truth.visited] = spectrum.normalised(table, truth)
@@ -108,15 +108,19 @@ def _band(axes: Axes, steps: np.ndarray, values: np.ndarray, label: str, color: 
 
 
 def draw_cosine(config: AlloConfig, history: History) -> Figure:
-    """Cosine of each component with its true space over training; bands span the learners."""
-    figure, axes = plt.subplots(figsize=(8, 4.5))
+    """Cosine of each component with its true space over training, and how far it is from 1; bands span the learners."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
     d = config.network.d
-    for i in range(d):
-        _band(axes, *curve(history, f"cosine/{i}", config.seeds), f"{i}", plt.get_cmap("viridis")(i / d))
-    _band(axes, *curve(history, "cosine_mean", config.seeds), "mean", "crimson")
-    axes.set(xlabel="gradient steps", ylabel="cosine with the truth", ylim=(0, 1.02))
-    axes.grid(alpha=0.3)
-    axes.legend(title="component", ncols=2, fontsize=8, loc="lower right")
+    shown = [(f"cosine/{i}", f"{i}", plt.get_cmap("viridis")(i / d)) for i in range(d)]
+    for name, label, color in [*shown, ("cosine_mean", "mean", "crimson")]:
+        steps, values = curve(history, name, config.seeds)
+        _band(left, steps, values, label, color)
+        _band(right, steps, 1 - values + 1e-7, label, color)
+    left.set(xlabel="gradient steps", ylabel="cosine with the truth", ylim=(0, 1.02))
+    right.set(xlabel="gradient steps", ylabel="1 − cosine", yscale="log", ylim=(1e-6, 1.2))
+    left.legend(title="component", ncols=2, fontsize=8, loc="lower right")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
     return figure
 
 

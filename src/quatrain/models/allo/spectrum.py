@@ -1,7 +1,8 @@
 """replay buffer -> the eigenvectors that its sampled pairs converge to, and how well a learned table agrees with them.
 
-W[s, s'] is the joint probability of a sampled pair, r = W1, R = diag(r), A = ½(R + diag(Wᵀ1)) − ½(W + Wᵀ). The learner's
-fixed point is A v_i = λ_i R v_i, λ ascending. Everything here is float64 NumPy and is never used by the learning.
+W[s, s'] is the joint probability of a sampled pair, r = W1, R = diag(r), A = ½(R + diag(Wᵀ1)) − ½(W + Wᵀ).
+The learner's fixed point is A v_i = λ_i R v_i, λ ascending. Everything here is float64 NumPy; learning uses none of it,
+but for `mode: exact`, which takes A and r.
 """
 
 from typing import NamedTuple
@@ -53,7 +54,7 @@ def operator(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> O
 
 
 def group_of(eigenvalues: Float[np.ndarray, " pairs"], tol: float) -> Int[np.ndarray, " pairs"]:
-    """Number of each eigenvalue's group: neighbours belong together if λ_{j+1} − λ_j <= tol·λ_{j+1} + 1e−9, transitively."""
+    """Number of each eigenvalue's group: one with the next if λ_{j+1} − λ_j <= tol·λ_{j+1} + 1e−9, transitively."""
     gaps = np.diff(eigenvalues) > tol * eigenvalues[1:] + 1e-9
     return np.concatenate([[0], np.cumsum(gaps)])
 

@@ -1,4 +1,4 @@
-"""replay -> weights: sample pairs, descend the augmented Lagrangian, ascend its duals; one compiled program per record."""
+"""replay -> weights: sample pairs, descend the augmented Lagrangian, ascend its duals, in one compiled program."""
 
 import warnings
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def encoder_is_table(config: Train, states: int) -> bool:
 
 
 def encode(config: AlloConfig, params: network.Params, inputs: Array, batch: Batch) -> losses.Features:
-    """Features of the sampled states; from a table of all states where that is fewer rows (the gradients are the same)."""
+    """Features of the sampled states, out of a table of all states where that is fewer rows (gradients are equal)."""
     if encoder_is_table(config.train, len(inputs)):
         table = network.apply(config.network, params, inputs)
         return losses.Features(*(table[states] for states in batch))
@@ -191,8 +191,8 @@ def tables(config: AlloConfig, learner: Learner, dataset: Dataset) -> Float[np.n
 def train(config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | None = None) -> Iterator[Progress]:
     """Learn until `steps`, from `learner` if one is given, yielding once per `record_every` steps.
 
-    Metrics are means over the steps of a yield, (1,) or with several learners (1, seeds); `duals_diag`, `eigenvalue_dual`
-    and `cosine` have one more axis d.
+    Metrics are means over the steps of a yield, (1,) or with several learners (1, seeds); `duals_diag`,
+    `eigenvalue_dual` and `cosine` have one more axis d.
 
     Raises:
         DatasetMismatch: the dataset was collected for another map.
@@ -291,7 +291,7 @@ def unpack(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) 
         found = arrays[name]
         if found.shape != wanted.shape or found.dtype != wanted.dtype:
             raise ValueError(
-                f"not a learner of this config: {name} is {found.dtype}{found.shape}, expected {wanted.dtype}{wanted.shape}"
+                f"not a learner of this config: {name} is {found.dtype}{found.shape}, not {wanted.dtype}{wanted.shape}"
             )
     plain = template._replace(base_key=jax.random.key_data(template.base_key))
     learner = jax.tree.unflatten(jax.tree.structure(plain), [jnp.asarray(arrays[name]) for name in expected])

@@ -1,0 +1,160 @@
+"""a folder of maps -> one table of allo with one preset, beside the paper's: outside DVC, into grids-out/."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipeline import artifacts
+from pipeline.bar import Bar
+from pipeline.durable import write_durably
+from pipeline.evaluate import png, storable, write_pictures
+from pipeline.params import ConfigError, overlaid, read_input, read_raw, read_text, validate
+from pipeline.stage import guarded, loaded_code, prepare_process
+from quatrain.params import Params
+from quatrain.progress import rows
+from quatrain.registry import room
+
+OUT = "grids-out"
+PAPER = Path("benchmarks/reference/allo_paper.json")
+HEAD = (
+    "map",
+    "states",
+    "cosine mean",
+    "min",
+    "groups",
+    "paper's metric",
+    "its ceiling",
+    "paper ALLO",
+    "paper GGDO",
+    "seconds",
+)
+
+
+class Row(NamedTuple):
+    """One map of the table."""
+
+    name: str
+    scores: dict[str, float]
+    note: str = ""
+
+
+def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> Params:
+    """The preset's params with this map, and at most as many components as it has states.
+
+    Raises:
+        ConfigError: the map or the preset cannot be used.
+    """
+    raw = overlaid(read_raw(root, preset), {"allo": overlaid(changes, {"env": {"layout": path.name}})})
+    try:
+        return validate(raw, lambda _: read_text(path))
+    except ConfigError as error:
+        states = str(error).partition("but the map has only ")[2].partition(" ")[0]
+        if not states.isdigit():
+            raise
+        return validate(overlaid(raw, {"allo": {"network": {"d": int(states)}}}), lambda _: read_text(path))
+
+
+def learn(params: Params, name: str, out: Path) -> Row:
+    """Collect, train, evaluate and draw one map; an earlier result of the same config and code is taken as it is."""
+    config = params.allo
+    code = {path.name: artifacts.file_digest(path) for path in loaded_code(Path.cwd())}
+    key = artifacts.digest_of({"config": config.model_dump(mode="json"), "seed": params.seed, "code": code})
+    done = out / name / "scores.json"
+    if done.exists() and (stored := artifacts.read_json(done)).get("key") == key:
+        return Row(name, stored["scores"], "done before")
+    began = time.monotonic()
+    dataset = room("allo", "collect").collect(config, params.seed)
+    learner, history = follow(params, name, dataset)
+    scores = room("allo", "evaluate").evaluate(config, learner, dataset, params.seed)
+    scores |= {"states": float(len(dataset.grid.coords)), "seconds": time.monotonic() - began}
+    figures = room("allo", "plots").plots(config, learner, dataset, history, scores)
+    write_pictures(out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()})
+    artifacts.write_json(done, {"key": key, "scores": storable(scores)})
+    return Row(name, scores)
+
+
+def follow(params: Params, name: str, dataset: Any) -> tuple[Any, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """The trained learner, and its history by metric."""
+    learning = room("allo", "train")
+    points: dict[str, list[tuple[int, float]]] = {}
+    start = 0
+    with Bar(name, params.allo.train.steps, start, learning.HEADLINE) as bar:
+        for progress in learning.train(params.allo, dataset, params.seed + 1):
+            for metric, step, value in rows(progress, start):
+                points.setdefault(metric, []).append((step, value))
+            bar.show(progress)
+            start = progress.step
+    columns = {metric: np.array(found).T for metric, found in points.items()}
+    return progress.learner, {metric: (steps.astype(int), values) for metric, (steps, values) in columns.items()}
+
+
+def cells(row: Row, paper: dict[str, Any]) -> list[str]:
+    """The row as it stands in the table; '-' where a number does not exist for this map."""
+    known = paper["layouts"].get(row.name, {})
+    shown = [row.scores.get(name) for name in ("cosine_mean", "cosine_min")]
+    shown += [row.scores.get("groups"), row.scores.get("cosine_paper"), row.scores.get("ceiling_paper")]
+    shown += [known.get("allo"), known.get("ggdo")]
+    texts = ["-" if value is None else f"{value:.4f}" for value in shown]
+    texts[2] = texts[2].split(".")[0]
+    states, seconds = (f"{row.scores[name]:.0f}" if name in row.scores else "-" for name in ("states", "seconds"))
+    return [row.name, states, *texts, f"{seconds} {row.note}".strip()]
+
+
+def table(rows_of_maps: list[Row], paper: dict[str, Any]) -> str:
+    """A Markdown table."""
+    body = [cells(row, paper) for row in rows_of_maps]
+    widths = [max(len(line[i]) for line in [list(HEAD), *body]) for i in range(len(HEAD))]
+    lines = [list(HEAD), ["-" * width for width in widths], *body]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )
+
+
+def sweep(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> None:
+    """All maps of the folder, each in its part of grids-out/PRESET; one that cannot be used is told and passed over."""
+    paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
+    if not paths:
+        raise ConfigError(f"{folder} holds no map (*.txt); pass a folder of maps: make grids GRIDS=FOLDER")
+    out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
+    found, refused = [], []
+    for number, path in enumerate(paths, 1):
+        try:
+            params = params_for(root, preset, path, changes)
+        except ConfigError as error:
+            refused.append(path.name)
+            print(f"grids: passed over {path.name}: {error}", file=sys.stderr)
+            continue
+        print(f"[{number}/{len(paths)}] {path.stem}", file=sys.stderr)
+        found.append(learn(params, path.stem, out))
+    page = table(found, paper)
+    write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
+    print(f"{page}\n\ntable and plots: {out.relative_to(root)}")
+    if refused:
+        raise ConfigError(f"{len(refused)} of {len(paths)} maps could not be used; the lines above say why")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m pipeline.grids", description=__doc__)
+    parser.add_argument("folder", type=Path, help="maps as *.txt, in either text format")
+    parser.add_argument("--preset", default="large", help="a file of presets/, without .yaml")
+    parser.add_argument("--steps", type=int, help="another number of gradient steps than the preset's")
+    parser.add_argument("--seeds", type=int, help="another number of learners than the preset's")
+    chosen = parser.parse_args(argv)
+    changes: dict[str, Any] = {} if chosen.seeds is None else {"seeds": chosen.seeds}
+    if chosen.steps is not None:
+        changes["train"] = {"steps": chosen.steps}
+    root = Path.cwd()
+
+    def work() -> None:
+        prepare_process(validate(read_raw(root, chosen.preset), lambda name: read_input(root, str(name))))
+        sweep(root, chosen.folder, chosen.preset, changes)
+
+    return guarded("grids", work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
