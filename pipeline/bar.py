@@ -1,5 +1,6 @@
 """progress of a learner -> a bar on a terminal, plain lines elsewhere."""
 
+import os
 import sys
 import time
 from typing import Self
@@ -7,6 +8,7 @@ from typing import Self
 import numpy as np
 from tqdm import tqdm
 
+from pipeline.stage import say
 from quatrain.progress import Progress
 
 LINES = 20
@@ -18,16 +20,16 @@ class Bar:
 
     def __init__(self, name: str, total: int, start: int, headline: tuple[str, ...]) -> None:
         self.name, self.total, self.start, self.headline = name, total, start, headline
-        self.terminal = sys.stderr.isatty()
+        self.terminal = sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
         self.shown: dict[str, str] = {}
         self.began = self.first = time.monotonic()
         self.first_step = self.step = self.printed = start
 
     def __enter__(self) -> Self:
         if self.start:
-            print(f"{self.name}: continues at step {self.start:,} of {self.total:,}", file=sys.stderr)
+            say(f"{self.name}: continues at step {self.start:,} of {self.total:,}")
         if self.start < self.total:
-            print(f"{self.name}: compiling, then {self.total - self.start:,} steps", file=sys.stderr)
+            say(f"{self.name}: compiling, then {self.total - self.start:,} steps")
         self.bar = tqdm(
             total=self.total, initial=self.start, desc=self.name, unit=" steps", disable=not self.terminal, leave=True
         )
@@ -56,10 +58,7 @@ class Bar:
         rate = self.rate()
         left = (self.total - self.step) / rate if rate else 0.0
         values = "  ".join(f"{name} {value}" for name, value in self.shown.items())
-        print(
-            f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  {left:.0f} s left  {values}",
-            file=sys.stderr,
-        )
+        say(f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  {left:.0f} s left  {values}")
 
     def rate(self) -> float:
         """Steps per second since the first yield, so without compilation; 0 while unknown."""

@@ -17,7 +17,7 @@ from quatrain.registry import room
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
-    """Score and draw what was trained, and judge it; a broken baseline is a result, not a failure (`pipeline.gate` is the judge)."""
+    """Score, draw and judge what was trained; a broken baseline is a result, no failure (that is `pipeline.gate`'s)."""
     dataset, digest = stage.load_dataset()
     learner, model = load_learner(stage, dataset)
     history = parse_history(model.contents["history.csv"])

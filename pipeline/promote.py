@@ -2,58 +2,88 @@
 
 import argparse
 import datetime
-import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline import artifacts, verdicts
+from pipeline import artifacts, repro, verdicts
 from pipeline.artifacts import ArtifactError
+from pipeline.gate import known_models
 from pipeline.params import ConfigError, read_params
-from pipeline.repro import workspace_of
-from quatrain.baselines import SCHEMA, entry_of
-from quatrain.registry import MODELS, room
+from pipeline.run import git
+from pipeline.verdicts import Untrusted
+from quatrain.baselines import PASSED, SCHEMA, Rule, entry_of, judge
+from quatrain.registry import MODELS
 
-KEEP = ("ok", "better", "no baseline")
+CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
+
+
+class Refused(Exception):
+    """Scores that must not become a baseline, or only with a reason. Exit code 4."""
 
 
 def promote(root: Path, model: str, preset: str, why: str | None) -> str:
     """Store the scores of the last run under this preset as its baseline; what was stored, in one line.
 
     Raises:
-        ArtifactError: there are no scores, or they are worse than the baseline and no reason was given.
+        Refused: a score is missing, or worse than the baseline, a goal or a floor and no reason was given.
+        Untrusted: nothing was evaluated, or scores or learner changed after the verdict.
+        ArtifactError: a file cannot be read.
     """
-    work = workspace_of(root, preset)
-    judged = verdicts.check(work, model)
-    first = judged.verdict.lines[0]
-    if first.status == "missing" and first.metric == "-":
-        raise ArtifactError(first.why)
-    worse = [line.why for line in judged.verdict.lines if line.status not in KEEP]
-    if worse and why is None:
-        raise ArtifactError(f"not promoted: {'; '.join(worse)}; use --force --why '...' to store it all the same")
-    scores = artifacts.read_json(verdicts.paths(work, model)[0])
-    config = getattr(read_params(work), model)
-    path = root / "baselines" / f"{model}.json"
-    stored = artifacts.read_json(path) if path.exists() else {"schema": SCHEMA, "model": model, "presets": {}}
-    stored["presets"][preset] = {
-        "metrics": {gated.metric: entry_of(gated, scores, preset) for gated in room(model, "evaluate").GATED},
-        "provenance": provenance(work, model, config, why),
+    work = repro.workspace_of(root, preset)
+    stored = verdicts.stored_verdict(work, model, preset)
+    if stored.get("learner") != artifacts.folder_digest(work / "models" / model):
+        raise Untrusted("stale", f"models/{model} changed after the verdict; {verdicts.again(preset)}")
+    scores, rules = verdicts.read_scores(verdicts.files(work, model).scores), verdicts.rules_of(model, preset)
+    refuse_holes(model, scores, rules)
+    found = verdicts.files(work, model)._replace(baseline=verdicts.files(root, model).baseline)
+    verdicts.judge_files(found, model, preset, rules)  # refuses a damaged baseline
+    baseline = verdicts.read_baseline(found.baseline, model) or {"schema": SCHEMA, "model": model, "presets": {}}
+    entry = {
+        "metrics": {rule.metric: entry_of(rule, scores) for rule in rules},  # type: ignore[arg-type]
+        "provenance": provenance(root, work, model, preset, why),
     }
-    artifacts.write_json(path, stored)
-    return f"baselines/{model}.json: preset {preset} now holds the scores of run {stored['presets'][preset]['provenance']['run_key'][:12]}"
+    promoted = baseline | {"presets": baseline["presets"] | {preset: entry}}
+    objections = worse(scores, baseline, promoted, rules, preset)
+    if objections and why is None:
+        raise Refused(f"{model} is not promoted: {'; '.join(objections)}; --force --why '...' stores it all the same")
+    artifacts.write_json(found.baseline, promoted)
+    key = entry["provenance"]["run_key"][:12]
+    return f"baselines/{model}.json: preset {preset} now holds the {len(rules)} scores of run {key}; commit it"
 
 
-def provenance(root: Path, model: str, config: Any, why: str | None) -> dict[str, Any]:
+def refuse_holes(model: str, scores: Mapping[str, float | None], rules: Sequence[Rule]) -> None:
+    """Refuse scores without a finite number for each metric, floor and ceiling that the model judges."""
+    needed = [name for rule in rules for name in (rule.metric, *rule.floors, *rule.ceilings)]
+    holes = sorted({name for name in needed if scores.get(name) is None})
+    if holes:
+        raise Refused(f"{model} is not promoted: no finite score for {', '.join(holes)}; a baseline needs one")
+
+
+def worse(
+    scores: Mapping[str, float | None],
+    baseline: Mapping[str, Any],
+    promoted: Mapping[str, Any],
+    rules: Sequence[Rule],
+    preset: str,
+) -> list[str]:
+    """What the old baseline would call broken, and what the new one would by its goals and floors."""
+    lines = (*judge(scores, baseline, rules, preset).lines, *judge(scores, promoted, rules, preset).lines)
+    return list(dict.fromkeys(line.why for line in lines if line.status not in (*PASSED, "no baseline")))
+
+
+def provenance(root: Path, work: Path, model: str, preset: str, why: str | None) -> dict[str, Any]:
     """Which run the scores come from, when, on what, and why they were stored if they were worse."""
-    info = artifacts.load(root / "models" / model).info
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, cwd=root)
+    info = artifacts.load(work / "models" / model).info
+    changed = git(root, "status", "--porcelain", "--", *CODE)
     return {
         "run_key": info["run_key"],
-        "commit": commit.stdout.strip() or "none",
+        "commit": (git(root, "rev-parse", "--short=12", "HEAD") or "none") + ("+changes" if changed else ""),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": info["settings"]["device"],
         "cpu": info["settings"]["cpu"],
-        "seeds": config.seeds,
+        "seeds": getattr(read_params(root, preset), model).seeds,
         "why": why,
     }
 
@@ -67,16 +97,24 @@ def main(argv: list[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     if chosen.force != bool(chosen.why):
         parser.error("--force and --why '...' go together")
+    root = Path.cwd()
     try:
-        for model in chosen.models or MODELS:
-            print(promote(Path.cwd(), model, chosen.preset, chosen.why))
+        models = known_models(chosen.models)
+        read_params(root, chosen.preset)
+        for model in models:
+            print(promote(root, model, chosen.preset, chosen.why), flush=True)
+        return repro.judge_again(root, chosen.preset, models)
     except ConfigError as error:
-        print(f"promote: {error} [exit 2]", file=sys.stderr)
-        return 2
+        return _said(error, 2)
     except ArtifactError as error:
-        print(f"promote: {error} [exit 4]", file=sys.stderr)
-        return 4
-    return 0
+        return _said(error, 3)
+    except (Refused, Untrusted) as error:
+        return _said(error, 4)
+
+
+def _said(why: Exception, code: int) -> int:
+    print(f"promote: {why} [exit {code}]", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """stage -> its journal and the shipper behind it: what a verb uses to record."""
 
+import os
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -10,20 +12,21 @@ from pipeline.artifacts import digest_of
 from pipeline.journal import DatasetInput, Header, Journal
 from pipeline.stage import Interrupted, Stage, settings
 from pipeline.tracking import Shipper, resolve_uri
+from quatrain.errors import DataError
 
 EXPERIMENT = "quatrain"
 
 
 class Run:
-    """One stage's part of an MLflow run; written to the journal first, shipped by a thread, never waited for in between."""
+    """One stage's part of an MLflow run: written to the journal first, shipped by a thread that nothing waits for."""
 
-    def __init__(self, journal: Journal, shipper: Shipper) -> None:
-        self.journal, self.shipper = journal, shipper
+    def __init__(self, journal: Journal, shippers: list[Shipper]) -> None:
+        self.journal, self.shippers = journal, shippers
 
     @classmethod
     def of(cls, stage: Stage, run_key: str, key: str, dataset_digest: str) -> Self:
-        """The run named `run_key`, in the journal of the computation `key` (an evaluation adds to its training's run)."""
-        journal = Journal(stage.state / "journal" / f"{stage.name}-{key[:16]}")
+        """The run named `run_key`, in the journal of the computation `key` (an evaluation adds to its training)."""
+        journal = Journal(journals(stage.root) / f"{stage.name}-{key[:16]}")
         context = "evaluation" if stage.verb == "evaluate" else "training"
         journal.begin(
             Header(
@@ -31,19 +34,23 @@ class Run:
                 experiment=EXPERIMENT,
                 run_name=f"{stage.model}-{run_key[:8]}",
                 params=flat(stage.config.model_dump(mode="json")),
-                tags=tags(stage),
+                tags=tags(stage) if stage.verb == "train" else {},
                 inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
             )
         )
-        return cls(journal, Shipper(journal, resolve_uri(stage.root)))
+        uri = resolve_uri(stage.root)
+        return cls(journal, [Shipper(one, uri) for one in (journal, *end_abandoned(journal.folder, stage.name))])
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         status = "FINISHED" if error is None else "KILLED" if isinstance(error, Interrupted) else "FAILED"
-        self.journal.end(status)
-        self.shipper.finish()
+        try:
+            self.journal.end(status)
+        finally:
+            for shipper in self.shippers:
+                shipper.finish()
 
     def metrics(self, rows: Iterable[tuple[str, int, float]]) -> None:
         """Record (name, step, value); a (name, step) that is on record already keeps its first time and value."""
@@ -61,6 +68,34 @@ class Run:
     def last_step(self, prefix: str) -> int:
         """The last step on record below `prefix`; 0 if there is none."""
         return max((points[-1][0] for points in self.history(prefix).values()), default=0)
+
+
+def journals(root: Path) -> Path:
+    """Where journals wait: in the checkout that DVC was started in, for `dvc exp run --temp` removes its copy."""
+    return Path(os.environ.get("DVC_ROOT") or root) / ".state" / "journal"
+
+
+def end_abandoned(current: Path, stage: str) -> list[Journal]:
+    """A stage's other journals without an end, for their process was killed; they get one.
+
+    Only for who holds the stage's lock: nobody else writes them then.
+    """
+    ended = []
+    for path in sorted(current.parent.glob(f"{stage}-*/journal.jsonl")):
+        if path.parent != current and b'{"kind": "end"' not in tail(path):
+            with suppress(DataError):  # it cannot be read: `make sync` says so, and this run has nothing to do with it
+                journal = Journal(path.parent)
+                if journal.header is not None:
+                    journal.end("KILLED")
+                    ended.append(journal)
+    return ended
+
+
+def tail(path: Path) -> bytes:
+    """The last line of a file, or the end of a long one."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 200))
+        return file.read().rstrip(b"\n").rpartition(b"\n")[2]
 
 
 def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

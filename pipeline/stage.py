@@ -1,4 +1,4 @@
-"""argv, params.yaml -> a stage that knows its files, seeds, device and threads, ends with the right exit code, and dies with its parent."""
+"""argv, params.yaml -> a stage with its files, seeds, device and threads, which ends with the right exit code."""
 
 import argparse
 import ctypes
@@ -10,6 +10,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -24,7 +25,13 @@ from quatrain.params import Params
 from quatrain.progress import TrainingDiverged
 from quatrain.registry import MODELS, room
 
+CHECKOUT = Path(__file__).resolve().parents[1]
+"""Where this code lies; a stage works in the current folder, which is another one in tests."""
 PR_SET_PDEATHSIG = 1
+PATIENCE_SECONDS = 60.0
+"""How long a predecessor may take to save and leave: longer than its last delivery to a tracking server."""
+REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""What a disk answers that is full, broken or not ours to write."""
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
 
 
@@ -90,30 +97,33 @@ class Stage(NamedTuple):
         return dataset, loaded.digest
 
     def key(self, inputs: list[str]) -> str:
-        """Names this very computation: what it reads, the code that it has loaded, device, threads and versions."""
+        """Names this very computation: what it reads, the code that it has loaded, device, threads and versions.
+
+        Call it when the rooms that shape the outputs are imported.
+        """
         params = self.params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset"})
         shared = {name: value for name, value in params.items() if name not in MODELS}
+        shared["seed"] = self.seed(self.verb)
         return run_key(
             stage=self.name,
             params={**shared, self.model: params[self.model]},
-            code=loaded_code(self.root),
+            code=[*loaded_code(CHECKOUT), CHECKOUT / "pipeline" / f"{self.verb}.py"],
             inputs=inputs,
             settings=settings(self.params),
         )
 
 
 def loaded_code(root: Path) -> list[Path]:
-    """The project's modules that shape a stage's outputs, among those imported by now."""
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    own = {Path(file).resolve() for file in files if file}
-    writers = {root / "pipeline" / name for name in ("artifacts.py", "formats.py")}
-    return sorted(f for f in own if f.is_relative_to(root / "src") or f in writers)
+    """What shapes a stage's outputs: the modules of the inside imported by now, wherever they lie; `root`'s writers."""
+    inside = [module for name, module in sys.modules.items() if name.partition(".")[0] == "quatrain"]
+    files = [Path(module.__file__).resolve() for module in inside if module.__file__]
+    return sorted({*files, *(root / "pipeline" / name for name in ("artifacts.py", "formats.py"))})
 
 
 def settings(params: Params) -> dict[str, str]:
     """What a result depends on beside code, params and data; recorded in manifests and tags."""
     return {
-        "device": params.device,
+        "device": "cpu" if params.device == "auto" and not Path("/dev/nvidia0").exists() else params.device,
         "threads": str(params.threads),
         "python": platform.python_version(),
         "cpu": cpu_name(),
@@ -142,31 +152,46 @@ def prepare_process(params: Params) -> None:
     if params.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_, **__: say(f"warning: {' '.join(str(message).split())}")
+
+
+def say(line: str) -> None:
+    """Print to stderr; a reader that has gone (`make repro | tee`, then Ctrl-C) keeps no stage from saving its work."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def die_with_parent() -> None:
-    """Linux: be sent SIGTERM when the parent (dvc) dies, so that no orphan writes beside the next run."""
-    parent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:
+    """Linux: be sent SIGTERM when the parent (dvc) dies, so that no orphan writes beside the next run.
+
+    Raises:
+        Interrupted: dvc died before we could ask for that signal, and process 1 is our parent now.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if "DVC_STAGE" in os.environ and os.getppid() == 1 and b"dvc" not in Path("/proc/1/cmdline").read_bytes():
         raise Interrupted(signal.SIGTERM)
 
 
 class Signals:
-    """SIGTERM and SIGINT, remembered until the stage asks; a second one ends it at once."""
+    """SIGTERM and SIGINT: raised at once while there is nothing to save, then remembered until the stage asks."""
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.working = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self.received is not None:
+        if not self.working:
+            raise Interrupted(number)
+        if self.received is None:
+            self.received = number
+            with suppress(OSError):  # no print: it may be what was interrupted, and cannot be entered twice
+                os.write(2, f"{signal.Signals(number).name}: saving, then leaving (Ctrl-C: at once)\n".encode())
+        elif number == signal.SIGINT:  # a second SIGTERM comes by itself where a whole process group is ended
             os._exit(128 + number)
-        self.received = number
-        print(f"{signal.Signals(number).name}: saving, then leaving (again to leave at once)", file=sys.stderr)
 
     def check(self) -> None:
         """Raise Interrupted if one came."""
@@ -177,30 +202,39 @@ class Signals:
 Body = Callable[[Stage, Signals], None]
 
 
-def main(verb: str, about: str, body: Body, argv: list[str] | None = None) -> int:
+def main(
+    verb: str, about: str, body: Body, argv: list[str] | None = None, patience_seconds: float = PATIENCE_SECONDS
+) -> int:
     """Run a verb of one model; any way it can end is an exit code and, if it is not 0, one line on stderr."""
     parser = argparse.ArgumentParser(prog=f"python -m pipeline.{verb}", description=about)
     parser.add_argument("model", choices=MODELS)
     model = parser.parse_args(argv).model
-    root = Path.cwd()
-    return guarded(f"{verb}@{model}", lambda: _run(verb, model, root, body))
+    return guarded(f"{verb}@{model}", lambda: _run(verb, model, body, patience_seconds))
 
 
-def _run(verb: str, model: str, root: Path, body: Body) -> None:
-    params = read_params(root)
-    prepare_process(params)
-    stage, signals = Stage(verb, model, root, params), Signals()
+def _run(verb: str, model: str, body: Body, patience_seconds: float) -> None:
+    signals = Signals()
     die_with_parent()
-    with folder_lock(stage.state / "locks" / stage.name):
-        check_device(params)
+    stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
+    prepare_process(stage.params)
+    with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
+        signals.working = True
+        check_device(stage.params)
         body(stage, signals)
         signals.check()
 
 
 def check_device(params: Params) -> None:
-    """Refuse `device: cuda` on a machine without one."""
-    if params.device == "cuda" and not Path("/dev/nvidia0").exists():
-        raise DeviceMissing("params.yaml: device = 'cuda', but no NVIDIA device is here; set device: auto or cpu")
+    """Refuse `device: cuda` where jax can reach none: no device, no driver, or a jax built without CUDA."""
+    if params.device != "cuda":
+        return
+    import jax
+
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError):  # AssertionError: jax 0.10 without any CUDA plug-in
+        why = "jax finds no NVIDIA device here (or is built without CUDA); set device: auto or cpu"
+        raise DeviceMissing(f"params.yaml: device = 'cuda', but {why}") from None
 
 
 def guarded(name: str, work: Callable[[], None]) -> int:
@@ -210,6 +244,8 @@ def guarded(name: str, work: Callable[[], None]) -> int:
     except Interrupted as error:
         number = int(error.args[0])
         return _said(name, f"interrupted by {signal.Signals(number).name}; the next run continues", 128 + number)
+    except KeyboardInterrupt:
+        return _said(name, "interrupted by SIGINT", 130)
     except ConfigError as error:
         return _said(name, error, 2)
     except (ArtifactError, DataError) as error:
@@ -219,12 +255,13 @@ def guarded(name: str, work: Callable[[], None]) -> int:
     except TrainingDiverged as error:
         return _said(name, error, 7)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        if error.errno not in REFUSALS:
             raise
-        return _said(name, f"cannot write {error.filename or ''}: {error.strerror}; nothing half-written was left", 5)
+        what = error.filename or "a file"
+        return _said(name, f"cannot write {what}: {error.strerror}; nothing half-written was left", 5)
     return 0
 
 
 def _said(name: str, why: object, code: int) -> int:
-    print(f"{name}: {' '.join(str(why).split())} [exit {code}]", file=sys.stderr)
+    say(f"{name}: {' '.join(str(why).split())} [exit {code}]")
     return code

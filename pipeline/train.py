@@ -1,4 +1,4 @@
-"""data/MODEL -> models/MODEL: learn, write each record to the journal first, and continue where an earlier run was cut off."""
+"""data/MODEL -> models/MODEL: learn, note each record in the journal, continue where an earlier run was cut off."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from pipeline import artifacts
 from pipeline.bar import Bar
 from pipeline.checkpoints import Checkpoints
 from pipeline.run import Run
-from pipeline.stage import Signals, Stage, main, settings
+from pipeline.stage import Signals, Stage, main, say, settings
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import room
 
@@ -28,7 +28,7 @@ def train(stage: Stage, signals: Signals) -> None:
     with Run.of(stage, key, key, digest) as run:
         found = checkpoints.latest()
         for why in checkpoints.skipped:
-            print(f"{stage.name}: passed over a checkpoint: {why}", file=sys.stderr)
+            say(f"{stage.name}: passed over a checkpoint: {why}")
         if found is not None and found.step > run.last_step("train/"):
             found = None  # its history is gone: a learner without its curve would make another history.csv
         learner = None if found is None else learning.unpack(stage.config, dataset, found.arrays)
@@ -41,7 +41,10 @@ def train(stage: Stage, signals: Signals) -> None:
 
 
 def forget_others(folder: Path) -> None:
-    """Remove the checkpoints of other computations; this one's stay even when it is done, for DVC may be killed before it knows."""
+    """Remove the checkpoints of other computations.
+
+    This one's stay even when it is done, for DVC may be killed before it knows.
+    """
     for other in folder.parent.glob("*"):
         if other != folder and other.is_dir():
             shutil.rmtree(other)
@@ -64,21 +67,23 @@ def follow(
             run.metrics([(f"train/{name}", step, value) for name, step, value in rows(made, start)])
             bar.show(made)
             start, learner = made.step, made.learner
-            due = time.monotonic() - saved_at >= stage.params.checkpoint_seconds
-            if due or signals.received is not None:
+            leaving = signals.received is not None
+            if leaving or time.monotonic() - saved_at >= stage.params.checkpoint_seconds:
                 checkpoints.save(made.step, pack(learner), {})
                 saved_at, saved = time.monotonic(), made.step
-            signals.check()
+            if leaving:
+                signals.check()
     except TrainingDiverged as error:
         if learner is not None and saved != start:
             checkpoints.save(start, pack(learner), {})
-        raise TrainingDiverged(f"{error}; last good checkpoint: step {start:,}, in {checkpoints.folder}") from None
+        kept = f"last good checkpoint: step {start:,}, in {checkpoints.folder}" if start else "no step before was good"
+        raise TrainingDiverged(f"{error}; {kept}") from None
     run.metrics([(f"time/{name}", start, value) for name, value in bar.times().items()])
     return learner
 
 
 def save(stage: Stage, run: Run, key: str, arrays: dict[str, Any]) -> None:
-    """models/MODEL: weights apart from what only resuming needs, the config, and the history without clock and run id."""
+    """models/MODEL: weights apart from what only resuming needs, config, history without clock and run id."""
     weights = {name: array for name, array in arrays.items() if name.startswith("params/") or name == "frequencies"}
     contents = {
         "weights.safetensors": weights,

@@ -1,84 +1,184 @@
 """scores.json, baselines/MODEL.json -> verdict.json, and whether a verdict still belongs to both."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
-from quatrain.baselines import BaselineError, Line, Verdict, judge
+from quatrain.baselines import BaselineError, Line, Rule, Status, Verdict, is_number, judge, preset_of
+from quatrain.registry import room
+
+NO_ENTRY: Mapping[str, Any] = {"metrics": {}, "provenance": {}}
 
 
 class Judged(NamedTuple):
-    """A model's verdict under a preset, and why it cannot be trusted if it cannot."""
+    """A model's verdict under a preset, and the baseline's entry {"metrics": ..., "provenance": ...} behind it."""
 
     model: str
     preset: str
     verdict: Verdict
-    provenance: dict[str, Any]
+    entry: Mapping[str, Any] = NO_ENTRY
 
 
-def paths(root: Path, model: str) -> tuple[Path, Path, Path]:
-    """scores, baseline and verdict of a model."""
+class Untrusted(Exception):
+    """There is no verdict, or it belongs to something else than what is at hand. Exit code 4."""
+
+    def __init__(self, status: Status, why: str) -> None:
+        super().__init__(why)
+        self.status: Status = status
+
+
+class Files(NamedTuple):
+    """What a judgement reads and writes."""
+
+    scores: Path
+    baseline: Path
+    verdict: Path
+
+
+def files(root: Path, model: str) -> Files:
+    """Where they are."""
     reports = root / "reports" / model
-    return reports / "scores.json", root / "baselines" / f"{model}.json", reports / "verdict.json"
+    return Files(reports / "scores.json", root / "baselines" / f"{model}.json", reports / "verdict.json")
+
+
+def rules_of(model: str, preset: str) -> tuple[Rule, ...]:
+    """What the model's evaluation wants judged; imports its framework."""
+    return tuple(gated.under(preset) for gated in room(model, "evaluate").GATED)
 
 
 def write(root: Path, model: str, preset: str) -> Judged:
-    """Judge the scores at hand and store the verdict beside them, with the hashes of what it judged."""
-    scores, baseline, out = paths(root, model)
-    judged = now(root, model, preset)
-    artifacts.write_json(
-        out,
-        {
-            "model": model,
-            "preset": preset,
-            "passed": judged.verdict.passed,
-            "scores_sha256": artifacts.file_digest(scores),
-            "baseline_sha256": artifacts.file_digest(baseline) if baseline.exists() else None,
-            "lines": [line._asdict() for line in judged.verdict.lines],
-        },
-    )
+    """Judge the scores at hand, and store the verdict beside them with the digests of what it judged.
+
+    Raises:
+        ArtifactError: scores, baseline or learner cannot be read.
+    """
+    found, rules = files(root, model), rules_of(model, preset)
+    judged = judge_files(found, model, preset, rules)
+    learner = artifacts.folder_digest(root / "models" / model)
+    artifacts.write_json(found.verdict, _content(found, judged, rules, learner))
     return judged
 
 
-def now(root: Path, model: str, preset: str) -> Judged:
-    """Judge the scores at hand against the baseline at hand.
+def check(root: Path, model: str, preset: str) -> Judged:
+    """The stored verdict, judged once more; broken where it is missing, altered, or belongs to something else.
+
+    Raises:
+        ArtifactError: a file cannot be read.
+    """
+    found = files(root, model)
+    try:
+        stored = stored_verdict(root, model, preset)
+        judged = judge_files(found, model, preset, _rules(found.verdict, stored))
+        expected = _content(found, judged, _rules(found.verdict, stored), str(stored.get("learner")))
+        if stored.get("baseline_sha256") != expected["baseline_sha256"]:
+            raise Untrusted("stale", f"baselines/{model}.json changed after the verdict; {again(preset)}")
+        if stored != expected:
+            raise Untrusted("stale", f"the verdict is not what these scores give: altered; {again(preset)}")
+    except Untrusted as error:
+        return Judged(model, preset, Verdict(False, (Line("-", error.status, None, None, "-", 0.0, str(error)),)))
+    return judged
+
+
+def stored_verdict(root: Path, model: str, preset: str) -> dict[str, Any]:
+    """The verdict that belongs to the scores at hand, whatever baseline it was judged by.
+
+    Raises:
+        Untrusted: there is none, or it belongs to another model, preset or scores.
+        ArtifactError: a file cannot be read.
+    """
+    found = files(root, model)
+    if not found.scores.exists() or not found.verdict.exists():
+        raise Untrusted("missing", f"{model} was not evaluated yet; {again(preset)}")
+    stored = artifacts.read_json(found.verdict)
+    if not isinstance(stored, dict) or stored.get("model") != model:
+        raise Untrusted("stale", f"the verdict is not one of {model}; {again(preset)}")
+    if stored.get("preset") != preset:
+        was = stored.get("preset")
+        raise Untrusted("stale", f"the verdict is one of preset {was!r}, not of {preset!r}; {again(preset)}")
+    if stored.get("scores_sha256") != artifacts.file_digest(found.scores):
+        raise Untrusted("stale", f"the scores changed after the verdict; {again(preset)}")
+    return stored
+
+
+def again(preset: str) -> str:
+    """What brings scores, verdict and report up to date."""
+    return "run `make repro`" if preset == "default" else f"run `make repro PRESET={preset}`"
+
+
+def judge_files(found: Files, model: str, preset: str, rules: Sequence[Rule]) -> Judged:
+    """Judge scores by a baseline.
 
     Raises:
         ArtifactError: one of the two cannot be read.
     """
-    scores, baseline, _ = paths(root, model)
-    stored = artifacts.read_json(baseline) if baseline.exists() else None
+    scores, baseline = read_scores(found.scores), read_baseline(found.baseline, model)
     try:
-        verdict = judge(artifacts.read_json(scores), stored, preset)
+        verdict, entry = judge(scores, baseline, rules, preset), preset_of(baseline, preset)
     except BaselineError as error:
-        raise ArtifactError(f"baselines/{baseline.name}: {error}; `git checkout` restores it") from None
-    entry = (stored or {}).get("presets", {}).get(preset, {})
-    return Judged(model, preset, verdict, entry.get("provenance", {}))
+        raise ArtifactError(f"baselines/{model}.json: {error}; {_restore(model)}") from None
+    return Judged(model, preset, verdict, entry or NO_ENTRY)
 
 
-def check(root: Path, model: str) -> Judged:
-    """The stored verdict, broken where it is missing or belongs to other scores or another baseline."""
-    scores, baseline, out = paths(root, model)
-    if not out.exists() or not scores.exists():
-        return _untrusted(model, "missing", f"reports/{model} holds no verdict; run `dvc repro`")
-    stored = artifacts.read_json(out)
-    judged = now(root, model, str(stored.get("preset")))
-    expected = artifacts.file_digest(baseline) if baseline.exists() else None
-    if stored.get("scores_sha256") != artifacts.file_digest(scores):
-        return _untrusted(model, "missing", "the verdict belongs to other scores; run `dvc repro`")
-    if stored.get("baseline_sha256") != expected:
-        return _untrusted(model, "missing", f"baselines/{model}.json changed since the verdict; run `dvc repro`")
-    if stored.get("passed") != judged.verdict.passed:
-        return _untrusted(model, "missing", "the verdict was altered; run `dvc repro --force`")
-    return judged
+def read_scores(path: Path) -> dict[str, float | None]:
+    """name -> number, or None where it was not finite.
+
+    Raises:
+        ArtifactError: not a file that `evaluate` writes.
+    """
+    scores = artifacts.read_json(path)
+    if not isinstance(scores, dict) or not all(value is None or is_number(value) for value in scores.values()):
+        raise ArtifactError(
+            f"{path.parent.name}/{path.name}: must map names to numbers; run `dvc repro` to write it anew"
+        )
+    return scores
 
 
-def _untrusted(model: str, status: Any, why: str) -> Judged:
-    return Judged(model, "-", Verdict(False, (Line("-", status, None, None, "-", 0.0, why),)), {})
+def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
+    """The unchecked content of a baseline file; None where there is no file.
+
+    Raises:
+        ArtifactError: it is not JSON, or belongs to another model.
+    """
+    if not path.exists():
+        return None
+    try:
+        baseline = artifacts.read_json(path)
+    except ArtifactError as error:
+        raise ArtifactError(f"{str(error).rpartition('; ')[0]}; {_restore(model)}") from None
+    if not isinstance(baseline, dict) or baseline.get("model") != model:
+        raise ArtifactError(f"baselines/{model}.json: is not the baseline of {model}; {_restore(model)}")
+    return baseline
 
 
-def table(judged: list[Judged]) -> str:
+def _restore(model: str) -> str:
+    return f"`git checkout baselines/{model}.json` restores it"
+
+
+def _content(found: Files, judged: Judged, rules: Sequence[Rule], learner: str) -> dict[str, Any]:
+    return {
+        "model": judged.model,
+        "preset": judged.preset,
+        "passed": judged.verdict.passed,
+        "learner": learner,
+        "scores_sha256": artifacts.file_digest(found.scores),
+        "baseline_sha256": artifacts.file_digest(found.baseline) if found.baseline.exists() else None,
+        "rules": [rule._asdict() | {"floors": list(rule.floors), "ceilings": list(rule.ceilings)} for rule in rules],
+        "lines": [line._asdict() for line in judged.verdict.lines],
+    }
+
+
+def _rules(path: Path, stored: Mapping[str, Any]) -> tuple[Rule, ...]:
+    try:
+        return TypeAdapter(tuple[Rule, ...]).validate_python(stored.get("rules"))
+    except ValidationError:
+        raise ArtifactError(f"{path.parent.name}/{path.name}: has no rules; run `dvc repro` to write it anew") from None
+
+
+def table(judged: Sequence[Judged]) -> str:
     """The score table that a person reads in a terminal."""
     head = ("model", "preset", "metric", "score", "baseline", "tolerance", "status")
     body = [
@@ -86,20 +186,19 @@ def table(judged: list[Judged]) -> str:
             one.model,
             one.preset,
             line.metric,
-            _number(line.value),
-            _number(line.baseline),
+            shown(line.value),
+            shown(line.baseline),
             f"{line.tolerance:g}",
             line.status,
         )
         for one in judged
         for line in one.verdict.lines
     ]
-    widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *body)
-    ]
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *body)]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
-def _number(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """A number as the tables show it."""
     return "-" if value is None else f"{value:.4f}"

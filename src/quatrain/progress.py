@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Shaped
 
 
 class Progress(NamedTuple):
@@ -16,7 +17,7 @@ class Progress(NamedTuple):
 
     step: int
     learner: Any
-    metrics: Mapping[str, np.ndarray]
+    metrics: Mapping[str, Shaped[np.ndarray, "time *axes"]]
 
 
 class TrainingDiverged(ArithmeticError):
@@ -24,15 +25,18 @@ class TrainingDiverged(ArithmeticError):
 
 
 def rows(progress: Progress, start: int) -> list[tuple[str, int, float]]:
-    """(name, step, value) of every entry of a yield that began after step `start`; `cosine` of two becomes `cosine/0`, `cosine/1`."""
-    out = []
+    """(name, step, value) of each entry of a yield that began after step `start`; columns become `name/0`, `name/1`.
+
+    Raises:
+        ValueError: the entries of a metric cannot be spread evenly over the steps.
+    """
+    found, steps = [], progress.step - start
     for name, values in progress.metrics.items():
-        if not len(values):
-            continue
-        every = (progress.step - start) // len(values)
-        for entry, value in enumerate(values):
-            step = start + (entry + 1) * every
+        if len(values) and (steps < 1 or steps % len(values)):
+            raise ValueError(f"{name} has {len(values)} entries for {steps} steps; the number must divide the steps")
+        for entry, value in enumerate(values, start=1):
+            step = start + entry * steps // len(values)
             for index in np.ndindex(np.shape(value)):
                 suffix = "".join(f"/{i}" for i in index)
-                out.append((name + suffix, step, float(value[index])))
-    return out
+                found.append((name + suffix, step, float(value[index])))
+    return found

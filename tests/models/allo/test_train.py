@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from quatrain.errors import DataError
-from quatrain.models.allo import losses, spectrum
+from quatrain.models.allo import losses
 from quatrain.models.allo import train as training
 from quatrain.models.allo.collect import collect
+from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.train import (
     Learner,
     ascend,
+    draw,
     encoder_is_table,
     init_learner,
     inputs_for,
@@ -97,14 +99,14 @@ def test_every_encoder_parameter_and_only_those_get_a_gradient(allo: Make):
     config = allo()
     dataset = collect(config, 0)
     learner = jax.tree.map(lambda leaf: leaf[0], init_learner(config, dataset, 0))
-    operator = spectrum.operator(dataset.train, len(dataset.grid.coords), (0.9,))
-    data = training._data(config, dataset, operator, inputs_for(config, init_learner(config, dataset, 0), dataset))
-    gradients = jax.grad(objective, has_aux=True)(learner.params, config, learner, data, jax.random.key(1))[0]
+    data = training._data(config, dataset, inputs_for(config, init_learner(config, dataset, 0), dataset))
+    batch = draw(config.train, data, jax.random.key(1), jnp.int32(0))
+    gradients = jax.grad(objective, has_aux=True)(learner.params, config, learner, data, batch)[0]
     assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
 
     def by_dual(duals: jax.Array, barrier: jax.Array) -> jax.Array:
         moved = learner._replace(duals=duals, barrier=barrier)
-        return objective(learner.params, config, moved, data, jax.random.key(1))[0]
+        return objective(learner.params, config, moved, data, batch)[0]
 
     for gradient in jax.grad(by_dual, argnums=(0, 1))(learner.duals, learner.barrier):
         np.testing.assert_array_equal(gradient, 0)
@@ -115,14 +117,14 @@ def test_exact_gradient_is_the_mean_of_stochastic_ones(allo: Make):
     dataset = collect(config, 0)
     learners = init_learner(config, dataset, 0)
     learner = jax.tree.map(lambda leaf: leaf[0], learners)._replace(barrier=jnp.float32(0.0))
-    operator = spectrum.operator(dataset.train, len(dataset.grid.coords), (0.9,))
     exact = allo(network={"hidden": 5, "layers": 1}, train={"mode": "exact"})
 
     inputs = inputs_for(config, learners, dataset)
-    data_of = {chosen: training._data(chosen, dataset, operator, inputs) for chosen in (config, exact)}
+    data_of = {chosen: training._data(chosen, dataset, inputs) for chosen in (config, exact)}
 
     def gradient(chosen: Any, key: jax.Array) -> jax.Array:
-        found = jax.grad(objective, has_aux=True)(learner.params, chosen, learner, data_of[chosen], key)[0]
+        batch = draw(chosen.train, data_of[chosen], key, jnp.int32(0))
+        found = jax.grad(objective, has_aux=True)(learner.params, chosen, learner, data_of[chosen], batch)[0]
         return jax.flatten_util.ravel_pytree(found)[0]
 
     keys = jax.random.split(jax.random.key(5), 4000)
@@ -152,6 +154,15 @@ def test_each_of_three_learners_is_the_one_that_would_be_trained_alone(allo: Mak
         single = pack(last(train(alone, dataset, 4, learner)).learner)
         for name, array in pack(together.learner).items():
             np.testing.assert_allclose(array[i : i + 1], single[name], atol=1e-5, err_msg=name)
+
+
+def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_absent(allo: Make):
+    config = allo(collect={"held_out_fraction": 0.0})
+    dataset = collect(config, 0)
+    assert len(dataset.held_out.starts) == 0
+    scores = evaluate(config, last(train(config, dataset, 0)).learner, dataset, 0)
+    assert "cosine_mean" in scores
+    assert not any(name.startswith("held_out") for name in scores)
 
 
 def test_learners_differ_and_share_nothing_but_data(allo: Make):

@@ -13,7 +13,7 @@ from quatrain.envs.grid import dynamics
 from quatrain.envs.grid.dynamics import Grid
 from quatrain.errors import DataError
 from quatrain.models.allo.config import AlloConfig, Env
-from quatrain.replay.episodes.trajectories import Episodes, from_walks
+from quatrain.replay.episodes.trajectories import Episodes, from_trajectories, from_walks
 
 
 class DatasetMismatch(DataError):
@@ -47,6 +47,8 @@ def collect(config: AlloConfig, seed: int) -> Dataset:
 
 
 def _walks(config: AlloConfig, grid: Grid, key: Array, walkers: int) -> Episodes:
+    if walkers == 0:
+        return from_trajectories([])
     return from_walks(*jax.device_get(_walk(config.env, config.collect.steps_per_env, walkers, grid, key)))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-import matplotlib.pyplot as plt
+import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -70,7 +70,8 @@ def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) 
     d = min(table.shape[1], truth.eigenvectors.shape[1])
     columns = min(d, 11)
     blocks = -(-d // columns)
-    figure, grid = plt.subplots(2 * blocks, columns, figsize=(1.5 * columns, 3.5 * blocks), squeeze=False)
+    figure = Figure(figsize=(1.5 * columns, 3.5 * blocks))
+    grid = figure.subplots(2 * blocks, columns, squeeze=False)
     true, found, cosines = true_table(truth, d), aligned(table, truth), spectrum.cosine(table, truth)
     for axes in grid.flat:
         axes.axis("off")
@@ -109,9 +110,10 @@ def _band(axes: Axes, steps: np.ndarray, values: np.ndarray, label: str, color: 
 
 def draw_cosine(config: AlloConfig, history: History) -> Figure:
     """Cosine of each component with its true space over training, and how far it is from 1; bands span the learners."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
+    figure = Figure(figsize=(12, 4.5))
+    left, right = figure.subplots(1, 2)
     d = config.network.d
-    shown = [(f"cosine/{i}", f"{i}", plt.get_cmap("viridis")(i / d)) for i in range(d)]
+    shown = [(f"cosine/{i}", f"{i}", matplotlib.colormaps["viridis"](i / d)) for i in range(d)]
     for name, label, color in [*shown, ("cosine_mean", "mean", "crimson")]:
         steps, values = curve(history, name, config.seeds)
         _band(left, steps, values, label, color)
@@ -126,10 +128,11 @@ def draw_cosine(config: AlloConfig, history: History) -> Figure:
 
 def draw_eigenvalues(config: AlloConfig, truth: spectrum.Spectrum, history: History) -> Figure:
     """Eigenvalues read off the duals, and how far they are from the truth."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
+    figure = Figure(figsize=(12, 4.5))
+    left, right = figure.subplots(1, 2)
     d = min(config.network.d, len(truth.eigenvalues))
     for i in range(d):
-        color = plt.get_cmap("viridis")(i / d)
+        color = matplotlib.colormaps["viridis"](i / d)
         steps, values = curve(history, f"eigenvalue_dual/{i}", config.seeds)
         _band(left, steps, values, f"{i}", color)
         left.axhline(truth.eigenvalues[i], color=color, linestyle=":", linewidth=1)
@@ -144,7 +147,8 @@ def draw_eigenvalues(config: AlloConfig, truth: spectrum.Spectrum, history: Hist
 
 def draw_losses(config: AlloConfig, history: History) -> Figure:
     """The terms of the Lagrangian, and how far the constraints are from being met."""
-    figure, panels = plt.subplots(1, 2, figsize=(12, 4.5))
+    figure = Figure(figsize=(12, 4.5))
+    panels = figure.subplots(1, 2)
     shown = (("graph", "dual", "barrier_term", "loss"), ("total_error", "norm_error", "manifold_distance", "grad_norm"))
     for axes, names in zip(panels, shown, strict=True):
         for name in names:
@@ -157,22 +161,24 @@ def draw_losses(config: AlloConfig, history: History) -> Figure:
 
 def draw_orthogonality(table: np.ndarray, truth: spectrum.Spectrum) -> Figure:
     """|FᵀRF − I|: bright off the diagonal means two components that are not apart."""
-    figure, axes = plt.subplots(figsize=(5.5, 4.5))
+    figure = Figure(figsize=(5.5, 4.5))
+    axes = figure.subplots()
     error = spectrum.orthogonality(table, truth)
     picture = axes.imshow(np.log10(error + 1e-6), cmap="magma", vmin=-4, vmax=0)
-    figure.colorbar(picture, label="log10 |FᵀRF − I|")
+    figure.colorbar(picture, ax=axes, label="log10 |FᵀRF − I|")
     axes.set(title=f"largest {error.max():.3g}", xlabel="component", ylabel="component")
     return figure
 
 
 def draw_visits(truth: spectrum.Spectrum, dataset: Dataset) -> Figure:
     """How often each state starts a pair (1 = as often as uniform), and one-way doors as arrows."""
-    figure, axes = plt.subplots(figsize=(6, 5))
+    figure = Figure(figsize=(6, 5))
+    axes = figure.subplots()
     share = np.zeros(len(truth.visited))
     share[truth.visited] = truth.starts * truth.visited.sum()
     axes.set_facecolor("0.25")
     picture = axes.imshow(on_map(share, dataset), cmap="viridis", interpolation="nearest")
-    figure.colorbar(picture, label="visits relative to uniform")
+    figure.colorbar(picture, ax=axes, label="visits relative to uniform")
     coords, following = np.asarray(dataset.grid.coords), np.asarray(dataset.grid.next_state)
     states, actions = np.nonzero(following != np.arange(len(following))[:, None])
     back = following[following[states, actions], (actions + 2) % 4]
@@ -204,7 +210,8 @@ def draw_ladder(config: AlloConfig, scores: Mapping[str, float]) -> Figure:
     ]
     values = [scores[name] for name in rungs]
     colors = ["0.6" if n.startswith("floor") else "0.3" if n.startswith(("ceil", "held")) else "crimson" for n in rungs]
-    figure, axes = plt.subplots(figsize=(8, 0.42 * len(rungs) + 1))
+    figure = Figure(figsize=(8, 0.42 * len(rungs) + 1))
+    axes = figure.subplots()
     axes.barh(rungs, values, color=colors)
     for row, value in enumerate(values):
         axes.text(value, row, f" {value:.4f}", va="center", fontsize=9)

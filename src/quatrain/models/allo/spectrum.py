@@ -36,15 +36,28 @@ class Spectrum(NamedTuple):
     visited: Bool[np.ndarray, " states"]
 
 
+class Expectation(NamedTuple):
+    """A of a buffer over all states, and how often each state starts and ends a pair."""
+
+    laplacian: Float[np.ndarray, "states states"]
+    starts: Float[np.ndarray, " states"]
+    ends: Float[np.ndarray, " states"]
+
+
+def expectation(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> Expectation:
+    """What the mean over all pairs that this buffer yields is made of."""
+    joint = pair_matrix(episodes, states, discounts)
+    starts, ends = joint.sum(1), joint.sum(0)
+    return Expectation(np.diag((starts + ends) / 2) - (joint + joint.T) / 2, starts, ends)
+
+
 def operator(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> Operator:
     """A and r of the pairs that this buffer yields.
 
     A state that never is a start has no constraint: the learner is free to give it the value that makes the graph term
     smallest, so it is eliminated from A (Schur complement) and left out of the comparison.
     """
-    joint = pair_matrix(episodes, states, discounts)
-    starts, ends = joint.sum(1), joint.sum(0)
-    full = np.diag((starts + ends) / 2) - (joint + joint.T) / 2
+    full, starts, ends = expectation(episodes, states, discounts)
     visited, free = starts > 0, (starts == 0) & (ends > 0)
     laplacian = full[np.ix_(visited, visited)]
     if free.any():

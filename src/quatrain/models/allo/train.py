@@ -52,9 +52,6 @@ class Data(NamedTuple):
     starts: Float[Array, " states"] | None
 
 
-# The algorithm, for one learner.
-
-
 def schedule(config: Train) -> optax.Schedule:
     """Step -> learning rate."""
     if config.lr_schedule == "constant":
@@ -77,20 +74,28 @@ def encode(config: AlloConfig, params: network.Params, inputs: Array, batch: Bat
     return losses.Features(*(network.apply(config.network, params, inputs[states]) for states in batch))
 
 
+def draw(config: Train, data: Data, base_key: Array, step: Array) -> Batch | None:
+    """The sample of a step; None in exact mode, which takes its expectation."""
+    if config.mode == "exact":
+        return None
+    key = jax.random.fold_in(base_key, step)
+    return sample(key, data.episodes, config.batch_size, config.discounts, config.constraint_batches)
+
+
 def objective(
-    params: network.Params, config: AlloConfig, learner: Learner, data: Data, key: Array
+    params: network.Params, config: AlloConfig, learner: Learner, data: Data, batch: Batch | None
 ) -> tuple[Float[Array, ""], losses.Loss]:
-    """L and its parts at these encoder parameters, on a fresh sample or (exact mode) on its expectation."""
-    if data.laplacian is not None and data.starts is not None:
+    """L and its parts at these encoder parameters."""
+    if batch is None:
+        assert data.laplacian is not None
+        assert data.starts is not None
         table = network.apply(config.network, params, data.inputs)
         graph = losses.exact_graph_term(table, data.laplacian)
         constraints = losses.exact_constraints(table, data.starts)
     else:
-        chosen = config.train
-        batch = sample(key, data.episodes, chosen.batch_size, chosen.discounts, chosen.constraint_batches)
         features = encode(config, params, data.inputs, batch)
         graph = losses.graph_term(features.state, features.later_state)
-        constraints = (losses.two_batches if chosen.constraint == "two" else losses.three_batches)(features)
+        constraints = (losses.two_batches if config.train.constraint == "two" else losses.three_batches)(features)
     loss = losses.lagrangian(graph, constraints, learner.duals, learner.barrier, config.train.graph_coef)
     return losses.total(loss), loss
 
@@ -113,11 +118,10 @@ def ascend(config: Train, learner: Learner, constraints: losses.Constraints) -> 
     return learner._replace(duals=duals, barrier=barrier, quadratic_average=average)
 
 
-def update(config: AlloConfig, data: Data, learner: Learner) -> tuple[Learner, dict[str, Array]]:
+def update(config: AlloConfig, data: Data, learner: Learner, batch: Batch | None) -> tuple[Learner, dict[str, Array]]:
     """One step: gradient of L, Adam on the encoder, ascent of duals and barrier, and what is recorded of it."""
-    key = jax.random.fold_in(learner.base_key, learner.step)
     gradient_of = jax.value_and_grad(objective, has_aux=True)
-    (value, loss), gradients = gradient_of(learner.params, config, learner, data, key)
+    (value, loss), gradients = gradient_of(learner.params, config, learner, data, batch)
     updates, optimizer = optax.adam(schedule(config.train)).update(gradients, learner.optimizer)
     params = optax.apply_updates(learner.params, updates)
     ascended = ascend(config.train, learner, loss.constraints)
@@ -133,17 +137,17 @@ def update(config: AlloConfig, data: Data, learner: Learner) -> tuple[Learner, d
     return ascended._replace(params=params, optimizer=optimizer, step=learner.step + 1), recorded
 
 
-# Many learners, many steps, one program.
-
-
 @partial(jax.jit, static_argnums=0)
 def run_chunk(config: AlloConfig, learners: Learner, data: Data) -> tuple[Learner, dict[str, Array]]:
     """`record_every` updates of all learners; recorded values are (record_every, seeds)."""
     single = config.seeds == 1
-    act = partial(update, config, data)
-    body = act if single else jax.vmap(act)
+    act, pick = partial(update, config, data), partial(draw, config.train, data)
+    body, picks = (act, pick) if single else (jax.vmap(act), jax.vmap(pick))
     carry = jax.tree.map(lambda leaf: leaf[0], learners) if single else learners
-    carry, recorded = jax.lax.scan(lambda state, _: body(state), carry, length=config.train.record_every)
+    # All samples of the chunk at once: the same bits as one by one, in a quarter of the time on a CPU.
+    numbers = jnp.arange(config.train.record_every)
+    batches = jax.vmap(lambda number: picks(carry.base_key, carry.step + number))(numbers)
+    carry, recorded = jax.lax.scan(body, carry, batches, length=config.train.record_every)
     if single:
         carry = jax.tree.map(lambda leaf: leaf[None], carry)
         recorded = {name: values[:, None] for name, values in recorded.items()}
@@ -202,7 +206,7 @@ def train(config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | No
     operator = spectrum.operator(dataset.train, len(dataset.grid.coords), config.train.discounts)
     truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
     learner = init_learner(config, dataset, seed) if learner is None else learner
-    data = _data(config, dataset, operator, inputs_for(config, learner, dataset))
+    data = _data(config, dataset, inputs_for(config, learner, dataset))
     errors: list[float] = []
     step = int(learner.step[0])
     while step < config.train.steps:
@@ -215,14 +219,12 @@ def train(config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | No
     _warn_if_errors_grew(errors)
 
 
-def _data(config: AlloConfig, dataset: Dataset, operator: spectrum.Operator, inputs: Array) -> Data:
+def _data(config: AlloConfig, dataset: Dataset, inputs: Array) -> Data:
     episodes = jax.tree.map(jnp.asarray, dataset.train)
     if config.train.mode == "stochastic":
         return Data(inputs, episodes, None, None)
-    states, visited = len(inputs), operator.visited
-    laplacian, starts = np.zeros((states, states), np.float32), np.zeros(states, np.float32)
-    laplacian[np.ix_(visited, visited)], starts[visited] = operator.laplacian, operator.starts
-    return Data(inputs, episodes, jnp.asarray(laplacian), jnp.asarray(starts))
+    exact = spectrum.expectation(dataset.train, len(inputs), config.train.discounts)
+    return Data(inputs, episodes, jnp.asarray(exact.laplacian, jnp.float32), jnp.asarray(exact.starts, jnp.float32))
 
 
 def _metrics(

@@ -1,0 +1,1 @@
+"""Speed of the project against plain references that compute the same."""

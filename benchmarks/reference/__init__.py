@@ -1,0 +1,1 @@
+"""Plain, slow versions and published figures that the project is measured against."""

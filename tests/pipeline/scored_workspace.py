@@ -1,0 +1,89 @@
+"""A working folder with a learner and scores of each model, as `evaluate` leaves it, without any training."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pipeline import artifacts, verdicts
+from quatrain.baselines import entry_of
+from quatrain.registry import MODELS
+from tests.conftest import ROOT
+
+SCORES: dict[str, dict[str, Any]] = {
+    "allo": {
+        "cosine_mean": 0.995,
+        "cosine_min": 0.98,
+        "cosine/2": 0.996,
+        "cosine/10": 0.994,
+        "orthogonality": 0.05,
+        "floor_untrained": 0.12,
+        "floor_random": 0.08,
+        "floor_constant": 0.09,
+        "ceiling_truth": 1.0,
+    }
+}
+"""Per model: scores that reach every goal."""
+
+PROVENANCE = {"run_key": "0" * 64, "commit": "abc123", "date": "2026-01-02", "seeds": 1, "why": None}
+
+
+class Workspace:
+    """What the tests change by hand in a working folder of one model."""
+
+    def __init__(self, root: Path, model: str = "allo") -> None:
+        self.root, self.model = root, model
+        self.files = verdicts.files(root, model)
+
+    def score(self, preset: str = "default", **changed: float | None) -> None:
+        """As if the model had been evaluated with these scores."""
+        artifacts.write_json(self.files.scores, SCORES[self.model] | changed)
+        verdicts.write(self.root, self.model, preset)
+
+    def set_baseline(self, preset: str = "default", **changed: float) -> None:
+        """As if SCORES with changes had been promoted."""
+        rules = verdicts.rules_of(self.model, preset)
+        metrics = {rule.metric: entry_of(rule, SCORES[self.model] | changed) for rule in rules}
+        entry = {"metrics": metrics, "provenance": PROVENANCE}
+        self.edit_baseline({"schema": 1, "model": self.model, "presets": {preset: entry}})
+
+    def edit_baseline(self, content: Any) -> None:
+        """Write what no stage would."""
+        self.files.baseline.parent.mkdir(exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        self.files.baseline.write_text(text)
+
+    def baseline(self) -> Any:
+        return json.loads(self.files.baseline.read_text())
+
+    def metrics(self, preset: str = "default") -> Any:
+        return self.baseline()["presets"][preset]["metrics"]
+
+    def edit_entry(self, metric: str, **changed: Any) -> None:
+        """Change a metric's entry by hand; a value of ... removes the key."""
+        content = self.baseline()
+        entry = content["presets"]["default"]["metrics"][metric] | changed
+        content["presets"]["default"]["metrics"][metric] = {k: v for k, v in entry.items() if v is not ...}
+        self.edit_baseline(content)
+
+    def edit_verdict(self, **changed: Any) -> None:
+        stored = json.loads(self.files.verdict.read_text())
+        self.files.verdict.write_text(json.dumps(stored | changed))
+
+    def train(self, run_key: str) -> None:
+        """As if the model had been trained."""
+        info = {"run_key": run_key, "settings": {"device": "auto", "cpu": "some CPU"}}
+        artifacts.save(self.root / "models" / self.model, {"history.csv": "step\n"}, info)
+
+
+def make_workspace(root: Path) -> Workspace:
+    """All models trained, evaluated, and as good as their baselines; the first one to play with."""
+    for name in ("params.yaml", "presets", "inputs"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, root / name)
+    spaces = [Workspace(root, model) for model in MODELS]
+    for space in spaces:
+        space.train("a" * 64)
+        space.set_baseline()
+        space.score()
+    return spaces[0]

@@ -1,0 +1,159 @@
+"""A project in a folder of its own whose stages take seconds, and how to run, kill and compare them."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from ruamel.yaml import YAML
+
+from pipeline import artifacts
+from pipeline.journal import Journal
+from pipeline.params import overlaid, parse, read_params
+from pipeline.stage import Signals, Stage, guarded
+from tests.conftest import ROOT, SMALL
+
+NOBODY = "http://127.0.0.1:1"
+"""A tracking server that refuses at once."""
+STEPS = 240
+QUICK = {"checkpoint_seconds": 0, "allo": overlaid(SMALL["allo"], {"train": {"steps": STEPS, "evaluate_every": 40}})}
+"""Twelve yields, and a checkpoint at each."""
+OUTS = ("data", "models", "reports")
+
+
+class Ended(NamedTuple):
+    """How a process ended, and what it said on stderr."""
+
+    code: int
+    lines: list[str]
+
+    @property
+    def said(self) -> str:
+        """The line of the failure, which is the last one; tracking adds its own before it."""
+        assert not [line for line in self.lines if "Traceback" in line], "\n".join(self.lines)
+        told = [line for line in self.lines if "[exit " in line]
+        assert told == self.lines[-1:]
+        return told[0]
+
+
+class Pretended(Signals):
+    """A signal that comes when the stage has asked `after` times; installs no handler."""
+
+    def __init__(self, number: int | None = None, after: int = 0) -> None:
+        self._number, self._left = number, after
+
+    @property
+    def received(self) -> int | None:  # type: ignore[override]
+        self._left -= 1
+        return self._number if self._left < 0 else None
+
+
+class Project:
+    """params.yaml, inputs and baselines, and what the stages make of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def made(cls, root: Path, code: bool = False) -> "Project":
+        """A new one; with a copy of the code where processes are to run in it."""
+        for name in ("inputs", "baselines", "presets", *(("src", "pipeline") if code else ())):
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        project = cls(root)
+        project.choose(parse(ROOT / "params.yaml"), QUICK)
+        return project
+
+    def choose(self, params: dict[str, Any] | None = None, overlay: dict[str, Any] | None = None) -> None:
+        """Write params.yaml, with some values changed."""
+        chosen = overlaid(params or parse(self.root / "params.yaml"), overlay or {})
+        with (self.root / "params.yaml").open("w") as file:
+            YAML().dump(chosen, file)
+
+    def copied(self, root: Path) -> "Project":
+        """The same again, elsewhere."""
+        shutil.copytree(self.root, root)
+        return Project(root)
+
+    def hashes(self, *outs: str) -> dict[str, str]:
+        """sha256 of every file that DVC would hash."""
+        files = (path for out in outs or OUTS for path in (self.root / out).rglob("*") if path.is_file())
+        return {str(path.relative_to(self.root)): sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+
+    def history_steps(self) -> list[int]:
+        """The column `step` of history.csv."""
+        text = artifacts.load(self.root / "models" / "allo").contents["history.csv"]
+        return [int(line.partition(",")[0]) for line in text.splitlines()[1:]]
+
+    def journals(self, stage: str) -> list[Path]:
+        """Folders of its journals."""
+        return sorted((self.root / ".state" / "journal").glob(f"{stage}-*"))
+
+    def statuses(self, stage: str) -> list[str]:
+        """The last end in each of its journals; RUNNING where something follows it, or there is none."""
+        last = [[line for _, line in Journal(folder).lines()][-1] for folder in self.journals(stage)]
+        return [line.get("status", "RUNNING") for line in last]
+
+    # In this process: quick, and pytest may break what the stage stands on.
+
+    def call(self, verb: str, body: Callable[[Stage, Signals], None], signals: Signals | None = None) -> int:
+        """Run a verb; its exit code."""
+        stage = Stage(verb, "allo", self.root, read_params(self.root))
+        return guarded(stage.name, lambda: body(stage, signals or Pretended()))
+
+    # In a process of its own, which real signals can reach.
+
+    def start(self, *command: str, **environment: str) -> "subprocess.Popen[str]":
+        """`python -m pipeline.VERB allo`, or other arguments of python."""
+        arguments = ("-m", f"pipeline.{command[0]}", "allo") if len(command) == 1 else command
+        given = os.environ | {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": NOBODY} | environment
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self.root,
+            env=given,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command: str, **environment: str) -> Ended:
+        """The same, to its end."""
+        return ended(self.start(*command, **environment))
+
+
+def ended(process: "subprocess.Popen[str]", before: list[str] | None = None) -> Ended:
+    """Wait for it."""
+    with process:
+        assert process.stderr is not None
+        lines = [*(before or []), *process.stderr.read().splitlines()]
+    return Ended(process.returncode, lines)
+
+
+def lines_until(stream: IO[str] | None, pattern: str) -> list[str]:
+    """What it says up to the first line with `pattern`."""
+    assert stream is not None
+    lines = []
+    for line in stream:
+        lines.append(line.rstrip("\n"))
+        if re.search(pattern, line):
+            return lines
+    raise AssertionError(f"{pattern!r} was never said:\n" + "\n".join(lines))
+
+
+def interrupted(process: "subprocess.Popen[str]", number: signal.Signals, pattern: str) -> Ended:
+    """Send a signal when a line has `pattern`, then wait."""
+    before = lines_until(process.stderr, pattern)
+    process.send_signal(number)
+    return ended(process, before)
+
+
+def flip_bit(path: Path) -> None:
+    """Turn one bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)

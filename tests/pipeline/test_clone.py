@@ -1,0 +1,74 @@
+"""The whole pipeline in a clone, as a newcomer has it; a minute or two."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import repro
+from tests.conftest import ROOT
+from tests.pipeline.test_repro import contents, git
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone with this checkout's uncommitted edits committed, as a contributor would have it."""
+    root = tmp_path / "clone"
+    git(ROOT, "clone", "-q", "--no-hardlinks", str(ROOT), str(root))
+    for name in sorted(repro.listed(ROOT)):
+        repro.copy_if_changed(ROOT / name, root / name)
+    git(root, "config", "user.name", "test")
+    git(root, "config", "user.email", "test@example.org")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", "edits")
+    return root
+
+
+def call(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))}
+    environment |= {"PATH": path, "PYTHONPATH": f"{root / 'src'}:{root}", "DVC_NO_ANALYTICS": "1"}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=280)
+
+
+def test_a_preset_runs_once_and_then_not_again(clone: Path):
+    before = contents(clone)
+    first = call(clone, "python", "-m", "pipeline.repro", "--preset", "smoke")
+    assert first.returncode in (0, 4), first.stdout + first.stderr
+    assert "Traceback" not in first.stderr
+    assert "gate: passed" in first.stdout or "no baseline: preset 'smoke' has no baseline yet" in first.stderr
+    made = contents(clone).keys() - before.keys()
+    assert {name for name in made if not name.startswith((".mlflow/", ".dvc/")) and "__pycache__" not in name} == set()
+    assert {name for name, content in contents(clone).items() if before.get(name, content) != content} == set()
+    work = clone / ".presets" / "smoke"
+    made = contents(work)
+    assert {"dvc.lock", "reports/report.md", "reports/allo/verdict.json", "models/allo/history.csv"} <= made.keys()
+    second = call(clone, "python", "-m", "pipeline.repro", "--preset", "smoke")
+    assert second.returncode == first.returncode
+    assert "Running stage" not in second.stdout
+    assert contents(work)["dvc.lock"] == made["dvc.lock"]
+
+
+def test_an_experiment_is_kept_compared_and_drawn(clone: Path):
+    small = ["allo.collect.num_envs=30", "allo.collect.steps_per_env=200", "allo.network.hidden=16"]
+    small += ["allo.train.steps=400", "allo.train.evaluate_every=200", "allo.network.layers=2"]
+    changes = [argument for change in small for argument in ("-S", change)]
+    run = call(clone, "dvc", "exp", "run", "-n", "small", *changes)
+    assert run.returncode == 0, run.stdout + run.stderr
+    shown = call(clone, "dvc", "exp", "show", "--csv", "--no-pager").stdout
+    assert "small" in shown
+    assert "cosine_mean" in shown
+    assert "allo.train.steps" in shown
+    assert "cosine_mean" in call(clone, "dvc", "metrics", "diff", "--all").stdout
+    assert "allo.train.steps" in call(clone, "dvc", "params", "diff").stdout
+    drawn = call(clone, "dvc", "plots", "show")
+    assert drawn.returncode == 0, drawn.stderr
+    assert "allo cosine" in (clone / "dvc_plots" / "index.html").read_text()
+    judged = call(clone, "python", "-m", "pipeline.gate")
+    assert judged.returncode == 4
+    assert "gate: allo: worse: cosine_mean" in judged.stderr
+    assert call(clone, "dvc", "repro").stdout.count("Running stage") == 0

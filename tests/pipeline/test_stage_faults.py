@@ -1,0 +1,333 @@
+"""Stages and dvc, killed for real: whatever dies, at whatever moment, the next run ends with the same bytes."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.checkpoints import folder_lock
+from pipeline.durable import write_durably
+from pipeline.params import overlaid, parse
+from pipeline.repro import copy_if_changed, listed
+from tests.conftest import ROOT
+from tests.pipeline.recorded_runs import until
+from tests.pipeline.small_project import NOBODY, STEPS, Ended, Project, ended, interrupted, lines_until
+
+CONTINUES = "the next run continues"
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Collected and trained without any interruption."""
+    project = Project.made(tmp_path_factory.mktemp("finished") / "project", code=True)
+    assert [project.run(verb).code for verb in ("collect", "train")] == [0, 0]
+    return project
+
+
+@pytest.fixture
+def project(finished: Project, tmp_path: Path) -> Project:
+    """With data, and nothing trained yet."""
+    project = finished.copied(tmp_path / "project")
+    for out in ("models", ".state"):
+        shutil.rmtree(project.root / out)
+    return project
+
+
+def orphans(project: Project) -> list[int]:
+    """Processes that still work in the project."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == project.root:
+                found.append(int(process.name))
+    return found
+
+
+def the_rest_is_as_if_nothing_had_happened(project: Project, finished: Project) -> None:
+    last = project.run("train")
+    assert last.code == 0, last.lines
+    assert project.hashes("data", "models") == finished.hashes("data", "models")
+    assert project.history_steps() == list(range(20, STEPS + 1, 20))
+    assert project.statuses("train@allo") == ["FINISHED"]
+
+
+# Signals.
+
+
+def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(project: Project, finished: Project) -> None:
+    for operation in (3, 40, 90):
+        assert project.run("train", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
+        assert not (project.root / "models").exists()
+    assert project.statuses("train@allo") == ["RUNNING"]
+    the_rest_is_as_if_nothing_had_happened(project, finished)
+
+
+def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Project) -> None:
+    for number, name, code in ((signal.SIGTERM, "SIGTERM", 143), (signal.SIGINT, "SIGINT", 130)):
+        done = interrupted(project.start("train"), number, r"/240 ")
+        assert (done.code, done.said) == (code, f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]")
+        assert f"{name}: saving, then leaving (Ctrl-C: at once)" in done.lines
+        assert project.statuses("train@allo") == ["KILLED"]
+    assert re.search(r"^train@allo: continues at step \d+ of 240$", "\n".join(done.lines), re.MULTILINE)
+
+
+def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -> None:
+    """A group that is ended sends SIGTERM twice: itself, and by the death of dvc."""
+    code = (
+        "import os, signal, sys, time; from pipeline import stage\n"
+        "def body(_, signals):\n"
+        "    for number in map(int, sys.argv[1:]):\n"
+        "        os.kill(os.getpid(), number)\n"
+        "    print('saved', file=sys.stderr); signals.check()\n"
+        "sys.exit(stage.main('collect', '', body, ['allo']))"
+    )
+    twice = project.run("-c", code, "15", "15")
+    assert (twice.code, twice.lines[1]) == (143, "saved")
+    assert twice.said == f"collect@allo: interrupted by SIGTERM; {CONTINUES} [exit 143]"
+    assert project.run("-c", code, "15", "2").code == 130
+    assert project.run("-c", code, "2", "2") == Ended(130, ["SIGINT: saving, then leaving (Ctrl-C: at once)"])
+
+
+def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project) -> None:
+    as_dvc = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pipeline.train', 'allo'])"
+    dvc = project.start("-c", as_dvc, DVC_STAGE="train@allo")
+    lines_until(dvc.stderr, r"/240 ")
+    dvc.kill()
+    assert ended(dvc).said == f"train@allo: interrupted by SIGTERM; {CONTINUES} [exit 143]"
+    until(lambda: not orphans(project))
+    assert project.statuses("train@allo") == ["KILLED"]
+
+
+def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: Project) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from pipeline import stage\n"
+        "os.getppid = lambda: 1\n"
+        "Path.read_bytes = lambda _: sys.argv[1].encode()\n"
+        "sys.exit(stage.guarded('train@allo', stage.die_with_parent))"
+    )
+    assert project.run("-c", code, "/sbin/init", DVC_STAGE="train@allo").code == 143
+    assert project.run("-c", code, "/usr/bin/dvc repro", DVC_STAGE="train@allo").code == 0
+    assert project.run("-c", "import os; del os.environ['DVC_STAGE']\n" + code, "/sbin/init", DVC_STAGE="x").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [6, 20, 60])
+def test_a_killed_evaluation_is_repeated_to_the_same_bytes(finished: Project, tmp_path: Path, operation: int) -> None:
+    project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
+    assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
+    assert not (project.root / "reports" / "allo" / "verdict.json").exists()
+    assert project.run("evaluate").code == other.run("evaluate").code == 0
+    assert project.hashes() == other.hashes()
+    assert project.statuses("evaluate@allo") == ["FINISHED"]
+
+
+@pytest.mark.slow
+def test_a_killed_collection_leaves_nothing_that_can_be_loaded(finished: Project, tmp_path: Path) -> None:
+    project = finished.copied(tmp_path / "project")
+    shutil.rmtree(project.root / "data")
+    assert project.run("collect", QUATRAIN_CRASH_AT="9").code == -signal.SIGKILL
+    refused = project.run("train")
+    assert refused.code == 3
+    assert refused.said.startswith(
+        "train@allo: data/allo/manifest.json: cannot be opened (No such file or directory); "
+    )
+    assert project.run("collect").code == 0
+    assert project.hashes("data") == finished.hashes("data")
+
+
+# What stands in the way.
+
+
+def test_changed_code_starts_afresh(project: Project) -> None:
+    assert project.run("train", QUATRAIN_CRASH_AT="60").code == -signal.SIGKILL
+    with (project.root / "src/quatrain/models/allo/losses.py").open("a") as losses:
+        losses.write("\n# changed\n")
+    assert project.run("train", QUATRAIN_CRASH_AT="60").lines[0] == "train@allo: compiling, then 240 steps"
+    assert sorted(project.statuses("train@allo")) == ["KILLED", "RUNNING"]
+
+
+def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Project) -> None:
+    code = (
+        "import sys; from pipeline.stage import main; from pipeline.train import train\n"
+        "sys.exit(main('train', '', train, ['allo'], patience_seconds=0.2))"
+    )
+    with folder_lock(project.root / ".state" / "locks" / "train@allo"):
+        second = project.run("-c", code)
+        assert second.code == 5
+        assert second.said == (
+            f"train@allo: train@allo is at work in process {os.getpid()}; wait for it or end it with "
+            f"`kill {os.getpid()}`, then run again [exit 5]"
+        )
+        waiting = project.start("-c", code.replace("0.2", "60"))
+        until(lambda: caught(waiting.pid, signal.SIGTERM))
+        waiting.terminate()
+        assert ended(waiting).code == 143
+    assert not (project.root / "models").exists()
+
+
+def caught(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    mask = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return mask is not None and bool(int(mask[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="there is a device here")
+def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
+    project.choose(overlay={"device": "cuda"})
+    refused = project.run("train")
+    assert refused == Ended(
+        5,
+        [
+            "train@allo: params.yaml: device = 'cuda', but jax finds no NVIDIA device here (or is built without "
+            "CUDA); set device: auto or cpu [exit 5]"
+        ],
+    )
+
+
+def test_a_disk_that_is_really_full_is_told_in_a_line(project: Project, small_disk: Callable[[Path], None]) -> None:
+    small_disk(project.root / ".state")
+    full = project.run("train")
+    assert full.code == 5
+    assert re.fullmatch(
+        r"train@allo: cannot write \S+/\.state/\S+: No space left on device; nothing half-written was left \[exit 5\]",
+        full.said,
+    )
+    assert not (project.root / "models").exists()
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[Path], None]]:
+    """Mounts a disk of 48 KiB on a folder."""
+    mounted: list[Path] = []
+
+    def mount(folder: Path) -> None:
+        folder.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k", "none", folder], capture_output=True)
+        if done.returncode:
+            pytest.skip("only root may mount")
+        mounted.append(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_warning_is_a_plain_line(project: Project) -> None:
+    code = (
+        "from pathlib import Path; import warnings; from pipeline import params, stage\n"
+        "stage.prepare_process(params.read_params(Path.cwd()))\n"
+        "warnings.warn('allo: total_error grew;\\nlower allo.train.learning_rate')"
+    )
+    expected = ["warning: allo: total_error grew; lower allo.train.learning_rate"]
+    assert project.run("-c", code) == Ended(0, expected)
+
+
+# Campaigns.
+
+
+@pytest.mark.slow
+def test_crash_before_every_operation_of_a_training(project: Project, finished: Project, tmp_path: Path) -> None:
+    """Killed before its n-th operation on the disk, then before its n/3-th, then left alone."""
+    operation, code = 1, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        copy = project.copied(tmp_path / f"at{operation:04}" / "project")
+        code = copy.run("train", QUATRAIN_CRASH_AT=str(operation)).code
+        copy.run("train", QUATRAIN_CRASH_AT=str(max(1, operation // 3)))
+        the_rest_is_as_if_nothing_had_happened(copy, finished)
+        operation += 23
+    assert operation > 150
+
+
+MOMENTS = (
+    r"Running stage 'collect",
+    r"Running stage 'train",
+    r"compiling, then",
+    r" 200/2,000",
+    r" 700/2,000",
+    r" 1,400/2,000",
+    r" 2,000/2,000",
+    r"Running stage 'evaluate",
+    r"cosine_min",
+    r"Running stage 'report",
+)
+"""What dvc or a stage says when it is killed, in the order of a run."""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A git clone with the working tree's files and the smoke preset's values, run once to the end."""
+    work = tmp_path_factory.mktemp("clone") / "work"
+    subprocess.run(["git", "clone", "-q", ROOT, work], check=True)
+    for name in sorted(listed(ROOT) - {"dvc.lock"}):
+        copy_if_changed(ROOT / name, work / name)
+    (work / "dvc.lock").unlink(missing_ok=True)
+    Project(work).choose(overlay=overlaid(parse(ROOT / "presets" / "smoke.yaml"), {"checkpoint_seconds": 0}))
+    write_durably(work / ".dvc" / "config.local", b"[core]\n    analytics = false\n[cache]\n    dir = cache\n")
+    untouched = work.with_name("untouched")
+    shutil.copytree(work, untouched)
+    with repro(work) as process:
+        process.communicate()
+    assert process.returncode == 0
+    return untouched
+
+
+def repro(work: Path) -> "subprocess.Popen[str]":
+    """`dvc repro` in a process group of its own; with what its stages say, in one stream."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    given = os.environ | {"PATH": path, "MLFLOW_TRACKING_URI": NOBODY, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro"],
+        cwd=work,
+        env=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill_stage(dvc: "subprocess.Popen[str]") -> None:
+    children = Path(f"/proc/{dvc.pid}/task/{dvc.pid}/children")
+    until(lambda: children.read_text() != "" or dvc.poll() is not None)
+    for child in children.read_text().split() if dvc.poll() is None else []:
+        with suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGKILL)
+
+
+def kill_group(dvc: "subprocess.Popen[str]") -> None:
+    os.killpg(dvc.pid, signal.SIGKILL)
+
+
+def kill_dvc(dvc: "subprocess.Popen[str]") -> None:
+    dvc.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [kill_stage, kill_group, kill_dvc])
+def test_dvc_repro_killed_at_ten_moments_ends_with_the_same_bytes(
+    clone: Path, tmp_path: Path, kill: Callable[["subprocess.Popen[str]"], None]
+) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(clone, work)
+    for moment in MOMENTS:
+        with repro(work) as dvc:
+            lines_until(dvc.stdout, moment)
+            kill(dvc)
+            said = dvc.communicate()[0]
+            assert "Traceback" not in said
+        until(lambda: not orphans(Project(work)))
+    with repro(work) as dvc:
+        said = dvc.communicate()[0]
+    assert dvc.returncode == 0, said
+    done = Project(clone.with_name("work"))
+    assert Project(work).hashes() == done.hashes()
+    assert (work / "dvc.lock").read_bytes() == (done.root / "dvc.lock").read_bytes()
+    assert Project(work).statuses("train@allo") == ["FINISHED"]
+    assert Project(work).history_steps() == done.history_steps()

@@ -1,0 +1,50 @@
+"""What a yield says about when its numbers belong."""
+
+import numpy as np
+import pytest
+
+from quatrain.progress import Progress, rows
+
+
+def progress(step: int, **metrics: np.ndarray) -> Progress:
+    return Progress(step, None, metrics)
+
+
+def test_entries_are_spread_evenly_and_the_last_belongs_to_the_yield_itself():
+    made = progress(130, loss=np.array([3.0, 2.0, 1.0]), cosine=np.array([0.5]))
+    assert rows(made, 100) == [("loss", 110, 3.0), ("loss", 120, 2.0), ("loss", 130, 1.0), ("cosine", 130, 0.5)]
+
+
+def test_an_evaluation_that_did_not_run_has_no_row():
+    assert rows(progress(7, cosine=np.zeros((0, 4))), 0) == []
+    assert rows(progress(7, cosine=np.zeros(0)), 7) == []
+
+
+def test_further_axes_become_suffixes():
+    made = progress(10, cosine=np.array([[0.1, 0.2], [0.3, 0.4]]), pair=np.arange(6, dtype=float).reshape(1, 2, 3))
+    assert rows(made, 0) == [
+        ("cosine/0", 5, 0.1),
+        ("cosine/1", 5, 0.2),
+        ("cosine/0", 10, 0.3),
+        ("cosine/1", 10, 0.4),
+        ("pair/0/0", 10, 0.0),
+        ("pair/0/1", 10, 1.0),
+        ("pair/0/2", 10, 2.0),
+        ("pair/1/0", 10, 3.0),
+        ("pair/1/1", 10, 4.0),
+        ("pair/1/2", 10, 5.0),
+    ]
+
+
+def test_values_are_kept_exactly_even_where_they_are_not_finite():
+    (_, _, first), (_, _, second) = rows(progress(2, loss=np.array([np.inf, 0.1], np.float32)), 0)
+    assert (first, second) == (np.inf, float(np.float32(0.1)))
+    assert np.isnan(rows(progress(1, loss=np.array([np.nan])), 0)[0][2])
+
+
+@pytest.mark.parametrize("start", [3, 10, 11])
+def test_entries_that_do_not_divide_the_steps_are_refused(start: int):
+    with pytest.raises(
+        ValueError, match=rf"loss has 3 entries for {10 - start} steps; the number must divide the steps"
+    ):
+        rows(progress(10, loss=np.zeros(3)), start)
