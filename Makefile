@@ -26,6 +26,7 @@ $(STAMP): requirements/lock.txt requirements/dev.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/lock.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	@echo '$(CURDIR)/src' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/quatrain.pth"
 	@touch $@
 
 repro: $(STAMP)  ## collect, train, evaluate, report, judge (PRESET=, MODELS=)
@@ -67,5 +68,6 @@ bench: $(STAMP)  ## speed against plain references, side by side (BENCH=)
 crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'
 
-clean:  ## remove what can be made again (not .venv, not the tracking store)
-	@rm -rf data models reports .state .presets grids-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
+	@git clean -fdXq data models reports grids-out dvc_plots
+	@rm -rf .state/train@* .presets/*/data .presets/*/models .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -16,7 +16,7 @@ MAP = "\n".join(
 raw = YAML(typ="safe").load(Path("params.yaml"))["allo"]
 raw["env"]["layout"] = {"name": "two halls", "text": MAP}
 raw["network"]["d"] = 6
-raw["train"] |= {"steps": 3000, "evaluate_every": 500}
+raw["train"] |= {"steps": 5000, "evaluate_every": 500}
 config = AlloConfig.model_validate(raw)
 
 dataset = collect(config, seed=0)

@@ -12,7 +12,7 @@ import numpy as np
 from pipeline import artifacts, durable, verdicts
 from pipeline.artifacts import ArtifactError
 from pipeline.run import Run
-from pipeline.stage import Signals, Stage, main
+from pipeline.stage import Signals, Stage, main, say
 from quatrain.registry import room
 
 
@@ -34,6 +34,8 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     artifacts.write_json(stage.reports / "scores.json", storable(scores))
     verdict = verdicts.write(stage.root, stage.model, stage.params.preset)
     print(verdicts.table([verdict]))
+    if not verdict.verdict.passed:
+        say(f"{stage.name}: the baseline is broken; `python -m pipeline.gate` tells how, and ends with exit 4")
 
 
 def load_learner(stage: Stage, dataset: Any) -> tuple[Any, artifacts.Loaded]:

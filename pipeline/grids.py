@@ -1,6 +1,7 @@
 """a folder of maps -> one table of allo with one preset, beside the paper's: outside DVC, into grids-out/."""
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,12 +11,15 @@ import numpy as np
 
 from pipeline import artifacts
 from pipeline.bar import Bar
+from pipeline.checkpoints import run_key
 from pipeline.durable import write_durably
 from pipeline.evaluate import png, storable, write_pictures
 from pipeline.params import ConfigError, overlaid, read_input, read_raw, read_text, validate
-from pipeline.stage import guarded, loaded_code, prepare_process
+from pipeline.stage import CHECKOUT, guarded, loaded_code, prepare_process, say, settings
+from quatrain.errors import DataError
+from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
-from quatrain.progress import rows
+from quatrain.progress import TrainingDiverged, rows
 from quatrain.registry import room
 
 OUT = "grids-out"
@@ -43,33 +47,34 @@ class Row(NamedTuple):
 
 
 def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> Params:
-    """The preset's params with this map, and at most as many components as it has states.
+    """The preset's params with this map, and at most as many components as states of it start pairs.
 
     Raises:
         ConfigError: the map or the preset cannot be used.
     """
     raw = overlaid(read_raw(root, preset), {"allo": overlaid(changes, {"env": {"layout": path.name}})})
-    try:
-        return validate(raw, lambda _: read_text(path))
-    except ConfigError as error:
-        states = str(error).partition("but the map has only ")[2].partition(" ")[0]
-        if not states.isdigit():
-            raise
-        return validate(overlaid(raw, {"allo": {"network": {"d": int(states)}}}), lambda _: read_text(path))
+    few = validate(overlaid(raw, {"allo": {"network": {"d": 1}}}), lambda _: read_text(path))
+    d = min(raw["allo"]["network"]["d"], count_starts(few.allo.env.map))
+    return validate(overlaid(raw, {"allo": {"network": {"d": d}}}), lambda _: read_text(path))
+
+
+def key_of(params: Params) -> str:
+    """Names the result of a map: config, seeds, code, device and versions."""
+    for kind in ("collect", "train", "evaluate", "plots"):
+        room("allo", kind)
+    given = {"config": params.allo.model_dump(mode="json"), "seed": params.seed}
+    return run_key("grids", given, loaded_code(CHECKOUT), [], settings(params))
 
 
 def learn(params: Params, name: str, out: Path) -> Row:
-    """Collect, train, evaluate and draw one map; an earlier result of the same config and code is taken as it is."""
-    config = params.allo
-    code = {path.name: artifacts.file_digest(path) for path in loaded_code(Path.cwd())}
-    key = artifacts.digest_of({"config": config.model_dump(mode="json"), "seed": params.seed, "code": code})
-    done = out / name / "scores.json"
+    """Collect, train, evaluate and draw one map; an earlier result of the same key is taken as it is."""
+    config, key, done = params.allo, key_of(params), out / name / "scores.json"
     if done.exists() and (stored := artifacts.read_json(done)).get("key") == key:
         return Row(name, stored["scores"], "done before")
     began = time.monotonic()
     dataset = room("allo", "collect").collect(config, params.seed)
     learner, history = follow(params, name, dataset)
-    scores = room("allo", "evaluate").evaluate(config, learner, dataset, params.seed)
+    scores = room("allo", "evaluate").evaluate(config, learner, dataset, params.seed + 2)
     scores |= {"states": float(len(dataset.grid.coords)), "seconds": time.monotonic() - began}
     figures = room("allo", "plots").plots(config, learner, dataset, history, scores)
     write_pictures(out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()})
@@ -122,17 +127,15 @@ def sweep(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> Non
     out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
     found, refused = [], []
     for number, path in enumerate(paths, 1):
+        say(f"[{number}/{len(paths)}] {path.stem}")
         try:
-            params = params_for(root, preset, path, changes)
-        except ConfigError as error:
+            found.append(learn(params_for(root, preset, path, changes), path.stem, out))
+        except (ConfigError, DataError, TrainingDiverged) as error:
             refused.append(path.name)
-            print(f"grids: passed over {path.name}: {error}", file=sys.stderr)
-            continue
-        print(f"[{number}/{len(paths)}] {path.stem}", file=sys.stderr)
-        found.append(learn(params, path.stem, out))
+            say(f"grids: passed over {path.name}: {error}")
     page = table(found, paper)
     write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
-    print(f"{page}\n\ntable and plots: {out.relative_to(root)}")
+    print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
     if refused:
         raise ConfigError(f"{len(refused)} of {len(paths)} maps could not be used; the lines above say why")
 

@@ -30,7 +30,13 @@ def read_params(root: Path, preset: str | None = None) -> Params:
     Raises:
         ConfigError: the file or a value in it cannot be used.
     """
-    return validate(read_raw(root, preset), lambda name: read_input(root, str(name)))
+    raw = read_raw(root, preset)
+    try:
+        return validate(raw, lambda name: read_input(root, str(name)))
+    except ConfigError as error:
+        if preset in (None, "default"):
+            raise
+        raise ConfigError(f"with presets/{preset}.yaml: {error}") from None
 
 
 def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:

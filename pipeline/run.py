@@ -3,30 +3,35 @@
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from pipeline.artifacts import digest_of
+from pipeline.checkpoints import LockHeld, folder_lock
 from pipeline.journal import DatasetInput, Header, Journal
 from pipeline.stage import Interrupted, Stage, settings
 from pipeline.tracking import Shipper, resolve_uri
 from quatrain.errors import DataError
 
 EXPERIMENT = "quatrain"
+WRITER = "writer"
+"""Folder in a journal's whose lock its one writer holds."""
 
 
 class Run:
     """One stage's part of an MLflow run: written to the journal first, shipped by a thread that nothing waits for."""
 
-    def __init__(self, journal: Journal, shippers: list[Shipper]) -> None:
-        self.journal, self.shippers = journal, shippers
+    def __init__(self, journal: Journal, shippers: list[Shipper], held: ExitStack) -> None:
+        self.journal, self.shippers, self.held = journal, shippers, held
 
     @classmethod
     def of(cls, stage: Stage, run_key: str, key: str, dataset_digest: str) -> Self:
         """The run named `run_key`, in the journal of the computation `key` (an evaluation adds to its training)."""
-        journal = Journal(journals(stage.root) / f"{stage.name}-{key[:16]}")
+        folder, held = journals(stage.root) / f"{stage.name}-{key[:16]}", ExitStack()
+        held.enter_context(folder_lock(folder / WRITER))
+        journal = Journal(folder)
         context = "evaluation" if stage.verb == "evaluate" else "training"
         journal.begin(
             Header(
@@ -39,7 +44,7 @@ class Run:
             )
         )
         uri = resolve_uri(stage.root)
-        return cls(journal, [Shipper(one, uri) for one in (journal, *end_abandoned(journal.folder, stage.name))])
+        return cls(journal, [Shipper(one, uri) for one in (journal, *end_abandoned(folder, stage.name))], held)
 
     def __enter__(self) -> Self:
         return self
@@ -51,6 +56,7 @@ class Run:
         finally:
             for shipper in self.shippers:
                 shipper.finish()
+            self.held.close()
 
     def metrics(self, rows: Iterable[tuple[str, int, float]]) -> None:
         """Record (name, step, value); a (name, step) that is on record already keeps its first time and value."""
@@ -76,18 +82,17 @@ def journals(root: Path) -> Path:
 
 
 def end_abandoned(current: Path, stage: str) -> list[Journal]:
-    """A stage's other journals without an end, for their process was killed; they get one.
-
-    Only for who holds the stage's lock: nobody else writes them then.
-    """
+    """A stage's other journals that have neither an end nor a living writer, for it was killed; they get an end."""
     ended = []
     for path in sorted(current.parent.glob(f"{stage}-*/journal.jsonl")):
-        if path.parent != current and b'{"kind": "end"' not in tail(path):
-            with suppress(DataError):  # it cannot be read: `make sync` says so, and this run has nothing to do with it
-                journal = Journal(path.parent)
-                if journal.header is not None:
-                    journal.end("KILLED")
-                    ended.append(journal)
+        if path.parent == current or b'{"kind": "end"' in tail(path):
+            continue
+        # LockHeld: another workspace of this checkout is at work. DataError: `make sync` says so.
+        with suppress(LockHeld, DataError), folder_lock(path.parent / WRITER, patience_seconds=0):
+            journal = Journal(path.parent)
+            if journal.header is not None:
+                journal.end("KILLED")
+                ended.append(journal)
     return ended
 
 

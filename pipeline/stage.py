@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -123,12 +124,20 @@ def loaded_code(root: Path) -> list[Path]:
 def settings(params: Params) -> dict[str, str]:
     """What a result depends on beside code, params and data; recorded in manifests and tags."""
     return {
-        "device": "cpu" if params.device == "auto" and not Path("/dev/nvidia0").exists() else params.device,
+        "device": device_of(params),
         "threads": str(params.threads),
         "python": platform.python_version(),
         "cpu": cpu_name(),
         **{name: version(name) for name in LIBRARIES},
     }
+
+
+def device_of(params: Params) -> str:
+    """`auto` resolved, without loading a framework: cuda where there is a device and jax has its plug-in."""
+    if params.device != "auto":
+        return params.device
+    plugin = any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
+    return "cuda" if plugin and Path("/dev/nvidia0").exists() else "cpu"
 
 
 def cpu_name() -> str:

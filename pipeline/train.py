@@ -17,6 +17,9 @@ from pipeline.stage import Signals, Stage, main, say, settings
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import room
 
+KEPT = 3
+"""Other computations (a default run, experiments) whose checkpoints are kept."""
+
 
 def train(stage: Stage, signals: Signals) -> None:
     """Train to the end, from the newest valid checkpoint of this very computation if there is one."""
@@ -24,13 +27,14 @@ def train(stage: Stage, signals: Signals) -> None:
     learning = room(stage.model, "train")
     key = stage.key([digest])
     checkpoints = Checkpoints(stage.state / stage.name / key)
-    forget_others(checkpoints.folder)
+    forget_old(checkpoints.folder)
     with Run.of(stage, key, key, digest) as run:
         found = checkpoints.latest()
         for why in checkpoints.skipped:
             say(f"{stage.name}: passed over a checkpoint: {why}")
         if found is not None and found.step > run.last_step("train/"):
             found = None  # its history is gone: a learner without its curve would make another history.csv
+            checkpoints.clear()
         learner = None if found is None else learning.unpack(stage.config, dataset, found.arrays)
         start = 0 if found is None else found.step
         progress = learning.train(stage.config, dataset, stage.seed("train"), learner)
@@ -40,14 +44,14 @@ def train(stage: Stage, signals: Signals) -> None:
         save(stage, run, key, learning.pack(learner))
 
 
-def forget_others(folder: Path) -> None:
-    """Remove the checkpoints of other computations.
+def forget_old(folder: Path) -> None:
+    """Keep the checkpoints of this and the last few computations.
 
-    This one's stay even when it is done, for DVC may be killed before it knows.
+    They stay when the training is done, too, for DVC may be killed before it knows.
     """
-    for other in folder.parent.glob("*"):
-        if other != folder and other.is_dir():
-            shutil.rmtree(other)
+    others = [other for other in folder.parent.glob("*") if other.is_dir() and other != folder]
+    for old in sorted(others, key=lambda other: other.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(old)
 
 
 def follow(

@@ -67,10 +67,20 @@ CHANGES = {
         "evaluate_every: 1050",
         r"allo.train: evaluate_every 1050 is not a multiple of record_every 100",
     ),
+    "no evaluation at all": (
+        "    steps: 20000",
+        "    steps: 500",
+        r"allo.train: evaluate_every 1000 exceeds steps 500: nothing would be compared",
+    ),
+    "samples beyond memory": (
+        "batch_size: 256",
+        "batch_size: 1000001",
+        r"allo.train.batch_size = 1000001: .*less than or equal",
+    ),
     "barrier starts above its limit": (
-        "b_init: 0.5",
-        "b_init: 0.7",
-        r"allo.train: b_min 0.0 <= b_init 0.7 <= b_max 0.5 does not hold",
+        "b_init: 1.0",
+        "b_init: 2.5",
+        r"allo.train: b_min 0.0 <= b_init 2.5 <= b_max 1.0 does not hold",
     ),
     "discount above 1": ("discount: 0.9", "discount: 1.5", r"allo.train: discount 1.5 must be .* in 0..1"),
     "empty mixture": ("discount: 0.9", "discount: []", r"allo.train: discount \(\) must be"),

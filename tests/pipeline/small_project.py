@@ -1,5 +1,6 @@
 """A project in a folder of its own whose stages take seconds, and how to run, kill and compare them."""
 
+import errno
 import os
 import re
 import shutil
@@ -7,10 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import pytest
 from ruamel.yaml import YAML
 
 from pipeline import artifacts
@@ -157,3 +160,36 @@ def flip_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
+
+
+class Disk:
+    """Takes so many writes below a folder, and half of one more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC) -> None:
+        self.left: float = float("inf")
+        self.taken = 0
+        write = os.write
+
+        def limited(descriptor: int, data: Any) -> int:
+            if not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
+                return write(descriptor, data)
+            if self.taken >= self.left:
+                write(descriptor, bytes(data)[: len(data) // 2])
+                raise OSError(number, os.strerror(number))
+            self.taken += 1
+            return write(descriptor, data)
+
+        monkeypatch.setattr(os, "write", limited)
+
+    def takes(self, writes: float) -> None:
+        self.left, self.taken = writes, 0
+
+
+def orphans(project: Project) -> list[int]:
+    """Processes that still work in the project."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == project.root:
+                found.append(int(process.name))
+    return found

@@ -1,4 +1,4 @@
-"""Stages and dvc, killed for real: whatever dies, at whatever moment, the next run ends with the same bytes."""
+"""Stages, killed for real: whatever dies, at whatever moment, the next run ends with the same bytes."""
 
 import os
 import re
@@ -7,18 +7,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pipeline.checkpoints import folder_lock
-from pipeline.durable import write_durably
-from pipeline.params import overlaid, parse
-from pipeline.repro import copy_if_changed, listed
+from pipeline.stage import loaded_code, say
+from quatrain.registry import room
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import until
-from tests.pipeline.small_project import NOBODY, STEPS, Ended, Project, ended, interrupted, lines_until
+from tests.pipeline.small_project import STEPS, Ended, Project, ended, interrupted, lines_until, orphans
 
 CONTINUES = "the next run continues"
 
@@ -38,16 +36,6 @@ def project(finished: Project, tmp_path: Path) -> Project:
     for out in ("models", ".state"):
         shutil.rmtree(project.root / out)
     return project
-
-
-def orphans(project: Project) -> list[int]:
-    """Processes that still work in the project."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if (process / "cwd").readlink() == project.root:
-                found.append(int(process.name))
-    return found
 
 
 def the_rest_is_as_if_nothing_had_happened(project: Project, finished: Project) -> None:
@@ -229,11 +217,29 @@ def test_a_warning_is_a_plain_line(project: Project) -> None:
     assert project.run("-c", code) == Ended(0, expected)
 
 
-# Campaigns.
+def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room("allo", "train")
+    monkeypatch.chdir(tmp_path)
+    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT)}
+    assert {"src/quatrain/models/allo/losses.py", "src/quatrain/errors.py", "pipeline/formats.py"} <= names
+    assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
+
+
+def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = "from pipeline.stage import say; say('x'); say('y'); import os; os._exit(42)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"})
+    os.close(write)
+    assert done.returncode == 42
+    say("to a reader that listens")
+
+
+# Campaign.
 
 
 @pytest.mark.slow
-def test_crash_before_every_operation_of_a_training(project: Project, finished: Project, tmp_path: Path) -> None:
+def test_crashes_all_over_a_training_change_no_byte(project: Project, finished: Project, tmp_path: Path) -> None:
     """Killed before its n-th operation on the disk, then before its n/3-th, then left alone."""
     operation, code = 1, -signal.SIGKILL
     while code == -signal.SIGKILL:
@@ -243,91 +249,3 @@ def test_crash_before_every_operation_of_a_training(project: Project, finished: 
         the_rest_is_as_if_nothing_had_happened(copy, finished)
         operation += 23
     assert operation > 150
-
-
-MOMENTS = (
-    r"Running stage 'collect",
-    r"Running stage 'train",
-    r"compiling, then",
-    r" 200/2,000",
-    r" 700/2,000",
-    r" 1,400/2,000",
-    r" 2,000/2,000",
-    r"Running stage 'evaluate",
-    r"cosine_min",
-    r"Running stage 'report",
-)
-"""What dvc or a stage says when it is killed, in the order of a run."""
-
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A git clone with the working tree's files and the smoke preset's values, run once to the end."""
-    work = tmp_path_factory.mktemp("clone") / "work"
-    subprocess.run(["git", "clone", "-q", ROOT, work], check=True)
-    for name in sorted(listed(ROOT) - {"dvc.lock"}):
-        copy_if_changed(ROOT / name, work / name)
-    (work / "dvc.lock").unlink(missing_ok=True)
-    Project(work).choose(overlay=overlaid(parse(ROOT / "presets" / "smoke.yaml"), {"checkpoint_seconds": 0}))
-    write_durably(work / ".dvc" / "config.local", b"[core]\n    analytics = false\n[cache]\n    dir = cache\n")
-    untouched = work.with_name("untouched")
-    shutil.copytree(work, untouched)
-    with repro(work) as process:
-        process.communicate()
-    assert process.returncode == 0
-    return untouched
-
-
-def repro(work: Path) -> "subprocess.Popen[str]":
-    """`dvc repro` in a process group of its own; with what its stages say, in one stream."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    given = os.environ | {"PATH": path, "MLFLOW_TRACKING_URI": NOBODY, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro"],
-        cwd=work,
-        env=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def kill_stage(dvc: "subprocess.Popen[str]") -> None:
-    children = Path(f"/proc/{dvc.pid}/task/{dvc.pid}/children")
-    until(lambda: children.read_text() != "" or dvc.poll() is not None)
-    for child in children.read_text().split() if dvc.poll() is None else []:
-        with suppress(ProcessLookupError):
-            os.kill(int(child), signal.SIGKILL)
-
-
-def kill_group(dvc: "subprocess.Popen[str]") -> None:
-    os.killpg(dvc.pid, signal.SIGKILL)
-
-
-def kill_dvc(dvc: "subprocess.Popen[str]") -> None:
-    dvc.kill()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kill", [kill_stage, kill_group, kill_dvc])
-def test_dvc_repro_killed_at_ten_moments_ends_with_the_same_bytes(
-    clone: Path, tmp_path: Path, kill: Callable[["subprocess.Popen[str]"], None]
-) -> None:
-    work = tmp_path / "work"
-    shutil.copytree(clone, work)
-    for moment in MOMENTS:
-        with repro(work) as dvc:
-            lines_until(dvc.stdout, moment)
-            kill(dvc)
-            said = dvc.communicate()[0]
-            assert "Traceback" not in said
-        until(lambda: not orphans(Project(work)))
-    with repro(work) as dvc:
-        said = dvc.communicate()[0]
-    assert dvc.returncode == 0, said
-    done = Project(clone.with_name("work"))
-    assert Project(work).hashes() == done.hashes()
-    assert (work / "dvc.lock").read_bytes() == (done.root / "dvc.lock").read_bytes()
-    assert Project(work).statuses("train@allo") == ["FINISHED"]
-    assert Project(work).history_steps() == done.history_steps()

@@ -2,36 +2,27 @@
 
 import errno
 import os
-import pty
-import re
 import shutil
 import signal
-import subprocess
-import sys
-import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from pipeline import artifacts
-from pipeline.bar import Bar
 from pipeline.checkpoints import Checkpoints
 from pipeline.collect import collect
 from pipeline.evaluate import evaluate
 from pipeline.journal import Journal
 from pipeline.params import read_params
 from pipeline.run import Run
-from pipeline.stage import Interrupted, Signals, Stage, loaded_code, say
+from pipeline.stage import Interrupted, Signals, Stage
 from pipeline.train import train
-from quatrain.progress import Progress
 from quatrain.registry import room
-from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import client_of, runs_of
-from tests.pipeline.small_project import NOBODY, STEPS, Pretended, Project, flip_bit
+from tests.pipeline.small_project import NOBODY, STEPS, Disk, Pretended, Project, flip_bit
 
 BODIES: dict[str, Callable[[Stage, Signals], None]] = {"collect": collect, "train": train, "evaluate": evaluate}
 
@@ -253,29 +244,6 @@ def test_a_training_that_diverges_at_once_promises_no_checkpoint(
 # A disk that takes no more.
 
 
-class Disk:
-    """Takes so many writes below a folder, and half of one more."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC) -> None:
-        self.left: float = float("inf")
-        self.taken = 0
-        write = os.write
-
-        def limited(descriptor: int, data: Any) -> int:
-            if not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
-                return write(descriptor, data)
-            if self.taken >= self.left:
-                write(descriptor, bytes(data)[: len(data) // 2])
-                raise OSError(number, os.strerror(number))
-            self.taken += 1
-            return write(descriptor, data)
-
-        monkeypatch.setattr(os, "write", limited)
-
-    def takes(self, writes: float) -> None:
-        self.left, self.taken = writes, 0
-
-
 @pytest.mark.parametrize("verb", BODIES)
 def test_a_full_disk_leaves_nothing_half_written_and_the_next_run_continues(
     uninterrupted: Project,
@@ -314,57 +282,3 @@ def test_other_refusals_of_a_disk_are_told_alike(
     Disk(monkeypatch, project.root, number).takes(0)
     assert project.call("collect", collect) == 5
     assert f": {os.strerror(number)}; nothing half-written was left [exit 5]" in last_line(capsys)
-
-
-# What a key is made of.
-
-
-def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room("allo", "train")
-    monkeypatch.chdir(tmp_path)
-    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT)}
-    assert {"src/quatrain/models/allo/losses.py", "src/quatrain/errors.py", "pipeline/formats.py"} <= names
-    assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
-
-
-def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    code = "from pipeline.stage import say; say('x'); say('y'); import os; os._exit(42)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"})
-    os.close(write)
-    assert done.returncode == 42
-    say("to a reader that listens")
-
-
-# What a person sees.
-
-
-@pytest.mark.parametrize(("columns", "is_bar"), [(100, True), (0, False)])
-def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
-    columns: int, is_bar: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, columns))
-    with os.fdopen(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        show(Bar("train@allo", 240, 0, ("loss",)))
-        monkeypatch.undo()
-    shown = os.read(ours, 2**16).decode()
-    os.close(ours)
-    assert shown.startswith("train@allo: compiling, then 240 steps\r\n")
-    assert bool(re.search(r"\rtrain@allo: 100%\|█+\| 240/240 \[.* steps/s, loss=0.25\]", shown)) == is_bar
-    assert bool(re.search(r"\ntrain@allo: 240/240  .* steps/s  0 s left  loss 0.25\r\n", shown)) != is_bar
-
-
-def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Bar("train@allo", 240, 60, ("loss",)))
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == ["train@allo: continues at step 60 of 240", "train@allo: compiling, then 180 steps"]
-    assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
-
-
-def show(bar: Bar) -> None:
-    with bar:
-        for step in range(bar.start + 2, 241, 2):
-            bar.show(Progress(step, None, {"loss": np.array([0.25])}))

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from quatrain.envs.grid.catalogue import maze, named_layout, rooms
 from quatrain.envs.grid.layouts import (
+    Components,
     Layout,
     LayoutError,
     count_states,
@@ -18,6 +19,11 @@ from quatrain.section import InputFile, NameOrFile, Section
 
 MAX_STATES = 4000
 """Truth and floors use dense eigendecompositions: 4000 states cost about a minute."""
+
+MAX_DRAWN = 10**8
+"""Samples of one record, of all learners: 4 GB of states with their random numbers."""
+LARGEST = 1e6
+"""Of coefficients and rates: far beyond use, far below what float32 holds."""
 
 Discount = float | tuple[float, ...]
 
@@ -59,9 +65,7 @@ class Env(Section):
     """The grid world that is walked."""
 
     layout: NameOrFile = Field(description="a catalogue name, `rooms`, `maze`, or a path such as inputs/allo/map.txt")
-    layout_components: Literal["auto", "start", "largest", "all", "error"] = Field(
-        description="which connected components of the map are kept"
-    )
+    layout_components: Components = Field(description="which connected components of the map are kept")
     rooms: Rooms | None = Field(description="only with layout: rooms, else null")
     maze: Maze | None = Field(description="only with layout: maze, else null")
     doors: int = Field(ge=0, description="random one-way doors beyond those that the map draws")
@@ -93,6 +97,11 @@ class Env(Section):
             if given and not wanted:
                 raise ValueError(f"{key}: {{...}} has no effect with {chosen!r}; set it to null or choose '{key}'")
         return self
+
+
+def count_starts(layout: Layout) -> int:
+    """States at which a pair can start, so at most so many components can be told apart: all but the goal."""
+    return count_states(layout) - (layout.goal is not None)
 
 
 @lru_cache(maxsize=16)
@@ -151,16 +160,16 @@ class Train(Section):
     learning_rate: float = Field(gt=0, le=10)
     lr_schedule: Literal["constant", "cosine"]
     lr_final: float = Field(gt=0, le=1, description="cosine ends at learning_rate * lr_final")
-    graph_coef: float = Field(gt=0, description="κ, weight of the smoothness term")
+    graph_coef: float = Field(gt=0, le=LARGEST, description="κ, weight of the smoothness term")
     constraint: Literal["two", "three"] = Field(description="how many encoder batches estimate graph and constraints")
     dual_init: float = Field(ge=-1e6, le=1e6)
     dual_init_mask: Literal["lower", "diagonal"] = Field(description="which duals begin at dual_init")
-    lr_dual: float = Field(ge=0)
-    dual_clip: float | None = Field(gt=0, description="duals stay within ±dual_clip; null: no limit")
-    b_init: float = Field(ge=0, description="barrier coefficient b at first")
-    b_min: float = Field(ge=0)
-    b_max: float = Field(ge=0)
-    lr_barrier: float = Field(ge=0)
+    lr_dual: float = Field(ge=0, le=LARGEST)
+    dual_clip: float | None = Field(gt=0, le=LARGEST, description="duals stay within ±dual_clip; null: no limit")
+    b_init: float = Field(ge=0, le=LARGEST, description="barrier coefficient b at first")
+    b_min: float = Field(ge=0, le=LARGEST)
+    b_max: float = Field(ge=0, le=LARGEST)
+    lr_barrier: float = Field(ge=0, le=LARGEST)
     barrier_update: Literal["abs", "positive_ema"]
     mode: Literal["stochastic", "exact"] = Field(description="exact: pairs replaced by their expectation")
     encoder_rows: Literal["auto", "table", "batch"] = Field(description="encode every state once, or every sample")
@@ -184,6 +193,10 @@ class Train(Section):
         for key in ("steps", "evaluate_every"):
             if getattr(self, key) % self.record_every:
                 raise ValueError(f"{key} {getattr(self, key)} is not a multiple of record_every {self.record_every}")
+        if self.evaluate_every > self.steps:
+            raise ValueError(
+                f"evaluate_every {self.evaluate_every} exceeds steps {self.steps}: nothing would be compared"
+            )
         if not self.b_min <= self.b_init <= self.b_max:
             raise ValueError(f"b_min {self.b_min} <= b_init {self.b_init} <= b_max {self.b_max} does not hold")
         if self.mode == "exact" and self.encoder_rows == "batch":
@@ -210,10 +223,20 @@ class AlloConfig(Section):
     evaluate: Evaluate
 
     @model_validator(mode="after")
+    def _samples_fit_into_memory(self) -> "AlloConfig":
+        drawn = self.train.record_every * self.train.batch_size * self.seeds
+        if drawn > MAX_DRAWN:
+            raise ValueError(
+                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; at most {MAX_DRAWN:,}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _map_holds_the_eigenvectors(self) -> "AlloConfig":
-        states = count_states(self.env.map)
-        if self.network.d > states:
-            raise LayoutError(f"d={self.network.d} but the map has only {states} states; lower allo.network.d")
+        states, starts = count_states(self.env.map), count_starts(self.env.map)
+        if self.network.d > starts:
+            besides = "" if starts == states else " beside its goal, where no pair starts"
+            raise LayoutError(f"d={self.network.d} but the map has only {starts} states{besides}; lower allo.network.d")
         if states > MAX_STATES:
             raise LayoutError(f"the map has {states} states; at most {MAX_STATES} can be compared with the truth")
         return self

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from quatrain.envs.grid.layouts import MOVES
 from quatrain.models.allo import spectrum
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
@@ -16,8 +17,6 @@ from quatrain.models.allo.train import Learner, tables
 
 History = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Name of a metric (with suffixes) -> its steps and its values."""
-MOVES = np.array([(0, -1), (1, 0), (0, 1), (-1, 0)])
-"""(dx, dy) of the actions up, right, down, left; y grows downwards."""
 
 
 def plots(
@@ -184,7 +183,7 @@ def draw_visits(truth: spectrum.Spectrum, dataset: Dataset) -> Figure:
     back = following[following[states, actions], (actions + 2) % 4]
     one_way = back != states
     x, y = coords[states[one_way]].T
-    dx, dy = MOVES[actions[one_way]].T
+    dx, dy = np.array(MOVES)[actions[one_way]].T
     axes.quiver(x, y, dx, dy, color="crimson", angles="xy", scale_units="xy", scale=1)
     axes.set(xticks=[], yticks=[], title="Visit distribution of the buffer")
     return figure

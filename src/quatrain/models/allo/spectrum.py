@@ -139,7 +139,7 @@ def rayleigh(table: Float[np.ndarray, "states d"], op: Operator) -> Float[np.nda
     return (rows * (op.laplacian @ rows)).sum(0)
 
 
-def uniform_policy(next_state: Int[np.ndarray, "states 4"], tol: float = 0.0) -> Spectrum:
+def uniform_policy(next_state: Int[np.ndarray, "states 4"]) -> Spectrum:
     """The paper's truth, without data: eigenvectors of the uniform policy's P by descending eigenvalue μ, as λ = 1 − μ.
 
     Groups hold eigenvalues equal to 1e−10. P must be symmetric: maps without doors and goal.
@@ -148,6 +148,6 @@ def uniform_policy(next_state: Int[np.ndarray, "states 4"], tol: float = 0.0) ->
     transitions = np.zeros((states, states))
     np.add.at(transitions, (np.repeat(np.arange(states), 4), next_state.ravel()), 0.25)
     values, vectors = np.linalg.eigh(np.eye(states) - transitions)
-    group = np.concatenate([[0], np.cumsum(np.diff(values) > max(tol, 1e-10))])
+    group = np.concatenate([[0], np.cumsum(np.diff(values) > 1e-10)])
     uniform = np.full(states, 1.0)
     return Spectrum(values, vectors, group, uniform, np.ones(states, bool))

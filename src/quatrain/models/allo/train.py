@@ -157,24 +157,28 @@ def run_chunk(config: AlloConfig, learners: Learner, data: Data) -> tuple[Learne
 def init_learner(config: AlloConfig, dataset: Dataset, seed: int) -> Learner:
     """`seeds` fresh learners; learner i draws all its randomness from fold_in(key(seed), i)."""
     frequencies, inputs = map(jnp.asarray, inputs_of(config.env, dataset.grid, seed))
-    d = config.network.d
+    return _fresh(config, jax.random.key(seed), frequencies, inputs)
+
+
+@partial(jax.jit, static_argnums=0)
+def _fresh(config: AlloConfig, key: Array, frequencies: Array, inputs: Array) -> Learner:
+    d, chosen = config.network.d, config.train
 
     def one(index: Array) -> Learner:
-        base_key = jax.random.fold_in(jax.random.key(seed), index)
+        base_key = jax.random.fold_in(key, index)
         params = network.init(config.network, jax.random.fold_in(base_key, INIT), inputs)
-        first = jnp.tril(jnp.ones((d, d))) if config.train.dual_init_mask == "lower" else jnp.eye(d)
         return Learner(
             params=params,
-            optimizer=optax.adam(schedule(config.train)).init(params),
-            duals=config.train.dual_init * first,
-            barrier=jnp.float32(config.train.b_init),
+            optimizer=optax.adam(schedule(chosen)).init(params),
+            duals=chosen.dual_init * (jnp.tril(jnp.ones((d, d))) if chosen.dual_init_mask == "lower" else jnp.eye(d)),
+            barrier=jnp.float32(chosen.b_init),
             quadratic_average=jnp.zeros((d, d)),
             base_key=base_key,
             step=jnp.int32(0),
             frequencies=frequencies,
         )
 
-    return jax.jit(jax.vmap(one))(jnp.arange(config.seeds))
+    return jax.vmap(one)(jnp.arange(config.seeds))
 
 
 def inputs_for(config: AlloConfig, learner: Learner, dataset: Dataset) -> Float[Array, "states inputs"]:
@@ -210,9 +214,10 @@ def train(config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | No
     errors: list[float] = []
     step = int(learner.step[0])
     while step < config.train.steps:
+        barrier = float(learner.barrier.max())
         learner, stacked = run_chunk(config, learner, data)
         recorded = jax.device_get(stacked)
-        _refuse_divergence(recorded, step, float(learner.barrier.max()))
+        _refuse_divergence(recorded, step, barrier)
         step += config.train.record_every
         errors.append(float(recorded["total_error"].mean()))
         yield Progress(step, learner, _metrics(config, learner, dataset, truth, recorded))
