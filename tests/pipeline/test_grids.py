@@ -9,7 +9,6 @@ from pipeline.params import ConfigError
 from quatrain.progress import TrainingDiverged
 from tests.conftest import ROOT, SMALL
 
-pytestmark = pytest.mark.filterwarnings("ignore:allo. . eigenvalues form one group")
 TINY = SMALL["allo"] | {"env": {"fourier": {"scale": 6.0, "count": 5}, "max_episode_steps": 60}}
 
 

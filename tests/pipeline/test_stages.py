@@ -70,7 +70,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def checkpoint(project: Project) -> int:
-    (folder,) = (project.root / ".state" / "train@allo").iterdir()
+    folder = max((project.root / ".state" / "train@allo").iterdir(), key=lambda kept: kept.stat().st_mtime)
     found = Checkpoints(folder).latest()
     assert found is not None
     return found.step
@@ -163,7 +163,8 @@ def test_no_run_is_left_running_in_the_store(project: Project, uri: str, monkeyp
     stage = Stage("train", "allo", project.root, read_params(project.root))
     killed = Run.of(stage, "k" * 64, "k" * 64, "d" * 64)
     for shipper in killed.shippers:
-        shipper.finish()  # a lock goes with its process; here it is given back
+        shipper.finish()  # locks go with their process; here they are given back
+    killed.held.close()
     client = client_of(uri)
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
     with pytest.raises(Interrupted), Run.of(stage, "n" * 64, "n" * 64, "d" * 64):

@@ -161,7 +161,6 @@ def test_each_of_three_learners_is_the_one_that_would_be_trained_alone(allo: Mak
             np.testing.assert_allclose(array[i : i + 1], single[name], atol=1e-5, err_msg=name)
 
 
-@pytest.mark.filterwarnings("ignore:allo. . states never start a pair")
 def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_absent(allo: Make):
     config = allo(collect={"held_out_fraction": 0.0})
     dataset = collect(config, 0)
@@ -263,9 +262,8 @@ PLAIN: dict[str, Any] = {}
 FALLING = {"train": {"dual_init": -1.0}}
 RISING = {"train": {"lr_barrier": 0.1, "b_max": 3.0}}
 FOURIER = {"env": {"observation": "fourier", "fourier": {"scale": 6.0, "count": 5}}}
-ROOMS = {
-    "env": {"layout": "rooms", "rooms": {"rows": 1, "cols": 2, "height": 3, "width": 4, "extra_doors": 0, "seed": 0}}
-}
+TWO_ROOMS = {"rows": 1, "cols": 2, "height": 6, "width": 4, "extra_doors": 0, "seed": 0}
+ROOMS = {"env": {"layout": "rooms", "rooms": TWO_ROOMS}}
 MAZE = {"env": {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0, "seed": 0}}}
 
 
@@ -281,7 +279,7 @@ MAZE = {"env": {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0
         (FOURIER, {"env": {"fourier": {"scale": 3.0}}}),
         (FOURIER, {"env": {"fourier": {"count": 6}}}),
         (ROOMS, {"env": {"rooms": {"width": 5}}}),
-        (ROOMS, {"env": {"rooms": {"seed": 3}}}),
+        (ROOMS, {"env": {"rooms": {"seed": 1}}}),
         (MAZE, {"env": {"maze": {"seed": 1}}}),
         (MAZE, {"env": {"maze": {"braid": 1.0}}}),
         (PLAIN, {"collect": {"num_envs": 14}}),

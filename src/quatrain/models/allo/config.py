@@ -22,8 +22,8 @@ MAX_STATES = 4000
 
 MAX_DRAWN = 10**8
 """Samples of one record, of all learners: 4 GB of states with their random numbers."""
-LARGEST = 1e6
-"""Of coefficients and rates: far beyond use, far below what float32 holds."""
+LARGEST = 1e38
+"""Of coefficients and rates: what float32 holds."""
 
 Discount = float | tuple[float, ...]
 
