@@ -1,0 +1,148 @@
+"""rules, actions -> turns of one treasure hunt, the slow way: an object in every cell and loops over all cells.
+
+Written from the rules of the world as such worlds are commonly written: two layers of objects (ground below, what
+stands on it above), every object asked in turn whether it changes, and an observation that adds up the one-hot of
+every object of the map before it cuts out what an agent sees. It shares no code with the project, so that it is
+both the plain copy that tests compare with and the yardstick of the benchmark.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
+
+
+class Thing:
+    """What a cell's layer holds; `kind` is its channel."""
+
+    def __init__(self, kind: str, value: float = 0.0, passable: bool = False, changes: bool = False) -> None:
+        self.kind = kind
+        self.value = value
+        self.passable = passable
+        self.changes = changes
+        self.location: tuple[int, int, int] | None = None
+
+
+class Walker(Thing):
+    """An agent."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__("agent", value)
+
+
+class ObjectWorld:
+    """One world of `rules`; spawns and starts are drawn from `rng` unless they are given."""
+
+    def __init__(self, rules: Any, rng: np.random.Generator) -> None:
+        self.rules = rules
+        self.rng = rng
+        self.height, self.width = len(rules.map.rows), len(rules.map.rows[0])
+        weights = np.array([entity.weight for entity in rules.entities], np.float64)
+        self.shares = weights / weights.sum()
+        self.kinds = ["empty", "wall", *(["ground"] if rules.ground == "sand" else [])]
+        self.kinds += [*(entity.name for entity in rules.entities), "agent"]
+        self.appearance = {kind: np.zeros(len(self.kinds)) for kind in (*self.kinds, "nothing")}
+        for channel, kind in enumerate(self.kinds[1:], start=1):
+            self.appearance[kind][channel] = 1.0
+        self.turn = 0
+        self.agents: list[Walker] = []
+        self.map = np.empty((self.height, self.width, 2), object)
+
+    def put(self, location: tuple[int, int, int], thing: Thing) -> None:
+        self.map[location] = thing
+        thing.location = location
+
+    def item(self, number: int) -> Thing:
+        entity = self.rules.entities[number - 1]
+        return Thing(entity.name, entity.value, passable=True)
+
+    def reset(self, starts: Sequence[Sequence[int]] | None = None) -> None:
+        """Everything as drawn in the map; agents on `starts`, or on cells drawn without replacement."""
+        cells = []
+        for (y, x), symbol in np.ndenumerate(np.array([list(row) for row in self.rules.map.rows])):
+            sand = self.rules.ground == "sand"
+            below = ("wall" if symbol == "#" else "ground") if sand else "nothing"
+            self.put((y, x, 0), Thing(below, passable=True))
+            if symbol == "#":
+                self.put((y, x, 1), Thing("wall", self.rules.wall_value))
+            elif symbol in "123456789":
+                self.put((y, x, 1), self.item(int(symbol)))
+            else:
+                self.put((y, x, 1), self.floor(y, x))
+                cells.append((y, x, symbol))
+        marked = [(y, x) for y, x, symbol in cells if symbol == "A"] or [(y, x) for y, x, _ in cells]
+        if starts is None:
+            starts = [marked[i] for i in self.rng.choice(len(marked), self.rules.agents, replace=False)]
+        self.agents = [Walker(self.rules.agent_value) for _ in range(self.rules.agents)]
+        for agent, (y, x) in zip(self.agents, starts, strict=True):
+            self.put((int(y), int(x), 1), agent)
+        self.turn = 0
+
+    def floor(self, y: int, x: int) -> Thing:
+        """Free floor; it may change unless the map says otherwise."""
+        return Thing("empty", passable=True, changes=self.rules.map.rows[y][x] != "-")
+
+    def begin_turn(self, sprouts: np.ndarray | None = None) -> None:
+        """Let something grow on free floor: `sprouts` (height, width) names the item of each cell, 0 for none."""
+        for index, thing in np.ndenumerate(self.map):
+            if thing.changes:
+                self.grow(index, sprouts)
+
+    def grow(self, index: tuple[int, int, int], sprouts: np.ndarray | None) -> None:
+        if sprouts is not None:
+            number = int(sprouts[index[:2]])
+        elif self.rng.random() < self.rules.spawn_probability:
+            number = int(self.rng.choice(len(self.shares), p=self.shares)) + 1
+        else:
+            number = 0
+        if number:
+            self.put(index, self.item(number))
+
+    def observe(self, agent: int) -> np.ndarray:
+        """What an agent sees, flat: (channels, rows, columns) around it, a wall where the map has ended."""
+        radius = self.rules.vision_radius
+        whole = np.zeros((len(self.kinds), self.height, self.width))
+        for (y, x, _), thing in np.ndenumerate(self.map):
+            whole[:, y, x] += self.appearance[thing.kind]
+        beyond = np.zeros((len(self.kinds), self.height + 2 * radius, self.width + 2 * radius))
+        beyond[self.kinds.index("wall")] = 1.0
+        beyond[:, radius : radius + self.height, radius : radius + self.width] = whole
+        y, x, _ = self.agents[agent].location
+        return beyond[:, y : y + 2 * radius + 1, x : x + 2 * radius + 1].reshape(-1)
+
+    def act(self, agent: int, action: int) -> float:
+        """Move one agent, or not; its reward."""
+        walker = self.agents[agent]
+        y, x, layer = walker.location
+        target = (y + MOVES[action][0], x + MOVES[action][1], layer)
+        thing = self.map[target]
+        if thing.passable:
+            self.put(target, walker)
+            self.put((y, x, layer), self.floor(y, x))
+        return thing.value
+
+    def end_turn(self) -> bool:
+        """Whether the episode is over."""
+        self.turn += 1
+        return self.turn == self.rules.max_turns
+
+    def items(self) -> np.ndarray:
+        """(height, width): 0 none, k an item of entity k."""
+        numbers = {entity.name: k for k, entity in enumerate(self.rules.entities, start=1)}
+        return np.array([[numbers.get(thing.kind, 0) for thing in row] for row in self.map[:, :, 1]])
+
+
+def play_randomly(world: ObjectWorld, turns: int) -> float:
+    """Random actions with an observation before each, episode after episode; the mean return of an agent."""
+    world.reset()
+    earned = 0.0
+    for _ in range(turns):
+        world.begin_turn()
+        for agent in range(world.rules.agents):
+            world.observe(agent)
+            earned += world.act(agent, int(world.rng.integers(len(MOVES))))
+        if world.end_turn():
+            world.reset()
+    return earned / world.rules.agents * world.rules.max_turns / turns

@@ -1,0 +1,136 @@
+"""text -> Map: a checked map of walls, floor, start cells and the items of a fresh world."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Int8
+
+WALL, FLOOR, BARE, START = "#.-A"
+"""Symbols of a map; BARE is floor that never spawns. A digit is floor with an item of that entity at reset."""
+
+LARGEST = 256
+"""Cells of the longer side of a map."""
+
+_ITEMS = "123456789"
+_NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1))
+
+
+class LayoutError(ValueError):
+    """A map cannot be used: says which one, where, why and what to change."""
+
+
+class Map(NamedTuple):
+    """A checked map: rows of equal length in a ring of walls, all floor connected. Cells are (y, x), y downwards."""
+
+    name: str
+    rows: tuple[str, ...]
+
+
+def open_map(height: int, width: int) -> Map:
+    """A room without inner walls, height x width cells with its ring of walls."""
+    middle = WALL + FLOOR * (width - 2) + WALL
+    return Map(f"{height}x{width}", (WALL * width, *[middle] * (height - 2), WALL * width))
+
+
+@lru_cache(maxsize=16)
+def parse_map(text: str, name: str, entities: int) -> Map:
+    """Read a map: # wall, . floor, - floor that never spawns, A start cell, 1-9 an item of that entity at reset.
+
+    CRLF is accepted, blank last lines are dropped. Messages begin with `name`.
+
+    Raises:
+        LayoutError: ragged rows, an unknown symbol, an item of an entity beyond `entities`, an open border, no
+            floor, floor in separate regions, more than 256 cells a side.
+    """
+    rows = _split(text)
+    _check_sizes(rows, name)
+    for y, row in enumerate(rows):
+        for x, symbol in enumerate(row):
+            _check_symbol(symbol, f"{name} row {y + 1}, column {x + 1}", entities)
+    checked = Map(name, rows)
+    _check_border(checked)
+    _check_connected(checked)
+    return checked
+
+
+def walls(map: Map) -> Bool[np.ndarray, "height width"]:
+    """Where nobody can stand."""
+    return _symbols(map) == WALL
+
+
+def spawnable(map: Map) -> Bool[np.ndarray, "height width"]:
+    """Where items may grow."""
+    return ~np.isin(_symbols(map), (WALL, BARE))
+
+
+def starts(map: Map) -> Int[np.ndarray, "starts 2"]:
+    """(y, x) of the cells where agents may start, row-major: those marked A, or else all floor without an item."""
+    symbols = _symbols(map)
+    marked = symbols == START
+    return np.argwhere(marked if marked.any() else np.isin(symbols, (FLOOR, BARE)))
+
+
+def items(map: Map) -> Int8[np.ndarray, "height width"]:
+    """The items of a fresh world: 0 none, k an item of entity k (from 1)."""
+    return np.array([[int(symbol) if symbol in _ITEMS else 0 for symbol in row] for row in map.rows], np.int8)
+
+
+def _symbols(map: Map) -> np.ndarray:
+    return np.array([list(row) for row in map.rows])
+
+
+def _split(text: str) -> tuple[str, ...]:
+    rows = [row.removesuffix("\r") for row in text.split("\n")]
+    while rows and not rows[-1].strip():
+        rows.pop()
+    return tuple(rows)
+
+
+def _check_sizes(rows: tuple[str, ...], name: str) -> None:
+    if not rows:
+        raise LayoutError(f"{name}: the map is empty. Write rows of # . - A 1-9.")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(rows[0]):
+            raise LayoutError(
+                f"{name} row {number}: {len(row)} cells, row 1 has {len(rows[0])}. "
+                "Write floor as '.', an editor may have cut trailing blanks."
+            )
+    if max(len(rows), len(rows[0])) > LARGEST:
+        raise LayoutError(f"{name}: {len(rows)}x{len(rows[0])} cells. At most {LARGEST} a side.")
+
+
+def _check_symbol(symbol: str, where: str, entities: int) -> None:
+    if symbol in _ITEMS:
+        if int(symbol) > entities:
+            raise LayoutError(f"{where}: '{symbol}' names entity {symbol}, but env.entities has {entities}.")
+    elif symbol not in (WALL, FLOOR, BARE, START):
+        raise LayoutError(f"{where}: unknown symbol {symbol!r}. Allowed: # . - A 1-9.")
+
+
+def _check_border(map: Map) -> None:
+    floor = ~walls(map)
+    floor[1:-1, 1:-1] = False
+    for y, x in np.argwhere(floor)[:1]:
+        raise LayoutError(
+            f"{map.name} row {y + 1}, column {x + 1}: '{map.rows[y][x]}' on the border. The outer ring must be '#'."
+        )
+
+
+def _check_connected(map: Map) -> None:
+    cells = [(y, x) for y, x in np.argwhere(~walls(map)).tolist()]
+    if not cells:
+        raise LayoutError(f"{map.name}: no floor cell. Write floor as '.'.")
+    unseen = set(cells[1:])
+    reached = cells[:1]
+    for y, x in reached:  # grows while it is walked through
+        for dy, dx in _NEIGHBOURS:
+            cell = (y + dy, x + dx)
+            if cell in unseen:
+                unseen.remove(cell)
+                reached.append(cell)
+    if unseen:
+        (y, x), (far_y, far_x) = cells[0], max(unseen)
+        raise LayoutError(
+            f"{map.name}: floor ({y},{x}) cannot reach ({far_y},{far_x}). Open a way or wall one region up."
+        )
