@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.iqn.config import IqnConfig
 from quatrain.section import Section
 
 
@@ -18,3 +19,4 @@ class Params(Section):
     deterministic: bool = Field(description="on a GPU: slower kernels whose result repeats bit for bit")
     checkpoint_seconds: float = Field(ge=0, le=86400, description="at most so much work is lost to an interruption")
     allo: AlloConfig
+    iqn: IqnConfig

@@ -26,14 +26,21 @@ def names_file(value: object) -> bool:
     return isinstance(value, str) and ("/" in value or value.endswith((".txt", ".csv", ".json")))
 
 
+def _read_named(value: object, info: Any) -> object:
+    return _read(value, info) if names_file(value) else value
+
+
 def _read(value: object, info: Any) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
-    if not names_file(value):
+    if not isinstance(value, str):
         return value
     read: Callable[[object], str] | None = (info.context or {}).get("read_input")
     if read is None:
         raise ValueError(f"{value!r} is a path; give {{'name': ..., 'text': ...}} in its place, or a reader as context")
-    return InputFile(name=str(value), text=read(value))
+    return InputFile(name=value, text=read(value))
 
 
-NameOrFile = Annotated[str | InputFile, BeforeValidator(_read)]
+NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
 """The name of something built in, or a path whose content the reader of params.yaml puts in its place."""
+
+FileOrNone = Annotated[InputFile | None, BeforeValidator(_read)]
+"""A path whose content the reader of params.yaml puts in its place, or null."""

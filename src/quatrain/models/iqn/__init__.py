@@ -1,0 +1,1 @@
+"""iqn: many agents in one grid world, an implicit quantile network each."""

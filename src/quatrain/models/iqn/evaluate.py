@@ -1,0 +1,162 @@
+"""learner, held-out worlds -> scores: where the policy stands between chance and an oracle, and who gets what."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int, Int8, Key
+
+from quatrain.baselines import Gated
+from quatrain.envs.treasurehunt import policies, turns
+from quatrain.envs.treasurehunt.turns import Lanes, Policy
+from quatrain.envs.treasurehunt.world import make_world
+from quatrain.models.iqn import network
+from quatrain.models.iqn.acting import greedy_policy
+from quatrain.models.iqn.collect import Dataset, lanes_of
+from quatrain.models.iqn.config import Env, IqnConfig
+from quatrain.models.iqn.playing import BLOCKED, WALL
+from quatrain.models.iqn.train import Learner
+from quatrain.statistics import bootstrap_interval, interquartile_mean, over_learners
+
+YARDSTICKS = {
+    "random": policies.random_policy,
+    "free_random": policies.free_random_policy,
+    "constant": policies.constant_policy,
+    "oracle_view": partial(policies.oracle_policy, view="view"),
+    "oracle_full": partial(policies.oracle_policy, view="full"),
+}
+"""Policies that play the same worlds with the same spawn noise: floors, and ceilings for reactive policies."""
+FLOORS = ("random_return", "free_random_return", "constant_return")
+CEILINGS = ("oracle_view_return", "oracle_full_return")
+GATED = (
+    Gated("return_mean", "higher", 3.0, {}, FLOORS, CEILINGS),
+    Gated("share", "higher", 0.03, {"default": 0.95}),
+    Gated("score", "higher", 0.06, {}),
+)
+
+
+class Outcome(NamedTuple):
+    """One episode of every held-out world under one policy."""
+
+    rewards: Float[np.ndarray, "turns agents worlds"]
+    events: Int8[np.ndarray, "turns agents worlds"]
+    items_left: Int[np.ndarray, " worlds"]
+
+
+def evaluate(config: IqnConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
+    """Metrics of iqn; with several seeds means, and for what is judged also sd and 95 % interval over seeds.
+
+    Returns are undiscounted sums of an episode's rewards, means over worlds and agents. `share` is the return over
+    that of the oracle with the agents' own view, `score` is 0 at chance and 1 at that oracle.
+    """
+    key = jax.random.key(seed)
+    yardsticks = {name: yardstick(config, name, dataset, key) for name in YARDSTICKS}
+    outcomes = learned(config, learner, dataset, key)
+    judged = [gated.metric for gated in GATED]
+    scores = over_learners([_scores(config.env, outcome, yardsticks) for outcome in outcomes], judged)
+    scores |= {f"{name}_return": float(returns(outcome).mean()) for name, outcome in yardsticks.items()}
+    scores["oracle_view_order_gap"] = order_gap(yardsticks["oracle_view"])
+    if config.seeds == 1:
+        rng = np.random.default_rng(seed)
+        columns = [returns(one).mean(0) for one in (outcomes[0], yardsticks["random"], yardsticks["oracle_view"])]
+        scores["score_low"], scores["score_high"] = bootstrap_interval(
+            columns, _score_of_means, rng, config.evaluate.bootstrap_samples
+        )
+    else:
+        scores["return_iqm"] = interquartile_mean(np.array([returns(outcome).mean() for outcome in outcomes]))
+    return {name: float(value) for name, value in scores.items()}
+
+
+def _score_of_means(learned: np.ndarray, chance: np.ndarray, oracle: np.ndarray, axis: int) -> np.ndarray:
+    span = oracle.mean(axis) - chance.mean(axis)
+    return (learned.mean(axis) - chance.mean(axis)) / np.where(span == 0, np.nan, span)
+
+
+# Playing.
+
+
+def learned(config: IqnConfig, learner: Learner, dataset: Dataset, key: Key[Array, ""]) -> list[Outcome]:
+    """The greedy policy of each seed."""
+    lanes = lanes_of(config, dataset.held_out)
+    of_seeds = [jax.tree.map(lambda leaf, seed=seed: leaf[seed], learner.params) for seed in range(config.seeds)]
+    return [Outcome(*jax.device_get(_play_learned(config, params, lanes, key))) for params in of_seeds]
+
+
+def yardstick(config: IqnConfig, name: str, dataset: Dataset, key: Key[Array, ""]) -> Outcome:
+    """One of `YARDSTICKS`."""
+    lanes = lanes_of(config, dataset.held_out)
+    return Outcome(*jax.device_get(_play_yardstick(config, name, lanes, key)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _play_learned(config: IqnConfig, params: network.Params, lanes: Lanes, key: Array) -> tuple[Array, ...]:
+    return _episode(config, greedy_policy(config, params), lanes, key)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _play_yardstick(config: IqnConfig, name: str, lanes: Lanes, key: Array) -> tuple[Array, ...]:
+    return _episode(config, YARDSTICKS[name](config.env.rules), lanes, key)
+
+
+def _episode(config: IqnConfig, policy: Policy, lanes: Lanes, key: Array) -> tuple[Array, ...]:
+    """Rewards, events, and the items that are left; with a turn to spare, for after the last one worlds are reset."""
+    turns_played = config.env.max_turns
+    world = make_world(config.env.rules._replace(max_turns=turns_played + 1))
+    played = turns.play(world, lanes, policy, key, jnp.int32(0), turns_played)
+    left = (played.lanes.state.items > 0).sum((1, 2))
+    return played.turns.rewards, played.turns.events, left
+
+
+# Numbers.
+
+
+def returns(outcome: Outcome) -> Float[np.ndarray, "agents worlds"]:
+    """Each agent's sum of rewards in each world."""
+    return outcome.rewards.sum(0, dtype=np.float64)
+
+
+def order_gap(outcome: Outcome) -> float:
+    """Mean return of the first agent minus that of the last: what moving first is worth."""
+    mean = returns(outcome).mean(1)
+    return float(mean[0] - mean[-1])
+
+
+def gini(incomes: Float[np.ndarray, "agents *worlds"]) -> Float[np.ndarray, "*worlds"]:
+    """Σ_i (2i − A − 1) x_(i) / (A Σ x), x ascending: 0 where all have the same, or nothing."""
+    agents, total = len(incomes), incomes.sum(0)
+    weights = 2 * np.arange(1, agents + 1) - agents - 1
+    weighted = np.tensordot(weights, np.sort(incomes, axis=0), axes=1)
+    return np.where(total == 0, 0.0, weighted / np.where(total == 0, 1.0, agents * total))
+
+
+def income(env: Env, outcome: Outcome) -> Float[np.ndarray, "agents worlds"]:
+    """What each agent got from items of positive value."""
+    kinds = [(kind, entity.value) for kind, entity in enumerate(env.entities, start=1) if entity.value > 0]
+    total = np.zeros(outcome.events.shape[1:])
+    for kind, value in kinds:
+        total += value * (outcome.events == kind).sum(0)
+    return total
+
+
+def _scores(env: Env, outcome: Outcome, yardsticks: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The metrics of one learner."""
+    own, earned = returns(outcome), income(env, outcome)
+    chance, oracle = (returns(yardsticks[name]).mean() for name in ("random", "oracle_view"))
+    events = {"wall_bumps": WALL, "blocked": BLOCKED}
+    events |= {f"items_{entity.name}": kind for kind, entity in enumerate(env.entities, start=1)}
+    return {
+        "return_mean": own.mean(),
+        "return_se": own.mean(0).std(ddof=1) / np.sqrt(own.shape[1]),
+        "share": own.mean() / oracle if oracle else np.nan,
+        "score": (own.mean() - chance) / (oracle - chance) if oracle != chance else np.nan,
+        **{f"return_agent_{agent}": value for agent, value in enumerate(own.mean(1))},
+        **{name: (outcome.events == event).sum(0).mean() for name, event in events.items()},
+        "items_left": outcome.items_left.mean(),
+        "order_gap": order_gap(outcome),
+        "gini_episode": gini(earned).mean(),
+        "gini_systematic": float(gini(earned.mean(1))),
+    }

@@ -1,0 +1,59 @@
+"""values at quantiles, targets -> the quantile Huber loss.
+
+'Implicit Quantile Networks' (ICML 2018), eqs. 2-4, for sample b, online quantiles τ_q, target quantiles τ'_p:
+
+    y_bp = R_b + g_b Z_target(s'_b, τ'_p)[a*_b]      u_bqp = y_bp − Z(s_b, τ_q)[a_b]
+    loss = mean_b Σ_q mean_p |τ_bq − 1{u < 0}| H_κ(u) / κ
+
+Where all |u| <= κ its minimum is the τ-expectile of the targets, not their quantile.
+"""
+
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jaxtyping import Float, Int
+
+TERMS = ("quantile_huber",)
+
+
+def best_action(values: Float[Array, "batch quantile action"]) -> Int[Array, " batch"]:
+    """The action of the greatest mean over quantiles; the first of equals."""
+    return values.mean(1).argmax(-1)
+
+
+def of_action(
+    values: Float[Array, "batch quantile action"], action: Int[Array, " batch"]
+) -> Float[Array, "batch quantile"]:
+    """Z of one action of each sample."""
+    return jnp.take_along_axis(values, action[:, None, None], axis=-1)[..., 0]
+
+
+def bootstrapped(
+    returns: Float[Array, " batch"],
+    bootstrap: Float[Array, " batch"],
+    next_values: Float[Array, "batch target_quantile"],
+) -> Float[Array, "batch target_quantile"]:
+    """y = R + g·Z."""
+    return returns[:, None] + bootstrap[:, None] * next_values
+
+
+def errors(
+    chosen: Float[Array, "batch quantile"], targets: Float[Array, "batch target_quantile"]
+) -> Float[Array, "batch quantile target_quantile"]:
+    """u of each pair."""
+    return targets[:, None, :] - chosen[:, :, None]
+
+
+def quantile_huber(
+    errors_bqp: Float[Array, "batch quantile target_quantile"], taus: Float[Array, "batch quantile"], kappa: float
+) -> Float[Array, " batch"]:
+    """Σ_q mean_p |τ_q − 1{u < 0}| H_κ(u) / κ of each sample; τ are the online quantiles."""
+    weight = jnp.abs(taus[:, :, None] - (errors_bqp < 0))
+    return (weight * optax.losses.huber_loss(errors_bqp, delta=kappa) / kappa).mean(-1).sum(-1)
+
+
+def spread(chosen: Float[Array, "batch quantile"], taus: Float[Array, "batch quantile"]) -> Float[Array, " batch"]:
+    """Z at the largest τ of a sample minus Z at its smallest."""
+    ends = jnp.stack([taus.argmax(-1), taus.argmin(-1)], axis=-1)
+    high, low = jnp.take_along_axis(chosen, ends, axis=-1).T
+    return high - low

@@ -1,0 +1,167 @@
+"""Nothing about running the learner changes what it learns, and what it cannot learn from is named."""
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from quatrain.envs.treasurehunt.world import make_world
+from quatrain.models.iqn.collect import Dataset, collect
+from quatrain.models.iqn.train import (
+    Learner,
+    base_keys,
+    init_learner,
+    learn_from,
+    pack,
+    run_chunk,
+    train,
+    unpack,
+)
+from quatrain.progress import TrainingDiverged
+from tests import probes
+
+SEEDS = 3
+CONFIG = probes.hunt()
+LONGER = probes.hunt(train={"turns": 40, "record_every": 8, "evaluate_every": 0})
+"""Twice as many turns, four cycles to a record, never evaluated."""
+WORLD = make_world(CONFIG.env.rules)
+
+
+@lru_cache
+def collected() -> Dataset:
+    return collect(probes.hunt(seeds=SEEDS), 11)
+
+
+def dataset(seed: int = 0) -> Dataset:
+    """What one of three seeds collected, as if it were alone."""
+    return collected()._replace(train=jax.tree.map(lambda column: column[seed : seed + 1], collected().train))
+
+
+def fresh(seed: int = 0) -> Learner:
+    return init_learner(CONFIG, WORLD, dataset(seed), base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1])
+
+
+def packed(progress: Any) -> list[dict[str, np.ndarray]]:
+    """Each yield's learner, copied before the next yield consumes it."""
+    return [{name: array.copy() for name, array in pack(one.learner).items()} for one in progress]
+
+
+@lru_cache
+def run() -> list[dict[str, np.ndarray]]:
+    return packed(train(CONFIG, dataset(), 0, fresh()))
+
+
+@lru_cache
+def longer_run() -> list[dict[str, np.ndarray]]:
+    return packed(train(LONGER, dataset(), 0, fresh()))
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], atol=1e-5, rtol=1e-4, err_msg=name)
+
+
+# One program.
+
+
+def test_three_chunks_and_a_resumed_one_are_one_program():
+    jax.block_until_ready(fresh())
+    run_chunk.clear_cache()
+    once = packed(train(CONFIG, dataset(), 0, fresh()))
+    assert len(once) == 4
+    assert run_chunk._cache_size() == 1
+    saved = unpack(CONFIG, dataset(), once[1])
+    assert same(packed(train(CONFIG, dataset(), 0, saved))[-1], once[-1])
+    assert run_chunk._cache_size() == 1
+
+
+def test_a_chunk_moves_nothing_between_host_and_device():
+    learner = fresh()
+    with jax.transfer_guard("disallow"):
+        jax.block_until_ready(run_chunk(CONFIG, WORLD, learner))
+
+
+# How it is run does not change what is learned.
+
+
+def test_neither_long_records_nor_evaluations_change_a_byte():
+    assert same(longer_run()[0], run()[-1])
+
+
+def test_evaluations_come_when_they_are_due():
+    counts = [len(one.metrics["greedy_return"]) for one in train(CONFIG, dataset(), 0, fresh())]
+    assert counts == [0, 1, 0, 1]
+    assert [len(one.metrics["greedy_return"]) for one in train(LONGER, dataset(), 0, fresh())] == [0, 0]
+
+
+def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
+    finished = unpack(CONFIG, dataset(), run()[-1])
+    assert packed(train(CONFIG, dataset(), 0, finished)) == []
+    assert same(packed(train(LONGER, dataset(), 0, finished))[-1], longer_run()[-1])
+
+
+def test_agents_learn_the_same_side_by_side_and_in_turn():
+    ends = []
+    for parallelism in ("vmap", "scan"):
+        config = probes.hunt(train={"agent_parallelism": parallelism})
+        ends.append(pack(next(learn_from(config, WORLD, fresh())).learner))
+    alike(*ends)
+
+
+def test_each_of_several_seeds_is_the_one_that_would_be_trained_alone():
+    config = probes.hunt(seeds=SEEDS)
+    together = next(train(config, collected(), 7))
+    alone = next(train(CONFIG, dataset(1), 0, fresh(1)))
+    alike({name: array[1:2] for name, array in pack(together.learner).items()}, pack(alone.learner))
+    assert together.metrics["loss/seed"].shape == (1, SEEDS)
+    assert together.metrics["loss/agent/seed"].shape == (1, SEEDS, 3)
+    np.testing.assert_allclose(together.metrics["loss/seed"][:, 1], alone.metrics["loss"], rtol=1e-4)
+
+
+def test_seeds_share_neither_weights_nor_worlds():
+    learner = init_learner(probes.hunt(seeds=SEEDS), WORLD, collected(), base_keys(probes.hunt(seeds=SEEDS), 7))
+    kernels = np.asarray(learner.params["hidden"]["kernel"]).reshape(SEEDS * 3, -1)
+    assert len(np.unique(kernels, axis=0)) == SEEDS * 3
+    keys = np.asarray(jax.random.key_data(learner.player.lanes.state.key)).reshape(SEEDS * 4, -1)
+    assert len(np.unique(keys, axis=0)) == SEEDS * 4
+
+
+def test_the_learner_that_was_given_stays_as_it_was():
+    learner = fresh()
+    before = {name: array.copy() for name, array in pack(learner).items()}
+    assert len(packed(train(CONFIG, dataset(), 0, learner))) == 4
+    assert same(pack(learner), before)
+
+
+# What is recorded.
+
+
+def test_epsilon_and_steps_count_the_prefill():
+    metrics = [one.metrics for one in train(CONFIG, dataset(), 0, fresh())]
+    assert [int(one["agent_steps"][-1]) for one in metrics] == [3 * 4 * turns for turns in (25, 30, 35, 40)]
+    first = 1.0 - 0.9 * 4 * 24 / 160
+    schedule = {"kind": "linear", "start": 1.0, "end": 0.1, "over_transitions": 160}
+    config = probes.hunt(train={"acting": {"epsilon": schedule}})
+    recorded = next(train(config, dataset(), 0, fresh())).metrics["epsilon"]
+    np.testing.assert_allclose(recorded, [first], rtol=1e-6)
+
+
+def test_what_is_not_finite_ends_the_training_with_update_agent_seed_and_term():
+    progress = train(CONFIG, dataset(), 0, fresh())
+    next(progress)
+    learner = jax.tree.map(np.copy, packed([next(progress)])[0])
+    assert all(np.isfinite(array).all() for array in learner.values())
+    learner["ring/data/rewards"][:, :, 1] = np.nan
+    expected = (
+        r"^iqn: loss of agent 1, seed 0 became nan at update 5 \(agent-steps 420\)\. "
+        r"Lower iqn\.train\.learning_rate or iqn\.train\.max_grad_norm\.$"
+    )
+    with pytest.raises(TrainingDiverged, match=expected):
+        next(train(CONFIG, dataset(), 0, unpack(CONFIG, dataset(), learner)))

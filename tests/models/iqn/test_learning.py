@@ -1,0 +1,102 @@
+"""Whole runs of minutes: what the committed settings reach, and that moving first pays only in a fixed order."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from quatrain.models.iqn.collect import collect
+from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.evaluate import evaluate, order_gap, returns, yardstick
+from quatrain.models.iqn.train import train
+from tests.conftest import params_with
+
+pytestmark = pytest.mark.slow
+
+LARGE = {
+    "env": {
+        "height": 21,
+        "width": 21,
+        "agents": 2,
+        "max_turns": 100,
+        "entities": [
+            {"name": "gem", "value": 10.0, "weight": 1.0},
+            {"name": "bone", "value": -10.0, "weight": 1.0},
+            {"name": "food", "value": 5.0, "weight": 1.0},
+        ],
+        "spawn_probability": 0.005,
+        "ground": "plain",
+    },
+    "collect": {"turns": 100},
+    "train": {
+        "turns": 3025,
+        "updates_per_cycle": 16,
+        "record_every": 176,
+        "evaluate_every": 0,
+        "acting": {"epsilon": {"over_transitions": 20_000}},
+    },
+}
+"""The large world with 16 worlds: 100,000 agent-steps, prefill included."""
+
+
+class Outcome(NamedTuple):
+    """Of a run: agent-steps at its first greedy return of 100; scores at the preset's end and after twice as long."""
+
+    steps_to_100: int
+    scores: dict[str, float]
+    later: dict[str, float]
+
+
+def iqn(**changes: Any) -> IqnConfig:
+    return params_with({"iqn": changes}).iqn
+
+
+@lru_cache
+def outcome(seed: int) -> Outcome:
+    preset, config = iqn(), iqn(train={"turns": 2000})
+    dataset, reached, scores = collect(config, seed), 0, {}
+    for progress in train(config, dataset, seed + 100):
+        greedy = progress.metrics["greedy_return"]
+        if not reached and len(greedy) and greedy[-1] >= 100:
+            reached = int(progress.metrics["agent_steps"][-1])
+        if progress.step == preset.train.steps:
+            scores = evaluate(config, progress.learner, dataset, 5)
+    return Outcome(reached, scores, evaluate(config, progress.learner, dataset, 5))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_preset_reaches_the_oracle_that_sees_as_far(seed: int):
+    assert outcome(seed).scores["share"] >= 0.95
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_greedy_return_of_100_comes_within_40_000_agent_steps(seed: int):
+    assert 0 < outcome(seed).steps_to_100 <= 40_000
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_twice_as_long_a_training_spoils_nothing(seed: int):
+    assert outcome(seed).later["share"] >= 0.95
+
+
+def test_moving_first_pays_in_a_fixed_order_only():
+    gaps = {}
+    for order in ("fixed", "shuffled"):
+        config = iqn(env={"agent_order": order}, collect={"held_out_worlds": 2048})
+        oracle = yardstick(config, "oracle_view", collect(config, 1), jax.random.key(2))
+        of_worlds = returns(oracle)[0] - returns(oracle)[-1]
+        gaps[order] = order_gap(oracle), of_worlds.std(ddof=1) / np.sqrt(len(of_worlds))
+    assert gaps["fixed"][0] > 10
+    assert abs(gaps["shuffled"][0]) <= 2 * gaps["shuffled"][1]
+
+
+def test_the_large_world_is_learned_within_100_000_agent_steps():
+    config = iqn(**LARGE)
+    dataset = collect(config, 0)
+    *_, end = train(config, dataset, 100)
+    scores = evaluate(config, end.learner, dataset, 5)
+    assert end.metrics["agent_steps"][-1] <= 100_000
+    assert scores["score"] >= 0.85
+    assert scores["return_mean"] >= 10 * scores["random_return"]
