@@ -92,7 +92,7 @@ FOREIGN = r"the dataset was not collected in the world of iqn\.env: {}; run `dvc
         ({"seeds": 3}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(3, 20, 3, 4, 36\)"),
         ({"collect": {"turns": 10}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 10, 3, 4, 36\)"),
         ({"env": {"agents": 2}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 2, 4, 36\)"),
-        ({"env": {"worlds": 2}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 2, 36\)"),
+        ({"env": {"worlds": 8}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 8, 36\)"),
         ({"env": {"ground": "sand"}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 4, 45\)"),
         ({"collect": {"held_out_worlds": 5}}, r"held_out/positions have the shape \(6, 3, 2\), not \(5, 3, 2\)"),
         ({"env": {"height": 7}}, r"held_out/items have the shape \(6, 6, 6\), not \(6, 7, 6\)"),

@@ -26,10 +26,6 @@ def train(**changes: Any) -> dict[str, Any]:
     return {"train": changes}
 
 
-def loss(**changes: Any) -> dict[str, Any]:
-    return train(loss=changes)
-
-
 def acting(**changes: Any) -> dict[str, Any]:
     return train(acting=changes)
 
@@ -201,7 +197,7 @@ TOGETHER = {
         r"iqn: env.worlds \* \(train.turns_per_cycle \+ network.frames \+ n_step\) = 896 exceeds train.capacity 800",
     ),
     "targets longer than the prefill": (
-        loss(n_step=50),
+        train(loss={"n_step": 50}),
         r"iqn: train.loss.n_step 50 exceeds the last target of the prefill, collect.turns - 1 = 49",
     ),
     "turns of no whole cycles": (train(turns=1010), r"iqn.train: turns 1010 is not a multiple of turns_per_cycle 25"),
@@ -301,9 +297,3 @@ def test_the_config_can_be_written_down_hashed_and_read_again():
     assert again == chosen
     assert hash(again) == hash(chosen)
     assert again.env.rules == chosen.env.rules
-
-
-def test_derived_sizes_of_the_committed_file():
-    chosen = params_with({}).iqn
-    assert (chosen.inputs, chosen.slots) == (625, 1000)
-    assert (chosen.train.cycles, chosen.train.steps, chosen.train.cycles_per_record) == (40, 1280, 2)

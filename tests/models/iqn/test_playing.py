@@ -11,9 +11,10 @@ import pytest
 
 from quatrain.envs.treasurehunt.turns import Turn, World
 from quatrain.envs.treasurehunt.world import make_world
-from quatrain.models.iqn import playing, train
+from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import transitions_of
-from quatrain.models.iqn.playing import Player, epsilon_at
+from quatrain.models.iqn.cycle import playing
+from quatrain.models.iqn.cycle.playing import Player, epsilon_at
 from quatrain.replay import ring
 from tests import probes
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Int8, Int16, Key, Shaped, UInt32
+from jaxtyping import Int8, Int16, Key, UInt32
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
@@ -15,7 +15,7 @@ from quatrain.envs.treasurehunt.turns import Lanes, World
 from quatrain.envs.treasurehunt.world import State, make_world
 from quatrain.errors import DataError
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.replay.ring import Transitions
+from quatrain.replay.ring import AnyArray, Transitions
 
 WORLDS, PLAY = range(2)
 """Purposes of a seed's base key."""
@@ -114,7 +114,7 @@ def check(config: IqnConfig, dataset: Dataset) -> None:
             raise _refused(f"it has {name}")
 
 
-def _within(values: Shaped[np.ndarray, "..."], low: int, high: int) -> bool:
+def _within(values: AnyArray, low: int, high: int) -> bool:
     return bool(values.size == 0 or (values.min() >= low and values.max() <= high))
 
 

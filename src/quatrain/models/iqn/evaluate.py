@@ -1,6 +1,6 @@
 """learner, held-out worlds -> scores: where the policy stands between chance and an oracle, and who gets what."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,17 +12,18 @@ from jaxtyping import Float, Int, Int8, Key
 
 from quatrain.baselines import Gated
 from quatrain.envs.treasurehunt import policies, turns
+from quatrain.envs.treasurehunt.rules import Rules
 from quatrain.envs.treasurehunt.turns import Lanes, Policy
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
-from quatrain.models.iqn.acting import greedy_policy
 from quatrain.models.iqn.collect import Dataset, lanes_of
 from quatrain.models.iqn.config import Env, IqnConfig
-from quatrain.models.iqn.playing import BLOCKED, WALL
+from quatrain.models.iqn.cycle.acting import greedy_policy
+from quatrain.models.iqn.cycle.playing import BLOCKED, WALL
 from quatrain.models.iqn.train import Learner
 from quatrain.statistics import bootstrap_interval, interquartile_mean, over_learners
 
-YARDSTICKS = {
+YARDSTICKS: Mapping[str, Callable[[Rules], Policy]] = {
     "random": policies.random_policy,
     "free_random": policies.free_random_policy,
     "constant": policies.constant_policy,
@@ -60,15 +61,25 @@ def evaluate(config: IqnConfig, learner: Learner, dataset: Dataset, seed: int) -
     scores = over_learners([_scores(config.env, outcome, yardsticks) for outcome in outcomes], judged)
     scores |= {f"{name}_return": float(returns(outcome).mean()) for name, outcome in yardsticks.items()}
     scores["oracle_view_order_gap"] = order_gap(yardsticks["oracle_view"])
-    if config.seeds == 1:
-        rng = np.random.default_rng(seed)
-        columns = [returns(one).mean(0) for one in (outcomes[0], yardsticks["random"], yardsticks["oracle_view"])]
-        scores["score_low"], scores["score_high"] = bootstrap_interval(
-            columns, _score_of_means, rng, config.evaluate.bootstrap_samples
-        )
-    else:
-        scores["return_iqm"] = interquartile_mean(np.array([returns(outcome).mean() for outcome in outcomes]))
+    scores |= _sureness(config, [returns(outcome).mean(0) for outcome in outcomes], yardsticks, seed)
     return {name: float(value) for name, value in scores.items()}
+
+
+def _sureness(
+    config: IqnConfig,
+    learned: Sequence[Float[np.ndarray, " worlds"]],
+    yardsticks: Mapping[str, Outcome],
+    seed: int,
+) -> dict[str, float]:
+    """Of several seeds the interquartile mean; of one the interval of `score` over worlds, drawn anew in pairs."""
+    if len(learned) > 1:
+        return {"return_iqm": interquartile_mean(np.array([one.mean() for one in learned]))}
+    chance, oracle = (returns(yardsticks[name]).mean(0) for name in ("random", "oracle_view"))
+    if chance.mean() == oracle.mean():
+        return {}
+    rng, resamples = np.random.default_rng(seed), config.evaluate.bootstrap_samples
+    low, high = bootstrap_interval([learned[0], chance, oracle], _score_of_means, rng, resamples)
+    return {"score_low": low, "score_high": high}
 
 
 def _score_of_means(learned: np.ndarray, chance: np.ndarray, oracle: np.ndarray, axis: int) -> np.ndarray:

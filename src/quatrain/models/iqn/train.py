@@ -15,11 +15,12 @@ from quatrain import packing
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import World
 from quatrain.envs.treasurehunt.world import make_world
-from quatrain.models.iqn import losses, network, playing, records
-from quatrain.models.iqn.acting import greedy_policy
+from quatrain.models.iqn import losses, network
 from quatrain.models.iqn.collect import Dataset, check, transitions_of
 from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
-from quatrain.models.iqn.playing import Player
+from quatrain.models.iqn.cycle import playing, records
+from quatrain.models.iqn.cycle.acting import greedy_policy
+from quatrain.models.iqn.cycle.playing import Player
 from quatrain.progress import Progress
 from quatrain.replay import ring
 from quatrain.replay.ring import Batch, Ring, Starts, Window
@@ -183,9 +184,12 @@ def cycle(config: IqnConfig, world: World, learner: Learner) -> tuple[Learner, r
     return Learner(*agents, played.player, stored, learner.base_key, updates), record
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+@partial(jax.jit, static_argnums=(0, 1))
 def run_chunk(config: IqnConfig, world: World, learners: Learner) -> tuple[Learner, records.Cycle]:
-    """`record_every` updates of every agent of every seed; records are (seeds, cycles, ...)."""
+    """`record_every` updates of every agent of every seed; records are (seeds, cycles, ...).
+
+    Not donated: a learner is what remains where the next chunk diverges. Inside, the replay is written in place.
+    """
 
     def one(learner: Learner) -> tuple[Learner, records.Cycle]:
         step = lambda learner, _: cycle(config, world, learner)  # noqa: E731
@@ -271,7 +275,6 @@ def train(config: IqnConfig, dataset: Dataset, seed: int, learner: Learner | Non
 def learn_from(config: IqnConfig, world: World, learner: Learner) -> Iterator[Progress]:
     """The same in any world."""
     updates = int(learner.updates[0])
-    learner = jax.tree.map(jnp.copy, learner)  # the chunk consumes its argument, which may be the caller's
     while updates < config.train.steps:
         learner, recorded = run_chunk(config, world, learner)
         cycles = jax.device_get(recorded)

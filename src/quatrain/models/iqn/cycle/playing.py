@@ -10,8 +10,8 @@ from jaxtyping import Float, Int, Key
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import Lanes, Turn, World
 from quatrain.models.iqn import network
-from quatrain.models.iqn.acting import epsilon_greedy_policy
 from quatrain.models.iqn.config import Acting, IqnConfig, LinearEpsilon
+from quatrain.models.iqn.cycle.acting import epsilon_greedy_policy
 from quatrain.replay.ring import Transitions
 
 WALL, BLOCKED = -1, -2

@@ -1,0 +1,1 @@
+"""What a cycle does beside learning: act, play, note what happened."""

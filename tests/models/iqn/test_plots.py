@@ -1,0 +1,149 @@
+"""What figures show, of histories and episodes made by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from quatrain.models.iqn import plots as room
+from quatrain.models.iqn.collect import Dataset, HeldOut
+from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.evaluate import YARDSTICKS, Outcome, gini
+from quatrain.models.iqn.plots import Replays, lorenz, samples
+from quatrain.models.iqn.train import Learner
+from quatrain.progress import History, Progress, by_learner, history, rows
+from tests.conftest import params_with
+
+TURNS, WORLDS = 20, 7
+SCORES = {"return_mean": 30.0, "share": 0.5, "score": -0.25, "order_gap": 4.0, "oracle_view_order_gap": 9.0}
+SCORES |= {"gini_systematic": 0.1, "gini_episode": 0.2} | {f"{name}_return": -12.0 for name in YARDSTICKS}
+SCORES |= {"oracle_view_return": 60.0}
+
+
+def config(agents: int, seeds: int) -> IqnConfig:
+    return params_with({"iqn": {"seeds": seeds, "env": {"agents": agents}}}).iqn
+
+
+def recorded(agents: int, seeds: int, evaluates: bool = True) -> History:
+    """What ten cycles record, with a greedy evaluation after the fifth and the last."""
+    rng = np.random.default_rng(0)
+    made: list[Any] = []
+    for half in range(2):
+        found: dict[str, np.ndarray] = {}
+        for name in ("loss", "td_error_abs", "grad_norm", "clipped", "episode_return", "greedy_return"):
+            entries = 5 if name != "greedy_return" else int(evaluates)
+            values = rng.uniform(size=(entries, seeds, agents))
+            found |= {name: values.mean(-1), f"{name}/agent": values}
+        cycles = np.arange(5.0)[:, None] + 5 * half + np.zeros((1, seeds))
+        found |= {"epsilon": 1 - cycles / 10, "agent_steps": 1000 + 100 * (cycles + 1)}
+        made += rows(Progress(160 * (half + 1), None, by_learner(found)), 160 * half)
+    return history(made)
+
+
+def outcome(agents: int, seed: int) -> Outcome:
+    events = np.random.default_rng(seed).integers(-2, 2, (TURNS, agents, WORLDS)).astype(np.int8)
+    return Outcome(np.where(events == 1, 10, -1.0).astype(np.float32), events, np.arange(WORLDS))
+
+
+def replays(agents: int, seeds: int) -> Replays:
+    yardsticks = {name: outcome(agents, place) for place, name in enumerate(YARDSTICKS)}
+    return Replays([outcome(agents, 50 + seed) for seed in range(seeds)], yardsticks)
+
+
+def texts(axes: Axes) -> set[str]:
+    return {text.get_text() for text in axes.texts}
+
+
+def line_of(axes: Axes, color: str) -> Any:
+    return next(line for line in axes.lines if line.get_color() == color)
+
+
+@pytest.mark.parametrize(("agents", "seeds", "evaluates"), [(5, 1, True), (1, 1, False), (1, 3, True), (12, 2, False)])
+def test_every_figure_is_drawn_for_every_run(agents: int, seeds: int, evaluates: bool, monkeypatch: pytest.MonkeyPatch):
+    played = replays(agents, seeds)
+    monkeypatch.setattr(room.evaluate, "learned", lambda *_: played.learned)
+    monkeypatch.setattr(room.evaluate, "yardstick", lambda _config, name, *_: played.yardsticks[name])
+    held_out = HeldOut(np.zeros((WORLDS, 2), np.uint32), np.zeros((1, 1, 2), np.int16), np.zeros((1, 1, 1), np.int8))
+    figures = room.plots(
+        config(agents, seeds),
+        Learner(*[None] * len(Learner._fields)),
+        Dataset(None, held_out),
+        recorded(agents, seeds, evaluates),
+        SCORES,
+    )
+    assert list(figures) == ["learning_curve", "within_episode", "standing", "fairness", "learning"]
+    for figure in figures.values():
+        figure.canvas.draw()
+        assert all(axes.has_data() and axes.get_title(loc="left") for axes in figure.axes)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation(seeds: int):
+    made = recorded(3, seeds)
+    (axes,) = room.draw_learning_curve(config(3, seeds), made, SCORES).axes
+    greedy, training = line_of(axes, room.RED), line_of(axes, room.ORANGE)
+    assert greedy.get_xdata().tolist() == [1500, 2000]
+    assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
+    assert greedy.get_ydata()[-1] == pytest.approx(made["greedy_return"][1][-1])
+    assert line_of(axes, room.GREY).get_ydata()[0] == -12
+    assert {"random -12.0", "oracle, own view 60.0", "greedy", "agent 0", "agent 1", "agent 2"} <= texts(axes)
+    assert len(axes.collections) == (2 if seeds > 1 else 0)
+
+
+def test_learning_curve_without_evaluations_shows_training_alone():
+    (axes,) = room.draw_learning_curve(config(3, 1), recorded(3, 1, evaluates=False), SCORES).axes
+    assert "greedy" not in texts(axes)
+    assert len(axes.lines) == 3 + 1 + 2
+
+
+def test_of_many_agents_only_the_first_and_the_last_are_named():
+    (axes,) = room.draw_learning_curve(config(12, 1), recorded(12, 1), SCORES).axes
+    assert {text for text in texts(axes) if text.startswith("agent")} == {"agent 0", "agent 11"}
+
+
+def test_the_clip_limit_stands_beside_the_gradient_norm():
+    figure = room.draw_learning(config(3, 1), recorded(3, 1))
+    assert [axes for axes in figure.axes if "clip 10" in texts(axes)] == [figure.axes[2]]
+
+
+def test_return_so_far_ends_at_the_return():
+    _, so_far = room.draw_within_episode(played := replays(3, 1)).axes
+    end = line_of(so_far, room.RED).get_ydata()[-1]
+    assert end == pytest.approx(played.learned[0].rewards.sum(0).mean())
+
+
+def test_bars_stand_in_the_order_of_floors_and_ceilings_at_their_scores():
+    (axes,) = room.draw_standing(replays(3, 1), SCORES).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
+    assert names == list(room.NAMES.values())
+    assert (widths["learned"], widths["random"], widths["oracle, own view"]) == (30, -12, 60)
+
+
+def test_samples_are_worlds_of_one_seed_and_else_seeds():
+    played = replays(3, 4)
+    one = samples(played.learned[:1], room.returns)
+    assert one.shape == (WORLDS, 3)
+    several = samples(played.learned, room.returns)
+    assert several.shape == (4, 3)
+    np.testing.assert_allclose(several[0], one.mean(0))
+
+
+def test_a_lorenz_curve_is_that_of_the_gini():
+    incomes = np.random.default_rng(2).uniform(size=(6, 40)) ** 3
+    curves = lorenz(incomes)
+    assert curves.shape == (7, 40)
+    area = (curves[1:] + curves[:-1]).sum(0) / 12
+    np.testing.assert_allclose(1 - 2 * area, gini(incomes))
+    assert lorenz(np.array([80.0, 120, 100, 100, 100])).tolist() == pytest.approx([0, 0.16, 0.36, 0.56, 0.76, 1])
+
+
+def test_without_income_all_have_the_same():
+    assert lorenz(np.zeros(4)).tolist() == [0, 0.25, 0.5, 0.75, 1]
+
+
+def test_a_single_agent_has_no_lorenz_curve():
+    figure: Figure = room.draw_fairness(config(1, 1), replays(1, 1), SCORES)
+    assert len(figure.axes) == 1
