@@ -56,8 +56,8 @@ sync: $(STAMP)  ## deliver what the tracking server has not received yet
 gate: $(STAMP)  ## judge the scores at hand; fails where a baseline is broken
 	@$(BIN)/python -m pipeline.gate $(MODELS)
 
-promote: $(STAMP)  ## make the scores at hand the baseline (PRESET=, MODELS=)
-	@$(BIN)/python -m pipeline.promote --preset $(PRESET) $(MODELS)
+promote: $(STAMP)  ## make the scores at hand the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
+	@$(BIN)/python -m pipeline.promote --preset $(PRESET) $(MODELS) $(ARGS)
 
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
 	@$(BIN)/python -m pipeline.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))

@@ -1,8 +1,10 @@
 """a computation -> its key, the checkpoints to continue it from, and the lock that keeps a second one out."""
 
+import ast
 import fcntl
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,11 +22,10 @@ POLL_SECONDS = 0.05
 
 
 class Checkpoint(NamedTuple):
-    """A learner's arrays after so many steps, and what the stage must know to continue from them."""
+    """A learner's arrays after so many steps."""
 
     step: int
     arrays: dict[str, np.ndarray]
-    info: dict[str, Any]
 
 
 class Checkpoints:
@@ -51,7 +52,7 @@ class Checkpoints:
         self._known = True
         return found[self._newest] if self._newest else None
 
-    def save(self, step: int, arrays: Mapping[str, np.ndarray], info: Mapping[str, Any]) -> None:
+    def save(self, step: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Write into the slot that does not hold the newest valid checkpoint.
 
         Raises:
@@ -61,7 +62,7 @@ class Checkpoints:
         if not self._known:
             self.latest()
         slot = SLOTS[1] if self._newest == SLOTS[0] else SLOTS[0]
-        save(self.folder / slot, {ARRAYS: arrays}, {"step": step, "info": dict(info)})
+        save(self.folder / slot, {ARRAYS: arrays}, {"step": step})
         self._newest = slot
 
     def clear(self) -> None:
@@ -73,7 +74,7 @@ class Checkpoints:
 
 def _checkpoint(slot: Path) -> Checkpoint:
     contents, info, _ = load(slot)
-    return Checkpoint(info["step"], contents[ARRAYS], info["info"])
+    return Checkpoint(info["step"], contents[ARRAYS])
 
 
 def run_key(
@@ -101,6 +102,35 @@ def run_key(
             "settings": dict(settings),
         }
     )
+
+
+def loaded_code(root: Path, model: str) -> list[Path]:
+    """What shapes a model's outputs: its rooms that are imported by now and what they import; `root`'s writers.
+
+    The rooms of other models, imported or not, are no part of it: editing them must not restart this computation.
+    """
+    found: set[str] = set()
+    ahead = {name for name in sys.modules if name.startswith(f"quatrain.models.{model}.")}
+    while ahead:
+        found |= ahead
+        ahead = set().union(*(_imports(name) for name in ahead)) - found
+    files = {_file_of(name) for name in found}
+    return sorted({*files, *(root / "pipeline" / name for name in ("artifacts.py", "formats.py"))})
+
+
+def _imports(module: str) -> set[str]:
+    """Modules of the inside that a loaded one imports."""
+    named = set()
+    for node in ast.walk(ast.parse(_file_of(module).read_bytes())):
+        if isinstance(node, ast.ImportFrom):
+            named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+    return {name for name in named if name in sys.modules and name.startswith("quatrain.")}
+
+
+def _file_of(module: str) -> Path:
+    return Path(str(sys.modules[module].__file__)).resolve()
 
 
 def _input_digest(item: Path | str) -> str:

@@ -5,28 +5,27 @@ import io
 import math
 import sys
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from pipeline import artifacts, durable, verdicts
 from pipeline.artifacts import ArtifactError
 from pipeline.run import Run
 from pipeline.stage import Signals, Stage, main, say
+from quatrain.progress import History, history
 from quatrain.registry import room
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
     """Score, draw and judge what was trained; a broken baseline is a result, no failure (that is `pipeline.gate`'s)."""
     dataset, digest = stage.load_dataset()
-    learner, model = load_learner(stage, dataset)
-    history = parse_history(model.contents["history.csv"])
+    learner, files = load_learner(stage, dataset, digest)
+    recorded = parse_history(files.contents["history.csv"])
     scores = room(stage.model, "evaluate").evaluate(stage.config, learner, dataset, stage.seed("evaluate"))
     signals.check()
-    figures = room(stage.model, "plots").plots(stage.config, learner, dataset, history, scores)
+    figures = room(stage.model, "plots").plots(stage.config, learner, dataset, recorded, scores)
     pictures = {f"{name}.png": png(figure) for name, figure in figures.items()}
     write_pictures(stage.reports / "plots", pictures)
-    with Run.of(stage, model.info["run_key"], stage.key([digest, model.digest]), digest) as run:
+    with Run.of(stage, files.info["run_key"], stage.key([digest, files.digest]), digest) as run:
         run.metrics([(f"eval/{name}", stage.config.train.steps, value) for name, value in scores.items()])
         for name in pictures:
             run.artifact(stage.reports / "plots" / name, "plots")
@@ -38,29 +37,34 @@ def evaluate(stage: Stage, signals: Signals) -> None:
         say(f"{stage.name}: the baseline is broken; `python -m pipeline.gate` tells how, and ends with exit 4")
 
 
-def load_learner(stage: Stage, dataset: Any) -> tuple[Any, artifacts.Loaded]:
-    """The trained learner, and the verified files that it came in.
+class Trained(NamedTuple):
+    """A learner, and the verified files that it came in."""
+
+    learner: Any
+    files: artifacts.Loaded
+
+
+def load_learner(stage: Stage, dataset: Any, digest: str) -> Trained:
+    """What was trained on the dataset with this digest.
 
     Raises:
         ArtifactError: the files are damaged, or belong to another config or dataset.
     """
-    model = artifacts.load(stage.weights)
-    arrays = model.contents["weights.safetensors"] | model.contents["state.safetensors"]
+    files = artifacts.load(stage.weights)
+    arrays = files.contents["weights.safetensors"] | files.contents["state.safetensors"]
     try:
-        return room(stage.model, "train").unpack(stage.config, dataset, arrays), model
+        if files.info.get("dataset") != digest:
+            raise ValueError(f"was trained on another dataset than data/{stage.model} holds")
+        return Trained(room(stage.model, "train").unpack(stage.config, dataset, arrays), files)
     except ValueError as error:
         raise ArtifactError(f"models/{stage.model}: {error}; run `dvc repro train@{stage.model}`") from None
 
 
-def parse_history(text: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Metric -> its steps and values, from history.csv."""
+def parse_history(text: str) -> History:
+    """Metric -> its steps and values, from history.csv, whose first column is the step."""
     head, *lines = csv.reader(io.StringIO(text))
-    columns = {name: [(int(line[0]), float(line[i])) for line in lines if line[i]] for i, name in enumerate(head)}
-    return {
-        name: (np.array([step for step, _ in points]), np.array([value for _, value in points]))
-        for name, points in columns.items()
-        if name != "step"
-    }
+    cells = [(name, line[0], cell) for line in lines for name, cell in zip(head[1:], line[1:], strict=True) if cell]
+    return history((name, int(step), float(value)) for name, step, value in cells)
 
 
 def storable(scores: dict[str, float]) -> dict[str, float | None]:

@@ -7,19 +7,17 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pipeline import artifacts
 from pipeline.bar import Bar
-from pipeline.checkpoints import run_key
+from pipeline.checkpoints import loaded_code, run_key
 from pipeline.durable import write_durably
 from pipeline.evaluate import png, storable, write_pictures
 from pipeline.params import ConfigError, overlaid, read_input, read_raw, read_text, validate
-from pipeline.stage import CHECKOUT, guarded, loaded_code, prepare_process, say, settings
+from pipeline.stage import CHECKOUT, guarded, prepare_process, say, settings
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
-from quatrain.progress import TrainingDiverged, rows
+from quatrain.progress import History, Row, TrainingDiverged, history, rows
 from quatrain.registry import room
 
 OUT = "grids-out"
@@ -38,7 +36,7 @@ HEAD = (
 )
 
 
-class Row(NamedTuple):
+class MapRow(NamedTuple):
     """One map of the table."""
 
     name: str
@@ -63,41 +61,39 @@ def key_of(params: Params) -> str:
     for kind in ("collect", "train", "evaluate", "plots"):
         room("allo", kind)
     given = {"config": params.allo.model_dump(mode="json"), "seed": params.seed}
-    return run_key("grids", given, loaded_code(CHECKOUT), [], settings(params))
+    return run_key("grids", given, loaded_code(CHECKOUT, "allo"), [], settings(params))
 
 
-def learn(params: Params, name: str, out: Path) -> Row:
+def learn(params: Params, name: str, out: Path) -> MapRow:
     """Collect, train, evaluate and draw one map; an earlier result of the same key is taken as it is."""
     config, key, done = params.allo, key_of(params), out / name / "scores.json"
     if done.exists() and (stored := artifacts.read_json(done)).get("key") == key:
-        return Row(name, stored["scores"], "done before")
+        return MapRow(name, stored["scores"], "done before")
     began = time.monotonic()
     dataset = room("allo", "collect").collect(config, params.seed)
-    learner, history = follow(params, name, dataset)
+    learner, recorded = follow(params, name, dataset)
     scores = room("allo", "evaluate").evaluate(config, learner, dataset, params.seed + 2)
     scores |= {"states": float(len(dataset.grid.coords)), "seconds": time.monotonic() - began}
-    figures = room("allo", "plots").plots(config, learner, dataset, history, scores)
+    figures = room("allo", "plots").plots(config, learner, dataset, recorded, scores)
     write_pictures(out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()})
     artifacts.write_json(done, {"key": key, "scores": storable(scores)})
-    return Row(name, scores)
+    return MapRow(name, scores)
 
 
-def follow(params: Params, name: str, dataset: Any) -> tuple[Any, dict[str, tuple[np.ndarray, np.ndarray]]]:
+def follow(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
     """The trained learner, and its history by metric."""
     learning = room("allo", "train")
-    points: dict[str, list[tuple[int, float]]] = {}
+    found: list[Row] = []
     start = 0
     with Bar(name, params.allo.train.steps, start, learning.HEADLINE) as bar:
         for progress in learning.train(params.allo, dataset, params.seed + 1):
-            for metric, step, value in rows(progress, start):
-                points.setdefault(metric, []).append((step, value))
+            found += rows(progress, start)
             bar.show(progress)
             start = progress.step
-    columns = {metric: np.array(found).T for metric, found in points.items()}
-    return progress.learner, {metric: (steps.astype(int), values) for metric, (steps, values) in columns.items()}
+    return progress.learner, history(found)
 
 
-def cells(row: Row, paper: dict[str, Any]) -> list[str]:
+def cells(row: MapRow, paper: dict[str, Any]) -> list[str]:
     """The row as it stands in the table; '-' where a number does not exist for this map."""
     known = paper["layouts"].get(row.name, {})
     shown = [row.scores.get(name) for name in ("cosine_mean", "cosine_min")]
@@ -109,7 +105,7 @@ def cells(row: Row, paper: dict[str, Any]) -> list[str]:
     return [row.name, states, *texts, f"{seconds} {row.note}".strip()]
 
 
-def table(rows_of_maps: list[Row], paper: dict[str, Any]) -> str:
+def table(rows_of_maps: list[MapRow], paper: dict[str, Any]) -> str:
     """A Markdown table."""
     body = [cells(row, paper) for row in rows_of_maps]
     widths = [max(len(line[i]) for line in [list(HEAD), *body]) for i in range(len(HEAD))]

@@ -56,11 +56,14 @@ def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
 
 
 def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """`raw` with the keys of `overlay` in place of its own, section by section."""
+    """`raw` with the keys of `overlay` in place of its own, section by section; one of another `kind` is replaced."""
     merged = dict(raw)
     for key, value in overlay.items():
         old = merged.get(key)
-        merged[key] = overlaid(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and value.get("kind") in (None, old.get("kind")):
+            merged[key] = overlaid(old, value)
+        else:
+            merged[key] = value
     return merged
 
 
@@ -171,8 +174,11 @@ def _locate(loc: tuple[int | str, ...], raw: Any) -> tuple[tuple[int | str, ...]
     """The part of pydantic's location that names keys of the file (unions add names of types), and the value there."""
     keys: list[int | str] = []
     for key in loc:
-        if isinstance(raw, Mapping) and key in raw:
+        named, placed = isinstance(raw, Mapping) and key in raw, isinstance(raw, list) and isinstance(key, int)
+        if named or placed:
             raw = raw[key]
+        elif isinstance(raw, Mapping) and raw.get("kind") == key:
+            continue  # of a union that `kind` chooses from
         elif isinstance(raw, Mapping) and key == loc[-1]:
             raw = None
         else:
@@ -198,7 +204,8 @@ def _section(section: type[BaseModel], key: str) -> type[BaseModel] | None:
 def _field(keys: tuple[int | str, ...]) -> Any:
     section: type[BaseModel] | None = Params
     for key in keys[:-1]:
-        section = _section(section, str(key)) if section else None
+        if not isinstance(key, int):  # the place in a list of sections
+            section = _section(section, str(key)) if section else None
     return section.model_fields.get(str(keys[-1])) if section and keys else None
 
 

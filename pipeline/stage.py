@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
-from pipeline.checkpoints import LockHeld, folder_lock, run_key
+from pipeline.checkpoints import LockHeld, folder_lock, loaded_code, run_key
 from pipeline.params import ConfigError, read_params
 from quatrain.errors import DataError
 from quatrain.params import Params
@@ -108,17 +108,10 @@ class Stage(NamedTuple):
         return run_key(
             stage=self.name,
             params={**shared, self.model: params[self.model]},
-            code=[*loaded_code(CHECKOUT), CHECKOUT / "pipeline" / f"{self.verb}.py"],
+            code=[*loaded_code(CHECKOUT, self.model), CHECKOUT / "pipeline" / f"{self.verb}.py"],
             inputs=inputs,
             settings=settings(self.params),
         )
-
-
-def loaded_code(root: Path) -> list[Path]:
-    """What shapes a stage's outputs: the modules of the inside imported by now, wherever they lie; `root`'s writers."""
-    inside = [module for name, module in sys.modules.items() if name.partition(".")[0] == "quatrain"]
-    files = [Path(module.__file__).resolve() for module in inside if module.__file__]
-    return sorted({*files, *(root / "pipeline" / name for name in ("artifacts.py", "formats.py"))})
 
 
 def settings(params: Params) -> dict[str, str]:

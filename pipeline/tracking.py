@@ -9,7 +9,6 @@ from pathlib import Path
 from pipeline.delivery import Delivery
 from pipeline.journal import Journal, redact
 from pipeline.store import PATIENCE_SECONDS, database_of, reason_of
-from pipeline.store import prepare_store as prepare_store
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 600.0

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline import artifacts
 from pipeline.bar import Bar
@@ -19,6 +19,14 @@ from quatrain.registry import room
 
 KEPT = 3
 """Other computations (a default run, experiments) whose checkpoints are kept."""
+
+
+class Records(NamedTuple):
+    """Where each yield goes."""
+
+    run: Run
+    checkpoints: Checkpoints
+    bar: Bar
 
 
 def train(stage: Stage, signals: Signals) -> None:
@@ -39,9 +47,10 @@ def train(stage: Stage, signals: Signals) -> None:
         start = 0 if found is None else found.step
         progress = learning.train(stage.config, dataset, stage.seed("train"), learner)
         with Bar(stage.name, stage.config.train.steps, start, learning.HEADLINE) as bar:
-            learner = follow(stage, signals, run, checkpoints, bar, progress, start) or learner
-        checkpoints.save(stage.config.train.steps, learning.pack(learner), {})
-        save(stage, run, key, learning.pack(learner))
+            last = follow(stage, signals, Records(run, checkpoints, bar), progress, start)
+        arrays = learning.pack(learner if last is None else last)
+        checkpoints.save(stage.config.train.steps, arrays)
+        save(stage, run, arrays, {"run_key": key, "dataset": digest, "settings": settings(stage.params)})
 
 
 def forget_old(folder: Path) -> None:
@@ -54,16 +63,12 @@ def forget_old(folder: Path) -> None:
         shutil.rmtree(old)
 
 
-def follow(
-    stage: Stage,
-    signals: Signals,
-    run: Run,
-    checkpoints: Checkpoints,
-    bar: Bar,
-    progress: Iterator[Progress],
-    start: int,
-) -> Any:
-    """Record each yield, keep a checkpoint every `checkpoint_seconds` and at an interruption; the last learner."""
+def follow(stage: Stage, signals: Signals, records: Records, progress: Iterator[Progress], start: int) -> Any:
+    """Record each yield, keep a checkpoint every `checkpoint_seconds` and at an interruption.
+
+    Returns the last learner; None where nothing was left to learn.
+    """
+    run, checkpoints, bar = records
     pack = room(stage.model, "train").pack
     saved_at, saved, learner = time.monotonic(), start, None
     try:
@@ -73,29 +78,30 @@ def follow(
             start, learner = made.step, made.learner
             leaving = signals.received is not None
             if leaving or time.monotonic() - saved_at >= stage.params.checkpoint_seconds:
-                checkpoints.save(made.step, pack(learner), {})
+                checkpoints.save(made.step, pack(learner))
                 saved_at, saved = time.monotonic(), made.step
             if leaving:
                 signals.check()
     except TrainingDiverged as error:
         if learner is not None and saved != start:
-            checkpoints.save(start, pack(learner), {})
+            checkpoints.save(start, pack(learner))
         kept = f"last good checkpoint: step {start:,}, in {checkpoints.folder}" if start else "no step before was good"
         raise TrainingDiverged(f"{error}; {kept}") from None
     run.metrics([(f"time/{name}", start, value) for name, value in bar.times().items()])
     return learner
 
 
-def save(stage: Stage, run: Run, key: str, arrays: dict[str, Any]) -> None:
+def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -> None:
     """models/MODEL: weights apart from what only resuming needs, config, history without clock and run id."""
-    weights = {name: array for name, array in arrays.items() if name.startswith("params/") or name == "frequencies"}
+    needed = room(stage.model, "train").WEIGHTS
+    weights = {name: array for name, array in arrays.items() if name.startswith(needed)}
     contents = {
         "weights.safetensors": weights,
         "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},
         "config.json": stage.config.model_dump(mode="json"),
         "history.csv": history_table(run.history("train/")),
     }
-    artifacts.save(stage.weights, contents, {"run_key": key, "settings": settings(stage.params)})
+    artifacts.save(stage.weights, contents, info)
     for name in ("weights.safetensors", "config.json"):
         run.artifact(stage.weights / name, "model")
 

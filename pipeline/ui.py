@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.tracking import prepare_store, redact, resolve_uri
+from pipeline.journal import redact
+from pipeline.store import is_server, prepare_store
+from pipeline.tracking import resolve_uri
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -14,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=5000)
     port = parser.parse_args(argv).port
     uri = resolve_uri(Path.cwd())
-    if uri.startswith(("http://", "https://")):
+    if is_server(uri):
         print(f"runs are kept by a server; open it in a browser: {redact(uri)}")
         return 0
     prepare_store(uri)

@@ -1,24 +1,46 @@
 """What tests share: the committed params.yaml, small variants of its sections, and the repository's root."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pipeline.params import overlaid, parse, read_input, validate
 from quatrain.params import Params
 
 ROOT = Path(__file__).parent.parent
+PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
+"""The maps of the ALLO paper, which are no part of the project; tests that want them are skipped without."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "allo": {
         "collect": {"num_envs": 13, "steps_per_env": 60, "held_out_fraction": 0.2},
         "network": {"d": 3, "hidden": 16, "layers": 2},
         "train": {"batch_size": 32, "steps": 60, "record_every": 20, "evaluate_every": 20, "learning_rate": 0.01},
-    }
+    },
+    "iqn": {
+        "env": {"worlds": 4, "height": 6, "width": 6, "agents": 2, "max_turns": 10, "spawn_probability": 0.05},
+        "collect": {"turns": 20, "held_out_worlds": 64},
+        "network": {"frames": 2, "hidden": 24, "cosines": 8},
+        "train": {
+            "turns": 60,
+            "turns_per_cycle": 10,
+            "updates_per_cycle": 20,
+            "batch_size": 32,
+            "capacity": 400,
+            "learning_rate": 3e-3,
+            "record_every": 40,
+            "evaluate_every": 40,
+            "evaluation_worlds": 8,
+            "loss": {"quantiles": 4, "target_quantiles": 4, "discount": 0.9},
+            "acting": {"quantiles": 4, "epsilon": {"over_transitions": 200}},
+        },
+    },
 }
 """Per model: the changes to params.yaml that make a run take a second and still learn something."""
+QUICK: dict[str, dict[str, Any]] = {
+    "allo": {"train": {"steps": 240, "evaluate_every": 40}},
+    "iqn": {"train": {"turns": 120, "record_every": 20}},
+}
+"""Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be cut off."""
 
 
 def params_with(overlay: dict[str, Any]) -> Params:
@@ -26,11 +48,6 @@ def params_with(overlay: dict[str, Any]) -> Params:
     return validate(overlaid(parse(ROOT / "params.yaml"), overlay), lambda name: read_input(ROOT, str(name)))
 
 
-@pytest.fixture
-def allo() -> Callable[..., Any]:
-    """A small allo config with sections changed: allo(train={"steps": 40}, seeds=3)."""
-
-    def make(**sections: Any) -> Any:
-        return params_with({"allo": overlaid(SMALL["allo"], sections)}).allo
-
-    return make
+def small(model: str, **sections: Any) -> Any:
+    """A model's small config with sections changed: small("allo", train={"steps": 40}, seeds=3)."""
+    return getattr(params_with({model: overlaid(SMALL[model], sections)}), model)

@@ -5,15 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.artifacts import to_arrays
+from quatrain.progress import history, rows
 from quatrain.registry import MODELS, room
-from tests.conftest import SMALL, params_with
+from tests.conftest import small
 
 
 class Small:
     """A model's rooms, a config that trains in a second, and its dataset."""
 
     def __init__(self, name: str) -> None:
-        self.config = getattr(params_with({name: SMALL[name]}), name)
+        self.config = small(name)
         self.rooms = {kind: room(name, kind) for kind in ("collect", "losses", "train", "evaluate", "plots")}
         self.dataset = self.rooms["collect"].collect(self.config, 11)
 
@@ -24,14 +26,12 @@ class Small:
         return self.rooms["train"].pack(learner)
 
 
-def leaves(tree: Any) -> list[np.ndarray]:
-    if isinstance(tree, tuple):
-        return [leaf for part in tree for leaf in leaves(part)]
-    return [np.array(tree)]
-
-
 def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def copied(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -71,9 +71,10 @@ def test_same_seed_learns_the_same_bits_and_another_seed_others(model: Small, tr
 def test_same_seed_collects_the_same_bits_and_another_seed_others(model: Small):
     collect = model.rooms["collect"].collect
     again, other = collect(model.config, 11), collect(model.config, 12)
-    assert all(np.array_equal(a, b) for a, b in zip(leaves(again), leaves(model.dataset), strict=True))
-    assert any(not np.array_equal(a, b) for a, b in zip(leaves(again.train), leaves(other.train), strict=True))
-    assert any(not np.array_equal(a, b) for a, b in zip(leaves(again.train), leaves(again.held_out), strict=True))
+    assert equal(to_arrays(again), to_arrays(model.dataset))
+    assert not equal(to_arrays(again.train), to_arrays(other.train))
+    assert not equal(to_arrays(again.held_out), to_arrays(other.held_out))
+    assert not equal(to_arrays(again.train), to_arrays(again.held_out))
 
 
 def test_resumed_from_any_yield_equals_uninterrupted(model: Small, trained: list[Any]):
@@ -107,28 +108,19 @@ def test_training_beats_no_training_in_what_is_judged(model: Small, trained: lis
 
 
 def test_inputs_are_not_mutated(model: Small, trained: list[Any]):
-    dataset = leaves(model.dataset)
     learner = trained[0].learner
-    before = model.arrays(learner)
-    copies = {name: array.copy() for name, array in before.items()}
+    dataset, copies = copied(to_arrays(model.dataset)), copied(model.arrays(learner))
     model.train(learner=learner)
     model.rooms["evaluate"].evaluate(model.config, learner, model.dataset, 0)
     assert equal(model.arrays(learner), copies)
-    assert all(np.array_equal(a, b) for a, b in zip(dataset, leaves(model.dataset), strict=True))
+    assert equal(to_arrays(model.dataset), dataset)
 
 
 def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Any]):
-    from quatrain.progress import rows
-
-    points: dict[str, list[tuple[int, float]]] = {}
-    start = 0
-    for progress in trained:
-        for name, step, value in rows(progress, start):
-            points.setdefault(name, []).append((step, value))
-        start = progress.step
-    history = {name: tuple(np.array(column) for column in zip(*found, strict=True)) for name, found in points.items()}
+    starts = [0, *(progress.step for progress in trained)]
+    recorded = history(row for start, progress in zip(starts, trained, strict=False) for row in rows(progress, start))
     learner = trained[-1].learner
     scores = model.rooms["evaluate"].evaluate(model.config, learner, model.dataset, 0)
-    figures = model.rooms["plots"].plots(model.config, learner, model.dataset, history, scores)
+    figures = model.rooms["plots"].plots(model.config, learner, model.dataset, recorded, scores)
     assert figures
     assert all(any(axes.has_data() for axes in figure.axes) for figure in figures.values())

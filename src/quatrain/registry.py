@@ -2,23 +2,30 @@
 
 Each room of a model offers (no base class; values and functions are shared, control flow is not):
 
+    config.py     one Section, a field of `Params`                  seeds, env, collect, network, train, evaluate;
+                                                                    `train.steps`: the Progress.step of the last yield
     collect.py    Dataset                                           NamedTuple of arrays: train, held_out, shared
                   collect(config, seed) -> Dataset
-                  check(config, dataset)                            raises where a dataset was made for another config
+                  check(config, dataset)                            raises DataError where it is of another config
     losses.py     TERMS                                             names of the loss terms
     train.py      HEADLINE                                          the two metrics that a progress bar shows
+                  WEIGHTS                                           how names of arrays begin that inference needs
                   train(config, dataset, seed, learner=None) -> Iterator[Progress]
-                  pack(learner) -> {name: array}                    `params/...` are the weights
-                  unpack(config, dataset, arrays) -> Learner
+                  pack(learner) -> {name: array}                    `params/...` is what gradients change
+                  unpack(config, dataset, arrays) -> Learner        raises ValueError where they are of another config
     evaluate.py   GATED                                             the metrics that a baseline judges
                   evaluate(config, learner, dataset, seed) -> {metric: number}
     plots.py      plots(config, learner, dataset, history, scores) -> {name: Figure}
+
+What models share in that: a JAX learner is packed by `packing.pack` and `packing.unpack`. Recorded metrics have an
+axis of learners, which `progress.by_learner` turns into names, so that `NAME` is there whatever `seeds` is. Scores of
+several learners become means and intervals by `statistics.over_learners`.
 """
 
 from importlib import import_module
 from types import ModuleType
 
-MODELS = ("allo",)
+MODELS = ("allo", "iqn")
 
 
 def room(model: str, name: str) -> ModuleType:

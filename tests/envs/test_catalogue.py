@@ -1,7 +1,6 @@
 """Generators of rooms and mazes, and the maps that the project ships."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,9 +34,6 @@ EXPECTED = {
     "labyrinth": (35, "4c2d6e1a27de"),
     "spiral": (28, "93c004fba236"),
 }
-
-
-PAPER_GRIDS = Path(__file__).parents[2].parent / "shared" / "data" / "grids"
 
 
 def fails(message):

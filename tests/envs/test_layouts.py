@@ -1,7 +1,6 @@
 """Maps from text: both formats, every error with its words, components and random doors."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,7 @@ from quatrain.envs.grid.layouts import (
     layout_rows,
     parse_layout,
 )
-
-PAPER_GRIDS = Path(__file__).parents[2].parent / "shared" / "data" / "grids"
+from tests.conftest import PAPER_GRIDS
 
 # Two components, of 6 and 2 cells; the smaller one holds the last free cell.
 SPLIT = "...X.\n...X.\nXXXXX"

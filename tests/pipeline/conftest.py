@@ -1,19 +1,24 @@
-"""Stores and a server that the tests of tracking share, for their making takes seconds."""
+"""Stores and a server (their making takes seconds), a checkout, a folder, projects: what several files test with."""
 
 import http.client
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from pipeline import store
+from pipeline import artifacts, store
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import client_of, until
+from tests.pipeline.saved_folder import CONTENTS, INFO
+from tests.pipeline.scored_workspace import make_workspace
+from tests.pipeline.small_checkout import git
+from tests.pipeline.small_project import BODIES, Project, surround
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +53,71 @@ def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     finally:
         os.killpg(server.pid, 9)
         server.wait()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What `artifacts.save` makes of CONTENTS."""
+    artifacts.save(tmp_path / "allo", CONTENTS, INFO)
+    return tmp_path / "allo"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small repository whose default run has been made."""
+    root = tmp_path / "checkout"
+    monkeypatch.chdir(tmp_path)
+    root.mkdir()
+    spaces = make_workspace(root)
+    for name in ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", ".dvc/config", "dvc.lock"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{name} as committed\n")
+    (root / ".gitignore").write_text(".presets/\n/models/\n__pycache__/\n")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "start")
+    for space in spaces.values():
+        space.score()
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def all_stages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """A model's project with all that the three stages make, made once."""
+
+    @cache
+    def made(model: str) -> Project:
+        project = Project.made(tmp_path_factory.mktemp("uninterrupted") / "project", model)
+        with pytest.MonkeyPatch.context() as patch:
+            surround(patch, project)
+            assert [project.call(verb) for verb in BODIES] == [0, 0, 0]
+        return project
+
+    return made
+
+
+@pytest.fixture
+def uninterrupted(all_stages_of: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
+    return all_stages_of(getattr(request, "param", "allo"))
+
+
+@pytest.fixture
+def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """With data, and nothing trained yet."""
+    project = Project.made(tmp_path / "project", uninterrupted.model)
+    project.root.joinpath("data").mkdir()
+    artifacts.save(project.data, *artifacts.load(uninterrupted.data)[:2])
+    surround(monkeypatch, project)
+    return project
+
+
+@pytest.fixture
+def evaluated(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """With all that the three stages made."""
+    project = uninterrupted.copied(tmp_path / "copy")
+    surround(monkeypatch, project)
+    return project
 
 
 def answers(port: int) -> bool:

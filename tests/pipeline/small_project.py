@@ -14,19 +14,25 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pytest
+from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 from pipeline import artifacts
+from pipeline.collect import collect
+from pipeline.evaluate import evaluate
 from pipeline.journal import Journal
 from pipeline.params import overlaid, parse, read_params
 from pipeline.stage import Signals, Stage, guarded
-from tests.conftest import ROOT, SMALL
+from pipeline.train import train
+from quatrain.registry import MODELS, room
+from tests.conftest import QUICK, ROOT, SMALL
 
 NOBODY = "http://127.0.0.1:1"
 """A tracking server that refuses at once."""
-STEPS = 240
-QUICK = {"checkpoint_seconds": 0, "allo": overlaid(SMALL["allo"], {"train": {"steps": STEPS, "evaluate_every": 40}})}
-"""Twelve yields, and a checkpoint at each."""
+YIELDS = 12
+BODIES: dict[str, Callable[[Stage, Signals], None]] = {"collect": collect, "train": train, "evaluate": evaluate}
+each_model = pytest.mark.parametrize("uninterrupted", MODELS, indirect=True)
+"""For what must hold of every model; the other tests take one for all."""
 OUTS = ("data", "models", "reports")
 
 
@@ -58,19 +64,31 @@ class Pretended(Signals):
 
 
 class Project:
-    """params.yaml, inputs and baselines, and what the stages make of them."""
+    """params.yaml, inputs and baselines, and what the stages make of one model."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, model: str = "allo") -> None:
+        self.root, self.model = root, model
+        self.data, self.weights, self.reports = (root / out / model for out in OUTS)
 
     @classmethod
-    def made(cls, root: Path, code: bool = False) -> "Project":
-        """A new one; with a copy of the code where processes are to run in it."""
+    def made(cls, root: Path, model: str = "allo", code: bool = False) -> "Project":
+        """A new one, with a checkpoint at each of its yields; with a copy of the code where processes run in it."""
         for name in ("inputs", "baselines", "presets", *(("src", "pipeline") if code else ())):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-        project = cls(root)
-        project.choose(parse(ROOT / "params.yaml"), QUICK)
+        project = cls(root, model)
+        quick = overlaid(SMALL[model], QUICK[model])
+        project.choose(parse(ROOT / "params.yaml"), {"checkpoint_seconds": 0, model: quick})
         return project
+
+    def name(self, verb: str) -> str:
+        """Of a stage, as DVC has it."""
+        return f"{verb}@{self.model}"
+
+    def steps(self, yields: int = YIELDS) -> int:
+        """Where so many yields end."""
+        config = getattr(read_params(self.root), self.model)
+        assert config.train.steps == YIELDS * config.train.record_every
+        return yields * config.train.record_every
 
     def choose(self, params: dict[str, Any] | None = None, overlay: dict[str, Any] | None = None) -> None:
         """Write params.yaml, with some values changed."""
@@ -81,7 +99,7 @@ class Project:
     def copied(self, root: Path) -> "Project":
         """The same again, elsewhere."""
         shutil.copytree(self.root, root)
-        return Project(root)
+        return Project(root, self.model)
 
     def hashes(self, *outs: str) -> dict[str, str]:
         """sha256 of every file that DVC would hash."""
@@ -90,30 +108,30 @@ class Project:
 
     def history_steps(self) -> list[int]:
         """The column `step` of history.csv."""
-        text = artifacts.load(self.root / "models" / "allo").contents["history.csv"]
+        text = artifacts.load(self.weights).contents["history.csv"]
         return [int(line.partition(",")[0]) for line in text.splitlines()[1:]]
 
-    def journals(self, stage: str) -> list[Path]:
-        """Folders of its journals."""
-        return sorted((self.root / ".state" / "journal").glob(f"{stage}-*"))
+    def journals(self, verb: str) -> list[Path]:
+        """Folders of a stage's journals."""
+        return sorted((self.root / ".state" / "journal").glob(f"{self.name(verb)}-*"))
 
-    def statuses(self, stage: str) -> list[str]:
+    def statuses(self, verb: str) -> list[str]:
         """The last end in each of its journals; RUNNING where something follows it, or there is none."""
-        last = [[line for _, line in Journal(folder).lines()][-1] for folder in self.journals(stage)]
+        last = [[line for _, line in Journal(folder).lines()][-1] for folder in self.journals(verb)]
         return [line.get("status", "RUNNING") for line in last]
 
     # In this process: quick, and pytest may break what the stage stands on.
 
-    def call(self, verb: str, body: Callable[[Stage, Signals], None], signals: Signals | None = None) -> int:
+    def call(self, verb: str, signals: Signals | None = None) -> int:
         """Run a verb; its exit code."""
-        stage = Stage(verb, "allo", self.root, read_params(self.root))
-        return guarded(stage.name, lambda: body(stage, signals or Pretended()))
+        stage = Stage(verb, self.model, self.root, read_params(self.root))
+        return guarded(stage.name, lambda: BODIES[verb](stage, signals or Pretended()))
 
     # In a process of its own, which real signals can reach.
 
     def start(self, *command: str, **environment: str) -> "subprocess.Popen[str]":
-        """`python -m pipeline.VERB allo`, or other arguments of python."""
-        arguments = ("-m", f"pipeline.{command[0]}", "allo") if len(command) == 1 else command
+        """`python -m pipeline.VERB MODEL`, or other arguments of python."""
+        arguments = ("-m", f"pipeline.{command[0]}", self.model) if len(command) == 1 else command
         given = os.environ | {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": NOBODY} | environment
         return subprocess.Popen(
             [sys.executable, *arguments],
@@ -127,6 +145,14 @@ class Project:
     def run(self, *command: str, **environment: str) -> Ended:
         """The same, to its end."""
         return ended(self.start(*command, **environment))
+
+
+def surround(patch: pytest.MonkeyPatch, project: Project) -> None:
+    """For `call`: no tracking server, one picture that is quickly drawn, all modules loaded that a key may name."""
+    room(project.model, "evaluate")
+    patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
+    patch.setattr(room(project.model, "plots"), "plots", lambda *_: {"empty": Figure(figsize=(1, 1))})
+    patch.chdir(project.root)
 
 
 def ended(process: "subprocess.Popen[str]", before: list[str] | None = None) -> Ended:
@@ -153,6 +179,11 @@ def interrupted(process: "subprocess.Popen[str]", number: signal.Signals, patter
     before = lines_until(process.stderr, pattern)
     process.send_signal(number)
     return ended(process, before)
+
+
+def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """Of what was said since the last look."""
+    return capsys.readouterr().err.splitlines()[-1]
 
 
 def flip_bit(path: Path) -> None:

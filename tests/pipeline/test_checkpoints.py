@@ -12,8 +12,7 @@ import pytest
 
 from pipeline.artifacts import ArtifactError, save, write_json
 from pipeline.checkpoints import Checkpoints, LockHeld, folder_lock, run_key
-
-ROOT = Path(__file__).parents[2]
+from tests.conftest import ROOT
 
 
 def arrays(step: int) -> dict[str, np.ndarray]:
@@ -23,7 +22,7 @@ def arrays(step: int) -> dict[str, np.ndarray]:
 def saved(folder: Path, *steps: int) -> Checkpoints:
     checkpoints = Checkpoints(folder)
     for step in steps:
-        checkpoints.save(step, arrays(step), {"offset": 10 * step})
+        checkpoints.save(step, arrays(step))
     return checkpoints
 
 
@@ -41,7 +40,7 @@ def test_the_newest_checkpoint_is_found_by_another_process(tmp_path: Path) -> No
     saved(tmp_path, 100, 200, 300)
     found = Checkpoints(tmp_path).latest()
     assert found is not None
-    assert (found.step, found.info) == (300, {"offset": 3000})
+    assert found.step == 300
     for name, array in arrays(300).items():
         np.testing.assert_array_equal(found.arrays[name], array, strict=True)
     assert sorted(slot.name for slot in tmp_path.iterdir()) == ["slot-0", "slot-1"]
@@ -70,7 +69,7 @@ def test_two_damaged_checkpoints_are_none(tmp_path: Path) -> None:
 def test_the_damaged_slot_is_written_over_and_not_the_only_valid_one(tmp_path: Path) -> None:
     saved(tmp_path, 100, 200)
     damage_slot_of(tmp_path, 200)
-    Checkpoints(tmp_path).save(150, arrays(150), {})
+    Checkpoints(tmp_path).save(150, arrays(150))
     damage_slot_of(tmp_path, 150)
     found = Checkpoints(tmp_path).latest()
     assert found is not None
@@ -80,7 +79,7 @@ def test_the_damaged_slot_is_written_over_and_not_the_only_valid_one(tmp_path: P
 def test_a_learner_that_is_not_finite_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
     checkpoints = saved(tmp_path, 100, 200)
     with pytest.raises(ArtifactError, match="array 'step' holds NaN or infinity; nothing was written"):
-        checkpoints.save(300, {"step": np.asarray(np.nan)}, {})
+        checkpoints.save(300, {"step": np.asarray(np.nan)})
     found = checkpoints.latest()
     assert found is not None
     assert found.step == 200

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import repro
 from tests.conftest import ROOT
-from tests.pipeline.test_repro import contents, git
+from tests.pipeline.small_checkout import contents, git
 
 pytestmark = pytest.mark.slow
 

@@ -12,27 +12,7 @@ import pytest
 
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError, load, read_json, save, write_json
-
-ARRAYS = {
-    "train/state": np.arange(11, dtype=np.int32),
-    "train/weight": np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 5),
-    "goal": np.asarray(-1, np.int64),
-}
-CONTENTS = {
-    "data.npz": ARRAYS,
-    "weights.safetensors": ARRAYS,
-    "config.json": {"name": "rooms — 4", "sizes": [3, 5.5], "seed": None},
-    "history.csv": "step,loss\n100,0.25\n",
-    "loss.png": b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
-}
-INFO = {"config": "5ac1", "versions": {"numpy": "2.4.6"}}
-FILES = [*CONTENTS, "manifest.json"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    save(tmp_path / "allo", CONTENTS, INFO)
-    return tmp_path / "allo"
+from tests.pipeline.saved_folder import ARRAYS, CONTENTS, FILES, INFO
 
 
 def refusal(folder: Path) -> str:

@@ -1,3 +1,5 @@
+"""Every line of a journal arrives in its run once, however often it is sent."""
+
 from pathlib import Path
 
 import pytest

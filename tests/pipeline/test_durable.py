@@ -30,7 +30,7 @@ def save_new(folder: Path) -> None:
 
 
 def checkpoint_new(folder: Path) -> None:
-    Checkpoints(folder).save(300, {"x": np.full(5, 3.0)}, {})
+    Checkpoints(folder).save(300, {"x": np.full(5, 3.0)})
 
 
 def kill_before_each_operation(root: Path, work: Callable[[Path], None]) -> None:
@@ -95,7 +95,7 @@ def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_
 
 def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: Path) -> None:
     for step in (100, 200):
-        Checkpoints(tmp_path / "old").save(step, {"x": np.full(5, step / 100)}, {"offset": step})
+        Checkpoints(tmp_path / "old").save(step, {"x": np.full(5, step / 100)})
     left = campaign(tmp_path, "checkpoint_new")
     assert len(left) > 8
     for folder in left:

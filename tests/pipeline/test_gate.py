@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import artifacts, gate, verdicts
+from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
 
 Capture = pytest.CaptureFixture[str]
@@ -15,12 +16,12 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.chdir(tmp_path)
-    return make_workspace(tmp_path)
+    return make_workspace(tmp_path)["allo"]
 
 
 @pytest.mark.usefixtures("space")
 def test_a_held_baseline_passes_and_the_table_says_so(capsys: Capture):
-    assert gate.main([]) == 0
+    assert gate.main(["allo"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert out == (
@@ -42,6 +43,21 @@ def test_a_worse_experiment_is_broken_with_its_baseline_and_the_way_out(space: W
         "gate: allo: the scores are kept; to make them the baseline all the same: "
         "python -m pipeline.promote allo --force --why '...'\n"
     )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_model_is_judged_whether_it_is_named_or_not(space: Workspace, capsys: Capture, model: str):
+    assert gate.main([]) == 0
+    assert (
+        f"gate: passed; {sum(len(verdicts.rules_of(one, 'default')) for one in MODELS)} metrics"
+        in capsys.readouterr().out
+    )
+    first, *_ = verdicts.rules_of(model, "default")
+    Workspace(space.root, model).score(**{first.metric: -1e9 if first.direction == "higher" else 1e9})
+    for named in ([], [model]):
+        assert gate.main(named) == 4
+        assert f"gate: {model}: worse: {first.metric} " in capsys.readouterr().err
+    assert gate.main([other for other in MODELS if other != model]) == 0
 
 
 def raised(space: Workspace) -> None:
@@ -119,7 +135,7 @@ def verdict_of_another_preset(space: Workspace) -> None:
 
 
 def verdict_of_another_model(space: Workspace) -> None:
-    space.edit_verdict(model="iqn")
+    space.edit_verdict(model="other")
 
 
 def verdict_is_a_list(space: Workspace) -> None:
@@ -177,7 +193,7 @@ def test_a_broken_baseline_ends_with_4(
     space: Workspace, capsys: Capture, change: Callable[[Workspace], None], why: str
 ):
     change(space)
-    assert gate.main([]) == 4
+    assert gate.main(["allo"]) == 4
     out, err = capsys.readouterr()
     assert f"gate: allo: {why}" in err
     assert "passed" not in out
@@ -207,7 +223,7 @@ RESTORES = "; `git checkout baselines/allo.json` restores it [exit 3]\n"
 )
 def test_a_baseline_that_cannot_be_read_ends_with_3_in_one_line(space: Workspace, capsys: Capture, text: str, why: str):
     space.edit_baseline(text)
-    assert gate.main([]) == 3
+    assert gate.main(["allo"]) == 3
     out, err = capsys.readouterr()
     assert err.startswith("gate: allo: baselines/allo.json: ")
     assert why in err
@@ -228,7 +244,7 @@ def test_a_baseline_that_cannot_be_read_ends_with_3_in_one_line(space: Workspace
 )
 def test_an_entry_of_another_form_ends_with_3(space: Workspace, capsys: Capture, changed: dict[str, object], why: str):
     space.edit_entry("cosine_min", **changed)
-    assert gate.main([]) == 3
+    assert gate.main(["allo"]) == 3
     err = capsys.readouterr().err
     assert why in err
     assert err.endswith(RESTORES)
@@ -240,7 +256,7 @@ def test_damaged_scores_or_verdict_end_with_3(space: Workspace, capsys: Capture,
     getattr(space.files, name).write_text(text)
     if name == "scores":
         space.edit_verdict(scores_sha256=artifacts.file_digest(space.files.scores))
-    assert gate.main([]) == 3
+    assert gate.main(["allo"]) == 3
     err = capsys.readouterr().err
     assert f"{name}.json" in err
     assert err.endswith("[exit 3]\n")
@@ -250,7 +266,7 @@ def test_damaged_scores_or_verdict_end_with_3(space: Workspace, capsys: Capture,
 def test_scores_that_are_no_numbers_end_with_3(space: Workspace, capsys: Capture, scores: str):
     space.files.scores.write_text(scores)
     space.edit_verdict(scores_sha256=artifacts.file_digest(space.files.scores))
-    assert gate.main([]) == 3
+    assert gate.main(["allo"]) == 3
     assert (
         "scores.json: must map names to numbers; run `dvc repro` to write it anew [exit 3]" in capsys.readouterr().err
     )
@@ -258,21 +274,21 @@ def test_scores_that_are_no_numbers_end_with_3(space: Workspace, capsys: Capture
 
 def test_rules_of_another_form_end_with_3(space: Workspace, capsys: Capture):
     space.edit_verdict(rules=[{"metric": "cosine_mean", "direction": "up"}])
-    assert gate.main([]) == 3
+    assert gate.main(["allo"]) == 3
     assert "verdict.json: has no rules; run `dvc repro` to write it anew [exit 3]" in capsys.readouterr().err
 
 
 def test_an_unknown_model_and_unreadable_params_end_with_2_in_one_line(space: Workspace, capsys: Capture):
     assert gate.main(["alo"]) == 2
-    assert capsys.readouterr().err == "gate: unknown model 'alo'; known: allo [exit 2]\n"
+    assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {', '.join(MODELS)} [exit 2]\n"
     (space.root / "params.yaml").unlink()
-    assert gate.main([]) == 2
+    assert gate.main(["allo"]) == 2
     assert capsys.readouterr().err.endswith("[exit 2]\n")
 
 
 def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys: Capture):
     no_baseline(space)
-    gate.main([])
+    gate.main(["allo"])
     out, err = capsys.readouterr()
     assert "allo   default  cosine_min     0.9800  -         0.03       no baseline\n" in out
     assert err == (

@@ -1,3 +1,5 @@
+"""A journal holds what was recorded, exactly, whatever cuts its writing off."""
+
 import errno
 import json
 import math

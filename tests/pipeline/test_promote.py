@@ -9,6 +9,7 @@ import pytest
 
 from pipeline import promote, repro
 from pipeline.params import read_params
+from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
 
@@ -32,14 +33,14 @@ def judged_again(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]
 def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged_again: list[Any]) -> Workspace:
     monkeypatch.chdir(tmp_path)
     assert judged_again == []
-    return make_workspace(tmp_path)
+    return make_workspace(tmp_path)["allo"]
 
 
 def refused(space: Workspace, capsys: Capture, *arguments: str, code: int = 4) -> str:
     """The one line of a promotion that changes nothing."""
     before = space.files.baseline.read_bytes() if space.files.baseline.exists() else None
     capsys.readouterr()
-    assert promote.main(list(arguments)) == code
+    assert promote.main(["allo", *arguments]) == code
     assert (space.files.baseline.read_bytes() if space.files.baseline.exists() else None) == before
     out, err = capsys.readouterr()
     assert out == ""
@@ -62,7 +63,7 @@ def test_the_first_baseline_needs_no_reason_and_is_then_held(space: Workspace, c
 def test_a_baseline_holds_rules_neighbours_and_provenance(space: Workspace):
     space.files.baseline.unlink()
     space.score()
-    promote.main([])
+    promote.main(["allo"])
     assert space.metrics()["cosine_mean"] == {
         "value": 0.995,
         "direction": "higher",
@@ -87,7 +88,7 @@ def test_better_scores_move_the_baseline_and_are_judged_again(
     space: Workspace, judged_again: list[tuple[str, list[str]]]
 ):
     space.score(orthogonality=0.001, cosine_mean=0.999)
-    assert promote.main([]) == 0
+    assert promote.main(["allo"]) == 0
     assert space.metrics()["cosine_mean"]["value"] == 0.999
     assert judged_again == [("default", ["allo"])]
 
@@ -122,7 +123,7 @@ def test_a_first_baseline_below_its_goal_needs_a_reason(space: Workspace, capsys
     space.files.baseline.unlink()
     space.score(cosine_mean=0.9)
     assert "cosine_mean 0.9 misses the goal 0.99 (higher is better)" in refused(space, capsys)
-    assert promote.main(["--force", "--why", "a start"]) == 0
+    assert promote.main(["allo", "--force", "--why", "a start"]) == 0
 
 
 def test_a_first_baseline_below_a_floor_needs_a_reason(space: Workspace, capsys: Capture):
@@ -144,7 +145,7 @@ def test_a_metric_that_is_new_in_the_code_is_stored_without_a_reason(space: Work
     del content["presets"]["default"]["metrics"]["cosine_min"]
     space.edit_baseline(content)
     space.score()
-    assert promote.main([]) == 0
+    assert promote.main(["allo"]) == 0
     assert set(space.metrics()) == {"cosine_mean", "cosine_min", "orthogonality"}
 
 
@@ -186,7 +187,8 @@ def test_a_damaged_baseline_is_not_written_over(space: Workspace, capsys: Captur
 
 
 def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, capsys: Capture):
-    assert refused(space, capsys, "alo", code=2) == "promote: unknown model 'alo'; known: allo [exit 2]\n"
+    known = ", ".join(MODELS)
+    assert refused(space, capsys, "alo", code=2) == f"promote: unknown model 'alo'; known: {known} [exit 2]\n"
     assert "promote: unknown preset 'smok'; did you mean 'smoke'?" in refused(space, capsys, "--preset", "smok", code=2)
     assert "unknown preset '../..'" in refused(space, capsys, "--preset", "../..", code=2)
 
@@ -197,7 +199,7 @@ def test_a_preset_is_promoted_from_its_own_workspace_into_the_one_baseline_file(
     other.train("c" * 64)
     other.score("smoke", cosine_mean=0.7)
     before = space.baseline()["presets"]["default"]
-    assert promote.main(["--preset", "smoke"]) == 0
+    assert promote.main(["allo", "--preset", "smoke"]) == 0
     stored = space.baseline()["presets"]
     assert stored["default"] == before
     assert stored["smoke"]["metrics"]["cosine_mean"]["value"] == 0.7

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import artifacts, report
+from pipeline import artifacts, report, verdicts
 from pipeline.artifacts import ArtifactError
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
 
@@ -13,11 +13,16 @@ from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
 @pytest.fixture
 def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.chdir(tmp_path)
-    return make_workspace(tmp_path)
+    return make_workspace(tmp_path)["allo"]
 
 
 def page(space: Workspace) -> str:
     return report.page(space.root, "default")
+
+
+def section(space: Workspace) -> str:
+    """The part of one model."""
+    return report.section(space.root, verdicts.check(space.root, space.model, "default"))
 
 
 def test_the_verdict_comes_first(space: Workspace):
@@ -53,7 +58,7 @@ def test_any_metric_with_an_interval_shows_it_in_its_row(space: Workspace):
 
 
 def test_all_scores_are_listed_in_the_order_of_their_numbers(space: Workspace):
-    names = re.findall(r"^\| (\S+) \| [\d.]+ \|$", page(space), re.MULTILINE)
+    names = re.findall(r"^\| (\S+) \| [\d.]+ \|$", section(space), re.MULTILINE)
     assert set(names) == set(SCORES["allo"])
     assert names.index("cosine/2") + 1 == names.index("cosine/10")
 

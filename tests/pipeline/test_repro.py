@@ -1,4 +1,4 @@
-"""What `make repro` does around dvc: a workspace per preset, locks of killed runs, signals, the gate last."""
+"""What `make repro` does around dvc: locks of killed runs, signals, the gate last."""
 
 import fcntl
 import os
@@ -9,132 +9,18 @@ import threading
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
-from pipeline import repro
-from pipeline.params import ConfigError
-from tests.pipeline.scored_workspace import Workspace, make_workspace
+from pipeline import repro, verdicts
+from quatrain.registry import MODELS
+from tests.pipeline.scored_workspace import Workspace
 
 Capture = pytest.CaptureFixture[str]
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main"]
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small repository whose default run has been made."""
-    root = tmp_path / "checkout"
-    monkeypatch.chdir(tmp_path)
-    root.mkdir()
-    space = make_workspace(root)
-    for name in ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", ".dvc/config", "dvc.lock"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(f"{name} as committed\n")
-    (root / ".gitignore").write_text(".presets/\n/models/\n__pycache__/\n")
-    git(root, "init", "-q")
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "start")
-    space.score()
-    monkeypatch.chdir(root)
-    return root
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    """Every file but those below .git and .presets."""
-    files = (path for path in root.rglob("*") if path.is_file())
-    names = {str(path.relative_to(root)): path for path in files}
-    return {name: path.read_bytes() for name, path in names.items() if not name.startswith((".git/", ".presets/"))}
-
-
-def test_the_default_run_is_made_in_place(checkout: Path):
-    before = contents(checkout)
-    assert repro.prepare_workspace(checkout, "default") == checkout
-    assert contents(checkout) == before
-
-
-def test_a_preset_gets_a_copy_with_its_own_params_and_leaves_the_checkout_alone(checkout: Path):
-    before = contents(checkout)
-    work = repro.prepare_workspace(checkout, "smoke")
-    assert work == checkout / ".presets" / "smoke"
-    assert contents(checkout) == before
-    copied = contents(work)
-    for name in ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", "baselines/allo.json", ".dvc/config"):
-        assert copied[name] == before[name]
-    overlaid = YAML(typ="safe").load(work / "params.yaml")
-    assert overlaid["preset"] == "smoke"
-    assert overlaid["allo"]["train"]["steps"] == 2000
-    assert overlaid["allo"]["train"]["learning_rate"] == 1e-3
-    assert not {name for name in copied if name.startswith(("models/", "reports/")) or name == "dvc.lock"}
-
-
-def test_a_workspace_shares_the_cache_and_is_no_git_repository_of_its_own(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
-    assert (work / ".dvc" / "config.local").read_text() == (
-        f'[core]\n    no_scm = true\n[cache]\n    dir = "{checkout}/.dvc/cache"\n'
-    )
-    assert not (work / ".git").exists()
-
-
-def test_uncommitted_edits_and_new_files_travel(checkout: Path):
-    repro.prepare_workspace(checkout, "smoke")
-    (checkout / "src" / "a.py").write_text("edited\n")
-    (checkout / "inputs" / "allo" / "new.txt").write_text("....\n")
-    work = repro.prepare_workspace(checkout, "smoke")
-    assert (work / "src" / "a.py").read_text() == "edited\n"
-    assert (work / "inputs" / "allo" / "new.txt").read_text() == "....\n"
-
-
-def test_files_that_are_gone_from_the_checkout_go_from_the_workspace(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
-    (checkout / "src" / "a.py").unlink()
-    git(checkout, "rm", "-q", "docs/d.md", "src/deep/b.py")
-    (work / "src" / "stray.py").write_text("of an older version\n")
-    repro.prepare_workspace(checkout, "smoke")
-    for name in ("src/a.py", "docs/d.md", "src/deep/b.py", "src/stray.py"):
-        assert not (work / name).exists(), name
-
-
-def test_what_the_preset_has_made_stays(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
-    for name in ("dvc.lock", "data/allo/dataset.npz", "models/allo/m", "reports/r", ".state/x/y", ".dvc/tmp/z"):
-        (work / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / name).write_text("made")
-    before = contents(work)
-    repro.prepare_workspace(checkout, "smoke")
-    assert contents(work) == before
-
-
-def test_equal_files_keep_their_time(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
-    os.utime(work / "src" / "a.py", (5, 5))
-    repro.prepare_workspace(checkout, "smoke")
-    assert (work / "src" / "a.py").stat().st_mtime == 5
-
-
-def test_two_presets_do_not_meet(checkout: Path):
-    smoke, large = (repro.prepare_workspace(checkout, preset) for preset in ("smoke", "large"))
-    (smoke / "dvc.lock").write_text("smoke's")
-    repro.prepare_workspace(checkout, "large")
-    assert not (large / "dvc.lock").exists()
-    assert (smoke / "dvc.lock").read_text() == "smoke's"
-
-
-def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
-    (checkout / ".git").rename(checkout / "not-git")
-    with pytest.raises(
-        ConfigError, match="a preset runs in a copy of what git lists; run from a git checkout, with git"
-    ):
-        repro.prepare_workspace(checkout, "smoke")
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["alo"], "repro: unknown model 'alo'; known: allo [exit 2]\n"),
+        (["alo"], f"repro: unknown model 'alo'; known: {', '.join(MODELS)} [exit 2]\n"),
         (["--preset", "smok"], "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default, "),
         (["--preset", "../x"], "repro: unknown preset '../x'; known: default, "),
     ],
@@ -263,8 +149,9 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     assert repro.main([]) == 0
     assert dvc.calls == [(checkout, ("repro",))]
+    metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert capsys.readouterr().out.endswith(
-        "gate: passed; 3 metrics hold their baselines\n\n"
+        f"gate: passed; {metrics} metrics hold their baselines\n\n"
         "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
     )
     Workspace(checkout).score(cosine_mean=0.5)
@@ -294,9 +181,9 @@ def test_where_dvc_stops_there_is_no_judgement(capsys: Capture, monkeypatch: pyt
 
 def test_judging_again_evaluates_and_reports_but_never_trains(checkout: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
-    assert repro.judge_again(checkout, "default", ["allo"]) == 0
+    assert repro.judge_again(checkout, "default", MODELS) == 0
     assert [arguments for _, arguments in dvc.calls] == [
-        ("repro", "--single-item", "evaluate@allo"),
+        *(("repro", "--single-item", f"evaluate@{model}") for model in MODELS),
         ("repro", "--single-item", "report"),
     ]
 

@@ -7,26 +7,37 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoints import folder_lock
-from pipeline.stage import loaded_code, say
-from quatrain.registry import room
+from pipeline.checkpoints import folder_lock, loaded_code
+from pipeline.stage import say
+from quatrain.registry import MODELS, room
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import until
-from tests.pipeline.small_project import STEPS, Ended, Project, ended, interrupted, lines_until, orphans
+from tests.pipeline.small_project import Ended, Project, ended, interrupted, lines_until, orphans
 
 CONTINUES = "the next run continues"
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Collected and trained without any interruption."""
-    project = Project.made(tmp_path_factory.mktemp("finished") / "project", code=True)
-    assert [project.run(verb).code for verb in ("collect", "train")] == [0, 0]
-    return project
+@pytest.fixture(scope="module")
+def finished_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """A model's project, collected and trained without any interruption, once."""
+
+    @cache
+    def made(model: str) -> Project:
+        project = Project.made(tmp_path_factory.mktemp("finished") / "project", model, code=True)
+        assert [project.run(verb).code for verb in ("collect", "train")] == [0, 0]
+        return project
+
+    return made
+
+
+@pytest.fixture
+def finished(finished_of: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
+    return finished_of(getattr(request, "param", "allo"))
 
 
 @pytest.fixture
@@ -42,18 +53,24 @@ def the_rest_is_as_if_nothing_had_happened(project: Project, finished: Project) 
     last = project.run("train")
     assert last.code == 0, last.lines
     assert project.hashes("data", "models") == finished.hashes("data", "models")
-    assert project.history_steps() == list(range(20, STEPS + 1, 20))
-    assert project.statuses("train@allo") == ["FINISHED"]
+    assert project.history_steps() == finished.history_steps()
+    assert project.statuses("train") == ["FINISHED"]
 
 
 # Signals.
 
 
+def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project) -> None:
+    (project.root / "safetensors.py").write_text("import os, signal, time\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n")
+    assert project.run("train") == Ended(-signal.SIGINT, ["interrupted by SIGINT [exit 130]"])
+
+
+@pytest.mark.parametrize("finished", MODELS, indirect=True)
 def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(project: Project, finished: Project) -> None:
-    for operation in (3, 40, 90):
+    for operation in (3, 60):
         assert project.run("train", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
         assert not (project.root / "models").exists()
-    assert project.statuses("train@allo") == ["RUNNING"]
+    assert project.statuses("train") == ["RUNNING"]
     the_rest_is_as_if_nothing_had_happened(project, finished)
 
 
@@ -62,7 +79,7 @@ def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Proj
         done = interrupted(project.start("train"), number, r"/240 ")
         assert (done.code, done.said) == (code, f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]")
         assert f"{name}: saving, then leaving (Ctrl-C: at once)" in done.lines
-        assert project.statuses("train@allo") == ["KILLED"]
+        assert project.statuses("train") == ["KILLED"]
     assert re.search(r"^train@allo: continues at step \d+ of 240$", "\n".join(done.lines), re.MULTILINE)
 
 
@@ -90,7 +107,7 @@ def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project) -> None:
     dvc.kill()
     assert ended(dvc).said == f"train@allo: interrupted by SIGTERM; {CONTINUES} [exit 143]"
     until(lambda: not orphans(project))
-    assert project.statuses("train@allo") == ["KILLED"]
+    assert project.statuses("train") == ["KILLED"]
 
 
 def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: Project) -> None:
@@ -110,10 +127,10 @@ def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: 
 def test_a_killed_evaluation_is_repeated_to_the_same_bytes(finished: Project, tmp_path: Path, operation: int) -> None:
     project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
     assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
-    assert not (project.root / "reports" / "allo" / "verdict.json").exists()
+    assert not (project.reports / "verdict.json").exists()
     assert project.run("evaluate").code == other.run("evaluate").code == 0
     assert project.hashes() == other.hashes()
-    assert project.statuses("evaluate@allo") == ["FINISHED"]
+    assert project.statuses("evaluate") == ["FINISHED"]
 
 
 @pytest.mark.slow
@@ -138,7 +155,7 @@ def test_changed_code_starts_afresh(project: Project) -> None:
     with (project.root / "src/quatrain/models/allo/losses.py").open("a") as losses:
         losses.write("\n# changed\n")
     assert project.run("train", QUATRAIN_CRASH_AT="60").lines[0] == "train@allo: compiling, then 240 steps"
-    assert sorted(project.statuses("train@allo")) == ["KILLED", "RUNNING"]
+    assert sorted(project.statuses("train")) == ["KILLED", "RUNNING"]
 
 
 def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Project) -> None:
@@ -220,9 +237,11 @@ def test_a_warning_is_a_plain_line(project: Project) -> None:
 def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room("allo", "train")
     monkeypatch.chdir(tmp_path)
-    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT)}
+    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
     assert {"src/quatrain/models/allo/losses.py", "src/quatrain/errors.py", "pipeline/formats.py"} <= names
     assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
+    assert {name for name in names if "/models/" in name} == {name for name in names if "/models/allo/" in name}
+    assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
 
 
 def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:

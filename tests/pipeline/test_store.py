@@ -1,3 +1,5 @@
+"""A store is made once and can be written and read by many."""
+
 import os
 import sqlite3
 import subprocess

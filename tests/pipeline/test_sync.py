@@ -1,3 +1,5 @@
+"""What the stages could not deliver is delivered later, and what is left is told."""
+
 from pathlib import Path
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Whatever a tracking server does, everything arrives once, and nothing waits for it."""
+
 import os
 import socket
 import subprocess

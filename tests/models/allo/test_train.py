@@ -1,7 +1,6 @@
 """What the learner does between two yields, and that nothing about running it changes what it learns."""
 
-from collections.abc import Callable
-from functools import cache
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipeline.params import overlaid
 from quatrain.errors import DataError
 from quatrain.models.allo import losses
 from quatrain.models.allo import train as training
@@ -29,8 +27,9 @@ from quatrain.models.allo.train import (
     unpack,
 )
 from quatrain.progress import TrainingDiverged
+from tests.conftest import params_with, small
 
-Make = Callable[..., Any]
+allo = partial(small, "allo")
 
 
 def last(progress: Any) -> Any:
@@ -43,7 +42,7 @@ def same(one: Learner, other: Learner) -> bool:
     return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
 
 
-def test_table_and_batch_rows_learn_the_same(allo: Make):
+def test_table_and_batch_rows_learn_the_same():
     ends = []
     for rows in ("table", "batch"):
         config = allo(train={"encoder_rows": rows, "steps": 5, "record_every": 5, "evaluate_every": 5})
@@ -52,7 +51,7 @@ def test_table_and_batch_rows_learn_the_same(allo: Make):
         np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-5, err_msg=name)
 
 
-def test_rows_are_chosen_by_size(allo: Make):
+def test_rows_are_chosen_by_size():
     config = allo(train={"batch_size": 32}).train
     assert encoder_is_table(config, 96)
     assert not encoder_is_table(config, 97)
@@ -60,7 +59,7 @@ def test_rows_are_chosen_by_size(allo: Make):
     assert encoder_is_table(allo(train={"mode": "exact"}).train, 10_000)
 
 
-def test_duals_and_barrier_ascend_as_computed_by_hand(allo: Make):
+def test_duals_and_barrier_ascend_as_computed_by_hand():
     config = allo(
         network={"d": 2}, train={"lr_dual": 0.1, "lr_barrier": 0.1, "b_init": 0.5, "b_max": 0.55, "dual_clip": None}
     )
@@ -74,7 +73,7 @@ def test_duals_and_barrier_ascend_as_computed_by_hand(allo: Make):
     assert ascend(config.train, learner, constraints).barrier == pytest.approx(0.55)
 
 
-def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average(allo: Make):
+def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
     config = allo(
         network={"d": 2}, train={"lr_barrier": 1.0, "b_init": 0.5, "b_max": 9.0, "barrier_update": "positive_ema"}
     ).train
@@ -92,7 +91,7 @@ def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average(all
     np.testing.assert_allclose(second.quadratic_average, 1.1 * np.array([[2, 0], [-3, 1]]), rtol=1e-6)
 
 
-def test_duals_stay_lower_triangular_and_a_still_barrier_stays(allo: Make):
+def test_duals_stay_lower_triangular_and_a_still_barrier_stays():
     config = allo(train={"dual_init": -2.0, "dual_init_mask": "lower", "lr_barrier": 0.0})
     learner = last(train(config, collect(config, 0), 0)).learner
     assert np.array_equal(np.triu(learner.duals[0], 1), np.zeros((3, 3)))
@@ -100,7 +99,7 @@ def test_duals_stay_lower_triangular_and_a_still_barrier_stays(allo: Make):
     assert float(learner.barrier[0]) == config.train.b_init
 
 
-def test_every_encoder_parameter_and_only_those_get_a_gradient(allo: Make):
+def test_every_encoder_parameter_and_only_those_get_a_gradient():
     config = allo()
     dataset = collect(config, 0)
     learner = jax.tree.map(lambda leaf: leaf[0], init_learner(config, dataset, 0))
@@ -117,7 +116,7 @@ def test_every_encoder_parameter_and_only_those_get_a_gradient(allo: Make):
         np.testing.assert_array_equal(gradient, 0)
 
 
-def test_exact_gradient_is_the_mean_of_stochastic_ones(allo: Make):
+def test_exact_gradient_is_the_mean_of_stochastic_ones():
     config = allo(network={"hidden": 5, "layers": 1})
     dataset = collect(config, 0)
     learners = init_learner(config, dataset, 0)
@@ -139,7 +138,7 @@ def test_exact_gradient_is_the_mean_of_stochastic_ones(allo: Make):
     assert (distance <= 4 * error + 1e-6).mean() > 0.99
 
 
-def test_records_of_fifty_or_hundred_steps_learn_the_same(allo: Make):
+def test_records_of_fifty_or_hundred_steps_learn_the_same():
     ends = []
     for every in (50, 100):
         config = allo(train={"steps": 200, "record_every": every, "evaluate_every": 200})
@@ -147,12 +146,13 @@ def test_records_of_fifty_or_hundred_steps_learn_the_same(allo: Make):
     assert same(*ends)
 
 
-def test_each_of_three_learners_is_the_one_that_would_be_trained_alone(allo: Make):
+def test_each_of_three_learners_is_the_one_that_would_be_trained_alone():
     config = allo(seeds=3, train={"steps": 20})
     dataset = collect(config, 0)
     together = last(train(config, dataset, 4))
-    assert together.metrics["loss"].shape == (1, 3)
-    assert together.metrics["cosine"].shape == (1, 3, 3)
+    assert together.metrics["loss"].shape == (1,)
+    assert together.metrics["loss/seed"].shape == (1, 3)
+    assert together.metrics["cosine/seed"].shape == (1, 3, 3)
     alone = allo(train={"steps": 20})
     for i in range(3):
         learner = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], init_learner(config, dataset, 4))
@@ -161,7 +161,7 @@ def test_each_of_three_learners_is_the_one_that_would_be_trained_alone(allo: Mak
             np.testing.assert_allclose(array[i : i + 1], single[name], atol=1e-5, err_msg=name)
 
 
-def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_absent(allo: Make):
+def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_absent():
     config = allo(collect={"held_out_fraction": 0.0})
     dataset = collect(config, 0)
     assert len(dataset.held_out.starts) == 0
@@ -170,7 +170,7 @@ def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_
     assert not any(name.startswith("held_out") for name in scores)
 
 
-def test_learners_differ_and_share_nothing_but_data(allo: Make):
+def test_learners_differ_and_share_nothing_but_data():
     config = allo(seeds=2, train={"steps": 20})
     arrays = pack(last(train(config, collect(config, 0), 4)).learner)
     kernels = [array for name, array in arrays.items() if name.endswith("kernel") and name.startswith("params")]
@@ -185,7 +185,7 @@ def test_learners_differ_and_share_nothing_but_data(allo: Make):
         ("params", "graph term", "learning_rate"),
     ],
 )
-def test_the_first_term_that_is_not_finite_is_named_with_its_step(allo: Make, poisoned: str, term: str, key: str):
+def test_the_first_term_that_is_not_finite_is_named_with_its_step(poisoned: str, term: str, key: str):
     config = allo()
     dataset = collect(config, 0)
     learner = last(train(allo(train={"steps": 20}), dataset, 0)).learner
@@ -194,16 +194,16 @@ def test_the_first_term_that_is_not_finite_is_named_with_its_step(allo: Make, po
         next(train(config, dataset, 0, learner._replace(**{poisoned: broken})))
 
 
-def test_a_dataset_of_another_map_is_refused(allo: Make):
+def test_a_dataset_of_another_map_is_refused():
     dataset = collect(allo(env={"layout": "maze9"}), 0)
     with pytest.raises(DataError, match="collected on another map than room4"):
         next(train(allo(), dataset, 0))
 
 
-def test_a_saved_learner_of_another_shape_is_refused(allo: Make):
+def test_a_saved_learner_of_another_shape_is_refused():
     config, other = allo(), allo(network={"d": 2})
     arrays = pack(init_learner(config, collect(config, 0), 0))
-    with pytest.raises(ValueError, match=r"not a learner of this config: .*duals is float32\(1, 3, 3\)|not a learner"):
+    with pytest.raises(ValueError, match="not a learner of this config: "):
         unpack(other, collect(other, 0), arrays)
 
 
@@ -212,7 +212,7 @@ def test_growing_errors_warn_once_at_the_end():
         training._warn_if_errors_grew([1.0] * 18 + [5.0] * 2)
 
 
-def test_fourier_inputs_follow_the_seed_and_travel_with_the_learner(allo: Make):
+def test_fourier_inputs_follow_the_seed_and_travel_with_the_learner():
     config = allo(env={"observation": "fourier", "fourier": {"scale": 6.0, "count": 7}})
     dataset = collect(config, 0)
     one, other = (init_learner(config, dataset, seed) for seed in (1, 2))
@@ -222,7 +222,7 @@ def test_fourier_inputs_follow_the_seed_and_travel_with_the_learner(allo: Make):
     np.testing.assert_array_equal(tables(config, restored, dataset), tables(config, one, dataset))
 
 
-def test_exact_mode_solves_the_corridor_of_three_cells(allo: Make):
+def test_exact_mode_solves_the_corridor_of_three_cells():
     config = allo(
         env={"layout": "rooms", "rooms": {"rows": 1, "cols": 1, "height": 1, "width": 3, "extra_doors": 0, "seed": 0}},
         network={"d": 3, "hidden": 32},
@@ -242,72 +242,9 @@ def test_exact_mode_solves_the_corridor_of_three_cells(allo: Make):
 
 
 def test_room4_learns_most_of_its_vectors_in_4000_of_its_20000_steps():
-    from tests.conftest import params_with
-
     config = params_with({}).allo
     dataset = collect(config, 0)
     for progress in train(config, dataset, 0):
         if progress.step == 4000:
             break
     assert progress.metrics["cosine_mean"][-1] >= 0.95
-
-
-@cache
-def learned(config: Any) -> np.ndarray:
-    learner = last(train(config, collect(config, 0), 0)).learner
-    return np.concatenate([array.ravel() for array in pack(learner).values() if array.dtype == np.float32])
-
-
-PLAIN: dict[str, Any] = {}
-FALLING = {"train": {"dual_init": -1.0}}
-RISING = {"train": {"lr_barrier": 0.1, "b_max": 3.0}}
-FOURIER = {"env": {"observation": "fourier", "fourier": {"scale": 6.0, "count": 5}}}
-TWO_ROOMS = {"rows": 1, "cols": 2, "height": 6, "width": 4, "extra_doors": 0, "seed": 0}
-ROOMS = {"env": {"layout": "rooms", "rooms": TWO_ROOMS}}
-MAZE = {"env": {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0, "seed": 0}}}
-
-
-@pytest.mark.parametrize(
-    ("base", "change"),
-    [
-        (PLAIN, {"env": {"layout": "maze9"}}),
-        (PLAIN, {"env": {"observation": "corner"}}),
-        (PLAIN, {"env": {"doors": 3}}),
-        ({"env": {"doors": 3}}, {"env": {"door_seed": 7}}),
-        ({"env": {"layout": "obstacles"}}, {"env": {"start": "layout"}}),
-        (PLAIN, {"env": {"max_episode_steps": 7}}),
-        (FOURIER, {"env": {"fourier": {"scale": 3.0}}}),
-        (FOURIER, {"env": {"fourier": {"count": 6}}}),
-        (ROOMS, {"env": {"rooms": {"width": 5}}}),
-        (ROOMS, {"env": {"rooms": {"seed": 1}}}),
-        (MAZE, {"env": {"maze": {"seed": 1}}}),
-        (MAZE, {"env": {"maze": {"braid": 1.0}}}),
-        (PLAIN, {"collect": {"num_envs": 14}}),
-        (PLAIN, {"collect": {"steps_per_env": 50}}),
-        (PLAIN, {"network": {"d": 4}}),
-        (PLAIN, {"network": {"hidden": 17}}),
-        (PLAIN, {"network": {"layers": 3}}),
-        (PLAIN, {"train": {"discount": 0.3}}),
-        (PLAIN, {"train": {"discount": (0.3, 0.9)}}),
-        (PLAIN, {"train": {"batch_size": 33}}),
-        (PLAIN, {"train": {"learning_rate": 2e-3}}),
-        (PLAIN, {"train": {"lr_schedule": "constant"}}),
-        (PLAIN, {"train": {"lr_final": 0.5}}),
-        (PLAIN, {"train": {"graph_coef": 1.0}}),
-        (PLAIN, {"train": {"constraint": "three"}}),
-        (PLAIN, FALLING),
-        (FALLING, {"train": {"dual_init_mask": "lower"}}),
-        (PLAIN, {"train": {"lr_dual": 0.01}}),
-        (PLAIN, {"train": {"dual_clip": 1e-6}}),
-        (PLAIN, {"train": {"b_init": 0.25}}),
-        (PLAIN, RISING),
-        (RISING, {"train": {"b_max": 1.01}}),
-        (RISING, {"train": {"barrier_update": "positive_ema"}}),
-        (PLAIN, {"train": {"mode": "exact"}}),
-    ],
-    ids=str,
-)
-def test_every_key_changes_what_is_learned(allo: Make, base: dict[str, Any], change: dict[str, Any]):
-    quick = {"train": {"steps": 40}}
-    before, after = (learned(allo(**overlaid(quick, one))) for one in (base, overlaid(base, change)))
-    assert before.shape != after.shape or not np.array_equal(before, after)

@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import scipy.stats
 from jaxtyping import Float
 
 from quatrain.baselines import Gated
@@ -11,6 +10,7 @@ from quatrain.models.allo import spectrum
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import Learner, init_learner, tables
+from quatrain.statistics import over_learners
 
 FLOORS = ("floor_untrained", "floor_random", "floor_constant")
 GATED = (
@@ -35,7 +35,7 @@ def evaluate(config: AlloConfig, learner: Learner, dataset: Dataset, seed: int) 
     duals = np.diagonal(np.asarray(learner.duals), axis1=1, axis2=2)
     eigenvalues = -duals / (4 * config.train.graph_coef)
     per_learner = [_scores(table, values, truth, operator) for table, values in zip(learned, eigenvalues, strict=True)]
-    scores = _over_learners(per_learner)
+    scores = over_learners(per_learner, [gated.metric for gated in GATED])
     scores |= _ceiling_truth(truth, d) | _floors(config, dataset, truth, seed)
     scores |= _paper(config, learned, truth, dataset) | _held_out(config, learned, truth, dataset)
     scores["groups"] = float(len(np.unique(truth.group[:d])))
@@ -76,18 +76,6 @@ def _scores(
         nonzero = value > 1e-6
         scores[f"eigenvalue_error_{name}"] = error.mean()
         scores[f"eigenvalue_relative_error_{name}"] = (error[nonzero] / value[nonzero]).max(initial=0.0)
-    return scores
-
-
-def _over_learners(per_learner: list[dict[str, float]]) -> dict[str, float]:
-    """Means over learners, and for what is judged sd and mean ± t(0.975, n−1)·sd/√n where n > 1."""
-    scores = {name: float(np.mean([one[name] for one in per_learner])) for name in per_learner[0]}
-    if len(per_learner) > 1:
-        quantile = scipy.stats.t.ppf(0.975, len(per_learner) - 1)
-        for name in (gated.metric for gated in GATED):
-            sd = float(np.std([one[name] for one in per_learner], ddof=1))
-            half = quantile * sd / np.sqrt(len(per_learner))
-            scores |= {f"{name}_sd": sd, f"{name}_low": scores[name] - half, f"{name}_high": scores[name] + half}
     return scores
 
 

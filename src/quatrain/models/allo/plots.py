@@ -14,9 +14,8 @@ from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import true_table
 from quatrain.models.allo.train import Learner, tables
-
-History = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Name of a metric (with suffixes) -> its steps and its values."""
+from quatrain.plots import curve
+from quatrain.progress import History
 
 
 def plots(
@@ -87,18 +86,6 @@ def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) 
         grid[2 * block + 1, 0].set_ylabel("learned")
     figure.suptitle("Eigenvectors of the buffer's Laplacian, and what was learned (signs and groups aligned)")
     return figure
-
-
-def curve(history: History, name: str, seeds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (n,), and values (seeds, n) of a metric."""
-    names = [name] if seeds == 1 else [_with_seed(name, i) for i in range(seeds)]
-    return history[names[0]][0], np.stack([history[one][1] for one in names])
-
-
-def _with_seed(name: str, seed: int) -> str:
-    """`cosine/3` of learner 1 is recorded as `cosine/1/3`."""
-    base, _, component = name.partition("/")
-    return f"{base}/{seed}/{component}".rstrip("/")
 
 
 def _band(axes: Axes, steps: np.ndarray, values: np.ndarray, label: str, color: object = None) -> None:

@@ -12,13 +12,15 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
+from quatrain import packing
 from quatrain.models.allo import losses, network, spectrum
 from quatrain.models.allo.collect import Dataset, check, inputs_of
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.progress import Progress, TrainingDiverged
+from quatrain.progress import Progress, TrainingDiverged, by_learner
 from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 
 HEADLINE = ("cosine_mean", "total_error")
+WEIGHTS = ("params/", "frequencies")
 INIT = np.uint32(2**32 - 1)
 """Folded into a learner's base key for its initialisation; steps fold in their own number."""
 REMEDY = {
@@ -199,8 +201,8 @@ def tables(config: AlloConfig, learner: Learner, dataset: Dataset) -> Float[np.n
 def train(config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | None = None) -> Iterator[Progress]:
     """Learn until `steps`, from `learner` if one is given, yielding once per `record_every` steps.
 
-    Metrics are means over the steps of a yield, (1,) or with several learners (1, seeds); `duals_diag`,
-    `eigenvalue_dual` and `cosine` have one more axis d.
+    Metrics are means over the steps of a yield, (1,), with several learners also (1, seeds) as `name/seed`;
+    `duals_diag`, `eigenvalue_dual` and `cosine` have one more axis d.
 
     Raises:
         DatasetMismatch: the dataset was collected for another map.
@@ -235,7 +237,7 @@ def _data(config: AlloConfig, dataset: Dataset, inputs: Array) -> Data:
 def _metrics(
     config: AlloConfig, learner: Learner, dataset: Dataset, truth: spectrum.Spectrum, recorded: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Name -> (n,) + (seeds, if several) + the metric's own axes."""
+    """Name -> (n,) + the metric's own axes, for their mean and for each learner."""
     duals = np.asarray(learner.duals)
     diagonal = np.diagonal(duals, axis1=1, axis2=2)
     step = int(learner.step[0])
@@ -251,8 +253,7 @@ def _metrics(
         cosines = np.zeros((0, config.seeds, config.network.d))
     else:
         cosines = np.stack([spectrum.cosine(table, truth) for table in tables(config, learner, dataset)])[None]
-    found |= {"cosine": cosines, "cosine_mean": cosines.mean(-1), "cosine_min": cosines.min(-1)}
-    return {name: values[:, 0] if config.seeds == 1 else values for name, values in found.items()}
+    return by_learner(found | {"cosine": cosines, "cosine_mean": cosines.mean(-1), "cosine_min": cosines.min(-1)})
 
 
 def _refuse_divergence(recorded: dict[str, np.ndarray], start: int, barrier: float) -> None:
@@ -277,29 +278,13 @@ def _warn_if_errors_grew(errors: list[float]) -> None:
         )
 
 
-def pack(learner: Learner) -> dict[str, np.ndarray]:
-    """Learner -> flat arrays by name; `params/...` and `frequencies` are what inference needs."""
-    plain = learner._replace(base_key=jax.random.key_data(learner.base_key))
-    leaves, _ = jax.tree_util.tree_flatten_with_path(plain)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+pack = packing.pack
 
 
 def unpack(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
-    """The inverse of `pack`.
+    """The learner whose packed arrays these are.
 
     Raises:
         ValueError: names, shapes or dtypes are not those of a learner of this config.
     """
-    template = init_learner(config, dataset, seed=0)
-    expected = pack(template)
-    if arrays.keys() != expected.keys():
-        raise ValueError(f"not a learner of this config: differing arrays {sorted(arrays.keys() ^ expected.keys())}")
-    for name, wanted in expected.items():
-        found = arrays[name]
-        if found.shape != wanted.shape or found.dtype != wanted.dtype:
-            raise ValueError(
-                f"not a learner of this config: {name} is {found.dtype}{found.shape}, not {wanted.dtype}{wanted.shape}"
-            )
-    plain = template._replace(base_key=jax.random.key_data(template.base_key))
-    learner = jax.tree.unflatten(jax.tree.structure(plain), [jnp.asarray(arrays[name]) for name in expected])
-    return learner._replace(base_key=jax.random.wrap_key_data(learner.base_key))
+    return packing.unpack(init_learner(config, dataset, seed=0), arrays)

@@ -1,0 +1,52 @@
+"""learner of a JAX model <-> flat arrays by name, which any file format can hold."""
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Learner = TypeVar("Learner")
+
+
+def pack(learner: Any) -> dict[str, np.ndarray]:
+    """Each leaf of a pytree under its path (`params/hidden/bias`); typed random keys as their uint32 data."""
+    return {name: np.asarray(_plain(leaf)) for name, leaf in _named(learner).items()}
+
+
+def unpack(template: Learner, arrays: dict[str, np.ndarray]) -> Learner:
+    """The inverse of `pack`; of the template only structure, shapes and dtypes count (`jax.eval_shape` gives them).
+
+    Raises:
+        ValueError: names, shapes or dtypes are not those of the template.
+    """
+    wanted = _named(template)
+    if arrays.keys() != wanted.keys():
+        raise ValueError(f"not a learner of this config: differing arrays {sorted(arrays.keys() ^ wanted.keys())}")
+    leaves = [_restored(name, like, arrays[name]) for name, like in wanted.items()]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _restored(name: str, like: Any, array: np.ndarray) -> jax.Array:
+    plain = jax.eval_shape(_plain, like)
+    if array.shape != plain.shape or array.dtype != plain.dtype:
+        raise ValueError(
+            f"not a learner of this config: {name} is {array.dtype}{array.shape}, not {plain.dtype}{plain.shape}"
+        )
+    if not _is_key(like):
+        return jnp.asarray(array)
+    one = jnp.empty((), like.dtype)  # key_impl wants an array, and `like` may be but its shape and dtype
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(one))

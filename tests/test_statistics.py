@@ -1,0 +1,48 @@
+"""Intervals that hold what they should, as often as they should."""
+
+import numpy as np
+import pytest
+
+from quatrain.statistics import bootstrap_interval, interquartile_mean, over_learners
+
+
+def test_scores_of_learners_become_means_and_what_is_judged_an_interval_too() -> None:
+    scores = over_learners(
+        [{"share": 0.9, "bumps": 1.0}, {"share": 0.8, "bumps": 2.0}, {"share": 1.0, "bumps": 6.0}], ["share"]
+    )
+    half = 4.302653 * 0.1 / np.sqrt(3)
+    assert scores == pytest.approx(
+        {"share": 0.9, "bumps": 3.0, "share_sd": 0.1, "share_low": 0.9 - half, "share_high": 0.9 + half}
+    )
+
+
+def test_one_learner_has_no_interval() -> None:
+    assert over_learners([{"share": 0.9}], ["share"]) == {"share": 0.9}
+
+
+def test_the_interquartile_mean_knows_no_outliers() -> None:
+    assert interquartile_mean(np.array([1e9, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -1e9])) == pytest.approx(4.5)
+    assert interquartile_mean(np.array([3.0, 5.0])) == 4.0
+
+
+def test_a_bootstrap_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        low, high = bootstrap_interval((rng.normal(5.0, 2.0, 60),), np.mean, rng, 400)
+        held += low <= 5.0 <= high
+    assert 0.88 <= held / 200 <= 0.99
+
+
+def test_what_moves_all_columns_together_does_not_widen_the_interval() -> None:
+    rng = np.random.default_rng(1)
+    luck = rng.normal(100.0, 20.0, 256)
+    ours, theirs = luck + rng.normal(5.0, 1.0, 256), luck
+    gain = bootstrap_interval((ours, theirs), lambda a, b, axis: a.mean(axis) - b.mean(axis), rng, 1000)
+    assert 4.5 < gain.low < 5.0 < gain.high < 5.5
+
+
+def test_the_same_generator_gives_the_same_interval() -> None:
+    values = np.random.default_rng(2).normal(size=11)
+    one, other = (bootstrap_interval((values,), np.mean, np.random.default_rng(3), 200) for _ in range(2))
+    assert one == other
