@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int, Int8, Int16, Int32, PRNGKeyArray, Shaped
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float32, Int, Int8, Int16, Int32, PRNGKeyArray, Shaped
 
-from quatrain.replay.episodes.lags import AnyArray
+AnyArray = np.ndarray | Array
 
 
 class Transitions(NamedTuple):

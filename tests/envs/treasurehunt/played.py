@@ -1,5 +1,6 @@
 """Hand-made worlds of one lane and turns with given actions."""
 
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -21,12 +22,17 @@ class Outcome(NamedTuple):
     seen: np.ndarray
 
 
+@lru_cache
+def _fresh(rules):
+    return jax.jit(make_world(rules).reset)(jax.random.key(0), jnp.int32(0))
+
+
 def placed(rules, positions, items=()):
     """A world in which the agents stand on `positions`; items: ((y, x), entity) pairs."""
     grid = np.zeros((len(rules.map.rows), len(rules.map.rows[0])), np.int8)
     for cell, entity in items:
         grid[cell] = entity
-    state = make_world(rules).reset(jax.random.key(0), jnp.int32(0))
+    state = _fresh(rules)
     return state._replace(positions=jnp.asarray(positions, jnp.int16), items=jnp.asarray(grid))
 
 
@@ -36,12 +42,7 @@ def turn_of(rules, state, actions):
     lanes = turns.Lanes(
         jax.tree.map(lambda leaf: leaf[None], state), jnp.zeros((world.agents, 1, 0, world.frame_size), jnp.int8)
     )
-    scripted = jnp.asarray(actions, jnp.int8)
-
-    def policy(_key, agent, stack, _states):
-        return jnp.full(len(stack), scripted[agent])
-
-    played = jax.jit(lambda lanes: turns.play(world, lanes, policy, jax.random.key(1), jnp.int32(0), 1))(lanes)
+    played = _play(world, lanes, jnp.asarray(actions, jnp.int8))
     side = 2 * rules.vision_radius + 1
     return Outcome(
         jax.tree.map(lambda leaf: leaf[0], played.lanes.state),
@@ -55,3 +56,11 @@ def order_of(world, key, turn):
     """Who acts first, second, ... in a turn that is played with `key`."""
     turn_key = jax.random.fold_in(key, turn)
     return np.asarray(turns.turn_order(world, jax.random.fold_in(turn_key, world.agents))).tolist()
+
+
+@partial(jax.jit, static_argnums=0)
+def _play(world, lanes, actions):
+    def policy(_key, agent, stack, _states):
+        return jnp.full(len(stack), actions[agent])
+
+    return turns.play(world, lanes, policy, jax.random.key(1), jnp.int32(0), 1)

@@ -152,8 +152,8 @@ def test_nothing_grows_on_bare_floor_walls_items_and_agents():
 
 def test_as_many_spawn_on_the_first_turn_as_the_probability_says():
     world = make_world(TREASUREHUNT)
-    states = jax.vmap(world.reset, (0, None))(jax.random.split(jax.random.key(4), 8192), jnp.int32(0))
-    counts = np.asarray(jnp.sum(jax.vmap(world.begin_turn)(states).items, (1, 2)))
+    states = jax.jit(jax.vmap(world.reset, (0, None)))(jax.random.split(jax.random.key(4), 8192), jnp.int32(0))
+    counts = np.asarray(jnp.sum(jax.jit(jax.vmap(world.begin_turn))(states).items, (1, 2)))
     assert counts.mean() == pytest.approx(59 * 0.02, abs=4 * np.sqrt(59 * 0.02 * 0.98 / 8192))
     assert counts.var() == pytest.approx(59 * 0.02 * 0.98, rel=0.1)
 
@@ -162,7 +162,8 @@ def test_entities_grow_by_their_weight():
     kinds = (Entity("gem", 10.0, 2.0), Entity("dust", 0.0, 0.0), Entity("bone", -10.0, 5.0), Entity("food", 5.0, 1.0))
     rules = TREASUREHUNT._replace(entities=kinds, spawn_probability=0.1)
     keys = jax.random.split(jax.random.key(5), 2000)
-    grown = np.asarray(jax.vmap(lambda key: sprouts(rules, key, jnp.int32(1), jnp.int32(2)))(keys))
+    grow = jax.jit(jax.vmap(lambda key: sprouts(rules, key, jnp.int32(1), jnp.int32(2))))
+    grown = np.asarray(grow(keys))
     counts = np.bincount(grown.reshape(-1), minlength=5)[1:]
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]], counts.sum() * np.array([2, 5, 1]) / 8).pvalue > 1e-4
@@ -184,7 +185,7 @@ def test_growth_differs_between_turns_episodes_and_worlds():
 def test_agents_start_uniformly_on_distinct_cells():
     world = make_world(TREASUREHUNT)
     keys = jax.random.split(jax.random.key(6), 6400)
-    positions = np.asarray(jax.vmap(world.reset, (0, None))(keys, jnp.int32(0)).positions)
+    positions = np.asarray(jax.jit(jax.vmap(world.reset, (0, None)))(keys, jnp.int32(0)).positions)
     cells = (positions[..., 0] - 1) * 8 + positions[..., 1] - 1
     assert all(len(set(row)) == 5 for row in cells.tolist())
     for agent in (0, 4):

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quatrain.envs.treasurehunt.turns import Turn, World
+from quatrain.envs.treasurehunt.turns import Turn
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import transitions_of
 from quatrain.models.iqn.cycle import playing
-from quatrain.models.iqn.cycle.playing import Player, epsilon_at
+from quatrain.models.iqn.cycle.playing import epsilon_at
 from quatrain.replay import ring
 from tests import probes
 
@@ -75,10 +75,6 @@ UNEVEN = probes.made(
     lambda state, agent, _: (state.turn + 1) * (agent + 1),
     _last_of_two_or_three,
 )
-
-
-def played_with(world: World, config: Any, player: Player, params: Any) -> playing.Played:
-    return jax.jit(partial(playing.play, config, world))(params, player, jax.random.key(4))
 
 
 def test_returns_are_of_whole_episodes_whenever_their_lanes_end():

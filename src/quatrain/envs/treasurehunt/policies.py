@@ -25,7 +25,7 @@ _NEVER = np.iinfo(np.int32).max
 def random_policy(_rules: Rules) -> Policy:
     """Each of the four actions equally likely, whatever is seen."""
 
-    def act(key: Array, _agent: Array, stack: Array, _states: State) -> Int8[Array, " lanes"]:
+    def act(key: Array, _agent: Array, stack: Array, _states: object) -> Int8[Array, " lanes"]:
         return (jax.random.bits(key, (len(stack),), jnp.uint8) % ACTIONS).astype(jnp.int8)
 
     return act
@@ -35,7 +35,7 @@ def random_policy(_rules: Rules) -> Policy:
 def constant_policy(_rules: Rules) -> Policy:
     """Always up."""
 
-    def act(_key: Array, _agent: Array, stack: Array, _states: State) -> Int8[Array, " lanes"]:
+    def act(_key: Array, _agent: Array, stack: Array, _states: object) -> Int8[Array, " lanes"]:
         return jnp.full(len(stack), UP, jnp.int8)
 
     return act

@@ -111,7 +111,7 @@ def turn_order(world: World, key: Key[Array, ""]) -> Int[Array, " agents"]:
     return jax.random.permutation(key, world.agents) if world.shuffled else jnp.arange(world.agents)
 
 
-def _keys(world: World, key: Array, turn: Array) -> Key[Array, " agents+1"]:
+def _keys(world: World, key: Array, turn: Array) -> Key[Array, " keys"]:
     """The key of each agent in a turn, and that of their order."""
     return jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, turn)))(jnp.arange(world.agents + 1))
 

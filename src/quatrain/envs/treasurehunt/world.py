@@ -60,9 +60,8 @@ def sprouts(
     fertile = layouts.spawnable(rules.map)
     noise_key = jax.random.fold_in(jax.random.fold_in(key, episode), turn)
     noise = jax.random.uniform(noise_key, (fertile.shape[0] - 2, fertile.shape[1] - 2))
-    weights = np.array([entity.weight for entity in rules.entities])
-    thresholds = probability * np.cumsum(weights / weights.sum())
-    thresholds[-1] = probability
+    weights = np.cumsum([entity.weight for entity in rules.entities])
+    thresholds = probability * (weights / weights[-1])
     kind = 1 + sum((noise >= threshold).astype(jnp.int8) for threshold in thresholds[:-1])
     grown = jnp.where(noise < probability, kind, 0).astype(jnp.int8)
     return jnp.where(fertile, jnp.pad(grown, 1), 0)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from quatrain.envs.treasurehunt.layouts import Map, open_map, parse_map, starts
+from quatrain.envs.treasurehunt.layouts import Map, items, open_map, parse_map, spawnable, starts
 from quatrain.envs.treasurehunt.rules import Entity, Rules, frame_size
 from quatrain.section import FileOrNone, Section
 
@@ -86,8 +86,9 @@ class Env(Section):
                 f"vision_radius {self.vision_radius} sees {side}x{side} cells of a {height}x{width} map. "
                 f"At most {largest} (= larger side - 1)."
             )
-        if not self.spawn_probability and not any(symbol.isdigit() for row in rows for symbol in row):
-            raise ValueError("spawn_probability is 0 and the layout has no items: no reward can be earned.")
+        if not (self.spawn_probability and spawnable(self.rules.map).any()) and not items(self.rules.map).any():
+            why = "the layout has no cell where items grow" if self.spawn_probability else "spawn_probability is 0"
+            raise ValueError(f"{why} and the layout has no items: no reward can be earned.")
         return self
 
 

@@ -1,0 +1,211 @@
+"""Worlds so small that what must be learned in them is known exactly, and the way to learn there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pipeline.params import overlaid
+from quatrain.envs.treasurehunt.turns import Acted, Ended, World
+from quatrain.envs.treasurehunt.world import State
+from quatrain.models.iqn import network, train
+from quatrain.models.iqn.collect import Dataset, HeldOut, prefill
+from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.train import Learner
+from quatrain.replay.ring import Transitions
+from tests.conftest import params_with
+
+FRAME = 36
+"""Numbers in a frame, which the config derives from its env: four channels of 3x3 cells. Probes use the first ones."""
+DISCOUNT = 0.5
+MIDPOINTS = (np.arange(16, dtype=np.float32) + 0.5) / 16
+
+CONFIG: dict[str, Any] = {
+    "env": {"worlds": 16, "height": 5, "width": 5, "max_turns": 12, "vision_radius": 1, "ground": "plain"},
+    "collect": {"turns": 96, "held_out_worlds": 2},
+    "network": {"frames": 1, "hidden": 32, "cosines": 16},
+    "train": {
+        "turns": 120,
+        "turns_per_cycle": 12,
+        "updates_per_cycle": 100,
+        "batch_size": 32,
+        "capacity": 16 * 216,
+        "learning_rate": 3e-3,
+        "target": {"kind": "polyak", "rate": 0.05},
+        "record_every": 500,
+        "evaluate_every": 0,
+        "loss": {"discount": DISCOUNT},
+        "acting": {"epsilon": {"kind": "linear", "start": 1.0, "end": 0.2, "over_transitions": 3000}},
+    },
+}
+
+
+def config(world: World, **changes: Any) -> IqnConfig:
+    """The small learner for a world, with sections changed."""
+    of_world = overlaid(CONFIG, {"env": {"agents": world.agents}})
+    return params_with({"iqn": overlaid(of_world, changes)}).iqn
+
+
+def coin(state: State, number: int) -> jax.Array:
+    """The number-th coin of an episode: 0 or 1, whatever the turn."""
+    key = jax.random.fold_in(jax.random.fold_in(state.key, state.episode), number)
+    return jax.random.bernoulli(key).astype(jnp.int32)
+
+
+def shown(*places: Any) -> jax.Array:
+    """A frame with ones in these places; a place behind its end shows nothing."""
+    return jnp.zeros(FRAME, jnp.int8).at[jnp.stack(jnp.broadcast_arrays(*places))].set(1, mode="drop")
+
+
+def made(
+    agents: int,
+    observe: Callable[[State, jax.Array], jax.Array],
+    reward: Callable[[State, jax.Array, jax.Array], jax.Array],
+    end: Callable[[State], tuple[Any, Any]],
+) -> World:
+    """The world of agents that change nothing: what they see, what they are paid, and whether a turn is the last
+    (terminated, truncated). What is hidden in an episode follows from its number and the key.
+    """
+
+    def reset(key: jax.Array, episode: jax.Array) -> State:
+        items, positions = jnp.zeros((0, 0), jnp.int8), jnp.zeros((agents, 2), jnp.int16)
+        return State(items, positions, jnp.int32(0), jnp.asarray(episode, jnp.int32), key)
+
+    def end_turn(state: State) -> Ended:
+        terminated, truncated = end(state)
+        return Ended(state._replace(turn=state.turn + 1), jnp.asarray(terminated), jnp.asarray(truncated))
+
+    return World(
+        agents=agents,
+        frame_size=FRAME,
+        shuffled=False,
+        reset=reset,
+        begin_turn=lambda state: state,
+        observe=observe,
+        act=lambda state, agent, action: Acted(
+            state, reward(state, agent, action).astype(jnp.float32), action.astype(jnp.int8)
+        ),
+        end_turn=end_turn,
+    )
+
+
+# One turn, then the end. Each agent has a task of its own and sees the same coin: heads or tails.
+
+TAILS, HEADS = 0, 1
+PAYOFFS = {  # task -> reward of each action with tails and with heads
+    "always": [[1, 1, 1, 1], [1, 1, 1, 1]],
+    "seen": [[-1, -1, -1, -1], [1, 1, 1, 1]],
+    "done": [[0, 0, 1, 0], [0, 0, 1, 0]],
+    "seen and done": [[1, 0, 0, -1], [-1, 0, 1, 0]],
+    "upward": [[1, 0, 0, -1], [1, 0, 0, -1]],
+    "rightward": [[-1, 0, 0, 1], [-1, 0, 0, 1]],
+    "lottery": [[0, 0, 0, 0], [0, 0, 0, 0]],  # and a second coin, which nobody sees
+}
+TASKS = tuple(PAYOFFS)
+SIDES = np.stack([np.eye(FRAME, dtype=np.int8)[side] for side in (TAILS, HEADS)])
+"""What is seen with tails and with heads."""
+
+
+def _paid_once(state: State, agent: jax.Array, action: jax.Array) -> jax.Array:
+    paid = jnp.array(list(PAYOFFS.values()), jnp.int32)[agent, coin(state, 0), action]
+    return jnp.where(agent == TASKS.index("lottery"), coin(state, 1), paid)
+
+
+ONE_TURN = made(
+    len(TASKS), lambda state, _: shown(coin(state, 0)), _paid_once, lambda _: (jnp.bool_(True), jnp.bool_(False))
+)
+
+# Three turns. A coin decides whether the episode then terminates, and shows its turns, or is cut off, and does not.
+
+TURNS = 3
+ERRANDS = ("paid", "delayed", "cued")
+"""Agents: paid 1 in each turn; only in the last; only in the last for the action that was shown in the first."""
+CUT, FIRST, CUE = 0, 1, 4
+"""Places: the episode will be cut; it is in its first, second, third turn; the shown action is 0, is 1."""
+
+
+def _seen_in_turn(state: State, agent: jax.Array) -> jax.Array:
+    cut, cued = coin(state, 0) == 1, (agent == ERRANDS.index("cued")) & (state.turn == 0)
+    cue = jnp.where(cued, CUE + coin(state, 1), FRAME)
+    return jnp.where(cut, shown(CUT), shown(FIRST + state.turn, cue))
+
+
+def _paid_in_turn(state: State, agent: jax.Array, action: jax.Array) -> jax.Array:
+    last = (state.turn == TURNS - 1) & (coin(state, 0) == 0)
+    return jnp.stack([jnp.bool_(True), last, last & (action == coin(state, 1))])[agent]
+
+
+def _last_of_three(state: State) -> tuple[jax.Array, jax.Array]:
+    over, cut = state.turn == TURNS - 1, coin(state, 0) == 1
+    return over & ~cut, over & cut
+
+
+THREE_TURNS = made(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
+
+
+# Learning there.
+
+
+def dataset(config: IqnConfig, train: Transitions) -> Dataset:
+    """What a learner begins with; nothing is held out."""
+    shape = (0, config.env.agents, 2), (0, 5, 5)
+    return Dataset(
+        train, HeldOut(np.zeros((0, 2), np.uint32), np.zeros(shape[0], np.int16), np.zeros(shape[1], np.int8))
+    )
+
+
+def fresh(config: IqnConfig, world: World, seed: int = 0, train_part: Transitions | None = None) -> Learner:
+    """An untrained learner whose replay holds what a random policy met, or something else."""
+    if train_part is None:
+        train_part = prefill(config, world, jax.random.key(seed))
+    return train.init_learner(config, world, dataset(config, train_part), train.base_keys(config, seed))
+
+
+def learned(config: IqnConfig, world: World, learner: Learner) -> Learner:
+    """After the whole training."""
+    *_, end = train.learn_from(config, world, learner)
+    return end.learner
+
+
+def quantiles(config: IqnConfig, learner: Learner, agent: int, frames: np.ndarray) -> np.ndarray:
+    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action)."""
+    params = jax.tree.map(lambda leaf: leaf[0, agent], learner.params)
+    stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
+    return np.asarray(network.apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))
+
+
+# A treasure hunt in which a cycle takes a moment; sizes all differ.
+
+HUNT: dict[str, Any] = {
+    "env": {
+        "worlds": 4,
+        "height": 6,
+        "width": 6,
+        "agents": 3,
+        "max_turns": 10,
+        "vision_radius": 1,
+        "ground": "plain",
+        "spawn_probability": 0.2,
+    },
+    "collect": {"turns": 20, "held_out_worlds": 6},
+    "network": {"frames": 3, "hidden": 16, "cosines": 5},
+    "train": {
+        "turns": 20,
+        "turns_per_cycle": 5,
+        "updates_per_cycle": 2,
+        "batch_size": 8,
+        "capacity": 4 * 40,
+        "record_every": 2,
+        "evaluate_every": 4,
+        "evaluation_worlds": 7,
+        "loss": {"quantiles": 9, "target_quantiles": 11},
+        "acting": {"quantiles": 13, "epsilon": {"kind": "linear", "start": 1.0, "end": 0.1, "over_transitions": 120}},
+    },
+}
+
+
+def hunt(**changes: Any) -> IqnConfig:
+    """The small learner's config, with sections changed."""
+    return params_with({"iqn": overlaid(HUNT, changes)}).iqn

@@ -1,0 +1,79 @@
+"""Curves of several learners, their intervals, and labels that do not overlap."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from quatrain.plots import EndLabel, curve, half_interval, label_ends, mean_with_interval, spread
+from quatrain.progress import Progress, by_learner, history, rows
+
+
+def recorded(learners: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """History of a metric of each learner and one of each of three agents, at four points: 100 learner + 10 agent."""
+    time, learner, agent = np.arange(4.0)[:, None], 100.0 * np.arange(learners), 10.0 * np.arange(3)
+    plain = time + learner
+    metrics = by_learner({"return": plain, "return/agent": plain[..., None] + agent})
+    return history(rows(Progress(8, None, metrics), 0))
+
+
+@pytest.mark.parametrize("learners", [1, 3])
+def test_a_curve_is_found_as_training_records_it(learners: int):
+    made = recorded(learners)
+    expected = np.arange(4.0) + 100 * np.arange(learners)[:, None]
+    steps, values = curve(made, "return", learners)
+    assert steps.tolist() == [2, 4, 6, 8]
+    np.testing.assert_array_equal(values, expected)
+    np.testing.assert_array_equal(curve(made, "return/agent/2", learners).values, expected + 20)
+
+
+def test_an_interval_is_that_of_student():
+    assert half_interval(np.array([1.0, 3.0])) == pytest.approx(12.7062047)
+    assert half_interval(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist() == pytest.approx([12.7062047, 0])
+    assert half_interval(np.array([[4.0, 5.0]])).tolist() == [0, 0]
+
+
+def test_a_band_has_the_interval_but_only_the_line_sets_the_limits():
+    axes = Figure().subplots()
+    mean_with_interval(axes, np.arange(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    (line,), (band,) = axes.lines, axes.collections
+    assert line.get_ydata().tolist() == [2, 3]
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(3 + 12.7062047)
+    assert axes.get_ylim() == pytest.approx((1.95, 3.05))
+
+
+def test_a_single_learner_has_no_band():
+    axes = Figure().subplots()
+    mean_with_interval(axes, np.arange(2), np.array([[1.0, 2.0]]))
+    assert not axes.collections
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ([], []),
+        ([0.3], [0.3]),
+        ([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]),
+        ([0.5, 0.5], [0.45, 0.55]),
+        ([0.1, 0.5, 0.52, 0.9], [0.1, 0.46, 0.56, 0.9]),
+        ([0.4, 0.5, 0.5, 0.5], [0.325, 0.425, 0.525, 0.625]),
+    ],
+)
+def test_labels_move_no_more_than_it_takes_to_be_apart(wanted: list[float], expected: list[float]):
+    assert spread(wanted, 0.1) == pytest.approx(expected)
+
+
+def test_spread_labels_keep_their_order_and_distance():
+    wanted = np.sort(np.random.default_rng(3).uniform(size=40)).tolist()
+    assert np.diff(spread(wanted, 0.05)).min() >= 0.05 - 1e-9
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_label_stands_at_the_height_of_its_line(scale: str):
+    axes = Figure().subplots()
+    axes.plot([0, 1], [1, 100])
+    axes.set_yscale(scale)
+    label_ends(axes, [EndLabel(10.0, "ten", "k"), EndLabel(100.0, "hundred", "k")])
+    heights = {text.get_text(): text.get_position()[1] for text in axes.texts}
+    for text, level in (("ten", 10), ("hundred", 100)):
+        pixel = axes.transAxes.transform((0, heights[text]))
+        assert axes.transData.inverted().transform(pixel)[1] == pytest.approx(level)
