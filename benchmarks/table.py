@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 from benchmarks.harness import Ratio, Times, ratio
 
-PER_SECOND = {"ms/step": 1e3, "us/call": 1e6, "s": 1.0}
+PER_SECOND = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0}
 COLUMNS = (
     "row", "seed item", "claimed", "unit", "before", "seed's way", "ours",
     "before/ours", "seed's/ours", "goal", "met?", "compile s",

@@ -1,0 +1,183 @@
+"""stacked observations -> actions, a batch -> a gradient step, the slow way: eager PyTorch, an agent at a time.
+
+Written from the descriptions of the original program. It does all the work that the original does, also where that
+is wasted: every act draws its own quantiles, the next states pass through the online network with a graph that
+nobody uses, and the backward pass runs through the target network, whose gradients pile up unread. The loss is the
+mean over the online quantiles, where the paper and the project have the sum: 1/Q of it, clipped at 1.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+SIGMA = 0.017
+ACTIONS = 4
+
+
+class Settings(NamedTuple):
+    """What a network and its gradient step depend on."""
+
+    inputs: int
+    hidden: int
+    cosines: int
+    noisy: bool
+    quantiles: int
+    acting_quantiles: int
+    learning_rate: float
+    discount: float
+    max_grad_norm: float
+    target_rate: float
+
+
+ORIGINAL = Settings(
+    inputs=625,
+    hidden=250,
+    cosines=64,
+    noisy=True,
+    quantiles=12,
+    acting_quantiles=256,
+    learning_rate=2.5e-4,
+    discount=0.99**3,  # on a one-step target: the original's n_step only raises the power
+    max_grad_norm=1.0,
+    target_rate=0.001,
+)
+
+
+class Batch(NamedTuple):
+    """Transitions as the host's ring gives them, NumPy arrays: stacks (batch, inputs), the rest (batch,)."""
+
+    stack: Any
+    action: Any
+    reward: Any
+    next_stack: Any
+    ended: Any
+    valid: Any
+
+
+class Taus(NamedTuple):
+    """Quantiles of the three forward passes of a gradient step, each (batch, quantiles)."""
+
+    selection: Tensor
+    target: Tensor
+    online: Tensor
+
+
+class NoisyLinear(nn.Module):
+    """W = mu + sigma * epsilon with an epsilon for every entry, drawn in every forward pass of training."""
+
+    def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
+        super().__init__()
+        bound = (3 / inputs) ** 0.5
+        self.generator = generator
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=generator))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), SIGMA))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), SIGMA))
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training:
+            return functional.linear(values, self.weight, self.bias)
+        weight_epsilon = torch.randn(self.weight.shape, generator=self.generator)
+        bias_epsilon = torch.randn(self.bias.shape, generator=self.generator)
+        weight = self.weight + self.weight_sigma * weight_epsilon
+        return functional.linear(values, weight, self.bias + self.bias_sigma * bias_epsilon)
+
+
+class Iqn(nn.Module):
+    """Stacks and quantiles -> Z of every action."""
+
+    def __init__(self, settings: Settings, generator: torch.Generator) -> None:
+        super().__init__()
+        hidden = settings.hidden
+
+        def layer(inputs: int, outputs: int) -> nn.Module:
+            return NoisyLinear(inputs, outputs, generator) if settings.noisy else nn.Linear(inputs, outputs)
+
+        self.hidden = nn.Linear(settings.inputs, hidden)
+        self.cosine = nn.Linear(settings.cosines, hidden)
+        self.feature = layer(hidden, hidden)
+        self.advantage = layer(hidden, ACTIONS)
+        self.value = layer(hidden, 1)
+        self.frequencies = torch.pi * torch.arange(1, settings.cosines + 1, dtype=torch.float32)
+
+    def forward(self, stack: Tensor, taus: Tensor) -> Tensor:
+        """(batch, inputs), (batch, quantiles) -> (batch, quantiles, actions)."""
+        batch, quantiles = taus.shape
+        hidden = torch.relu(self.hidden(stack))
+        cosine = torch.relu(self.cosine(torch.cos(taus.reshape(-1, 1) * self.frequencies)))
+        product = hidden.unsqueeze(1) * cosine.view(batch, quantiles, -1)
+        feature = torch.relu(self.feature(product.view(batch * quantiles, -1)))
+        advantage = self.advantage(feature)
+        values = self.value(feature) + advantage - advantage.mean(1, keepdim=True)
+        return values.view(batch, quantiles, ACTIONS)
+
+
+class Agent:
+    """An agent's two networks and optimiser; `act` and `learn` change it."""
+
+    def __init__(self, settings: Settings, generator: torch.Generator) -> None:
+        self.settings, self.generator = settings, generator
+        self.online, self.target = Iqn(settings, generator), Iqn(settings, generator)
+        self.copy_to_target()
+        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=settings.learning_rate)
+
+    def act(self, stack: np.ndarray) -> int:
+        """The greedy action of one stack (1, inputs), by quantiles drawn for it, without noise."""
+        observed = torch.from_numpy(stack).float()
+        self.online.eval()
+        with torch.no_grad():
+            values = self.online(observed, self._draw(1, self.settings.acting_quantiles)).mean(1)
+        self.online.train()
+        return int(torch.argmax(values, dim=1)[0].item())
+
+    def learn(self, batch: Batch) -> float:
+        """One gradient step; returns its loss."""
+        self.optimizer.zero_grad()
+        size, quantiles = len(batch.action), self.settings.quantiles
+        taus = Taus(*(self._draw(size, quantiles) for _ in Taus._fields))
+        loss = loss_of(self.online, self.target, batch, taus, self.settings)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.online.parameters(), self.settings.max_grad_norm)
+        self.optimizer.step()
+        self._move_target()
+        return float(loss.item())
+
+    def copy_to_target(self) -> None:
+        self.target.load_state_dict(self.online.state_dict())
+
+    def _move_target(self) -> None:
+        rate = self.settings.target_rate
+        for kept, new in zip(self.target.parameters(), self.online.parameters(), strict=True):
+            kept.data.copy_(rate * new.data + (1 - rate) * kept.data)
+
+    def _draw(self, batch: int, quantiles: int) -> Tensor:
+        return torch.rand(batch, quantiles, generator=self.generator)
+
+
+def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, settings: Settings) -> Tensor:
+    """The quantile Huber loss, averaged over samples and both kinds of quantiles."""
+    stack, next_stack = torch.from_numpy(batch.stack).float(), torch.from_numpy(batch.next_stack).float()
+    action, reward = torch.from_numpy(batch.action).long(), torch.from_numpy(batch.reward).float()
+    ended, valid = torch.from_numpy(batch.ended).float(), torch.from_numpy(batch.valid).float()
+    best = online(next_stack, taus.selection).mean(1).argmax(1)
+    next_values = of_action(target(next_stack, taus.target), best)
+    wanted = reward[:, None] + settings.discount * next_values * (1 - ended[:, None])
+    errors = wanted[:, None, :] - of_action(online(stack, taus.online), action)[:, :, None]
+    return quantile_huber(errors, taus.online, valid)
+
+
+def of_action(values: Tensor, action: Tensor) -> Tensor:
+    """(batch, quantiles, actions), (batch,) -> (batch, quantiles)."""
+    chosen = action[:, None, None].expand(-1, values.shape[1], 1)
+    return values.gather(2, chosen).squeeze(2)
+
+
+def quantile_huber(errors: Tensor, taus: Tensor, valid: Tensor) -> Tensor:
+    """Of errors (batch, online, target): mean of |tau - 1{u < 0}| H_1(u) over all, masked samples counting as 0."""
+    size = errors.abs()
+    huber = torch.where(size <= 1, 0.5 * errors.pow(2), size - 0.5) * valid[:, None, None]
+    below = (errors.detach() < 0).float()
+    return ((taus[:, :, None] - below).abs() * huber).mean()

@@ -1,0 +1,68 @@
+"""turns of one agent -> random transitions with stacked frames: the plain NumPy ring the replay is measured against
+
+Written from the seed's description: frames are stored as float32 rows, an episode is preceded by blank rows, and a
+stack is a fancy index of the rows before and at the turn; next stacks are the same index plus one.
+
+What was corrected, and no more, so that it draws from the law of `quatrain.replay.ring` with n_step = 1:
+
+* The rows between two episodes are really blank, whatever stood there before.
+* Only turns whose successor was observed are drawn, with replacement: neither blank rows, nor the last turn before
+  a truncation, nor a window across the row that is written next or across the end of the arrays.
+
+It has one agent and one world, its capacity counts the blank rows, and an episode never terminates.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Sampled(NamedTuple):
+    """States are stacks, flat, oldest frame first."""
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+
+
+class NumpyRing:
+    """Rows of frames; `row` is written next."""
+
+    def __init__(self, capacity: int, frame: int, n_frames: int) -> None:
+        self.capacity, self.n_frames, self.row = capacity, n_frames, 0
+        self.states = np.zeros((capacity, frame), np.float32)
+        self.actions = np.zeros(capacity, np.int64)
+        self.rewards = np.zeros(capacity, np.float32)
+        self.drawable = np.zeros(capacity, bool)
+
+    def begin_episode(self) -> None:
+        for _ in range(self.n_frames - 1):
+            self._put(np.zeros_like(self.states[0]), 0, 0.0, drawable=False)
+
+    def add(self, state: np.ndarray, action: int, reward: float, truncated: bool) -> None:
+        self._put(state, action, reward, drawable=not truncated)
+
+    def _put(self, state: np.ndarray, action: int, reward: float, drawable: bool) -> None:
+        self.states[self.row] = state
+        self.actions[self.row] = action
+        self.rewards[self.row] = reward
+        self.drawable[self.row] = drawable
+        self.row = (self.row + 1) % self.capacity
+
+    def starts(self) -> np.ndarray:
+        """First rows of the windows of n_frames + 1 rows that may be drawn; to be asked for once per writing."""
+        rows = np.flatnonzero(self.drawable)
+        age = (self.row - 1 - rows) % self.capacity
+        whole = (age >= 1) & (age + self.n_frames - 1 < self.capacity)
+        inside = (rows >= self.n_frames - 1) & (rows + 1 < self.capacity)
+        return rows[whole & inside] - self.n_frames + 1
+
+    def sample(self, rng: np.random.Generator, starts: np.ndarray, batch_size: int) -> Sampled:
+        indices = rng.choice(starts, batch_size)[:, np.newaxis] + np.arange(self.n_frames)
+        return Sampled(
+            self.states[indices].reshape(batch_size, -1),
+            self.actions[indices[:, -1]],
+            self.rewards[indices[:, -1]],
+            self.states[indices + 1].reshape(batch_size, -1),
+        )

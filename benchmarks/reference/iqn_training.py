@@ -1,0 +1,94 @@
+"""a world, agents -> agents that have learned, the slow way: turn by turn, then one gradient step of each agent.
+
+The original's schedule: in every episode each agent makes one gradient step, the target network creeps after every
+step and is copied as a whole every 200 episodes besides, and epsilon loses a thousandth with each episode. Its
+replay is the corrected one of `iqn_ring`, so that it learns from true successors and the comparison is not won on
+those.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.reference.iqn import ACTIONS, Batch
+from benchmarks.reference.iqn_ring import NumpyRing
+from benchmarks.reference.iqn_world import ObjectWorld
+
+COPY_EVERY = 200
+CAPACITY = 1024
+
+
+class Memory:
+    """One agent's replay: what it saw last, and batches drawn from all it holds."""
+
+    def __init__(self, ring: NumpyRing, rng: np.random.Generator) -> None:
+        self.ring, self.rng = ring, rng
+
+    def latest(self) -> np.ndarray:
+        """The frames before the one that comes, oldest first."""
+        ring = self.ring
+        begin = ring.row - ring.n_frames + 1
+        if begin >= 0:
+            return ring.states[begin : ring.row]
+        return np.concatenate((ring.states[begin:], ring.states[: ring.row]))
+
+    def holds(self, count: int) -> bool:
+        """Whether so many transitions may be drawn."""
+        return int(self.ring.drawable.sum()) >= count
+
+    def sample(self, size: int) -> Batch:
+        """Transitions with one reward; none ends an episode, so none is masked."""
+        drawn = self.ring.sample(self.rng, self.ring.starts(), size)
+        ones = np.ones(size, np.float32)
+        return Batch(drawn.states, drawn.actions, drawn.rewards, drawn.next_states, 0 * ones, ones)
+
+
+class Society:
+    """A world, and for each agent its network and memory; the methods go on where the last one stopped."""
+
+    def __init__(
+        self, world: ObjectWorld, agents: list[Any], memories: list[Memory], rng: np.random.Generator, batch: int
+    ) -> None:
+        self.world, self.agents, self.memories, self.rng, self.batch = world, agents, memories, rng, batch
+        self.epsilon, self.episodes = 1.0, 0
+
+    def episode(self) -> float:
+        """Play an episode and let each agent learn once; the mean return of an agent."""
+        if self.episodes % COPY_EVERY == 0:
+            for agent in self.agents:
+                agent.copy_to_target()
+        earned = self.play()
+        self.learn()
+        self.epsilon *= 0.999
+        self.episodes += 1
+        return earned / len(self.agents)
+
+    def play(self) -> float:
+        """An episode; the sum of all rewards."""
+        self.world.reset()
+        for memory in self.memories:
+            memory.ring.begin_episode()
+        earned, last = 0.0, self.world.rules.max_turns - 1
+        for turn in range(last + 1):
+            self.world.begin_turn()
+            for agent, memory in enumerate(self.memories):
+                frame = self.world.observe(agent)
+                action = self.choose(agent, frame)
+                reward = self.world.act(agent, action)
+                memory.ring.add(frame, action, reward, turn == last)
+                earned += reward
+            self.world.end_turn()
+        return earned
+
+    def choose(self, agent: int, frame: np.ndarray) -> int:
+        """An action by the last frames; at random with probability epsilon."""
+        stack = np.vstack((self.memories[agent].latest(), frame)).reshape(1, -1)
+        if self.rng.random() < self.epsilon:
+            return int(self.rng.integers(ACTIONS))
+        return int(self.agents[agent].act(stack))
+
+    def learn(self) -> None:
+        """A gradient step of each agent whose replay holds a batch."""
+        for agent, memory in zip(self.agents, self.memories, strict=True):
+            if memory.holds(self.batch):
+                agent.learn(memory.sample(self.batch))
