@@ -7,10 +7,18 @@ import sys
 from tests.conftest import ROOT
 
 
-def test_the_allo_example_learns_a_map_of_its_own():
+def scores_of(example: str) -> dict[str, float]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "examples/allo.py"]
+    command = [sys.executable, f"examples/{example}.py"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    scores = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines())
-    assert float(scores["cosine_mean"]) > 0.9
+    named = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()]
+    return {name: float(value) for name, value in named}
+
+
+def test_the_allo_example_learns_a_map_of_its_own():
+    assert scores_of("allo")["cosine_mean"] > 0.9
+
+
+def test_the_iqn_example_learns_a_map_of_its_own():
+    assert scores_of("iqn")["score"] > 0.5

@@ -17,6 +17,7 @@ from quatrain.envs.grid.layouts import (
     layout_rows,
     parse_layout,
 )
+from tests.conftest import PAPER_GRIDS
 
 # Name -> S and the hash of the rows: a generator that changes changes the maps of everyone who names them.
 EXPECTED = {

@@ -35,7 +35,9 @@ class Env(Section):
     layout_file: FileOrNone = Field(description="a path such as inputs/iqn/map.txt, or null")
     agents: int = Field(ge=1, le=64)
     max_turns: int = Field(ge=1, le=10_000, description="turns of an episode, which is then truncated")
-    entities: tuple[EntityKind, ...] = Field(min_length=1, max_length=9, description="at most 9 kinds of items")
+    entities: tuple[EntityKind, ...] = Field(
+        min_length=1, max_length=9, strict=False, description="at most 9 kinds of items"
+    )
     spawn_probability: float = Field(ge=0, le=1, description="of an empty cell, per turn")
     wall_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into a wall")
     agent_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into another agent")
