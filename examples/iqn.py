@@ -18,9 +18,8 @@ config = IqnConfig.model_validate(raw)
 
 dataset = collect(config, seed=0)
 for progress in train(config, dataset, seed=1):
-    if len(progress.metrics["greedy_return"]):
-        print(
-            f"agent-steps {progress.metrics['agent_steps'][-1]:6.0f}  return {progress.metrics['greedy_return'][-1]:.1f}"
-        )
+    steps, returns = progress.metrics["agent_steps"], progress.metrics["greedy_return"]
+    if len(returns):
+        print(f"agent-steps {steps[-1]:6.0f}  return {returns[-1]:.1f}")
 for name, score in evaluate(config, progress.learner, dataset, seed=2).items():
     print(f"{name:24s} {score:.4f}")

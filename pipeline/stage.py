@@ -21,7 +21,7 @@ from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
 from pipeline.checkpoints import LockHeld, folder_lock, loaded_code, run_key
 from pipeline.params import ConfigError, read_params
-from quatrain.errors import DataError
+from quatrain.errors import DataError, DeviceFull
 from quatrain.params import Params
 from quatrain.progress import TrainingDiverged
 from quatrain.registry import MODELS, room
@@ -252,7 +252,7 @@ def guarded(name: str, work: Callable[[], None]) -> int:
         return _said(name, error, 2)
     except (ArtifactError, DataError) as error:
         return _said(name, error, 3)
-    except (DeviceMissing, LockHeld) as error:
+    except (DeviceMissing, DeviceFull, LockHeld) as error:
         return _said(name, error, 5)
     except TrainingDiverged as error:
         return _said(name, error, 7)

@@ -209,7 +209,7 @@ def test_a_difference_counts_only_if_it_is_larger_than_its_interval(mean: float,
     assert stored["presets"]["default"]["metrics"]["accuracy"]["interval"] == pytest.approx([0.92, 0.98])
     found, why = line_of(judged(stored, **interval(mean, 0.04)), "accuracy")
     assert found == status
-    assert "tolerance 0.02, noise over seeds 0.05)" in why
+    assert "tolerance 0.02, noise 0.05)" in why
 
 
 def test_a_difference_within_the_tolerance_holds_however_sure_it_is():

@@ -85,7 +85,7 @@ def entry_of(rule: Rule, scores: Mapping[str, float]) -> dict[str, Any]:
 def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> Verdict:
     """Compare scores with the baseline's entry for this preset; what is missing or not finite is broken, never a pass.
 
-    Where `METRIC_low` and `METRIC_high` tell the 95 % interval over learners, a difference counts only if it is larger
+    Where `METRIC_low` and `METRIC_high` tell a 95 % interval, a difference counts only if it is larger
     than the tolerance and than the interval of the difference (the root of the sum of squares of both half widths).
 
     Raises:
@@ -144,7 +144,7 @@ def _compared(rule: Rule, stored: Mapping[str, Any], scores: Scores, value: floa
     noise = _noise(rule.metric, stored, scores)
     clear = abs(gain) > max(rule.tolerance, noise)
     against = f"baseline {reference:.6g} ({rule.direction} is better, tolerance {rule.tolerance:g}"
-    against = against.replace("near is", "nearer is") + (f", noise over seeds {noise:.3g})" if noise else ")")
+    against = against.replace("near is", "nearer is") + (f", noise {noise:.3g})" if noise else ")")
     if clear and gain < 0:
         return "worse", f"{value:.6g} is {-gain:.3g} worse than {against}"
     if rule.goal is not None and rule.direction != "near" and sign * (value - rule.goal) < 0:

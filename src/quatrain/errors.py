@@ -1,5 +1,9 @@
-"""What the inside raises about data that it is given; learning's own error stands in progress.py."""
+"""What the inside raises about data and devices that it is given; learning's own error stands in progress.py."""
 
 
 class DataError(ValueError):
     """Arrays that cannot be what they claim to be, or that belong to something else."""
+
+
+class DeviceFull(MemoryError):
+    """The device has no memory left: says for what, and which keys to lower."""

@@ -42,5 +42,5 @@ def _read(value: object, info: Any) -> object:  # Any: beartype cannot check pyd
 NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
 """The name of something built in, or a path whose content the reader of params.yaml puts in its place."""
 
-FileOrNone = Annotated[InputFile | None, BeforeValidator(_read)]
+FileOrNone = Annotated[InputFile | None, BeforeValidator(_read, json_schema_input_type=str | None)]
 """A path whose content the reader of params.yaml puts in its place, or null."""

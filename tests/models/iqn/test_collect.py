@@ -94,7 +94,7 @@ FOREIGN = r"the dataset was not collected in the world of iqn\.env: {}; run `dvc
         ({"env": {"agents": 2}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 2, 4, 36\)"),
         ({"env": {"worlds": 8}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 8, 36\)"),
         ({"env": {"ground": "sand"}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 4, 45\)"),
-        ({"collect": {"held_out_worlds": 5}}, r"held_out/positions have the shape \(6, 3, 2\), not \(5, 3, 2\)"),
+        ({"collect": {"held_out_worlds": 5}}, r"held_out/keys have the shape \(6, 2\), not \(5, 2\)"),
         ({"env": {"height": 7}}, r"held_out/items have the shape \(6, 6, 6\), not \(6, 7, 6\)"),
         ({"env": {"wall_value": -2.0}}, "it has rewards that nothing pays"),
         ({"env": {"max_turns": 20}}, "it has ends at other turns"),

@@ -98,6 +98,10 @@ ENTITIES = {
     "no kind": ([], r"iqn.env.entities = \[\]: .*at least 1 item"),
     "ten kinds": ([GEM | {"name": f"gem_{i}"} for i in range(10)], r"iqn.env.entities.*at most 9 items .*not 10"),
     "two of one name": ([GEM, GEM | {"value": 1.0}], r"iqn.env: entities: 'gem' is there twice; give each kind a name"),
+    "a name with another meaning": (
+        [GEM | {"name": "left"}],
+        r"iqn.env: entities: 'left' is the name of something else",
+    ),
     "weights of nothing": (
         [GEM | {"weight": 0.0}, GEM | {"name": "bone", "weight": 0.0}],
         r"iqn.env: entities: the weights of gem, bone are all 0; at least one must grow",

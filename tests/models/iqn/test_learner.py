@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from quatrain.envs.treasurehunt.world import make_world
+from quatrain.errors import DeviceFull
+from quatrain.models.iqn import train as learning
 from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.train import (
     Learner,
@@ -44,7 +46,7 @@ def fresh(seed: int = 0) -> Learner:
 
 
 def packed(progress: Any) -> list[dict[str, np.ndarray]]:
-    """Each yield's learner, copied before the next yield consumes it."""
+    """Each yield's learner."""
     return [{name: array.copy() for name, array in pack(one.learner).items()} for one in progress]
 
 
@@ -163,3 +165,27 @@ def test_what_is_not_finite_ends_the_training_with_update_agent_seed_and_term():
     )
     with pytest.raises(TrainingDiverged, match=expected):
         next(train(CONFIG, dataset(), 0, unpack(CONFIG, dataset(), learner)))
+
+
+def test_a_device_without_memory_is_told_with_the_keys_to_lower(monkeypatch: pytest.MonkeyPatch):
+    def full(*_: Any) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
+
+    monkeypatch.setattr(learning, "run_chunk", full)
+    with pytest.raises(
+        DeviceFull, match=r"^iqn: the device has no memory left; the replay alone takes .* MiB, twice .*"
+    ):
+        next(train(CONFIG, dataset(), 0, fresh()))
+
+
+def test_a_learner_of_other_cycles_is_refused():
+    finished = unpack(CONFIG, dataset(), run()[-1])
+    with pytest.raises(ValueError, match="trained with other turns_per_cycle or updates_per_cycle"):
+        next(
+            train(
+                probes.hunt(train={"updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0}),
+                dataset(),
+                0,
+                finished,
+            )
+        )

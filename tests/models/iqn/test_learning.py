@@ -7,11 +7,12 @@ import jax
 import numpy as np
 import pytest
 
+from pipeline.params import overlaid, read_raw, validate
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate, order_gap, returns, yardstick
 from quatrain.models.iqn.train import train
-from tests.conftest import params_with
+from tests.conftest import ROOT, params_with
 
 pytestmark = pytest.mark.slow
 
@@ -101,3 +102,12 @@ def test_the_large_world_is_learned_within_100_000_agent_steps():
     assert end.metrics["agent_steps"][-1] <= 100_000
     assert scores["score"] >= 0.85
     assert scores["return_mean"] >= 10 * scores["random_return"]
+
+
+def test_the_preset_for_a_gpu_runs_its_first_cycles():
+    few = {"turns": 20, "updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0}
+    quick = few | {"acting": {"epsilon": {"over_transitions": 1}}}
+    config = validate(overlaid(read_raw(ROOT, "large"), {"iqn": {"seeds": 1, "train": quick}}), str).iqn
+    metrics = [progress.metrics for progress in train(config, collect(config, 0), 1)]
+    assert [one["agent_steps"][0] for one in metrics] == [2 * 256 * 110, 2 * 256 * 120]
+    assert all(np.isfinite(one["loss"]).all() for one in metrics)

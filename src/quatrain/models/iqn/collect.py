@@ -10,6 +10,7 @@ from jax import Array
 from jaxtyping import Int8, Int16, Key, UInt32
 
 from quatrain.envs.treasurehunt import turns
+from quatrain.envs.treasurehunt.layouts import walls
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.turns import Lanes, World
 from quatrain.envs.treasurehunt.world import State, make_world
@@ -17,8 +18,10 @@ from quatrain.errors import DataError
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.replay.ring import AnyArray, Transitions
 
+PREFILL, HELD_OUT, LEARNERS = range(3)
+"""Purposes of the key of a whole run; `train` takes the last."""
 WORLDS, PLAY = range(2)
-"""Purposes of a seed's base key."""
+"""Purposes of a seed's key in the prefill."""
 
 
 class DatasetMismatch(DataError):
@@ -43,8 +46,8 @@ class Dataset(NamedTuple):
 def collect(config: IqnConfig, seed: int) -> Dataset:
     """`collect.turns` turns of a uniform random policy in each training world, and the held-out worlds."""
     world = make_world(config.env.rules)
-    train_key, held_out_key = jax.random.split(jax.random.key(seed))
-    return Dataset(prefill(config, world, train_key), _held_out(config, world, held_out_key))
+    prefill_key, held_out_key = (jax.random.fold_in(jax.random.key(seed), purpose) for purpose in (PREFILL, HELD_OUT))
+    return Dataset(prefill(config, world, prefill_key), _held_out(config, world, held_out_key))
 
 
 def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions:
@@ -92,22 +95,30 @@ def check(config: IqnConfig, dataset: Dataset) -> None:
     """
     data, held_out, rules = dataset.train, dataset.held_out, config.env.rules
     height, width = len(rules.map.rows), len(rules.map.rows[0])
-    turns_agents_worlds = (config.seeds, config.collect.turns, rules.agents, config.env.worlds)
-    worlds = config.collect.held_out_worlds
-    for name, array, shape in (
-        ("frames", data.frames, (*turns_agents_worlds, config.inputs // config.network.frames)),
-        ("rewards", data.rewards, turns_agents_worlds),
-        ("held_out/positions", held_out.positions, (worlds, rules.agents, 2)),
-        ("held_out/items", held_out.items, (worlds, height, width)),
-    ):
-        if array.shape != shape:
-            raise _refused(f"{name} have the shape {array.shape}, not {shape}")
+    of_agents = (config.seeds, config.collect.turns, rules.agents, config.env.worlds)
+    of_worlds, worlds = (*of_agents[:2], config.env.worlds), config.collect.held_out_worlds
+    wanted = {
+        "frames": (*of_agents, config.inputs // config.network.frames),
+        "actions": of_agents,
+        "rewards": of_agents,
+        "terminated": of_worlds,
+        "truncated": of_worlds,
+        "turn": of_worlds,
+        "held_out/keys": (worlds, 2),
+        "held_out/positions": (worlds, rules.agents, 2),
+        "held_out/items": (worlds, height, width),
+    }
+    judged = {f"held_out/{name}": array for name, array in held_out._asdict().items()}
+    for name, array in (data._asdict() | judged).items():
+        if array.shape != wanted[name]:
+            raise _refused(f"{name} have the shape {array.shape}, not {wanted[name]}")
     payable = {rules.wall_value, rules.agent_value, 0.0, *(entity.value for entity in rules.entities)}
     for name, fits in (
         ("frames outside 0..2", _within(data.frames, 0, 2)),
         ("actions outside 0..3", _within(data.actions, 0, 3)),
         ("held-out items of an unknown kind", _within(held_out.items, 0, len(rules.entities))),
         ("rewards that nothing pays", bool(np.isin(data.rewards, np.array(sorted(payable), np.float32)).all())),
+        ("held-out agents in walls", not walls(rules.map)[tuple(np.moveaxis(held_out.positions, -1, 0))].any()),
         ("ends at other turns", bool(np.array_equal(data.truncated, data.turn == rules.max_turns - 1))),
     ):
         if not fits:

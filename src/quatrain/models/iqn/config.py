@@ -11,6 +11,8 @@ from quatrain.section import FileOrNone, Section
 
 LARGEST = 1e6
 """Of rewards: a float32 sum over an episode still tells them apart."""
+RESERVED = ("empty", "wall", "ground", "agent", "left")
+"""Other channels of what agents see, and `items_left`."""
 MAX_DATASET_BYTES = 2**33
 MAX_RING_BYTES = 2**36
 
@@ -70,6 +72,9 @@ class Env(Section):
         double = [name for index, name in enumerate(names) if name in names[:index]]
         if double:
             raise ValueError(f"entities: {double[0]!r} is there twice; give each kind a name of its own")
+        taken = [name for name in names if name in RESERVED]
+        if taken:
+            raise ValueError(f"entities: {taken[0]!r} is the name of something else; none of {', '.join(RESERVED)}")
         if not any(kind.weight for kind in self.entities):
             raise ValueError(f"entities: the weights of {', '.join(names)} are all 0; at least one must grow")
         return self
@@ -265,6 +270,12 @@ class IqnConfig(Section):
         """Turns that the replay holds of each world."""
         return self.train.capacity // self.env.worlds
 
+    @property
+    def replay_bytes(self) -> int:
+        """Of all seeds, worlds and agents: a frame, an action and a reward per transition."""
+        per_turn = self.seeds * self.env.worlds * self.env.agents * (frame_size(self.env.rules) + 5)
+        return per_turn * self.slots
+
     @model_validator(mode="after")
     def _turns_fit_together(self) -> "IqnConfig":
         train, worlds, turns = self.train, self.env.worlds, self.collect.turns
@@ -301,6 +312,8 @@ class IqnConfig(Section):
     @model_validator(mode="after")
     def _epsilon_arrives(self) -> "IqnConfig":
         epsilon = self.train.acting.epsilon
+        if epsilon.start < epsilon.end:
+            raise ValueError(f"train.acting.epsilon.start {epsilon.start} is less than its end {epsilon.end}")
         if isinstance(epsilon, LinearEpsilon):
             whole = (self.collect.turns + self.train.turns) * self.env.worlds
             if epsilon.over_transitions > whole:
@@ -313,14 +326,16 @@ class IqnConfig(Section):
 
     @model_validator(mode="after")
     def _everything_fits_into_memory(self) -> "IqnConfig":
-        per_turn = self.seeds * self.env.worlds * self.env.agents * (frame_size(self.env.rules) + 5)
-        for key, turns, most in (
-            ("collect.turns", self.collect.turns, MAX_DATASET_BYTES),
-            ("train.capacity", self.slots, MAX_RING_BYTES),
+        turns = self.collect.turns + self.train.turns
+        if (steps := self.env.agents * self.env.worlds * turns) >= 2**31:
+            raise ValueError(f"env.agents * env.worlds * all turns = {steps:,} agent-steps; at most {2**31 - 1:,}")
+        dataset = self.replay_bytes * self.collect.turns // self.slots
+        for key, size, most in (
+            ("collect.turns", dataset, MAX_DATASET_BYTES),
+            ("train.capacity", self.replay_bytes, MAX_RING_BYTES),
         ):
-            if per_turn * turns > most:
+            if size > most:
                 raise ValueError(
-                    f"{key} takes {per_turn * turns / 2**30:.0f} GiB over all seeds, worlds and agents; at most "
-                    f"{most // 2**30}"
+                    f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; at most {most // 2**30}"
                 )
         return self

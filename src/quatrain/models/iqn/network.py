@@ -26,13 +26,13 @@ SIGMA_FACTORISED = 0.5
 """Of factorised noise, over the root of the inputs."""
 
 
-def init(network: Network, key: Key[Array, ""], inputs: int, actions: int = ACTIONS) -> Params:
+def init(network: Network, key: Key[Array, ""], inputs: int) -> Params:
     """Fresh parameters: W and b uniform in ±1/√inputs, in ±√(3/inputs) where independent noise is added."""
     sizes = {
         "hidden": (inputs, network.hidden),
         "cosine": (network.cosines, network.hidden),
         "feature": (network.hidden, network.hidden),
-        "advantage": (network.hidden, actions),
+        "advantage": (network.hidden, ACTIONS),
     }
     if network.dueling:
         sizes["value"] = (network.hidden, 1)

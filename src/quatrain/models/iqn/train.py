@@ -16,9 +16,9 @@ from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import World
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import losses, network
-from quatrain.models.iqn.collect import Dataset, check, transitions_of
+from quatrain.models.iqn.collect import LEARNERS, Dataset, check, transitions_of
 from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
-from quatrain.models.iqn.cycle import playing, records
+from quatrain.models.iqn.cycle import memory, playing, records
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.playing import Player
 from quatrain.progress import Progress
@@ -28,7 +28,7 @@ from quatrain.replay.ring import Batch, Ring, Starts, Window
 HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/",)
 pack = packing.pack
-INIT, WORLDS, PLAY, LEARN, EVALUATE = range(5)
+INIT, WORLDS, PLAY, LEARN, JUDGED_WORLDS, JUDGED_PLAY = range(6)
 """Purposes of a seed's base key; below them count turns and updates, and below those agents."""
 NARROW = 64
 """Units up to which, on a CPU, agents learn faster side by side than in turn."""
@@ -217,10 +217,10 @@ def greedy_returns(
 
     def one(params_and_key: tuple[network.Params, Array]) -> Array:
         params, key = params_and_key
-        key = jax.random.fold_in(key, EVALUATE)
-        lanes = turns.start(world, jax.random.split(key, config.train.evaluation_worlds), config.network.frames)
+        worlds_key, play_key = (jax.random.fold_in(key, purpose) for purpose in (JUDGED_WORLDS, JUDGED_PLAY))
+        lanes = turns.start(world, jax.random.split(worlds_key, config.train.evaluation_worlds), config.network.frames)
         policy = greedy_policy(config, params)
-        played = turns.play(world, lanes, policy, key, jnp.int32(0), config.env.max_turns)
+        played = turns.play(world, lanes, policy, play_key, jnp.int32(0), config.env.max_turns)
         return played.turns.rewards.sum(0).mean(-1)
 
     return over_seeds(config, one)((params, base_key))
@@ -233,7 +233,8 @@ def init_learner(config: IqnConfig, world: World, dataset: Dataset, base_key: Ke
 
 def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seeds"]:
     """The key of each seed, from which all its randomness is folded."""
-    return jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(config.seeds))
+    key = jax.random.fold_in(jax.random.key(seed), LEARNERS)
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(config.seeds))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -264,11 +265,17 @@ def train(config: IqnConfig, dataset: Dataset, seed: int, learner: Learner | Non
     Raises:
         DatasetMismatch: the dataset was collected for another world.
         TrainingDiverged: something is not finite; nothing is yielded of the updates since the last yield.
+        DeviceFull: the device has no memory left.
+        ValueError: the given learner is of other cycles.
     """
     check(config, dataset)
     world = make_world(config.env.rules)
     if learner is None:
-        learner = init_learner(config, world, dataset, base_keys(config, seed))
+        with memory.told(config):
+            learner = init_learner(config, world, dataset, base_keys(config, seed))
+    cycles = int(learner.player.turns[0]) / config.train.turns_per_cycle
+    if int(learner.updates[0]) != cycles * config.train.updates_per_cycle:
+        raise ValueError("the learner was trained with other turns_per_cycle or updates_per_cycle; keep both to go on")
     yield from learn_from(config, world, learner)
 
 
@@ -276,8 +283,9 @@ def learn_from(config: IqnConfig, world: World, learner: Learner) -> Iterator[Pr
     """The same in any world."""
     updates = int(learner.updates[0])
     while updates < config.train.steps:
-        learner, recorded = run_chunk(config, world, learner)
-        cycles = jax.device_get(recorded)
+        with memory.told(config):
+            learner, recorded = run_chunk(config, world, learner)
+            cycles = jax.device_get(recorded)
         records.refuse_divergence(cycles, updates)
         updates += config.train.record_every
         evaluates = config.train.evaluate_every and updates % config.train.evaluate_every == 0

@@ -9,13 +9,11 @@ from jaxtyping import Float, Int, Key
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import Lanes, Turn, World
+from quatrain.envs.treasurehunt.world import AGENT, WALL
 from quatrain.models.iqn import network
-from quatrain.models.iqn.config import Acting, IqnConfig, LinearEpsilon
+from quatrain.models.iqn.config import Acting, Env, IqnConfig, LinearEpsilon
 from quatrain.models.iqn.cycle.acting import epsilon_greedy_policy
 from quatrain.replay.ring import Transitions
-
-WALL, BLOCKED = -1, -2
-"""Events of a turn that are no item."""
 
 
 class Player(NamedTuple):
@@ -29,7 +27,7 @@ class Player(NamedTuple):
     reward_sums: Float[Array, "agents lanes"]
     """Of the episodes that run."""
     episode_return: Float[Array, " agents"]
-    """Mean over the episodes that ended in the last cycle in which any did."""
+    """Mean over the episodes that ended in the last turn in which any did."""
 
 
 class Played(NamedTuple):
@@ -94,9 +92,13 @@ def first_player(lanes: Lanes, prefill: Transitions) -> Player:
     )
 
 
+def named_events(env: Env) -> dict[str, int]:
+    """Name of a metric -> the event that it counts; `items_NAME` for each kind of item."""
+    items = {f"items_{entity.name}": kind for kind, entity in enumerate(env.entities, start=1)}
+    return {"wall_bumps": WALL, "blocked": AGENT, **items}
+
+
 def happenings(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agents"]]:
-    """Of turns, per agent-step: the reward, and the share of each event; `items_NAME` for each kind of item."""
-    events = {"wall_bumps": WALL, "blocked": BLOCKED}
-    events |= {f"items_{entity.name}": kind for kind, entity in enumerate(config.env.entities, start=1)}
-    shares = {name: (turn.events == event).mean((0, 2)) for name, event in events.items()}
+    """Of turns, per agent-step: the reward, and the share of each event."""
+    shares = {name: (turn.events == event).mean((0, 2)) for name, event in named_events(config.env).items()}
     return {"reward_per_turn": turn.rewards.mean((0, 2))} | shares

@@ -1,0 +1,27 @@
+"""a device without memory left -> one line that says what to lower."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from quatrain.errors import DeviceFull
+from quatrain.models.iqn.config import IqnConfig
+
+
+@contextmanager
+def told(config: IqnConfig) -> Iterator[None]:
+    """Turn the device's own message into one with the replay's size and the keys that decide it.
+
+    Raises:
+        DeviceFull: the work inside ran out of memory.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise DeviceFull(
+            f"iqn: the device has no memory left; the replay alone takes {config.replay_bytes / 2**20:,.0f} MiB, twice "
+            "that while a record is made. Lower iqn.train.capacity, iqn.env.worlds or iqn.seeds."
+        ) from None
