@@ -33,7 +33,7 @@ NOTES = [
     "rate of torch's (B*Q, units) x (units, units) in the same rounds: its ratio is the share of that rate",
     "seed 004 vmap of acting and observing over agents: agents act one after another, and see what those before "
     "them did, so no row; worlds are the batch",
-    f"greedy return: {RUNS_TO_RETURN} runs of each side; ours compiles anew in each",
+    f"greedy return: {RUNS_TO_RETURN} run(s) of each side; ours compiles anew in each",
 ]
 
 

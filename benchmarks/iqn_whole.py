@@ -26,8 +26,8 @@ from quatrain.models.iqn.train import Learner
 
 RETURN = 100.0
 """Greedy, of an agent and episode: 0.94 of what an oracle with the agents' view earns."""
-RUNS_TO_RETURN = 3
-"""Of each side; one of the reference takes some minutes."""
+RUNS_TO_RETURN = 1
+"""Of each side; one of the reference takes many minutes."""
 JUDGING_WORLDS = 256
 EPISODES_A_JUDGEMENT = 50
 """Of the reference: 12,500 agent-steps."""
@@ -172,7 +172,7 @@ def own_run(config: IqnConfig, number: int) -> Iterator[Judged]:
         program()
         if int(program.learner.updates[0]) % config.train.evaluate_every == 0:
             turns = config.collect.turns + int(program.learner.player.turns[0])
-            yield Judged(turns * agents, partial(judge, config, program.learner.params))
+            yield Judged(turns * agents, partial(judge, config, train.judged_params(config, program.learner)))
 
 
 def plain_run(config: IqnConfig, number: int) -> Iterator[Judged]:

@@ -27,6 +27,7 @@ SMALL: dict[str, dict[str, Any]] = {
             "batch_size": 32,
             "capacity": 400,
             "learning_rate": 3e-3,
+            "target": {"rate": 0.1},
             "record_every": 40,
             "evaluate_every": 40,
             "evaluation_worlds": 8,

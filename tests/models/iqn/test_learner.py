@@ -15,6 +15,7 @@ from quatrain.models.iqn.train import (
     Learner,
     base_keys,
     init_learner,
+    judged_params,
     learn_from,
     pack,
     run_chunk,
@@ -189,3 +190,9 @@ def test_a_learner_of_other_cycles_is_refused():
                 finished,
             )
         )
+
+
+@pytest.mark.parametrize("judged", ["target", "online"])
+def test_the_chosen_network_plays_when_a_learner_is_judged(judged: str):
+    learner = fresh()._replace(params="online", target_params="target")
+    assert judged_params(probes.hunt(train={"acting": {"judged": judged}}), learner) == judged

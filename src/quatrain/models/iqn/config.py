@@ -177,6 +177,9 @@ class Acting(Section):
     quantiles: int = Field(ge=1, le=1024, description="quantiles whose mean is an action's value")
     taus: Literal["midpoints", "uniform"] = Field(description="midpoints (g + 1/2)/G, or drawn anew for each act")
     epsilon: Annotated[LinearEpsilon | GeometricEpsilon, Field(discriminator="kind")]
+    judged: Literal["target", "online"] = Field(
+        description="the network that plays in evaluations; a Polyak target averages the online one over updates"
+    )
 
 
 class PolyakTarget(Section):

@@ -21,7 +21,7 @@ from quatrain.models.iqn.collect import Dataset, HeldOut, lanes_of
 from quatrain.models.iqn.config import Env, IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.playing import named_events
-from quatrain.models.iqn.train import Learner
+from quatrain.models.iqn.train import Learner, judged_params
 from quatrain.statistics import bootstrap_interval, interquartile_mean, over_learners
 
 YARDSTICKS: Mapping[str, Callable[[Rules], Policy]] = {
@@ -99,7 +99,8 @@ def _score_of_means(learned: np.ndarray, chance: np.ndarray, oracle: np.ndarray,
 
 def learned(config: IqnConfig, learner: Learner, dataset: Dataset, key: Key[Array, ""]) -> list[Outcome]:
     """The greedy policy of each seed."""
-    of_seeds = [jax.tree.map(lambda leaf, seed=seed: leaf[seed], learner.params) for seed in range(config.seeds)]
+    params = judged_params(config, learner)
+    of_seeds = [jax.tree.map(lambda leaf, seed=seed: leaf[seed], params) for seed in range(config.seeds)]
     return [Outcome(*jax.device_get(_play_learned(config, one, dataset.held_out, key))) for one in of_seeds]
 
 

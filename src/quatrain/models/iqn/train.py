@@ -26,7 +26,7 @@ from quatrain.replay import ring
 from quatrain.replay.ring import Batch, Ring, Starts, Window
 
 HEADLINE = ("episode_return", "greedy_return")
-WEIGHTS = ("params/",)
+WEIGHTS = ("params/", "target_params/")
 pack = packing.pack
 INIT, WORLDS, PLAY, LEARN, JUDGED_WORLDS, JUDGED_PLAY = range(6)
 """Purposes of a seed's base key; below them count turns and updates, and below those agents."""
@@ -209,6 +209,14 @@ def over_seeds(config: IqnConfig, function: Callable[..., Any]) -> Callable[...,
     return single
 
 
+def judged_params(config: IqnConfig, learner: Learner) -> network.Params:
+    """The parameters, of all seeds and agents, that play when a learner is judged.
+
+    Single online networks fall into loops for a while (into a wall, say) that their average over updates does not.
+    """
+    return learner.target_params if config.train.acting.judged == "target" else learner.params
+
+
 @partial(jax.jit, static_argnums=(0, 1))
 def greedy_returns(
     config: IqnConfig, world: World, params: network.Params, base_key: Key[Array, " seeds"]
@@ -289,10 +297,9 @@ def learn_from(config: IqnConfig, world: World, learner: Learner) -> Iterator[Pr
         records.refuse_divergence(cycles, updates)
         updates += config.train.record_every
         evaluates = config.train.evaluate_every and updates % config.train.evaluate_every == 0
-        greedy = (
-            np.asarray(greedy_returns(config, world, learner.params, learner.base_key))[None] if evaluates else None
-        )
-        yield Progress(updates, learner, records.metrics(cycles, greedy))
+        judged = judged_params(config, learner)
+        greedy = greedy_returns(config, world, judged, learner.base_key) if evaluates else None
+        yield Progress(updates, learner, records.metrics(cycles, None if greedy is None else np.asarray(greedy)[None]))
 
 
 def unpack(config: IqnConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
