@@ -1,7 +1,11 @@
 """What tests share: the committed params.yaml, small variants of its sections, and the repository's root."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from pipeline.params import overlaid, parse, read_input, validate
 from quatrain.params import Params
@@ -52,3 +56,11 @@ def params_with(overlay: dict[str, Any]) -> Params:
 def small(model: str, **sections: Any) -> Any:
     """A model's small config with sections changed: small("allo", train={"steps": 40}, seeds=3)."""
     return getattr(params_with({model: overlaid(SMALL[model], sections)}), model)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_go_with_their_module() -> Iterator[None]:
+    """Hundreds of compiled programs in one process reach the system's limit of memory maps, and XLA aborts."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()

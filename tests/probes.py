@@ -170,8 +170,8 @@ def learned(config: IqnConfig, world: World, learner: Learner) -> Learner:
 
 
 def quantiles(config: IqnConfig, learner: Learner, agent: int, frames: np.ndarray) -> np.ndarray:
-    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action)."""
-    params = jax.tree.map(lambda leaf: leaf[0, agent], learner.params)
+    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action), without flicker."""
+    params = jax.tree.map(lambda leaf: leaf[0, agent], train.judged_params(config, learner))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
     return np.asarray(network.apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))
 

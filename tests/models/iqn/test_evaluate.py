@@ -173,7 +173,8 @@ def always(actions: Sequence[int], chosen: IqnConfig) -> Learner:
     params = jax.tree.map(lambda leaf: np.zeros((len(actions), chosen.env.agents, *leaf.shape), np.float32), template)
     for seed, action in enumerate(actions):
         params["advantage"]["bias"][seed, :, action] = 1.0
-    return Learner(params, *[None] * (len(Learner._fields) - 1))
+    blank = Learner(*[None] * len(Learner._fields))
+    return blank._replace(params=params, target_params=params)
 
 
 @cache
