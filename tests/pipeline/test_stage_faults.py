@@ -61,7 +61,9 @@ def the_rest_is_as_if_nothing_had_happened(project: Project, finished: Project) 
 
 
 def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project) -> None:
-    (project.root / "safetensors.py").write_text("import os, signal, time\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n")
+    # What starts the tests may have had SIGINT ignored (a shell does it to background jobs).
+    pressed = "signal.signal(2, signal.default_int_handler)\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n"
+    (project.root / "safetensors.py").write_text("import os, signal, time\n" + pressed)
     assert project.run("train") == Ended(-signal.SIGINT, ["interrupted by SIGINT [exit 130]"])
 
 
