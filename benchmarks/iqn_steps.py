@@ -16,8 +16,9 @@ from benchmarks.reference import iqn_seed as seed
 from benchmarks.table import Goal, NotTheSame, Row
 from quatrain.models.iqn import losses
 from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.cycle.axes import side_by_side
 from quatrain.models.iqn.network import ACTIONS
-from quatrain.models.iqn.train import Agent, learn, side_by_side
+from quatrain.models.iqn.train import Agent, learn
 
 MATMULS = 20  # of a turn
 LOSSES = 200  # of a call of the compiled program

@@ -230,7 +230,8 @@ def gather(ring: Ring, agent: Int[AnyArray, ""] | int, entries: Int32[Array, "ba
     """The agent's transitions that start at these valid entries."""
     data, (slots, lanes) = ring.data, ring.data.turn.shape
     path = (entries[:, None] + jnp.arange(window.n_step, dtype=jnp.int32) * lanes) % (slots * lanes)
-    terminated, truncated = _rows(data.terminated, path, 2), _rows(data.truncated, path, 2)
+    terminated, truncated = _rows(data.terminated, path, 2), _rows(data.truncated, path[:, 1:], 2)
+    truncated = jnp.pad(truncated, ((0, 0), (1, 0)))  # that of a start decides nothing: alone it would be no start
     ended = (terminated | truncated).astype(jnp.int32)
     reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
     paid = reached & _followed(terminated, truncated)

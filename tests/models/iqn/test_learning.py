@@ -17,19 +17,7 @@ from tests.conftest import ROOT, params_with
 pytestmark = pytest.mark.slow
 
 LARGE = {
-    "env": {
-        "height": 21,
-        "width": 21,
-        "agents": 2,
-        "max_turns": 100,
-        "entities": [
-            {"name": "gem", "value": 10.0, "weight": 1.0},
-            {"name": "bone", "value": -10.0, "weight": 1.0},
-            {"name": "food", "value": 5.0, "weight": 1.0},
-        ],
-        "spawn_probability": 0.005,
-        "ground": "plain",
-    },
+    "env": read_raw(ROOT, "large")["iqn"]["env"] | {"worlds": 16},
     "collect": {"turns": 100},
     "train": {
         "turns": 3025,

@@ -100,10 +100,21 @@ def play(
     """
 
     def one_turn(lanes: Lanes, keys: Array) -> tuple[Lanes, Turn]:
-        return _play_turn(world, lanes, policy, keys)
+        return play_turn(world, lanes, policy, keys)
 
-    # All keys at once: a hash for a single number costs the CPU as much as an agent's whole turn.
-    return Played(*lax.scan(one_turn, lanes, jax.vmap(partial(_keys, world, key))(first_turn + jnp.arange(turns))))
+    return Played(*lax.scan(one_turn, lanes, keys_of(world, key, first_turn, turns)))
+
+
+def keys_of(world: World, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int) -> Key[Array, "turns keys"]:
+    """Of each turn the keys of its agents, and last that of their order.
+
+    All at once: a hash for a single number costs the CPU as much as an agent's whole turn.
+    """
+
+    def of_turn(number: Array) -> Array:
+        return jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, number)))(jnp.arange(world.agents + 1))
+
+    return jax.vmap(of_turn)(first_turn + jnp.arange(turns))
 
 
 def turn_order(world: World, key: Key[Array, ""]) -> Int[Array, " agents"]:
@@ -111,12 +122,8 @@ def turn_order(world: World, key: Key[Array, ""]) -> Int[Array, " agents"]:
     return jax.random.permutation(key, world.agents) if world.shuffled else jnp.arange(world.agents)
 
 
-def _keys(world: World, key: Array, turn: Array) -> Key[Array, " keys"]:
-    """The key of each agent in a turn, and that of their order."""
-    return jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, turn)))(jnp.arange(world.agents + 1))
-
-
-def _play_turn(world: World, lanes: Lanes, policy: Policy, keys: Array) -> tuple[Lanes, Turn]:
+def play_turn(world: World, lanes: Lanes, policy: Policy, keys: Key[Array, " keys"]) -> tuple[Lanes, Turn]:
+    """One turn of `play`, with the keys that are its own."""
     order = turn_order(world, keys[-1])
     history = lanes.history[order] if world.shuffled else lanes.history
 

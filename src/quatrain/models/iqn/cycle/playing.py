@@ -30,7 +30,7 @@ class Player(NamedTuple):
     """Mean over the episodes that ended in the last turn in which any did."""
 
 
-class Played(NamedTuple):
+class CyclePlayed(NamedTuple):
     """The player afterwards, what the replay and the records need of the turns (leading axis turns), and epsilon."""
 
     player: Player
@@ -51,19 +51,19 @@ def epsilon_at(
     return jnp.maximum(jnp.float32(chosen.end), falling)
 
 
-def play(config: IqnConfig, world: World, params: network.Params, player: Player, key: Key[Array, ""]) -> Played:
+def play(config: IqnConfig, world: World, params: network.Params, player: Player, key: Key[Array, ""]) -> CyclePlayed:
     """`turns_per_cycle` turns; epsilon falls with every one of them."""
 
-    def turn(player: Player, _: None) -> tuple[Player, tuple[Turn, Array]]:
+    def one_turn(player: Player, keys: Array) -> tuple[Player, tuple[Turn, Array]]:
         transitions = config.env.worlds * (config.collect.turns + player.turns)
         epsilon = epsilon_at(config.train.acting, transitions, player.episodes)
         policy = epsilon_greedy_policy(config, params, epsilon)
-        played = turns.play(world, player.lanes, policy, key, player.turns, 1)
-        one = jax.tree.map(lambda leaf: leaf[0], played.turns)
-        return _after(player, played.lanes, one), (one, epsilon)
+        lanes, turn = turns.play_turn(world, player.lanes, policy, keys)
+        return _after(player, lanes, turn), (turn, epsilon)
 
-    end, (played, epsilon) = jax.lax.scan(turn, player, None, length=config.train.turns_per_cycle)
-    return Played(end, played, epsilon)
+    keys = turns.keys_of(world, key, player.turns, config.train.turns_per_cycle)
+    end, (played, epsilon) = jax.lax.scan(one_turn, player, keys)
+    return CyclePlayed(end, played, epsilon)
 
 
 def _after(player: Player, lanes: Lanes, turn: Turn) -> Player:
