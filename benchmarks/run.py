@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from benchmarks.table import as_json, render
+from pipeline.devices import on_device, settings
 from pipeline.params import ConfigError, read_params
-from pipeline.stage import prepare_process, settings
+from pipeline.stage import prepare_process
 from quatrain.registry import MODELS
 
 RESULTS = Path("benchmarks/results")
@@ -30,8 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     prepare_process(params)
     # Not before: it imports jax, which reads its thread count once.
     benchmark = importlib.import_module(f"benchmarks.{chosen.model}")
-    report = benchmark.measure(Path.cwd(), chosen.rounds)
-    machine = settings(params) | {"backend": report.backend}
+    with on_device(params, MODELS[chosen.model]):
+        report = benchmark.measure(Path.cwd(), chosen.rounds)
+    machine = settings(params, MODELS[chosen.model]) | {"backend": report.backend}
     print(
         f"{machine['cpu']}, {report.backend}, {machine['threads']} threads, {chosen.rounds} interleaved rounds: medians"
     )

@@ -12,13 +12,14 @@ from pipeline.bar import Bar
 from pipeline.checkpoints import loaded_code, run_key
 from pipeline.durable import write_durably
 from pipeline.evaluate import png, storable, write_pictures
-from pipeline.params import ConfigError, overlaid, read_input, read_raw, read_text, validate
+from pipeline.params import ConfigError, overlaid, read_content, read_input, read_raw, validate
 from pipeline.stage import CHECKOUT, guarded, prepare_process, say, settings
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
 from quatrain.progress import History, Row, TrainingDiverged, history, rows
-from quatrain.registry import room
+from quatrain.registry import MODELS, room
+from quatrain.section import Content
 
 OUT = "grids-out"
 PAPER = Path("benchmarks/reference/allo_paper.json")
@@ -51,9 +52,13 @@ def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> 
         ConfigError: the map or the preset cannot be used.
     """
     raw = overlaid(read_raw(root, preset), {"allo": overlaid(changes, {"env": {"layout": path.name}})})
-    few = validate(overlaid(raw, {"allo": {"network": {"d": 1}}}), lambda _: read_text(path))
+
+    def read(name: object) -> Content:
+        return read_content(path) if name == path.name else read_input(root, str(name))
+
+    few = validate(overlaid(raw, {"allo": {"network": {"d": 1}}}), read)
     d = min(raw["allo"]["network"]["d"], count_starts(few.allo.env.map))
-    return validate(overlaid(raw, {"allo": {"network": {"d": d}}}), lambda _: read_text(path))
+    return validate(overlaid(raw, {"allo": {"network": {"d": d}}}), read)
 
 
 def key_of(params: Params) -> str:
@@ -61,7 +66,7 @@ def key_of(params: Params) -> str:
     for kind in ("collect", "train", "evaluate", "plots"):
         room("allo", kind)
     given = {"config": params.allo.model_dump(mode="json"), "seed": params.seed}
-    return run_key("grids", given, loaded_code(CHECKOUT, "allo"), [], settings(params))
+    return run_key("grids", given, loaded_code(CHECKOUT, "allo"), [], settings(params, MODELS["allo"]))
 
 
 def learn(params: Params, name: str, out: Path) -> MapRow:

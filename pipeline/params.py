@@ -2,22 +2,28 @@
 
 import argparse
 import difflib
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, DocumentStartEvent, MappingStartEvent, SequenceStartEvent
 
+from pipeline.formats import FOREIGN
 from quatrain.params import Params
+from quatrain.section import NUMBERS, Content
 
 MAX_BYTES = 200_000
 MAX_DEPTH = 20
 SCHEMA_FILE = "params.schema.json"
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+"""Readers of .npy headers by version; numpy writes the second where the first is too short."""
 
 
 class ConfigError(Exception):
@@ -87,17 +93,47 @@ def parse(path: Path) -> dict[str, Any]:
     return raw
 
 
+def read_content(path: Path) -> Content:
+    """What a file holds that a config may name: numbers or text, as its name ends.
+
+    Raises:
+        ConfigError: it is missing, no plain file, too large or damaged.
+    """
+    return read_numbers(path) if path.suffix == NUMBERS else read_text(path)
+
+
 def read_text(path: Path) -> str:
     """The file's text, refused where it is missing, no plain file, too large or not UTF-8."""
+    try:
+        return _read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+
+
+def read_numbers(path: Path) -> tuple[float, ...]:
+    """The numbers of an .npy file with one axis of floats; nothing in it is executed."""
+    data = _read_bytes(path)
+    stream = io.BytesIO(data)
+    try:
+        read_header = HEADERS[np.lib.format.read_magic(stream)]
+        shape, _, dtype = read_header(stream)
+    except FOREIGN:
+        raise ConfigError(f"{path.name}: is no .npy file; write one with numpy.save") from None
+    if len(shape) != 1 or dtype.kind != "f":
+        found = f"{dtype} of shape {shape}"
+        raise ConfigError(f"{path.name}: holds {found}; numpy.save an array with one axis and dtype float")
+    if len(data) - stream.tell() != shape[0] * dtype.itemsize:
+        raise ConfigError(f"{path.name}: is damaged: it does not hold {shape[0]:,} numbers, as it says")
+    return tuple(np.frombuffer(data, dtype, offset=stream.tell()).astype(float).tolist())
+
+
+def _read_bytes(path: Path) -> bytes:
     if not path.is_file():
         what = "is not a file" if path.exists() else "is not there"
         raise ConfigError(f"{path.name}: {what}; run from the repository root, or `git checkout {path.name}`")
     if path.stat().st_size > MAX_BYTES:
         raise ConfigError(f"{path.name}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    return path.read_bytes()
 
 
 def _refuse_tricks(name: str, events: Any) -> None:
@@ -117,8 +153,8 @@ def _refuse_tricks(name: str, events: Any) -> None:
             raise ConfigError(f"{where}: tag {tag} is not allowed; write a plain value")
 
 
-def read_input(root: Path, name: str) -> str:
-    """The text of a file that a config names by a path under inputs/."""
+def read_input(root: Path, name: str) -> Content:
+    """What a file holds that a config names by a path under inputs/."""
     path = root / name
     folder = (root / "inputs").resolve()
     if not path.resolve().is_relative_to(folder):
@@ -127,12 +163,12 @@ def read_input(root: Path, name: str) -> str:
         near = [str(p.relative_to(root)) for p in sorted(folder.rglob("*")) if p.is_file()]
         raise ValueError(f"{name} is not there{_nearest(name, near)}")
     try:
-        return read_text(path)
+        return read_content(path)
     except ConfigError as error:
         raise ValueError(str(error)) from None
 
 
-def validate(raw: Mapping[str, Any], read_input: Callable[[object], str]) -> Params:
+def validate(raw: Mapping[str, Any], read_input: Callable[[object], Content]) -> Params:
     """Params of a mapping; `read_input` gives the content of a file that it names.
 
     Raises:

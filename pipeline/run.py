@@ -116,7 +116,7 @@ def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def tags(stage: Stage) -> dict[str, str]:
     """Where the run comes from: code, stage, preset, device, threads and versions."""
-    found = {f"quatrain.{name}": value for name, value in settings(stage.params).items()}
+    found = {f"quatrain.{name}": value for name, value in settings(stage.params, stage.framework).items()}
     return found | {
         "quatrain.model": stage.model,
         "quatrain.preset": stage.params.preset,

@@ -5,14 +5,11 @@ import ctypes
 import errno
 import hashlib
 import os
-import platform
 import signal
 import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -20,11 +17,12 @@ from typing import Any, NamedTuple
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
 from pipeline.checkpoints import LockHeld, folder_lock, loaded_code, run_key
+from pipeline.devices import DeviceMissing, on_device, settings
 from pipeline.params import ConfigError, read_params
 from quatrain.errors import DataError, DeviceFull
 from quatrain.params import Params
 from quatrain.progress import TrainingDiverged
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, Framework, room
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 """Where this code lies; a stage works in the current folder, which is another one in tests."""
@@ -33,11 +31,6 @@ PATIENCE_SECONDS = 60.0
 """How long a predecessor may take to save and leave: longer than its last delivery to a tracking server."""
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What a disk answers that is full, broken or not ours to write."""
-LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
-
-
-class DeviceMissing(Exception):
-    """The device that params.yaml asks for is not in this machine. Exit code 5."""
 
 
 class Interrupted(Exception):
@@ -61,6 +54,11 @@ class Stage(NamedTuple):
     def config(self) -> Any:
         """The model's section of params.yaml."""
         return getattr(self.params, self.model)
+
+    @property
+    def framework(self) -> Framework:
+        """What the model's rooms compute with."""
+        return MODELS[self.model]
 
     @property
     def data(self) -> Path:
@@ -110,43 +108,12 @@ class Stage(NamedTuple):
             params={**shared, self.model: params[self.model]},
             code=[*loaded_code(CHECKOUT, self.model), CHECKOUT / "pipeline" / f"{self.verb}.py"],
             inputs=inputs,
-            settings=settings(self.params),
+            settings=settings(self.params, self.framework),
         )
 
 
-def settings(params: Params) -> dict[str, str]:
-    """What a result depends on beside code, params and data; recorded in manifests and tags."""
-    return {
-        "device": device_of(params),
-        "threads": str(params.threads),
-        "python": platform.python_version(),
-        "cpu": cpu_name(),
-        **{name: version(name) for name in LIBRARIES},
-    }
-
-
-def device_of(params: Params) -> str:
-    """`auto` resolved, without loading a framework: cuda where there is a device and jax has its plug-in."""
-    if params.device != "auto":
-        return params.device
-    plugin = any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
-    return "cuda" if plugin and Path("/dev/nvidia0").exists() else "cpu"
-
-
-def cpu_name() -> str:
-    """The processor's model name, for a CPU result repeats bit for bit only on its own type."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    found = [
-        line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "model\t", "cpu family"))
-    ]
-    return " / ".join(found[:3]) or platform.machine()
-
-
 def prepare_process(params: Params) -> None:
-    """Threads, device and determinism of jax and torch; before the first import of either."""
+    """The variables by which jax and torch are told threads, device and determinism; before either is imported."""
     threads = str(params.threads)
     os.environ |= {"NPROC": threads, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE", "MPLBACKEND": "Agg"}
     if params.device != "auto":
@@ -221,22 +188,18 @@ def _run(verb: str, model: str, body: Body, patience_seconds: float) -> None:
     prepare_process(stage.params)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
         signals.working = True
-        check_device(stage.params)
-        body(stage, signals)
+        work(stage, body, signals)
         signals.check()
 
 
-def check_device(params: Params) -> None:
-    """Refuse `device: cuda` where jax can reach none: no device, no driver, or a jax built without CUDA."""
-    if params.device != "cuda":
-        return
-    import jax
+def work(stage: Stage, body: Body, signals: Signals) -> None:
+    """What the stage is for, with the threads and on the device of params.yaml.
 
-    try:
-        jax.devices()
-    except (RuntimeError, AssertionError):  # AssertionError: jax 0.10 without any CUDA plug-in
-        why = "jax finds no NVIDIA device here (or is built without CUDA); set device: auto or cpu"
-        raise DeviceMissing(f"params.yaml: device = 'cuda', but {why}") from None
+    Raises:
+        DeviceMissing: there is no such device.
+    """
+    with on_device(stage.params, stage.framework):
+        body(stage, signals)
 
 
 def guarded(name: str, work: Callable[[], None]) -> int:

@@ -50,7 +50,8 @@ def train(stage: Stage, signals: Signals) -> None:
             last = follow(stage, signals, Records(run, checkpoints, bar), progress, start)
         arrays = learning.pack(learner if last is None else last)
         checkpoints.save(stage.config.train.steps, arrays)
-        save(stage, run, arrays, {"run_key": key, "dataset": digest, "settings": settings(stage.params)})
+        recorded = settings(stage.params, stage.framework)
+        save(stage, run, arrays, {"run_key": key, "dataset": digest, "settings": recorded})
 
 
 def forget_old(folder: Path) -> None:

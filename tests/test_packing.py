@@ -1,5 +1,7 @@
-"""A learner comes back from flat arrays as it was, and never as something else."""
+"""A learner comes back from flat arrays as it was, and never as something else, whatever its framework."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,8 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
-from quatrain.packing import pack, unpack
+from pipeline import formats
+from pipeline.formats import ArraySpec
+from quatrain.packing import torch_learners
+from quatrain.packing.jax_learners import pack, unpack
+from tests.conftest import ROOT
+
+# JAX.
 
 
 class Learner(NamedTuple):
@@ -70,3 +79,143 @@ def test_arrays_of_another_learner_are_refused(change: dict[str, Any], why: str)
     arrays = {name: array for name, array in (pack(init(0)) | change).items() if array is not None}
     with pytest.raises(ValueError, match=f"not a learner of this config: {why}"):
         unpack(init(0), arrays)
+
+
+# torch.
+
+
+class TorchLearner(NamedTuple):
+    params: dict[str, Any]
+    optimizer: tuple[dict[str, torch.Tensor], ...]
+    colonies: list[torch.Tensor]
+    norm: torch.Tensor | None
+    draws: torch.Tensor
+    rate: torch.Tensor
+
+
+def torch_init(seed: int) -> TorchLearner:
+    generator = torch.Generator().manual_seed(seed)
+    layer = torch.nn.Linear(3, 5)
+    torch.nn.init.normal_(layer.weight, generator=generator)
+    return TorchLearner(
+        params={"net": layer.state_dict(keep_vars=True), "scale": torch.full((5,), 0.5, dtype=torch.float16)},
+        optimizer=({"exp_avg": torch.rand((7, 2), dtype=torch.float64, generator=generator).T},),
+        colonies=[torch.arange(4), torch.arange(6, dtype=torch.int16), torch.tensor([True, False])],
+        norm=None,
+        draws=generator.get_state(),
+        rate=torch.tensor(3e-4, dtype=torch.float64),
+    )
+
+
+def leaves(learner: TorchLearner) -> list[torch.Tensor]:
+    return [
+        *learner.params["net"].values(),
+        learner.params["scale"],
+        *learner.optimizer[0].values(),
+        *learner.colonies,
+        learner.draws,
+        learner.rate,
+    ]
+
+
+def test_tensors_are_named_by_their_path() -> None:
+    packed = torch_learners.pack(torch_init(3))
+    assert {name: (array.dtype.name, array.shape) for name, array in packed.items()} == {
+        "params/net/weight": ("float32", (5, 3)),
+        "params/net/bias": ("float32", (5,)),
+        "params/scale": ("float16", (5,)),
+        "optimizer/0/exp_avg": ("float64", (2, 7)),
+        "colonies/0": ("int64", (4,)),
+        "colonies/1": ("int16", (6,)),
+        "colonies/2": ("bool", (2,)),
+        "draws": ("uint8", tuple(torch.Generator().get_state().shape)),
+        "rate": ("float64", ()),
+    }
+
+
+def test_a_torch_learner_comes_back_from_a_file_and_draws_what_it_would_have_drawn() -> None:
+    learner = torch_init(3)
+    packed = torch_learners.pack(learner)
+    data, declared = formats.encode("learner.safetensors", packed)
+    specs = {name: ArraySpec.model_validate(spec) for name, spec in declared.items()}
+    restored = torch_learners.unpack(torch_init(0), formats.decode("learner.safetensors", data, specs))
+    assert type(restored) is TorchLearner
+    assert (type(restored.optimizer), type(restored.colonies), restored.norm) == (tuple, list, None)
+    for one, other in zip(leaves(learner), leaves(restored), strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+        assert not other.requires_grad
+    for name, array in torch_learners.pack(restored).items():
+        np.testing.assert_array_equal(array, packed[name], strict=True)
+    drawn, again = (torch.rand(5, generator=drawing(one.draws)) for one in (learner, restored))
+    assert torch.equal(drawn, again)
+
+
+def drawing(state: torch.Tensor) -> torch.Generator:
+    generator = torch.Generator()
+    generator.set_state(state)
+    return generator
+
+
+def test_a_tensor_goes_where_that_of_the_template_is() -> None:
+    packed, elsewhere = torch_learners.pack(torch_init(3)), torch_init(0)
+    elsewhere.params["scale"] = elsewhere.params["scale"].to("meta")  # the one other device that every machine has
+    with torch.device("meta"):
+        restored = torch_learners.unpack(elsewhere, packed)
+    assert {leaf.device.type for leaf in leaves(restored) if leaf is not restored.params["scale"]} == {"cpu"}
+    assert restored.params["scale"].device.type == "meta"
+
+
+@pytest.mark.parametrize("kept", ["packed", "unpacked", "a snapshot"])
+def test_what_was_kept_of_a_torch_learner_does_not_change_with_it(kept: str) -> None:
+    learner = torch_init(3)
+    expected = {name: array.copy() for name, array in torch_learners.pack(learner).items()}
+    packed = torch_learners.pack(learner)
+    unpacked, snapshot = torch_learners.unpack(torch_init(0), packed), torch_learners.snapshot(learner)
+    with torch.no_grad():
+        for leaf in leaves(learner):
+            leaf.zero_()
+    if kept == "unpacked":
+        for array in packed.values():
+            array[...] = 0
+    assert not any(leaf.requires_grad for leaf in leaves(snapshot))
+    keepers = {"packed": packed, "unpacked": torch_learners.pack(unpacked), "a snapshot": torch_learners.pack(snapshot)}
+    arrays = keepers[kept]
+    assert arrays.keys() == expected.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, expected[name], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"rate": None}, r"differing arrays \['rate'\]"),
+        ({"norm": np.zeros(3)}, r"differing arrays \['norm'\]"),
+        ({"colonies/1": np.zeros(8, np.int16)}, r"colonies/1 is int16\(8,\), not int16\(6,\)"),
+        ({"colonies/1": np.zeros(6, np.int64)}, r"colonies/1 is int64\(6,\), not int16\(6,\)"),
+        ({"rate": np.zeros(())[None]}, r"rate is float64\(1,\), not float64\(\)"),
+    ],
+)
+def test_arrays_of_another_torch_learner_are_refused(change: dict[str, Any], why: str) -> None:
+    packed = torch_learners.pack(torch_init(0)) | change
+    arrays = {name: array for name, array in packed.items() if array is not None}
+    with pytest.raises(ValueError, match=f"not a learner of this config: {why}"):
+        torch_learners.unpack(torch_init(0), arrays)
+
+
+@pytest.mark.parametrize("keep", [torch_learners.pack, torch_learners.snapshot])
+def test_a_leaf_that_is_no_tensor_is_refused(keep: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"^optimizer/0/step is of type int, not a tensor$"):
+        keep({"optimizer": ({"step": 3},)})
+
+
+# Both.
+
+
+@pytest.mark.parametrize(
+    ("module", "loaded"), [("arrays", set()), ("jax_learners", {"jax"}), ("torch_learners", {"torch"})]
+)
+def test_packing_loads_no_other_framework(module: str, loaded: set[str]) -> None:
+    code = f"import sys; import quatrain.packing.{module}; print(*({{'jax', 'torch'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == loaded

@@ -3,7 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+NUMBERS = ".npy"
+"""How the name of a file of numbers ends; any other holds text."""
+Content = str | tuple[float, ...]
+"""Of a file that a config names."""
 
 
 class Section(BaseModel):
@@ -21,6 +26,15 @@ class InputFile(Section):
     text: str
 
 
+class InputNumbers(Section):
+    """An .npy file that a config names, with its numbers in its place; NaN and infinity are left to it to refuse."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+    name: str
+    numbers: tuple[float, ...] = Field(strict=False)  # JSON has lists
+
+
 def names_file(value: object) -> bool:
     """A value is a path, not the name of something built in, if it has a slash or a file ending."""
     return isinstance(value, str) and ("/" in value or value.endswith((".txt", ".csv", ".json")))
@@ -33,10 +47,25 @@ def _read_named(value: object, info: Any) -> object:
 def _read(value: object, info: Any) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
     if not isinstance(value, str):
         return value
-    read: Callable[[object], str] | None = (info.context or {}).get("read_input")
+    if value.endswith(NUMBERS):
+        raise ValueError(f"{value} holds numbers; name a text file")
+    return InputFile(name=value, text=_content(value, "text", info))
+
+
+def _read_numbers(value: object, info: Any) -> object:
+    if not isinstance(value, str):
+        return value
+    if not value.endswith(NUMBERS):
+        raise ValueError(f"{value} is no {NUMBERS} file; write one with numpy.save")
+    return InputNumbers(name=value, numbers=_content(value, "numbers", info))
+
+
+def _content(path: str, kind: str, info: Any) -> Any:
+    read: Callable[[object], Content] | None = (info.context or {}).get("read_input")
     if read is None:
-        raise ValueError(f"{value!r} is a path; give {{'name': ..., 'text': ...}} in its place, or a reader as context")
-    return InputFile(name=value, text=read(value))
+        given = f"{{'name': ..., {kind!r}: ...}}"
+        raise ValueError(f"{path!r} is a path; give {given} in its place, or a reader as context")
+    return read(path)
 
 
 NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
@@ -44,3 +73,6 @@ NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
 
 FileOrNone = Annotated[InputFile | None, BeforeValidator(_read, json_schema_input_type=str | None)]
 """A path whose content the reader of params.yaml puts in its place, or null."""
+
+NumbersOrNone = Annotated[InputNumbers | None, BeforeValidator(_read_numbers, json_schema_input_type=str | None)]
+"""A path to an .npy file whose numbers the reader of params.yaml puts in its place, or null."""

@@ -22,7 +22,7 @@ from pipeline.collect import collect
 from pipeline.evaluate import evaluate
 from pipeline.journal import Journal
 from pipeline.params import overlaid, parse, read_params
-from pipeline.stage import Signals, Stage, guarded
+from pipeline.stage import Signals, Stage, guarded, work
 from pipeline.train import train
 from quatrain.registry import MODELS, room
 from tests.conftest import QUICK, ROOT, SMALL
@@ -125,7 +125,7 @@ class Project:
     def call(self, verb: str, signals: Signals | None = None) -> int:
         """Run a verb; its exit code."""
         stage = Stage(verb, self.model, self.root, read_params(self.root))
-        return guarded(stage.name, lambda: BODIES[verb](stage, signals or Pretended()))
+        return guarded(stage.name, lambda: work(stage, BODIES[verb], signals or Pretended()))
 
     # In a process of its own, which real signals can reach.
 

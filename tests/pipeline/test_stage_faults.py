@@ -186,14 +186,15 @@ def caught(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="there is a device here")
+@pytest.mark.parametrize("finished", MODELS, indirect=True)
 def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
     project.choose(overlay={"device": "cuda"})
     refused = project.run("train")
     assert refused == Ended(
         5,
         [
-            "train@allo: params.yaml: device = 'cuda', but jax finds no NVIDIA device here (or is built without "
-            "CUDA); set device: auto or cpu [exit 5]"
+            f"train@{project.model}: params.yaml: device = 'cuda', but {MODELS[project.model]} finds no NVIDIA device "
+            "here (or is built without CUDA); set device: auto or cpu [exit 5]"
         ],
     )
 

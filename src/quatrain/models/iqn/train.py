@@ -1,6 +1,6 @@
 """replay -> weights: play some turns in all worlds, let every agent learn, again and again in one compiled program."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from quatrain import packing
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import World
 from quatrain.envs.treasurehunt.world import make_world
@@ -20,7 +19,9 @@ from quatrain.models.iqn.collect import LEARNERS, Dataset, check, transitions_of
 from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
 from quatrain.models.iqn.cycle import memory, playing, records
 from quatrain.models.iqn.cycle.acting import greedy_policy
+from quatrain.models.iqn.cycle.axes import over_axis, over_seeds
 from quatrain.models.iqn.cycle.playing import Player
+from quatrain.packing import jax_learners as packing
 from quatrain.progress import Progress
 from quatrain.replay import ring
 from quatrain.replay.ring import Batch, Ring, Starts, Window
@@ -30,8 +31,6 @@ WEIGHTS = ("params/", "target_params/")
 pack = packing.pack
 INIT, WORLDS, PLAY, LEARN, JUDGED_WORLDS, JUDGED_PLAY = range(6)
 """Purposes of a seed's base key; below them count turns and updates, and below those agents."""
-NARROW = 64
-"""Units up to which, on a CPU, agents learn faster side by side than in turn."""
 
 
 class Agent(NamedTuple):
@@ -134,18 +133,6 @@ def follow(config: Train, params: network.Params, target_params: network.Params,
     return optax.incremental_update(params, target_params, config.target.rate)
 
 
-def side_by_side(config: IqnConfig) -> bool:
-    """Whether agents (and seeds) learn in one batched program, rather than one after another with warm caches."""
-    if config.train.agent_parallelism == "auto":
-        return jax.default_backend() != "cpu" or config.network.hidden <= NARROW
-    return config.train.agent_parallelism == "vmap"
-
-
-def over_axis(config: IqnConfig, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of one seed or agent -> of all, along the leading axis of its argument."""
-    return jax.vmap(function) if side_by_side(config) else partial(jax.lax.map, function)
-
-
 def learn(
     config: IqnConfig, learner: Learner, experience: Experience
 ) -> tuple[Agent, dict[str, Float[Array, "update agents"]]]:
@@ -196,17 +183,6 @@ def run_chunk(config: IqnConfig, world: World, learners: Learner) -> tuple[Learn
         return jax.lax.scan(step, learner, None, length=config.train.cycles_per_record)
 
     return over_seeds(config, one)(learners)
-
-
-def over_seeds(config: IqnConfig, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`over_axis`, without a loop around a single seed."""
-    if config.seeds > 1:
-        return over_axis(config, function)
-
-    def single(argument: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], argument)))
-
-    return single
 
 
 def judged_params(config: IqnConfig, learner: Learner) -> network.Params:

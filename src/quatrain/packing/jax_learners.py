@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quatrain.packing.arrays import Form, verify
+
 Learner = TypeVar("Learner")
 
 
@@ -21,9 +23,8 @@ def unpack(template: Learner, arrays: dict[str, np.ndarray]) -> Learner:
         ValueError: names, shapes or dtypes are not those of the template.
     """
     wanted = _named(template)
-    if arrays.keys() != wanted.keys():
-        raise ValueError(f"not a learner of this config: differing arrays {sorted(arrays.keys() ^ wanted.keys())}")
-    leaves = [_restored(name, like, arrays[name]) for name, like in wanted.items()]
+    verify(arrays, {name: _form(like) for name, like in wanted.items()})
+    leaves = [_restored(like, arrays[name]) for name, like in wanted.items()]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
@@ -40,12 +41,12 @@ def _plain(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _restored(name: str, like: Any, array: np.ndarray) -> jax.Array:
+def _form(like: Any) -> Form:
     plain = jax.eval_shape(_plain, like)
-    if array.shape != plain.shape or array.dtype != plain.dtype:
-        raise ValueError(
-            f"not a learner of this config: {name} is {array.dtype}{array.shape}, not {plain.dtype}{plain.shape}"
-        )
+    return Form(plain.dtype, plain.shape)
+
+
+def _restored(like: Any, array: np.ndarray) -> jax.Array:
     if not _is_key(like):
         return jnp.asarray(array)
     one = jnp.empty((), like.dtype)  # key_impl wants an array, and `like` may be but its shape and dtype
