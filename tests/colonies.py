@@ -1,0 +1,120 @@
+"""The default rules of colonies, a plate of each kind, and colonies made by hand or found on the way."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from quatrain.envs.colony import plates
+from quatrain.envs.colony.dynamics import Colonies, World, make_world
+from quatrain.envs.colony.plates import Plates
+from quatrain.envs.colony.rules import REWARDS, Bounds, Rules
+from quatrain.envs.colony.world import start, step
+
+DEFAULT = Rules(
+    width=600,
+    height=400,
+    max_nodes=100,
+    target_nodes=40,
+    n0_min=5,
+    n0_max=80,
+    y_center=(0.25, 0.75),
+    y_spread=0.1,
+    max_steps=120,
+    left_limit=30,
+    delta_time=3,
+    delta_intensity=2.5,
+    features="light",
+    bounds=(
+        Bounds(0.0, 0.7),
+        Bounds(0.5, 15.0),
+        Bounds(0.5, 4.0),
+        Bounds(0.05, 0.5),
+        Bounds(-math.pi / 6, math.pi / 6),
+    ),
+    reward=tuple((name, float(weight)) for name, weight in REWARDS["goal_control"].items()),
+    check_actions=False,
+)
+
+
+def rules(**changes: Any) -> Rules:
+    """The default rules with some changed; `reward` may be the name of a preset."""
+    if isinstance(changes.get("reward"), str):
+        changes["reward"] = tuple((name, float(weight)) for name, weight in REWARDS[changes["reward"]].items())
+    return DEFAULT._replace(**changes)
+
+
+def flat_plate(width: int = 600) -> Plates:
+    """Stiffness 1 everywhere."""
+    return plates.make_plates(np.array([plates.LINEAR]), np.zeros(1), np.ones(1), width)
+
+
+def all_kinds(width: int = 600) -> Plates:
+    """A linear plate, an exponential one, and one given by its values, in this order."""
+    formulas = plates.make_plates(
+        np.array([plates.LINEAR, plates.EXPONENTIAL]), np.array([0.05, 0.006]), np.array([1.0, 0.7]), width
+    )
+    given = plates.user_plate((2 + np.sin(np.arange(width) / 50)).astype(np.float32))
+    return Plates(*(np.concatenate(both) for both in zip(formulas, given, strict=True)))
+
+
+def world(some_plates: Plates | None = None, **changes: Any) -> World:
+    """The default world, on a plate of each kind unless told otherwise, with rules changed."""
+    changed = rules(**changes)
+    return make_world(changed, all_kinds(changed.width) if some_plates is None else some_plates)
+
+
+def colonies_of(
+    some_rules: Rules,
+    *cells: list[tuple[float, float]],
+    parents: list[list[int]] | None = None,
+    substrate: list[int] | None = None,
+) -> Colonies:
+    """Colonies with these cells before their first step; without parents each cell is the parent of the next."""
+    count, slots = len(cells), max(some_rules.max_nodes, *map(len, cells))
+    pos, n = torch.zeros(count, slots, 2), torch.tensor([len(of_one) for of_one in cells])
+    parent = torch.full((count, slots), -1)
+    for row, of_one in enumerate(cells):
+        pos[row, : len(of_one)] = torch.tensor(of_one, dtype=torch.float32).reshape(-1, 2)
+        chain = list(range(-1, len(of_one) - 1))
+        parent[row, : len(of_one)] = torch.tensor(parents[row] if parents else chain, dtype=torch.long)
+    used, zero = torch.arange(slots) < n[:, None], torch.zeros(count, dtype=torch.long)
+    return Colonies(
+        pos=pos,
+        parent=parent,
+        pid=torch.where(used, torch.arange(slots), -1),
+        age=torch.zeros(count, slots),
+        new=torch.zeros(count, slots, dtype=torch.bool),
+        n=n,
+        t=zero,
+        left=zero,
+        next_pid=n,
+        centroid=pos.sum(1) / n.clamp(min=1)[:, None],
+        furthest=pos[..., 0].amax(1),
+        substrate=zero if substrate is None else torch.tensor(substrate),
+    )
+
+
+def actions(some_rules: Rules, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Uniform within the bounds."""
+    low, high = torch.tensor(some_rules.bounds).unbind(1)
+    return low + (high - low) * torch.rand(count, len(low), generator=generator)
+
+
+def steered(colonies: Colonies, some_rules: Rules, generator: torch.Generator) -> torch.Tensor:
+    """Random actions that keep colonies near their size, so that episodes last."""
+    action = actions(some_rules, len(colonies.n), generator)
+    low, high = some_rules.bounds[0]
+    n = colonies.n.float()
+    action[:, 0] = ((n - some_rules.target_nodes / 2 + 0.5) / n).clamp(low, high) * (0.8 + 0.2 * action[:, 0] / high)
+    return action
+
+
+def wandering(some_world: World, count: int, steps: int, seed: int = 0) -> Colonies:
+    """Colonies after some steps, those that ended having begun anew."""
+    generator = torch.Generator().manual_seed(seed)
+    colonies = start(some_world, count, generator)
+    for _ in range(steps):
+        colonies = step(some_world, colonies, steered(colonies, some_world.rules, generator), generator).colonies
+    return colonies

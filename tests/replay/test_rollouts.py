@@ -1,0 +1,290 @@
+"""Advantages equal the plain recurrence in every form; a rollout gives back what was written, each transition once."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatrain.replay import rollouts
+from quatrain.replay.rollouts import Graphs, Rollout, Sizes, Step, Trace, Transitions
+
+FORMS = ("loop", "scan", "lfilter")
+SIZES = Sizes(horizon=4, lanes=3, cells=9, node_features=2, graph_features=5, actions=6, components=7, values=())
+
+
+def recurrence(delta: Tensor, coef: Tensor) -> Tensor:
+    """A_t = delta_t + coef_t A_{t+1}, number by number."""
+    found = torch.zeros_like(delta)
+    for lane in range(delta.shape[1]):
+        later = 0.0
+        for time in reversed(range(len(delta))):
+            later = float(delta[time, lane]) + float(coef[time, lane]) * later
+            found[time, lane] = later
+    return found
+
+
+def random_recurrence(steps: int, lanes: int, ends: float, factor: float = 0.93) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(steps * 100 + lanes)
+    delta = torch.randn(steps, lanes, generator=generator, dtype=torch.float64)
+    ended = torch.rand(steps, lanes, generator=generator) < ends
+    return delta, torch.full_like(delta, factor).masked_fill(ended, 0)
+
+
+@pytest.mark.parametrize("how", [*FORMS, "auto"])
+@pytest.mark.parametrize("ends", [0.0, 0.1, 0.6, 1.0])
+@pytest.mark.parametrize(
+    ("steps", "lanes"),
+    [(1, 1), (1, 4), (2, 1), (2, 3), (3, 1), (3, 5), (31, 2), (32, 1), (32, 40), (1000, 1), (300, 3)],
+)
+def test_every_form_is_the_recurrence_wherever_episodes_end(how, ends, steps, lanes):
+    delta, coef = random_recurrence(steps, lanes, ends)
+    expected = recurrence(delta, coef)
+    torch.testing.assert_close(rollouts.gae(delta, coef, how), expected, rtol=1e-12, atol=1e-12)
+    single = rollouts.gae(delta.float(), coef.float(), how)
+    torch.testing.assert_close(single, expected.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", FORMS)
+@pytest.mark.parametrize("factor", [0.0, 1.0])
+def test_every_form_takes_a_discount_of_nothing_and_of_one(how, factor):
+    delta, coef = random_recurrence(33, 4, 0.1, factor)
+    torch.testing.assert_close(rollouts.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["loop", "scan"])
+def test_loop_and_scan_take_any_coefficients(how):
+    delta, coef = random_recurrence(33, 4, 0.1)
+    coef = coef * torch.rand(coef.shape, generator=torch.Generator().manual_seed(1), dtype=coef.dtype)
+    torch.testing.assert_close(rollouts.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
+
+
+def test_lfilter_refuses_two_coefficients():
+    delta, coef = torch.zeros(3, 2), torch.tensor([[0.9, 0.9], [0.5, 0.9], [0.9, 0.9]])
+    with pytest.raises(ValueError, match="one coefficient, or 0 where an episode ends; use scan or loop"):
+        rollouts.gae(delta, coef, "lfilter")
+
+
+def test_auto_is_a_filter_for_one_lane_or_none_ended_a_loop_for_many_lanes_and_else_a_scan():
+    def chosen(steps: int, lanes: int, ends: float) -> str:
+        return rollouts.fastest(*random_recurrence(steps, lanes, ends))
+
+    assert [chosen(200, 1, 0.2), chosen(1, 1, 0.0), chosen(200, 8, 0.0)] == ["lfilter"] * 3
+    assert [chosen(16, 128, 0.2), chosen(16, 128, 0.0), chosen(1, 8, 0.0)] == ["loop"] * 3
+    assert [chosen(200, 8, 0.2), chosen(32, 64, 0.2)] == ["scan"] * 2
+
+
+@pytest.mark.parametrize("how", FORMS)
+def test_components_share_the_ends_of_their_lane(how):
+    delta, coef = random_recurrence(31, 2, 0.1)
+    components = torch.stack([delta, 2 * delta.flip(0), delta + 1], 2)
+    expected = torch.stack([recurrence(components[..., c], coef) for c in range(3)], 2)
+    torch.testing.assert_close(rollouts.gae(components, coef, how), expected, rtol=1e-12, atol=1e-12)
+
+
+def column(*numbers: float) -> Tensor:
+    return torch.tensor(numbers)[:, None]
+
+
+def at_2(steps: int = 4) -> Tensor:
+    return torch.arange(steps)[:, None] == 2
+
+
+WORKED = {
+    "truncated": ([1.974272, 1.5476, 2.33, 1.34], [2.474272, 1.9476, 2.63, 1.54]),
+    "terminated": ([1.64768, 1.094, 1.7, 1.34], [2.14768, 1.494, 2.0, 1.54]),
+}
+"""By how the episode ends at step 2: advantages, returns."""
+
+
+@pytest.mark.parametrize("how", FORMS)
+@pytest.mark.parametrize("end", list(WORKED))
+def test_worked_advantages_bootstrap_where_time_was_up_and_not_where_the_episode_terminated(how, end):
+    never = torch.zeros(4, 1, dtype=torch.bool)
+    ends = {"terminated": never, "truncated": never} | {end: at_2()}
+    trace = Trace(column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends)
+    found = rollouts.advantages(trace, 0.9, 0.8, how)
+    expected = [column(*numbers) for numbers in WORKED[end]]
+    torch.testing.assert_close(list(found), expected, rtol=0, atol=1e-6)
+
+
+def random_trace(*components: int) -> Trace:
+    generator = torch.Generator().manual_seed(3)
+    rewards, values, next_values = torch.randn(3, 13, 5, *components, generator=generator, dtype=torch.float64)
+    terminated, truncated = torch.rand(2, 13, 5, generator=generator) < 0.15
+    return Trace(rewards, values, next_values, terminated, truncated & ~terminated)
+
+
+def test_a_lambda_of_one_gives_discounted_returns_and_of_zero_single_differences():
+    trace = random_trace()
+    returns = torch.zeros(13, 5, dtype=torch.float64)
+    for lane in range(5):
+        later = 0.0
+        for time in reversed(range(13)):
+            if time == 12 or trace.truncated[time, lane]:
+                later = float(trace.next_values[time, lane])
+            later = float(trace.rewards[time, lane]) + 0.9 * later * (not trace.terminated[time, lane])
+            returns[time, lane] = later
+    chained = trace._replace(next_values=torch.cat([trace.values[1:], trace.next_values[-1:]]))
+    chained.next_values[trace.truncated] = trace.next_values[trace.truncated]
+    torch.testing.assert_close(rollouts.advantages(chained, 0.9, 1.0, "auto").returns, returns)
+    differences = trace.rewards + 0.9 * trace.next_values * ~trace.terminated - trace.values
+    torch.testing.assert_close(rollouts.advantages(trace, 0.9, 0.0, "auto").advantage, differences)
+
+
+def test_what_would_follow_a_terminal_state_counts_for_nothing_even_if_it_is_not_finite():
+    trace = random_trace()
+    wild = trace._replace(next_values=trace.next_values.masked_fill(trace.terminated, torch.nan))
+    found, expected = (rollouts.advantages(each, 0.97, 0.95, "scan") for each in (wild, trace))
+    torch.testing.assert_close(list(found), list(expected), rtol=0, atol=0)
+
+
+def test_weighted_components_give_the_advantage_of_the_weighted_reward():
+    trace, weights = random_trace(3), torch.tensor([10.0, -0.3, 0.05], dtype=torch.float64)
+    total = trace._replace(
+        rewards=trace.rewards @ weights, values=trace.values @ weights, next_values=trace.next_values @ weights
+    )
+    found, expected = (rollouts.advantages(each, 0.97, 0.95, "auto") for each in (trace, total))
+    torch.testing.assert_close(found.advantage @ weights, expected.advantage)
+    torch.testing.assert_close(found.returns @ weights, expected.returns)
+
+
+def test_no_gradient_passes_advantages_or_returns():
+    trace = random_trace()
+    values = trace.values.clone().requires_grad_()
+    found = rollouts.advantages(trace._replace(values=values, next_values=values * 2), 0.9, 0.8, "auto")
+    assert not found.advantage.requires_grad
+    assert not found.returns.requires_grad
+
+
+def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population():
+    found = rollouts.normalised(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
+    torch.testing.assert_close(found, torch.tensor([[-2.0, -1.0], [0.0, 3.0]]) / 3.5**0.5)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, -1000.1])
+def test_normalise_constant(constant):
+    assert rollouts.normalised(torch.full((16, 127), constant)).abs().max() < 1e-6
+
+
+def steps(widths: list[int]) -> Iterator[Step]:
+    """One step for each width: colonies of 1 to `width` cells, all numbers different."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(SIZES.lanes, *shape, generator=generator)
+
+    for width in widths:
+        n = torch.randint(1, width + 1, (SIZES.lanes, 1), generator=generator)
+        n[0] = width
+        mask = torch.arange(width) < n
+        parent = torch.randint(-1, width, (SIZES.lanes, width), generator=generator).where(mask, -1)
+        graphs = Graphs(draw(width, SIZES.node_features) * mask[..., None], draw(SIZES.graph_features), parent, mask)
+        z, first, second = draw(3, SIZES.actions).unbind(1)
+        ends = draw(2) > 0.7
+        yield Step(graphs, z, draw(), first, second, draw(), draw(SIZES.components), ends[:, 0], ends[:, 1])
+
+
+def written(widths: list[int]) -> tuple[Rollout, list[Step]]:
+    rollout, taken = rollouts.allocate(SIZES), list(steps(widths))
+    for time, step in enumerate(taken):
+        rollouts.write(rollout, time % SIZES.horizon, step)
+    return rollout, taken[-SIZES.horizon :]
+
+
+def transitions_of(rollout: Rollout) -> Transitions:
+    return rollouts.flattened(rollout, rollout.value * 2, rollout.value * 3)
+
+
+WIDTHS = [9, 9, 9, 9, 5, 3, 8, 4]
+"""The first four steps are overwritten by narrower ones."""
+
+
+def test_a_minibatch_holds_what_was_written_and_nothing_of_what_was_overwritten():
+    rollout, taken = written(WIDTHS)
+    index = torch.tensor([11, 0, 7, 7, 4])
+    found = rollouts.minibatch(transitions_of(rollout), index)
+    width = max(int(taken[i // 3].graphs.mask[i % 3].sum()) for i in index.tolist())
+    assert found.graphs.node.shape == (5, width, 2)
+    for row, i in enumerate(index.tolist()):
+        step, lane = taken[i // 3], i % 3
+        n = int(step.graphs.mask[lane].sum())
+        assert torch.equal(found.graphs.node[row, :n], step.graphs.node[lane, :n])
+        assert torch.equal(found.graphs.parent[row, :n], step.graphs.parent[lane, :n])
+        assert found.graphs.mask[row].tolist() == [True] * n + [False] * (width - n)
+        assert not found.graphs.node[row, n:].any()
+        assert (found.graphs.parent[row, n:] == -1).all()
+        assert torch.equal(found.graphs.graph[row], step.graphs.graph[lane])
+        for name in ("z", "log_prob", "first", "second", "value"):
+            assert torch.equal(getattr(found, name)[row], getattr(step, name)[lane])
+        assert found.advantage[row] == 2 * step.value[lane]
+        assert found.returns[row] == 3 * step.value[lane]
+
+
+def test_a_minibatch_can_be_as_wide_as_asked():
+    rollout, _ = written(WIDTHS)
+    index = torch.tensor([3, 4])
+    wide = rollouts.minibatch(transitions_of(rollout), index, width=9).graphs
+    trimmed = rollouts.minibatch(transitions_of(rollout), index).graphs
+    width = trimmed.node.shape[1]
+    assert width < 9 == wide.node.shape[1]
+    assert torch.equal(wide.node[:, :width], trimmed.node)
+    assert torch.equal(wide.parent[:, :width], trimmed.parent)
+    assert not wide.mask[:, width:].any()
+
+
+def test_a_rollout_keeps_its_memory():
+    rollout, _ = written(WIDTHS)
+    places = [column.data_ptr() for column in rollout]
+    rollouts.write(rollout, 0, next(steps([4])))
+    assert [column.data_ptr() for column in rollout] == places
+    assert transitions_of(rollout).node.data_ptr() == rollout.node.data_ptr()
+
+
+def test_next_values_are_those_of_the_next_step_but_of_the_final_state_where_time_was_up():
+    rollout, _ = written(WIDTHS)
+    rollout.truncated.copy_(torch.tensor([[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]))
+    rollouts.close(rollout, torch.tensor([10.0, 11.0, 12.0]), torch.tensor([20.0, 21.0, 22.0]))
+    value = rollout.value.tolist()
+    expected = [[value[1][0], 20, value[1][2]], value[2], [21, *value[3][1:]], [10, 11, 22]]
+    assert rollout.next_value.tolist() == expected
+
+
+def test_values_of_components_have_their_axis_everywhere():
+    rollout = rollouts.allocate(SIZES._replace(values=(7,)))
+    rollouts.close(rollout, torch.ones(3, 7), torch.zeros(0, 7))
+    transitions = rollouts.flattened(rollout, torch.zeros(4, 3), rollout.next_value)
+    found = rollouts.minibatch(transitions, torch.tensor([0, 9]), width=2)
+    assert found.value.shape == (2, 7)
+    assert found.returns.tolist() == [[0] * 7, [1] * 7]
+
+
+def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_decides():
+    def epoch(seed: int) -> tuple[Tensor, ...]:
+        return rollouts.shuffled(23, 5, torch.Generator().manual_seed(seed))
+
+    assert [len(index) for index in epoch(0)] == [5, 5, 5, 5, 3]
+    assert sorted(torch.cat(epoch(0)).tolist()) == list(range(23))
+    assert torch.equal(torch.cat(epoch(0)), torch.cat(epoch(0)))
+    assert not torch.equal(torch.cat(epoch(0)), torch.cat(epoch(1)))
+
+
+def test_every_transition_is_equally_often_in_every_minibatch():
+    generator, epochs = torch.Generator().manual_seed(2), 4000
+    first = torch.cat([rollouts.shuffled(7, 2, generator)[0] for _ in range(epochs)])
+    counts, expected = first.bincount(minlength=7), epochs * 2 / 7
+    assert (counts - expected).abs().max() < 4 * (expected * 5 / 7) ** 0.5
+
+
+def test_torchrl_agrees():
+    functional = pytest.importorskip("torchrl.objectives.value.functional", reason="torchrl is no dependency")
+    trace = random_trace()
+    ours = rollouts.advantages(trace, 0.97, 0.95, "auto")
+    lanes_first = [each.T[..., None] for each in trace]
+    rewards, values, next_values, terminated, truncated = lanes_first
+    theirs = functional.generalized_advantage_estimate(
+        0.97, 0.95, values, next_values, rewards, terminated | truncated, terminated=terminated
+    )
+    torch.testing.assert_close(
+        [each[..., 0].T for each in theirs], list(ours), rtol=1e-5, atol=1e-5
+    )  # its discounts are float32
