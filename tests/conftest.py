@@ -39,11 +39,37 @@ SMALL: dict[str, dict[str, Any]] = {
             "acting": {"quantiles": 4, "epsilon": {"over_transitions": 200}},
         },
     },
+    "actor_critic": {
+        "env": {
+            "width": 60,
+            "height": 60,
+            "max_nodes": 32,
+            "target_nodes": 6,
+            "n0_min": 2,
+            "n0_max": 8,
+            "max_steps": 12,
+            "left_limit": 5,
+        },
+        "collect": {"n_train": 3, "n_held_out": 4, "n_outside": 2, "held_out_colonies": 64, "constant_search": 200},
+        "network": {"d": 16, "heads": 2},
+        "train": {
+            "num_envs": 24,
+            "horizon": 8,
+            "transitions": 24 * 8 * 8,
+            "record_every": 2,
+            "minibatch_size": 64,
+            "epochs": 4,
+            "learning_rate": 0.01,
+            "target_kl": 0.2,
+        },
+        "evaluate": {"bootstrap_samples": 200},
+    },
 }
 """Per model: the changes to params.yaml that make a run take a second and still learn something."""
 QUICK: dict[str, dict[str, Any]] = {
     "allo": {"train": {"steps": 240, "evaluate_every": 40}},
     "iqn": {"train": {"turns": 120, "record_every": 20}},
+    "actor_critic": {"train": {"transitions": 24 * 8 * 12, "record_every": 1}},
 }
 """Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be cut off."""
 

@@ -1,14 +1,16 @@
 """What must be true of every model, whatever it learns."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.artifacts import to_arrays
+from pipeline.devices import on_device
 from quatrain.progress import history, rows
 from quatrain.registry import MODELS, room
-from tests.conftest import small
+from tests.conftest import params_with, small
 
 
 class Small:
@@ -35,8 +37,9 @@ def copied(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def model(request: pytest.FixtureRequest) -> Small:
-    return Small(request.param)
+def model(request: pytest.FixtureRequest) -> Iterator[Small]:
+    with on_device(params_with({}), MODELS[request.param]):
+        yield Small(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.section import Section
@@ -20,3 +21,12 @@ class Params(Section):
     checkpoint_seconds: float = Field(ge=0, le=86400, description="at most so much work is lost to an interruption")
     allo: AlloConfig
     iqn: IqnConfig
+    actor_critic: ActorCriticConfig
+
+    @model_validator(mode="after")
+    def _half_precision_has_a_device(self) -> "Params":
+        if self.device == "cpu" and self.actor_critic.train.amp == "bf16":
+            raise ValueError(
+                "actor_critic.train.amp bf16 needs a GPU: on CPU it was measured slower than float32; set none"
+            )
+        return self

@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from quatrain.progress import History
 from quatrain.statistics import half_interval
 
+GREY, BLACK, RED, ORANGE, BLUE = "0.5", "0.2", "crimson", "darkorange", "tab:blue"
+"""Chance, a floor, what was learned, the same while it learns, and a ceiling: in every figure of a policy."""
 LINE_HEIGHT = 11
 """Points that a label takes."""
 
@@ -59,6 +62,11 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
     wanted = [float(to_fraction.transform((0, label.y))[1]) for label in ordered]
     for label, height in zip(ordered, spread(wanted, gap), strict=True):
         axes.text(1.015, height, label.text, color=label.color, fontsize=8, va="center", transform=axes.transAxes)
+
+
+def caption(figure: Figure, *sentences: str) -> None:
+    """What lines and bands are, below a figure; empty sentences are left out."""
+    figure.supxlabel(" ".join(sentence for sentence in sentences if sentence), fontsize=8, color="0.35")
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

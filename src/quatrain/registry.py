@@ -1,4 +1,4 @@
-"""name of a model -> its rooms, imported on demand: the one table that names the models.
+"""name of a model -> its framework and its rooms, imported on demand: the one table that names the models.
 
 Each room of a model offers (no base class; values and functions are shared, control flow is not):
 
@@ -17,15 +17,23 @@ Each room of a model offers (no base class; values and functions are shared, con
                   evaluate(config, learner, dataset, seed) -> {metric: number}
     plots.py      plots(config, learner, dataset, history, scores) -> {name: Figure}
 
-What models share in that: a JAX learner is packed by `packing.pack` and `packing.unpack`. Recorded metrics have an
+What models share in that: a learner is packed by its framework's `packing.FRAMEWORK_learners`. Recorded metrics have an
 axis of learners, which `progress.by_learner` turns into names, so that `NAME` is there whatever `seeds` is. Scores of
 several learners become means and intervals by `statistics.over_learners`.
+
+A torch model offers the same; datasets, metrics and scores are numpy arrays and numbers there too. It never changes a
+learner that it was given or has yielded: `train` works on a `torch_learners.snapshot`, and yields one. Its tensors are
+on torch's default device, which the caller has set (`pipeline.devices.on_device`). A learner holds tensors alone: a
+counter is a tensor without axes, a generator its `get_state()`.
 """
 
 from importlib import import_module
 from types import ModuleType
+from typing import Literal
 
-MODELS = ("allo", "iqn")
+Framework = Literal["jax", "torch"]
+
+MODELS: dict[str, Framework] = {"allo": "jax", "iqn": "jax", "actor_critic": "torch"}
 
 
 def room(model: str, name: str) -> ModuleType:

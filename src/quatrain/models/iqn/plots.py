@@ -17,12 +17,12 @@ from quatrain.models.iqn.collect import Dataset
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import Outcome, income, returns
 from quatrain.models.iqn.train import Learner
-from quatrain.plots import Curve, EndLabel, curve, half_interval, label_ends, mean_with_interval
+from quatrain.plots import BLUE, GREY, ORANGE, RED, Curve, EndLabel, caption, curve, label_ends, mean_with_interval
 from quatrain.progress import History
+from quatrain.statistics import half_interval
 
 REPLAY = 2**32 - 1
 """Folded into a held-out world's key where the world itself folds in the number of an episode."""
-GREY, RED, ORANGE, BLUE = "0.5", "crimson", "darkorange", "tab:blue"
 NAMES = {
     "constant": "always up",
     "random": "random",
@@ -79,10 +79,6 @@ def samples(outcomes: Sequence[Outcome], of: Callable[[Outcome], np.ndarray]) ->
     return np.moveaxis(found[0], -1, 0) if len(found) == 1 else np.stack([one.mean(-1) for one in found])
 
 
-def _caption(figure: Figure, *sentences: str) -> None:
-    figure.supxlabel(" ".join(sentence for sentence in sentences if sentence), fontsize=8, color="0.35")
-
-
 def _intervals(replays: Replays) -> str:
     worlds = len(replays.learned[0].items_left)
     over_seeds = f", of learned over {len(replays.learned)} seeds" if len(replays.learned) > 1 else ""
@@ -114,7 +110,7 @@ def draw_learning_curve(config: IqnConfig, history: History, scores: Mapping[str
     axes.grid(alpha=0.25)
     label_ends(axes, ends)
     bands = f"Bands: 95 % interval over {config.seeds} seeds." if config.seeds > 1 else ""
-    _caption(figure, "Thick: mean over agents. Thin: single agents.", bands, "Dashed: in the held-out worlds.")
+    caption(figure, "Thick: mean over agents. Thin: single agents.", bands, "Dashed: in the held-out worlds.")
     return figure
 
 
@@ -163,7 +159,7 @@ def draw_learning(config: IqnConfig, history: History) -> Figure:
         low, high = axes.dataLim.intervaly
         axes.set_yscale("log" if name != "epsilon" and high > 10 * low > 0 else "linear")
         label_ends(axes, ends)
-    _caption(
+    caption(
         figure,
         "Over updates of each agent. Thick: mean over agents. Thin: single agents.",
         f"The loss is a sum over {config.train.loss.quantiles} quantiles, and its targets grow with the policy: "
@@ -197,7 +193,7 @@ def draw_within_episode(replays: Replays) -> Figure:
         label_ends(axes, ends)
     left.set_title(f"Reward of an agent per turn (mean of {window} turns)", loc="left", fontsize=10)
     right.set_title("Return of an agent so far", loc="left", fontsize=10)
-    _caption(figure, "The same worlds, with the same growth, under each policy.", _intervals(replays))
+    caption(figure, "The same worlds, with the same growth, under each policy.", _intervals(replays))
     return figure
 
 
@@ -235,7 +231,7 @@ def draw_standing(replays: Replays, scores: Mapping[str, float]) -> Figure:
         loc="left",
         fontsize=10,
     )
-    _caption(
+    caption(
         figure,
         _intervals(replays),
         "All play the same worlds, so differences are surer than these.\n"
@@ -252,7 +248,7 @@ def draw_fairness(config: IqnConfig, replays: Replays, scores: Mapping[str, floa
     _draw_by_agent(axes[0], config, replays, scores)
     if panels == 2:
         _draw_lorenz(axes[1], config, replays, scores)
-    _caption(figure, _intervals(replays), "Income: what items of positive value paid.")
+    caption(figure, _intervals(replays), "Income: what items of positive value paid.")
     return figure
 
 

@@ -1,0 +1,1 @@
+"""actor_critic: PPO steers a growing colony of cells up a gradient of stiffness."""

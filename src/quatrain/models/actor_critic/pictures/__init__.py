@@ -1,0 +1,1 @@
+"""Episodes to draw, and figures of them."""

@@ -1,0 +1,213 @@
+"""PPO that is PPO: what an update sees, what it leaves alone, and what a saved learner goes on with."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from quatrain.envs.colony.dynamics import make_world
+from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic.collect import Dataset, DatasetMismatch, collect
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.ppo import agent as agents
+from quatrain.models.actor_critic.ppo import playing
+from quatrain.models.actor_critic.ppo.acting import see
+from quatrain.models.actor_critic.ppo.agent import Agent
+from quatrain.models.actor_critic.ppo.records import NOTED
+from quatrain.progress import TrainingDiverged
+from quatrain.replay import rollouts
+from tests.conftest import small
+
+CONFIG = small("actor_critic")
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return collect(CONFIG, 0)
+
+
+@pytest.fixture
+def agent(dataset: Dataset) -> Agent:
+    return made(CONFIG, dataset)
+
+
+def made(config: ActorCriticConfig, dataset: Dataset, seed: int = 0) -> Agent:
+    world = make_world(config.env.rules, dataset.train.plates)
+    return agents.restored(config, world, train.init_learner(config, world, dataset, seed).seeds[0])
+
+
+def played(agent: Agent) -> rollouts.Transitions:
+    agent.player = playing.play(agent.actor, agent.player, agent.rollout).player
+    return train.judged(agent, agent.rollout)
+
+
+def noted(row: torch.Tensor) -> dict[str, float]:
+    return dict(zip(NOTED, row.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("policy", ["beta", "squashed_gaussian"])
+def test_at_the_first_minibatch_nothing_has_moved(policy: str, dataset: Dataset):
+    agent = made(small("actor_critic", network={"policy": policy}), dataset)
+    for _ in range(3):  # also after the policy has become another one
+        transitions = played(agent)
+        index = rollouts.shuffled(len(transitions.n), 50, agent.order)[0]
+        loss, row = train.objective(agent, rollouts.minibatch(transitions, index), 0.01)
+        found = noted(row)
+        assert found["ratio_max_dev"] < 1e-5
+        assert abs(found["approx_kl"]) < 1e-6
+        assert found["clip_fraction"] == 0
+        loss.backward()
+        assert max(param.grad.abs().max() for param in agent.network.actor.parameters()) > 1e-6
+        train.learn(agent, transitions, train.rates_of(agent))
+
+
+def test_stored_draws_and_advantages_carry_no_gradient(agent: Agent):
+    transitions = played(agent)
+    assert not any(column.requires_grad for column in transitions)
+    assert transitions.advantage.mean().abs() < 1e-5
+    assert transitions.advantage.std(correction=0) == pytest.approx(1, abs=1e-4)
+
+
+def test_numbers_that_stand_still_get_no_gradient_and_are_never_drawn():
+    held = {"gamma": 9.0, "alpha": 0.5, "noise": 0.5, "theta": 0.1}
+    config = small("actor_critic", env={"action": {"active_params": ["delete_ratio"], "fixed_params": held}})
+    agent = made(config, collect(config, 0))
+    played(agent)
+    assert agent.rollout.z.shape[-1] == 1
+    assert agent.network.actor[-1].out_features == 2
+    action = agent.actor.policy.action(agent.rollout.z)
+    np.testing.assert_allclose(action[..., 1:].flatten(0, 1).unique(dim=0), [list(held.values())], rtol=1e-6)
+
+
+def test_the_action_that_was_drawn_is_the_one_that_acts(agent: Agent):
+    before = agent.player.colonies
+    played(agent)
+    ratio = agent.actor.policy.action(agent.rollout.z[0])[:, 0]
+    gone = (ratio * before.n + 1e-4).floor()
+    after = agent.rollout.n[1].long()
+    going_on = ~(agent.rollout.terminated[0] | agent.rollout.truncated[0])
+    assert going_on.any()
+    assert torch.equal(after[going_on].float(), 2 * (before.n - gone)[going_on])
+
+
+def test_an_episode_out_of_time_is_bootstrapped_from_its_last_state(dataset: Dataset):
+    config = small("actor_critic", env={"max_steps": 8}, train={"horizon": 20})
+    agent = made(config, dataset)
+    played(agent)
+    rollout = agent.rollout
+    assert rollout.truncated.any()
+    goes_on = ~(rollout.truncated | rollout.terminated)
+    assert torch.equal(rollout.next_value[:-1][goes_on[:-1]], rollout.value[1:][goes_on[:-1]])
+    cut = rollout.truncated[:-1]
+    assert (rollout.next_value[:-1][cut] != rollout.value[1:][cut]).all()  # that is a new colony's
+
+
+def test_the_value_behind_the_rollout_is_that_of_the_next_one(agent: Agent):
+    played(agent)
+    last = agent.rollout.next_value[-1].clone()
+    over = agent.rollout.terminated[-1] | agent.rollout.truncated[-1]
+    with torch.no_grad():
+        value = agent.actor.forward(see(agent.actor, agent.player.colonies)).value
+    torch.testing.assert_close(value[~over], last[~over])
+
+
+def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset):
+    agent = made(small("actor_critic", network={"value_heads": "components"}), dataset)
+    played(agent)
+    weights, rollout = train.reward_weights(agent.config), agent.rollout
+    whole = rollouts.Trace(
+        rollout.components @ weights,
+        rollout.value @ weights,
+        rollout.next_value @ weights,
+        rollout.terminated,
+        rollout.truncated,
+    )
+    wanted = rollouts.normalised(rollouts.advantages(whole, CONFIG.train.discount, CONFIG.train.gae_lambda, "loop")[0])
+    torch.testing.assert_close(train.judged(agent, rollout).advantage, wanted.flatten(), atol=1e-4, rtol=1e-4)
+
+
+def test_no_step_is_taken_once_the_policy_has_moved_too_far(dataset: Dataset):
+    far = made(small("actor_critic", train={"target_kl": 1e-9, "epochs": 3}), dataset)
+    transitions = played(far)
+    learned = train.learn(far, transitions, train.rates_of(far))
+    assert learned.stopped
+    assert far.updates == 1  # before the first one nothing has moved
+    near = made(small("actor_critic", train={"target_kl": 1e6, "epochs": 3}), dataset)
+    learned = train.learn(near, played(near), train.rates_of(near))
+    assert not learned.stopped
+    assert near.updates == 3 * -(-CONFIG.train.batch // CONFIG.train.minibatch_size)
+
+
+def test_rates_fall_linearly(agent: Agent):
+    train_config = agent.config.train
+    found = []
+    for agent.iterations in (0, train_config.steps // 2, train_config.steps):
+        found.append(train.rates_of(agent)["learning_rate"] / train_config.learning_rate)
+    assert found == pytest.approx([1, (1 + train_config.lr_final_fraction) / 2, train_config.lr_final_fraction])
+
+
+def test_what_was_yielded_stays_as_it_was(dataset: Dataset):
+    learners = []
+    for progress in train.train(CONFIG, dataset, 0):
+        learners.append((progress.learner, copy.deepcopy(train.pack(progress.learner))))
+    for learner, packed in learners:
+        for name, array in train.pack(learner).items():
+            np.testing.assert_array_equal(array, packed[name], err_msg=name)
+
+
+def test_several_seeds_learn_each_as_if_alone(dataset: Dataset):
+    three = list(train.train(small("actor_critic", seeds=3), dataset, 0))[-1]
+    alone = list(train.train(CONFIG, dataset, 0))[-1]
+    assert three.metrics["return/seed"].shape[1] == 3
+    np.testing.assert_array_equal(three.metrics["return/seed"][:, 0], alone.metrics["return"])
+    packed = [train.pack(learner.learner) for learner in (three, alone)]
+    for name, array in packed[1].items():
+        np.testing.assert_array_equal(packed[0][name], array, err_msg=name)
+    first, second = three.learner.params[:2]
+    assert not torch.equal(first["cells.weight"], second["cells.weight"])
+
+
+# What goes wrong.
+
+
+def broken(change: Callable[[dict[str, Any]], None], dataset: Dataset) -> train.Learner:
+    learner = next(train.train(CONFIG, dataset, 0)).learner
+    change(learner.params[0])
+    return learner
+
+
+def test_a_weight_that_is_not_finite_ends_the_training_with_its_name(dataset: Dataset):
+    learner = broken(lambda params: params["critic.3.weight"].fill_(float("nan")), dataset)
+    why = (
+        r"actor_critic: (policy|value) is nan at iteration \d+, transition [\d,]+ \(update \d+\); lower .*learning_rate"
+    )
+    with pytest.raises(TrainingDiverged, match=why):
+        list(train.train(CONFIG, dataset, 0, learner))
+
+
+def test_a_learning_rate_that_is_far_too_high_ends_the_training(dataset: Dataset):
+    config = small(
+        "actor_critic",
+        train={"learning_rate": 1.0, "max_grad_norm": 1e6, "adam_eps": 1e-30, "target_kl": 1e6, "epochs": 200},
+    )
+    with pytest.raises(TrainingDiverged, match=r"lower actor_critic\.train\.learning_rate"):
+        list(train.train(config, dataset, 0))
+
+
+def test_a_dataset_of_another_config_is_refused(dataset: Dataset):
+    other = small("actor_critic", collect={"n_train": 5})
+    with pytest.raises(DatasetMismatch, match=r"training plates have the shape .*; run `dvc repro`"):
+        next(train.train(other, dataset, 0))
+
+
+def test_arrays_of_another_network_are_refused(dataset: Dataset):
+    arrays = train.pack(next(train.train(CONFIG, dataset, 0)).learner)
+    wider = small("actor_critic", network={"d": 24})
+    with pytest.raises(ValueError, match="not a learner of this config: params/0/"):
+        train.unpack(wider, dataset, arrays)
+    arrays.pop("params/0/cells.weight")
+    with pytest.raises(ValueError, match=r"differing arrays \['params/0/cells.weight'\]"):
+        train.unpack(CONFIG, dataset, arrays)
