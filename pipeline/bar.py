@@ -29,7 +29,7 @@ class Bar:
         if self.start:
             say(f"{self.name}: continues at step {self.start:,} of {self.total:,}")
         if self.start < self.total:
-            say(f"{self.name}: compiling, then {self.total - self.start:,} steps")
+            say(f"{self.name}: preparing, then {self.total - self.start:,} steps")
         self.bar = tqdm(
             total=self.total, initial=self.start, desc=self.name, unit=" steps", disable=not self.terminal, leave=True
         )

@@ -8,14 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from quatrain.errors import DeviceMissing
 from quatrain.params import Params
 from quatrain.registry import Framework
 
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
-
-
-class DeviceMissing(Exception):
-    """The device that params.yaml asks for is not in this machine. Exit code 5."""
 
 
 def settings(params: Params, framework: Framework) -> dict[str, str]:

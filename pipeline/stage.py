@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
 from pipeline.checkpoints import LockHeld, folder_lock, loaded_code, run_key
-from pipeline.devices import DeviceMissing, on_device, settings
+from pipeline.devices import on_device, settings
 from pipeline.params import ConfigError, read_params
-from quatrain.errors import DataError, DeviceFull
+from quatrain.errors import DataError, DeviceFull, DeviceMissing
 from quatrain.params import Params
 from quatrain.progress import TrainingDiverged
 from quatrain.registry import MODELS, Framework, room

@@ -72,6 +72,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "actor_critic": {"train": {"transitions": 24 * 8 * 12, "record_every": 1}},
 }
 """Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be cut off."""
+WIDER: dict[str, dict[str, Any]] = {"allo": {"hidden": 17}, "iqn": {"hidden": 25}, "actor_critic": {"d": 18}}
+"""Per model: another network than that of SMALL."""
 
 
 def params_with(overlay: dict[str, Any]) -> Params:

@@ -18,7 +18,7 @@ WIRING = {"quatrain.params", "quatrain.registry"}
 WRITERS = {"pipeline/artifacts.py", "pipeline/formats.py"}
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 SECTIONS = ("seeds", "env", "collect", "network", "train", "evaluate")
-UNUSED = {"collect@actor_critic": {"src/quatrain/replay/rollouts.py"}}
+UNUSED = {"collect@actor_critic": {"src/quatrain/replay/rollouts"}}
 """A slot stands for all models, and a buffer that only learning fills is no part of a dataset."""
 
 GRAPH = grimp.build_graph("quatrain", "pipeline")

@@ -22,3 +22,7 @@ def test_the_allo_example_learns_a_map_of_its_own():
 
 def test_the_iqn_example_learns_a_map_of_its_own():
     assert scores_of("iqn")["score"] > 0.5
+
+
+def test_the_actor_critic_example_learns_a_plate_of_its_own():
+    assert scores_of("actor_critic")["margin_over_constant"] > 0

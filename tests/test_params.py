@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -130,6 +131,57 @@ CHANGES = {
     "absolute layout file": ("layout: room4", "layout: /etc/hosts.txt", r"/etc/hosts.txt is outside inputs/"),
     "more doors than passages": ("doors: 0 ", "doors: 5000 ", r"allo.*door"),
     "mazes too wide to compare": ("layout: room4", "layout: rooms", r"'rooms' is chosen but its numbers are null"),
+    "colonies that never shrink": (
+        "delete_ratio: [0.0, 0.7]",
+        "delete_ratio: [0.0, 0.5]",
+        r"actor_critic.env: action.bounds.delete_ratio upper bound 0.5 is not above 0.5: .* raise the bound \(0.7\) or",
+    ),
+    "more cells than there is room for": (
+        "n0_max: 80",
+        "n0_max: 120",
+        r"actor_critic.env: n0_max \(120\) exceeds env.max_nodes \(100\): .* lower n0_max\.",
+    ),
+    "goal out of reach": (
+        "max_steps: 120",
+        "max_steps: 20",
+        r"actor_critic.env: env.max_steps 20 x longest spawn 15.5 px < 534 px to the goal: .* raise max_steps or gamma",
+    ),
+    "range upside down": (
+        "gamma: [0.5, 15.0]",
+        "gamma: [15.0, 0.5]",
+        r"actor_critic.env.action.bounds: gamma: \[15, 0.5\] is no range",
+    ),
+    "number without a value": (
+        "active_params: [delete_ratio, gamma, alpha, noise, theta]",
+        "active_params: [delete_ratio, gamma]",
+        r"actor_critic.env.action: fixed_params must give exactly those that are not active: alpha, noise, theta",
+    ),
+    "unknown component": (
+        "weights: {}         # component",
+        "weights: {grwoth: 1.0}  # component",
+        r"actor_critic.env.reward: weights: 'grwoth' is no component; known: progress, growth, ",
+    ),
+    "plate file not there": (
+        "plates_file: null",
+        "plates_file: inputs/actor_critic/two_step.npy",
+        r"two_step.npy is not there; did you mean 'inputs/actor_critic/two_steps.npy'\?",
+    ),
+    "plate file without its plate": (
+        "plates_file: null",
+        "plates_file: inputs/actor_critic/two_steps.npy",
+        r"actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: null",
+    ),
+    "plate of another width": (
+        "plates: default_law   # default_law, fixed, user\n    plates_file: null     # with plates: user, a path such as "
+        "inputs/actor_critic/plate.npy\n    n_train: 64\n    n_held_out: 64\n    n_outside: 32 ",
+        "plates: user\n    plates_file: inputs/actor_critic/short.npy\n    n_train: 1\n    n_held_out: 1\n    n_outside: 0 ",
+        r"actor_critic: collect.plates_file: 600 values expected \(env.width\), got 512",
+    ),
+    "minibatch beyond its rollout": (
+        "minibatch_size: 256",
+        "minibatch_size: 4096",
+        r"actor_critic.train: minibatch_size 4096 exceeds num_envs \* horizon 2048; lower it",
+    ),
     "bad preset name": ("preset: default", "preset: Über", r"preset = 'Über': .*pattern"),
     "no threads": ("threads: 2", "threads: 0", r"threads = 0: .*greater than or equal to 1"),
     "negative seed": ("seed: 0\n", "seed: -1\n", r"seed = -1: .*greater than or equal to 0"),
@@ -163,6 +215,7 @@ def project(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "presets", tmp_path / "presets")
     shutil.copytree(ROOT / "inputs", tmp_path / "inputs")
     (tmp_path / "params.yaml").write_text(GOOD)
+    np.save(tmp_path / "inputs" / "actor_critic" / "short.npy", np.ones(512))
     return tmp_path
 
 

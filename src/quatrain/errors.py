@@ -5,5 +5,9 @@ class DataError(ValueError):
     """Arrays that cannot be what they claim to be, or that belong to something else."""
 
 
+class DeviceMissing(Exception):
+    """What params.yaml asks for needs a device that is not in this machine."""
+
+
 class DeviceFull(MemoryError):
     """The device has no memory left: says for what, and which keys to lower."""

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from pipeline import devices
-from pipeline.devices import DeviceMissing, device_of, on_device, settings
+from pipeline.devices import device_of, on_device, settings
 from pipeline.params import read_params
 from pipeline.stage import Stage, work
+from quatrain.errors import DeviceMissing
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework
 from tests.conftest import ROOT, params_with

@@ -21,7 +21,7 @@ from tests.pipeline.small_project import NOBODY, Project, lines_until, orphans
 MOMENTS = (
     r"Running stage 'collect",
     r"Running stage 'train",
-    r"compiling, then",
+    r"preparing, then",
     r" 200/2,000",
     r" 700/2,000",
     r" 1,400/2,000",

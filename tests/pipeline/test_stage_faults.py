@@ -156,7 +156,7 @@ def test_changed_code_starts_afresh(project: Project) -> None:
     assert project.run("train", QUATRAIN_CRASH_AT="60").code == -signal.SIGKILL
     with (project.root / "src/quatrain/models/allo/losses.py").open("a") as losses:
         losses.write("\n# changed\n")
-    assert project.run("train", QUATRAIN_CRASH_AT="60").lines[0] == "train@allo: compiling, then 240 steps"
+    assert project.run("train", QUATRAIN_CRASH_AT="60").lines[0] == "train@allo: preparing, then 240 steps"
     assert sorted(project.statuses("train")) == ["KILLED", "RUNNING"]
 
 

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from pipeline import artifacts
+from tests.conftest import WIDER
 from tests.pipeline.small_project import BODIES, Disk, Project, each_model, flip_bit, last_line
 
 # Data and learners that cannot be trusted.
@@ -42,7 +43,7 @@ def test_a_flipped_bit_in_a_learner_is_never_evaluated(
 
 @each_model
 def test_a_learner_of_another_config_is_not_evaluated(evaluated: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    evaluated.choose(overlay={evaluated.model: {"network": {"hidden": 17}}})
+    evaluated.choose(overlay={evaluated.model: {"network": WIDER[evaluated.model]}})
     assert evaluated.call("evaluate") == 3
     told = last_line(capsys)
     assert told.startswith(f"evaluate@{evaluated.model}: models/{evaluated.model}: not a learner of this config: ")

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.replay import rollouts
-from quatrain.replay.rollouts import Graphs, Rollout, Sizes, Step, Trace, Transitions
+from quatrain.replay.rollouts import buffer, gae
+from quatrain.replay.rollouts.buffer import Graphs, Rollout, Sizes, Step, Transitions
+from quatrain.replay.rollouts.gae import Trace
 
 FORMS = ("loop", "scan", "lfilter")
 SIZES = Sizes(horizon=4, lanes=3, cells=9, node_features=2, graph_features=5, actions=6, components=7, values=())
@@ -40,8 +41,8 @@ def random_recurrence(steps: int, lanes: int, ends: float, factor: float = 0.93)
 def test_every_form_is_the_recurrence_wherever_episodes_end(how, ends, steps, lanes):
     delta, coef = random_recurrence(steps, lanes, ends)
     expected = recurrence(delta, coef)
-    torch.testing.assert_close(rollouts.gae(delta, coef, how), expected, rtol=1e-12, atol=1e-12)
-    single = rollouts.gae(delta.float(), coef.float(), how)
+    torch.testing.assert_close(gae.gae(delta, coef, how), expected, rtol=1e-12, atol=1e-12)
+    single = gae.gae(delta.float(), coef.float(), how)
     torch.testing.assert_close(single, expected.float(), rtol=1e-5, atol=1e-5)
 
 
@@ -49,29 +50,29 @@ def test_every_form_is_the_recurrence_wherever_episodes_end(how, ends, steps, la
 @pytest.mark.parametrize("factor", [0.0, 1.0])
 def test_every_form_takes_a_discount_of_nothing_and_of_one(how, factor):
     delta, coef = random_recurrence(33, 4, 0.1, factor)
-    torch.testing.assert_close(rollouts.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("how", ["loop", "scan"])
 def test_loop_and_scan_take_any_coefficients(how):
     delta, coef = random_recurrence(33, 4, 0.1)
     coef = coef * torch.rand(coef.shape, generator=torch.Generator().manual_seed(1), dtype=coef.dtype)
-    torch.testing.assert_close(rollouts.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
 
 
 def test_lfilter_refuses_two_coefficients():
     delta, coef = torch.zeros(3, 2), torch.tensor([[0.9, 0.9], [0.5, 0.9], [0.9, 0.9]])
     with pytest.raises(ValueError, match="one coefficient, or 0 where an episode ends; use scan or loop"):
-        rollouts.gae(delta, coef, "lfilter")
+        gae.gae(delta, coef, "lfilter")
 
 
 def test_auto_is_a_filter_for_one_lane_or_none_ended_a_loop_for_many_lanes_and_else_a_scan():
     def chosen(steps: int, lanes: int, ends: float) -> str:
-        return rollouts.fastest(*random_recurrence(steps, lanes, ends))
+        return gae.fastest(*random_recurrence(steps, lanes, ends))
 
     assert [chosen(200, 1, 0.2), chosen(1, 1, 0.0), chosen(200, 8, 0.0)] == ["lfilter"] * 3
-    assert [chosen(16, 128, 0.2), chosen(16, 128, 0.0), chosen(1, 8, 0.0)] == ["loop"] * 3
-    assert [chosen(200, 8, 0.2), chosen(32, 64, 0.2)] == ["scan"] * 2
+    assert [chosen(16, 128, 0.2), chosen(32, 32, 0.0), chosen(1, 8, 0.0)] == ["loop"] * 3
+    assert [chosen(200, 8, 0.2), chosen(65, 64, 0.2)] == ["scan"] * 2
 
 
 @pytest.mark.parametrize("how", FORMS)
@@ -79,7 +80,7 @@ def test_components_share_the_ends_of_their_lane(how):
     delta, coef = random_recurrence(31, 2, 0.1)
     components = torch.stack([delta, 2 * delta.flip(0), delta + 1], 2)
     expected = torch.stack([recurrence(components[..., c], coef) for c in range(3)], 2)
-    torch.testing.assert_close(rollouts.gae(components, coef, how), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gae.gae(components, coef, how), expected, rtol=1e-12, atol=1e-12)
 
 
 def column(*numbers: float) -> Tensor:
@@ -103,7 +104,7 @@ def test_worked_advantages_bootstrap_where_time_was_up_and_not_where_the_episode
     never = torch.zeros(4, 1, dtype=torch.bool)
     ends = {"terminated": never, "truncated": never} | {end: at_2()}
     trace = Trace(column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends)
-    found = rollouts.advantages(trace, 0.9, 0.8, how)
+    found = gae.advantages(trace, 0.9, 0.8, how)
     expected = [column(*numbers) for numbers in WORKED[end]]
     torch.testing.assert_close(list(found), expected, rtol=0, atol=1e-6)
 
@@ -127,15 +128,15 @@ def test_a_lambda_of_one_gives_discounted_returns_and_of_zero_single_differences
             returns[time, lane] = later
     chained = trace._replace(next_values=torch.cat([trace.values[1:], trace.next_values[-1:]]))
     chained.next_values[trace.truncated] = trace.next_values[trace.truncated]
-    torch.testing.assert_close(rollouts.advantages(chained, 0.9, 1.0, "auto").returns, returns)
+    torch.testing.assert_close(gae.advantages(chained, 0.9, 1.0, "auto").returns, returns)
     differences = trace.rewards + 0.9 * trace.next_values * ~trace.terminated - trace.values
-    torch.testing.assert_close(rollouts.advantages(trace, 0.9, 0.0, "auto").advantage, differences)
+    torch.testing.assert_close(gae.advantages(trace, 0.9, 0.0, "auto").advantage, differences)
 
 
 def test_what_would_follow_a_terminal_state_counts_for_nothing_even_if_it_is_not_finite():
     trace = random_trace()
     wild = trace._replace(next_values=trace.next_values.masked_fill(trace.terminated, torch.nan))
-    found, expected = (rollouts.advantages(each, 0.97, 0.95, "scan") for each in (wild, trace))
+    found, expected = (gae.advantages(each, 0.97, 0.95, "scan") for each in (wild, trace))
     torch.testing.assert_close(list(found), list(expected), rtol=0, atol=0)
 
 
@@ -144,7 +145,7 @@ def test_weighted_components_give_the_advantage_of_the_weighted_reward():
     total = trace._replace(
         rewards=trace.rewards @ weights, values=trace.values @ weights, next_values=trace.next_values @ weights
     )
-    found, expected = (rollouts.advantages(each, 0.97, 0.95, "auto") for each in (trace, total))
+    found, expected = (gae.advantages(each, 0.97, 0.95, "auto") for each in (trace, total))
     torch.testing.assert_close(found.advantage @ weights, expected.advantage)
     torch.testing.assert_close(found.returns @ weights, expected.returns)
 
@@ -152,19 +153,19 @@ def test_weighted_components_give_the_advantage_of_the_weighted_reward():
 def test_no_gradient_passes_advantages_or_returns():
     trace = random_trace()
     values = trace.values.clone().requires_grad_()
-    found = rollouts.advantages(trace._replace(values=values, next_values=values * 2), 0.9, 0.8, "auto")
+    found = gae.advantages(trace._replace(values=values, next_values=values * 2), 0.9, 0.8, "auto")
     assert not found.advantage.requires_grad
     assert not found.returns.requires_grad
 
 
 def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population():
-    found = rollouts.normalised(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
+    found = gae.normalised(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
     torch.testing.assert_close(found, torch.tensor([[-2.0, -1.0], [0.0, 3.0]]) / 3.5**0.5)
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, -1000.1])
 def test_normalise_constant(constant):
-    assert rollouts.normalised(torch.full((16, 127), constant)).abs().max() < 1e-6
+    assert gae.normalised(torch.full((16, 127), constant)).abs().max() < 1e-6
 
 
 def steps(widths: list[int]) -> Iterator[Step]:
@@ -186,14 +187,14 @@ def steps(widths: list[int]) -> Iterator[Step]:
 
 
 def written(widths: list[int]) -> tuple[Rollout, list[Step]]:
-    rollout, taken = rollouts.allocate(SIZES), list(steps(widths))
+    rollout, taken = buffer.allocate(SIZES), list(steps(widths))
     for time, step in enumerate(taken):
-        rollouts.write(rollout, time % SIZES.horizon, step)
+        buffer.write(rollout, time % SIZES.horizon, step)
     return rollout, taken[-SIZES.horizon :]
 
 
 def transitions_of(rollout: Rollout) -> Transitions:
-    return rollouts.flattened(rollout, rollout.value * 2, rollout.value * 3)
+    return buffer.flattened(rollout, rollout.value * 2, rollout.value * 3)
 
 
 WIDTHS = [9, 9, 9, 9, 5, 3, 8, 4]
@@ -202,41 +203,49 @@ WIDTHS = [9, 9, 9, 9, 5, 3, 8, 4]
 
 def test_a_minibatch_holds_what_was_written_and_nothing_of_what_was_overwritten():
     rollout, taken = written(WIDTHS)
-    index = torch.tensor([11, 0, 7, 7, 4])
-    found = rollouts.minibatch(transitions_of(rollout), index)
-    width = max(int(taken[i // 3].graphs.mask[i % 3].sum()) for i in index.tolist())
-    assert found.graphs.node.shape == (5, width, 2)
-    for row, i in enumerate(index.tolist()):
+    index = torch.tensor([11, 0, 7, 7, 4, 9, 2, 6])
+    transitions = transitions_of(rollout)
+    found = buffer.minibatch(transitions, index)
+    sizes = transitions.n[index]
+    order = index[sizes.sort(stable=True).indices].tolist()
+    rows = [(group, row) for group in found.groups for row in range(len(group.mask))]
+    for place, (i, (group, row)) in enumerate(zip(order, rows, strict=True)):
         step, lane = taken[i // 3], i % 3
-        n = int(step.graphs.mask[lane].sum())
-        assert torch.equal(found.graphs.node[row, :n], step.graphs.node[lane, :n])
-        assert torch.equal(found.graphs.parent[row, :n], step.graphs.parent[lane, :n])
-        assert found.graphs.mask[row].tolist() == [True] * n + [False] * (width - n)
-        assert not found.graphs.node[row, n:].any()
-        assert (found.graphs.parent[row, n:] == -1).all()
-        assert torch.equal(found.graphs.graph[row], step.graphs.graph[lane])
+        n, width = int(step.graphs.mask[lane].sum()), group.node.shape[1]
+        assert torch.equal(group.node[row, :n], step.graphs.node[lane, :n])
+        assert torch.equal(group.parent[row, :n], step.graphs.parent[lane, :n])
+        assert group.mask[row].tolist() == [True] * n + [False] * (width - n)
+        assert not group.node[row, n:].any()
+        assert (group.parent[row, n:] == -1).all()
+        assert torch.equal(group.graph[row], step.graphs.graph[lane])
         for name in ("z", "log_prob", "first", "second", "value"):
-            assert torch.equal(getattr(found, name)[row], getattr(step, name)[lane])
-        assert found.advantage[row] == 2 * step.value[lane]
-        assert found.returns[row] == 3 * step.value[lane]
+            assert torch.equal(getattr(found, name)[place], getattr(step, name)[lane])
+        assert found.advantage[place] == 2 * step.value[lane]
+        assert found.returns[place] == 3 * step.value[lane]
+
+
+def test_a_group_of_a_minibatch_is_as_wide_as_its_largest_graph():
+    rollout, _ = written(WIDTHS)
+    transitions = transitions_of(rollout)
+    found = buffer.minibatch(transitions, torch.arange(12))
+    sizes = transitions.n.sort().values.view(buffer.GROUPS, -1)
+    assert [group.node.shape[:2] for group in found.groups] == [(3, int(own.max())) for own in sizes]
 
 
 def test_a_minibatch_can_be_as_wide_as_asked():
     rollout, _ = written(WIDTHS)
     index = torch.tensor([3, 4])
-    wide = rollouts.minibatch(transitions_of(rollout), index, width=9).graphs
-    trimmed = rollouts.minibatch(transitions_of(rollout), index).graphs
-    width = trimmed.node.shape[1]
-    assert width < 9 == wide.node.shape[1]
-    assert torch.equal(wide.node[:, :width], trimmed.node)
-    assert torch.equal(wide.parent[:, :width], trimmed.parent)
-    assert not wide.mask[:, width:].any()
+    (wide,) = buffer.minibatch(transitions_of(rollout), index, width=9).groups
+    assert wide.node.shape[:2] == wide.mask.shape == (2, 9)
+    for row, i in enumerate(index.tolist()):
+        assert torch.equal(wide.node[row], transitions_of(rollout).node[i, :9])
+        assert wide.mask[row].sum() == transitions_of(rollout).n[i]
 
 
 def test_a_rollout_keeps_its_memory():
     rollout, _ = written(WIDTHS)
     places = [column.data_ptr() for column in rollout]
-    rollouts.write(rollout, 0, next(steps([4])))
+    buffer.write(rollout, 0, next(steps([4])))
     assert [column.data_ptr() for column in rollout] == places
     assert transitions_of(rollout).node.data_ptr() == rollout.node.data_ptr()
 
@@ -244,24 +253,24 @@ def test_a_rollout_keeps_its_memory():
 def test_next_values_are_those_of_the_next_step_but_of_the_final_state_where_time_was_up():
     rollout, _ = written(WIDTHS)
     rollout.truncated.copy_(torch.tensor([[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]))
-    rollouts.close(rollout, torch.tensor([10.0, 11.0, 12.0]), torch.tensor([20.0, 21.0, 22.0]))
+    buffer.close(rollout, torch.tensor([10.0, 11.0, 12.0]), torch.tensor([20.0, 21.0, 22.0]))
     value = rollout.value.tolist()
     expected = [[value[1][0], 20, value[1][2]], value[2], [21, *value[3][1:]], [10, 11, 22]]
     assert rollout.next_value.tolist() == expected
 
 
 def test_values_of_components_have_their_axis_everywhere():
-    rollout = rollouts.allocate(SIZES._replace(values=(7,)))
-    rollouts.close(rollout, torch.ones(3, 7), torch.zeros(0, 7))
-    transitions = rollouts.flattened(rollout, torch.zeros(4, 3), rollout.next_value)
-    found = rollouts.minibatch(transitions, torch.tensor([0, 9]), width=2)
+    rollout = buffer.allocate(SIZES._replace(values=(7,)))
+    buffer.close(rollout, torch.ones(3, 7), torch.zeros(0, 7))
+    transitions = buffer.flattened(rollout, torch.zeros(4, 3), rollout.next_value)
+    found = buffer.minibatch(transitions, torch.tensor([0, 9]), width=2)
     assert found.value.shape == (2, 7)
     assert found.returns.tolist() == [[0] * 7, [1] * 7]
 
 
 def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_decides():
     def epoch(seed: int) -> tuple[Tensor, ...]:
-        return rollouts.shuffled(23, 5, torch.Generator().manual_seed(seed))
+        return buffer.shuffled(23, 5, torch.Generator().manual_seed(seed))
 
     assert [len(index) for index in epoch(0)] == [5, 5, 5, 5, 3]
     assert sorted(torch.cat(epoch(0)).tolist()) == list(range(23))
@@ -271,7 +280,7 @@ def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_
 
 def test_every_transition_is_equally_often_in_every_minibatch():
     generator, epochs = torch.Generator().manual_seed(2), 4000
-    first = torch.cat([rollouts.shuffled(7, 2, generator)[0] for _ in range(epochs)])
+    first = torch.cat([buffer.shuffled(7, 2, generator)[0] for _ in range(epochs)])
     counts, expected = first.bincount(minlength=7), epochs * 2 / 7
     assert (counts - expected).abs().max() < 4 * (expected * 5 / 7) ** 0.5
 
@@ -279,7 +288,7 @@ def test_every_transition_is_equally_often_in_every_minibatch():
 def test_torchrl_agrees():
     functional = pytest.importorskip("torchrl.objectives.value.functional", reason="torchrl is no dependency")
     trace = random_trace()
-    ours = rollouts.advantages(trace, 0.97, 0.95, "auto")
+    ours = gae.advantages(trace, 0.97, 0.95, "auto")
     lanes_first = [each.T[..., None] for each in trace]
     rewards, values, next_values, terminated, truncated = lanes_first
     theirs = functional.generalized_advantage_estimate(

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.network import Attention, ColonyAttention
-from quatrain.replay.rollouts import Graphs
+from quatrain.models.actor_critic.network import Attention
+from quatrain.replay.rollouts.buffer import Graphs
 from tests.conftest import small
 
 
@@ -118,11 +118,17 @@ def test_value_and_policy_have_trunks_of_their_own(made: network.Network):
 
 
 def test_the_colony_alone_asks_the_same_as_if_all_asked():
-    short = ColonyAttention(12, 3)
-    whole = Attention(12, 3)
-    whole.load_state_dict(short.state_dict())
-    tokens, exists = torch.randn(5, 9, 12), torch.arange(9) < torch.tensor([1, 3, 9, 5, 2])[:, None]
-    torch.testing.assert_close(short(tokens, exists), whole(tokens, exists)[:, :1], atol=1e-6, rtol=1e-5)
+    attention = Attention(12, 3)
+    tokens, mask = torch.randn(5, 9, 12), torch.arange(8) < torch.tensor([0, 2, 8, 4, 1])[:, None]
+    whole = attention(tokens, nn.functional.pad(mask, (1, 0), value=True))[:, 0]
+    torch.testing.assert_close(attention.of_colony(tokens[:, 0], tokens[:, 1:], mask), whole, atol=1e-6, rtol=1e-5)
+
+
+def test_groups_are_one_batch(made: network.Network):
+    whole, other = graphs(7), graphs(5, 4, seed=1)
+    found = made(whole, other)
+    torch.testing.assert_close(found.raw[:7], made(whole).raw, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(found.value[7:], made(other).value, atol=1e-6, rtol=1e-5)
 
 
 def test_the_first_policy_is_nearly_the_same_everywhere():

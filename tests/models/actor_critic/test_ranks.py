@@ -13,8 +13,8 @@ from quatrain.models.actor_critic.ppo import agent as agents
 from quatrain.models.actor_critic.ppo import playing
 from quatrain.models.actor_critic.ppo.ranks import helped
 from quatrain.models.actor_critic.ppo.team import ALONE, Team
-from quatrain.replay import rollouts
-from quatrain.replay.rollouts import Rollout, Transitions
+from quatrain.replay.rollouts import buffer
+from quatrain.replay.rollouts.buffer import Rollout, Transitions
 from tests.conftest import small
 
 ONE, TWO = small("actor_critic"), small("actor_critic", train={"world_size": 2})
@@ -42,7 +42,7 @@ def gradients(dataset: Dataset, rollout: Rollout, team: Team) -> dict[str, torch
     agent = made(dataset, team)
     transitions: Transitions = train.judged(agent, half(rollout, team))
     every = torch.arange(len(transitions.n))
-    loss, _ = train.objective(agent, rollouts.minibatch(transitions, every), 0.01)
+    loss, _ = train.objective(agent, buffer.minibatch(transitions, every), 0.01)
     loss.backward()
     agent.team.average_gradients(agent.network.parameters())
     return {name: param.grad for name, param in agent.network.named_parameters() if param.grad is not None}
@@ -78,16 +78,16 @@ def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):
 
 def test_a_learner_of_another_number_of_ranks_is_refused(dataset: Dataset):
     arrays = train.pack(next(train.train(ONE, dataset, 0)).learner)
-    with pytest.raises(ValueError, match="not a learner of this config: differing arrays .*ranks/0/1"):
+    with pytest.raises(ValueError, match=r"not a learner of this config: differing arrays .*ranks/0/1"):
         train.unpack(TWO, dataset, arrays)
 
 
 def broken(team: Team) -> None:
-    raise RuntimeError("out of order")
+    raise RuntimeError(f"rank {team.rank} is out of order")
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_rank_that_fails_ends_the_training(capfd: pytest.CaptureFixture[str]):
     with pytest.raises(RuntimeError, match="rank 1 ended with 1"), helped(2, broken) as team:
         team.averaged(torch.zeros(1))
-    assert "out of order" in capfd.readouterr().err
+    assert "rank 1 is out of order" in capfd.readouterr().err

@@ -49,8 +49,13 @@ class Colonies(NamedTuple):
     substrate: Int64[Tensor, " colony"]
 
 
+CELLS = ("pos", "parent", "pid", "age", "new")
+"""Fields of colonies that have an axis of slots."""
+
+
 class Transition(NamedTuple):
-    """A step, as rewards see it. `before` and `after` share no slots; the other cells stand in slots of `before`.
+    """A step, as rewards see it. `before` and `after` share no slots; the other cells stand in slots of `before`,
+    which has no more of them than its largest colony needs.
 
     after: with its true n, its cells cropped to the slots. deleted: cells that were removed. survives: cells that
     were not, each of which has a `child`. ancestor: the slot of a cell's nearest surviving ancestor, or -1.
@@ -88,16 +93,26 @@ def intensity_at(
 def advance(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"]) -> Transition:
     """One step: delete the leftmost cells, let every other one spawn a child, adopt orphans, close ranks."""
     ratio, gamma, alpha, noise, theta = action.unbind(1)
+    slots = colonies.parent.shape[1]
+    colonies = narrowed(colonies)
     used = in_use(colonies)
     count = (ratio * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
     deleted = select_leftmost(colonies.pos[..., 0], used, count)
     survives = used & ~deleted
     child = _children(world, colonies, gamma, alpha, noise, theta)
     ancestor = _surviving_ancestors(colonies.parent, deleted)
-    after = _compacted(colonies, survives, child, ancestor)
+    after = _compacted(colonies, survives, child, ancestor, slots)
     after = _moved(colonies, after, survives, child)
     reason = _reason(world.rules, after)
     return Transition(colonies, after, action, deleted, survives, child, ancestor, reason)
+
+
+def narrowed(colonies: Colonies) -> Colonies:
+    """On a CPU without the slots that no colony uses; elsewhere to know them would wait for the device."""
+    if not colonies.n.is_cpu:
+        return colonies
+    width = max(int(colonies.n.max()), 1)
+    return Colonies(*(leaf[:, :width] if name in CELLS else leaf for name, leaf in colonies._asdict().items()))
 
 
 def select_leftmost(
@@ -142,20 +157,20 @@ def _surviving_ancestors(
     return ancestor
 
 
-def _compacted(before: Colonies, survives: Tensor, child: Tensor, ancestor: Tensor) -> Colonies:
+def _compacted(before: Colonies, survives: Tensor, child: Tensor, ancestor: Tensor, slots: int) -> Colonies:
     """Survivors in their order, then their children in theirs, in the slots that there are."""
-    colonies, slots = survives.shape
+    colonies, width = survives.shape
     rank = survives.cumsum(1) - 1
     survivors = rank[:, -1:] + 1
     place = torch.arange(slots, device=survives.device).expand(colonies, slots)
-    bins = torch.where(survives, rank, slots)
-    survivor_at = survivors.new_zeros(colonies, slots + 1).scatter_(1, bins, place)[:, :-1]
+    bins = torch.where(survives, rank, width)
+    survivor_at = survivors.new_zeros(colonies, width + 1).scatter_(1, bins, place[:, :width])[:, :-1]
     born = (place >= survivors) & (place < 2 * survivors)
     used = place < 2 * survivors
     sibling = torch.where(born, place - survivors, place)
-    source = survivor_at.gather(1, sibling.clamp(max=slots - 1))
+    source = survivor_at.gather(1, sibling.clamp(max=width - 1))
     both = torch.cat([before.pos, child], 1)
-    pos = both.gather(1, (source + slots * born)[..., None].expand(-1, -1, 2))
+    pos = both.gather(1, (source + width * born)[..., None].expand(-1, -1, 2))
     heir = ancestor.gather(1, source)
     parent = torch.where(heir >= 0, rank.gather(1, heir.clamp(min=0)), heir)
     return before._replace(

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from quatrain.envs.colony.dynamics import World
 from quatrain.envs.colony.episodes import repeated, returns
-from quatrain.envs.colony.policies import bounds_of, constant_policy, feedback_policy, fixing
+from quatrain.envs.colony.policies import bounds_of, constant_policy, feedback_policy, fixing, holding
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
 
@@ -39,7 +39,7 @@ def best_constant(world: World, points: int, fixed: Mapping[str, float], generat
     for _ in range(ROUNDS):
         elite = _best(tried[-1], scores[-1], ELITES)
         spread = elite.std(0, correction=0) * torch.randn(POINTS, 5, generator=generator)
-        tried.append((elite.mean(0) + spread).clamp(low, high))
+        tried.append(holding(fixed, elite.mean(0) + spread).clamp(low, high))
         scores.append(_judged(world, tried[-1], COLONIES, generator))
     actions, found = torch.cat(tried), torch.cat(scores)
     finalists = _best(actions, found, FINALISTS)
@@ -63,9 +63,7 @@ def _first_points(world: World, points: int, fixed: Mapping[str, float], generat
     half, ratio, theta = points // 2, PARAMETERS.index("delete_ratio"), PARAMETERS.index("theta")
     found[:half, ratio] = HOLDING[0] + (HOLDING[1] - HOLDING[0]) * torch.rand(half, generator=generator)
     found[:half, theta] = 0
-    for name, value in fixed.items():
-        found[:, PARAMETERS.index(name)] = value
-    return found.clamp(low, high)
+    return holding(fixed, found).clamp(low, high)
 
 
 def _judged(world: World, actions: Tensor, colonies: int, generator: Generator) -> Float[Tensor, " point"]:

@@ -59,7 +59,7 @@ def fixed_plate(width: int) -> Plates:
 
 
 def user_plate(intensity: Float32[np.ndarray, " width"]) -> Plates:
-    """A measured plate; its slope is the mean one."""
+    """A measured plate, of positive numbers; its slope is the mean one."""
     slope = (intensity[-1] - intensity[0]) / max(len(intensity) - 1, 1)
     return Plates(np.array([USER], np.int8), np.array([slope], np.float32), intensity[:1], intensity[None])
 

@@ -24,16 +24,17 @@ def bounds_of(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
     return low, high
 
 
+def holding(fixed: Mapping[str, float], actions: Actions) -> Actions:
+    """The same actions, with some of their numbers held."""
+    held = actions.clone()
+    for name, value in fixed.items():
+        held[:, PARAMETERS.index(name)] = value
+    return held
+
+
 def fixing(fixed: Mapping[str, float], act: Act) -> Act:
     """The same policy, with some numbers of its actions held."""
-
-    def held(rows: Tensor, colonies: Colonies) -> Actions:
-        action = act(rows, colonies).clone()
-        for name, value in fixed.items():
-            action[:, PARAMETERS.index(name)] = value
-        return action
-
-    return held
+    return lambda rows, colonies: holding(fixed, act(rows, colonies))
 
 
 def random_policy(rules: Rules, generator: Generator) -> Act:

@@ -14,10 +14,10 @@ from quatrain.envs.colony import plates as laws
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import episodes, returns
 from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, Observation, observe
-from quatrain.envs.colony.floors import best_constant, best_gamma
+from quatrain.envs.colony.floors import POINTS, ROUNDS, best_constant, best_gamma
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import Act, blurred, constant_policy, feedback_policy, fixing, random_policy
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, Rules
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
 from quatrain.envs.colony.world import colonies_at, start
 from quatrain.errors import DataError
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -108,7 +108,7 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     rules, count = config.env.rules, config.collect.held_out_colonies
     worlds = {name: make_world(rules, plates) for name, plates in (("train", train), ("held_out", held_out))}
     colonies = start(worlds["held_out"], count, generator(seeds[3]))
-    others = config.collect.n_outside and count // 2
+    beyond = make_world(rules, outside) if len(outside.kind) else worlds["held_out"]  # where none begins, any will do
     norm = _norm(config, worlds["train"], generator(seeds[5]))
     search, floors = _floors(config, worlds["train"], worlds["held_out"], colonies, generator(seeds[6]))
     return Dataset(
@@ -117,7 +117,7 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
             plates=held_out,
             colonies=_starts(rules, colonies),
             outside=outside,
-            colonies_outside=_starts(rules, start(make_world(rules, outside), others, generator(seeds[4]))),
+            colonies_outside=_starts(rules, start(beyond, _count_outside(config), generator(seeds[4]))),
             floors=floors,
         ),
     )
@@ -145,12 +145,19 @@ def compressed(rules: Rules, observation: Observation) -> Observation:
 
 
 def _plates(config: ActorCriticConfig, law: laws.Law, count: int, rng: np.random.Generator) -> Plates:
-    width, given = config.env.width, config.collect.plates_file
-    if count and given is not None:
-        return laws.user_plate(np.array(given.numbers, np.float32))
-    if count and config.collect.plates == "fixed":
-        return laws.fixed_plate(width)
-    return laws.drawn_plates(law, count, width, rng)
+    given = _given_plate(config)
+    return laws.drawn_plates(law, count, config.env.width, rng) if given is None or not count else given
+
+
+def _given_plate(config: ActorCriticConfig) -> Plates | None:
+    """The only plate, unless plates are drawn."""
+    if config.collect.plates_file is not None:
+        return laws.user_plate(np.array(config.collect.plates_file.numbers, np.float32))
+    return laws.fixed_plate(config.env.width) if config.collect.plates == "fixed" else None
+
+
+def _count_outside(config: ActorCriticConfig) -> int:
+    return config.collect.held_out_colonies // 2 if config.collect.n_outside else 0
 
 
 def _starts(rules: Rules, colonies: Colonies) -> Starts:
@@ -178,10 +185,10 @@ def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
 def _sums(world: World, act: Act, colonies: Colonies) -> list[list[Tensor]]:
     """Of cells and of colonies: their number, and the sums of their features and of the squares of those."""
     node, graph = (torch.zeros(2, sizes[world.rules.features]) for sizes in (NODE_FEATURES, GRAPH_FEATURES))
-    sums = [[torch.zeros(()), *node.double()], [torch.zeros(()), *graph.double()]]
+    sums = [[torch.zeros((), dtype=torch.float64), *columns.double()] for columns in (node, graph)]
     for moment in episodes(world, colonies, act):
         before = moment.transition.before
-        seen = compressed(world.rules, observe(world, before, world.rules.max_nodes))
+        seen = compressed(world.rules, observe(world, before, before.parent.shape[1]))
         for own, values in zip(sums, (seen.node[seen.mask].double(), seen.graph.double()), strict=True):
             for place, value in enumerate((torch.tensor(len(values)), values.sum(0), values.square().sum(0))):
                 own[place] = own[place] + value
@@ -223,28 +230,59 @@ def check(config: ActorCriticConfig, dataset: Dataset) -> None:
     Raises:
         DatasetMismatch: a size, or a value that no plate or colony of this config can have.
     """
-    held_out, search, env = dataset.held_out, dataset.train.search, config.env
-    counts = {
-        "training plates": (dataset.train.plates.intensity, (config.collect.n_train, env.width)),
-        "held-out plates": (held_out.plates.intensity, (config.collect.n_held_out, env.width)),
-        "plates outside": (held_out.outside.intensity, (config.collect.n_outside, env.width)),
-        "held-out colonies": (held_out.colonies.pos, (config.collect.held_out_colonies, env.n0_max, 2)),
-        "means of node features": (dataset.train.norm.node_mean, (NODE_FEATURES[env.features],)),
-        "means of graph features": (dataset.train.norm.graph_mean, (GRAPH_FEATURES[env.features],)),
-    }
-    for name, (array, shape) in counts.items():
+    for name, (array, shape) in _shapes(config, dataset).items():
         if array.shape != shape:
             raise _refused(f"{name} have the shape {array.shape}, not {shape}")
-    n, (low, high) = held_out.colonies.n, np.array(env.rules.bounds, np.float32).T
-    plates = (dataset.train.plates, held_out.plates, held_out.outside)
+    train, held_out, env = dataset.train, dataset.held_out, config.env
+    tried, (low, high) = train.search.actions, np.array(env.rules.bounds, np.float32).T
+    known = (train.plates, held_out.plates, held_out.outside)
+    begun = ((held_out.plates, held_out.colonies), (held_out.outside, held_out.colonies_outside))
     for name, fits in (
-        ("plates that are not stiff", all(bool((one.intensity > 0).all()) for one in plates)),
-        ("colonies of another size", bool(((n >= env.n0_min) & (n <= env.n0_max)).all())),
-        ("actions outside their bounds", bool(((search.actions >= low) & (search.actions <= high)).all())),
-        ("numbers held that are free", _holds(config, search.actions)),
+        ("plates of another law", all(_of_law(config, plates) for plates in known)),
+        ("colonies on plates that are not there", all(_within(one.substrate, 0, len(p.kind) - 1) for p, one in begun)),
+        ("colonies of another size", all(_within(one.n, env.n0_min, env.n0_max) for _, one in begun)),
+        ("colonies of another place", all(_begin(env.rules, one) for _, one in begun)),
+        ("actions outside their bounds", _within(tried, low, high)),
+        ("numbers held that are free", _holds(config, tried)),
     ):
         if not fits:
             raise _refused(f"it has {name}")
+
+
+def _shapes(config: ActorCriticConfig, dataset: Dataset) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+    """What is there, and the shape that it should have."""
+    (plates, norm, search), held_out = dataset.train, dataset.held_out
+    env, chosen, colonies = config.env, config.collect, config.collect.held_out_colonies
+    return {
+        "training plates": (plates.intensity, (chosen.n_train, env.width)),
+        "held-out plates": (held_out.plates.intensity, (chosen.n_held_out, env.width)),
+        "plates outside": (held_out.outside.intensity, (chosen.n_outside, env.width)),
+        "held-out colonies": (held_out.colonies.pos, (colonies, env.n0_max, 2)),
+        "colonies outside": (held_out.colonies_outside.pos, (_count_outside(config), env.n0_max, 2)),
+        "returns of the constant action": (held_out.floors.constant, (colonies,)),
+        "points of the search": (search.actions, (chosen.constant_search + ROUNDS * POINTS, len(PARAMETERS))),
+        "means of node features": (norm.node_mean, (NODE_FEATURES[env.features],)),
+        "means of graph features": (norm.graph_mean, (GRAPH_FEATURES[env.features],)),
+    }
+
+
+def _within(values: np.ndarray, low: float | int | np.ndarray, high: float | int | np.ndarray) -> bool:
+    return bool(((values >= low) & (values <= high)).all())
+
+
+def _of_law(config: ActorCriticConfig, plates: Plates) -> bool:
+    given = _given_plate(config)
+    if given is not None:
+        return bool((plates.intensity == given.intensity).all())
+    return bool((plates.kind != laws.USER).all() and (plates.intensity > 0).all())
+
+
+def _begin(rules: Rules, starts: Starts) -> bool:
+    """At the left side, as far up and down as colonies begin; to the pixel."""
+    (low, high), spread = rules.y_center, rules.y_spread
+    x, y = starts.pos[np.arange(rules.n0_max) < starts.n[:, None]].T
+    above, below = (low - spread) * rules.height - 1, (high + spread) * rules.height + 1
+    return _within(x, 0, START_WIDTH * rules.width) and _within(y, above, below)
 
 
 def _holds(config: ActorCriticConfig, actions: np.ndarray) -> bool:

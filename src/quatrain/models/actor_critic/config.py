@@ -10,7 +10,11 @@ from quatrain.envs.colony.rules import COMPONENTS, PARAMETERS, REWARDS, Bounds, 
 from quatrain.section import NumbersOrNone, Section
 
 LARGEST = 1e6
-MAX_ROLLOUT_BYTES = 2**36
+SOFTEST, STIFFEST = 1e-6, 1e12
+"""Of a plate of one's own; what is softer counts as 1 (plates.FLOOR), and float32 has room for sums above."""
+MAX_BYTES = 2**36
+CELL_BYTES = 200
+"""About what a slot for a cell takes while a step of its colony is computed."""
 
 Parameter = Literal["delete_ratio", "gamma", "alpha", "noise", "theta"]
 Interval = Annotated[
@@ -141,16 +145,14 @@ class Env(Section):
     @model_validator(mode="after")
     def _colonies_can_shrink(self) -> "Env":
         fixed, highest = self.action.fixed_params.get("delete_ratio"), self.action.bounds.delete_ratio[1]
-        what = (
-            f"bounds.delete_ratio upper bound {highest:g} is not above 0.5"
-            if fixed is None
-            else (f"fixed_params.delete_ratio {fixed:g} is below 0.5")
-        )
         if self.allow_unbounded_growth or (highest > 0.5 if fixed is None else fixed >= 0.5):
             return self
+        what, which = f"bounds.delete_ratio upper bound {highest:g} is not above 0.5", "the bound (0.7)"
+        if fixed is not None:
+            what, which = f"fixed_params.delete_ratio {fixed:g} is below 0.5", "it"
         raise ValueError(
-            f"action.{what}: n' = 2(n - floor(r n)) can then never shrink and each colony overflows; raise "
-            f"{'the bound (0.7)' if fixed is None else 'it'} or set env.allow_unbounded_growth: true."
+            f"action.{what}: n' = 2(n - floor(r n)) can then never shrink and each colony overflows; raise {which} or "
+            "set env.allow_unbounded_growth: true."
         )
 
     @model_validator(mode="after")
@@ -247,6 +249,8 @@ class Train(Section):
     def _parts_fit(self) -> "Train":
         if self.num_envs % self.world_size:
             raise ValueError(f"num_envs {self.num_envs} is not a multiple of world_size {self.world_size}")
+        if self.minibatch_size % self.world_size:
+            raise ValueError(f"minibatch_size {self.minibatch_size} is not a multiple of world_size {self.world_size}")
         if self.minibatch_size > self.batch:
             raise ValueError(f"minibatch_size {self.minibatch_size} exceeds num_envs * horizon {self.batch}; lower it")
         return self
@@ -273,23 +277,28 @@ class ActorCriticConfig(Section):
         given = self.collect.plates_file
         if given is not None:
             if len(given.numbers) != self.env.width:
-                raise ValueError(
-                    f"collect.plates_file: {self.env.width} values expected (env.width), got {len(given.numbers)}"
-                )
+                expected = f"{self.env.width} values expected (env.width)"
+                raise ValueError(f"collect.plates_file: {expected}, got {len(given.numbers)}")
             for column, value in enumerate(given.numbers):
-                if not (math.isfinite(value) and value > 0):
+                if not (SOFTEST < value <= STIFFEST):
+                    wanted = f"> {SOFTEST:g} and <= {STIFFEST:g}" if 0 < value < math.inf else "finite and > 0"
                     what = f"collect.plates_file: value at column {column} is {value:g}"
-                    raise ValueError(f"{what}; intensities must be finite and > 0.")
+                    raise ValueError(f"{what}; intensities must be {wanted}.")
         if self.env.features == "full" and self.env.obs_norm == "none":
             raise ValueError("env.obs_norm none with env.features full: they are raw pixels and stiffness; set dataset")
         return self
 
     @model_validator(mode="after")
-    def _rollout_fits_into_memory(self) -> "ActorCriticConfig":
-        size = self.train.batch * self.env.max_nodes * 4 * 16
-        if size > MAX_ROLLOUT_BYTES:
-            raise ValueError(
-                f"a rollout of num_envs * horizon * max_nodes takes about {size / 2**30:.0f} GiB; at most "
-                f"{MAX_ROLLOUT_BYTES // 2**30}"
-            )
+    def _arrays_fit_into_memory(self) -> "ActorCriticConfig":
+        env, collect, cells = self.env, self.collect, self.env.max_nodes
+        plates = collect.n_train + collect.n_held_out + collect.n_outside
+        for what, size in {
+            "a rollout of train.num_envs * train.horizon * env.max_nodes": self.train.batch * cells * 64,
+            "collect.n_train, n_held_out and n_outside plates of env.width": plates * env.width * 4,
+            "collect.constant_search * 16 colonies of env.max_nodes": collect.constant_search * 16 * cells * CELL_BYTES,
+            "collect.held_out_colonies of env.max_nodes": collect.held_out_colonies * cells * CELL_BYTES,
+            "collect.held_out_colonies * env.max_steps": collect.held_out_colonies * env.max_steps * 64,
+        }.items():
+            if size > MAX_BYTES:
+                raise ValueError(f"{what} takes about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower one")
         return self

@@ -31,7 +31,7 @@ def plots(
         "laws": laws.draw_laws(config, dataset, replays),
         "sizes": standing.draw_sizes(config, dataset, replays),
         "film": film.draw_film(config, learner, dataset, replays),
-        "standing": standing.draw_standing(config, dataset, replays),
+        "paired": standing.draw_paired(config, dataset, replays),
         "constant_search": standing.draw_constant_search(config, dataset, scores),
     }
     if len(np.unique(np.concatenate([held_out.plates.m, held_out.outside.m]))) > 1:

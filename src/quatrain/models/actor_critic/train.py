@@ -9,11 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quatrain.envs.colony.dynamics import World, make_world
+from quatrain.errors import DeviceMissing
 from quatrain.models.actor_critic import losses, network
 from quatrain.models.actor_critic.collect import Dataset, check, generator
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo import playing, records
+from quatrain.models.actor_critic.ppo import memory, playing, records
 from quatrain.models.actor_critic.ppo.acting import bucket, scale_of
 from quatrain.models.actor_critic.ppo.agent import Agent, Moments, Rank, Scale, Seed, rank_of
 from quatrain.models.actor_critic.ppo.policy import Parameters
@@ -22,8 +23,9 @@ from quatrain.models.actor_critic.ppo.records import NOTED, Learned
 from quatrain.models.actor_critic.ppo.team import Team
 from quatrain.packing import torch_learners
 from quatrain.progress import Progress
-from quatrain.replay import rollouts
-from quatrain.replay.rollouts import Minibatch, Rollout, Trace, Transitions
+from quatrain.replay.rollouts import buffer, gae
+from quatrain.replay.rollouts.buffer import Minibatch, Rollout, Transitions
+from quatrain.replay.rollouts.gae import Trace
 
 HEADLINE = ("return", "success")
 WEIGHTS = ("params/", "scale/")
@@ -84,10 +86,10 @@ def judged(agent: Agent, rollout: Rollout) -> Transitions:
     total = agent.config.network.value_heads == "total"
     paid = rollout.components @ weights if total else rollout.components
     trace = Trace(paid, rollout.value, rollout.next_value, rollout.terminated, rollout.truncated)
-    found = rollouts.advantages(trace, config.discount, config.gae_lambda, config.gae)
+    found = gae.advantages(trace, config.discount, config.gae_lambda, config.gae)
     advantage = found.advantage if total else found.advantage @ weights
-    everyone = rollouts.normalised(agent.team.gathered(advantage[None]))
-    return rollouts.flattened(rollout, everyone[agent.team.rank], found.returns)
+    everyone = gae.normalised(agent.team.gathered(advantage[None]))
+    return buffer.flattened(rollout, everyone[agent.team.rank], found.returns)
 
 
 def learn(agent: Agent, transitions: Transitions, rates: dict[str, float]) -> Learned:
@@ -98,8 +100,8 @@ def learn(agent: Agent, transitions: Transitions, rates: dict[str, float]) -> Le
     count, size = len(transitions.n), config.minibatch_size // agent.team.size
     width = None if transitions.n.is_cpu and not config.compile else bucket(agent.actor, int(transitions.n.max()))
     for _ in range(config.epochs):
-        for place, index in enumerate(rollouts.shuffled(count, size, agent.order)):
-            batch = rollouts.minibatch(transitions, index, width)
+        for place, index in enumerate(buffer.shuffled(count, size, agent.order)):
+            batch = buffer.minibatch(transitions, index, width)
             loss, row = objective(agent, batch, rates["entropy_coef"])
             # On a GPU the question waits for the device: it is asked once per epoch.
             if (transitions.n.is_cpu or place == 0) and float(row[NOTED.index("approx_kl")]) > config.target_kl:
@@ -119,7 +121,7 @@ def finished(agent: Agent, noted: list[Tensor], stopped: bool) -> Learned:
 def objective(agent: Agent, batch: Minibatch, entropy_coef: float) -> tuple[Float[Tensor, ""], Float[Tensor, " noted"]]:
     """The loss of a minibatch, and what is noted of it."""
     config, policy = agent.config.train, agent.actor.policy
-    output = agent.actor.forward(batch.graphs)
+    output = agent.actor.forward(*batch.groups)
     chosen = policy.distribution(output.raw)
     ratio = losses.ratio(policy.log_prob(chosen, batch.z), batch.log_prob)
     weights = value_weights(agent.config)
@@ -184,9 +186,12 @@ def train(config: ActorCriticConfig, dataset: Dataset, seed: int, learner: Learn
 
     Raises:
         DatasetMismatch: the dataset was collected for another config.
+        DeviceMissing: half precision is asked for, and there is no GPU.
         TrainingDiverged: something is not finite; nothing is yielded of the iterations since the last yield.
+        DeviceFull: the device has no memory left.
     """
     check(config, dataset)
+    check_device(config)
     if learner is None:
         world = make_world(config.env.rules, dataset.train.plates)
         learner = init_learner(config, world, dataset, seed)
@@ -203,14 +208,29 @@ def follow(team: Team, config: ActorCriticConfig, dataset: Dataset, learner: Lea
 def learn_from(team: Team, config: ActorCriticConfig, dataset: Dataset, learner: Learner) -> Iterator[Progress]:
     """The same in each rank of a team: all take the same steps, of what their own colonies meet."""
     world = make_world(config.env.rules, dataset.train.plates)
-    working = [agents.restored(config, world, one, team) for one in learner.seeds]
+    with memory.told(config):
+        working = [agents.restored(config, world, one, team) for one in learner.seeds]
     while (done := working[0].iterations) < config.train.steps:
         count = min(config.train.record_every, config.train.steps - done)
-        entries = [[iterate(agent) for agent in working] for _ in range(count)]
+        with memory.told(config):
+            entries = [[iterate(agent) for agent in working] for _ in range(count)]
         told = team.told((entries, [rank_of(agent.player, agent.order) for agent in working]))
         ranks = zip(*(ranks for _, ranks in told), strict=True)
         seeds = [agents.snapshot(agent, own) for agent, own in zip(working, ranks, strict=True)]
         yield Progress(done + count, Learner.of(seeds), records.over_time([entries for entries, _ in told]))
+
+
+def check_device(config: ActorCriticConfig) -> None:
+    """Refuse to learn in half precision where that is slower; with `device: cpu` params.yaml itself is refused.
+
+    Raises:
+        DeviceMissing: names the key.
+    """
+    if config.train.amp == "bf16" and torch.get_default_device().type == "cpu":
+        raise DeviceMissing(
+            "params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here (or is built without "
+            "CUDA), and on a CPU it was measured slower than float32; set amp: none"
+        )
 
 
 def unpack(config: ActorCriticConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:

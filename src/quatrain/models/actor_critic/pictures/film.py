@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int64
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from quatrain.envs.colony.dynamics import Colonies, make_world
 from quatrain.envs.colony.episodes import episodes
@@ -21,6 +22,8 @@ from quatrain.models.actor_critic.train import Learner
 from quatrain.plots import ORANGE, RED, caption
 
 MOMENTS = 6
+PLATE = LinearSegmentedColormap.from_list("plate", ["white", "#8fbcdb"])
+"""Light, so that cells stand out."""
 
 
 class Picture(NamedTuple):
@@ -38,12 +41,14 @@ def draw_film(config: ActorCriticConfig, learner: Learner, dataset: Dataset, rep
     held_out, chosen = dataset.held_out, typical(replays.learned[0])
     film = filmed(config, learner, dataset, chosen)
     intensity = held_out.plates.intensity[held_out.colonies.substrate[chosen]]
-    figure = Figure(figsize=(12.5, 6.2), layout="constrained")
+    width = np.clip(6.5 * config.env.width / config.env.height + 2.5, 8, 16)
+    figure = Figure(figsize=(float(width), 6.2), layout="constrained")
     panels = figure.subplots(2, MOMENTS // 2, sharex=True, sharey=True)
     for axes, place in zip(panels.flat, np.linspace(0, len(film) - 1, MOMENTS).round().astype(int), strict=True):
         plate = _draw_plate(axes, config, intensity)
         _draw_cells(axes, film[place])
-    figure.colorbar(plate, ax=panels, label="stiffness", pad=0.01)
+    ticks = np.geomspace(intensity.min(), intensity.max(), 5 if np.ptp(intensity) else 1)
+    figure.colorbar(plate, ax=panels, label="stiffness", pad=0.01, ticks=ticks, format="%.3g").minorticks_off()
     for axes in panels[-1]:
         axes.set_xlabel("x, px")
     for axes in panels[:, 0]:
@@ -77,19 +82,18 @@ def picture(colonies: Colonies) -> Picture:
     return Picture(int(colonies.t[0]), n, pos, parent, new)
 
 
-def _draw_plate(axes: Axes, config: ActorCriticConfig, intensity: Float[np.ndarray, " width"]) -> object:
-    """The lighter half of a colour map, so that cells stand out."""
-    low, high = float(intensity.min()), float(intensity.max())
-    norm = LogNorm(low, max(high, low * 1.01) ** 2 / low)
+def _draw_plate(axes: Axes, config: ActorCriticConfig, intensity: Float[np.ndarray, " width"]) -> AxesImage:
+    norm = LogNorm(0.99 * intensity.min(), 1.01 * intensity.max())
     extent = (0, config.env.width, 0, config.env.height)
-    plate = axes.imshow(intensity[None], extent=extent, norm=norm, cmap="Blues", aspect="equal", origin="lower")
+    plate = axes.imshow(intensity[None], extent=extent, norm=norm, cmap=PLATE, aspect="equal", origin="lower")
     axes.axvline(goal(config.env.rules), color="0.3", linestyle="--", linewidth=1)
     return plate
 
 
 def _draw_cells(axes: Axes, seen: Picture) -> None:
     child = np.flatnonzero(seen.parent >= 0)
-    edges = np.stack([seen.pos[seen.parent[child]], seen.pos[child]], 1)
+    edges = list(np.stack([seen.pos[seen.parent[child]], seen.pos[child]], 1))
     axes.add_collection(LineCollection(edges, colors="0.3", linewidths=0.7))
-    axes.scatter(*seen.pos.T, s=10, c=np.where(seen.new, ORANGE, RED), zorder=3, linewidths=0)
+    x, y = seen.pos.T
+    axes.scatter(x, y, s=10, c=np.where(seen.new, ORANGE, RED).tolist(), zorder=3, linewidths=0)
     axes.set_title(f"step {seen.step}: {seen.n} cells", loc="left", fontsize=10)

@@ -19,11 +19,12 @@ from quatrain.models.actor_critic.pictures.replays import (
     Replays,
     Steps,
     next_size,
+    number,
     over_seeds,
     steps_of,
     throw,
 )
-from quatrain.models.actor_critic.pictures.training import transitions
+from quatrain.models.actor_critic.pictures.training import count_transitions, transitions
 from quatrain.plots import BLACK, BLUE, ORANGE, RED, Curve, caption, curve, mean_with_interval
 from quatrain.progress import History
 
@@ -64,16 +65,20 @@ def draw_actions(config: ActorCriticConfig, history: History, replays: Replays) 
         x, middle, wide = transitions(history, mean), mean.values.mean(0), spread.values.mean(0)
         upper.plot(x, middle, color=ORANGE, linewidth=1.8)
         upper.fill_between(x, middle - wide, middle + wide, color=ORANGE, alpha=0.2, linewidth=0)
-        title = f"{SYMBOLS[name]}, {UNITS[name]}: {middle[-1]:.2f} ± {wide[-1]:.2f} at last"
+        title = f"{SYMBOLS[name]}, {UNITS[name]}: {number(float(middle[-1]))} ± {wide[-1]:.2f} at last"
         upper.set_title(title, loc="left", fontsize=10)
-        upper.set(xlabel="transitions", ylim=getattr(config.env.action.bounds, name))
+        upper.set_xlabel("transitions")
+        count_transitions(upper)
+        bounds = getattr(config.env.action.bounds, name)
+        for axes in (upper, lower):
+            axes.hlines(bounds, 0, 1, colors="0.7", linewidth=0.8, transform=axes.get_yaxis_transform())
         _draw_within_episode(lower, replays, PARAMETERS.index(name))
     columns[0, 0].set_ylabel("drawn while training")
     columns[0, 1].set_ylabel("held-out colonies, not drawn")
     caption(
         figure,
-        "Axes reach from bound to bound. Above: mean ± standard deviation over the steps of an iteration. "
-        "Below: median, half and 90 % of the colonies;\nblue: median of the controller; dashed: best constant action.",
+        "Grey: bounds. Above: mean ± standard deviation over the steps of an iteration. "
+        "Below: median, half and 90 % of all colonies;\nblue: median of the controller; dashed: best constant action.",
     )
     return figure
 
@@ -110,7 +115,7 @@ def draw_laws(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> 
     )
     laws = laws_of(config, learned, feedback)
     rows, columns = -(-len(laws) // 2), min(len(laws), 2)
-    figure = Figure(figsize=(5.5 * columns, 4 * rows + 0.4), layout="constrained")
+    figure = Figure(figsize=(max(5.5 * columns, 8), 4 * rows + 0.4), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flat
     for axes, law in zip(panels, laws, strict=False):
         _draw_law(axes, law, learned)
@@ -119,8 +124,8 @@ def draw_laws(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> 
     bands = over_seeds(config) or "Band: without the lowest and the highest tenth."
     caption(
         figure,
-        f"Dots: some of all steps with held-out colonies, no action drawn. Line: their median. {bands}\n"
-        "Blue, dashed: the controller.",
+        "Dots: some of all steps with held-out colonies, no action drawn. Line: their median.\n"
+        f"{bands} Blue, dashed: the controller.",
     )
     return figure
 
@@ -151,9 +156,9 @@ def _size_law(config: ActorCriticConfig, learned: Sequence[Steps]) -> Law:
     near = np.concatenate([np.abs(next_size(steps) - target) <= NEAR for steps in learned]).mean()
     return Law(
         title=f"{near:.0%} of all steps lead to within {NEAR} cells of the target",
-        state="cells n",
+        state="cells n (dashed: 1 − Nc/(2n))",
         seen=lambda steps: steps.n,
-        answer="r, share deleted (dashed: 1 − Nc/(2n))",
+        answer="r, share deleted",
         done=lambda steps: steps.column("delete_ratio"),
         controller=lambda n: np.clip(1 - target / (2 * n), *bounds),
     )
@@ -203,10 +208,12 @@ def _draw_law(axes: Axes, law: Law, learned: Sequence[Steps]) -> None:
     axes.set_xscale(law.scale)
     edges = (np.geomspace if law.scale == "log" else np.linspace)(x.min(), x.max(), BINS + 1)
     middle = (edges[1:] + edges[:-1]) / 2
-    low, median, high = np.moveaxis([binned(law.seen(steps), law.done(steps), edges) for steps in learned], 1, 0)
-    mean_with_interval(axes, middle, median, color=RED, linewidth=1.8)
+    found = np.stack([binned(law.seen(steps), law.done(steps), edges) for steps in learned], 1)
+    low, median, high = found
+    full = np.isfinite(median).all(0)
+    mean_with_interval(axes, middle[full], median[:, full], color=RED, linewidth=1.8)
     if len(learned) == 1:
-        axes.fill_between(middle, low[0], high[0], color=RED, alpha=0.15, linewidth=0)
+        axes.fill_between(middle[full], low[0, full], high[0, full], color=RED, alpha=0.15, linewidth=0)
     axes.plot(middle, law.controller(middle), color=BLUE, linestyle="--", linewidth=1.5)
     axes.set(xlabel=law.state, ylabel=law.answer)
     axes.set_title(law.title, loc="left", fontsize=10)

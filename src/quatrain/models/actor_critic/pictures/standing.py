@@ -1,16 +1,17 @@
 """episodes of several policies -> figures that compare them: size and lane, colony by colony, by slope, the search."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Dataset, Starts
+from quatrain.models.actor_critic.collect import Dataset, Search, Starts
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import Outcome
 from quatrain.models.actor_critic.pictures.replays import (
@@ -29,6 +30,8 @@ from quatrain.models.actor_critic.pictures.replays import (
 from quatrain.plots import BLACK, EndLabel, caption, label_ends
 
 COMPARED = ("learned", "feedback", "constant")
+BELOW = 0.2
+"""Of the range of policies, that is drawn below the worst of them."""
 DRAWN = 32
 """Colonies whose course is drawn."""
 LAWS = {LINEAR: "linear", EXPONENTIAL: "exponential"}
@@ -43,16 +46,20 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
     figure = Figure(figsize=(12, 6.5), layout="constrained")
     for (upper, lower), name in zip(figure.subplots(2, 3, sharex=True, sharey="row").T, COMPARED, strict=True):
         outcome = replays.of(name)[0]
-        _draw_courses(upper, sizes(starts, outcome), outcome, COLORS[name])
+        highest = 1.1 * env.max_nodes
+        _draw_courses(upper, np.minimum(sizes(starts, outcome), highest), outcome, COLORS[name])
         _draw_courses(lower, centroids(starts, outcome)[..., 1] - env.height / 2, outcome, COLORS[name])
-        title = f"{NAMES[name]}: {size_error(config, outcome):.1f} cells off the target"
+        error = size_error(config, outcome)
+        off = f"{error:.1f} cells off the target" if np.isfinite(error) else "no episode is long enough to settle"
+        title = f"{NAMES[name]}: {off}"
         upper.set_title(title, loc="left", fontsize=10, color=COLORS[name])
         upper.axhline(env.target_nodes, color="0.3", linestyle="--", linewidth=1)
-        upper.set_ylim(0, 1.1 * env.max_nodes)
+        upper.axhline(env.max_nodes, color="0.3", linestyle=":", linewidth=1)
+        upper.set_ylim(0, 1.03 * highest)
         lower.axhline(0, color="0.3", linestyle="--", linewidth=1)
         lower.set(xlabel="step of the episode")
     first_upper, first_lower = figure.axes[0], figure.axes[len(COMPARED)]
-    first_upper.set_ylabel(f"cells (target {env.target_nodes}, overflow above {env.max_nodes})")
+    first_upper.set_ylabel(f"cells (target {env.target_nodes}, at most {env.max_nodes})")
     first_lower.set_ylabel("height above the plate's middle, px")
     caption(
         figure,
@@ -75,7 +82,7 @@ def _draw_courses(axes: Axes, courses: Float[np.ndarray, "time colony"], outcome
 # Colony by colony.
 
 
-def draw_standing(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> Figure:
+def draw_paired(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> Figure:
     """The policy's return with each held-out colony against what two others earn with it; by cells at the start."""
     own, n = mean_returns(replays.learned), dataset.held_out.colonies.n
     figure = Figure(figsize=(11, 5), layout="constrained")
@@ -83,10 +90,10 @@ def draw_standing(config: ActorCriticConfig, dataset: Dataset, replays: Replays)
     for axes, name in zip(panels, ("constant", "feedback"), strict=True):
         other = mean_returns(replays.of(name))
         dots = axes.scatter(other, own, c=n, cmap="cividis", s=12, alpha=0.8, linewidths=0)
-        both = [min(own.min(), other.min()), max(own.max(), other.max())]
-        axes.plot(both, both, color="0.3", linewidth=1, linestyle="--")
+        axes.axline((other.mean(), other.mean()), slope=1, color="0.3", linewidth=1, linestyle="--")
         better, by = (own > other).mean(), signed(float((own - other).mean()))
-        axes.set_title(f"Better than the {NAMES[name]} with {better:.0%}, {by} on average", loc="left", fontsize=10)
+        title = f"{by} on the {NAMES[name]}; better with {better:.0%} of {len(n)} colonies"
+        axes.set_title(title, loc="left", fontsize=10)
         axes.set(xlabel=f"return of the {NAMES[name]} with the same colony")
         axes.grid(alpha=0.25)
     panels[0].set_ylabel("return of the learned policy with a colony")
@@ -107,85 +114,103 @@ class Played(NamedTuple):
     replays: Replays
 
 
+class Means(NamedTuple):
+    """Of plates: slope, offset, and the mean return of the colonies on each."""
+
+    m: Float[np.ndarray, " plate"]
+    b: Float[np.ndarray, " plate"]
+    returns: Float[np.ndarray, " plate"]
+
+
 def draw_slopes(config: ActorCriticConfig, dataset: Dataset, inside: Replays, outside: Replays) -> Figure:
-    """Return by the slope of the plate, in the range of training plates and outside it, under three policies."""
+    """Return by the slope and by the offset of the plate, in the range of training slopes and outside it."""
     held_out, train = dataset.held_out, dataset.train.plates
     groups = [Played(held_out.plates, held_out.colonies, inside)]
     groups += [Played(held_out.outside, held_out.colonies_outside, outside)] if config.collect.n_outside else []
     kinds = [kind for kind in LAWS if any(kind in group.plates.kind[group.starts.substrate] for group in groups)]
-    figure = Figure(figsize=(max(6 * len(kinds), 8), 5), layout="constrained")
-    for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0], kinds, strict=True):
-        means = []
-        for group in groups:
-            of_kind = {name: by_plate(group, mean_returns(group.replays.of(name)), kind) for name in COMPARED}
-            for name in reversed(COMPARED):
-                axes.plot(*of_kind[name], "o", color=COLORS[name], markersize=4.5, alpha=0.75, markeredgewidth=0)
-            means.append(number(float(of_kind["learned"].returns.mean())) if len(of_kind["learned"].m) else "none")
-        _shade(axes, train.m[train.kind == kind])
-        title = " in the range of training plates, ".join(means) + (" outside it" if len(means) > 1 else "")
-        axes.set_title(f"{LAWS[kind].capitalize()} plates: learned {title}", loc="left", fontsize=10)
-        axes.set(xlabel="slope of the plate, m", xscale="log")
-        axes.grid(alpha=0.25)
-    figure.axes[0].set_ylabel("return, mean over the colonies on a plate")
+    figure = Figure(figsize=(max(6 * len(kinds), 8), 7.5), layout="constrained")
+    panels = figure.subplots(2, len(kinds), squeeze=False, sharey=True)
+    for (upper, lower), kind in zip(panels.T, kinds, strict=True):
+        means = [_draw_plates(upper, lower, group, kind, filled=place == 0) for place, group in enumerate(groups)]
+        slopes = train.m[train.kind == kind]
+        if len(slopes):
+            upper.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
+        title = f"{LAWS[kind].capitalize()} plates: learned {', with other slopes '.join(means)}"
+        upper.set_title(title, loc="left", fontsize=10)
+        upper.set(xlabel="slope of the plate, m", xscale="log")
+        lower.set(xlabel="stiffness at its left side, b")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("return, mean over a plate's colonies")
     over = f", mean over {config.seeds} seeds" if config.seeds > 1 else ""
     caption(
         figure,
         f"A dot is a plate. Red: learned{over}; blue: controller; black: best constant action. "
-        "Grey: slopes of training plates.",
+        "Grey: slopes of training plates; rings: plates outside that range.",
     )
     return figure
 
 
-class Slopes(NamedTuple):
-    """Of plates: slope, and the mean return of the colonies on each."""
-
-    m: Float[np.ndarray, " plate"]
-    returns: Float[np.ndarray, " plate"]
-
-
-def by_plate(group: Played, returns: Float[np.ndarray, " colony"], kind: int) -> Slopes:
+def by_plate(group: Played, returns: Float[np.ndarray, " colony"], kind: int) -> Means:
     """Of the plates of a kind on which there is a colony."""
-    plate = group.starts.substrate
-    count = np.bincount(plate, minlength=len(group.plates.m))
-    total = np.bincount(plate, returns, minlength=len(group.plates.m))
-    chosen = (group.plates.kind == kind) & (count > 0)
-    return Slopes(group.plates.m[chosen], total[chosen] / count[chosen])
+    plates, plate = group.plates, group.starts.substrate
+    count, total = (np.bincount(plate, weights, minlength=len(plates.m)) for weights in (None, returns))
+    chosen = (plates.kind == kind) & (count > 0)
+    return Means(plates.m[chosen], plates.b[chosen], total[chosen] / count[chosen])
 
 
-def _shade(axes: Axes, slopes: Float[np.ndarray, " plate"]) -> None:
-    if len(slopes):
-        axes.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
+def _draw_plates(upper: Axes, lower: Axes, group: Played, kind: int, filled: bool) -> str:
+    """A dot for each plate, under each policy; the mean of the learned one over plates, in words."""
+    fill: Literal["full", "none"] = "full" if filled else "none"
+    found = {name: by_plate(group, mean_returns(group.replays.of(name)), kind) for name in COMPARED}
+    for name in reversed(COMPARED):
+        m, b, returns = found[name]
+        for axes, x in ((upper, m), (lower, b)):
+            axes.plot(x, returns, "o", color=COLORS[name], markersize=4.5, alpha=0.75, fillstyle=fill)
+            axes.grid(alpha=0.25)
+    returns = found["learned"].returns
+    return number(float(returns.mean())) if len(returns) else "none"
 
 
 # The search.
 
 
 def draw_constant_search(config: ActorCriticConfig, dataset: Dataset, scores: Mapping[str, float]) -> Figure:
-    """Mean return of every constant action that was tried, by its deletion ratio (or what is free in its place)."""
-    search, floors, free = dataset.train.search, dataset.held_out.floors, config.env.action.active_params
-    name = free[0]
-    shade = "gamma" if "gamma" in free[1:] else free[-1]
-    x, tint = (PARAMETERS.index(one) for one in (name, shade))
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    """Mean return of each constant action that was tried, by the first of its numbers that is free."""
+    search, free = dataset.train.search, config.env.action.active_params
+    metrics = {"constant": "constant_return", "feedback": "feedback_return", "learned": "return_mean"}
+    levels = {name: scores[metric] for name, metric in metrics.items()}
+    highest, lowest = max(*levels.values(), float(search.returns.max())), min(*levels.values(), scores["random_return"])
+    bottom = lowest - BELOW * (highest - lowest)
+    figure = Figure(figsize=(10, 5.4), layout="constrained")
     axes = figure.subplots()
-    dots = axes.scatter(search.actions[:, x], search.returns, c=search.actions[:, tint], cmap="cividis", s=14)
-    axes.scatter(
-        search.finalists[:, x], search.final_returns, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2
+    dots = _draw_search(axes, search, bottom, free[0], "gamma" if "gamma" in free[1:] else free[-1])
+    for name, level in levels.items():
+        axes.axhline(level, color=COLORS[name], linestyle="--", linewidth=1.2)
+    axes.set_ylim(bottom=bottom)
+    best = dataset.held_out.floors.constant_action
+    chosen = ", ".join(f"{SYMBOLS[name]} {best[PARAMETERS.index(name)]:.3g}" for name in free)
+    title = f"Best of {len(search.returns)} constant actions: {chosen}; held out {number(levels['constant'])}"
+    axes.set_title(title, loc="left", fontsize=10)
+    figure.colorbar(dots, ax=axes, pad=0.02)
+    label_ends(
+        axes, [EndLabel(level, f"{NAMES[name]} {number(level)}", COLORS[name]) for name, level in levels.items()]
     )
-    levels = {"constant": scores["constant_return"], "feedback": scores["feedback_return"]}
-    ends = []
-    for policy, level in (levels | {"learned": scores["return_mean"]}).items():
-        axes.axhline(level, color=COLORS[policy], linestyle="--", linewidth=1.2)
-        ends.append(EndLabel(level, f"{NAMES[policy]} {number(level)}", COLORS[policy]))
-    best = ", ".join(f"{SYMBOLS[one]} {floors.constant_action[PARAMETERS.index(one)]:.3g}" for one in free)
-    axes.set_title(f"Best of {len(search.returns)} constant actions: {best}", loc="left", fontsize=10)
-    axes.set(xlabel=f"{SYMBOLS[name]}, {UNITS[name]}", ylabel="mean return of a constant action")
-    axes.grid(alpha=0.25)
-    figure.colorbar(dots, ax=axes, label=f"{SYMBOLS[shade]}, {UNITS[shade]}", pad=0.2)
-    label_ends(axes, ends)
     caption(
         figure,
-        "Dots: on training plates, each point with few colonies, so the best dots were lucky; rings: the finalists, "
-        "compared with more of them.\nDashed: with held-out colonies.",
+        f"Dots: on training plates, with few colonies each; {(search.returns < bottom).mean():.0%} earn less than the "
+        f"lower edge, where they are.\nRings: the {len(search.finalists)} best, compared with more colonies, for the "
+        "best of many are also lucky. Dashed: with held-out colonies.",
     )
     return figure
+
+
+def _draw_search(axes: Axes, search: Search, bottom: float, name: str, shade: str) -> PathCollection:
+    """Dots by one number of the actions, coloured by another; none below the bottom."""
+    x, color = (PARAMETERS.index(one) for one in (name, shade))
+    actions, finalists = search.actions, search.finalists
+    returns = np.maximum(search.returns, bottom)
+    dots = axes.scatter(actions[:, x], returns, c=actions[:, color], cmap="cividis", s=14, clip_on=False)
+    axes.scatter(finalists[:, x], search.final_returns, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)
+    axes.set(xlabel=f"{SYMBOLS[name]}, {UNITS[name]} (colour: {SYMBOLS[shade]}, {UNITS[shade]})", ylabel="mean return")
+    axes.grid(alpha=0.25)
+    return dots

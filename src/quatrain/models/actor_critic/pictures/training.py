@@ -1,6 +1,6 @@
 """history -> figures over training: return between its yardsticks, what episodes pay and how they end, the updates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -109,16 +109,19 @@ def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
     x = transitions(history, paid)
     _draw_stack(upper, x, layers_of_reward(config, history))
     mean_with_interval(upper, x, paid.values, color="black", linewidth=1.5)
-    first, last = _first_and_last(paid.values)
-    upper.set_title(f"What an episode pays: {number(first)} at first, {number(last)} at last", loc="left", fontsize=10)
+    upper.set_title(f"What an episode pays: {_course(paid, number)}", loc="left", fontsize=10)
     upper.set_ylabel("return of an episode, by component")
     _draw_stack(lower, x, layers_of_reasons(config, history))
-    first, last = _first_and_last(won.values)
-    lower.set_title(f"How episodes end: at the goal {first:.0%} at first, {last:.0%} at last", loc="left", fontsize=10)
+    lower.set_title(f"How episodes end: at the goal {_course(won, '{:.0%}'.format)}", loc="left", fontsize=10)
     lower.set(xlabel="transitions of all colonies", ylabel="share of episodes", ylim=(0, 1))
     count_transitions(lower)
     caption(figure, "Components times weights: what costs hangs below 0. Black: their sum.", over_seeds(config))
     return figure
+
+
+def _course(found: Curve, told: Callable[[float], str]) -> str:
+    first, last = _first_and_last(found.values)
+    return f"{told(first)} at first, {told(last)} at last" if np.isfinite(last) else "no episode has ended"
 
 
 def layers_of_reward(config: ActorCriticConfig, history: History) -> list[Layer]:
@@ -147,17 +150,17 @@ def layers_of_reasons(config: ActorCriticConfig, history: History) -> list[Layer
 
 def _draw_stack(axes: Axes, x: np.ndarray, layers: Sequence[Layer]) -> None:
     """What is above 0 on what is above 0, and below likewise; named where it ends."""
-    ends, bases = [], {1: np.zeros(len(x)), -1: np.zeros(len(x))}
+    ends, bases = [], [np.zeros(len(x)), np.zeros(len(x))]
     for layer in layers:
-        side = 1 if np.nan_to_num(layer.values[-1]) >= 0 else -1
-        ends.append(EndLabel(float(bases[side][-1] + np.nan_to_num(layer.values[-1]) / 2), layer.label, layer.color))
-        for sign, base in bases.items():
-            bases[sign] = base + np.where(layer.values * sign > 0, layer.values, 0)
-            axes.fill_between(x, base, bases[sign], color=layer.color, alpha=0.75, linewidth=0)
+        last, parts = layer.values[-1], (layer.values.clip(min=0), layer.values.clip(max=0))
+        ends.append(EndLabel(float(bases[int(last < 0)][-1] + last / 2), layer.label, layer.color))
+        for sign, part in enumerate(parts):
+            axes.fill_between(x, bases[sign], bases[sign] + part, color=layer.color, alpha=0.75, linewidth=0)
+            bases[sign] = bases[sign] + part
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.grid(alpha=0.25)
     axes.margins(x=0)
-    label_ends(axes, ends)
+    label_ends(axes, [end for end in ends if np.isfinite(end.y)])
 
 
 # Updates.
@@ -188,7 +191,7 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
         figure,
         "Over transitions of all colonies; means over the minibatches of an iteration. Dashed: where an iteration "
         f"stops (KL), to what gradients are cut (norm). {over_seeds(config)}\n"
-        f"Before an iteration learns, ratios of probabilities are 1; at most {deviation:.0e} off.",
+        f"Before an iteration learns, ratios of probabilities are 1; at most {deviation:.1g} off.",
     )
     return figure
 
@@ -214,7 +217,7 @@ def titles_of_updates(config: ActorCriticConfig, history: History) -> dict[str, 
         "entropy": f"Entropy of actions: {first:.2f} nats at first, {last:.2f} at last",
         "approx_kl": f"KL to the policy that played, in nats; stopped {values['kl_stop'].mean():.0%}",
         "clip_fraction": f"Share of clipped ratios: {values['clip_fraction'].mean():.1%} on average",
-        "updates": f"Gradient steps of an iteration: {steps:.1f} of {most} on average",
+        "updates": f"Gradient steps per iteration: {steps:.1f} of {most}",
         "explained_variance": f"Explained variance of values: {explained:.2f} at last",
         "value": "Value loss",
         "grad_norm": "Norm of gradients before they are cut",

@@ -15,7 +15,7 @@ from quatrain.models.actor_critic.collect import Dataset, compressed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network, Output
 from quatrain.models.actor_critic.ppo.policy import Policy, make_policy
-from quatrain.replay.rollouts import Graphs
+from quatrain.replay.rollouts.buffer import Graphs
 
 CLIP = 10.0
 """Deviations beyond which an observation is cut."""
@@ -39,7 +39,7 @@ class Actor(NamedTuple):
     world: World
     scale: Scale
     policy: Policy
-    forward: Callable[[Graphs], Output]
+    forward: Callable[..., Output]
 
 
 def make_actor(config: ActorCriticConfig, world: World, scale: Scale, network: Network) -> Actor:
@@ -49,9 +49,9 @@ def make_actor(config: ActorCriticConfig, world: World, scale: Scale, network: N
     if config.train.amp == "none":
         return Actor(config, world, scale, policy, forward)
 
-    def half(graphs: Graphs) -> Output:
-        with torch.autocast(graphs.node.device.type, torch.bfloat16):
-            return forward(graphs)
+    def half(*groups: Graphs) -> Output:
+        with torch.autocast(groups[0].node.device.type, torch.bfloat16):
+            return forward(*groups)
 
     return Actor(config, world, scale, policy, half)
 

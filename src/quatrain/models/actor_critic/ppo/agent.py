@@ -14,7 +14,7 @@ from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor
 from quatrain.models.actor_critic.ppo.playing import Player, empty_rollout, first_player
 from quatrain.models.actor_critic.ppo.team import ALONE, Team
-from quatrain.replay.rollouts import Rollout
+from quatrain.replay.rollouts.buffer import Rollout
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 

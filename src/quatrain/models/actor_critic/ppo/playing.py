@@ -12,8 +12,8 @@ from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.world import Stepped, start, step
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, see
-from quatrain.replay import rollouts
-from quatrain.replay.rollouts import Rollout, Sizes, Step
+from quatrain.replay.rollouts import buffer
+from quatrain.replay.rollouts.buffer import Rollout, Sizes, Step
 
 RETURN, LENGTH = range(2)
 """Places of what is told of an ended episode; then come its reasons, then its components."""
@@ -56,7 +56,7 @@ def first_player(actor: Actor, colonies: int, environment: Generator, policy: Ge
 def empty_rollout(config: ActorCriticConfig, colonies: int) -> Rollout:
     """Memory for one iteration of so many colonies."""
     env, components = config.env, len(config.env.reward.weighted)
-    return rollouts.allocate(
+    return buffer.allocate(
         Sizes(
             horizon=config.train.horizon,
             lanes=colonies,
@@ -84,14 +84,14 @@ def play(actor: Actor, player: Player, rollout: Rollout) -> Played:
         stepped = step(actor.world, colonies, actor.policy.action(z), player.environment)
         log_prob, paid = actor.policy.log_prob(chosen, z), stepped.components
         flags = (stepped.terminated, stepped.truncated)
-        rollouts.write(rollout, time, Step(graphs, z, log_prob, *chosen, output.value, paid, *flags))
+        buffer.write(rollout, time, Step(graphs, z, log_prob, *chosen, output.value, paid, *flags))
         over = (stepped.terminated | stepped.truncated)[:, None]
         ended += _told(actor, stepped, running + paid)
         running = torch.where(over, 0.0, running + paid)
         cells += colonies.n.float().mean()
         lasts.append(stepped.last)
         colonies = stepped.colonies
-    rollouts.close(rollout, actor.forward(see(actor, colonies)).value, _final_values(actor, rollout, lasts))
+    buffer.close(rollout, actor.forward(see(actor, colonies)).value, _final_values(actor, rollout, lasts))
     means = torch.where(ended[0] > 0, ended[1:] / ended[0].clamp(min=1), player.ended)
     after = player._replace(colonies=colonies, components=running, ended=means)
     return Played(after, ended[0].long(), cells / len(rollout.n))

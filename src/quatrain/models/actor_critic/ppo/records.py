@@ -54,7 +54,7 @@ def _happened(agent: Agent, played: Played) -> dict[str, float]:
         "length": episode[LENGTH],
         "episodes": played.episodes,
         "nodes_mean": played.nodes,
-        "concentration": (rollout.first + rollout.second).mean(),
+        **_spread_of(agent),
         **{f"reason/{name}": episode[2 + code] for code, name in enumerate(REASONS) if code},
         **{f"reward/{name}": episode[reasons + i] for i, (name, _) in enumerate(agent.actor.world.rules.reward)},
         **{f"action_mean/{name}": value for name, value in zip(PARAMETERS, action.mean(0), strict=True)},
@@ -74,6 +74,12 @@ def over_time(of_ranks: Sequence[Entries]) -> dict[str, Float[np.ndarray, "..."]
     names = of_ranks[0][0][0]
     values = {name: np.array([[[seed[name] for seed in own] for own in rank] for rank in of_ranks]) for name in names}
     return by_learner({name: of_all.mean(0) for name, of_all in values.items()})
+
+
+def _spread_of(agent: Agent) -> dict[str, Tensor]:
+    """a + b of a Beta policy: how far it is concentrated."""
+    beta = agent.config.network.policy == "beta"
+    return {"concentration": (agent.rollout.first + agent.rollout.second).mean()} if beta else {}
 
 
 def refuse_rewards(agent: Agent) -> None:

@@ -1,0 +1,126 @@
+"""Plates: what a law may draw, what a formula gives, and where it gives nothing that a cell could stand on."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from quatrain.envs.colony import plates
+from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, OUTSIDE, TRAINING, USER, Law, Plates
+from tests.colonies import all_kinds
+
+WIDTH, COUNT = 61, 2000
+
+
+def drawn(law: Law, seed: int = 0, count: int = COUNT) -> Plates:
+    return plates.drawn_plates(law, count, WIDTH, np.random.default_rng(seed))
+
+
+def ranges_of(law: Law, kind: int) -> tuple[plates.Range, ...]:
+    return law.linear if kind == LINEAR else law.exponential
+
+
+def inside(law: Law, kind: int, slope: float) -> bool:
+    return any(low <= slope <= high for low, high in ranges_of(law, kind))
+
+
+@pytest.mark.parametrize("law", [TRAINING, OUTSIDE])
+def test_what_is_drawn_lies_within_the_law_and_fills_it(law: Law):
+    found = drawn(law)
+    assert found.kind.mean() == pytest.approx(0.5, abs=4.5 * 0.5 / math.sqrt(COUNT))
+    for kind in (LINEAR, EXPONENTIAL):
+        slopes = np.sort(found.m[found.kind == kind])
+        for low, high in ranges_of(law, kind):
+            here = slopes[(slopes >= np.float32(low)) & (slopes <= np.float32(high))]
+            share = 1 / len(ranges_of(law, kind))
+            assert len(here) == pytest.approx(share * len(slopes), abs=4.5 * math.sqrt(len(slopes)) / 2)
+            np.testing.assert_allclose([here[0], here[-1]], [low, high], atol=0.02 * (high - low))
+            assert here.mean() == pytest.approx((low + high) / 2, abs=0.05 * (high - low))
+        assert all(inside(law, kind, slope) for slope in slopes.astype(float) if slope not in bounds32(law, kind))
+    assert 0.5 <= found.b.min() < 0.51
+    assert 1.99 < found.b.max() <= 2
+
+
+def bounds32(law: Law, kind: int) -> list[np.float32]:
+    return [np.float32(end) for pair in ranges_of(law, kind) for end in pair]
+
+
+def test_no_plate_outside_has_a_slope_of_a_training_plate():
+    outside = drawn(OUTSIDE, count=10 * COUNT)
+    for kind in (LINEAR, EXPONENTIAL):
+        ((low, high),) = ranges_of(TRAINING, kind)
+        slopes = outside.m[outside.kind == kind]
+        assert not ((slopes > np.float32(low)) & (slopes < np.float32(high))).any()
+        assert (slopes < low).any()
+        assert (slopes > high).any()
+
+
+def test_a_table_is_the_formula_at_each_pixel():
+    found = drawn(TRAINING, count=50)
+    for kind, m, b, table in zip(*found, strict=True):
+        for pixel in (0, 1, 37, WIDTH - 1):
+            formula = m * pixel + b if kind == LINEAR else b * math.exp(m * pixel)
+            assert table[pixel] == pytest.approx(formula, rel=1e-6)
+
+
+def test_training_plates_stay_below_250_at_the_shipped_width():
+    """The stiffest: 2 exp(0.008 · 599) = 241."""
+    wide = plates.drawn_plates(TRAINING, COUNT, 600, np.random.default_rng(0))
+    assert 200 < wide.intensity.max() < 250
+    assert wide.intensity.min() >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "m", "b", "wanted"),
+    [
+        (LINEAR, -0.5, 1.0, [1.0, 0.5, 1.0, 1.0]),
+        (LINEAR, 0.0, 1e-6, [1.0, 1.0, 1.0, 1.0]),
+        (LINEAR, 0.0, 2e-6, [2e-6, 2e-6, 2e-6, 2e-6]),
+        (LINEAR, 1e-6, 0.0, [1.0, 1.0, 2e-6, 3e-6]),
+        (LINEAR, 0.0, -3.0, [1.0, 1.0, 1.0, 1.0]),
+        (EXPONENTIAL, 80.0, 1.0, [1.0, math.exp(80), 1.0, 1.0]),
+        (EXPONENTIAL, 800.0, 2.0, [2.0, 1.0, 1.0, 1.0]),
+        (EXPONENTIAL, -10.0, 3.0, [3.0, 3 * math.exp(-10), 1.0, 1.0]),
+        (EXPONENTIAL, 0.0, -1.0, [1.0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_what_is_not_above_a_millionth_or_not_finite_counts_as_one(kind: int, m: float, b: float, wanted: list[float]):
+    made = plates.make_plates(np.array([kind]), np.array([m]), np.array([b]), 4)
+    np.testing.assert_allclose(made.intensity, [wanted], rtol=1e-5)
+
+
+def test_the_table_is_of_the_slope_that_is_stored():
+    """0.1 is no float32: the formula takes what a reader of the dataset finds."""
+    made = plates.make_plates(np.array([LINEAR]), np.array([0.1]), np.array([0.7]), 100_000)
+    stored = float(made.m[0]) * 99_999 + float(made.b[0])
+    assert made.intensity[0, -1] == np.float32(stored)
+
+
+def test_the_fixed_plate_is_the_one_of_the_original_trainer():
+    made = plates.fixed_plate(WIDTH)
+    assert [column.tolist() for column in made[:3]] == [[LINEAR], [np.float32(0.05)], [1]]
+    np.testing.assert_allclose(made.intensity[0], 1 + 0.05 * np.arange(WIDTH), rtol=1e-6)
+
+
+def test_a_plate_of_ones_own_is_taken_as_it_is():
+    given = (2 + np.sin(np.arange(WIDTH))).astype(np.float32)
+    made = plates.user_plate(given)
+    np.testing.assert_array_equal(made.intensity, given[None])
+    assert made.kind.tolist() == [USER]
+    assert made.m[0] == pytest.approx((given[-1] - given[0]) / (WIDTH - 1))
+    assert made.b.tolist() == [given[0]]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: drawn(TRAINING, count=3), lambda: drawn(OUTSIDE, count=0), lambda: plates.fixed_plate(WIDTH), all_kinds],
+)
+def test_all_plates_have_the_same_types(made: Callable[[], Plates]):
+    assert [str(column.dtype) for column in made()] == ["int8", "float32", "float32", "float32"]
+
+
+def test_plates_depend_on_the_seed_alone():
+    one, same, other = (drawn(TRAINING, seed, count=5) for seed in (1, 1, 2))
+    assert all(np.array_equal(*pair) for pair in zip(one, same, strict=True))
+    assert not np.isin(one.m, other.m).any()

@@ -1,0 +1,263 @@
+"""A learner works where torch's default device is, asks it for nothing on the way, and is refused where it cannot work.
+
+The device `meta` holds no values, so whatever would wait for a GPU raises there, on any machine.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Generator, Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from quatrain.envs.colony.dynamics import advance, make_world
+from quatrain.envs.colony.rewards import components
+from quatrain.errors import DeviceFull, DeviceMissing
+from quatrain.models.actor_critic import collect as collecting
+from quatrain.models.actor_critic import network, train
+from quatrain.models.actor_critic.collect import Dataset, collect
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.ppo import agent as agents
+from quatrain.models.actor_critic.ppo import memory, playing
+from quatrain.models.actor_critic.ppo.acting import make_actor, scale_of, see
+from quatrain.replay.rollouts import buffer
+from tests import colonies as by_hand
+from tests.conftest import ROOT, small
+
+GENERATORS = ("environment", "policy", "order")
+"""Their states are on the CPU wherever they are."""
+KINDS = [("light", "beta", "total"), ("full", "squashed_gaussian", "components")]
+IDS = [" ".join(kind) for kind in KINDS]
+without_a_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="torch.compile finds no C++ compiler"
+)
+without_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+
+
+def config_of(features: str, policy: str, value_heads: str) -> ActorCriticConfig:
+    chosen = {"policy": policy, "value_heads": value_heads, "layers": 2}
+    return small("actor_critic", env={"features": features}, network=chosen)
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=IDS)
+def case(request: pytest.FixtureRequest) -> tuple[ActorCriticConfig, Dataset]:
+    config = config_of(*request.param)
+    return config, collect(config, 0)
+
+
+# Where tensors are.
+
+
+class Elsewhere(Generator):
+    """Draws for a device that holds no values."""
+
+    def __new__(cls, **_: torch.device) -> "Elsewhere":
+        return super().__new__(cls)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("meta")
+
+
+class MadeOnTheCpu(TorchDispatchMode):
+    """Operations that had a tensor on the CPU as their result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = operation(*args, **(kwargs or {}))
+        if any(isinstance(leaf, Tensor) and leaf.is_cpu for leaf in tree_leaves(results)):
+            self.found.append(str(operation))
+        return results
+
+
+@pytest.fixture
+def agent(case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch) -> Iterator[agents.Agent]:
+    """At work on the device without values; where an iteration begins is known there as well."""
+    for module in (agents, collecting):
+        monkeypatch.setattr(module, "Generator", Elsewhere)
+    config, dataset = case
+    with torch.device("meta"):
+        world = make_world(config.env.rules, dataset.train.plates)
+        seed = train.init_learner(config, world, dataset, 0).seeds[0]
+        counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
+        yield agents.restored(config, world, seed._replace(**counts))
+
+
+def test_what_a_learner_is_made_of_lies_on_the_default_device(
+    case: tuple[ActorCriticConfig, Dataset], agent: agents.Agent
+):
+    config, dataset = case
+    learner = train.init_learner(config, agent.actor.world, dataset, 0)
+    rank = learner.ranks[0][0]
+    assert all(getattr(rank, name).is_cpu for name in GENERATORS)
+    others = learner._replace(ranks=tuple(rank._replace(**dict.fromkeys(GENERATORS))))
+    made = [others, agent.rollout, agent.player[:3], list(agent.network.parameters())]
+    assert {leaf.device.type for leaf in tree_leaves(made) if isinstance(leaf, Tensor)} == {"meta"}
+
+
+def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
+    agent: agents.Agent, monkeypatch: pytest.MonkeyPatch
+):
+    """But for once in a rollout, when values are asked for of the episodes that were cut."""
+    values = agent.rollout.value.shape[2:]
+    monkeypatch.setattr(playing, "_final_values", lambda *_: torch.zeros(3, *values))
+    with MadeOnTheCpu() as seen:
+        agent.player = playing.play(agent.actor, agent.player, agent.rollout).player
+        transitions = train.judged(agent, agent.rollout)
+        for index in buffer.shuffled(len(transitions.n), 64, agent.order):
+            loss, row = train.objective(agent, buffer.minibatch(transitions, index, 32), 0.01)
+            train.update(agent, loss, row)
+    assert seen.found == []
+
+
+@without_a_gpu
+def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(case: tuple[ActorCriticConfig, Dataset]):
+    config, dataset = case
+    for name, (on_cpu, on_gpu) in zip(
+        Answers._fields,
+        zip(*(answers(config, dataset, device) for device in ("cpu", "cuda")), strict=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(on_gpu.cpu(), on_cpu, atol=1e-4, rtol=1e-4, msg=name)
+
+
+class Answers(NamedTuple):
+    """What is seen of the same colonies, what the network says to it, and what a step of theirs leads to."""
+
+    graph: Tensor
+    raw: Tensor
+    value: Tensor
+    log_prob: Tensor
+    entropy: Tensor
+    pos: Tensor
+    paid: Tensor
+
+
+@torch.no_grad()
+def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers:
+    world = make_world(config.env.rules, dataset.train.plates)
+    colonies = by_hand.wandering(world, 64, 10)
+    action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
+    given = (world, colonies, action, scale_of(config, dataset))
+    with torch.device(device):
+        world, colonies, action, scale = tree_map(
+            lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, given
+        )
+        actor = make_actor(config, world, scale, network.init(config, 3).to(device))
+        graphs = see(actor, colonies)
+        output = actor.forward(graphs)
+        chosen = actor.policy.distribution(output.raw)
+        log_prob, entropy = actor.policy.log_prob(chosen, actor.policy.centre(chosen)), actor.policy.entropy(chosen)
+        transition = advance(world, colonies, action)
+        return Answers(graphs.graph, *output, log_prob, entropy, transition.after.pos, components(world, transition))
+
+
+# Other ways to compute the same.
+
+
+def test_half_precision_is_near_to_whole(case: tuple[ActorCriticConfig, Dataset]):
+    config, dataset = case
+    whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
+    for one, other in zip(whole, half, strict=True):
+        assert other.dtype == torch.float32
+        assert not torch.equal(one, other)
+        torch.testing.assert_close(other, one, atol=5e-2, rtol=5e-2)
+
+
+@pytest.mark.slow
+@without_a_compiler
+@pytest.mark.parametrize("kind", KINDS, ids=IDS)
+def test_what_is_compiled_is_what_is_written(kind: tuple[str, str, str]):
+    """In a process of its own, for what pytest has wrapped to check its shapes cannot be compiled."""
+    script = (
+        "import sys\n"
+        "sys.path[:0] = ['src', '.']\n"
+        "from tests.models.actor_critic import test_devices\n"
+        f"print('furthest:', test_devices.furthest_when_compiled({kind}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.rpartition("furthest:")[2]) < 1e-5
+
+
+def furthest_when_compiled(kind: tuple[str, str, str]) -> float:
+    """How far at most the outputs of a compiled network and its gradients are from those of the same one as written."""
+    config = config_of(*kind)
+    dataset = collect(config, 0)
+    eager, compiled = (outputs(config_with(config, compile=chosen), dataset) for chosen in (False, True))
+    return max(float((one - other).abs().max()) for one, other in zip(eager, compiled, strict=True))
+
+
+def config_with(config: ActorCriticConfig, **changes: Any) -> ActorCriticConfig:
+    return config.model_copy(update={"train": config.train.model_copy(update=changes)})
+
+
+def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
+    """Raw numbers, values, and how both change with the weights."""
+    world = make_world(config.env.rules, dataset.train.plates)
+    net = network.init(config, 3)
+    with torch.no_grad():
+        for param in net.parameters():  # the policy's last layer begins near 0
+            param.add_(0.1 * torch.randn(param.shape, generator=Generator().manual_seed(4)))
+    actor = make_actor(config, world, scale_of(config, dataset), net)
+    output = actor.forward(see(actor, by_hand.wandering(world, 9, 5)))
+    (output.raw.square().mean() + output.value.square().mean()).backward()
+    return [*(part.detach() for part in output), *(param.grad for param in net.parameters() if param.grad is not None)]
+
+
+# What is refused.
+
+
+def test_half_precision_without_a_gpu_is_refused(case: tuple[ActorCriticConfig, Dataset]):
+    config, dataset = case
+    expected = (
+        r"^params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here \(or is built without "
+        r"CUDA\), and on a CPU it was measured slower than float32; set amp: none$"
+    )
+    with pytest.raises(DeviceMissing, match=expected):
+        next(train.train(config_with(config, amp="bf16"), dataset, 0))
+
+
+FULL = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),
+]
+
+
+@pytest.mark.parametrize("error", FULL, ids=["GPU", "CPU"])
+@pytest.mark.parametrize("where", ["empty_rollout", "play"])
+def test_a_device_without_memory_is_told_with_the_keys_to_lower(
+    error: RuntimeError, where: str, case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: Any) -> None:
+        raise error
+
+    config, dataset = case
+    monkeypatch.setattr(agents if where == "empty_rollout" else playing, where, full)
+    expected = (
+        r"^actor_critic: the device has no memory left; rollouts alone take \d+ MiB\. Lower "
+        r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, actor_critic\.env\.max_nodes or "
+        r"actor_critic\.seeds\.$"
+    )
+    with pytest.raises(DeviceFull, match=expected):
+        next(train.train(config, dataset, 0))
+
+
+def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory(case: tuple[ActorCriticConfig, Dataset]):
+    with pytest.raises(RuntimeError, match="illegal memory access"), memory.told(case[0]):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def test_the_size_of_rollouts_is_that_of_all_seeds(case: tuple[ActorCriticConfig, Dataset]):
+    config, _ = case
+    rollout = playing.empty_rollout(config, config.train.num_envs)
+    size = sum(column.numel() * column.element_size() for column in rollout)
+    assert memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == 3 * size

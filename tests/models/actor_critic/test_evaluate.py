@@ -1,0 +1,404 @@
+"""Scores from outcomes made by hand, and outcomes of small worlds that can be told in advance."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.artifacts import to_arrays
+from quatrain.envs.colony.dynamics import World, make_world
+from quatrain.envs.colony.episodes import returns
+from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates
+from quatrain.envs.colony.policies import constant_policy, feedback_policy
+from quatrain.envs.colony.rules import COMPONENTS, OVERFLOW, REASONS, SUCCESS, TIMEOUT
+from quatrain.models.actor_critic import evaluate as room
+from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic.collect import Dataset, Floors, HeldOut, Starts, collect, colonies_of
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.evaluate import Outcome, ends, evaluate, learned, played
+from quatrain.models.actor_critic.ppo.acting import drawn_policy, mean_policy
+from quatrain.models.actor_critic.ppo.agent import actor_of
+from quatrain.models.actor_critic.train import Learner
+from tests.conftest import small
+
+NAN = float("nan")
+STEPS = 6
+
+
+def outcome(earned: Sequence[float], reasons: Sequence[int] | None = None, **traces: Any) -> Outcome:
+    """Episodes of six steps with these returns; what is not given stays at its aim."""
+    count = len(earned)
+    aims = {
+        "lengths": np.full(count, STEPS),
+        "reasons": np.full(count, TIMEOUT) if reasons is None else np.array(reasons),
+        "components": np.zeros((count, 6)),
+        "n": np.full((STEPS, count), 6.0),
+        "centroid": np.full((STEPS, count, 2), 30.0),
+        "action": np.zeros((STEPS, count, 5)),
+    }
+    return Outcome(returns=np.array(earned, float), **(aims | traces))
+
+
+def judged(count: int, floors: Mapping[str, Sequence[float]], kind: Sequence[int] = (LINEAR, EXPONENTIAL)) -> Dataset:
+    """A dataset of so many held-out colonies, the first half of them on the first plate."""
+    plates = make_plates(np.array(kind), np.full(2, 0.01), np.ones(2), 60)
+    substrate = np.arange(count) * 2 // count
+    starts = Starts(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
+    columns = [np.broadcast_to(np.float32(floors[name]), count) for name in ("random", "constant", "feedback")]
+    own = Floors(*columns, np.zeros(5, np.float32), np.float32(1))
+    return Dataset(None, HeldOut(plates, starts, plates, starts._replace(n=np.full(count, 3)), own))
+
+
+def scored(
+    monkeypatch: pytest.MonkeyPatch,
+    outcomes: Sequence[Outcome],
+    floors: Mapping[str, Sequence[float]] | None = None,
+    others: Mapping[str, Outcome] | None = None,
+    **sections: Any,
+) -> dict[str, float]:
+    """What `evaluate` makes of outcomes made by hand, one per seed; `others`: with spread, and outside."""
+    told = {"drawn": outcomes[0], "outside": outcomes[0]} | (others or {})
+    names: dict[int, int] = {}
+
+    def played(_: World, starts: Starts, act: tuple[str, int]) -> Outcome:
+        kind, seed = act
+        if kind == "drawn":
+            return told["drawn"]
+        return told["outside"] if starts.n[0] == 3 else outcomes[seed]
+
+    def actor_of(_config: Any, _world: World, seed: Any) -> int:
+        return names.setdefault(int(seed.updates), int(seed.updates))
+
+    monkeypatch.setattr(room, "actor_of", actor_of)
+    monkeypatch.setattr(room, "mean_policy", lambda actor: ("mean", actor))
+    monkeypatch.setattr(room, "drawn_policy", lambda actor, _: ("drawn", actor))
+    monkeypatch.setattr(room, "played", played)
+    count = len(outcomes)
+    learner = Learner(*[(None,) * count] * 5, updates=tuple(torch.arange(count)))
+    plain = {"random": [0.0], "constant": [5.0], "feedback": [10.0]}
+    dataset = judged(len(outcomes[0].returns), plain | dict(floors or {}))
+    return evaluate(small("actor_critic", seeds=count, **sections), learner, dataset, 3)
+
+
+def test_margin_fraction_and_score_compare_means(monkeypatch: pytest.MonkeyPatch):
+    floors = {"random": [-3.0, -1.0], "constant": [2.0, 6.0], "feedback": [9.0, 7.0]}
+    scores = scored(monkeypatch, [outcome([7.0, 5.0])], floors)
+    assert scores["return_mean"] == 6
+    assert scores["margin_over_constant"] == pytest.approx(0.5)
+    assert scores["fraction_of_feedback"] == pytest.approx(0.75)
+    assert scores["normalised_score"] == pytest.approx(0.8)
+    assert [scores[f"{name}_return"] for name in ("random", "constant", "feedback")] == [-2, 4, 8]
+
+
+def test_a_margin_over_a_loss_is_a_share_of_its_size(monkeypatch: pytest.MonkeyPatch):
+    floors = {"random": [-8.0], "constant": [-4.0], "feedback": [2.0]}
+    scores = scored(monkeypatch, [outcome([-1.0, -1.0])], floors)
+    assert scores["margin_over_constant"] == pytest.approx(0.75)
+    assert scores["normalised_score"] == pytest.approx(0.7)
+    assert scored(monkeypatch, [outcome([1.0, 1.0])], {"constant": [0.0]})["margin_over_constant"] == pytest.approx(1e6)
+
+
+def test_a_controller_no_better_than_chance_leaves_no_score(monkeypatch: pytest.MonkeyPatch):
+    scores = scored(monkeypatch, [outcome([1.0, 3.0])], {"random": [4.0], "feedback": [4.0]})
+    assert np.isnan(scores["normalised_score"])
+    assert scores["fraction_of_feedback"] == 0.5
+
+
+def test_sizes_count_once_they_had_time_to_settle(monkeypatch: pytest.MonkeyPatch):
+    """From the fourth step on: here one colony, of 2 and then 4 cells, and one that ended before; the aim is 6."""
+    n = np.array([[60, 60, 60, 2, 4, NAN], [60, 60, 60, NAN, NAN, NAN]]).T
+    scores = scored(monkeypatch, [outcome([0.0, 0.0], n=n, lengths=np.array([5, 3]))])
+    assert scores["size_rmse"] == pytest.approx(((16 + 4) / 2) ** 0.5)
+    assert scores["nodes_mean"] == pytest.approx((6 * 60 + 2 + 4) / 8)
+    assert scores["length_mean"] == 4
+
+
+def test_colonies_that_end_at_once_have_no_settled_size(monkeypatch: pytest.MonkeyPatch):
+    short = outcome([0.0, 0.0], n=np.full((3, 2), 9.0), centroid=np.full((3, 2, 2), 1.0), lengths=np.array([3, 2]))
+    assert np.isnan(scored(monkeypatch, [short])["size_rmse"])
+
+
+def test_lanes_are_measured_from_the_middle_in_each_step(monkeypatch: pytest.MonkeyPatch):
+    centroid = np.full((2, 2, 2), 30.0)
+    centroid[..., 1] = [[33, 30], [26, NAN]]
+    centroid[1, 1, 0] = NAN
+    found = outcome([0.0, 0.0], centroid=centroid, n=np.full((2, 2), 6.0), lengths=np.array([2, 1]))
+    assert scored(monkeypatch, [found])["lane_rms"] == pytest.approx(((9 + 16 + 0) / 3) ** 0.5)
+
+
+def test_progress_is_where_each_colony_ended(monkeypatch: pytest.MonkeyPatch):
+    centroid = np.full((3, 3, 2), 30.0)
+    centroid[..., 0] = [[5, 29.5, 1], [10, NAN, 80], [11.8, NAN, NAN]]
+    found = outcome([0.0] * 3, centroid=centroid, lengths=np.array([3, 1, 2]))
+    np.testing.assert_array_equal(ends(found)[:, 0], [11.8, 29.5, 80])
+    assert scored(monkeypatch, [found])["final_progress"] == pytest.approx((0.2 + 0.5 + 1) / 3)
+
+
+def test_success_is_a_reason_not_a_length(monkeypatch: pytest.MonkeyPatch):
+    reasons = [SUCCESS, TIMEOUT, SUCCESS, OVERFLOW]
+    scores = scored(monkeypatch, [outcome([0.0] * 4, reasons, lengths=np.array([3, 6, 4, 2]))])
+    assert scores["success_rate"] == 0.5
+    assert scores["steps_to_goal"] == 3.5
+    shares = {name: scores[f"reason/{name}"] for name in REASONS[1:]}
+    assert shares == {
+        "success": 0.5,
+        "overflow": 0.25,
+        "extinct": 0,
+        "left_drift": 0,
+        "timeout": 0.25,
+        "out_of_bounds": 0,
+    }
+    assert sum(shares.values()) == 1
+    assert "reason/running" not in scores
+
+
+def test_without_success_there_is_no_way_to_the_goal(monkeypatch: pytest.MonkeyPatch):
+    scores = scored(monkeypatch, [outcome([1.0, 2.0])])
+    assert np.isnan(scores["steps_to_goal"])
+    assert scores["success_rate"] == 0
+
+
+def test_returns_stand_by_kind_of_plate_where_there_is_one(monkeypatch: pytest.MonkeyPatch):
+    scores = scored(monkeypatch, [outcome([1.0, 3.0, 10.0, 20.0])])
+    assert (scores["return_linear"], scores["return_exponential"]) == (2, 15)
+    alone = judged(4, {"random": [0.0], "constant": [5.0], "feedback": [10.0]}, (LINEAR, LINEAR))
+    monkeypatch.setattr(f"{__name__}.judged", lambda *_: alone)
+    scores = scored(monkeypatch, [outcome([1.0, 3.0, 10.0, 20.0])])
+    assert scores["return_linear"] == 8.5
+    assert "return_exponential" not in scores
+
+
+def test_what_is_drawn_and_what_lies_outside_have_scores_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    others = {"drawn": outcome([1.0, 2.0]), "outside": outcome([-1.0, -2.0], [SUCCESS, OVERFLOW])}
+    scores = scored(monkeypatch, [outcome([7.0, 9.0])], others=others)
+    assert scores["return_mean"] == 8
+    assert scores["stochastic_return_mean"] == 1.5
+    assert (scores["outside/return_mean"], scores["outside/success_rate"]) == (-1.5, 0.5)
+
+
+def test_without_plates_outside_nothing_is_said_of_them(monkeypatch: pytest.MonkeyPatch):
+    scores = scored(monkeypatch, [outcome([7.0, 9.0])], collect={"n_outside": 0})
+    assert not [name for name in scores if name.startswith("outside")]
+
+
+def test_intervals_hold_their_means_and_are_paired(monkeypatch: pytest.MonkeyPatch):
+    """Where all earn more with some colonies, the margin is sure though returns are not."""
+    luck = np.linspace(2, 18, 40)
+    floors = {"constant": luck, "feedback": 2 * luck}
+    scores = scored(monkeypatch, [outcome(1.5 * luck)], floors)
+    assert scores["return_mean_low"] < 14 < 15 == scores["return_mean"] < 16 < scores["return_mean_high"]
+    for name, value in (("margin_over_constant", 0.5), ("fraction_of_feedback", 0.75)):
+        assert scores[f"{name}_low"] == pytest.approx(value, abs=1e-6)
+        assert scores[f"{name}_high"] == pytest.approx(value, abs=1e-6)
+    noise = np.where(np.arange(40) % 2, 4.0, -4.0)
+    scores = scored(monkeypatch, [outcome(1.5 * luck + noise)], floors)
+    for name, value, spread in (("margin_over_constant", 0.5, 0.13), ("fraction_of_feedback", 0.75, 0.065)):
+        low, high = scores[f"{name}_low"], scores[f"{name}_high"]
+        assert value - 1.6 * spread < low < value - 0.5 * spread < scores[name]
+        assert scores[name] < value + 0.5 * spread < high < value + 1.6 * spread
+
+
+def test_intervals_repeat_with_their_seed(monkeypatch: pytest.MonkeyPatch):
+    luck = outcome(np.random.default_rng(0).normal(size=50))
+    assert not differing(*(scored(monkeypatch, [luck]) for _ in range(2)))
+
+
+def differing(one: Mapping[str, float], other: Mapping[str, float]) -> set[str]:
+    assert one.keys() == other.keys()
+    return {name for name in one if not np.array_equal(one[name], other[name], equal_nan=True)}
+
+
+def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest.MonkeyPatch):
+    seeds = [outcome([value - 1, value + 1], [TIMEOUT, SUCCESS]) for value in (6.0, 7.0, 8.0)]
+    scores = scored(monkeypatch, seeds)
+    half = 4.302653 / 3**0.5
+    assert scores["return_mean"] == 7
+    assert scores["return_mean_sd"] == pytest.approx(1)
+    assert scores["return_mean_low"] == pytest.approx(7 - half)
+    assert scores["return_mean_high"] == pytest.approx(7 + half)
+    assert scores["margin_over_constant"] == pytest.approx(0.4)
+    assert scores["margin_over_constant_high"] == pytest.approx(0.4 + half / 5)
+    assert scores["fraction_of_feedback_low"] == pytest.approx(0.7 - half / 10)
+    assert (scores["success_rate_low"], scores["success_rate_high"]) == (0.5, 0.5)
+    assert {f"{gated.metric}{end}" for gated in room.GATED for end in ("", "_low", "_high")} <= scores.keys()
+
+
+def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
+    scores = scored(monkeypatch, [outcome([1.0, 2.0])])
+    assert {name for gated in room.GATED for name in (gated.metric, *gated.floors, *gated.ceilings)} <= scores.keys()
+    assert {gated.metric: gated.goals for gated in room.GATED if gated.goals} == {
+        "margin_over_constant": {"default": 0.25},
+        "fraction_of_feedback": {"default": 0.95},
+    }
+    assert all(type(value) is float for value in scores.values())
+
+
+# Played.
+
+
+@cache
+def made() -> tuple[ActorCriticConfig, Dataset, Learner]:
+    """A learner that learned nothing yet, whose actions depend on what it sees."""
+    config = small("actor_critic", env={"max_steps": 9})
+    dataset = collect(config, 0)
+    world = make_world(config.env.rules, dataset.train.plates)
+    learner = train.init_learner(config, world, dataset, 0)
+    draws = torch.Generator().manual_seed(0)
+    for name, weight in learner.params[0].items():
+        if name.startswith("actor"):
+            weight += 0.3 * torch.randn(weight.shape, generator=draws)
+    return config, dataset, learner
+
+
+def held_out() -> tuple[World, Starts]:
+    config, dataset, _ = made()
+    return make_world(config.env.rules, dataset.held_out.plates), dataset.held_out.colonies
+
+
+def permuted(starts: Starts, order: np.ndarray) -> Starts:
+    return Starts(*(column[order] for column in starts))
+
+
+def equal(one: Outcome, other: Outcome) -> bool:
+    return all(np.array_equal(*pair, equal_nan=True) for pair in zip(one, other, strict=True))
+
+
+def test_every_held_out_colony_plays_exactly_one_episode():
+    config, dataset, learner = made()
+    (found,) = learned(config, learner, dataset)
+    count = config.collect.held_out_colonies
+    assert found.returns.shape == found.lengths.shape == found.reasons.shape == (count,)
+    assert (found.reasons > 0).all()
+    assert ((found.lengths >= 1) & (found.lengths <= 9)).all()
+    assert len(set(found.lengths)) > 1
+    assert (found.lengths[found.reasons == TIMEOUT] == 9).all()
+    lives = np.arange(found.lengths.max())[:, None] < found.lengths
+    for trace in (found.n, found.centroid[..., 0], found.centroid[..., 1], *np.moveaxis(found.action, 2, 0)):
+        np.testing.assert_array_equal(np.isfinite(trace), lives)
+
+
+def test_traces_are_those_of_colonies_that_play_alone():
+    some_world, starts = held_out()
+    draws = torch.Generator().manual_seed(1)
+    low, high = torch.tensor(some_world.rules.bounds).unbind(1)
+    actions = low + (high - low) * torch.rand(64, 5, generator=draws)
+    found = played(some_world, starts, constant_policy(actions))
+    for row in range(0, 64, 7):
+        alone = played(some_world, permuted(starts, np.array([row])), constant_policy(actions[[row]]))
+        length = int(alone.lengths[0])
+        assert (found.lengths[row], found.reasons[row]) == (length, alone.reasons[0])
+        np.testing.assert_array_equal(found.n[:length, row], alone.n[:, 0])
+        np.testing.assert_allclose(found.centroid[:length, row], alone.centroid[:, 0], atol=1e-4)
+        np.testing.assert_array_equal(found.action[:length, row], alone.action[:, 0])
+        np.testing.assert_array_equal(found.action[0, row], actions[row])
+        np.testing.assert_allclose(found.components[row], alone.components[0], atol=1e-5)
+
+
+def test_returns_are_undiscounted_sums_of_weighted_components():
+    some_world, starts = held_out()
+    act = feedback_policy(some_world.rules, torch.full((64,), 9.0))
+    found = played(some_world, starts, act)
+    expected = returns(some_world, colonies_of(some_world.rules, starts), act)
+    np.testing.assert_allclose(found.returns, expected, atol=1e-5)
+    weights = dict(some_world.rules.reward)
+    by_name = dict(zip(weights, found.components.T, strict=True))
+    np.testing.assert_array_equal(by_name["time"], -found.lengths)
+    np.testing.assert_array_equal(by_name["terminal"], np.array([0, 1, -1, -1, -0.5, 0, -1])[found.reasons])
+    total = sum(weights[name] * by_name[name] for name in COMPONENTS if name in weights)
+    np.testing.assert_allclose(found.returns, total)
+    assert (found.reasons == SUCCESS).any()
+
+
+def test_the_order_of_colonies_does_not_matter():
+    some_world, starts = held_out()
+    order = np.random.default_rng(0).permutation(64)
+    gamma = torch.linspace(1, 15, 64)
+    one = played(some_world, starts, feedback_policy(some_world.rules, gamma))
+    other = played(some_world, permuted(starts, order), feedback_policy(some_world.rules, gamma[order]))
+    for name, values in one._asdict().items():
+        traced = name in ("n", "centroid", "action")
+        np.testing.assert_allclose(getattr(other, name), values[:, order] if traced else values[order], atol=1e-4)
+
+
+def test_the_order_does_not_matter_to_a_network():
+    config, dataset, learner = made()
+    some_world, starts = held_out()
+    act = mean_policy(actor_of(config, some_world, learner.seeds[0]))
+    order = np.random.default_rng(0).permutation(64)
+    one, other = played(some_world, starts, act), played(some_world, permuted(starts, order), act)
+    np.testing.assert_allclose(other.action[0], one.action[0, order], atol=1e-5)
+    assert one.action[0].std(0).min() > 1e-3
+    assert np.mean(one.lengths[order] == other.lengths) > 0.9  # a number that is nearly whole may be rounded both ways
+    assert dataset.held_out.colonies is starts
+
+
+def test_evaluation_repeats_bit_for_bit_and_changes_nothing():
+    config, dataset, learner = made()
+    before = [
+        {name: array.copy() for name, array in arrays.items()} for arrays in (to_arrays(dataset), packed(learner))
+    ]
+    one, other = (evaluate(config, learner, dataset, 4) for _ in range(2))
+    assert not differing(one, other)
+    (first,), (second,) = (learned(config, learner, dataset) for _ in range(2))
+    assert equal(first, second)
+    for arrays, copies in zip((to_arrays(dataset), packed(learner)), before, strict=True):
+        assert arrays.keys() == copies.keys()
+        assert all(np.array_equal(arrays[name], copies[name]) for name in arrays)
+
+
+def packed(learner: Learner) -> dict[str, np.ndarray]:
+    return train.pack(learner)
+
+
+def test_only_draws_and_intervals_depend_on_the_seed():
+    config, dataset, learner = made()
+    one, other = (evaluate(config, learner, dataset, seed) for seed in (1, 2))
+    differ = differing(one, other)
+    assert "stochastic_return_mean" in differ
+    assert {name for name in differ if not name.endswith(("_low", "_high"))} == {"stochastic_return_mean"}
+
+
+def test_the_mean_is_played_not_a_draw():
+    config, dataset, learner = made()
+    some_world, starts = held_out()
+    actor = actor_of(config, some_world, learner.seeds[0])
+    mean = played(some_world, starts, mean_policy(actor)).action[0]
+    draws = [drawn_policy(actor, torch.Generator().manual_seed(seed)) for seed in range(64)]
+    drawn = np.array([act(torch.arange(64), colonies_of(some_world.rules, starts)).numpy() for act in draws])
+    (found,) = learned(config, learner, dataset)
+    np.testing.assert_array_equal(found.action[0], mean)
+    error = drawn.std(0) / 64**0.5
+    assert (np.abs(drawn.mean(0) - mean) < 5 * error).all()
+
+
+def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
+    """One colony, once on each: a stiffer plate throws further."""
+    config, dataset, learner = made()
+    soft, stiff = (make_plates(np.array([LINEAR]), np.zeros(1), np.array([b]), 60) for b in (0.1, 50.0))
+    starts = dataset.held_out.colonies._replace(substrate=np.zeros(64, np.int64))
+    flipped = [moved(dataset, *pair, starts) for pair in ((soft, stiff), (stiff, soft))]
+    one, other = (evaluate(config, learner, one, 0) for one in flipped)
+    assert one["return_mean"] == other["outside/return_mean"] != other["return_mean"]
+    assert one["outside/return_mean"] == other["return_mean"]
+    assert one["final_progress"] < other["final_progress"]
+
+
+def moved(dataset: Dataset, plates: Plates, outside: Plates, starts: Starts) -> Dataset:
+    changes = {"plates": plates, "colonies": starts, "outside": outside, "colonies_outside": starts}
+    return dataset._replace(held_out=dataset.held_out._replace(**changes))
+
+
+def test_seeds_are_judged_each_by_itself():
+    config, dataset, learner = made()
+    two = small("actor_critic", env={"max_steps": 9}, seeds=2)
+    world = make_world(two.env.rules, dataset.train.plates)
+    fresh = train.init_learner(two, world, dataset, 5)
+    both = Learner.of([learner.seeds[0], fresh.seeds[1]])
+    first, second = learned(two, both, dataset)
+    assert equal(first, learned(config, learner, dataset)[0])
+    assert not np.array_equal(first.returns, second.returns)
+    scores = evaluate(two, both, dataset, 0)
+    assert scores["return_mean"] == pytest.approx((first.returns.mean() + second.returns.mean()) / 2)

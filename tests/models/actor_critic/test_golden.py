@@ -1,0 +1,72 @@
+"""The three terms of the loss of one small batch, as numbers: what moves them has changed what is learned."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatrain.envs.colony.dynamics import make_world
+from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic.collect import collect
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.losses import TERMS
+from quatrain.models.actor_critic.ppo import agent as agents
+from quatrain.models.actor_critic.ppo.records import NOTED
+from quatrain.replay.rollouts.buffer import Graphs, Minibatch
+from tests.conftest import small
+
+BATCH, CELLS, ACTIONS, COMPONENTS = 3, 5, 4, 6
+
+
+def config_of(policy: str, value_heads: str) -> ActorCriticConfig:
+    """With all that the terms depend on."""
+    bounds = {"delete_ratio": (0.0, 0.7), "gamma": (0.5, 15.0), "alpha": (0.5, 4.0), "theta": (-0.5, 0.5)}
+    action = {"bounds": bounds, "active_params": tuple(bounds), "fixed_params": {"noise": 0.5}}
+    return small(
+        "actor_critic",
+        env={"features": "light", "action": action, "reward": {"preset": "goal_control", "weights": {}}},
+        network={"d": 8, "heads": 2, "layers": 2, "policy": policy, "value_heads": value_heads},
+        train={"clip": 0.2, "value_clip": 0.3},
+    )
+
+
+def wave(*shape: int, start: float) -> Tensor:
+    """Numbers from -1 to 1 that no generator of random numbers has to repeat."""
+    place = torch.arange(torch.Size(shape).numel(), dtype=torch.float64)
+    return (start + 1.7 * place + 0.37 * place.square()).sin().float().view(shape)
+
+
+def batch_of(values: tuple[int, ...]) -> Minibatch:
+    n = torch.tensor([5, 1, 3])
+    mask = torch.arange(CELLS) < n[:, None]
+    parent = torch.where(mask, torch.tensor([-1, 0, 0, 2, -1]), -1)
+    graphs = Graphs(wave(BATCH, CELLS, 8, start=1.0) * mask[..., None], wave(BATCH, 10, start=2.0), parent, mask)
+    return Minibatch(
+        groups=(graphs,),
+        z=0.5 + 0.4 * wave(BATCH, ACTIONS, start=3.0),
+        log_prob=torch.tensor([-7.2, -4.3, -3.2]),
+        first=2 + wave(BATCH, ACTIONS, start=5.0),
+        second=2 + wave(BATCH, ACTIONS, start=6.0),
+        value=wave(BATCH, *values, start=7.0),
+        advantage=wave(BATCH, start=8.0),
+        returns=wave(BATCH, *values, start=9.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "value_heads", "expected"),
+    [
+        ("beta", "total", {"policy": -0.264692, "value": 4.894362, "entropy": -2.404616}),
+        ("squashed_gaussian", "components", {"policy": -0.355113, "value": 24.028437, "entropy": -1.995534}),
+    ],
+)
+def test_the_terms_of_a_batch_are_these_numbers(policy: str, value_heads: str, expected: dict[str, float]):
+    config = config_of(policy, value_heads)
+    dataset = collect(config, 0)
+    world = make_world(config.env.rules, dataset.train.plates)
+    agent = agents.restored(config, world, train.init_learner(config, world, dataset, 0).seeds[0])
+    with torch.no_grad():
+        for place, param in enumerate(agent.network.parameters()):
+            param.copy_(0.4 * wave(*param.shape, start=float(place)))
+    _, row = train.objective(agent, batch_of(() if value_heads == "total" else (COMPONENTS,)), 0.01)
+    found = dict(zip(NOTED, row.tolist(), strict=True))
+    assert {term: found[term] for term in TERMS} == pytest.approx(expected, rel=1e-4)

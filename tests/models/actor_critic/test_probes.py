@@ -1,0 +1,188 @@
+"""In worlds whose values are known the learner finds them: each world asks one thing of it."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.params import overlaid
+from quatrain.envs.colony.dynamics import Colonies, hill_length, intensity_at, make_world
+from quatrain.envs.colony.rules import PARAMETERS
+from quatrain.envs.colony.world import start
+from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic.collect import collect
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.ppo.acting import Actor, mean_policy, see
+from quatrain.models.actor_critic.ppo.agent import actor_of
+from quatrain.progress import Progress
+from tests.conftest import params_with
+
+pytestmark = pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* success is impossible:UserWarning")
+
+DISCOUNT = 0.5
+STILL = {"delete_ratio": (0.0, 0.1), "gamma": (0.01, 0.02), "noise": (0.01, 0.02), "theta": (-0.01, 0.01)}
+"""Actions that do next to nothing: a colony of at most 8 cells doubles where it is."""
+ONE_STEP = {"n0_min": 8, "n0_max": 8}
+"""Of colonies that overflow in their first step."""
+PROBE: dict[str, Any] = {
+    "env": {
+        "width": 60,
+        "height": 60,
+        "max_nodes": 8,
+        "target_nodes": 2,
+        "n0_min": 1,
+        "n0_max": 8,
+        "max_steps": 100,
+        "obs_norm": "none",
+        "allow_unbounded_growth": True,
+        "action": {"bounds": STILL},
+        "reward": {"preset": "centroid_distance_only", "weights": {"distance": 0, "terminal_scaled": 0}},
+    },
+    "collect": {"n_train": 16, "n_held_out": 1, "n_outside": 0, "held_out_colonies": 32, "constant_search": 200},
+    "network": {"d": 16, "layers": 1, "heads": 2},
+    "train": {
+        "num_envs": 256,
+        "horizon": 2,
+        "epochs": 8,
+        "minibatch_size": 512,
+        "discount": DISCOUNT,
+        "gae_lambda": 0.95,
+        "value_clip": 0.0,
+        "target_kl": 10.0,
+        "learning_rate": 0.01,
+        "lr_final_fraction": 0.02,
+        "entropy_start": 0.0,
+        "entropy_end": 0.0,
+        "record_every": 5,
+    },
+}
+LEARNERS = [{"policy": "beta", "value_heads": "total"}, {"policy": "squashed_gaussian", "value_heads": "components"}]
+both_learners = pytest.mark.parametrize("network", LEARNERS, ids=["beta total", "squashed components"])
+
+
+class Solved(NamedTuple):
+    """What was learned in a world, and colonies there that have not been met."""
+
+    actor: Actor
+    end: Progress
+    colonies: Colonies
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """These operations are too small to share."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def solved(iterations: int, **changes: Any) -> Solved:
+    """After the whole training, in a world with sections changed."""
+    length = {"train": {"transitions": iterations * 512}}
+    config: ActorCriticConfig = params_with({"actor_critic": overlaid(overlaid(PROBE, length), changes)}).actor_critic
+    dataset = collect(config, 0)
+    *_, end = train.train(config, dataset, 0)
+    world = make_world(config.env.rules, dataset.train.plates)
+    actor = actor_of(config, world, end.learner.seeds[0])
+    return Solved(actor, end, start(world, 256, torch.Generator().manual_seed(7)))
+
+
+def reward(**weights: float) -> dict[str, Any]:
+    return {"reward": {"weights": weights}}
+
+
+def acting(**bounds: tuple[float, float]) -> dict[str, Any]:
+    return {"action": {"bounds": bounds}}
+
+
+@torch.no_grad()
+def values(found: Solved) -> np.ndarray:
+    """Of each colony, and of each component where each has a head."""
+    of_colonies = found.actor.forward(see(found.actor, found.colonies)).value
+    return of_colonies.reshape(len(of_colonies), -1).numpy()
+
+
+def actions(found: Solved, name: str) -> np.ndarray:
+    """Without the policy's spread."""
+    return mean_policy(found.actor)(torch.zeros(0), found.colonies)[:, PARAMETERS.index(name)].numpy()
+
+
+def turns_to_overflow(found: Solved) -> np.ndarray:
+    """Steps that colonies of 1..8 cells take to become more than 8, as each step doubles them."""
+    return 1 + np.floor(np.log2(8 / found.colonies.n.numpy()))
+
+
+# What is to come.
+
+
+@both_learners
+def test_a_clock_that_runs_out_ends_nothing(network: dict[str, str]):
+    """Each episode is cut after one step; were that its end, the value would be -1."""
+    found = solved(15, env={**reward(time=1), "max_steps": 1, "max_nodes": 16}, network=network)
+    assert found.end.metrics["reason/timeout"].min() == 1
+    assert np.abs(values(found) + 1 / (1 - DISCOUNT)).mean() < 0.25
+
+
+@pytest.mark.parametrize(("max_steps", "policy"), [(1, "beta"), (100, "squashed_gaussian")], ids=["cut", "never cut"])
+def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(max_steps: int, policy: str):
+    env = {**reward(time=1, terminal=1), "max_steps": max_steps}
+    found = solved(24, env=env, network={"policy": policy, "value_heads": "components"})
+    left = DISCOUNT ** (turns_to_overflow(found) - 1)
+    expected = np.stack([-(1 - DISCOUNT * left) / (1 - DISCOUNT), -left], 1)
+    assert set(left) == {1, 0.5, 0.25, 0.125}
+    for one in set(left):
+        errors = (values(found) - expected)[left == one]
+        np.testing.assert_allclose(errors.mean(0), 0, atol=0.15)
+        assert np.abs(errors).mean() < 0.15
+
+
+# What is seen.
+
+
+@both_learners
+def test_a_reward_that_depends_on_lane_and_plate(network: dict[str, str]):
+    thrown = acting(gamma=(30, 30.01), alpha=(2, 2.01))
+    found = solved(24, env={**reward(lane=1, distance=1), **thrown, **ONE_STEP}, network=network)
+    expected = lane_and_distance(found)
+    assert found.end.metrics["reason/overflow"].min() == 1
+    assert expected.std(0).min() > 0.07
+    errors = values(found) - (expected if network["value_heads"] == "components" else expected.sum(1, keepdims=True))
+    np.testing.assert_allclose(errors.mean(0), 0, atol=0.1)
+    assert errors.std(0).max() < 0.06
+
+
+def lane_and_distance(found: Solved) -> np.ndarray:
+    """What a step pays that throws all children to the right, with gamma 30 and alpha 2."""
+    world, colonies = found.actor.world, found.colonies
+    stiffness = intensity_at(world, colonies.pos[..., 0], colonies.substrate)
+    gamma, alpha, noise = (torch.full((len(colonies.n),), value) for value in (30.0, 2.0, 0.015))
+    length = hill_length(gamma, alpha, noise, stiffness).mean(1)
+    half = world.rules.height / 2
+    lane = -(((colonies.centroid[:, 1] - half) / half) ** 2)
+    return torch.stack([lane, 5 * length / 2 / (world.rules.width - 1)], 1).numpy()
+
+
+# What is done.
+
+
+@both_learners
+def test_effort_is_spared_and_a_colony_steered_to_the_middle(network: dict[str, str]):
+    bounds = acting(gamma=(0.5, 5), noise=(10, 10.01), theta=(-1, 1))
+    found = solved(18, env={**reward(metabolic=0.1, lane=3), **bounds, **ONE_STEP}, network=network)
+    np.testing.assert_array_less(actions(found, "gamma"), 2.0)
+    off = found.colonies.centroid[:, 1].numpy() - found.actor.world.rules.height / 2
+    theta = actions(found, "theta")
+    np.testing.assert_array_less(theta[off > 5], -0.5)
+    np.testing.assert_array_less(0.5, theta[off < -5])
+
+
+def test_an_end_that_is_steps_away_is_avoided():
+    """Colonies of 4 cells that delete none overflow in their third step."""
+    begun = {"n0_min": 4, "n0_max": 4, "max_nodes": 16, "max_steps": 12}
+    env = {**reward(terminal=1), **acting(delete_ratio=(0.0, 0.7)), **begun}
+    found = solved(15, env=env, train={"discount": 0.9})
+    shares = found.end.metrics["reason/timeout"]
+    assert shares[-1] > 0.95
