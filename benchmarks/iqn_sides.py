@@ -1,7 +1,5 @@
 """config -> the project's agents and the reference's weights and experience alike; refused where they differ."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,17 +131,6 @@ def _named(iqn: reference.Iqn, read: Any) -> network.Params:
         layer: {name.replace("weight", "kernel"): read(tensor) for name, tensor in module.named_parameters()}
         for layer, module in iqn.named_children()
     }
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """PyTorch with so many threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def drawn(sides: Sides, agent: int, key: jax.Array) -> ring.Batch:

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from benchmarks.harness import Contestant, Times, race
-from benchmarks.iqn_sides import Sides, params_of, refuse_another_gradient, threads
+from benchmarks.iqn_sides import Sides, params_of, refuse_another_gradient
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.table import Goal, NotTheSame, Row
+from benchmarks.torch_threads import threads
 from quatrain.models.iqn import losses
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.axes import side_by_side

@@ -13,6 +13,7 @@ from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.reference.iqn_training import Memory, Society
 from benchmarks.reference.iqn_world import ObjectWorld
 from benchmarks.table import NotTheSame, render
+from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT
 from tests.conftest import ROOT
 
@@ -22,7 +23,7 @@ TINY = reference.ORIGINAL._replace(inputs=6, hidden=16, cosines=4, quantiles=5, 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Idle threads of PyTorch would spin in the way of the others'."""
-    with iqn_sides.threads(1):
+    with threads(1):
         yield
 
 

@@ -1,0 +1,179 @@
+"""rows about the seed's first three proposals: selection of the leftmost cells, the reward of a step, entropy."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Beta, Normal
+
+from benchmarks.harness import Contestant, race
+from benchmarks.reference import actor_critic_parts as reference
+from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
+from benchmarks.table import NotTheSame, Row
+from quatrain.envs.colony.dynamics import select_leftmost
+from quatrain.models.actor_critic.ppo.policy import Parameters, beta_entropy
+
+UNIT = "us/call"
+SEED = 0
+SIZES = (20, 50, 100, 512)
+COLONIES = 64
+REPEATS = 20
+SAMPLES = 100
+STATES, NUMBERS = 256, 5
+TIES = 2000
+
+
+def rows(rounds: int) -> list[Row]:
+    return [*selection_rows(rounds), *reward_rows(rounds), *entropy_rows(rounds)]
+
+
+def repeated(work: Callable[[], Any], units: float = 1.0) -> Contestant:
+    """Short work, some times over; `units`: of what a row counts in one of them."""
+
+    def run() -> None:
+        for _ in range(REPEATS):
+            work()
+
+    return Contestant(run, REPEATS * units)
+
+
+# Selection.
+
+
+def selection_rows(rounds: int) -> list[Row]:
+    """The third of a colony that lies leftmost; ours for many colonies at once, counted by colony."""
+    refuse_other_cells()
+    return [row for size in SIZES for row in _selection(size, rounds)]
+
+
+def _selection(size: int, rounds: int) -> list[Row]:
+    x = 600 * torch.rand(COLONIES, size, generator=torch.Generator().manual_seed(SEED))
+    node, used, count = x[0, :, None].expand(-1, 11).contiguous(), torch.ones_like(x, dtype=torch.bool), size // 3
+    counts = torch.full((COLONIES,), count)
+    times = race(
+        {
+            "before": repeated(lambda: reference.leftmost_before(node, count)),
+            "seed": repeated(lambda: reference.leftmost_seed(node, count)),
+            "many": repeated(lambda: select_leftmost(x, used, counts), COLONIES),
+            "one": repeated(lambda: select_leftmost(x[:1], used[:1], counts[:1])),
+        },
+        rounds,
+    )
+    row = partial(Row, unit=UNIT, before=times["before"], seed_way=times["seed"])
+    return [
+        row(f"leftmost of {size} cells, {COLONIES} colonies", "002-1 argpartition", "2-3x", ours=times["many"]),
+        row("  1 colony", "-", "-", ours=times["one"]),
+    ]
+
+
+def refuse_other_cells() -> None:
+    """Ours must be the cells that sorting finds, with ties too; the seed's only without.
+
+    Raises:
+        NotTheSame: they are not.
+    """
+    rng = np.random.default_rng(SEED)
+    for size in SIZES:
+        for ties in (True, False):
+            x = rng.integers(0, size // 4, size) if ties else rng.permutation(size)
+            node, count = torch.tensor(x[:, None], dtype=torch.float32), int(rng.integers(0, size + 1))
+            expected = reference.leftmost_before(node, count)
+            if own_leftmost(node, count) != expected:
+                raise NotTheSame(f"selection: {count} of {size} cells: ours are others than the sorted ones")
+            if not ties and reference.leftmost_seed(node, count) != expected:
+                raise NotTheSame(f"selection: {count} of {size} cells: the seed's are others than the sorted ones")
+
+
+def own_leftmost(node: Tensor, count: int) -> set[int]:
+    x = node[None, :, 0]
+    chosen = select_leftmost(x, torch.ones_like(x, dtype=torch.bool), torch.tensor([count]))
+    return set(chosen[0].nonzero()[:, 0].tolist())
+
+
+def ties_note() -> str:
+    """How often the seed's selection picks other cells than sorting, where some stand at the same x."""
+    rng, other = np.random.default_rng(SEED), 0
+    for _ in range(TIES):
+        size = int(rng.integers(10, 60))
+        node = torch.tensor(rng.integers(0, size // 2, (size, 1)), dtype=torch.float32)
+        count = int(rng.integers(1, size))
+        other += reference.leftmost_seed(node, count) != reference.leftmost_before(node, count)
+    return f"argpartition alone picked other cells than sorting in {other} of {TIES} random colonies with ties"
+
+
+# Reward.
+
+
+def reward_rows(rounds: int) -> list[Row]:
+    """Components that are there already, put together and added up; ours for many colonies, counted by colony."""
+    columns = torch.randn(len(GOAL_WEIGHTS), COLONIES, generator=torch.Generator().manual_seed(SEED))
+    weights = torch.tensor(list(GOAL_WEIGHTS.values()))
+    values = dict(zip(GOAL_WEIGHTS, columns[:, 0].tolist(), strict=True))
+    template = {"total": 0.0} | dict.fromkeys(GOAL_WEIGHTS, 0.0)
+    expected = reference.reward_before(values, GOAL_WEIGHTS)
+    ours = own_reward(columns.unbind(), weights)
+    if reference.reward_seed(template, values, GOAL_WEIGHTS) != expected or abs(ours[0] - expected["total"]) > 1e-4:
+        raise NotTheSame("reward: the three sums are not one")
+    one = columns[:, :1].unbind()
+    times = race(
+        {
+            "before": repeated(lambda: reference.reward_before(values, GOAL_WEIGHTS)),
+            "seed": repeated(lambda: reference.reward_seed(template, values, GOAL_WEIGHTS)),
+            "many": repeated(lambda: own_reward(columns.unbind(), weights), COLONIES),
+            "one": repeated(lambda: own_reward(one, weights)),
+        },
+        rounds,
+    )
+    row = partial(Row, unit=UNIT, before=times["before"], seed_way=times["seed"])
+    return [
+        row(f"reward of a step, {COLONIES} colonies", "002-2 dict template", "1.05-1.1x", ours=times["many"]),
+        row("  1 colony", "-", "-", ours=times["one"]),
+    ]
+
+
+def own_reward(columns: tuple[Tensor, ...], weights: Tensor) -> Tensor:
+    """As a step of the project's colonies adds components up."""
+    return torch.stack(columns, 1) @ weights
+
+
+# Entropy.
+
+
+def entropy_rows(rounds: int) -> list[Row]:
+    """Of the policies in many states; the seed's is a Gaussian's, because only that of the raw variable is closed."""
+    generator = torch.Generator().manual_seed(SEED)
+    first, second = 1 + 5 * torch.rand(2, STATES, NUMBERS, generator=generator)
+    beta, normal = Beta(first, second), Normal(first, second)
+    refuse_another_entropy(beta)
+    times = race(
+        {
+            "before": repeated(lambda: reference.entropy_before(beta, SAMPLES)),
+            "seed": repeated(lambda: reference.entropy_seed(normal)),
+            "sampled": repeated(lambda: reference.entropy_before(normal, SAMPLES)),
+            "ours": repeated(lambda: beta_entropy(Parameters(first, second))),
+        },
+        rounds,
+    )
+    name = f"entropy in {STATES} states; before: {SAMPLES} samples"
+    return [
+        Row(name, "002-3 closed form", "5-10x", UNIT, times["ours"], times["before"], times["seed"]),
+        Row("  ours: the Gaussian in closed form", "-", "-", UNIT, times["seed"], times["sampled"]),
+    ]
+
+
+def refuse_another_entropy(beta: Beta) -> None:
+    """Ours must be the mean of many samples.
+
+    Raises:
+        NotTheSame: it is not.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        draws = -beta.log_prob(beta.sample((4000,))).sum(-1)
+    error = draws.std(0) / len(draws) ** 0.5
+    ours = beta_entropy(Parameters(beta.concentration1, beta.concentration0))
+    if not bool(((ours - draws.mean(0)).abs() < 6 * error).all()):
+        raise NotTheSame("entropy: ours is not what samples tell")

@@ -1,0 +1,196 @@
+"""config -> the project's colonies and network and the plain ones alike; refused where they differ."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from benchmarks.reference import actor_critic as reference
+from benchmarks.reference.colony import Colony, Plate
+from benchmarks.table import NotTheSame
+from pipeline.params import overlaid, read_input, read_raw, validate
+from quatrain.envs.colony.dynamics import Colonies, World, make_world
+from quatrain.envs.colony.plates import TRAINING, drawn_plates
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
+from quatrain.envs.colony.world import start, step
+from quatrain.models.actor_critic import network
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, see
+from quatrain.replay.rollouts.buffer import Graphs
+
+SEED = 0
+PLATES = 16
+HALF = 0.5
+"""Share of the cells that is removed in each step: an even colony then keeps its size."""
+HELD: dict[str, Any] = {
+    "active_params": ["gamma", "alpha", "noise", "theta"],
+    "fixed_params": {"delete_ratio": HALF},
+}
+CLIP = 10.0
+SCALED = 32
+"""Colonies that what is seen is scaled by."""
+PAST = 5
+"""Steps that colonies have taken before they are compared."""
+
+
+class Sides(NamedTuple):
+    """The same policy twice."""
+
+    config: ActorCriticConfig
+    world: World
+    actor: Actor
+    network: network.Network
+    plain: reference.GraphNetwork
+    box: reference.Box
+
+
+def config_of(root: Path, preset: str | None = None, **sections: Any) -> ActorCriticConfig:
+    """A preset (None: params.yaml as it is) with sections of actor_critic changed; sizes of colonies are held."""
+    held = overlaid({"actor_critic": {"env": {"action": HELD}}}, {"actor_critic": sections})
+    raw = overlaid(read_raw(root, preset), held)
+    return validate(raw, lambda name: read_input(root, str(name))).actor_critic
+
+
+def sides_of(config: ActorCriticConfig) -> Sides:
+    """Before the first gradient step; what is seen is scaled by what colonies of all sizes look like."""
+    world = make_world(config.env.rules, drawn_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED)))
+    fresh = network.init(config, SEED)
+    plain = plain_network(config)
+    plain.load_state_dict(fresh.state_dict())
+    active = [getattr(config.env.action.bounds, name) for name in config.env.action.active_params]
+    low, high = torch.tensor(active).T
+    box = reference.Box(low, high, (HALF,))
+    return Sides(config, world, make_actor(config, world, scale_of(world), fresh), fresh, plain, box)
+
+
+def plain_network(config: ActorCriticConfig, images: bool = False) -> reference.GraphNetwork:
+    """With fresh weights, and with the original's residual networks on demand."""
+    chosen, features = config.network, config.env.features
+    if (chosen.policy, chosen.value_heads) != ("beta", "total"):
+        raise ValueError("the plain network has the policy beta and one value")
+    shape = reference.Shape(
+        node_features=NODE_FEATURES[features],
+        graph_features=GRAPH_FEATURES[features],
+        d=chosen.d,
+        layers=chosen.layers,
+        heads=chosen.heads,
+        numbers=len(config.env.action.active_params),
+        trunk=network.TRUNK,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        return reference.GraphNetwork(shape, reference.Images(chosen.d) if images else None)
+
+
+def with_images(sides: Sides) -> reference.GraphNetwork:
+    """The plain network with the original's cost: the same weights, and residual networks besides."""
+    costly = plain_network(sides.config, images=True)
+    costly.load_state_dict(sides.network.state_dict(), strict=False)
+    return costly
+
+
+def scale_of(world: World) -> Scale:
+    """Means and deviations over colonies after some steps."""
+    colonies = colonies_of(world, SCALED)
+    seen = [reference.features_of(plain_colony(world, colonies, row)) for row in range(SCALED)]
+    columns = []
+    for rows in (torch.cat([graph.node for graph in seen]), torch.stack([graph.graph for graph in seen])):
+        columns += [rows.mean(0), rows.std(0).clamp(min=1e-3)]
+    return Scale(*columns)
+
+
+def colonies_of(world: World, count: int) -> Colonies:
+    """Colonies after some steps in which they held their size; never three cells in a line."""
+    generator = Generator().manual_seed(SEED)
+    colonies, (low, high) = start(world, count, generator), torch.tensor(world.rules.bounds).T
+    for _ in range(PAST):
+        action = low + (high - low) * torch.rand(count, len(low), generator=generator)
+        action[:, 0] = HALF
+        colonies = step(world, colonies, action, generator).colonies
+    return colonies
+
+
+def sized(world: World, cells: int) -> World:
+    """Where every colony begins with so many cells; an even number is held."""
+    return world._replace(rules=world.rules._replace(n0_min=cells, n0_max=cells))
+
+
+def steady(rules: Rules, count: int) -> Tensor:
+    """Actions that hold sizes, in the middle of their bounds otherwise."""
+    action = torch.tensor(rules.bounds).mean(1)
+    action[0] = HALF
+    return action.expand(count, -1)
+
+
+def plain_colony(world: World, colonies: Colonies, row: int) -> Colony:
+    """The plain loop's copy of one colony."""
+    plate = Plate("user", table=world.intensity[colonies.substrate[row]].tolist())
+    colony, n = Colony(world.rules, plate), int(colonies.n[row])
+    colony.start(colonies.pos[row, :n].tolist(), colonies.parent[row, :n].tolist())
+    for cell, age, new in zip(colony.cells, colonies.age[row].tolist(), colonies.new[row].tolist(), strict=False):
+        cell.age, cell.new = int(age), new
+    colony.t, colony.left = int(colonies.t[row]), int(colonies.left[row])
+    return colony
+
+
+def plain_scale(actor: Actor) -> reference.Scale:
+    """The project's, for one graph."""
+    scale = actor.scale
+
+    def scaled(node: Tensor, graph: Tensor) -> tuple[Tensor, Tensor]:
+        node = ((node - scale.node_mean) / scale.node_std).clamp(-CLIP, CLIP)
+        return node, ((graph - scale.graph_mean) / scale.graph_std).clamp(-CLIP, CLIP)
+
+    return scaled
+
+
+def plain_graphs(graphs: Graphs) -> list[reference.Graph]:
+    """One by one, without padding."""
+    sizes = graphs.mask.sum(1).tolist()
+    return [
+        reference.Graph(graphs.node[row, :n].clone(), graphs.graph[row], graphs.parent[row, :n].tolist())
+        for row, n in enumerate(sizes)
+    ]
+
+
+@torch.no_grad()
+def refuse_another_policy(sides: Sides, cells: int) -> None:
+    """What is seen, the policy's numbers and the value must be the same, colony by colony, with images and without.
+
+    Raises:
+        NotTheSame: they are not.
+    """
+    world = sized(sides.world, cells)
+    colonies = colonies_of(world, 4)
+    found = sides.actor.forward(see(sides.actor._replace(world=world), colonies))
+    costly, scale = with_images(sides), plain_scale(sides.actor)
+    for row in range(4):
+        graph = reference.graph_of(plain_colony(world, colonies, row), scale)
+        for plain in (sides.plain, costly):
+            raw, value = plain(graph)
+            if not (close(raw, found.raw[row]) and close(value, found.value[row])):
+                raise NotTheSame(f"policy: colony {row} of {cells} cells: another distribution or value")
+
+
+def refuse_another_step(world: World) -> None:
+    """Cells, rewards and ends must be the same.
+
+    Raises:
+        NotTheSame: they are not.
+    """
+    colonies, generator = colonies_of(world, 4), Generator().manual_seed(SEED)
+    action = steady(world.rules, 4)
+    stepped = step(world, colonies, action, generator)
+    for row in range(4):
+        colony = plain_colony(world, colonies, row)
+        taken = colony.step(action[row].tolist())
+        pos = torch.tensor([taken.after.x, taken.after.y]).T
+        same = close(pos, stepped.last.pos[row, : len(pos)]) and taken.reason == int(stepped.reason[row])
+        if not same or not close(torch.tensor(reference.rewarded(taken)["total"]), stepped.reward[row]):
+            raise NotTheSame(f"environment: colony {row}: other cells, another reward or another end")
+
+
+def close(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-3)

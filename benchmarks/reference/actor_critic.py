@@ -1,0 +1,281 @@
+"""The original's way of acting and learning: one graph after another, images of cells through two residual networks.
+
+The attention network is the project's in its plainest form (every token asks, one head at a time), so that both sides
+compute the same numbers. What the original spends beside that, a frozen ResNet18 with one image a cell and one a graph,
+can be added: its result is computed, passed backward through, and counts for nothing.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Beta
+
+from benchmarks.reference import colony_features
+from benchmarks.reference.colony import Colony, Step
+from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
+
+IMAGE = 24
+PROJECTED = 512
+IMAGES_AT_ONCE = 64
+LEAST, SHIFT, MOST = 1.0, 1.5, 500.0
+"""Of the Beta distribution's parameters: 1 + min(softplus(raw + 1.5), 500)."""
+
+
+Scale = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Node and graph features as they are -> as the network takes them."""
+
+
+class Graph(NamedTuple):
+    """One colony as the network takes it."""
+
+    node: Tensor
+    graph: Tensor
+    parent: list[int]
+
+
+class Shape(NamedTuple):
+    """Sizes of the network."""
+
+    node_features: int
+    graph_features: int
+    d: int
+    layers: int
+    heads: int
+    numbers: int
+    trunk: int = 64
+
+
+class Attention(nn.Module):
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.value, self.out = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
+        self.key = nn.Linear(d, d, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        asked, offered, told = self.query(tokens), self.key(tokens), self.value(tokens)
+        size, found = tokens.shape[1] // self.heads, []
+        for head in range(self.heads):
+            own = slice(head * size, (head + 1) * size)
+            scores = asked[:, own] @ offered[:, own].T / math.sqrt(size)
+            found.append(scores.softmax(1) @ told[:, own])
+        return self.out(torch.cat(found, 1))
+
+
+class Block(nn.Module):
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__()
+        self.before_attention, self.before_mix = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.attention = Attention(d, heads)
+        self.mix = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        tokens = tokens + self.attention(self.before_attention(tokens))
+        return tokens + self.mix(self.before_mix(tokens))
+
+
+class GraphNetwork(nn.Module):
+    """One graph in, raw parameters of the policy and a value out; parameters are named as the project's are."""
+
+    def __init__(self, shape: Shape, images: "Images | None" = None) -> None:
+        super().__init__()
+        self.shape, d = shape, shape.d
+        self.cells = nn.Linear(2 * shape.node_features, d, bias=False)
+        self.colony = nn.Sequential(nn.Linear(shape.graph_features, d), nn.GELU(), nn.Linear(d, d))
+        self.blocks = nn.ModuleList(Block(d, shape.heads) for _ in range(shape.layers))
+        self.actor = _trunk(2 * d, shape.trunk, 2 * shape.numbers)
+        self.critic = _trunk(2 * d, shape.trunk, 1)
+        self.images = images
+
+    def forward(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        rows = []
+        for index, parent in enumerate(graph.parent):
+            above = graph.node[parent] if parent >= 0 else torch.zeros_like(graph.node[index])
+            rows.append(torch.cat([graph.node[index], above]))
+        tokens = torch.cat([self.colony(graph.graph)[None], self.cells(torch.stack(rows))])
+        for block in self.blocks[:-1]:
+            tokens = block(tokens)
+        mean = tokens[1:].mean(0)
+        state = torch.cat([self.blocks[-1](tokens)[0], mean])
+        raw, value = self.actor(state), self.critic(state)[0]
+        return (raw, value) if self.images is None else (raw + self.images(tokens), value)
+
+
+class Images(nn.Module):
+    """What the original does with tokens besides: a frozen ResNet18 for its actor, another one for its critic."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.of_cell, self.of_graph = nn.Linear(2 * d, PROJECTED), nn.Linear(d, PROJECTED)
+        self.actor_body, self.critic_body = resnet18(), resnet18()
+        for body in (self.actor_body, self.critic_body):
+            body.eval().requires_grad_(False)
+
+    def train(self, mode: bool = True) -> "Images":
+        """The bodies keep their statistics."""
+        self.training = mode
+        return self
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Zero."""
+        graph, cells = tokens[0], tokens[1:]
+        seen = self.of_cell(torch.cat([cells, graph.expand_as(cells)], 1))
+        found = [self.actor_body(_image(part)) for part in seen.split(IMAGES_AT_ONCE)]
+        judged = self.critic_body(_image(self.of_graph(graph)[None]))
+        return 0.0 * (torch.cat(found).mean() + judged.mean())
+
+
+class Residual(nn.Module):
+    """Two convolutions beside a way around them."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *_convolution(inputs, outputs, 3, stride), nn.ReLU(), *_convolution(outputs, outputs, 3, 1)
+        )
+        around = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else []
+        self.around = nn.Sequential(*around)
+
+    def forward(self, seen: Tensor) -> Tensor:
+        return torch.relu(self.body(seen) + self.around(seen))
+
+
+def resnet18() -> nn.Sequential:
+    """'Deep Residual Learning for Image Recognition', table 1, without its classifier; images of one channel."""
+    layers: list[nn.Module] = [*_convolution(1, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    width = 64
+    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Residual(width, outputs, stride), Residual(outputs, outputs, 1)]
+        width = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def _convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
+    return [nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False), nn.BatchNorm2d(outputs)]
+
+
+def _image(rows: Tensor) -> Tensor:
+    return nn.functional.pad(rows, (0, IMAGE * IMAGE - PROJECTED)).view(-1, 1, IMAGE, IMAGE)
+
+
+def _trunk(inputs: int, width: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.LayerNorm(inputs), nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs))
+
+
+# Acting.
+
+
+class Box(NamedTuple):
+    """Bounds of what the policy chooses of an action; delete_ratio stands before it where it is `held`."""
+
+    low: Tensor
+    high: Tensor
+    held: tuple[float, ...] = ()
+
+    def action(self, z: Tensor) -> list[float]:
+        return [*self.held, *(self.low + (self.high - self.low) * z).tolist()]
+
+
+class Acting:
+    """A colony and its policy, step after step.
+
+    In each step the network is passed `passes` times, and the first one acts. The original passes two: its environment
+    acts again with a network of its own.
+    """
+
+    def __init__(self, network: GraphNetwork, colony: Colony, scale: Scale, box: Box, passes: int = 1) -> None:
+        self.network, self.colony, self.scale, self.box, self.passes = network, colony, scale, box, passes
+
+    @torch.no_grad()
+    def step(self) -> Step:
+        graph = graph_of(self.colony, self.scale)
+        raw, _ = self.network(graph)
+        for _ in range(self.passes - 1):
+            self.network(graph)
+        z = policy(raw).sample().clamp(1e-5, 1 - 1e-5)
+        taken = self.colony.step(self.box.action(z))
+        rewarded(taken)
+        return taken
+
+
+def rewarded(taken: Step) -> dict[str, float]:
+    """All components, and their sum."""
+    paid = goal_control(taken)
+    paid["total"] = sum(weight * paid[name] for name, weight in GOAL_WEIGHTS.items())
+    return paid
+
+
+def graph_of(colony: Colony, scale: Scale) -> Graph:
+    """What the policy sees, normalised."""
+    seen = features_of(colony)
+    return Graph(*scale(seen.node, seen.graph), seen.parent)
+
+
+def features_of(colony: Colony) -> Graph:
+    """What there is to see; of `full` features the logarithm of stiffness, which grows exponentially."""
+    state = colony.state()
+    if colony.rules.features == "light":
+        seen = colony_features.light(state, colony.rules, colony.left)
+        return Graph(torch.tensor(seen.node), torch.tensor(seen.graph), state.parent)
+    seen = colony_features.full(state)
+    node, graph = torch.tensor(seen.node), torch.tensor(seen.graph)
+    node[:, 2], graph[-3:] = node[:, 2].log1p(), graph[-3:].log1p()
+    return Graph(node, graph, state.parent)
+
+
+def policy(raw: Tensor) -> Beta:
+    """The distribution of the numbers of an action within their bounds."""
+    first, second = (LEAST + nn.functional.softplus(raw + SHIFT).clamp(max=MOST)).chunk(2, -1)
+    return Beta(first, second)
+
+
+# Learning.
+
+
+class Taken(NamedTuple):
+    """A transition to learn from."""
+
+    graph: Graph
+    z: Tensor
+    log_prob: Tensor
+    advantage: Tensor
+    returns: Tensor
+
+
+class Coefficients(NamedTuple):
+    """Of PPO's loss. log_volume: of the box of actions; densities and entropies are those of the action."""
+
+    clip: float
+    value: float
+    entropy: float
+    max_grad_norm: float
+    log_volume: float
+
+
+def loss(network: GraphNetwork, batch: Sequence[Taken], chosen: Coefficients) -> Tensor:
+    """PPO's, graph by graph."""
+    losses = []
+    for taken in batch:
+        raw, value = network(taken.graph)
+        distribution = policy(raw)
+        ratio = (distribution.log_prob(taken.z).sum() - chosen.log_volume - taken.log_prob).exp()
+        clipped = ratio.clamp(1 - chosen.clip, 1 + chosen.clip)
+        gain = torch.minimum(ratio * taken.advantage, clipped * taken.advantage)
+        entropy = distribution.entropy().sum() + chosen.log_volume
+        losses.append(chosen.value * (value - taken.returns).square() - gain - chosen.entropy * entropy)
+    return torch.stack(losses).mean()
+
+
+def update(
+    network: GraphNetwork, optimiser: torch.optim.Optimizer, batch: Sequence[Taken], chosen: Coefficients
+) -> float:
+    """One gradient step."""
+    optimiser.zero_grad()
+    found = loss(network, batch, chosen)
+    found.backward()
+    nn.utils.clip_grad_norm_(network.parameters(), chosen.max_grad_norm)
+    optimiser.step()
+    return found.item()

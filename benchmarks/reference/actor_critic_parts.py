@@ -1,0 +1,125 @@
+"""Parts of the original's learner as they were (`before`) and as the seed changed them (`seed`), one element at a time.
+
+The seed's four proposals: select the leftmost cells by a partial sort, copy a template of the reward dictionary, take
+the entropy in closed form, sum advantages in preallocated tensors.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Beta, Normal
+
+
+class Episode(NamedTuple):
+    """Steps of one episode as the original stores them; next_values: of the state after each step, 0 where it ended."""
+
+    rewards: Tensor
+    values: Tensor
+    next_values: Tensor
+
+
+class Estimate(NamedTuple):
+    """Of each step."""
+
+    advantages: Tensor
+    returns: Tensor
+
+
+# Selection: row i of `node` is a cell, its first column x.
+
+
+def leftmost_before(node: Tensor, count: int) -> set[int]:
+    """A list of pairs, sorted by x; cells are read one by one."""
+    positions = [(index, node[index][0].item()) for index in range(len(node))]
+    positions.sort(key=lambda pair: pair[1])
+    return {index for index, _ in positions[:count]}
+
+
+def leftmost_seed(node: Tensor, count: int) -> set[int]:
+    """A partial sort; of cells at the same x any may be chosen."""
+    if not count:
+        return set()
+    positions = np.array([node[index][0].item() for index in range(len(node))])
+    return set(np.argpartition(positions, count - 1)[:count].tolist())
+
+
+# Reward: a dictionary of components and of their sum.
+
+
+def reward_before(values: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    """A new dictionary in every step."""
+    found = {"total": 0.0, **values}
+    for name, weight in weights.items():
+        found["total"] += weight * found[name]
+    return found
+
+
+def reward_seed(
+    template: Mapping[str, float], values: Mapping[str, float], weights: Mapping[str, float]
+) -> dict[str, float]:
+    """A copy of a template, filled in."""
+    found = dict(template)
+    for name, weight in weights.items():
+        found[name] = values[name]
+        found["total"] += weight * values[name]
+    return found
+
+
+# Entropy.
+
+
+def entropy_before(distribution: Beta | Normal, samples: int) -> Tensor:
+    """Monte Carlo, summed over the numbers of an action."""
+    return -distribution.log_prob(distribution.sample((samples,))).mean(0).sum(-1)
+
+
+def entropy_seed(distribution: Normal) -> Tensor:
+    """Closed form of the raw Gaussian, which is not the entropy of the action that it becomes."""
+    return distribution.entropy().sum(-1)
+
+
+# Advantages: A_t = r_t + γ V(s_{t+1}) − V(s_t) + γ λ A_{t+1} of one episode.
+
+
+def gae_before(episode: Episode, discount: float, gae_lambda: float) -> Estimate:
+    """Elements of tensors, each put at the front of a list."""
+    advantages: list[Tensor] = []
+    returns: list[Tensor] = []
+    running = torch.zeros(())
+    rewards, values, next_values = episode
+    for step in reversed(range(len(rewards))):
+        delta = rewards[step] + discount * next_values[step] - values[step]
+        running = delta + discount * gae_lambda * running
+        advantages.insert(0, running)
+        returns.insert(0, running + values[step])
+    return Estimate(torch.stack(advantages), torch.stack(returns))
+
+
+def gae_floats(columns: Sequence[Sequence[float]], discount: float, gae_lambda: float) -> list[list[float]]:
+    """The same with numbers of Python: lists of advantages and of returns, from those that make up an episode."""
+    advantages: list[float] = []
+    returns: list[float] = []
+    running = 0.0
+    rewards, values, next_values = columns
+    for step in reversed(range(len(rewards))):
+        delta = rewards[step] + discount * next_values[step] - values[step]
+        running = delta + discount * gae_lambda * running
+        advantages.insert(0, running)
+        returns.insert(0, running + values[step])
+    return [advantages, returns]
+
+
+def gae_seed(episode: Episode, discount: float, gae_lambda: float) -> Estimate:
+    """Elements of tensors, each written into a tensor that is there already."""
+    rewards, values, next_values = episode
+    advantages, returns = torch.empty(len(rewards)), torch.empty(len(rewards))
+    running = torch.zeros(())
+    for step in range(len(rewards) - 1, -1, -1):
+        delta = rewards[step] + discount * next_values[step] - values[step]
+        running = delta + discount * gae_lambda * running
+        advantages[step] = running
+        returns[step] = running + values[step]
+    return Estimate(advantages, returns)

@@ -1,0 +1,189 @@
+"""rules, actions -> one colony, the slow way: a Cell object each, a list sorted by x, loops over all cells.
+
+Written from the rules of the task as such simulations are commonly written: a graph of objects, the whole state read
+out of it anew in every step, rewards added up cell by cell into dictionaries. It shares no code with the project's
+batched colonies, so that it is both the plain copy that tests compare with and the yardstick of the benchmark.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+RUNNING, SUCCESS, OVERFLOW, EXTINCT, LEFT_DRIFT, TIMEOUT = range(6)
+
+
+class Plate:
+    """Stiffness of the ground under x, column by column; `kind` is linear, exponential or user (a table)."""
+
+    def __init__(self, kind: str, m: float = 0.0, b: float = 1.0, table: Sequence[float] = ()) -> None:
+        self.kind = kind
+        self.m, self.b = m, b
+        self.table = table
+
+    def intensity(self, x: float, width: int) -> float:
+        column = math.floor(min(max(x, 0.0), width - 1.0))
+        if self.kind == "linear":
+            found = self.m * column + self.b
+        elif self.kind == "exponential":
+            found = self.b * math.exp(self.m * column)
+        else:
+            found = self.table[column]
+        return found if math.isfinite(found) and found > 1e-6 else 1.0
+
+
+class Cell:
+    """It stays where it was born; `parent` is the cell that spawned it, or the nearest ancestor still there."""
+
+    def __init__(self, x: float, y: float, parent: "Cell | None", pid: int, new: bool = False) -> None:
+        self.x, self.y = x, y
+        self.parent = parent
+        self.pid = pid
+        self.new = new
+        self.age = 0
+
+
+class State(NamedTuple):
+    """What is read out of the graph: an entry a cell, in the order of their ids; parent: index of a cell, -1 none."""
+
+    x: list[float]
+    y: list[float]
+    intensity: list[float]
+    parent: list[int]
+    pid: list[int]
+    age: list[int]
+    new: list[bool]
+
+    @property
+    def size(self) -> int:
+        return len(self.x)
+
+    @property
+    def centroid(self) -> tuple[float, float]:
+        return sum(self.x) / self.size, sum(self.y) / self.size
+
+    @property
+    def mean_intensity(self) -> float:
+        return sum(self.intensity) / max(self.size, 1)
+
+
+class Step(NamedTuple):
+    """Everything that a reward may ask for."""
+
+    rules: Any
+    before: State
+    after: State
+    centroid_before: tuple[float, float]
+    centroid: tuple[float, float]
+    """Where there are no cells left: where it was."""
+    gamma: float
+    deleted: set[int]
+    """Ids."""
+    children: list[tuple[float, float, float]]
+    """x, y, intensity."""
+    t: int
+    """Steps so far, with this one."""
+    furthest_before: float
+    furthest: float
+    reason: int
+
+    @property
+    def truncated(self) -> bool:
+        return self.reason == TIMEOUT
+
+    @property
+    def terminated(self) -> bool:
+        return self.reason not in (RUNNING, TIMEOUT)
+
+
+class Colony:
+    """One colony on one plate; it must be started from given cells, and is deterministic given its actions."""
+
+    def __init__(self, rules: Any, plate: Plate) -> None:
+        self.rules = rules
+        self.plate = plate
+        self.cells: list[Cell] = []
+        self.next_pid = self.t = self.left = 0
+        self.furthest = 0.0
+
+    def start(self, positions: Sequence[Sequence[float]], parents: Sequence[int] | None = None) -> State:
+        """Cells in the order of their ids; the parent is an index, -1 for none. Without parents a chain."""
+        chain = range(-1, len(positions) - 1)
+        self.cells = []
+        for pid, ((x, y), parent) in enumerate(zip(positions, chain if parents is None else parents, strict=True)):
+            self.cells.append(Cell(x, y, self.cells[parent] if parent >= 0 else None, pid))
+        self.next_pid = len(self.cells)
+        self.t = self.left = 0
+        self.furthest = max((cell.x for cell in self.cells), default=0.0)
+        return self.state()
+
+    def state(self) -> State:
+        index = {cell.pid: place for place, cell in enumerate(self.cells)}
+        state = State([], [], [], [], [], [], [])
+        for cell in self.cells:
+            state.x.append(cell.x)
+            state.y.append(cell.y)
+            state.intensity.append(self.plate.intensity(cell.x, self.rules.width))
+            state.parent.append(-1 if cell.parent is None else index[cell.parent.pid])
+            state.pid.append(cell.pid)
+            state.age.append(cell.age)
+            state.new.append(cell.new)
+        return state
+
+    def leftmost(self, delete_ratio: float) -> list[Cell]:
+        """Those to delete; of cells at the same x the older one goes, because sorting is stable."""
+        count = min(max(math.floor(delete_ratio * len(self.cells) + 1e-4), 0), len(self.cells))
+        return sorted(self.cells, key=lambda cell: cell.x)[:count]
+
+    def step(self, action: Sequence[float]) -> Step:
+        """The action: delete_ratio, gamma, alpha, noise, theta."""
+        delete_ratio, gamma, *_ = action
+        before, furthest_before = self.state(), self.furthest
+        deleted = {cell.pid for cell in self.leftmost(delete_ratio)}
+        survivors = [cell for cell in self.cells if cell.pid not in deleted]
+        children = [self.child(cell, action) for cell in survivors]
+        for cell in survivors:
+            while cell.parent is not None and cell.parent.pid in deleted:
+                cell.parent = cell.parent.parent
+            cell.age += 1
+            cell.new = False
+        self.cells = survivors + children
+        self.t += 1
+        self.furthest = max([self.furthest, *(cell.x for cell in self.cells)])
+        after = self.state()
+        centroid_before = before.centroid
+        centroid = after.centroid if after.size else centroid_before
+        self.left = self.left + 1 if centroid[0] < centroid_before[0] else 0
+        born = [(cell.x, cell.y, self.plate.intensity(cell.x, self.rules.width)) for cell in children]
+        return Step(
+            self.rules, before, after, centroid_before, centroid, gamma, deleted, born,
+            self.t, furthest_before, self.furthest, self.reason(after),
+        )  # fmt: skip
+
+    def child(self, cell: Cell, action: Sequence[float]) -> Cell:
+        """The longer the stiffer the ground (Hill law); it stays off the edges of the plate."""
+        _, gamma, alpha, noise, theta = action
+        stiffness = self.plate.intensity(cell.x, self.rules.width)
+        length = gamma / (1 + (alpha / stiffness) ** 2) + noise
+        x = cell.x + length * math.cos(theta)
+        y = cell.y + length * math.sin(theta)
+        child = Cell(inside(x, self.rules.width), inside(y, self.rules.height), cell, self.next_pid, new=True)
+        self.next_pid += 1
+        return child
+
+    def reason(self, after: State) -> int:
+        """Why the episode is over now, or RUNNING."""
+        if after.size > self.rules.max_nodes:
+            return OVERFLOW
+        if after.size == 0:
+            return EXTINCT
+        if self.left >= self.rules.left_limit:
+            return LEFT_DRIFT
+        if max(after.x) >= 0.99 * self.rules.width - 1e-3:
+            return SUCCESS
+        return TIMEOUT if self.t >= self.rules.max_steps else RUNNING
+
+
+def inside(coordinate: float, side: int) -> float:
+    """Off both edges by a hundredth of the side, by two pixels at least."""
+    margin = max(2.0, 0.01 * side)
+    return min(max(coordinate, margin), side - margin)

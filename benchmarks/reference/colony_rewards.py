@@ -1,0 +1,171 @@
+"""a step of the plain colony -> dictionaries of reward components, added up cell by cell."""
+
+import math
+from collections.abc import Callable
+
+from benchmarks.reference.colony import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS, State, Step
+from benchmarks.reference.colony_features import hull
+
+RAW_TERMINAL = {SUCCESS: 500.0, OVERFLOW: -15.0, EXTINCT: -100.0, LEFT_DRIFT: -50.0}
+TERMINAL = {SUCCESS: 1.0, OVERFLOW: -1.0, EXTINCT: -1.0, LEFT_DRIFT: -0.5}
+MILESTONES = ((0.25, 50.0), (0.50, 150.0), (0.75, 300.0), (0.90, 500.0))
+EVEN = 1e-5
+"""Relative; by so little an intensity is not below the mean, which rounding may lift above equal ones."""
+GOAL_WEIGHTS = {"progress": 10.0, "growth": 0.25, "metabolic": 0.05, "lane": 0.4, "time": 0.02, "terminal": 2.0}
+
+
+def goal_control(step: Step) -> dict[str, float]:
+    """Progress to the right at the target size, in the middle lane; weighted by GOAL_WEIGHTS."""
+    rules, size = step.rules, step.rules.target_nodes
+    survivors = step.before.size - len(step.deleted)
+    middle = rules.height / 2
+    return {
+        "progress": _moved(step) / (rules.width - 1),
+        "growth": -min(1.0, ((step.after.size - size) / (0.5 * size)) ** 2),
+        "metabolic": -((step.gamma / rules.bounds[1].high) ** 2) * survivors / (size / 2),
+        "lane": -(((step.centroid[1] - middle) / middle) ** 2),
+        "time": -1.0,
+        "terminal": TERMINAL.get(step.reason, 0.0),
+    }
+
+
+def centroid_distance_only(step: Step) -> dict[str, float]:
+    return {"distance": 5 * _moved(step) / (step.rules.width - 1), "terminal_scaled": scaled_terminal(step)}
+
+
+def simple_delete_only(step: Step) -> dict[str, float]:
+    """Of growth and deletion only what is bad."""
+    return {
+        "growth_penalty": min(0.0, growth(step)),
+        "delete_penalty": min(0.0, deletion(step)),
+        "terminal_scaled": scaled_terminal(step),
+    }
+
+
+def full(step: Step) -> dict[str, float]:
+    """Everything that the original's normal mode rewards; all weights are 1."""
+    late = 1 + min(1.0, step.t / (0.8 * step.rules.max_steps))
+    return {
+        "growth_full": growth(step),
+        "action": 0.01 * step.before.size,
+        "centroid": 5 * _moved(step),
+        "spawn": sum(_spawned(step, *child) for child in step.children),
+        "delete": deletion(step),
+        "efficiency": efficiency(step),
+        "edge": edges(step.after),
+        "node": nodes(step),
+        "survival": (0.01 + (0.02 if step.t >= 100 else 0.0)) * late,
+        "milestone": milestones(step),
+        "terminal_raw": RAW_TERMINAL.get(step.reason, 0.0),
+    }
+
+
+PRESETS: dict[str, Callable[[Step], dict[str, float]]] = {
+    "goal_control": goal_control,
+    "centroid_distance_only": centroid_distance_only,
+    "simple_delete_only": simple_delete_only,
+    "full": full,
+}
+
+
+def marked(step: Step) -> set[int]:
+    """Ids of the cells that should go when there are too many: old ones on soft ground, the rightmost first."""
+    before, rules = step.before, step.rules
+    surplus = before.size - rules.target_nodes
+    if surplus <= 0:
+        return set()
+    softer = before.mean_intensity * (1 - EVEN)
+    candidates = [
+        index
+        for index in range(before.size)
+        if before.age[index] >= rules.delta_time and before.intensity[index] < softer
+    ]
+    candidates.sort(key=lambda index: before.x[index], reverse=True)
+    return {before.pid[index] for index in candidates[: max(1, math.floor(0.15 * surplus))]}
+
+
+def growth(step: Step) -> float:
+    size, target = step.after.size, step.rules.target_nodes
+    if size < 2:
+        return -5.0
+    return -3.0 * (1 + (size - target) / target) if size > target else 0.1
+
+
+def deletion(step: Step) -> float:
+    """Whether those went that were marked."""
+    wanted, earned = marked(step), 0.0
+    for pid in step.before.pid:
+        gone = pid in step.deleted
+        if pid in wanted:
+            earned += 2.0 if gone else -2.0
+        elif gone:
+            earned -= 2.0
+    return earned
+
+
+def efficiency(step: Step) -> float:
+    """Old cells that went."""
+    earned = 0.0
+    for pid, age in zip(step.before.pid, step.before.age, strict=True):
+        if pid in step.deleted:
+            earned += 0.05 * max(0, age - 50) + 0.1 * max(0, age - 20)
+    return earned
+
+
+def _spawned(step: Step, x: float, y: float, intensity: float) -> float:
+    """A child on ground stiffer than that of the nearest previous cell, away from the upper and lower edge."""
+    before, height = step.before, step.rules.height
+    nearest = min(range(before.size), key=lambda index: math.dist((x, y), (before.x[index], before.y[index])))
+    earned = 2.5 if intensity - before.intensity[nearest] >= step.rules.delta_intensity else -1.0
+    edge = min(y, height - y) / height
+    if edge < 0.08:
+        return earned - 8.0
+    return earned - 3.0 if edge < 0.15 else earned
+
+
+def edges(after: State) -> float:
+    """Edges that point to the right."""
+    earned = 0.0
+    for index, parent in enumerate(after.parent):
+        if parent >= 0:
+            length = after.x[index] - after.x[parent]
+            earned += 0.5 if length > 0.01 else -0.05 if length < -0.01 else 0.0
+    return earned
+
+
+def nodes(step: Step) -> float:
+    """Where the cells are after the step."""
+    after, height = step.after, step.rules.height
+    mean, earned = after.mean_intensity * (1 - EVEN), 0.1 * len(hull(list(zip(after.x, after.y, strict=True))).vertices)
+    for x, y, intensity, age in zip(after.x, after.y, after.intensity, after.age, strict=True):
+        earned += 0.3 * intensity - (0.2 if x < 0.1 * step.rules.width else 0.0) - _zone(min(y, height - y) / height)
+        if abs(y - height / 2) / (height / 2) < 0.3:
+            earned += 0.05
+        if age >= step.rules.delta_time:
+            earned += -0.3 if intensity < mean else 1.5
+    return earned
+
+
+def _zone(edge: float) -> float:
+    """What a cell pays that near to the upper or lower edge."""
+    for limit, penalty in ((0.03, 5.0), (0.08, 2.0), (0.15, 0.5)):
+        if edge < limit:
+            return penalty
+    return 0.0
+
+
+def milestones(step: Step) -> float:
+    """Each is paid in the step that reaches it first."""
+    earned = 0.0
+    for share, bonus in MILESTONES:
+        if step.furthest_before < share * step.rules.width <= step.furthest:
+            earned += bonus
+    return earned
+
+
+def scaled_terminal(step: Step) -> float:
+    return min(max(0.02 * RAW_TERMINAL.get(step.reason, 0.0), -10.0), 10.0)
+
+
+def _moved(step: Step) -> float:
+    return step.centroid[0] - step.centroid_before[0]
