@@ -166,21 +166,19 @@ def test_a_tensor_goes_where_that_of_the_template_is() -> None:
     assert restored.params["scale"].device.type == "meta"
 
 
-@pytest.mark.parametrize("kept", ["packed", "unpacked", "a snapshot"])
+@pytest.mark.parametrize("kept", ["packed", "unpacked"])
 def test_what_was_kept_of_a_torch_learner_does_not_change_with_it(kept: str) -> None:
     learner = torch_init(3)
     expected = {name: array.copy() for name, array in torch_learners.pack(learner).items()}
     packed = torch_learners.pack(learner)
-    unpacked, snapshot = torch_learners.unpack(torch_init(0), packed), torch_learners.snapshot(learner)
+    unpacked = torch_learners.unpack(torch_init(0), packed)
     with torch.no_grad():
         for leaf in leaves(learner):
             leaf.zero_()
     if kept == "unpacked":
         for array in packed.values():
             array[...] = 0
-    assert not any(leaf.requires_grad for leaf in leaves(snapshot))
-    keepers = {"packed": packed, "unpacked": torch_learners.pack(unpacked), "a snapshot": torch_learners.pack(snapshot)}
-    arrays = keepers[kept]
+    arrays = {"packed": packed, "unpacked": torch_learners.pack(unpacked)}[kept]
     assert arrays.keys() == expected.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, expected[name], strict=True)
@@ -203,10 +201,9 @@ def test_arrays_of_another_torch_learner_are_refused(change: dict[str, Any], why
         torch_learners.unpack(torch_init(0), arrays)
 
 
-@pytest.mark.parametrize("keep", [torch_learners.pack, torch_learners.snapshot])
-def test_a_leaf_that_is_no_tensor_is_refused(keep: Callable[[Any], Any]) -> None:
+def test_a_leaf_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^optimizer/0/step is of type int, not a tensor$"):
-        keep({"optimizer": ({"step": 3},)})
+        torch_learners.pack({"optimizer": ({"step": 3},)})
 
 
 # Both.

@@ -1,4 +1,4 @@
-"""learner of a torch model <-> flat arrays by name, which any file format can hold; and a copy that stays as it is."""
+"""learner of a torch model <-> flat arrays by name, which any file format can hold."""
 
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -33,11 +33,6 @@ def unpack(template: Learner, arrays: dict[str, np.ndarray]) -> Learner:
     wanted = _named(template)
     verify(arrays, {name: _form(like) for name, like in wanted.items()})
     return _filled(template, iter([torch.tensor(arrays[name], device=like.device) for name, like in wanted.items()]))
-
-
-def snapshot(learner: Learner) -> Learner:
-    """The learner as it is now: updates change its tensors in place, and what was yielded must stay what it was."""
-    return _filled(learner, iter([leaf.detach().clone() for leaf in _named(learner).values()]))
 
 
 def _named(tree: Any, path: str = "") -> dict[str, Tensor]:

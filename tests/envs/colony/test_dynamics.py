@@ -55,6 +55,17 @@ def test_step_b_by_hand():
     assert ended.reward.item() == pytest.approx(-0.0177912, abs=1e-6)
 
 
+def test_the_originals_first_step_is_paid_by_what_is_left_to_go():
+    weighted = (("distance", 1.0), ("first_step", 1.0))
+    some = world(flat_plate(), reward=weighted)
+    colonies, action = colonies_of(some.rules, row(50, 10, 20, 30, 40)), torch.tensor([[0.2, 5.0, 2.0, 0.5, 0.0]])
+    first = step(some, colonies, action, torch.Generator())
+    assert first.reward.item() == pytest.approx(-(599 - 35.75) / 599)  # the mean x after step A is 35.75
+    second = step(some, first.colonies, action, torch.Generator())
+    moved = (second.last.centroid - first.last.centroid)[0, 0].item()
+    assert second.components[0].tolist() == pytest.approx([5 * moved / 599, 0])
+
+
 @pytest.mark.parametrize(
     ("gamma", "alpha", "noise", "intensity", "length"),
     [(5, 2, 0.5, 4, 4.5), (15, 0.5, 0.5, 1, 12.5), (0.5, 2, 0.1, 1, 0.2)],

@@ -22,8 +22,8 @@ from quatrain.models.actor_critic import collect as collecting
 from quatrain.models.actor_critic import network, train
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.ppo import acting, memory, playing
 from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo import memory, playing
 from quatrain.models.actor_critic.ppo.acting import make_actor, scale_of, see
 from quatrain.replay.rollouts import buffer
 from tests import colonies as by_hand
@@ -163,8 +163,9 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers
 # Other ways to compute the same.
 
 
-def test_half_precision_is_near_to_whole(case: tuple[ActorCriticConfig, Dataset]):
+def test_half_precision_is_near_to_whole(case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch):
     config, dataset = case
+    monkeypatch.setattr(acting, "on_gpu", lambda: True)
     whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
     for one, other in zip(whole, half, strict=True):
         assert other.dtype == torch.float32
@@ -243,9 +244,8 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
     config, dataset = case
     monkeypatch.setattr(agents if where == "empty_rollout" else playing, where, full)
     expected = (
-        r"^actor_critic: the device has no memory left; rollouts alone take \d+ MiB\. Lower "
-        r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, actor_critic\.env\.max_nodes or "
-        r"actor_critic\.seeds\.$"
+        r"^actor_critic: the device has no memory left; a rollout takes \d+ MiB\. Lower "
+        r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, or actor_critic\.env\.max_nodes\.$"
     )
     with pytest.raises(DeviceFull, match=expected):
         next(train.train(config, dataset, 0))
@@ -256,8 +256,8 @@ def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory(case: tup
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
-def test_the_size_of_rollouts_is_that_of_all_seeds(case: tuple[ActorCriticConfig, Dataset]):
+def test_the_size_of_a_rollout_is_that_of_all_ranks(case: tuple[ActorCriticConfig, Dataset]):
     config, _ = case
     rollout = playing.empty_rollout(config, config.train.num_envs)
     size = sum(column.numel() * column.element_size() for column in rollout)
-    assert memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == 3 * size
+    assert memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == size  # seeds learn in turn

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.params import overlaid, read_input, read_raw, validate
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import Dataset, DatasetMismatch, collect
@@ -19,7 +20,7 @@ from quatrain.models.actor_critic.ppo.agent import Agent
 from quatrain.models.actor_critic.ppo.records import NOTED
 from quatrain.progress import TrainingDiverged
 from quatrain.replay.rollouts import buffer, gae
-from tests.conftest import small
+from tests.conftest import ROOT, small
 
 CONFIG = small("actor_critic")
 
@@ -117,7 +118,7 @@ def test_the_value_behind_the_rollout_is_that_of_the_next_one(agent: Agent):
 def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset):
     agent = made(small("actor_critic", network={"value_heads": "components"}), dataset)
     played(agent)
-    weights, rollout = train.reward_weights(agent.config), agent.rollout
+    weights, rollout = agent.actor.world.weights, agent.rollout
     whole = gae.Trace(
         rollout.components @ weights,
         rollout.value @ weights,
@@ -181,9 +182,7 @@ def broken(change: Callable[[dict[str, Any]], None], dataset: Dataset) -> train.
 
 def test_a_weight_that_is_not_finite_ends_the_training_with_its_name(dataset: Dataset):
     learner = broken(lambda params: params["critic.3.weight"].fill_(float("nan")), dataset)
-    why = (
-        r"actor_critic: (policy|value) is nan at iteration \d+, transition [\d,]+ \(update \d+\); lower .*learning_rate"
-    )
+    why = r"actor_critic: loss_policy is nan at iteration \d+, transition [\d,]+ \(update \d+\); lower .*learning_rate"
     with pytest.raises(TrainingDiverged, match=why):
         list(train.train(CONFIG, dataset, 0, learner))
 
@@ -202,3 +201,20 @@ def test_arrays_of_another_network_are_refused(dataset: Dataset):
     arrays.pop("params/0/cells.weight")
     with pytest.raises(ValueError, match=r"differing arrays \['params/0/cells.weight'\]"):
         train.unpack(CONFIG, dataset, arrays)
+
+
+@pytest.mark.parametrize("preset", ["original", "large"])
+def test_other_presets_learn(preset: str):
+    """Cut down in what only takes time."""
+    brief = {
+        "seeds": 2,
+        "env": {"width": 60, "max_steps": 100},
+        "collect": {"n_train": 1, "n_held_out": 1, "n_outside": 0, "held_out_colonies": 32, "constant_search": 200},
+        "train": {"num_envs": 4, "horizon": 5, "transitions": 40, "minibatch_size": 10, "record_every": 1},
+    }
+    cut = {"large": {"env": {"max_nodes": 100, "n0_max": 30}, "train": {"amp": "none", "compile": False}}}
+    raw = overlaid(read_raw(ROOT, preset), {"actor_critic": overlaid(brief, cut.get(preset, {}))})
+    config = validate(raw, lambda name: read_input(ROOT, str(name))).actor_critic
+    ends = list(train.train(config, collect(config, 0), 0))
+    assert [end.step for end in ends] == [1, 2]
+    assert all(np.isfinite(values).all() for end in ends for values in end.metrics.values())

@@ -20,10 +20,11 @@ TOLERANCE = 1e-3
 
 
 class World(NamedTuple):
-    """What all colonies of a batch share: the rules, and the stiffness of each plate along x."""
+    """What all colonies of a batch share: the rules, the stiffness of each plate along x, and what components weigh."""
 
     rules: Rules
     intensity: Float[Tensor, "plate width"]
+    weights: Float[Tensor, " component"]
 
 
 class Colonies(NamedTuple):
@@ -73,7 +74,7 @@ class Transition(NamedTuple):
 
 def make_world(rules: Rules, plates: Plates) -> World:
     """On torch's default device."""
-    return World(rules, torch.tensor(plates.intensity))
+    return World(rules, torch.tensor(plates.intensity), torch.tensor([weight for _, weight in rules.reward]))
 
 
 def in_use(colonies: Colonies) -> Bool[Tensor, "colony cell"]:

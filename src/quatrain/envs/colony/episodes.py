@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quatrain.envs.colony.dynamics import Colonies, Transition, World, advance
 from quatrain.envs.colony.policies import Act
-from quatrain.envs.colony.rewards import components, weights
+from quatrain.envs.colony.rewards import components
 from quatrain.envs.colony.rules import RUNNING
 
 
@@ -31,7 +31,7 @@ def episodes(world: World, colonies: Colonies, act: Act) -> Iterator[Moment]:
     while len(rows):
         transition = advance(world, colonies, act(rows, colonies))
         paid = components(world, transition)
-        yield Moment(rows, transition, paid, paid @ weights(world, paid))
+        yield Moment(rows, transition, paid, paid @ world.weights)
         living = (transition.reason == RUNNING).nonzero()[:, 0]
         rows, colonies = rows[living], taken(transition.after, living)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from quatrain.envs.colony.dynamics import Transition, World, in_use, intensity_at, select_leftmost
@@ -25,6 +25,9 @@ MILESTONES = ((0.25, 50.0), (0.5, 150.0), (0.75, 300.0), (0.9, 500.0))
 EVEN = 1e-5
 """Share by which stiffness must lie below its mean to count as soft: cells on equal ground differ by rounding."""
 
+PAIRS = 2**22
+"""Of cells, whose distances are computed at once."""
+
 PerColony = Float[Tensor, " colony"]
 
 
@@ -40,11 +43,6 @@ class Grown(NamedTuple):
 def components(world: World, step: Transition) -> Float[Tensor, "colony component"]:
     """What a step pays, in the order of `rules.reward`."""
     return torch.stack([_FUNCTIONS[name](world, step) for name, _ in world.rules.reward], 1)
-
-
-def weights(world: World, like: Tensor) -> Float[Tensor, " component"]:
-    """Of the components."""
-    return like.new_tensor([weight for _, weight in world.rules.reward])
 
 
 # Preset goal_control.
@@ -133,8 +131,7 @@ def centroid(world: World, step: Transition) -> PerColony:
 def spawn(world: World, step: Transition) -> PerColony:
     """Per child: 2.5 where it is stiffer by delta_intensity than the nearest cell before, else −1; less at the edge."""
     before, substrate = step.before, step.before.substrate
-    apart = torch.cdist(step.child, before.pos, compute_mode="donot_use_mm_for_euclid_dist")
-    nearest = torch.where(in_use(before)[:, None], apart, torch.inf).argmin(2)
+    nearest = _nearest(step.child, before.pos, in_use(before))
     gain = intensity_at(world, step.child[..., 0], substrate) - intensity_at(
         world, before.pos[..., 0].gather(1, nearest), substrate
     )
@@ -233,6 +230,18 @@ def _by_reason(paid: tuple[float, ...], step: Transition) -> PerColony:
 
 def _over(chosen: Bool[Tensor, "colony cells"], paid: Float[Tensor, "colony cells"]) -> PerColony:
     return torch.where(chosen, paid, 0.0).sum(1)
+
+
+def _nearest(
+    pos: Float[Tensor, "colony child 2"], others: Float[Tensor, "colony cell 2"], exist: Bool[Tensor, "colony cell"]
+) -> Int64[Tensor, "colony child"]:
+    """The nearest of the others that exist, of equal ones the first; some colonies at a time, as pairs take memory."""
+    rows = max(1, PAIRS // (pos.shape[1] * others.shape[1]))
+    found = []
+    for one, other, mask in zip(pos.split(rows), others.split(rows), exist.split(rows), strict=True):
+        apart = torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist")
+        found.append(apart.masked_fill_(~mask[:, None], torch.inf).argmin(2))
+    return torch.cat(found)
 
 
 def _to_edge(world: World, y: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from quatrain.envs.colony.actions import check_actions
 from quatrain.envs.colony.dynamics import Colonies, World, advance
-from quatrain.envs.colony.rewards import components, weights
+from quatrain.envs.colony.rewards import components
 from quatrain.envs.colony.rules import RUNNING, START_WIDTH, TIMEOUT
 
 
@@ -80,7 +80,7 @@ def step(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"], ge
         colonies=_begun_anew(world, transition.after, reason != RUNNING, generator),
         last=transition.after,
         components=paid,
-        reward=paid @ weights(world, paid),
+        reward=paid @ world.weights,
         terminated=(reason != RUNNING) & (reason != TIMEOUT),
         truncated=reason == TIMEOUT,
         reason=reason,

@@ -4,10 +4,10 @@
 that are trained, and what the rollout stored of those that played: ln π_old, V_old, advantage Â and return R:
 
     ρ_b    = π(z_b | s_b) / π_old(z_b | s_b)
-    policy_b  = −min(ρ_b Â_b, clip(ρ_b, 1−ε, 1+ε) Â_b)
-    value_b   = Σ_c w_c (V_bc − R_bc)²          the worse of this and that of V_old + clip(V − V_old, −κ, κ) if κ > 0
-    entropy_b = −H(π(· | s_b))                  of the executed action
-    loss = mean_b policy_b + c_v value_b + c_H entropy_b
+    loss_policy_b  = −min(ρ_b Â_b, clip(ρ_b, 1−ε, 1+ε) Â_b)
+    loss_value_b   = Σ_c w_c (V_bc − R_bc)²    the worse of this and that of V_old + clip(V − V_old, −κ, κ) if κ > 0
+    loss_entropy_b = −H(π(· | s_b))                  of the executed action
+    loss = mean_b loss_policy_b + c_v loss_value_b + c_H loss_entropy_b
 
 No gradient flows into what was stored. c are the components of the reward, or one for all of them.
 """
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-TERMS = ("policy", "value", "entropy")
+TERMS = ("loss_policy", "loss_value", "loss_entropy")
 
 
 def ratio(log_prob: Float[Tensor, " batch"], old_log_prob: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:

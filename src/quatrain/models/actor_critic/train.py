@@ -1,5 +1,7 @@
 """plates -> weights: colonies act for some steps, the network learns from what they met, again and again."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from quatrain.models.actor_critic.collect import Dataset, check, generator
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import agent as agents
 from quatrain.models.actor_critic.ppo import memory, playing, records
-from quatrain.models.actor_critic.ppo.acting import bucket, scale_of
+from quatrain.models.actor_critic.ppo.acting import bucket, on_gpu, scale_of
 from quatrain.models.actor_critic.ppo.agent import Agent, Moments, Rank, Scale, Seed, rank_of
 from quatrain.models.actor_critic.ppo.policy import Parameters
 from quatrain.models.actor_critic.ppo.ranks import helped
@@ -60,7 +62,7 @@ def iterate(agent: Agent) -> dict[str, float]:
         TrainingDiverged: something is not finite.
     """
     rates = rates_of(agent)
-    played = playing.play(agent.actor, agent.player, agent.rollout)
+    played = playing.play(agent.actor, agent.player, agent.rollout, agent.team)
     records.refuse_rewards(agent)
     transitions = judged(agent, agent.rollout)
     explained = losses.explained_variance(transitions.value, transitions.returns)
@@ -82,7 +84,7 @@ def rates_of(agent: Agent) -> dict[str, float]:
 
 def judged(agent: Agent, rollout: Rollout) -> Transitions:
     """The rollout's transitions with their advantages, normalised over all of them, and returns."""
-    config, weights = agent.config.train, reward_weights(agent.config)
+    config, weights = agent.config.train, agent.actor.world.weights
     total = agent.config.network.value_heads == "total"
     paid = rollout.components @ weights if total else rollout.components
     trace = Trace(paid, rollout.value, rollout.next_value, rollout.terminated, rollout.truncated)
@@ -94,28 +96,28 @@ def judged(agent: Agent, rollout: Rollout) -> Transitions:
 
 def learn(agent: Agent, transitions: Transitions, rates: dict[str, float]) -> Learned:
     """`epochs` passes over the transitions in minibatches, until the policy has moved by `target_kl`."""
-    config, noted = agent.config.train, list[Tensor]()
+    config, noted, moved = agent.config.train, list[Tensor](), 0.0
     for group in agent.optimizer.param_groups:
         group["lr"] = rates["learning_rate"]
     count, size = len(transitions.n), config.minibatch_size // agent.team.size
     width = None if transitions.n.is_cpu and not config.compile else bucket(agent.actor, int(transitions.n.max()))
     for _ in range(config.epochs):
         for place, index in enumerate(buffer.shuffled(count, size, agent.order)):
-            batch = buffer.minibatch(transitions, index, width)
-            loss, row = objective(agent, batch, rates["entropy_coef"])
+            loss, row = objective(agent, buffer.minibatch(transitions, index, width), rates["entropy_coef"])
             # On a GPU the question waits for the device: it is asked once per epoch.
-            if (transitions.n.is_cpu or place == 0) and float(row[NOTED.index("approx_kl")]) > config.target_kl:
-                return finished(agent, noted or [row], stopped=True)
+            if transitions.n.is_cpu or place == 0:
+                moved = float(row[NOTED.index("approx_kl")])
+            if moved > config.target_kl:
+                return finished(agent, noted or [row], moved, stopped=True)
             noted.append(update(agent, loss * len(index) / size, row))
-    return finished(agent, noted, stopped=False)
+    return finished(agent, noted, moved, stopped=False)
 
 
-def finished(agent: Agent, noted: list[Tensor], stopped: bool) -> Learned:
+def finished(agent: Agent, noted: list[Tensor], moved: float, stopped: bool) -> Learned:
     """What was noted, when it is finite."""
     rows = torch.stack(noted).cpu()
-    records.refuse_divergence(agent, rows)
-    agent.updates += len(noted)
-    return Learned(rows, stopped)
+    records.refuse_divergence(agent, rows, agent.updates - len(noted))
+    return Learned(rows, moved, stopped)
 
 
 def objective(agent: Agent, batch: Minibatch, entropy_coef: float) -> tuple[Float[Tensor, ""], Float[Tensor, " noted"]]:
@@ -124,13 +126,13 @@ def objective(agent: Agent, batch: Minibatch, entropy_coef: float) -> tuple[Floa
     output = agent.actor.forward(*batch.groups)
     chosen = policy.distribution(output.raw)
     ratio = losses.ratio(policy.log_prob(chosen, batch.z), batch.log_prob)
-    weights = value_weights(agent.config)
+    weights = value_weights(agent)
     terms = {
-        "policy": losses.policy(ratio, batch.advantage, config.clip).mean(),
-        "value": losses.value(output.value, batch.value, batch.returns, weights, config.value_clip).mean(),
-        "entropy": losses.entropy(policy.entropy(chosen)).mean(),
+        "loss_policy": losses.policy(ratio, batch.advantage, config.clip).mean(),
+        "loss_value": losses.value(output.value, batch.value, batch.returns, weights, config.value_clip).mean(),
+        "loss_entropy": losses.entropy(policy.entropy(chosen)).mean(),
     }
-    scales = {"policy": 1.0, "value": config.value_coef, "entropy": entropy_coef}
+    scales = {"loss_policy": 1.0, "loss_value": config.value_coef, "loss_entropy": entropy_coef}
     assert terms.keys() == scales.keys() == set(losses.TERMS)
     loss = torch.stack([scales[name] * terms[name] for name in losses.TERMS]).sum()
     with torch.no_grad():
@@ -138,6 +140,7 @@ def objective(agent: Agent, batch: Minibatch, entropy_coef: float) -> tuple[Floa
         others = {
             "loss": loss,
             "grad_norm": loss * 0,
+            "entropy": -terms["loss_entropy"],
             "approx_kl": moved,
             "clip_fraction": losses.clip_fraction(ratio, config.clip),
             "raw_entropy": policy.raw_entropy(chosen).mean(),
@@ -155,19 +158,16 @@ def update(agent: Agent, loss: Float[Tensor, ""], row: Float[Tensor, " noted"]) 
     norm = nn.utils.clip_grad_norm_(params, agent.config.train.max_grad_norm)
     row[NOTED.index("grad_norm")] = norm
     if row.is_cpu:
-        records.refuse_divergence(agent, row[None])
+        records.refuse_divergence(agent, row[None], agent.updates)
     agent.optimizer.step()
+    agent.updates += 1
     return row
 
 
-def reward_weights(config: ActorCriticConfig) -> Float[Tensor, " component"]:
-    """Of the components of the reward."""
-    return torch.tensor([weight for _, weight in config.env.reward.weighted])
-
-
-def value_weights(config: ActorCriticConfig) -> Float[Tensor, "*component"]:
+def value_weights(agent: Agent) -> Float[Tensor, "*component"]:
     """Of squared errors of values."""
-    return torch.tensor(1.0) if config.network.value_heads == "total" else reward_weights(config).abs()
+    weights = agent.actor.world.weights
+    return torch.ones_like(weights[0]) if agent.config.network.value_heads == "total" else weights.abs()
 
 
 def init_learner(config: ActorCriticConfig, world: World, dataset: Dataset, seed: int) -> Learner:
@@ -209,7 +209,8 @@ def learn_from(team: Team, config: ActorCriticConfig, dataset: Dataset, learner:
     """The same in each rank of a team: all take the same steps, of what their own colonies meet."""
     world = make_world(config.env.rules, dataset.train.plates)
     with memory.told(config):
-        working = [agents.restored(config, world, one, team) for one in learner.seeds]
+        rollout = agents.empty_rollout(config, config.train.num_envs // team.size)
+        working = [agents.restored(config, world, one, team, rollout) for one in learner.seeds]
     while (done := working[0].iterations) < config.train.steps:
         count = min(config.train.record_every, config.train.steps - done)
         with memory.told(config):
@@ -221,15 +222,20 @@ def learn_from(team: Team, config: ActorCriticConfig, dataset: Dataset, learner:
 
 
 def check_device(config: ActorCriticConfig) -> None:
-    """Refuse to learn in half precision where that is slower; with `device: cpu` params.yaml itself is refused.
+    """Refuse what this machine cannot do: half precision without a GPU, a program without a compiler.
 
     Raises:
         DeviceMissing: names the key.
     """
-    if config.train.amp == "bf16" and torch.get_default_device().type == "cpu":
+    if config.train.amp == "bf16" and not on_gpu():
         raise DeviceMissing(
             "params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here (or is built without "
             "CUDA), and on a CPU it was measured slower than float32; set amp: none"
+        )
+    if config.train.compile and not on_gpu() and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
+        raise DeviceMissing(
+            "params.yaml: actor_critic.train.compile = True, but no C++ compiler (g++, or what CXX names) is found "
+            "here; install one, or set compile: false"
         )
 
 

@@ -178,7 +178,7 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
         axes.set_title(title, loc="left", fontsize=9)
         axes.grid(alpha=0.25)
         low, high = axes.dataLim.intervaly
-        if name in ("value", "grad_norm") and high > 10 * low > 0:
+        if name in ("loss_value", "grad_norm") and high > 10 * low > 0:
             axes.set_yscale("log")
         if name == "explained_variance":
             axes.set_ylim(max(low - 0.1, -1), 1.05)
@@ -219,7 +219,7 @@ def titles_of_updates(config: ActorCriticConfig, history: History) -> dict[str, 
         "clip_fraction": f"Share of clipped ratios: {values['clip_fraction'].mean():.1%} on average",
         "updates": f"Gradient steps per iteration: {steps:.1f} of {most}",
         "explained_variance": f"Explained variance of values: {explained:.2f} at last",
-        "value": "Value loss",
+        "loss_value": "Value loss",
         "grad_norm": "Norm of gradients before they are cut",
         "learning_rate": f"Learning rate: {values['learning_rate'].mean(0)[-1]:.2g} at last",
     }

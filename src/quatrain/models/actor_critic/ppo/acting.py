@@ -21,6 +21,8 @@ CLIP = 10.0
 """Deviations beyond which an observation is cut."""
 WIDTHS = (16, 32, 48, 64, 80, 104, 128)
 """Of what a compiled program sees, and then in steps of 64: each width is a program of its own."""
+PROGRAMS = 256
+"""That may be compiled: of each width one to act and two to learn, from a whole and from the last minibatch."""
 
 
 class Scale(NamedTuple):
@@ -33,27 +35,40 @@ class Scale(NamedTuple):
 
 
 class Actor(NamedTuple):
-    """A network with all that turns colonies into its input and its output into actions."""
+    """A network with all that turns colonies into its input and its output into actions.
+
+    forward: for batches that are always of the same few shapes, each of which may be compiled. plain: for any other.
+    """
 
     config: ActorCriticConfig
     world: World
     scale: Scale
     policy: Policy
     forward: Callable[..., Output]
+    plain: Callable[..., Output]
 
 
 def make_actor(config: ActorCriticConfig, world: World, scale: Scale, network: Network) -> Actor:
-    """With the network compiled and in half precision where the config says so."""
-    policy = policy_of(config)
-    forward = torch.compile(network, dynamic=False) if config.train.compile else network
-    if config.train.amp == "none":
-        return Actor(config, world, scale, policy, forward)
+    """With the network compiled, and on a GPU in half precision, where the config says so."""
+    plain = network if config.train.amp == "none" or not on_gpu() else _in_half_precision(network)
+    forward = plain
+    if config.train.compile:
+        torch._dynamo.config.recompile_limit = PROGRAMS
+        forward = torch.compile(plain, dynamic=False)
+    return Actor(config, world, scale, policy_of(config), forward, plain)
 
+
+def on_gpu() -> bool:
+    """Whether torch's default device is one."""
+    return torch.get_default_device().type != "cpu"
+
+
+def _in_half_precision(network: Network) -> Callable[..., Output]:
     def half(*groups: Graphs) -> Output:
         with torch.autocast(groups[0].node.device.type, torch.bfloat16):
-            return forward(*groups)
+            return network(*groups)
 
-    return Actor(config, world, scale, policy, half)
+    return half
 
 
 def policy_of(config: ActorCriticConfig) -> Policy:
@@ -102,7 +117,7 @@ def mean_policy(actor: Actor) -> Act:
 
     def act(_: Tensor, colonies: Colonies) -> Tensor:
         return actor.policy.action(
-            actor.policy.centre(actor.policy.distribution(actor.forward(see(actor, colonies)).raw))
+            actor.policy.centre(actor.policy.distribution(actor.plain(see(actor, colonies)).raw))
         )
 
     return torch.no_grad()(act)
@@ -112,7 +127,7 @@ def drawn_policy(actor: Actor, generator: torch.Generator) -> Act:
     """The policy as it acts while it learns."""
 
     def act(_: Tensor, colonies: Colonies) -> Tensor:
-        chosen = actor.policy.distribution(actor.forward(see(actor, colonies)).raw)
+        chosen = actor.policy.distribution(actor.plain(see(actor, colonies)).raw)
         return actor.policy.action(actor.policy.sample(chosen, generator))
 
     return torch.no_grad()(act)

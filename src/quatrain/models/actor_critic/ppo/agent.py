@@ -68,8 +68,10 @@ class Agent:
         return self.actor.config
 
 
-def restored(config: ActorCriticConfig, world: World, seed: Seed, team: Team = ALONE) -> Agent:
-    """At work where it was; of the seed nothing is changed."""
+def restored(
+    config: ActorCriticConfig, world: World, seed: Seed, team: Team = ALONE, rollout: Rollout | None = None
+) -> Agent:
+    """At work where it was; of the seed nothing is changed. Agents that work in turn may share the rollout's memory."""
     network = network_of(config, seed)
     optimizer = Adam(network.parameters(), lr=config.train.learning_rate, eps=config.train.adam_eps, fused=True)
     for name, param in network.named_parameters():
@@ -83,7 +85,7 @@ def restored(config: ActorCriticConfig, world: World, seed: Seed, team: Team = A
         optimizer=optimizer,
         player=player,
         order=generator_at(own.order),
-        rollout=empty_rollout(config, config.train.num_envs // team.size),
+        rollout=empty_rollout(config, config.train.num_envs // team.size) if rollout is None else rollout,
         iterations=int(seed.iterations),
         updates=int(seed.updates),
         team=team,

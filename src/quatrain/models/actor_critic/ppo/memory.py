@@ -14,7 +14,7 @@ OF_A_CPU = "can't allocate memory"
 
 @contextmanager
 def told(config: ActorCriticConfig) -> Iterator[None]:
-    """Turn the device's own message into one with the rollouts' size and the keys that decide it.
+    """Turn the device's own message into one with the rollout's size and the keys that decide it.
 
     Raises:
         DeviceFull: the work inside ran out of memory.
@@ -25,13 +25,12 @@ def told(config: ActorCriticConfig) -> Iterator[None]:
         if not isinstance(error, torch.OutOfMemoryError) and OF_A_CPU not in str(error):
             raise
         raise DeviceFull(
-            f"actor_critic: the device has no memory left; rollouts alone take {rollout_bytes(config) / 2**20:,.0f} "
-            "MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size, actor_critic.env.max_nodes or "
-            "actor_critic.seeds."
+            f"actor_critic: the device has no memory left; a rollout takes {rollout_bytes(config) / 2**20:,.0f} "
+            "MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size, or actor_critic.env.max_nodes."
         ) from None
 
 
 def rollout_bytes(config: ActorCriticConfig) -> int:
-    """Of all seeds and ranks."""
+    """Of all ranks; seeds learn in turn, in the same memory."""
     with torch.device("meta"):
-        return config.seeds * sum(column.nbytes for column in empty_rollout(config, config.train.num_envs))
+        return sum(column.nbytes for column in empty_rollout(config, config.train.num_envs))

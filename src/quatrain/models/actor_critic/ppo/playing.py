@@ -12,6 +12,7 @@ from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.world import Stepped, start, step
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, see
+from quatrain.models.actor_critic.ppo.team import ALONE, Team
 from quatrain.replay.rollouts import buffer
 from quatrain.replay.rollouts.buffer import Rollout, Sizes, Step
 
@@ -71,8 +72,11 @@ def empty_rollout(config: ActorCriticConfig, colonies: int) -> Rollout:
 
 
 @torch.no_grad()
-def play(actor: Actor, player: Player, rollout: Rollout) -> Played:
-    """`horizon` steps of all colonies, written into the rollout; episodes that ran out of time are bootstrapped."""
+def play(actor: Actor, player: Player, rollout: Rollout, team: Team = ALONE) -> Played:
+    """`horizon` steps of all colonies, written into the rollout; episodes that ran out of time are bootstrapped.
+
+    What is told of episodes is of those of the whole team.
+    """
     colonies, running = player.colonies, player.components
     lasts: list[Colonies] = []
     ended, cells = torch.zeros(1 + len(player.ended)), torch.zeros(())
@@ -92,6 +96,7 @@ def play(actor: Actor, player: Player, rollout: Rollout) -> Played:
         lasts.append(stepped.last)
         colonies = stepped.colonies
     buffer.close(rollout, actor.forward(see(actor, colonies)).value, _final_values(actor, rollout, lasts))
+    ended = team.summed(ended)
     means = torch.where(ended[0] > 0, ended[1:] / ended[0].clamp(min=1), player.ended)
     after = player._replace(colonies=colonies, components=running, ended=means)
     return Played(after, ended[0].long(), cells / len(rollout.n))
@@ -100,10 +105,9 @@ def play(actor: Actor, player: Player, rollout: Rollout) -> Played:
 def _told(actor: Actor, stepped: Stepped, components: Tensor) -> Float[Tensor, " told"]:
     """Sums over the episodes that ended with this step: their number, and what `Player.ended` has means of."""
     over = (stepped.terminated | stepped.truncated).float()
-    weights = components.new_tensor([weight for _, weight in actor.world.rules.reward])
     reasons = torch.nn.functional.one_hot(stepped.reason, len(REASONS))
     one = torch.ones_like(over)
-    columns = [one[:, None], (components @ weights)[:, None], stepped.last.t[:, None], reasons, components]
+    columns = [one[:, None], (components @ actor.world.weights)[:, None], stepped.last.t[:, None], reasons, components]
     return over @ torch.cat([column.float() for column in columns], 1)
 
 
@@ -114,4 +118,4 @@ def _final_values(actor: Actor, rollout: Rollout, lasts: list[Colonies]) -> Floa
     colonies = Colonies(*map(torch.cat, zip(*ends, strict=True)))
     if not len(colonies.n):
         return rollout.value.new_zeros(0, *rollout.value.shape[2:])
-    return actor.forward(see(actor, colonies)).value
+    return actor.plain(see(actor, colonies)).value

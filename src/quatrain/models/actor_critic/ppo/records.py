@@ -15,17 +15,18 @@ from quatrain.models.actor_critic.ppo.playing import LENGTH, RETURN, Played
 from quatrain.progress import TrainingDiverged, by_learner
 
 NOTED = (
-    *("policy", "value", "entropy", "loss", "grad_norm", "approx_kl", "clip_fraction"),
-    *("raw_entropy", "ratio_max_dev"),
+    *("loss_policy", "loss_value", "loss_entropy", "loss", "grad_norm"),
+    *("entropy", "raw_entropy", "approx_kl", "clip_fraction", "ratio_max_dev"),
 )
 """Of each minibatch, in this order in one tensor; the first ones are searched for what is not finite."""
 WATCHED = NOTED[:5]
 
 
 class Learned(NamedTuple):
-    """What the minibatches of an iteration noted, those that were learned from, and whether the KL stopped it."""
+    """What the minibatches noted that were learned from, the last KL that was measured, and whether it was the end."""
 
     noted: Float[Tensor, "minibatch noted"]
+    approx_kl: float
     stopped: bool
 
 
@@ -38,6 +39,7 @@ def metrics_of(agent: Agent, played: Played, learned: Learned, rates: Mapping[st
         "transitions": float(agent.iterations * agent.config.train.batch),
         **_happened(agent, played),
         **noted,
+        "approx_kl": learned.approx_kl,
         "ratio_first_max_dev": first["ratio_max_dev"],
         "kl_stop": float(learned.stopped),
         "updates": float(agent.updates),
@@ -58,7 +60,7 @@ def _happened(agent: Agent, played: Played) -> dict[str, float]:
         **{f"reason/{name}": episode[2 + code] for code, name in enumerate(REASONS) if code},
         **{f"reward/{name}": episode[reasons + i] for i, (name, _) in enumerate(agent.actor.world.rules.reward)},
         **{f"action_mean/{name}": value for name, value in zip(PARAMETERS, action.mean(0), strict=True)},
-        **{f"action_std/{name}": value for name, value in zip(PARAMETERS, action.std(0), strict=True)},
+        **{f"action_std/{name}": value for name, value in zip(PARAMETERS, action.std(0, correction=0), strict=True)},
     }
     values = torch.stack([value.float() for value in found.values()])
     named = dict(zip(found, values.tolist(), strict=True))
@@ -102,8 +104,8 @@ def refuse_rewards(agent: Agent) -> None:
     )
 
 
-def refuse_divergence(agent: Agent, noted: Float[Tensor, "minibatch noted"]) -> None:
-    """Raise where something of these minibatches, the last of which is the agent's next update, is not finite.
+def refuse_divergence(agent: Agent, noted: Float[Tensor, "minibatch noted"], updates: int) -> None:
+    """Raise where something of these minibatches, the first of which follows so many updates, is not finite.
 
     Raises:
         TrainingDiverged: names the first thing that is not, iteration and update, and the key to lower.
@@ -111,7 +113,7 @@ def refuse_divergence(agent: Agent, noted: Float[Tensor, "minibatch noted"]) -> 
     for row, values in enumerate(noted[:, : len(WATCHED)].tolist()):
         broken = [(name, value) for name, value in zip(WATCHED, values, strict=True) if not math.isfinite(value)]
         if broken:
-            (name, value), update = broken[0], agent.updates + row + 1
+            (name, value), update = broken[0], updates + row + 1
             raise TrainingDiverged(
                 f"actor_critic: {name} is {value} at iteration {agent.iterations + 1}, transition "
                 f"{(agent.iterations + 1) * agent.config.train.batch:,} (update {update:,}); lower "

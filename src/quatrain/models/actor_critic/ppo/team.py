@@ -26,11 +26,15 @@ class Team(NamedTuple):
 
     def averaged(self, value: Tensor) -> Tensor:
         """The mean over ranks; each counts as much, for minibatches of all ranks have the same size."""
+        return value if self.size == 1 else self.summed(value) / self.size
+
+    def summed(self, value: Tensor) -> Tensor:
+        """The sum over ranks."""
         if self.size == 1:
             return value
         found = value.detach().clone()
         distributed.all_reduce(found)
-        return found / self.size
+        return found
 
     def told(self, value: T) -> list[T]:
         """What each rank has to tell."""
