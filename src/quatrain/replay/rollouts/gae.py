@@ -29,7 +29,6 @@ class Advantages(NamedTuple):
     returns: Float[Tensor, "time lanes *components"]
 
 
-@torch.no_grad()
 def advantages(trace: Trace, discount: float, gae_lambda: float, how: How) -> Advantages:
     """'High-Dimensional Continuous Control Using Generalized Advantage Estimation' (ICLR 2016), eq. 16, by component.
 
@@ -38,12 +37,12 @@ def advantages(trace: Trace, discount: float, gae_lambda: float, how: How) -> Ad
 
     As it is linear, a weighted sum over components is the advantage of the weighted rewards and values.
     """
-    ended, values = trace.terminated | trace.truncated, trace.values
+    ended, values = trace.terminated | trace.truncated, trace.values.detach()
     terminated = trace.terminated.reshape(*ended.shape, *[1] * (values.ndim - ended.ndim))
     delta = trace.next_values.masked_fill(terminated, 0).mul_(discount).add_(trace.rewards).sub_(values)
     coef = ended.logical_not().to(values.dtype).mul_(discount * gae_lambda)
     advantage = gae(delta, coef, how)
-    return Advantages(advantage, advantage + trace.values)
+    return Advantages(advantage, advantage + values)
 
 
 def gae(
@@ -84,10 +83,11 @@ def gae_loop(delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes
 
 def _loop_on_host(delta_tb: np.ndarray, coef_tb: np.ndarray) -> np.ndarray:
     found = delta_tb.copy()
-    carried = np.empty_like(found[0])
-    for time in range(len(found) - 2, -1, -1):
-        np.multiply(coef_tb[time], found[time + 1], out=carried)
-        found[time] += carried
+    later, carried = found[-1], np.empty_like(found[0])
+    for row, coef_b in zip(found[-2::-1], coef_tb[-2::-1], strict=True):
+        np.multiply(coef_b, later, carried)
+        np.add(row, carried, row)
+        later = row
     return found
 
 
