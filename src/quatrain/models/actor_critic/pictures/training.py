@@ -189,8 +189,8 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
     deviation = curve(history, "ratio_first_max_dev", config.seeds).values.max()
     caption(
         figure,
-        "Over transitions of all colonies; means over the minibatches of an iteration. Dashed: where an iteration "
-        f"stops (KL), to what gradients are cut (norm). {over_seeds(config)}\n"
+        "Over transitions of all colonies; means over an iteration's minibatches, of KL the last one. Dashed: where an "
+        f"iteration stops (KL), to what gradients are cut (norm). {over_seeds(config)}\n"
         f"Before an iteration learns, ratios of probabilities are 1; at most {deviation:.1g} off.",
     )
     return figure
