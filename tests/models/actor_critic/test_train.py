@@ -218,3 +218,14 @@ def test_other_presets_learn(preset: str):
     ends = list(train.train(config, collect(config, 0), 0))
     assert [end.step for end in ends] == [1, 2]
     assert all(np.isfinite(values).all() for end in ends for values in end.metrics.values())
+
+
+def test_a_small_network_learns_on_one_thread_whatever_there_are(dataset: Dataset, monkeypatch: pytest.MonkeyPatch):
+    used, before = [], torch.get_num_threads()
+    monkeypatch.setattr(playing, "play", lambda *_: used.append(torch.get_num_threads()))
+    for units, wanted in ((16, 1), (72, 2)):
+        torch.set_num_threads(2)
+        with pytest.raises(TrainingDiverged):  # nothing was played
+            next(train.train(small("actor_critic", network={"d": units}), dataset, 0))
+        assert (used.pop(), torch.get_num_threads()) == (wanted, 2)
+    torch.set_num_threads(before)

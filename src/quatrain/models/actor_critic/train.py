@@ -16,7 +16,7 @@ from quatrain.models.actor_critic import losses, network
 from quatrain.models.actor_critic.collect import Dataset, check, generator
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo import memory, playing, records
+from quatrain.models.actor_critic.ppo import memory, playing, records, threads
 from quatrain.models.actor_critic.ppo.acting import bucket, on_gpu, scale_of
 from quatrain.models.actor_critic.ppo.agent import Agent, Moments, Rank, Scale, Seed, rank_of
 from quatrain.models.actor_critic.ppo.policy import Parameters
@@ -213,7 +213,7 @@ def learn_from(team: Team, config: ActorCriticConfig, dataset: Dataset, learner:
         working = [agents.restored(config, world, one, team, rollout) for one in learner.seeds]
     while (done := working[0].iterations) < config.train.steps:
         count = min(config.train.record_every, config.train.steps - done)
-        with memory.told(config):
+        with memory.told(config), threads.suited(config):
             entries = [[iterate(agent) for agent in working] for _ in range(count)]
         told = team.told((entries, [rank_of(agent.player, agent.order) for agent in working]))
         ranks = zip(*(ranks for _, ranks in told), strict=True)
