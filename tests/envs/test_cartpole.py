@@ -1,0 +1,100 @@
+"""The pole on its cart: by hand, against the plain formulas, and as a pole behaves."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from quatrain.envs import cartpole
+from quatrain.envs.cartpole import observe, reset, step
+
+STILL = torch.zeros(1, 1)
+
+
+def rows(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def plain(phi: float, phi_speed: float, theta: float, theta_speed: float, a: float) -> list[float]:
+    """The equations of the design, number by number."""
+    m, total, l, g, radius, tau = 0.1, 1.1, 1.0, 9.8, 4.8 / (2 * math.pi), 0.01  # noqa: E741
+    force = 30 * a - 0.05 * radius * phi_speed
+    t = (force + m * l * theta_speed**2 * math.sin(theta)) / total
+    theta_speedup = (g * math.sin(theta) - math.cos(theta) * t - 0.01 * theta_speed / (m * l)) / (
+        l * (4 / 3 - m * math.cos(theta) ** 2 / total)
+    )
+    phi_speedup = (t - m * l * theta_speedup * math.cos(theta) / total) / radius
+    phi_speed += tau * phi_speedup
+    theta_speed += tau * theta_speedup
+    return [phi + tau * phi_speed, phi_speed, theta + tau * theta_speed, theta_speed]
+
+
+def test_the_first_push_by_hand():
+    found = step(torch.zeros(1, 4), torch.ones(1, 1))[0].tolist()
+    assert found == pytest.approx([0.00383121, 0.383121, -0.00219512, -0.219512], rel=1e-5)
+
+
+def test_batches_equal_the_formulas_row_by_row():
+    states, action = rows(7), 2 * torch.rand(7, 1, generator=torch.Generator().manual_seed(1)) - 1
+    for number in range(20):
+        following = step(states, action * (-1) ** number)
+        for row in range(7):
+            wanted = plain(*states[row].tolist(), action[row].item() * (-1) ** number)
+            assert following[row].tolist() == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+        states = following
+
+
+def test_nothing_is_left_to_chance_and_the_argument_stays():
+    states, action = rows(3), torch.full((3, 1), 0.5)
+    before = states.clone()
+    assert torch.equal(step(states, action), step(states, action))
+    assert torch.equal(states, before)
+
+
+def test_pushes_are_held_within_the_box():
+    states = rows(3)
+    assert torch.equal(step(states, torch.full((3, 1), 7.0)), step(states, torch.ones(3, 1)))
+    assert torch.equal(step(states, torch.full((3, 1), -7.0)), step(states, -torch.ones(3, 1)))
+
+
+def test_a_pole_falls_from_upright_and_swings_out_hanging():
+    states, falling = torch.zeros(3, 4), None
+    states[:, 2] = torch.tensor([0.0, 0.05, -0.05])
+    for number in range(6000):
+        states = step(states, STILL.expand(3, 1))
+        falling = states[:, 2].tolist() if number == 200 else falling
+    assert falling == [0, pytest.approx(-falling[2]), pytest.approx(-falling[1])]
+    assert falling[1] > 1
+    assert states[0].tolist() == [0, 0, 0, 0]
+    assert states[1:, 2].tolist() == pytest.approx([math.pi, -math.pi], abs=0.5)
+
+
+def test_the_track_is_a_circle():
+    """Where the cart is on it changes nothing but that."""
+    state, action = rows(3), torch.full((3, 1), 0.5)
+    shift = torch.tensor([2 * math.pi, 0, 0, 0])
+    torch.testing.assert_close(step(state + shift, action), step(state, action) + shift)
+    torch.testing.assert_close(observe(state + shift, "full"), observe(state, "full"), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_start_near_upright_at_the_same_place():
+    start = reset(5000, torch.Generator().manual_seed(3))
+    assert start[:, 0].eq(0).all()
+    assert start[:, 1:].abs().max() <= cartpole.SPREAD
+    torch.testing.assert_close(start[:, 1:].var(0), torch.full((3,), 0.05**2 / 3), rtol=0.06, atol=0)
+    assert torch.equal(start, reset(5000, torch.Generator().manual_seed(3)))
+    assert not torch.equal(start, reset(5000, torch.Generator().manual_seed(4)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted"),
+    [
+        ("full", [math.sin(1), math.cos(1), 2, math.sin(3), math.cos(3), 4]),
+        ("partial", [math.sin(1), math.cos(1), math.sin(3), math.cos(3)]),
+        ("angles", [1, 3]),
+    ],
+)
+def test_what_is_seen(seen: Any, wanted: list[float]):
+    states = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0]])
+    assert observe(states, seen)[0].tolist() == pytest.approx(wanted)

@@ -1,0 +1,79 @@
+"""Rows of several arms: equal seeds share their randomness, and no arm depends on which others there are."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatrain.envs.vector_field.kinds import EmissionSpec
+from quatrain.envs.vector_field.world import Draws, World, draw, reset, step
+from tests.envs.vector_field.worlds import LEAVING, gaussian, points, poisson, seeded, world_of
+
+EMISSIONS = [pytest.param(gaussian(), id="gaussian"), pytest.param(poisson(), id="counts")]
+
+
+def path(world: World, arms: dict[str, tuple[int, int]], steps: int = 25) -> dict[str, dict[str, Tensor]]:
+    """Of each arm {name: (its seed, that of its actions)}, with 4 replicates: what it did and what was drawn for it."""
+    noise, counts = ([seeded(seed + more) for seed, _ in arms.values()] for more in (0, 1000))
+    draws = draw(world, 4, noise)
+    state, seen, told = *reset(world, draws, counts), []
+    for number in range(steps):
+        actions = [points(4, 2, seed=100 * choice + number) for _, choice in arms.values()]
+        draws = draw(world, 4, noise)
+        stepped = step(world, state, torch.cat(actions), draws, counts)
+        state = stepped.state
+        drawn = {f"drawn_{name}": leaf for name, leaf in draws._asdict().items()}
+        told.append({**stepped._asdict(), "state": state.x, **drawn, "first": seen})
+    stacked = {name: torch.stack([moment[name] for moment in told], 1) for name in told[0]}
+    return {arm: {name: leaf[4 * i : 4 * i + 4] for name, leaf in stacked.items()} for i, arm in enumerate(arms)}
+
+
+@pytest.mark.parametrize("emission", EMISSIONS)
+def test_arms_with_equal_seeds_share_starts_and_noise(emission: EmissionSpec):
+    """Whatever they do, and although their episodes end at different times; other seeds have others."""
+    arms = path(world_of(LEAVING, emission), {"active": (7, 1), "random": (7, 2), "other": (8, 1)})
+    active, random, other = arms["active"], arms["random"], arms["other"]
+    assert torch.equal(active["first"], random["first"])
+    assert not torch.equal(active["truncated"], random["truncated"])
+    for name in Draws._fields:
+        assert torch.equal(active[f"drawn_{name}"], random[f"drawn_{name}"])
+        assert not torch.equal(active[f"drawn_{name}"], other[f"drawn_{name}"])
+
+
+@pytest.mark.parametrize("emission", EMISSIONS)
+def test_arms_with_equal_seeds_and_actions_are_equal(emission: EmissionSpec):
+    arms = path(world_of(LEAVING, emission), {"one": (7, 1), "same": (7, 1)})
+    for name, leaf in arms["one"].items():
+        assert torch.equal(leaf, arms["same"][name])
+
+
+@pytest.mark.parametrize("emission", EMISSIONS)
+def test_an_arm_stays_as_it_is_when_others_are_removed(emission: EmissionSpec):
+    world, arms = world_of(LEAVING, emission), {"active": (7, 1), "random": (7, 2), "prbs": (7, 3)}
+    together = path(world, arms)
+    assert together["prbs"]["truncated"].any()
+    for kept in (("prbs",), ("active", "prbs"), ("prbs", "random")):
+        alone = path(world, {arm: arms[arm] for arm in kept})
+        for arm in kept:
+            for name, leaf in together[arm].items():
+                assert torch.equal(alone[arm][name], leaf), (arm, name)
+
+
+def test_counts_are_integers_in_every_row():
+    arms = path(world_of(LEAVING, poisson()), {"active": (7, 1), "random": (8, 2)})
+    for arm in arms.values():
+        assert arm["truncated"].any()
+        for name in ("observation", "final_observation", "first"):
+            assert torch.equal(arm[name], arm[name].round())
+            assert arm[name].max() > 1
+
+
+def test_as_much_is_drawn_whether_episodes_end_or_not():
+    ending, endless = world_of(episode_transitions=1), world_of(episode_transitions=None)
+    states = []
+    for world in (ending, endless):
+        generator = seeded(3)
+        path_of = reset(world, draw(world, 4, [generator]), [seeded(0)]).state
+        for _ in range(5):
+            path_of = step(world, path_of, torch.zeros(4, 2), draw(world, 4, [generator]), [seeded(0)]).state
+        states.append(generator.get_state())
+    assert torch.equal(*states)

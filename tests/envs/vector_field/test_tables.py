@@ -1,0 +1,186 @@
+"""Fields at the nodes of a grid: read at and between them, drawn with their law, refused where they do not fit."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from quatrain.envs.vector_field.fields import make_field
+from quatrain.envs.vector_field.kinds import FieldError, Table, register_table
+from quatrain.envs.vector_field.tables import gaussian_process, multi_attractor
+from tests.envs.vector_field.worlds import field_spec, fields_registered_here, points, raw_field, seeded, wind
+
+EVEN = np.linspace(-2, 2, 5)
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_afterwards() -> Iterator[None]:
+    with fields_registered_here():
+        yield
+
+
+def plain(table: Table, x: float, y: float) -> np.ndarray:
+    """Bilinear, cell by cell; outside the border's value."""
+    places = []
+    for value, axis in zip((x, y), table.axes, strict=True):
+        place = min(max((value - axis[0]) / (axis[1] - axis[0]), 0), len(axis) - 1)
+        cell = min(int(place), len(axis) - 2)
+        places.append((cell, place - cell))
+    (i, u), (j, v) = places
+    corner = lambda a, b: np.array(table.vectors[i + a][j + b])  # noqa: E731
+    return (1 - u) * ((1 - v) * corner(0, 0) + v * corner(0, 1)) + u * ((1 - v) * corner(1, 0) + v * corner(1, 1))
+
+
+def test_at_every_node_a_table_is_the_stored_vector():
+    table = wind()
+    field = raw_field("table", table=table)
+    for i, x in enumerate(table.axes[0]):
+        for j, y in enumerate(table.axes[1]):
+            assert field(torch.tensor([x, y])).tolist() == list(table.vectors[i][j])
+
+
+def test_at_the_middle_of_a_cell_it_is_the_mean_of_the_corners():
+    table = wind()
+    field, vectors = raw_field("table", table=table), np.array(table.vectors)
+    for i, x in enumerate(table.axes[0][:-1]):
+        for j, y in enumerate(table.axes[1][:-1]):
+            mean = vectors[i : i + 2, j : j + 2].mean((0, 1))
+            np.testing.assert_allclose(field(torch.tensor([x + 1, y + 1])), mean, rtol=1e-6)
+
+
+def test_anywhere_it_is_read_bilinearly_and_held_at_the_border():
+    table = wind(vectors=np.random.default_rng(0).normal(size=(3, 5, 2)))
+    field, x = raw_field("table", table=table), points(200, 2, reach=8.0)
+    outside = (x[:, 0].abs() > 2) | (x[:, 1] < -2) | (x[:, 1] > 6)
+    assert 20 < outside.sum() < 180
+    for place, velocity in zip(x.tolist(), field(x), strict=True):
+        np.testing.assert_allclose(velocity, plain(table, *place), atol=1e-5)
+
+
+def test_a_transposed_table_is_another_field():
+    table = wind(axes=[EVEN, EVEN])
+    turned = wind(axes=[EVEN, EVEN], vectors=np.array(table.vectors).transpose(1, 0, 2))
+    swapped = wind(axes=[EVEN, EVEN], vectors=np.array(table.vectors)[..., ::-1])
+    x = torch.tensor([1.0, -2.0])
+    found = [raw_field("table", table=it)(x).tolist() for it in (table, turned, swapped)]
+    assert found == [list(table.vectors[3][0]), list(table.vectors[0][3]), list(table.vectors[3][0])[::-1]]
+    assert found[0] != found[1] != found[2] != found[0]
+
+
+def test_a_registered_table_is_the_same_field_as_one_of_the_config():
+    axes, vectors = [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)], np.random.default_rng(0).normal(size=(3, 5, 2))
+    register_table("my_wind", axes, vectors)
+    registered = make_field(field_spec("my_wind", normalise="region_rms"), seeded(0))
+    given = make_field(field_spec("table", table=wind(axes, vectors), normalise="region_rms"), seeded(0))
+    x = points(50, 2, reach=7.0)
+    assert torch.equal(registered(x), given(x))
+    assert torch.equal(registered.table, given.table)
+    assert registered.table.shape == (1, 2, 5, 3)
+
+
+@pytest.mark.parametrize("length", [0.5, 1.0])
+def test_a_drawn_field_has_the_stated_covariance(length: float):
+    """Of all pairs of nodes, within five standard errors; and none between the components."""
+    s, generator, count = torch.linspace(-1, 1, 3, dtype=torch.float64), seeded(5), 4000
+    drawn = torch.stack([gaussian_process(s, length, 0.5, generator) for _ in range(count)]).flatten(2)
+    x = torch.cartesian_prod(s, s)
+    wanted = 0.5 * torch.exp(-torch.cdist(x, x).square() / (2 * length**2))
+    one, other = drawn.unbind(1)
+    for component in (one, other):
+        assert (component.T @ component / count - wanted).abs().max() < 5 * 0.5 * (2 / count) ** 0.5
+    assert (one.T @ other / count).abs().max() < 5 * 0.5 / count**0.5
+    assert drawn.mean(0).abs().max() < 5 * (0.5 / count) ** 0.5
+
+
+def test_arrows_have_one_length_but_for_the_pull_to_the_middle():
+    nodes = multi_attractor(seeded(0), nodes=7.0, length=0.5, variance=0.5, speed=0.25, w_attractor=0.1)
+    assert nodes.shape == (1, 2, 7, 7)
+    s = torch.linspace(-2, 2, 7)
+    for i, x1 in enumerate(s):
+        for j, x2 in enumerate(s):
+            x = torch.stack([x1, x2])
+            arrow = nodes[0, :, j, i] + 0.1 * x.norm() * x
+            assert arrow.norm() == pytest.approx(0.25, abs=1e-6)
+
+
+def test_a_multi_attractor_is_read_at_its_nodes():
+    field = raw_field("multi_attractor", parameters=(("nodes", 5.0),))
+    for i, x1 in enumerate(EVEN):
+        for j, x2 in enumerate(EVEN):
+            velocity = field(torch.tensor([x1, x2], dtype=torch.float32))
+            torch.testing.assert_close(velocity, field.table[0, :, j, i], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "message"),
+    [
+        (
+            [EVEN, np.array([-2, -1.9, -1.6, 2])],
+            (5, 4, 2),
+            r"^wind\.npz axis_1 is not evenly spaced \(steps 0\.1 to 3\.6\): resample the field on a regular grid\.$",
+        ),
+        (
+            [np.array([-2.0, 2.0, 0.0]), EVEN],
+            (3, 5, 2),
+            r"^wind\.npz axis_0 is not increasing \(2, then 0\): sort the grid\.$",
+        ),
+        ([EVEN[::-1], EVEN], (5, 5, 2), r"^wind\.npz axis_0 is not increasing \(2, then 1\)"),
+        ([np.array([0, np.nan, 2]), EVEN], (3, 5, 2), r"^wind\.npz axis_0 is not increasing \(0, then nan\)"),
+        (
+            [np.zeros(1), EVEN],
+            (1, 5, 2),
+            r"^wind\.npz axis_0 has shape \(1,\), expected \(n,\) with n at least 2: give a grid",
+        ),
+        ([EVEN[:, None], EVEN], (5, 5, 2), r"^wind\.npz axis_0 has shape \(5, 1\), expected \(n,\)"),
+        (
+            [EVEN] * 3,
+            (5, 5, 5),
+            r"^wind\.npz has 3 axes, expected axis_0 and axis_1: fields have 2 dimensions\.$",
+        ),
+        (
+            [np.linspace(-2, 2, 40), np.linspace(-2, 2, 30)],
+            (40, 30, 3),
+            r"^wind\.npz vectors has shape \(40, 30, 3\), expected \(40, 30, 2\): one 2-vector per grid node\.$",
+        ),
+        ([EVEN, np.linspace(-2, 2, 3)], (3, 5, 2), r"has shape \(3, 5, 2\), expected \(5, 3, 2\)"),
+        (
+            [EVEN, np.linspace(-1, 1, 3)],
+            (5, 3, 2),
+            r"^wind\.npz covers \[-1, 1\], the evaluation region needs \[-1\.5, 1\.5\]: "
+            r"widen the grid or lower active_dynamics\.env\.region_radius\.$",
+        ),
+        ([np.linspace(-1, 2, 3), EVEN], (3, 5, 2), r"^wind\.npz covers \[-1, 2\], the evaluation region needs"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(axes: Any, shape: tuple[int, ...], message: str):
+    for kind in ("table", "wind.npz"):
+        register_table("wind.npz", axes, np.ones(shape))
+        with pytest.raises(FieldError, match=message):
+            raw_field(kind, table=wind(axes, np.ones(shape)) if kind == "table" else None)
+
+
+def test_a_table_with_a_hole_is_refused():
+    vectors = np.ones((5, 5, 2))
+    vectors[3, 4, 1] = np.nan
+    with pytest.raises(
+        FieldError, match=r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each node\.$"
+    ):
+        raw_field("table", table=wind([EVEN, EVEN], vectors))
+
+
+def test_a_table_that_just_covers_the_region_is_taken():
+    axis = np.linspace(-1.5, 1.5, 4, dtype=np.float32)
+    assert raw_field("table", table=wind([axis, axis], np.ones((4, 4, 2))))(torch.zeros(2)).tolist() == [1, 1]
+
+
+def test_a_table_of_whole_numbers_is_one_of_numbers():
+    register_table("my_wind", [np.arange(-2, 3), np.arange(-3, 5)], np.full((5, 8, 2), 3))
+    assert raw_field("my_wind")(torch.zeros(2)).tolist() == [3, 3]
+
+
+def test_single_precision_axes_are_even():
+    axis = np.linspace(-2, 2, 1001, dtype=np.float32)
+    vectors = np.ones((1001, 2, 2))
+    assert raw_field("table", table=wind([axis, np.array([-2.0, 2.0])], vectors))(torch.zeros(2)).tolist() == [1, 1]
