@@ -1,0 +1,146 @@
+"""The ring of windows equals a list of transitions, starts are those of whole windows, draws are uniform over them."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from quatrain.replay import windows
+from quatrain.replay.windows import Entry, Ring, Windows
+
+ROWS, SIZE, OBS, ACTION, WRITES, LENGTH = 3, 7, 5, 2, 30, 4
+ENDS = ({4, 5, 17}, set(), {0, 9, 10, 23, 29})
+"""Of each row the transitions that end an episode."""
+
+
+def entry(number: int, ends: tuple[set[int], ...] = ENDS) -> Entry:
+    """Transition `number`, whose numbers are those of no other one."""
+    first = 1000.0 * number + 100 * torch.arange(len(ends))[:, None]
+    ended = torch.tensor([number in own for own in ends])
+    return Entry(first + torch.arange(OBS), first + 50 + torch.arange(ACTION), ended)
+
+
+def written(count: int, size: int = SIZE, length: int = LENGTH, ends: tuple[set[int], ...] = ENDS) -> Ring:
+    ring = windows.allocate(len(ends), size, OBS, ACTION)
+    for number in range(count):
+        windows.write(ring, entry(number, ends), length)
+    return ring
+
+
+def listed(numbers: range, ends: tuple[set[int], ...] = ENDS) -> Entry:
+    """The same transitions from a list."""
+    return Entry(*(torch.stack(parts, 1) for parts in zip(*(entry(number, ends) for number in numbers), strict=True)))
+
+
+def whole(count: int, row: int, size: int = SIZE, length: int = LENGTH) -> list[int]:
+    """Starts of windows that are stored and lie in one episode, one after another."""
+    starts = range(max(0, count - size), count - length + 1)
+    return [start for start in starts if not ENDS[row] & set(range(start, start + length - 1))]
+
+
+def valid_starts(ring: Ring, row: int) -> list[int]:
+    numbers, first, end, _ = ring.starts
+    return [int(numbers[row, rank % ring.size]) for rank in range(int(first[row]), int(end[row]))]
+
+
+def test_every_window_is_that_of_a_list():
+    ring, pointers = windows.allocate(ROWS, SIZE, OBS, ACTION), None
+    for number in range(WRITES):
+        windows.write(ring, entry(number), LENGTH)
+        oldest, count = max(0, number + 1 - SIZE), min(number + 1, SIZE)
+        kept = listed(range(oldest, number + 1))
+        for length in range(1, count + 1):
+            for found, expected in zip(windows.last(ring, length), kept, strict=True):
+                assert torch.equal(found, expected[:, count - length :])
+            for start in range(oldest, number + 2 - length):
+                view = windows.window(ring, 1, start, length)
+                for found, expected in zip(view, kept, strict=True):
+                    assert torch.equal(found, expected[1, start - oldest : start - oldest + length])
+        now = [storage.data_ptr() for storage in ring[:3]]
+        assert pointers in (None, now)  # the memory is allocated once
+        pointers = now
+
+
+def test_a_window_is_a_view_of_the_ring():
+    ring = written(12)
+    for view in (windows.window(ring, 2, 6, 5), windows.last(ring, 3)):
+        for found, storage in zip(view, ring[:3], strict=True):
+            assert found.untyped_storage().data_ptr() == storage.untyped_storage().data_ptr()
+
+
+def test_windows_that_are_not_stored_are_refused():
+    ring = written(12)
+    message = r"Transitions 4 to 6 are not in the ring, which holds 5 to 11; ask for fewer or allocate a larger ring\."
+    with pytest.raises(ValueError, match=message):
+        windows.window(ring, 0, 4, 3)
+    with pytest.raises(ValueError, match="Transitions 10 to 12 are not in the ring"):
+        windows.window(ring, 0, 10, 3)
+    with pytest.raises(ValueError, match="The last 8 transitions are not in the ring: it holds 7; ask for fewer"):
+        windows.last(ring, 8)
+
+
+@pytest.mark.parametrize(("size", "length"), [(SIZE, LENGTH), (SIZE, SIZE), (SIZE, 1), (40, LENGTH), (40, 1)])
+def test_starts_are_those_of_whole_windows_in_one_episode(size: int, length: int):
+    ring = windows.allocate(ROWS, size, OBS, ACTION)
+    for number in range(WRITES):
+        windows.write(ring, entry(number), length)
+        for row in range(ROWS):
+            expected = whole(number + 1, row, size, length)
+            assert valid_starts(ring, row) == expected
+            assert int(windows.valid(ring)[row]) == len(expected)
+
+
+def test_drawn_windows_hold_the_transitions_of_their_starts():
+    ring, kept = written(WRITES, 20), listed(range(WRITES))
+    for row in range(ROWS):
+        drawn = windows.sample(ring, row, 11, LENGTH, Generator().manual_seed(row))
+        assert drawn.observations.shape == (LENGTH, 11, OBS)
+        assert drawn.actions.shape == (LENGTH, 11, ACTION)
+        for place, start in enumerate(drawn.starts.tolist()):
+            assert start in whole(WRITES, row, 20)
+            assert torch.equal(drawn.observations[:, place], kept.observation[row, start : start + LENGTH])
+            assert torch.equal(drawn.actions[:, place], kept.action[row, start : start + LENGTH])
+
+
+@pytest.mark.parametrize("size", [20, 40])
+def test_starts_are_drawn_uniformly(size: int):
+    ring, draws = written(WRITES, size), 20_000
+    drawn = windows.sample(ring, 2, draws, LENGTH, Generator().manual_seed(3)).starts
+    starts, counts = drawn.unique(return_counts=True)
+    expected = whole(WRITES, 2, size)
+    assert starts.tolist() == expected
+    squares = (counts - draws / len(expected)).square().sum() / (draws / len(expected))
+    freedom = len(expected) - 1
+    assert float(squares) < freedom + 4 * (2 * freedom) ** 0.5
+
+
+def test_draws_depend_on_the_generator_alone():
+    ring = written(WRITES, 40)
+
+    def drawn(seed: int) -> Tensor:
+        return windows.sample(ring, 1, 9, LENGTH, Generator().manual_seed(seed)).starts
+
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))
+
+
+def test_a_row_is_told_nothing_by_the_others():
+    alone = written(WRITES, ends=(ENDS[2], set()))
+    beside = written(WRITES)
+    assert valid_starts(alone, 0) == valid_starts(beside, 2)
+
+
+def test_only_a_gpu_is_uploaded_to():
+    held = Windows(torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64))
+    assert windows.uploaded(held, torch.device("cpu")) is held
+
+
+def test_an_upload_is_pinned_and_does_not_wait(monkeypatch: pytest.MonkeyPatch):
+    calls: list[Any] = []
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: calls.append("pinned") or tensor)
+    monkeypatch.setattr(Tensor, "to", lambda tensor, _, non_blocking: calls.append(non_blocking) or tensor)
+    held = Windows(torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64))
+    found = windows.uploaded(held, torch.device("cuda"))
+    assert type(found) is Windows
+    assert calls == ["pinned", True] * 3
