@@ -12,7 +12,8 @@ from pipeline.bar import Bar
 from pipeline.checkpoints import loaded_code, run_key
 from pipeline.durable import write_durably
 from pipeline.evaluate import png, storable, write_pictures
-from pipeline.params import ConfigError, overlaid, read_content, read_input, read_raw, validate
+from pipeline.input_files import read_content
+from pipeline.params import ConfigError, overlaid, read_input, read_raw, validate
 from pipeline.stage import CHECKOUT, guarded, prepare_process, say, settings
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts

@@ -2,32 +2,24 @@
 
 import argparse
 import difflib
-import io
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, DocumentStartEvent, MappingStartEvent, SequenceStartEvent
 
-from pipeline.formats import FOREIGN
+from pipeline.input_files import ConfigError, read_content, read_text
 from quatrain.params import Params
-from quatrain.section import NUMBERS, Content
+from quatrain.section import Content
 
-MAX_BYTES = 200_000
 MAX_DEPTH = 20
 SCHEMA_FILE = "params.schema.json"
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-"""Readers of .npy headers by version; numpy writes the second where the first is too short."""
-
-
-class ConfigError(Exception):
-    """Params that cannot be used: one line with file, key, value, reason and remedy. Exit code 2."""
 
 
 def read_params(root: Path, preset: str | None = None) -> Params:
@@ -62,15 +54,30 @@ def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
 
 
 def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """`raw` with the keys of `overlay` in place of its own, section by section; one of another `kind` is replaced."""
+    """`raw` with the keys of `overlay` in place of its own, section by section.
+
+    Of a section that is one of several, each with keys of its own, another `kind` takes the place of the whole.
+    """
     merged = dict(raw)
     for key, value in overlay.items():
         old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping) and value.get("kind") in (None, old.get("kind")):
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not _is_another(key, old, value):
             merged[key] = overlaid(old, value)
         else:
             merged[key] = value
     return merged
+
+
+def _is_another(key: str, old: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    return value.get("kind") not in (None, old.get("kind")) and key in _chosen_by_kind(Params)
+
+
+@cache
+def _chosen_by_kind(section: type[BaseModel]) -> frozenset[str]:
+    """Keys in a section, and below, that name one of several sections."""
+    inner = [one for key in section.model_fields if (one := _section(section, key))]
+    found = frozenset(key for key, field in section.model_fields.items() if field.discriminator)
+    return found.union(*map(_chosen_by_kind, inner))
 
 
 def parse(path: Path) -> dict[str, Any]:
@@ -91,49 +98,6 @@ def parse(path: Path) -> dict[str, Any]:
         found = "is empty" if raw is None else f"holds a {type(raw).__name__}"
         raise ConfigError(f"{path.name}: {found}; expected `key: value` lines; `git checkout {path.name}` restores it")
     return raw
-
-
-def read_content(path: Path) -> Content:
-    """What a file holds that a config may name: numbers or text, as its name ends.
-
-    Raises:
-        ConfigError: it is missing, no plain file, too large or damaged.
-    """
-    return read_numbers(path) if path.suffix == NUMBERS else read_text(path)
-
-
-def read_text(path: Path) -> str:
-    """The file's text, refused where it is missing, no plain file, too large or not UTF-8."""
-    try:
-        return _read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-
-
-def read_numbers(path: Path) -> tuple[float, ...]:
-    """The numbers of an .npy file with one axis of floats; nothing in it is executed."""
-    data = _read_bytes(path)
-    stream = io.BytesIO(data)
-    try:
-        read_header = HEADERS[np.lib.format.read_magic(stream)]
-        shape, _, dtype = read_header(stream)
-    except FOREIGN:
-        raise ConfigError(f"{path.name}: is no .npy file; write one with numpy.save") from None
-    if len(shape) != 1 or dtype.kind != "f":
-        found = f"{dtype} of shape {shape}"
-        raise ConfigError(f"{path.name}: holds {found}; numpy.save an array with one axis and dtype float")
-    if len(data) - stream.tell() != shape[0] * dtype.itemsize:
-        raise ConfigError(f"{path.name}: is damaged: it does not hold {shape[0]:,} numbers, as it says")
-    return tuple(np.frombuffer(data, dtype, offset=stream.tell()).astype(float).tolist())
-
-
-def _read_bytes(path: Path) -> bytes:
-    if not path.is_file():
-        what = "is not a file" if path.exists() else "is not there"
-        raise ConfigError(f"{path.name}: {what}; run from the repository root, or `git checkout {path.name}`")
-    if path.stat().st_size > MAX_BYTES:
-        raise ConfigError(f"{path.name}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
-    return path.read_bytes()
 
 
 def _refuse_tricks(name: str, events: Any) -> None:
@@ -197,6 +161,8 @@ def _one_line(error: ValidationError, raw: Mapping[str, Any]) -> str:
     field = _field(keys)
     if first["type"] == "extra_forbidden":
         shown, reason = "", f"unknown key{_nearest(str(keys[-1]), _siblings(keys))}; remove or correct it"
+    elif first["type"] == "missing" and isinstance(first["loc"][-1], int):
+        reason = f"has too few values{_hint(field)}"
     elif first["type"] == "missing":
         shown, reason = "", f"is missing{_hint(field)}; `git diff params.yaml` shows what was removed"
     elif not isinstance(value, Mapping):
@@ -210,8 +176,8 @@ def _locate(loc: tuple[int | str, ...], raw: Any) -> tuple[tuple[int | str, ...]
     """The part of pydantic's location that names keys of the file (unions add names of types), and the value there."""
     keys: list[int | str] = []
     for key in loc:
-        named, placed = isinstance(raw, Mapping) and key in raw, isinstance(raw, list) and isinstance(key, int)
-        if named or placed:
+        named = isinstance(raw, Mapping) and key in raw
+        if named or (isinstance(raw, list) and isinstance(key, int) and key < len(raw)):
             raw = raw[key]
         elif isinstance(raw, Mapping) and raw.get("kind") == key:
             continue  # of a union that `kind` chooses from

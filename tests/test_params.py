@@ -182,6 +182,38 @@ CHANGES = {
         "minibatch_size: 4096",
         r"actor_critic.train: minibatch_size 4096 exceeds num_envs \* horizon 2048; lower it",
     ),
+    "unknown field, with the nearest": (
+        "kind: limit_cycle ",
+        "kind: limitcycle ",
+        r"active_dynamics.env.field.kind = 'limitcycle': .*did you mean 'limit_cycle'\? Known: limit_cycle, ",
+    ),
+    "list too short": (
+        "prbs_hold: [3, 19]",
+        "prbs_hold: [3]",
+        r"active_dynamics.train.policies.prbs_hold = \[3\]: has too few values \(least and most",
+    ),
+    "table file not there": (
+        "kind: limit_cycle   # limit_cycle, double_limit_cycle, van_der_pol, duffing, snowman, multi_attractor, linear, "
+        "table\n      parameters: {}      # of the kind, in place of its own, e.g. {w: 2.0}\n      matrix: null        "
+        "# only with kind: linear, A of f(x) = A x\n      table_file: null ",
+        "kind: table\n      parameters: {}\n      matrix: null\n      table_file: inputs/active_dynamics/wimd.npz ",
+        r"wimd.npz is not there; did you mean 'inputs/active_dynamics/wind.npz'\?",
+    ),
+    "table of whole numbers": (
+        "table_file: null ",
+        "table_file: inputs/active_dynamics/whole.npz ",
+        r"whole.npz: axis_0: holds int64 of shape \(3,\); numpy.savez arrays of dtype float",
+    ),
+    "warm-up longer than the run": (
+        "warmup: 20 ",
+        "warmup: 2000 ",
+        r"active_dynamics: collect.warmup 2000 leaves nothing of train.transitions 1000; lower it",
+    ),
+    "value without a posterior": (
+        "weights: {variance: 1.0}",
+        "weights: {disagreement: 1.0}",
+        r"active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae with dynamics: ensemble",
+    ),
     "bad preset name": ("preset: default", "preset: Über", r"preset = 'Über': .*pattern"),
     "no threads": ("threads: 2", "threads: 0", r"threads = 0: .*greater than or equal to 1"),
     "negative seed": ("seed: 0\n", "seed: -1\n", r"seed = -1: .*greater than or equal to 0"),
@@ -216,6 +248,7 @@ def project(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "inputs", tmp_path / "inputs")
     (tmp_path / "params.yaml").write_text(GOOD)
     np.save(tmp_path / "inputs" / "actor_critic" / "short.npy", np.ones(512))
+    np.savez(tmp_path / "inputs" / "active_dynamics" / "whole.npz", axis_0=np.arange(3))
     return tmp_path
 
 
@@ -303,6 +336,14 @@ def test_an_overlay_replaces_the_keys_that_it_names_and_no_others():
     assert merged["allo"]["train"].pop("steps") == 7
     assert raw["allo"]["train"].pop("steps") == 20000
     assert merged == raw
+
+
+def test_another_kind_takes_the_place_of_a_section_only_where_it_has_other_keys():
+    raw = parse(ROOT / "params.yaml")
+    hard, duffing = {"kind": "hard", "copy_every": 100}, {"kind": "duffing"}
+    merged = overlaid(raw, {"iqn": {"train": {"target": hard}}, "active_dynamics": {"env": {"field": duffing}}})
+    assert merged["iqn"]["train"]["target"] == hard
+    assert merged["active_dynamics"]["env"]["field"] == raw["active_dynamics"]["env"]["field"] | duffing
 
 
 def test_a_map_file_stands_with_its_content_in_the_config(project: Path):
