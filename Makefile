@@ -11,10 +11,10 @@ MODELS ?=
 GRIDS ?= inputs/allo
 BENCH ?= allo
 
-.PHONY: help setup repro test check lock schema ui sync gate promote grids bench crash clean
+.PHONY: help setup repro test check lock schema ui sync gate promote grids bench bench-active crash clean
 
 help:  ## this menu
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  GRIDS=$(GRIDS)  BENCH=$(BENCH)"
 
 setup: $(STAMP)  ## .venv with the locked packages; repeated only when a lock file changes
@@ -64,6 +64,9 @@ grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESE
 
 bench: $(STAMP)  ## speed against plain references, side by side (BENCH=)
 	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: who knows the field sooner (ARGS=)
+	@$(BIN)/python -m benchmarks.active_dynamics_fields $(ARGS)
 
 crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'

@@ -64,16 +64,53 @@ SMALL: dict[str, dict[str, Any]] = {
         },
         "evaluate": {"bootstrap_samples": 200},
     },
+    "active_dynamics": {
+        "seeds": 2,
+        "env": {"observation": {"channels": 8}},
+        "collect": {"warmup": 10, "held_out_rollouts": 8, "starts": 8},
+        "network": {
+            "rbf": {"side": 5, "length": 0.9},
+            "seq_vae": {"hidden": 8, "head": 7, "dynamics_hidden": [6]},
+        },
+        "train": {
+            "arms": ["active", "random"],
+            "transitions": 60,
+            "record_every": 20,
+            "checkpoints": 5,
+            "planner": {"candidates": 8, "iterations": 1, "horizon": 3, "elites": 3, "keep": 1},
+            "seq_vae": {
+                "samples": 2,
+                "horizons": 3,
+                "window": 8,
+                "burn_in": 2,
+                "batch_size": 4,
+                "min_windows": 2,
+                "learning_rate": 0.02,
+                "anneal": 5,
+            },
+        },
+        "evaluate": {"elbo_samples": 4},
+    },
 }
 """Per model: the changes to params.yaml that make a run take a second and still learn something."""
 QUICK: dict[str, dict[str, Any]] = {
     "allo": {"train": {"steps": 240, "evaluate_every": 40}},
     "iqn": {"train": {"turns": 120, "record_every": 20}},
     "actor_critic": {"train": {"transitions": 24 * 8 * 12, "record_every": 1}},
+    "active_dynamics": {"train": {"record_every": 5}},
 }
 """Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be cut off."""
-WIDER: dict[str, dict[str, Any]] = {"allo": {"hidden": 17}, "iqn": {"hidden": 25}, "actor_critic": {"d": 18}}
+WIDER: dict[str, dict[str, Any]] = {
+    "allo": {"hidden": 17},
+    "iqn": {"hidden": 25},
+    "actor_critic": {"d": 18},
+    "active_dynamics": {"rbf": {"side": 6}},
+}
 """Per model: another network than that of SMALL."""
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "active_dynamics-seq_vae": ("active_dynamics", {"seeds": 1, "network": {"family": "seq_vae"}}),
+}
+"""Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 
 
 def params_with(overlay: dict[str, Any]) -> Params:

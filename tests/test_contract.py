@@ -10,14 +10,14 @@ from pipeline.artifacts import to_arrays
 from pipeline.devices import on_device
 from quatrain.progress import history, rows
 from quatrain.registry import MODELS, room
-from tests.conftest import params_with, small
+from tests.conftest import VARIANTS, params_with, small
 
 
 class Small:
     """A model's rooms, a config that trains in a second, and its dataset."""
 
-    def __init__(self, name: str) -> None:
-        self.config = small(name)
+    def __init__(self, name: str, changes: dict[str, Any]) -> None:
+        self.config = small(name, **changes)
         self.rooms = {kind: room(name, kind) for kind in ("collect", "losses", "train", "evaluate", "plots")}
         self.dataset = self.rooms["collect"].collect(self.config, 11)
 
@@ -36,10 +36,11 @@ def copied(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: array.copy() for name, array in arrays.items()}
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=[*MODELS, *VARIANTS])
 def model(request: pytest.FixtureRequest) -> Iterator[Small]:
-    with on_device(params_with({}), MODELS[request.param]):
-        yield Small(request.param)
+    name, changes = VARIANTS.get(request.param, (request.param, {}))
+    with on_device(params_with({}), MODELS[name]):
+        yield Small(name, changes)
 
 
 @pytest.fixture(scope="module")

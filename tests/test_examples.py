@@ -26,3 +26,8 @@ def test_the_iqn_example_learns_a_map_of_its_own():
 
 def test_the_actor_critic_example_learns_a_plate_of_its_own():
     assert scores_of("actor_critic")["margin_over_constant"] > 0
+
+
+def test_the_active_dynamics_example_learns_a_field_of_its_own_sooner_by_asking():
+    scores = scores_of("active_dynamics")
+    assert scores["field_nrmse.active"] < scores["field_nrmse.random"] < scores["affine_field"]

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.iqn.config import IqnConfig
@@ -22,6 +23,7 @@ class Params(Section):
     allo: AlloConfig
     iqn: IqnConfig
     actor_critic: ActorCriticConfig
+    active_dynamics: ActiveDynamicsConfig
 
     @model_validator(mode="after")
     def _half_precision_has_a_device(self) -> "Params":

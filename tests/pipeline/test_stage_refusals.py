@@ -3,12 +3,14 @@
 import errno
 import os
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline import artifacts
 from tests.conftest import WIDER
-from tests.pipeline.small_project import BODIES, Disk, Project, each_model, flip_bit, last_line
+from tests.pipeline.small_project import BODIES, Disk, Project, each_model, flip_bit, last_line, surround
 
 # Data and learners that cannot be trusted.
 
@@ -62,6 +64,28 @@ def test_a_learner_of_other_data_is_not_evaluated(evaluated: Project, capsys: py
         f"run `dvc repro train@{model}` [exit 3]"
     )
     assert evaluated.hashes("reports") == before
+
+
+# A file that a config names, whose content only the model can judge.
+
+
+def test_a_table_that_is_no_field_is_refused_until_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project.made(tmp_path, "active_dynamics")
+    surround(monkeypatch, project)
+    table = {"kind": "table", "table_file": "inputs/active_dynamics/mine.npz"}
+    project.choose(overlay={"active_dynamics": {"env": {"field": table}}})
+    axis, path = np.linspace(-2, 2, 5), tmp_path / "inputs" / "active_dynamics" / "mine.npz"
+    np.savez(path, axis_0=axis, axis_1=axis / 2, vectors=np.ones((5, 5, 2)))
+    assert project.call("collect") == 3
+    assert last_line(capsys) == (
+        "collect@active_dynamics: mine.npz covers [-1, 1], the evaluation region needs [-1.5, 1.5]: widen the grid or "
+        "lower active_dynamics.env.region_radius. [exit 3]"
+    )
+    assert not project.data.exists()
+    np.savez(path, axis_0=axis, axis_1=axis, vectors=np.ones((5, 5, 2)))
+    assert project.call("collect") == 0
 
 
 # A disk that takes no more.

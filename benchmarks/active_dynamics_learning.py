@@ -1,0 +1,186 @@
+"""rows about the sequential VAE: an agent's step, and gradient steps on one window and on many."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.active_dynamics_sides import sides_of
+from benchmarks.active_dynamics_vae import Vaes, changed, plain_window, refuse_another_loss, settings_of, vaes_of
+from benchmarks.harness import Contestant, race
+from benchmarks.reference import active_dynamics as plain
+from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
+from benchmarks.reference.active_dynamics_seed import PredictingAgent
+from benchmarks.table import Goal, NotTheSame, Row
+from benchmarks.torch_threads import threads
+from quatrain.models.active_dynamics.agents.vae import learner
+from quatrain.models.active_dynamics.agents.vae.network import SeqVae
+from quatrain.replay import windows
+from quatrain.replay.windows import Windows
+
+UNIT = "ms/step"
+SIDE = 25
+"""625 centres."""
+BATCH = 32
+GOALS = {("mlp", 1): 1.5, ("mlp", BATCH): 20.0, ("rbf", 1): 1.3}
+"""Against the plain step of one window, by dynamics and windows at once."""
+THREADS = (1, 2)
+ENVIRONMENTS = 64
+LENGTH = 20
+AGENT_STEPS = 40
+UPDATES = 3
+
+
+def rows(root: Path, rounds: int) -> list[Row]:
+    """Steps of agents are counted by environment, those of learning by window."""
+    with threads(1):
+        found = [row for kind in ("mlp", "rbf") for row in agent_rows(root, kind, rounds)]
+    for count in THREADS:
+        with threads(count):
+            for kind, batch in GOALS:
+                found.append(update_row(root, kind, batch, rounds)._replace(name=update_name(kind, batch, count)))
+    return found
+
+
+def sized(root: Path, kind: str, batch_size: int) -> Vaes:
+    return vaes_of(sides_of(root, 1, **changed(kind, batch_size, SIDE)))
+
+
+# Acting.
+
+
+def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
+    """A belief of what was seen, and what the dynamics say of the next; before: of the last 20 transitions anew."""
+    vaes = sized(root, kind, 1)
+    refuse_another_belief(vaes)
+    times = race(
+        {
+            "before": plain_steps(vaes, plain.Agent(vaes.plain.encoder, vaes.plain.predicted, RecentRollout(LENGTH))),
+            "seed": plain_steps(vaes, PredictingAgent(vaes.plain.encoder, vaes.plain.predicted, SeedRollout(LENGTH))),
+            "one": own_steps(vaes, 1),
+            "many": own_steps(vaes, ENVIRONMENTS),
+        },
+        rounds,
+    )
+    row = partial(Row, seed_item="003 fewer encoder calls", claimed="50-70 % less", unit=UNIT, before=times["before"])
+    dynamics = "MLP" if kind == "mlp" else f"RBF, {SIDE**2} centres"
+    name = f"agent step, {dynamics}; seed's way: hears no observation"
+    return [
+        row(name, ours=times["one"], seed_way=times["seed"], goal=Goal(3, "before")),
+        row(f"  ours: {ENVIRONMENTS} environments at once", ours=times["many"], seed_way=times["seed"]),
+    ]
+
+
+def transitions_of(vaes: Vaes) -> Windows:
+    """Of the replay, one window that is as long as what is timed, or as the replay."""
+    kept = windows.last(vaes.ring, min(AGENT_STEPS, vaes.ring.stored))
+    starts = torch.zeros(1, dtype=torch.int64)
+    return Windows(kept.observations[0, :, None], kept.actions[0, :, None], starts)
+
+
+def plain_steps(vaes: Vaes, agent: plain.Agent) -> Contestant:
+    seen = plain_window(transitions_of(vaes))
+    pairs = list(zip(seen.observations[0], seen.actions[0], strict=True))
+
+    def run() -> None:
+        for observation, action in pairs:
+            agent.step(observation, action)
+
+    return Contestant(run, len(pairs))
+
+
+def own_steps(vaes: Vaes, environments: int) -> Contestant:
+    """The state of the recurrent encoder is carried on."""
+    network, seen = vaes.worker.network, transitions_of(vaes)
+    observations, actions = (part.expand(-1, environments, -1).contiguous() for part in seen[:2])
+    pairs = list(zip(observations, actions, strict=True))
+
+    def run() -> None:
+        carried = Carried(network, environments)
+        for observation, action in pairs:
+            carried.step(observation, action)
+
+    return Contestant(run, len(pairs) * environments)
+
+
+class Carried:
+    """The project's belief from step to step, and what its dynamics said of it."""
+
+    def __init__(self, network: SeqVae, environments: int) -> None:
+        self.network, self.hidden = network, network.encoder.first(environments)
+        self.law, self.effect = network.law(), network.control * network.dt
+        self.belief = network.encoder.belief(self.hidden).mean.detach()
+        self.predicted = self.belief
+
+    @torch.no_grad()
+    def step(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Of all environments."""
+        encoder = self.network.encoder
+        self.predicted = self.law.mean(self.belief.T[None], self.effect @ action.T)[0].T
+        self.hidden = encoder.step(torch.cat([observation, action], 1), self.hidden)
+        self.belief = encoder.belief(self.hidden).mean
+        return self.belief
+
+
+def refuse_another_belief(vaes: Vaes) -> None:
+    """As long as all of an episode is in the window, beliefs and predictions must be the same.
+
+    Raises:
+        NotTheSame: they are not.
+    """
+    seen, carried = transitions_of(vaes), Carried(vaes.worker.network, 1)
+    agent = plain.Agent(vaes.plain.encoder, vaes.plain.predicted, RecentRollout(LENGTH))
+    for time in range(LENGTH):
+        before = agent.belief
+        belief = agent.step(seen.observations[time, 0], seen.actions[time, 0])
+        found = carried.step(seen.observations[time], seen.actions[time])[0]
+        if not torch.allclose(found, belief, atol=1e-5):
+            raise NotTheSame(f"agent step {time}: the carried belief is not that of the whole window")
+        if before is not None:
+            expected = vaes.plain.predicted(before, seen.actions[time, 0]).mean
+            if not torch.allclose(carried.predicted[0], expected, atol=1e-5):
+                raise NotTheSame(f"agent step {time}: the dynamics predict something else")
+
+
+# Learning.
+
+
+def update_name(kind: str, batch: int, thread_count: int) -> str:
+    """What is done, and by how many threads."""
+    dynamics = "MLP" if kind == "mlp" else f"RBF, {SIDE**2} centres"
+    return f"train step, B={batch}, {dynamics}, {thread_count} thread(s), by window; before: B=1, a new Adam"
+
+
+def update_row(root: Path, kind: str, batch: int, rounds: int) -> Row:
+    """Sampling, bound, gradient, Adam, and what is noted."""
+    vaes = sized(root, kind, batch)
+    refuse_another_loss(vaes)
+    times = race({"before": plain_update(vaes), "ours": own_update(vaes)}, rounds)
+    return Row(update_name(kind, batch, 1), "-", "-", UNIT, times["ours"], times["before"], goal=goal_of(kind, batch))
+
+
+def goal_of(kind: str, batch: int) -> Goal:
+    return Goal(GOALS[kind, batch], "before")
+
+
+def plain_update(vaes: Vaes) -> Contestant:
+    """A window that the replay holds last."""
+    kept, chosen = windows.last(vaes.ring, LENGTH), settings_of(vaes)
+    window = plain.Window(kept.observations.clone(), kept.actions.clone())
+
+    def run() -> None:
+        for _ in range(UPDATES):
+            plain.train_step(vaes.plain, window, chosen, torch.randn)
+
+    return Contestant(run, UPDATES)
+
+
+def own_update(vaes: Vaes) -> Contestant:
+    batch = vaes.worker.config.train.seq_vae.batch_size
+
+    def run() -> None:
+        for _ in range(UPDATES):
+            learner.learn(vaes.worker, vaes.ring, 0)
+
+    return Contestant(run, UPDATES * batch)

@@ -1,0 +1,158 @@
+"""config -> the project's sequential VAE and the plain one with the same weights; refused where they differ."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from benchmarks.active_dynamics_sides import Sides, Walk
+from benchmarks.reference import active_dynamics as plain
+from benchmarks.table import NotTheSame
+from quatrain.models.active_dynamics.agents.vae import elbo, learner
+from quatrain.models.active_dynamics.agents.vae.learner import Worker
+from quatrain.models.active_dynamics.agents.vae.network import SeqVae
+from quatrain.models.active_dynamics.collect import emission_of
+from quatrain.replay import windows
+from quatrain.replay.windows import Entry, Ring, Windows
+
+SEED = 0
+WINDOWS = 64
+"""Of the replay, whose 83 transitions are no multiple of 50: no posterior is refreshed while steps are timed."""
+SAME_WORK: dict[str, Any] = {
+    "window": 20, "burn_in": 0, "samples": 5, "horizons": 5, "updates": 1, "anneal_kind": "none", "warmup": 0,
+    "beta": 1.0, "optimizer": "adam", "weight_decay": 0.0, "mask": 0.0, "min_windows": 1,
+}  # fmt: skip
+"""Of train.seq_vae: as the original learns, but for the number of windows."""
+LAYERS = {"0": "0", "1": "2"}
+"""Of an MLP's two, with the tanh between them counted."""
+
+
+class Vaes(NamedTuple):
+    """The same network twice; the project's at work, with a replay."""
+
+    worker: Worker
+    plain: plain.Model
+    ring: Ring
+
+
+def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
+    """Sections of a config: dynamics `mlp` of one layer, or `rbf`."""
+    own = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
+    return {
+        "network": {"family": "seq_vae", "decoder": "linear", "rbf": {"side": side}, "seq_vae": own},
+        "train": {"seq_vae": SAME_WORK | {"batch_size": batch_size}, "acquisition": {"weights": {"variance": 1.0}}},
+    }
+
+
+def vaes_of(sides: Sides) -> Vaes:
+    """Weights of a field of radial basis functions are random, since they begin with zeros."""
+    config, emission = sides.config, emission_of(sides.config, sides.dataset)
+    worker = learner.at_work(config, emission, learner.fresh(config, emission, SEED))
+    if config.network.seq_vae.dynamics == "rbf":
+        with torch.no_grad():
+            worker.network.dynamics.weight.normal_(0, 0.3, generator=Generator().manual_seed(SEED))
+    copied = plain.Model(shape_of(sides))
+    copied.load_state_dict(plain_params(worker.network), strict=False)
+    return Vaes(worker, copied, ring_of(sides))
+
+
+def shape_of(sides: Sides) -> plain.Shape:
+    env, network = sides.config.env, sides.config.network
+    chosen, rbf = network.seq_vae, network.rbf
+    return plain.Shape(
+        obs=env.observation.channels,
+        action=env.world.action_size,
+        d=env.d,
+        hidden=chosen.hidden,
+        head=chosen.head,
+        dynamics_hidden=chosen.dynamics_hidden[0],
+        centres=rbf.side if chosen.dynamics == "rbf" else 0,
+        span=rbf.range,
+        length=rbf.length,
+        dt=env.dt,
+    )
+
+
+def ring_of(sides: Sides) -> Ring:
+    """One row that walked at random, and was never truncated."""
+    length, env = sides.config.train.seq_vae.length, sides.config.env
+    ring = windows.allocate(1, WINDOWS + length, env.observation.channels, env.world.action_size)
+    walk = Walk(sides.world, 1)
+    for _ in range(WINDOWS + length - 1):
+        seen = walk.met().seen
+        windows.write(ring, Entry(seen.observation, seen.action, torch.zeros_like(seen.truncated)), length)
+    return ring
+
+
+def plain_params(network: SeqVae, of: Callable[[Tensor], Tensor] = lambda param: param) -> dict[str, Tensor]:
+    """What `of` makes of the project's parameters, by the plain names and in the plain shapes."""
+    found = {}
+    for name, param in network.named_parameters():
+        value = of(param).detach()
+        *path, last = name.split(".")
+        if path == ["encoder", "cell"]:
+            found[f"encoder.gru.{last}_l0"] = value
+        elif path[-1:] == ["weights"] or path[-1:] == ["biases"]:
+            found |= _of_layer(path, LAYERS[last], value)
+        elif name == "dynamics.weight":
+            found["field.weight"] = value[0]
+        else:
+            found[name.replace("decoder.raw_variance", "raw_observation_variance")] = value
+    return found
+
+
+def _of_layer(path: list[str], place: str, value: Tensor) -> dict[str, Tensor]:
+    """Heads of mean and variance stand side by side, and so do the members of an ensemble, of which there is one."""
+    plainly, kind = (value, "weight") if path[-1] == "weights" else (value[..., 0], "bias")
+    names = ("encoder.mean", "encoder.raw_variance") if path[0] == "encoder" else ("field.layers",)
+    return {f"{name}.{place}.{kind}": own for name, own in zip(names, plainly, strict=True)}
+
+
+def plain_window(sampled: Windows) -> plain.Window:
+    """The batch first."""
+    return plain.Window(sampled.observations.transpose(0, 1), sampled.actions.transpose(0, 1))
+
+
+def plain_draws(draws: elbo.Draws) -> plain.Draw:
+    """The project's random numbers of one bound, in the order that the plain loop asks for them."""
+    pending = [part[0].permute(1, 3, 2, 0) for part in (draws.posterior, *draws.steps)]
+
+    def draw(*shape: int) -> Tensor:
+        return pending.pop(0)[:, :, : shape[-2]]
+
+    return draw
+
+
+def refuse_another_loss(vaes: Vaes) -> None:
+    """With the same random numbers terms and gradients must be the same.
+
+    Raises:
+        NotTheSame: they are not.
+    """
+    worker, train = vaes.worker, vaes.worker.config.train.seq_vae
+    network, generator = worker.network, Generator().manual_seed(SEED)
+    sampled = windows.sample(vaes.ring, 0, 3, train.length, generator)
+    scene = elbo.encode(network, sampled, train.burn_in)
+    draws = elbo.draw(1, train.samples, train.horizons, scene, generator)
+    scored = elbo.score(network, scene, draws, network.counted)
+    found = plain.Terms(scored.ell.mean(), scored.kl_first.mean(), scored.kl_steps.mean())
+    chosen = settings_of(vaes)
+    expected = plain.terms(vaes.plain, plain_window(sampled), chosen, plain_draws(draws))
+    for name, one, other in zip(plain.Terms._fields, found, expected, strict=True):
+        if not torch.allclose(one, other, rtol=1e-4):
+            raise NotTheSame(f"learning: {name} is {one.item():g}, in plain loops {other.item():g}")
+    for model, terms in ((network, found), (vaes.plain, expected)):
+        model.zero_grad()
+        plain.loss(terms, chosen, train.window).backward()
+    own = plain_params(network, lambda param: param.grad)
+    for name, param in vaes.plain.named_parameters():
+        if not torch.allclose(own[name], param.grad, rtol=1e-2, atol=1e-4):
+            raise NotTheSame(f"learning: the gradient of {name} differs from that of plain loops")
+
+
+def settings_of(vaes: Vaes) -> plain.Settings:
+    """The same of the plain step."""
+    train = vaes.worker.config.train.seq_vae
+    names = ("samples", "horizons", "decay", "beta", "learning_rate", "max_grad_norm")
+    return plain.Settings(**{name: getattr(train, name) for name in names})

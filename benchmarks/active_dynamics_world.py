@@ -1,0 +1,155 @@
+"""rows about the world and the filter: steps of environments, the draw of a table, beliefs after a transition."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Generator
+
+from benchmarks.active_dynamics_sides import (
+    Walk,
+    beliefs_of,
+    config_of,
+    plain_beliefs,
+    plain_filter_of,
+    plain_noise,
+    plain_world_of,
+    refuse_another_belief,
+    refuse_another_step,
+    sides_of,
+)
+from benchmarks.harness import Contestant, race
+from benchmarks.reference import active_dynamics_filter as plain_filter
+from benchmarks.reference import active_dynamics_world as plain_world
+from benchmarks.table import NotTheSame, Row
+from quatrain.envs.vector_field import tables
+from quatrain.envs.vector_field.kinds import KINDS
+from quatrain.envs.vector_field.world import World, draw, step
+from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
+
+UNIT = "ms/step"
+SEED = 0
+ROWS = (30, 1)
+KINDS_TIMED = ("limit_cycle", "multi_attractor")
+OWN_STEPS, PLAIN_STEPS = 20, 2
+FILTER_STEPS = 5
+NODES = 40
+"""Per axis of a drawn table."""
+CHECKED_NODES, CHECKED_DRAWS = 5, 3000
+
+
+def rows(root: Path, rounds: int) -> list[Row]:
+    """A step is one of one environment, or of one row's belief."""
+    found = []
+    for kind in KINDS_TIMED:
+        world = world_of_kind(root, kind)
+        refuse_another_step(world, 4)
+        found += [step_row(world, count, rounds) for count in ROWS]
+    found.append(draw_row(rounds))
+    return found + [filter_row(root, count, rounds) for count in ROWS]
+
+
+def world_of_kind(root: Path, kind: str) -> World:
+    """The default's world with another field."""
+    field = config_of(root).env.field.model_dump() | {"kind": kind}
+    return sides_of(root, 1, env={"field": field}).world
+
+
+def step_row(world: World, count: int, rounds: int) -> Row:
+    """With its random numbers, which the plain loop is given."""
+    times = race({"before": plain_steps(world, count), "ours": own_steps(world, count)}, rounds)
+    indent = "" if count == ROWS[0] else "  "
+    how = "an interpolator each call" if world.field.table.numel() else "a point at a time"
+    name = f"{indent}environment, {count} x {world.field.kind}; before: {how}"
+    return Row(name, "-", "-", UNIT, times["ours"], times["before"])
+
+
+def own_steps(world: World, count: int) -> Contestant:
+    """Rows go on where the last call left them."""
+    walk, action = Walk(world, count), torch.full((count, world.spec.action_size), 0.1)
+
+    def run() -> None:
+        for _ in range(OWN_STEPS):
+            draws = draw(world, count, [walk.generator])
+            walk.state = step(world, walk.state, action, draws, [walk.generator]).state
+
+    return Contestant(run, OWN_STEPS * count)
+
+
+def plain_steps(world: World, count: int) -> Contestant:
+    """One after another."""
+    plain, begun, walk = plain_world_of(world), Walk(world, count), Walk(world, count)
+    noise, action = plain_noise(walk.met().draws), [[0.1] * world.spec.action_size] * count
+    states = {"x": begun.state.x.tolist()}
+
+    def run() -> None:
+        for _ in range(PLAIN_STEPS):
+            states["x"] = [each.state for each in plain_world.step(plain, states["x"], action, noise)]
+
+    return Contestant(run, PLAIN_STEPS * count)
+
+
+def draw_row(rounds: int) -> Row:
+    """The table of multi_attractor: a product of two factors against eigenvectors over all its nodes."""
+    refuse_another_process()
+    generator, rng = Generator().manual_seed(SEED), np.random.default_rng(SEED)
+    parameters = KINDS["multi_attractor"] | {"nodes": float(NODES)}
+    times = race(
+        {
+            "before": Contestant(lambda: plain_world.multi_attractor(rng, NODES)),
+            "ours": Contestant(lambda: tables.multi_attractor(generator, **parameters)),
+        },
+        rounds,
+    )
+    name = f"table of multi_attractor, {NODES} x {NODES}; before: eigenvectors of {NODES**2} x {NODES**2}"
+    return Row(name, "-", "-", UNIT, times["ours"], times["before"])
+
+
+def refuse_another_process() -> None:
+    """Draws must have the covariance that the plain ones are made from.
+
+    Raises:
+        NotTheSame: they have another.
+    """
+    generator, length, variance = Generator().manual_seed(SEED), 0.9, 0.5
+    s = torch.linspace(-plain_world.SPAN, plain_world.SPAN, CHECKED_NODES, dtype=torch.float64)
+    found = [tables.gaussian_process(s, length, variance, generator).flatten(1) for _ in range(CHECKED_DRAWS)]
+    nodes = torch.cartesian_prod(s, s).numpy()
+    expected = variance * plain_world.kernel(nodes, length)
+    if not np.allclose(np.cov(torch.cat(found).T), expected, atol=0.06 * variance):
+        raise NotTheSame("table of multi_attractor: draws have another covariance than the kernel")
+
+
+def filter_row(root: Path, count: int, rounds: int) -> Row:
+    """Predict and correct, with the likelihood of what was seen; before: matrices over all channels, row by row."""
+    sides = sides_of(root, count)
+    beliefs, walk = beliefs_of(sides, FILTER_STEPS), Walk(sides.world, count)
+    refuse_another_belief(beliefs, walk)
+    times = race({"before": plain_filtering(beliefs, walk), "ours": own_filtering(beliefs, walk)}, rounds)
+    n, channels = beliefs.belief.mean.shape[1], sides.config.env.observation.channels
+    indent = "" if count == ROWS[0] else "  "
+    name = f"{indent}filter step, {count} row(s), {n} numbers, {channels} channels; before: dense matrices"
+    return Row(name, "-", "-", UNIT, times["ours"], times["before"])
+
+
+def own_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:
+    """One transition over and over."""
+    seen = walk.met().seen
+
+    def run() -> None:
+        for _ in range(FILTER_STEPS):
+            beliefs.observe(seen)
+
+    return Contestant(run, FILTER_STEPS * len(beliefs.belief.mean))
+
+
+def plain_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:
+    model, seen, state = plain_filter_of(beliefs), walk.met().seen, {"beliefs": plain_beliefs(beliefs)}
+    u, y = seen.control.double(), seen.observation.double()
+    filtered = partial(plain_filter.step, model)
+
+    def run() -> None:
+        state["beliefs"] = [each.belief for each in filtered(state["beliefs"], u, y)]
+
+    return Contestant(run, len(state["beliefs"]))

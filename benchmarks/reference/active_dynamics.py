@@ -1,0 +1,233 @@
+"""The original's sequential VAE: in each step of an agent a window of observations is encoded anew; in each step of
+learning a loader and an optimiser are made, and horizons are scored one after another, at shrinking lengths.
+
+Network and loss are the project's in their plainest form, so that both sides compute the same numbers.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks.reference.active_dynamics_rollout import RecentRollout
+
+LEAST_VARIANCE = 1e-6
+
+
+class Shape(NamedTuple):
+    """Sizes of the network. `centres`: of radial basis functions on each axis; 0 for an MLP."""
+
+    obs: int
+    action: int
+    d: int
+    hidden: int
+    head: int
+    dynamics_hidden: int = 64
+    centres: int = 0
+    span: float = 2.0
+    length: float = 0.6
+    dt: float = 0.1
+
+
+class Gaussian(NamedTuple):
+    """Of each time."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Window(NamedTuple):
+    """Transitions in a row: action t leads to observation t. [window, time, ...]"""
+
+    observations: Tensor
+    actions: Tensor
+
+
+class Encoder(nn.Module):
+    """Observations and the actions that led to them -> a belief about the state at each time."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gru = nn.GRU(shape.obs + shape.action, shape.hidden, batch_first=True)
+        self.mean, self.raw_variance = (_head(shape) for _ in range(2))
+
+    def forward(self, window: Window) -> Gaussian:
+        found, _ = self.gru(torch.cat(window, -1))
+        return Gaussian(self.mean(found), nn.functional.softplus(self.raw_variance(found)) + LEAST_VARIANCE)
+
+
+class Mlp(nn.Module):
+    """States -> velocities."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(shape.d, shape.dynamics_hidden), nn.Tanh(), nn.Linear(shape.dynamics_hidden, shape.d)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class Rbf(nn.Module):
+    """States -> velocities; all distances to all centres, each time."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        axis = torch.linspace(-shape.span, shape.span, shape.centres)
+        self.register_buffer("centres", torch.cartesian_prod(*[axis] * shape.d))
+        self.length = shape.length
+        self.weight = nn.Parameter(torch.zeros(shape.d, shape.centres**shape.d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.features(x) @ self.weight.T
+
+    def features(self, x: Tensor) -> Tensor:
+        squared = (x[..., None, :] - self.centres).square().sum(-1)
+        return torch.exp(-squared / (2 * self.length**2))
+
+
+class Model(nn.Module):
+    """Encoder, dynamics with a variance per dimension, linear decoder with one per channel, law of the first state."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.encoder = Encoder(shape)
+        self.field = Rbf(shape) if shape.centres else Mlp(shape)
+        self.raw_noise = nn.Parameter(torch.full((shape.d,), -3.0))
+        self.decoder = nn.Linear(shape.d, shape.obs)
+        self.raw_observation_variance = nn.Parameter(torch.zeros(shape.obs))
+        self.first_mean = nn.Parameter(torch.zeros(shape.d))
+        self.raw_first_variance = nn.Parameter(torch.zeros(shape.d))
+
+    def predicted(self, x: Tensor, u: Tensor) -> Gaussian:
+        """The next state."""
+        return Gaussian(x + (self.field(x) + u) * self.shape.dt, self.step_variance)
+
+    @property
+    def step_variance(self) -> Tensor:
+        return self.variance(self.raw_noise) * self.shape.dt
+
+    @staticmethod
+    def variance(raw: Tensor) -> Tensor:
+        return nn.functional.softplus(raw) + LEAST_VARIANCE
+
+
+def _head(shape: Shape) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(shape.hidden, shape.head), nn.Tanh(), nn.Linear(shape.head, shape.d))
+
+
+# Acting.
+
+
+class Agent:
+    """Keeps a window of transitions, encodes all of it in each step, and lets the model say what comes next."""
+
+    def __init__(
+        self,
+        encode: Callable[[Window], Gaussian],
+        predict: Callable[[Tensor, Tensor], Gaussian],
+        recent: RecentRollout,
+    ) -> None:
+        self.encode, self.predict, self.recent = encode, predict, recent
+        self.belief: Tensor | None = None
+
+    @torch.no_grad()
+    def step(self, observation: Tensor, action: Tensor) -> Tensor:
+        """The action was taken, the observation came of it -> the mean of the belief about the state."""
+        self.recent.add({"observation": observation, "action": action, "reward": torch.zeros(())})
+        predicted = None if self.belief is None else self.predict(self.belief, action).mean
+        self.belief = self.believed(predicted)
+        return self.belief
+
+    def believed(self, predicted: Tensor | None) -> Tensor:  # noqa: ARG002  the seed's believes it
+        kept = self.recent.copy().data
+        return self.encode(Window(kept["observation"][None], kept["action"][None])).mean[0, -1]
+
+
+# Learning.
+
+
+class Settings(NamedTuple):
+    """Of a gradient step."""
+
+    samples: int = 5
+    horizons: int = 5
+    decay: float = 0.8
+    beta: float = 1.0
+    learning_rate: float = 3e-3
+    max_grad_norm: float = 10.0
+
+
+class Terms(NamedTuple):
+    """Of the loss: means over windows, sums over time."""
+
+    ell: Tensor
+    kl_first: Tensor
+    kl_steps: Tensor
+
+
+class Draw(Protocol):
+    """shape -> standard normal numbers."""
+
+    def __call__(self, *shape: int) -> Tensor: ...
+
+
+def kl(q: Gaussian, p: Gaussian) -> Tensor:
+    """Of diagonal Gaussians, summed over dimensions."""
+    ratio = q.variance / p.variance
+    each = -ratio.log() + (q.mean - p.mean).square() / p.variance + ratio - 1
+    return 0.5 * each.sum(-1)
+
+
+def horizon_weights(count: int, decay: float) -> Tensor:
+    """A tensor of Python's numbers, made anew in each call."""
+    weights = torch.tensor([decay**k for k in range(count)])
+    return weights / weights.sum()
+
+
+def terms(model: Model, window: Window, chosen: Settings, draw: Draw, weights: Tensor | None = None) -> Terms:
+    """One horizon after another; each has one transition fewer to score than the one before."""
+    q = model.encoder(window)
+    z = q.mean + q.variance.sqrt() * draw(chosen.samples, *q.mean.shape)
+    mean, variance = model.decoder(z), model.variance(model.raw_observation_variance)
+    error = (window.observations - mean).square() / variance
+    ell = -0.5 * (error + variance.log() + math.log(2 * math.pi)).sum((-2, -1)).mean()
+    first = Gaussian(model.first_mean, model.variance(model.raw_first_variance))
+    kl_first = kl(Gaussian(q.mean[:, 0], q.variance[:, 0]), first).mean()
+    weights = horizon_weights(chosen.horizons, chosen.decay) if weights is None else weights
+    kl_steps = torch.zeros(())
+    for weight, found in zip(weights, horizons(model, window, q, z, draw), strict=False):
+        kl_steps = kl_steps + weight * found.sum(-1).mean()
+    return Terms(ell, kl_first, kl_steps)
+
+
+def horizons(model: Model, window: Window, q: Gaussian, z: Tensor, draw: Draw) -> Iterator[Tensor]:
+    """KL [sample, window, time] of horizon 1, 2, ...: the states are predicted on from where they were last drawn."""
+    for horizon in range(1, z.shape[-2]):
+        predicted = model.predicted(z[..., :-1, :], window.actions[:, horizon:])
+        yield kl(Gaussian(q.mean[:, horizon:], q.variance[:, horizon:]), predicted)
+        z = predicted.mean + predicted.variance.sqrt() * draw(*predicted.mean.shape)
+
+
+def loss(found: Terms, chosen: Settings, times: int) -> Tensor:
+    return -(found.ell - chosen.beta * (found.kl_first + found.kl_steps)) / times
+
+
+def train_step(model: Model, window: Window, chosen: Settings, draw: Draw) -> dict[str, float]:
+    """One window: a loader and an optimiser of its own, so that Adam never has moments to go by."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=chosen.learning_rate)
+    reported: dict[str, float] = {}
+    for each in DataLoader(TensorDataset(*window), batch_size=1, shuffle=True):
+        found = terms(model, Window(*each), chosen, draw)
+        total = loss(found, chosen, window.actions.shape[1])
+        optimiser.zero_grad()
+        total.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), chosen.max_grad_norm)
+        optimiser.step()
+        reported = {"loss": total.item(), **{name: term.item() for name, term in found._asdict().items()}}
+    return reported

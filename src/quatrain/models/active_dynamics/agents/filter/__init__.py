@@ -1,0 +1,1 @@
+"""The Bayesian filter: a belief about state and field weights together."""

@@ -1,0 +1,1 @@
+"""seq_vae: a sequential variational autoencoder, which learns states and field by gradients."""

@@ -1,0 +1,447 @@
+"""What an active_dynamics run depends on: field and channels, warm-up, learner, arms and planner, evaluation."""
+
+from typing import Annotated, Literal, get_args
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from quatrain.envs.vector_field.kinds import (
+    KINDS,
+    EmissionSpec,
+    FieldSpec,
+    Table,
+    WorldSpec,
+    known_kinds,
+    unknown_kind,
+)
+from quatrain.section import ArraysOrNone, InputArrays, Section
+
+LARGEST = 1e6
+MAX_BYTES = 2**36
+MAX_FEATURES, MAX_STATE, MAX_NODES = 1024, 2048, 1000
+START_RADIUS = 1.0
+"""An episode starts within it, in each dimension."""
+LEARNED_WARMUP = 1000
+"""Transitions from which the directions of the channels can be told."""
+POSTERIORS = ("variance", "information", "fisher_d", "fisher_a")
+TABLE = ("axis_0", "axis_1", "vectors")
+"""Arrays of a table_file."""
+VALUES = (*POSTERIORS, "disagreement", "action_cost")
+
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
+Units = Annotated[int, Field(ge=1, le=4096)]
+Hold = Annotated[int, Field(ge=1, le=10**6)]
+Row = Annotated[tuple[Number, ...], Field(strict=False, min_length=1, max_length=16)]
+Matrix = Annotated[tuple[Row, ...], Field(strict=False, min_length=1, max_length=16)]
+Arm = Literal["active", "random", "step", "prbs", "chirp", "off"]
+ARMS: tuple[str, ...] = get_args(Arm)
+
+
+class FieldChoice(Section):
+    """The vector field that is to be learned."""
+
+    kind: str = Field(description="a built-in field, table, or one that a script has registered")
+    parameters: dict[str, Number] = Field(description="numbers of the kind in place of its own; {}: none")
+    matrix: Matrix | None = Field(description="with kind: linear, A of f(x) = A x by rows")
+    table_file: ArraysOrNone = Field(description="with kind: table, an .npz file that holds axis_0, axis_1, vectors")
+    normalise: Literal["region_rms", "box_max", "none"] = Field(description="box_max: greatest speed on [-2, 2]")
+    speed: Positive = Field(description="of the field, as `normalise` takes it")
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, kind: str) -> str:
+        if kind not in known_kinds():
+            raise ValueError(unknown_kind(kind))
+        return kind
+
+    @field_validator("table_file")
+    @classmethod
+    def _has_the_arrays(cls, given: InputArrays | None) -> InputArrays | None:
+        shapes = [] if given is None else [(one.name, len(one.shape)) for one in given.arrays]
+        if given is not None and sorted(name for name, _ in shapes) != list(TABLE):
+            found = ", ".join(name for name, _ in shapes) or "nothing"
+            raise ValueError(f"holds {found}; numpy.savez it with exactly {', '.join(TABLE)}")
+        for name, axes in shapes:
+            if name != TABLE[-1] and axes != 1:
+                raise ValueError(f"{name} has {axes} axes, expected one: the coordinates of the nodes")
+        return given
+
+    @property
+    def table(self) -> Table | None:
+        """The arrays of table_file; the field itself checks what they say."""
+        if self.table_file is None:
+            return None
+        held = {one.name: one for one in self.table_file.arrays}
+        axes = tuple(held[name].numbers for name in TABLE[:-1])
+        return Table(self.table_file.name.rsplit("/", 1)[-1], axes, held[TABLE[-1]].nested)
+
+    @model_validator(mode="after")
+    def _parameters_are_of_the_kind(self) -> "FieldChoice":
+        known = KINDS.get(self.kind, {})
+        for name, value in self.parameters.items():
+            if name not in known:
+                its = ", ".join(known) or "none"
+                raise ValueError(f"parameters: {name!r} is no parameter of kind {self.kind}; it has: {its}")
+            if name in ("length", "variance") and value <= 0:
+                raise ValueError(f"parameters: {name} {value:g} must be above 0")
+            if name == "nodes" and value not in range(2, MAX_NODES + 1):
+                raise ValueError(f"parameters: nodes {value:g} must be a whole number from 2 to {MAX_NODES}")
+        return self
+
+    @model_validator(mode="after")
+    def _matrix_and_table_are_of_the_kind(self) -> "FieldChoice":
+        for key, kind in (("matrix", "linear"), ("table_file", "table")):
+            if (getattr(self, key) is not None) != (self.kind == kind):
+                raise ValueError(f"kind: {kind} and {key} go together; set both, or {key}: null")
+        if self.matrix is not None and {len(row) for row in self.matrix} != {len(self.matrix)}:
+            raise ValueError("matrix is not square: give as many rows as columns")
+        return self
+
+
+class Observation(Section):
+    """What is seen of the state: channels, as of neurons."""
+
+    kind: Literal["identity", "linear", "loglinear"] = Field(description="x, C x + b, or exp(C x + b)")
+    channels: int = Field(ge=1, le=4096)
+    noise: Literal["gaussian", "poisson"] = Field(description="poisson: counts, with the channels as rates")
+    noise_sd: float = Field(ge=1e-3, le=LARGEST, description="of gaussian noise")
+    weight_sd: Positive = Field(description="of C, drawn once per dataset")
+    bias_sd: Positive = Field(description="of b")
+
+    @model_validator(mode="after")
+    def _rates_are_positive(self) -> "Observation":
+        if self.noise == "poisson" and self.kind != "loglinear":
+            raise ValueError(f"noise: poisson needs rates, and kind: {self.kind} may be negative; set kind: loglinear")
+        return self
+
+
+class Env(Section):
+    """A latent state that flows along a field, is pushed by actions, and seen through noisy channels."""
+
+    field: FieldChoice
+    dt: float = Field(gt=0, le=10, description="time of a transition")
+    process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
+    control: Matrix | None = Field(description="B of u = B a by rows, one per dimension; null: the identity")
+    action_bound: Positive = Field(description="of each number of an action")
+    escape_radius: Positive = Field(description="an episode ends beyond it, in any dimension")
+    episode_transitions: int | None = Field(ge=1, description="after which an episode ends; null: never")
+    region_radius: Positive = Field(description="of the ball in which the field is to be known")
+    observation: Observation
+
+    @property
+    def d(self) -> int:
+        """Dimensions of the state."""
+        return 2 if self.field.matrix is None else len(self.field.matrix)
+
+    @property
+    def world(self) -> WorldSpec:
+        """All of this but the channels, as the environment takes it."""
+        chosen = self.field
+        parameters = tuple((KINDS.get(chosen.kind, {}) | chosen.parameters).items())
+        of_field = (chosen.matrix, chosen.table, chosen.normalise, chosen.speed)
+        field = FieldSpec(chosen.kind, parameters, *of_field, region_radius=self.region_radius)
+        return WorldSpec(field, *(getattr(self, name) for name in WorldSpec._fields[1:]))
+
+    @property
+    def emission(self) -> EmissionSpec:
+        """The channels, as the environment takes them."""
+        return EmissionSpec(**self.observation.model_dump())
+
+    @model_validator(mode="after")
+    def _dimensions_agree(self) -> "Env":
+        d, seen, least = self.d, self.observation, max(self.region_radius, START_RADIUS)
+        if self.control is not None and (len(self.control) != d or len({len(row) for row in self.control}) != 1):
+            raise ValueError(f"control has rows of {[len(row) for row in self.control]}; give {d} of one length")
+        if seen.kind == "identity" and seen.channels != d:
+            raise ValueError(f"observation.channels {seen.channels} with kind: identity: the state has {d}; set {d}")
+        if seen.channels < d:
+            raise ValueError(f"observation.channels {seen.channels} is below the state's {d} dimensions; raise it")
+        if self.escape_radius <= least:
+            raise ValueError(
+                f"escape_radius {self.escape_radius:g} must be above {least:g}: region_radius, and where episodes start"
+            )
+        return self
+
+
+class Collect(Section):
+    """The start that all arms share, and what they are judged with."""
+
+    warmup: int = Field(ge=1, le=10**6, description="random transitions, counted as transitions of every arm")
+    held_out_rollouts: int = Field(ge=8, le=65536, description="observed, of 100 transitions")
+    starts: int = Field(ge=8, le=65536, description="of rollouts of the true field without noise")
+
+
+class RbfGrid(Section):
+    """Radial basis functions on a grid, whose weighted sum is the field."""
+
+    side: int = Field(ge=3, le=31, description="centres along each dimension")
+    range: Positive = Field(description="they stand on [-range, range]")
+    length: Positive = Field(description="width of each")
+    prior_field_sd: Positive = Field(description="of the field, before anything is seen")
+
+    @model_validator(mode="after")
+    def _functions_overlap(self) -> "RbfGrid":
+        least = self.range / (2 * (self.side - 1))
+        if self.length < least:
+            what = f"{least:.3g}, a quarter of the centres' distance"
+            raise ValueError(f"length {self.length:g} is below {what}; raise it")
+        return self
+
+
+class SeqVaeNetwork(Section):
+    """Sizes of the sequential variational autoencoder."""
+
+    hidden: Units = Field(description="units of the recurrent encoder")
+    head: Units = Field(description="units of the layer between it and mean or variance, and of an mlp decoder")
+    dynamics: Literal["linear", "mlp", "rbf", "ensemble"]
+    dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16, strict=False)
+    members: int = Field(ge=1, le=64, description="of an ensemble")
+
+    @model_validator(mode="after")
+    def _only_ensembles_have_members(self) -> "SeqVaeNetwork":
+        if self.members > 1 and self.dynamics != "ensemble":
+            raise ValueError(f"members {self.members} with dynamics: {self.dynamics}; set dynamics: ensemble, or 1")
+        return self
+
+
+class Network(Section):
+    """The learner of state and field."""
+
+    family: Literal["bayes_filter", "seq_vae"] = Field(description="learns by Bayes' rule, or by gradients")
+    decoder: Literal["known", "linear", "loglinear", "mlp"] = Field(description="of channels; all but known: learned")
+    rbf: RbfGrid
+    seq_vae: SeqVaeNetwork
+
+    @property
+    def uses_rbf(self) -> bool:
+        return self.family == "bayes_filter" or self.seq_vae.dynamics == "rbf"
+
+    @model_validator(mode="after")
+    def _family_has_the_decoder(self) -> "Network":
+        if self.family == "bayes_filter" and self.decoder in ("loglinear", "mlp"):
+            raise ValueError(f"decoder: {self.decoder} is learned by seq_vae alone; set known or linear")
+        return self
+
+
+class Acquisition(Section):
+    """What the active arm looks for."""
+
+    weights: dict[str, Annotated[float, Field(ge=0, le=LARGEST)]] = Field(description="value -> weight")
+    margin: float = Field(ge=0, le=LARGEST, description="how far plans may leave the region for nothing")
+
+    @model_validator(mode="after")
+    def _values_are_known(self) -> "Acquisition":
+        unknown = [name for name in self.weights if name not in VALUES]
+        if unknown:
+            raise ValueError(f"weights: {unknown[0]!r} is unknown; known: {', '.join(VALUES)}")
+        if not any(self.weights.values()):
+            raise ValueError("all weights are 0: nothing is looked for; give one value a weight")
+        return self
+
+
+class Planner(Section):
+    """Search for a sequence of actions: sample, judge, move to the best."""
+
+    kind: Literal["icem", "mppi"]
+    candidates: int = Field(ge=2, le=65536, description="sequences per iteration")
+    iterations: int = Field(ge=1, le=1000)
+    horizon: int = Field(ge=1, le=256, description="decisions of a sequence")
+    elites: int = Field(ge=1, description="sequences that the next iteration is drawn around")
+    keep: int = Field(ge=0, description="of them, how many are judged again in the next iteration")
+    hold: int = Field(ge=1, le=1000, description="transitions that a decision lasts")
+    replan_every: int = Field(ge=1, le=10_000, description="transitions; a multiple of hold")
+    alpha: float = Field(ge=0, lt=1, description="how much of mean and spread survives an iteration")
+    init_std: Positive = Field(description="of actions, in units of action_bound")
+    colour: float = Field(ge=0, le=4, description="power of the noise's spectrum: 0 white, 1 pink, 2 red")
+    temperature: Positive = Field(description="of mppi's weights")
+
+    @model_validator(mode="after")
+    def _counts_fit(self) -> "Planner":
+        keep, elites, candidates, longest = self.keep, self.elites, self.candidates, self.horizon * self.hold
+        if not keep <= elites < candidates:
+            raise ValueError(f"keep {keep} <= elites {elites} < candidates {candidates} does not hold; mend one")
+        if keep + 1 == candidates:
+            raise ValueError(f"keep {keep} and the mean are all of candidates {candidates}: none is drawn; lower keep")
+        if self.replan_every % self.hold or self.replan_every > longest:
+            limits = f"must be a multiple of hold {self.hold}, and at most horizon * hold {longest}"
+            raise ValueError(f"replan_every {self.replan_every} {limits}")
+        return self
+
+
+class Policies(Section):
+    """Arms that do not plan."""
+
+    step_hold: int = Field(ge=1, le=10**9, description="transitions of one draw of arm `step`")
+    prbs_hold: tuple[Hold, Hold] = Field(strict=False, description="least and most transitions of the signs of `prbs`")
+    chirp: tuple[Positive, Positive] = Field(strict=False, description="Hz at the start and at the end")
+
+    @model_validator(mode="after")
+    def _are_ranges(self) -> "Policies":
+        low, high = self.prbs_hold
+        if low > high:
+            raise ValueError(f"prbs_hold [{low}, {high}] is no range; put the lesser first")
+        return self
+
+
+class SeqVaeTraining(Section):
+    """Gradient steps on windows of the replay, between transitions."""
+
+    samples: int = Field(ge=1, le=1024, description="of the states of a window")
+    horizons: int = Field(ge=1, le=256, description="steps ahead that the dynamics must explain")
+    decay: float = Field(gt=0, le=1, description="weight of each further step ahead, relative to the one before")
+    window: int = Field(ge=2, le=10_000, description="transitions that are scored")
+    burn_in: int = Field(ge=0, le=10_000, description="transitions before them that only set the encoder's state")
+    batch_size: int = Field(ge=1, le=65536, description="windows per gradient step")
+    updates: int = Field(ge=1, le=1000, description="gradient steps per transition")
+    optimizer: Literal["adam", "sgd"]
+    learning_rate: float = Field(gt=0, le=1)
+    weight_decay: float = Field(ge=0, le=1)
+    max_grad_norm: float | None = Field(gt=0, le=LARGEST, description="null: gradients are not clipped")
+    beta: float = Field(ge=0, le=LARGEST, description="weight of the divergence terms")
+    anneal_kind: Literal["none", "linear"] = Field(description="how beta is reached")
+    warmup: int = Field(ge=0, le=10**9, description="updates with beta 0")
+    anneal: int = Field(ge=1, le=10**9, description="updates from 0 to beta")
+    mask: float = Field(ge=0, lt=1, description="share of states that are predicted in place of encoded")
+    min_windows: int = Field(ge=1, le=10**9, description="windows before the first gradient step")
+
+    @property
+    def length(self) -> int:
+        """Transitions of a window with its burn-in."""
+        return self.burn_in + self.window
+
+    @model_validator(mode="after")
+    def _horizons_fit(self) -> "SeqVaeTraining":
+        if self.horizons >= self.window:
+            raise ValueError(f"horizons {self.horizons} is not below window {self.window}; lower it")
+        return self
+
+
+class Train(Section):
+    """Arms that learn side by side, each by its own actions, from the same start."""
+
+    arms: tuple[Arm, ...] = Field(min_length=1, strict=False, description="how actions are chosen: active plans them")
+    transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
+    record_every: int = Field(ge=1, description="transitions per record")
+    checkpoints: int = Field(ge=2, le=1000, description="moments whose field is kept, even in log(transitions)")
+    acquisition: Acquisition
+    planner: Planner
+    policies: Policies
+    seq_vae: SeqVaeTraining
+
+    @property
+    def steps(self) -> int:
+        """`Progress.step` of the last yield."""
+        return self.transitions
+
+    @field_validator("arms")
+    @classmethod
+    def _are_different(cls, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+        if len(set(arms)) < len(arms):
+            raise ValueError("an arm is named twice; name each once")
+        return arms
+
+    @model_validator(mode="after")
+    def _checkpoints_fit(self) -> "Train":
+        if self.checkpoints > self.transitions:
+            raise ValueError(f"checkpoints {self.checkpoints} exceeds transitions {self.transitions}; lower it")
+        return self
+
+
+class Evaluate(Section):
+    """How sure the scores are."""
+
+    elbo_samples: int = Field(ge=1, le=4096, description="of the states of held-out rollouts, for seq_vae's bound")
+
+
+class ActiveDynamicsConfig(Section):
+    """Everything an active_dynamics run depends on."""
+
+    seeds: int = Field(ge=1, le=1024, description="replicates of each arm")
+    env: Env
+    collect: Collect
+    network: Network
+    train: Train
+    evaluate: Evaluate
+
+    @property
+    def rows(self) -> int:
+        """Learners: of each arm all replicates, one after the other."""
+        return len(self.train.arms) * self.seeds
+
+    @model_validator(mode="after")
+    def _features_are_few_enough(self) -> "ActiveDynamicsConfig":
+        d, side = self.env.d, self.network.rbf.side
+        if not self.network.uses_rbf:
+            return self
+        if d > 3 or side**d > MAX_FEATURES:
+            most = f"at most {MAX_FEATURES}, in at most 3 dimensions"
+            raise ValueError(f"network.rbf.side {side} makes {side**d:,} centres in {d} dimensions; {most}; lower it")
+        if self.network.family == "bayes_filter" and d + d * side**d > MAX_STATE:
+            size = f"{d + d * side**d:,} numbers; at most {MAX_STATE:,}"
+            raise ValueError(f"network.rbf.side {side} makes a filter of {size}; lower it")
+        return self
+
+    @model_validator(mode="after")
+    def _decoder_can_be_learned(self) -> "ActiveDynamicsConfig":
+        env, chosen, warmup = self.env, self.network.decoder, self.collect.warmup
+        if env.observation.noise == "poisson" and chosen in ("linear", "mlp"):
+            raise ValueError(f"network.decoder: {chosen} gives no rates for noise: poisson; set known or loglinear")
+        if self.network.family != "bayes_filter" or chosen != "linear":
+            return self
+        what = "network.decoder: linear"
+        if env.observation.kind == "loglinear":
+            raise ValueError(f"{what} of bayes_filter cannot learn env.observation.kind: loglinear; set decoder: known")
+        if env.observation.channels == env.d:
+            raise ValueError(f"{what} tells noise by what is left of {env.d} channels; raise env.observation.channels")
+        if env.control is not None and np.linalg.matrix_rank(env.control) < env.d:
+            raise ValueError(f"{what} needs actions that push each dimension; give env.control rank {env.d}, or null")
+        if warmup < LEARNED_WARMUP:
+            raise ValueError(f"{what} is learned from collect.warmup {warmup}; set at least {LEARNED_WARMUP}")
+        return self
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "ActiveDynamicsConfig":
+        train, windows, episode = self.train, self.train.seq_vae, self.env.episode_transitions
+        if self.collect.warmup >= train.transitions:
+            most = f"train.transitions {train.transitions}"
+            raise ValueError(f"collect.warmup {self.collect.warmup} leaves nothing of {most}; lower it")
+        if self.network.family == "bayes_filter":
+            return self
+        what, nothing = f"train.seq_vae: window + burn_in {windows.length}", "nothing would be learned; lower one"
+        if episode is not None and windows.length > episode:
+            raise ValueError(f"{what} exceeds env.episode_transitions {episode}: {nothing}")
+        if windows.length + windows.min_windows > train.transitions:
+            raise ValueError(
+                f"{what} and min_windows {windows.min_windows} exceed train.transitions {train.transitions}: {nothing}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _value_is_defined(self) -> "ActiveDynamicsConfig":
+        network, weights = self.network, self.train.acquisition.weights
+        asked, what = [name for name, weight in weights.items() if weight], "train.acquisition.weights"
+        ensemble = network.family == "seq_vae" and network.seq_vae.dynamics == "ensemble"
+        if "disagreement" in asked and not (ensemble and network.seq_vae.members > 1):
+            several = "network.family: seq_vae with dynamics: ensemble and several members"
+            raise ValueError(f"{what}.disagreement needs {several}; set these, or weigh another value")
+        undefined = [name for name in asked if name in POSTERIORS]
+        if ensemble and undefined:
+            raise ValueError(f"{what}.{undefined[0]} needs a posterior, which an ensemble has not; weigh disagreement")
+        return self
+
+    @model_validator(mode="after")
+    def _arrays_fit_into_memory(self) -> "ActiveDynamicsConfig":
+        env, train, plan = self.env, self.train, self.train.planner
+        channels, rollouts = env.observation.channels, self.collect.held_out_rollouts
+        features = env.d * self.network.rbf.side**env.d if self.network.uses_rbf else 64
+        for what, numbers in {
+            "rows * train.transitions * env.observation.channels": self.rows * train.transitions * channels,
+            "rows * (network.rbf.side ** d * d) ** 2": 2 * self.rows * features**2,
+            "seeds * train.planner.candidates * horizon": self.seeds * plan.candidates * plan.horizon * features,
+            "collect.held_out_rollouts of env.observation.channels": rollouts * 101 * channels,
+        }.items():
+            size = 8 * numbers
+            if size > MAX_BYTES:
+                raise ValueError(f"{what} takes about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower one")
+        return self

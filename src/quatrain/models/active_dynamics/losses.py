@@ -1,0 +1,110 @@
+"""what the learners make of observations -> the terms they are judged by: a bound on the evidence, innovations.
+
+seq_vae, 'Auto-Encoding Variational Bayes' (2014) over time. Of a window of T transitions, with the belief N(μ_t, v_t)
+of the encoder, S samples z_t = μ_t + √v_t ε (z̃_t where a masked one is replaced by the step m(z_{t-1}) + √(s dt) ε),
+the mean m⁽ᵏ⁾ of the last of k steps from z̃_t, and b_t = 0 where the sample is masked, else 1:
+
+    ell        = mean_s Σ_t ln p(y_t | z̃_t)
+    kl_first   = KL[ N(μ_1, v_1) ‖ N(m_0, v_0) ]
+    kl_steps   = Σ_k w_k mean_s Σ_{t=1}^{T-k} b_{t+k} KL[ N(μ_{t+k}, v_{t+k}) ‖ N(m⁽ᵏ⁾_{t+k}, s dt) ]
+    weight_prior = |W|² / 2 s_w²                             of radial basis functions, with N transitions in the replay
+    w_k        = decay^(k-1) / Σ_j decay^(j-1)
+    KL(q ‖ p)  = ½ Σ_d [ ln(p/q) + (μ_q - μ_p)² / p + q/p - 1 ]                                      (q, p variances)
+    loss       = -(1/T) mean_B [ ell - β (kl_first + kl_steps) ] + weight_prior / N
+
+With one step, no mask and β = 1 it is the evidence lower bound. Gradients flow into both sides of each KL.
+
+bayes_filter: with r = y - h(x_p), Λ = Hᵀ R⁻¹ H, η = Hᵀ R⁻¹ r and the covariance P of the predicted state,
+
+    innovation_nll = -ln N(r; 0, H P Hᵀ + R)
+                   = ½ [ n ln 2π + ln|R| + ln|I + ΛP| + rᵀ R⁻¹ r - ηᵀ P (I + ΛP)⁻¹ η ]              of n channels
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quatrain.models.active_dynamics.config import SeqVaeTraining
+
+ELBO_TERMS = ("ell", "kl_first", "kl_steps", "weight_prior")
+TERMS = ("innovation_nll",)
+LOG_2PI = math.log(2 * math.pi)
+
+
+def weights(times: int, transitions: int, beta: float) -> dict[str, float]:
+    """Of each term in the loss."""
+    return {
+        "ell": -1 / times,
+        "kl_first": beta / times,
+        "kl_steps": beta / times,
+        "weight_prior": 1 / transitions,
+    }
+
+
+def beta_at(config: SeqVaeTraining, updates: int) -> float:
+    """β of the update after so many: 0 during the warm-up, then at once or along a line to its value."""
+    if updates < config.warmup:
+        return 0.0
+    if config.anneal_kind == "none":
+        return config.beta
+    return config.beta * min(1.0, (updates - config.warmup) / config.anneal)
+
+
+def horizon_weights(horizons: int, decay: float) -> Float[Tensor, " horizon"]:
+    """w."""
+    powers = decay ** torch.arange(horizons, dtype=torch.float32)
+    return powers / powers.sum()
+
+
+def counted(weights_k: Float[Tensor, " horizon"], times: int) -> Float[Tensor, "horizon time_m1"]:
+    """How much the KL of k steps from t counts: w_k, and nothing where t + k is beyond the window."""
+    ahead = torch.arange(1, len(weights_k) + 1, device=weights_k.device)
+    start = torch.arange(1, times, device=weights_k.device)
+    return weights_k[:, None] * (start + ahead[:, None] <= times)
+
+
+def gaussian(error: Float[Tensor, "lead obs *batch"], variance: Float[Tensor, " obs"]) -> Float[Tensor, "lead *batch"]:
+    """ln p(y) of y = mean + error, summed over channels."""
+    squares = variance.reciprocal() @ error.flatten(2).square()
+    return -0.5 * (squares + (variance.log().sum() + len(variance) * LOG_2PI)).unflatten(1, error.shape[2:])
+
+
+def poisson(
+    y: Float[Tensor, "obs *#batch"], log_rate: Float[Tensor, "lead obs *batch"]
+) -> Float[Tensor, "lead *batch"]:
+    """ln p(y) of counts, summed over channels."""
+    return (y * log_rate - log_rate.exp()).sum(1) - torch.lgamma(y + 1).sum(0)
+
+
+def kl(
+    mean_q: Float[Tensor, "*#batch d"],
+    variance_q: Float[Tensor, "*#batch d"],
+    mean_p: Float[Tensor, "*#batch d"],
+    variance_p: Float[Tensor, "*#batch d"],
+) -> Float[Tensor, "*batch"]:
+    """KL(q ‖ p) of normal distributions with independent dimensions, summed over them."""
+    ratio = variance_q / variance_p
+    return 0.5 * ((mean_q - mean_p).square() / variance_p + ratio - ratio.log() - 1).sum(-1)
+
+
+def weight_prior(weight: Float[Tensor, "*any"], variance: float) -> Float[Tensor, ""]:
+    """-ln p(W) but for a constant, of independent weights of this variance."""
+    return weight.square().sum() / (2 * variance)
+
+
+def innovation_nll(
+    residual: Float[Tensor, "*batch obs"],
+    noise_variance: Float[Tensor, "*#batch obs"],
+    pull: Float[Tensor, "*batch d"],
+    precision: Float[Tensor, "*#batch d d"],
+    covariance: Float[Tensor, "*batch d d"],
+) -> Float[Tensor, "*batch"]:
+    """Nats of all channels together, at the cost of d x d matrices. pull: η, precision: Λ, covariance: P."""
+    seen = precision @ covariance
+    seen = seen + torch.eye(seen.shape[-1], dtype=seen.dtype, device=seen.device)
+    explained = (pull * (covariance @ torch.linalg.solve(seen, pull[..., None]))[..., 0]).sum(-1)
+    logdets = noise_variance.log().sum(-1) + torch.linalg.slogdet(seen).logabsdet
+    squares = (residual.square() / noise_variance).sum(-1)
+    return 0.5 * (residual.shape[-1] * LOG_2PI + logdets + squares - explained)

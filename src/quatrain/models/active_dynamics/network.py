@@ -1,0 +1,79 @@
+"""states -> radial basis functions, whose weighted sum is a vector field; and the prior of its weights."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quatrain.models.active_dynamics.config import RbfGrid
+
+
+class Rbf(NamedTuple):
+    """φ_c(x) = exp(-|x - c|²/2l²) with centres c on a grid, which is the product of `axis` with itself."""
+
+    axis: Float[Tensor, " side"]
+    length: float
+    d: int
+
+    @property
+    def size(self) -> int:
+        """Features: side ** d."""
+        return len(self.axis) ** self.d
+
+    def features(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch feature"]:
+        """The product of d·side exponentials; of the features the first coordinate changes slowest."""
+        return _product(self._along_axes(x))
+
+    def with_derivatives(self, x: Float[Tensor, "*batch d"]) -> "Derived":
+        """Features and their derivatives."""
+        along = self._along_axes(x)
+        slope = -along * (x[..., None] - self.axis) / self.length**2
+        derivatives = []
+        for axis in range(self.d):
+            changed = [slope if place == axis else along for place in range(self.d)]
+            derivatives.append(_product(torch.stack([one[..., place, :] for place, one in enumerate(changed)], -2)))
+        return Derived(_product(along), torch.stack(derivatives, -1))
+
+    def to(self, dtype: torch.dtype) -> "Rbf":
+        """The same in another precision."""
+        return self._replace(axis=self.axis.to(dtype))
+
+    def _along_axes(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d side"]:
+        scaled = x[..., None] - self.axis
+        return (scaled * scaled).mul_(-0.5 / self.length**2).exp_() if not x.requires_grad else self._traced(scaled)
+
+    def _traced(self, scaled: Tensor) -> Tensor:
+        return torch.exp(scaled.square() * (-0.5 / self.length**2))
+
+
+class Derived(NamedTuple):
+    """φ(x) and ∂φ_c/∂x_k."""
+
+    features: Float[Tensor, "*batch feature"]
+    derivatives: Float[Tensor, "*batch feature d"]
+
+
+def _product(along: Float[Tensor, "*batch d side"]) -> Float[Tensor, "*batch feature"]:
+    found = along[..., 0, :]
+    for axis in range(1, along.shape[-2]):
+        found = (found[..., :, None] * along[..., axis, None, :]).flatten(-2)
+    return found
+
+
+def make_rbf(config: RbfGrid, d: int) -> Rbf:
+    """The grid of a config, in d dimensions."""
+    return Rbf(torch.linspace(-config.range, config.range, config.side), config.length, d)
+
+
+def prior_weight_variance(rbf: Rbf, grid: Float[Tensor, "point d"], prior_field_sd: float) -> float:
+    """s_w² of independent weights under which the field has this deviation, as a mean over the grid.
+
+    s_w² = prior_field_sd² / mean_g Σ_c φ_c(g)².
+    """
+    return float(prior_field_sd**2 / rbf.features(grid).double().square().sum(-1).mean())
+
+
+def region_products(features: Float[Tensor, "point feature"]) -> Float[Tensor, "feature feature"]:
+    """Γ = mean_g φ(g) φ(g)ᵀ."""
+    return features.T @ features / len(features)

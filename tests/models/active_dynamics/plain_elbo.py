@@ -1,0 +1,128 @@
+"""The evidence bound as it is written: a loop over members, samples, horizons and times; one window at a time."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Normal, Poisson, kl_divergence
+from torch.nn.functional import softplus
+
+from quatrain.models.active_dynamics.agents.vae import elbo
+from quatrain.models.active_dynamics.agents.vae.elbo import Draws, Scene
+from quatrain.models.active_dynamics.agents.vae.network import SeqVae
+from quatrain.replay.windows import Windows
+
+
+class Case(NamedTuple):
+    """A network, a batch whose first times only set the encoder's state, and the random numbers of a bound."""
+
+    network: SeqVae
+    windows: Windows
+    draws: Draws
+    burn_in: int
+
+    @property
+    def scene(self) -> Scene:
+        """What the fast way makes of the batch."""
+        return elbo.encode(self.network, self.windows, self.burn_in)
+
+
+class Beliefs(NamedTuple):
+    """Of all times of a window."""
+
+    mean: list[Tensor]
+    variance: list[Tensor]
+
+
+class Plain(NamedTuple):
+    """Terms of one window, by member but for `kl_first`."""
+
+    ell: Tensor
+    kl_first: Tensor
+    kl_steps: Tensor
+
+
+def variance_of(raw: Tensor) -> Tensor:
+    return softplus(raw) + 1e-6
+
+
+def through(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
+    """Layers with tanh between them."""
+    for weight, bias in list(zip(weights, biases, strict=True))[:-1]:
+        x = torch.tanh(weight @ x + bias[:, 0])
+    return weights[-1] @ x + biases[-1][:, 0]
+
+
+def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int) -> Beliefs:
+    encoder, heads = network.encoder, network.encoder.heads
+    hidden, found = encoder.first(1), Beliefs([], [])
+    for time, given in enumerate(torch.cat([observations, actions], 1)):
+        hidden = encoder.cell(given[None], hidden)
+        if time < burn_in:
+            hidden = hidden.detach()
+            continue
+        mean, raw = (through([w[i] for w in heads.weights], [b[i] for b in heads.biases], hidden[0]) for i in (0, 1))
+        found.mean.append(mean)
+        found.variance.append(variance_of(raw))
+    return found
+
+
+def field(network: SeqVae, member: int, x: Tensor) -> Tensor:
+    dynamics = network.dynamics
+    if network.is_rbf:
+        centres = torch.cartesian_prod(*[dynamics.axis] * len(x))
+        return dynamics.weight[0] @ torch.exp(-(x - centres).square().sum(1) / (2 * dynamics.length**2))
+    layers = dynamics.layers
+    return through([w[member] for w in layers.weights], [b[member] for b in layers.biases], x)
+
+
+def log_prob(network: SeqVae, y: Tensor, x: Tensor) -> Tensor:
+    decoder = network.decoder
+    if hasattr(decoder, "layers"):
+        mean = through([w[0] for w in decoder.layers.weights], [b[0] for b in decoder.layers.biases], x)
+        return Normal(mean, variance_of(decoder.raw_variance).sqrt()).log_prob(y).sum()
+    mean = decoder.weight @ x + decoder.bias
+    if decoder.kind == "loglinear":
+        mean = mean.clamp(max=20).exp()
+    if decoder.noise == "poisson":
+        return Poisson(mean.clamp(min=1e-6)).log_prob(y).sum()
+    variance = decoder.noise_variance if decoder.known else variance_of(decoder.raw_variance)
+    return Normal(mean, variance.sqrt()).log_prob(y).sum()
+
+
+def kl(mean_q: Tensor, variance_q: Tensor, mean_p: Tensor, variance_p: Tensor) -> Tensor:
+    return kl_divergence(Normal(mean_q, variance_q.sqrt()), Normal(mean_p, variance_p.sqrt())).sum()
+
+
+def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
+    """Of the window at this place of the batch. weights: of horizons."""
+    network, windows, draws, burn_in = case
+    y, actions = (part[:, window] for part in windows[:2])
+    mean, variance = encoded(network, y, actions, burn_in)
+    y, pushes = y[burn_in:], actions[burn_in:] @ network.control.T * network.dt
+    noise, times = variance_of(network.raw_noise) * network.dt, len(y)
+    members, _, samples = draws.posterior.shape[:3]
+    ell, kl_steps = [torch.zeros(members, dtype=y.dtype) for _ in range(2)]
+
+    def after(member: int, x: Tensor, time: int) -> Tensor:
+        """Mean of the step that leads to a time."""
+        return x + field(network, member, x) * network.dt + pushes[time]
+
+    for m in range(members):
+        for s in range(samples):
+            z = [mean[t] + variance[t].sqrt() * draws.posterior[m, :, s, t, window] for t in range(times)]
+            starts = list(z)
+            for t in range(1, times):
+                if draws.kept is not None and not draws.kept[t, window]:
+                    starts[t] = after(m, z[t - 1], t) + noise.sqrt() * draws.replaced[m, :, s, t - 1, window]
+            ell[m] += sum(log_prob(network, y[t], starts[t]) for t in range(times)) / samples
+            for k, weight in enumerate(weights, start=1):
+                for t in range(times - k):
+                    state = starts[t]
+                    for j in range(1, k):
+                        state = after(m, state, t + j) + noise.sqrt() * draws.steps[j - 1, m, :, s, t, window]
+                    if draws.kept is None or draws.kept[t + k, window]:
+                        found = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
+                        kl_steps[m] += weight * found / samples
+    first = kl(mean[0], variance[0], network.first_mean, variance_of(network.raw_first_variance))
+    return Plain(ell, first, kl_steps)

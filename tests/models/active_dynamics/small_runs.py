@@ -1,0 +1,83 @@
+"""Small trained runs, each with all that its figures are of."""
+
+import functools
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+
+from quatrain.models.active_dynamics import plots as room
+from quatrain.models.active_dynamics.collect import Dataset, collect
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.evaluate import evaluate
+from quatrain.models.active_dynamics.pictures import study as studies
+from quatrain.models.active_dynamics.pictures.study import Study
+from quatrain.models.active_dynamics.train import Learner, train
+from quatrain.progress import History, history, rows
+from tests.conftest import small
+
+RUNS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "one replicate, one record": {"seeds": 1, "train": {"record_every": 1000}},
+    "six replicates": {"seeds": 6, "train": {"arms": ["random", "active", "prbs"]}},
+    "all arms, and episodes that end": {
+        "env": {"episode_transitions": 7},
+        "train": {"arms": ["active", "random", "step", "prbs", "chirp", "off"]},
+    },
+    "one arm, which is not active": {"train": {"arms": ["step"]}},
+    "a line": {"env": {"field": {"kind": "linear", "matrix": [[-0.5]]}}},
+    "a space": {
+        "env": {"field": {"kind": "linear", "matrix": [[-0.5, -1, 0], [1, -0.5, 0], [0, 0, -0.3]]}},
+        "network": {"rbf": {"side": 3}},
+    },
+    "counts": {"env": {"observation": {"kind": "loglinear", "noise": "poisson"}}},
+    "learned channels": {
+        "collect": {"warmup": 1000},
+        "network": {"decoder": "linear"},
+        "train": {"transitions": 1040},
+    },
+    "seq_vae": {"network": {"family": "seq_vae"}, "train": {"transitions": 40}},
+    "an ensemble": {
+        "network": {"family": "seq_vae", "seq_vae": {"dynamics": "ensemble", "members": 2}},
+        "train": {"transitions": 40, "acquisition": {"weights": {"disagreement": 1.0, "variance": 0.0}}},
+    },
+}
+"""Changes to the small config."""
+
+
+class Run(NamedTuple):
+    """A trained active_dynamics, with what its figures are of."""
+
+    config: ActiveDynamicsConfig
+    dataset: Dataset
+    learner: Learner
+    history: History
+    scores: dict[str, float]
+
+    @property
+    def study(self) -> Study:
+        return studies.studied(self.config, self.learner, self.dataset)
+
+    def figures(self) -> dict[str, Figure]:
+        return room.plots(self.config, self.learner, self.dataset, self.history, self.scores)
+
+
+def run(**sections: Any) -> Run:
+    """The small config with sections changed, trained and judged."""
+    config = small("active_dynamics", **sections)
+    dataset, found, last = collect(config, 0), [], 0
+    for progress in train(config, dataset, 1):
+        found += rows(progress, last)
+        last = progress.step
+    return Run(config, dataset, progress.learner, history(found), evaluate(config, progress.learner, dataset, 0))
+
+
+@functools.cache
+def named(name: str) -> Run:
+    """One of RUNS, made once."""
+    return run(**RUNS[name])
+
+
+@functools.cache
+def studied(name: str) -> Study:
+    """What is drawn of one of RUNS."""
+    return named(name).study

@@ -1,0 +1,495 @@
+"""Arms that begin alike, ask their own questions, and learn from what they see alone, transition by transition."""
+
+import copy
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from quatrain.envs.vector_field.world import State, step_mean
+from quatrain.models.active_dynamics import losses, train
+from quatrain.models.active_dynamics.agents import trials
+from quatrain.models.active_dynamics.agents.filter.belief import weights
+from quatrain.models.active_dynamics.agents.trials import Met, Trial, checkpoint_steps, rows_of
+from quatrain.models.active_dynamics.collect import DatasetMismatch, collect, world_of
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.train import Learner
+from quatrain.progress import TrainingDiverged
+from quatrain.replay import windows
+from tests.conftest import small
+from tests.models.active_dynamics.small_trials import (
+    FAMILIES,
+    PLANNED,
+    Run,
+    advanced,
+    at,
+    both_families,
+    configured,
+    run,
+)
+
+ARMS = ("active", "random", "prbs")
+WARMUP = 10
+BRIEF = {"horizons": 2, "window": 4, "burn_in": 1}
+"""Windows that fit into episodes of six transitions."""
+PATIENT = {**BRIEF, "min_windows": 25}
+"""No update, where episodes are short."""
+
+
+def first_yield(config: ActiveDynamicsConfig) -> Run:
+    """Of a run that goes no further."""
+    dataset = collect(config, 0)
+    return Run(config, dataset, [next(train.train(config, dataset, 0))])
+
+
+# The common start.
+
+
+@pytest.mark.parametrize("episode", [None, 4])
+@both_families
+def test_the_warm_up_of_all_arms_is_the_dataset_s(family: str, episode: int | None):
+    train_part = {"arms": ARMS, "transitions": 20, "record_every": WARMUP, "seq_vae": {**BRIEF, "window": 3}}
+    found = first_yield(configured(family, env={"episode_transitions": episode}, train=train_part))
+    learner, given, ring = found.learner, found.dataset.train, found.learner.replay
+    assert int(ring.written) == int(learner.transitions) == WARMUP
+    assert given.truncated.any() == (episode is not None)
+    for arm in ARMS:
+        rows = rows_of(found.config, arm)
+        for stored, column in zip(ring[:3], (given.next_observations, given.actions, given.truncated), strict=True):
+            np.testing.assert_array_equal(stored[rows, :WARMUP], column)
+        np.testing.assert_array_equal(learner.path[rows, :WARMUP], given.next_states)
+        np.testing.assert_array_equal(learner.environment.x[rows], given.states[:, WARMUP])
+    ages = learner.environment.age.tolist()
+    assert ages == [WARMUP if episode is None else WARMUP % episode] * 6
+
+
+def test_arms_of_a_replicate_meet_the_same_noise_wherever_they_are():
+    found = run(configured(seeds=3, train={"arms": ARMS, "transitions": 40}))
+    world, learner = world_of(found.config, found.dataset), found.learner
+    after, actions = learner.path, learner.replay.actions[:, :40]
+    before = torch.cat([torch.tensor(found.dataset.train.states[:, 0]).repeat(3, 1)[:, None], after[:, :-1]], 1)
+    assert not learner.replay.truncated.any()
+    moved = (after - step_mean(world, before, actions)).unflatten(0, (3, 3))
+    seen = (learner.replay.observations[:, :40] - world.emission.mean(after)).unflatten(0, (3, 3))
+    for noise, deviation in ((moved, 0.01**0.5 * 0.1**0.5), (seen, 0.1)):
+        torch.testing.assert_close(noise[1], noise[0], atol=3e-6, rtol=0)
+        torch.testing.assert_close(noise[2], noise[0], atol=3e-6, rtol=0)
+        assert noise[0].std() == pytest.approx(deviation, rel=0.2)
+        assert (noise[:, 0] - noise[:, 1]).abs().amax() > deviation  # replicates do not
+    apart = (after.unflatten(0, (3, 3))[:, :, -1]).std(0)
+    assert (apart > 0.1).any()
+
+
+def test_counts_are_drawn_of_the_same_seed_until_arms_part():
+    counted = {"observation": {"kind": "loglinear", "noise": "poisson", "bias_sd": 2.0}}
+    found = run(configured(env=counted, train={"arms": ("active", "off"), "transitions": 13}))
+    active, off = (found.of(arm, found.learner.replay.observations[:, :13]) for arm in ("active", "off"))
+    assert torch.equal(active, active.round())
+    assert torch.equal(active[:, :WARMUP], off[:, :WARMUP])
+    assert not torch.equal(active[:, WARMUP:], off[:, WARMUP:])
+
+
+@both_families
+def test_what_an_arm_learns_does_not_depend_on_which_other_arms_there_are(family: str):
+    """Bit for bit."""
+    together = run(configured(family, train={"arms": ("prbs", "active", "random"), "transitions": 22}))
+    for arm in ("random", "prbs"):
+        alone = configured(family, train={"arms": (arm,), "transitions": 22})
+        *_, end = train.train(alone, together.dataset, 0)
+        assert torch.equal(end.learner.path, together.of(arm, together.learner.path))
+        for name, kept in end.learner.snapshots.items():
+            assert torch.equal(kept[-1], together.of(arm, together.learner.snapshots[name][-1])), name
+            assert kept[-1].any(), name
+
+
+@both_families
+def test_arms_learn_from_what_they_saw_themselves(family: str):
+    found = run(configured(family, train={"arms": ARMS, "transitions": 22}))
+    path, (_, kept) = found.learner.path, found.learner.snapshots.popitem()
+    for one, other in (("active", "random"), ("active", "prbs"), ("random", "prbs")):
+        assert not torch.equal(found.of(one, path), found.of(other, path))
+        assert not torch.equal(found.of(one, kept[-1]), found.of(other, kept[-1]))
+        assert torch.equal(found.of(one, kept[0]), found.of(other, kept[0]))  # at the end of the warm-up
+
+
+# What a transition is.
+
+
+def told_otherwise(monkeypatch: pytest.MonkeyPatch, moment: int, change: Callable[[Met], Met]) -> None:
+    """Lets learners see something else in the transition of that number."""
+    answer = train.met_by
+
+    def met_by(trial: Trial, action: Tensor) -> Met:
+        met = answer(trial, action)
+        return change(met) if trial.transitions == moment else met
+
+    monkeypatch.setattr(train, "met_by", met_by)
+
+
+def farther(met: Met) -> Met:
+    return met._replace(seen=met.seen._replace(observation=met.seen.observation + 3, begun=met.seen.begun + 3))
+
+
+@pytest.mark.parametrize(("moment", "first"), [(15, 16), (16, 18), (17, 18)])
+@both_families
+def test_the_next_plan_knows_what_was_seen_last(family: str, moment: int, first: int, monkeypatch: pytest.MonkeyPatch):
+    """It plans before the transitions 10, 12, 14 ... What is seen after transition t is what t + 1 begins with."""
+    config = configured(family, train={"transitions": 20, "planner": PLANNED})
+    dataset = collect(config, 0)
+    whole = at(config, 20, dataset)
+    told_otherwise(monkeypatch, moment, farther)
+    other = at(config, 20, dataset)
+    same = (whole.replay.actions == other.replay.actions)[rows_of(config, "active"), :20].all(2).all(0)
+    assert same[:first].all()
+    assert not same[first]
+    random = rows_of(config, "random")
+    assert torch.equal(whole.path[random], other.path[random])
+
+
+@both_families
+def test_what_is_seen_changes_beliefs_at_once_and_nothing_before(family: str, monkeypatch: pytest.MonkeyPatch):
+    config = configured(family, train={"arms": ("random",), "transitions": 20})
+    dataset = collect(config, 0)
+    whole = [means(at(config, count, dataset)) for count in (15, 16)]
+    told_otherwise(monkeypatch, 15, farther)
+    other = [means(at(config, count, dataset)) for count in (15, 16)]
+    assert torch.equal(whole[0], other[0])
+    assert (whole[1] - other[1]).abs().amin() > 1e-3
+
+
+def means(trial: Trial) -> Tensor:
+    """Of the states, as each row believes."""
+    rows: Any = trial.rows
+    if trial.config.network.family == "bayes_filter":
+        return rows.belief.mean[:, : trial.config.env.d].clone()
+    return torch.stack([worker.belief.mean for worker in rows.workers])
+
+
+def test_actions_stay_in_the_box_and_are_those_that_acted():
+    bound = 0.3
+    found = run(configured(env={"action_bound": bound, "process_noise": 0.0}, train={"arms": ARMS, "transitions": 40}))
+    actions, path = found.learner.replay.actions[:, :40], found.learner.path
+    assert actions.abs().amax() <= bound
+    assert (found.of("prbs", actions)[:, WARMUP:].abs() == bound).all()
+    assert found.of("active", actions)[:, WARMUP:].abs().amax() > 0.9 * bound
+    world = world_of(found.config, found.dataset)
+    torch.testing.assert_close(path[:, 1:], step_mean(world, path[:, :-1], actions[:, 1:]), atol=1e-6, rtol=0)
+
+
+def test_plans_are_held_and_made_anew_when_they_are_due(monkeypatch: pytest.MonkeyPatch):
+    made, replan = [], train.planner.replan
+    monkeypatch.setattr(train.planner, "replan", lambda *given: made.append(trial.transitions) or replan(*given))
+    trial = at(configured(train={"transitions": 24, "planner": {"hold": 2, "replan_every": 4}}), 0)
+    advanced(trial, 24)
+    assert made == [10, 14, 18, 22]
+    actions = trial.replay.actions[rows_of(trial.config, "active"), WARMUP:24].unflatten(1, (-1, 2))
+    assert torch.equal(actions[:, :, 0], actions[:, :, 1])
+    assert len(actions[0, :, 0].unique(dim=0)) == 7
+
+
+# Where an episode ends.
+
+SHORT: dict[str, Any] = {"episode_transitions": 6}
+NARROW: dict[str, Any] = {"escape_radius": 1.1, "region_radius": 1.0}
+
+
+@pytest.mark.parametrize("env", [SHORT, NARROW], ids=["out of time", "out of the box"])
+@both_families
+def test_a_truncated_row_goes_on_from_a_new_beginning(family: str, env: dict[str, Any]):
+    trial = at(configured(family, env=env, train={"transitions": 40, "seq_vae": PATIENT}), 0)
+    ended = []
+    for moment in range(40):
+        before = trial.environment.x
+        advanced(trial, 1)
+        over = trial.replay.truncated[:, moment]
+        final, now = trial.path[:, moment], trial.environment
+        beyond = final.abs().amax(1) > trial.config.env.escape_radius
+        assert torch.equal(over, beyond if env is NARROW else torch.full_like(over, (moment + 1) % 6 == 0))
+        assert torch.equal(now.x[~over], final[~over])
+        assert (now.x[over].abs() <= 1).all()
+        assert (now.x[over] != final[over]).all()
+        assert (now.age[over] == 0).all()
+        assert (now.age[~over] > 0).all()
+        assert ((final - before).abs().amax() < 0.5).all()  # the path is that of the state that acted
+        ended.append(over)
+    assert torch.stack(ended)[WARMUP:].any(0)[rows_of(trial.config, "random")].all()
+
+
+def began_elsewhere(met: Met) -> Met:
+    seen = met.seen
+    begun = torch.where(seen.truncated[:, None], seen.begun.flip(1), seen.begun)
+    return met._replace(seen=seen._replace(begun=begun), state=State(met.state.x, met.state.age))
+
+
+def test_a_filter_learns_nothing_from_the_step_between_two_episodes(monkeypatch: pytest.MonkeyPatch):
+    """What is seen of a new beginning says where the state is, and nothing about the field."""
+    config = configured(env=SHORT, train={"arms": ("random",), "transitions": 30})
+    dataset = collect(config, 0)
+    whole = at(config, 18, dataset)
+    assert whole.replay.truncated[:, 17].all()
+    told_otherwise(monkeypatch, 17, began_elsewhere)
+    other = at(config, 18, dataset)
+    held, changed = whole.rows.belief, other.rows.belief
+    assert not torch.equal(held.mean[:, :2], changed.mean[:, :2])
+    assert torch.equal(weights(2, held), weights(2, changed))
+    assert torch.equal(held.covariance[:, 2:, 2:], changed.covariance[:, 2:, 2:])
+    assert not held.covariance[:, :2, 2:].any()
+    assert not torch.equal(weights(2, advanced(whole, 1).rows.belief), weights(2, advanced(other, 1).rows.belief))
+
+
+def test_a_network_never_sees_both_sides_of_an_end():
+    config = configured("seq_vae", env=SHORT, train={"transitions": 40, "seq_vae": PATIENT})
+    trial, seen = at(config, 0), 0
+    for moment in range(40):
+        advanced(trial, 1)
+        over = trial.replay.truncated[:, moment]
+        hidden = torch.stack([worker.hidden for worker in trial.rows.workers]).flatten(1)
+        assert torch.equal(hidden.any(1), ~over)
+    starts, ends = trial.replay.starts, trial.replay.truncated
+    for row in range(config.rows):
+        for start in starts.numbers[row, : starts.end[row]].tolist():
+            assert not ends[row, start : start + BRIEF["window"] + BRIEF["burn_in"] - 1].any()
+            seen += 1
+    assert seen == config.rows * (6 * 2 + 0)  # two in each whole episode of six, none in the four left over
+    assert int(windows.valid(trial.replay)[0]) == 12
+
+
+# What is kept and told.
+
+
+@pytest.mark.parametrize(
+    ("warmup", "transitions", "checkpoints", "expected"),
+    [
+        (10, 60, 5, (10, 16, 24, 38, 60)),
+        (20, 1000, 3, (20, 141, 1000)),
+        (10, 13, 12, (10, 11, 12, 13)),
+        (1, 2, 2, (1, 2)),
+    ],
+)
+def test_checkpoints_are_even_in_their_logarithm_from_the_warm_up_to_the_end(
+    warmup: int, transitions: int, checkpoints: int, expected: tuple[int, ...]
+):
+    train_part = {"transitions": transitions, "checkpoints": checkpoints}
+    assert checkpoint_steps(configured(collect={"warmup": warmup}, train=train_part)) == expected
+
+
+@both_families
+def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
+    found = run(configured(family, train={"record_every": 2, "transitions": 24, "checkpoints": 4}))
+    steps = checkpoint_steps(found.config)
+    assert steps == (10, 13, 18, 24)
+    by_step = {one.step: one.learner for one in found.yields}
+    restored = {step: trials.restored(found.config, found.dataset, by_step[step]) for step in (10, 18, 24)}
+    for name, kept in found.learner.snapshots.items():
+        for step, trial in restored.items():
+            assert torch.equal(kept[steps.index(step)], trial.rows.weights[name]), name
+        assert not by_step[16].snapshots[name][2:].any()
+        assert torch.equal(by_step[16].snapshots[name][:2], kept[:2])
+    gained = [one.metrics["information_gained"].item() for one in found.yields]
+    told = dict(zip(by_step, gained, strict=True))
+    assert told[8] == 0
+    assert 0 < told[10] == told[12] < told[14] == told[16] < told[18] == told[22] < told[24]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+@both_families
+def test_each_yield_tells_the_same_of_each_arm_and_of_all(family: str, seeds: int):
+    found = run(configured(family, seeds=seeds, train={"arms": ARMS, "record_every": 7, "transitions": 16}))
+    common = {"innovation_nll", "field_sd", "monitor/field_nrmse", "information_gained"}
+    common |= {"outside_region", "truncations"}
+    own = {*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss"} if family == "seq_vae" else set()
+    names = {f"{name}{of}" for name in common | own for of in ("", *(f".{arm}" for arm in ARMS))}
+    names |= {f"{name}/seed" for name in names} if seeds > 1 else set()
+    assert [one.step for one in found.yields] == [7, 14, 16]
+    for one in found.yields:
+        assert one.metrics.keys() == names
+        for name in common | own:
+            assert one.metrics[name].shape == (1,)
+            of_arms = np.mean([one.metrics[f"{name}.{arm}"] for arm in ARMS])
+            assert one.metrics[name].item() == pytest.approx(of_arms, rel=1e-5)
+            if seeds > 1:
+                each = one.metrics[f"{name}.prbs/seed"]
+                assert each.shape == (1, 2)
+                assert one.metrics[f"{name}.prbs"].item() == pytest.approx(each.mean(), rel=1e-5)
+
+
+def test_ends_are_counted_and_the_region_s_outside_is_a_share():
+    found = run(configured(env=NARROW, train={"transitions": 40, "record_every": 40}))
+    truncated, path = found.learner.replay.truncated[:, :40], found.learner.path
+    assert truncated.any()
+    for arm in found.config.train.arms:
+        told = found.yields[0].metrics
+        assert told[f"truncations.{arm}"].item() == found.of(arm, truncated).sum() / 2
+        outside = (found.of(arm, path).norm(dim=2) > 1).double().mean()
+        assert told[f"outside_region.{arm}"].item() == pytest.approx(outside.item())
+
+
+def test_terms_of_the_bound_are_told_once_there_are_windows():
+    """With five windows of six transitions, the first update follows the tenth transition."""
+    windows_from = {**BRIEF, "window": 5, "min_windows": 5}
+    found = run(configured("seq_vae", train={"record_every": 3, "transitions": 24, "seq_vae": windows_from}))
+    for one in found.yields:
+        told = [one.metrics[name].item() for name in ("ell", "kl_steps", "grad_norm")]
+        assert (np.array(told) != 0).all() if one.step > 9 else told == [0, 0, 0]
+    updates = [[int(row.updates) for row in one.learner.further[0]] for one in found.yields]
+    assert updates == [[max(0, one.step - 9)] * found.config.rows for one in found.yields]
+
+
+@both_families
+def test_what_was_yielded_stays_as_it_was(family: str):
+    train_part = {"arms": ARMS, "transitions": 26, "record_every": 5, "seq_vae": BRIEF}
+    config = configured(family, env=SHORT, train=train_part)
+    learners = []
+    for progress in train.train(config, collect(config, 0), 0):
+        learners.append((progress.learner, copy.deepcopy(train.pack(progress.learner))))
+    for learner, packed in learners:
+        for name, array in train.pack(learner).items():
+            np.testing.assert_array_equal(array, packed[name], err_msg=name)
+
+
+# What goes wrong.
+
+
+@cache
+def begun(family: str) -> Run:
+    return first_yield(configured(family, seeds=3))
+
+
+def refused(given: Run, learner: Learner, why: str) -> None:
+    with pytest.raises(TrainingDiverged, match=f"^{why}$"):
+        next(train.train(given.config, given.dataset, 0, learner))
+
+
+REMEDIES = {
+    "bayes_filter": r"lower active_dynamics\.env\.dt or active_dynamics\.network\.rbf\.prior_field_sd",
+    "seq_vae": r"lower active_dynamics\.train\.seq_vae\.learning_rate or max_grad_norm",
+}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@both_families
+def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(family: str, value: float):
+    given = begun(family)
+    x = given.learner.environment.x.clone()
+    x[4, 1] = value
+    broken = given.learner._replace(environment=given.learner.environment._replace(x=x))
+    where = r"active_dynamics stopped at transition 21: innovation_nll of row random/1 is (nan|inf)"
+    refused(given, broken, f"{where}; {REMEDIES[family]}")
+
+
+@both_families
+def test_the_moment_is_that_of_the_transition_not_of_the_yield(family: str, monkeypatch: pytest.MonkeyPatch):
+    def unseen(met: Met) -> Met:
+        y = met.seen.observation.clone()
+        y[2, 5] = float("nan")
+        return met._replace(seen=met.seen._replace(observation=y))
+
+    given = begun(family)
+    told_otherwise(monkeypatch, 26, unseen)
+    refused(given, given.learner, rf"active_dynamics stopped at transition 27: .* of row active/2 .*{REMEDIES[family]}")
+
+
+@pytest.mark.parametrize("part", ["mean", "covariance"])
+def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
+    given = begun("bayes_filter")
+    value = getattr(given.learner.params, part).clone()
+    value[3] = float("nan")
+    broken = given.learner._replace(params=given.learner.params._replace(**{part: value}))
+    refused(given, broken, f"active_dynamics stopped at transition 21: .* of row random/0 .*{REMEDIES['bayes_filter']}")
+
+
+def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
+    given = begun("seq_vae")
+    params = [{name: value.clone() for name, value in own.items()} for own in given.learner.params]
+    params[1]["dynamics.weight"][0] = float("nan")
+    broken = given.learner._replace(params=tuple(params))
+    refused(given, broken, f"active_dynamics stopped at transition 21: .* of row active/1 .*{REMEDIES['seq_vae']}")
+
+
+def test_weights_are_looked_at_too():
+    """The last update of a yield may break what no transition has met yet."""
+    given = begun("seq_vae")
+    trial = trials.restored(given.config, given.dataset, given.learner)
+    with torch.no_grad():
+        trial.rows.workers[5].network.first_mean.fill_(float("nan"))
+    where = "active_dynamics stopped at transition 20: first_mean of row random/2 is not finite"
+    with pytest.raises(TrainingDiverged, match=re.escape(where)):
+        train.records.refuse_divergence(trial, {"innovation_nll": torch.zeros(5, 6)})
+
+
+@pytest.mark.parametrize(
+    ("sections", "why"),
+    [
+        ({"seeds": 4}, r"train\.observations has shape \(2, 11, 8\), this config wants \(4, 11, 8\)"),
+        ({"collect": {"warmup": 12}}, r"train\.observations has shape \(2, 11, 8\), this config wants \(2, 13, 8\)"),
+        ({"env": {"field": {"kind": "duffing"}}}, r"the dataset is of another field than env\.field"),
+        ({"env": {"field": {"parameters": {"w": 1.5}}}}, r"the dataset is of another field than env\.field"),
+    ],
+)
+def test_a_dataset_of_another_config_is_refused(sections: dict[str, Any], why: str):
+    dataset = collect(small("active_dynamics"), 0)
+    with pytest.raises(DatasetMismatch, match=f"active_dynamics: {why}; collect again"):
+        next(train.train(configured(**sections), dataset, 0))
+
+
+@pytest.mark.parametrize("column", ["observations", "next_observations"])
+def test_a_start_that_is_not_finite_is_refused_with_its_place(column: str):
+    config = small("active_dynamics")
+    dataset = collect(config, 0)
+    getattr(dataset.train, column)[1, 4, 6] = np.nan
+    why = f"active_dynamics: train.{column} of replicate 1 at transition 4 is not finite; collect again"
+    with pytest.raises(DatasetMismatch, match=re.escape(why)):
+        next(train.train(config, dataset, 0))
+
+
+@both_families
+def test_arrays_of_another_network_are_refused(family: str):
+    given = begun(family)
+    arrays = train.pack(given.learner)
+    wider = configured(family, seeds=3, network={"rbf": {"side": 6}})
+    with pytest.raises(ValueError, match="not a learner of this config: params/"):
+        train.unpack(wider, given.dataset, arrays)
+
+
+# Whatever is looked for, however it is found.
+
+ENSEMBLE = {"seq_vae": {"dynamics": "ensemble", "members": 3}}
+LOOKED_FOR = [
+    *((FAMILIES[0], {}, name) for name in ("variance", "information", "fisher_d", "fisher_a", "action_cost")),
+    (FAMILIES[1], {"seq_vae": {"dynamics": "mlp"}}, "information"),
+    (FAMILIES[1], {}, "fisher_a"),
+    (FAMILIES[1], ENSEMBLE, "disagreement"),
+]
+
+
+@pytest.mark.parametrize("kind", ["icem", "mppi"])
+@pytest.mark.parametrize(("family", "network", "value"), LOOKED_FOR)
+def test_every_value_is_looked_for_by_every_planner(family: str, network: dict[str, Any], value: str, kind: str):
+    weights_of = {"variance": 0.0, value: 1.0}
+    train_part = {
+        "arms": ("active",),
+        "transitions": 20,
+        "checkpoints": 2,
+        "acquisition": {"weights": weights_of},
+        "planner": {"kind": kind, "iterations": 2},
+    }
+    found = run(configured(family, network=network, train=train_part))
+    actions = found.learner.replay.actions[:, WARMUP:20]
+    assert actions.isfinite().all()
+    assert actions.any()
+    assert all(np.isfinite(value).all() for one in found.yields for value in one.metrics.values())
+
+
+def test_what_is_looked_for_and_how_it_is_found_decide_what_is_done():
+    done = []
+    for kind in ("icem", "mppi"):
+        for value in ("variance", "information", "fisher_d", "fisher_a"):
+            weights_of = {"variance": 0.0, value: 1.0}
+            train_part = {"acquisition": {"weights": weights_of}, "planner": {"kind": kind}, "transitions": 24}
+            done.append(run(configured(train={"arms": ("active",), **train_part})).learner.path)
+    assert all(not torch.equal(one, other) for place, one in enumerate(done) for other in done[:place])

@@ -1,0 +1,69 @@
+"""Small rows of seq_vae at work, each with a replay of a random walk."""
+
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from quatrain.envs.vector_field.observation import Emission, draw_emission
+from quatrain.models.active_dynamics.agents.vae import learner
+from quatrain.models.active_dynamics.agents.vae.learner import Worker
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.replay import windows
+from quatrain.replay.windows import Entry, Ring
+from tests.conftest import small
+
+KINDS: dict[str, dict[str, Any]] = {
+    "linear": {"dynamics": "linear"},
+    "mlp": {"dynamics": "mlp"},
+    "deep": {"dynamics": "mlp", "dynamics_hidden": [6, 4]},
+    "rbf": {"dynamics": "rbf"},
+    "ensemble": {"dynamics": "ensemble", "members": 3},
+}
+"""Dynamics by name."""
+COUNTS = {"kind": "loglinear", "noise": "poisson"}
+"""Channels that count."""
+
+
+def configured(dynamics: str = "rbf", decoder: str = "known", **others: Any) -> ActiveDynamicsConfig:
+    """A small seq_vae. others: seq_vae (of training), observation, weights (of the acquisition)."""
+    weights = {"disagreement": 1.0, "variance": 0.0} if dynamics == "ensemble" else {"variance": 1.0}
+    return small(
+        "active_dynamics",
+        env={"observation": others.get("observation", {})},
+        network={"family": "seq_vae", "decoder": decoder, "seq_vae": KINDS[dynamics]},
+        train={"seq_vae": others.get("seq_vae", {}), "acquisition": {"weights": others.get("weights", weights)}},
+    )
+
+
+def channels(config: ActiveDynamicsConfig) -> Emission:
+    """The true ones."""
+    return draw_emission(config.env.emission, config.env.d, Generator().manual_seed(0))
+
+
+def worker(config: ActiveDynamicsConfig, seed: int = 0) -> Worker:
+    """Before its first transition; weights of radial basis functions are random, as they begin with zeros."""
+    made = learner.at_work(config, channels(config), learner.fresh(config, channels(config), seed))
+    if config.network.seq_vae.dynamics == "rbf":
+        with torch.no_grad():
+            made.network.dynamics.weight.normal_(0, 0.5, generator=Generator().manual_seed(seed))
+    return made
+
+
+def replay(config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()) -> Ring:
+    """A walk of each row that is pushed about, and begins anew after the transitions `ends`."""
+    draws, emission = Generator().manual_seed(1), channels(config)
+    ring = windows.allocate(rows, config.train.transitions, config.env.observation.channels, config.env.d)
+    x = torch.zeros(rows, config.env.d)
+    for number in range(count):
+        action = torch.rand(rows, config.env.d, generator=draws) * 2 - 1
+        x = 0.95 * x + 0.3 * action
+        y = emission.sample(x, None, draws)
+        windows.write(ring, Entry(y, action, torch.full((rows,), number in ends)), config.train.seq_vae.length)
+        x = x * (number not in ends)
+    return ring
+
+
+def gradients(made: Worker) -> dict[str, Tensor]:
+    """Of each parameter, as last found."""
+    return {name: param.grad.clone() for name, param in made.network.named_parameters()}
