@@ -2,6 +2,7 @@
 
 import io
 import math
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -87,7 +88,9 @@ def _array(where: str, data: bytes, wanted: str, axes: int | None = None) -> np.
     try:
         read_header = HEADERS[np.lib.format.read_magic(stream)]
         shape, fortran_order, dtype = read_header(stream)
-    except FOREIGN:
+        if any(type(length) is not int for length in shape):  # numpy lets True pass
+            raise TypeError
+    except (*FOREIGN, tokenize.TokenError):
         raise ConfigError(f"{where}: is no {NUMBERS} file; write one with numpy.save") from None
     size = math.prod(shape)
     fits = len(shape) == axes if axes else len(shape) <= MAX_AXES and min(shape, default=1) > 0

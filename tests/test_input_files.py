@@ -266,6 +266,14 @@ DAMAGED = {
         NUMBERS.replace(b"(600,)", b"exit()"),
         "mine.npy: is no .npy file; write one with numpy.save",
     ),
+    "a length that is no number": (
+        npy_header((True,)) + bytes(8),
+        "mine.npy: is no .npy file; write one with numpy.save",
+    ),
+    "brackets that do not close": (
+        NUMBERS.replace(b"{'descr'", b"((('descr'"),
+        "mine.npy: is no .npy file; write one with numpy.save",
+    ),
     "cut off": (NUMBERS[:-3], "mine.npy: is damaged: it does not hold 600 numbers, as it says"),
     "too long": (NUMBERS + b"\0", "mine.npy: is damaged: it does not hold 600 numbers, as it says"),
     "claims terabytes": (

@@ -1,9 +1,11 @@
 """Intervals that hold what they should, as often as they should."""
 
+import math
+
 import numpy as np
 import pytest
 
-from quatrain.statistics import bootstrap_interval, interquartile_mean, over_learners
+from quatrain.statistics import bootstrap_interval, interquartile_mean, median_interval, over_learners
 
 
 def test_scores_of_learners_become_means_and_what_is_judged_an_interval_too() -> None:
@@ -46,3 +48,40 @@ def test_the_same_generator_gives_the_same_interval() -> None:
     values = np.random.default_rng(2).normal(size=11)
     one, other = (bootstrap_interval((values,), np.mean, np.random.default_rng(3), 200) for _ in range(2))
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("samples", "low", "confidence"),
+    [(6, 1, 0.96875), (7, 1, 0.984375), (8, 1, 0.9921875), (9, 2, 0.9609375), (10, 2, 0.978516), (20, 6, 0.958611)],
+)
+def test_a_median_lies_between_order_statistics(samples: int, low: int, confidence: float) -> None:
+    """confidence: of a fair coin to show heads from `low` to samples - low times; one more left out is too few."""
+
+    def held(left_out: int) -> float:
+        shares = [math.comb(samples, heads) / 2**samples for heads in range(left_out, samples - left_out + 1)]
+        return sum(shares)
+
+    values = np.random.default_rng(4).permutation(np.arange(1.0, samples + 1))
+    assert median_interval(values) == (low, samples + 1 - low)
+    assert held(low) == pytest.approx(confidence, abs=1e-6)
+    assert held(low) >= 0.95 > held(low + 1)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 5])
+def test_fewer_than_six_samples_have_no_interval_of_their_median(samples: int) -> None:
+    assert median_interval(np.arange(float(samples))) is None
+
+
+def test_an_interval_of_the_median_holds_it_whatever_the_law() -> None:
+    rng = np.random.default_rng(5)
+    drawn = rng.lognormal(0.0, 2.0, (4000, 10))
+    found = [median_interval(values) for values in drawn]
+    held = np.mean([low <= 1.0 <= high for low, high in found])
+    assert held == pytest.approx(0.9785, abs=0.008)
+
+
+def test_equal_samples_and_their_order_do_not_matter() -> None:
+    values = np.array([3.0, 1.0, 1.0, 1.0, 9.0, 3.0, 3.0])
+    assert median_interval(values) == (1, 9)
+    assert median_interval(values[::-1]) == (1, 9)
+    assert values.tolist() == [3, 1, 1, 1, 9, 3, 3]

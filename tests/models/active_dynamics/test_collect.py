@@ -1,5 +1,6 @@
 """The common start, held-out rollouts and the true field; and datasets that belong to another config."""
 
+import itertools
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -129,6 +130,23 @@ def test_parts_do_not_depend_on_each_others_sizes():
     assert np.array_equal(wider.held_out.start_actions, collected().held_out.start_actions)
 
 
+def test_the_start_and_channels_do_not_depend_on_what_is_drawn_of_a_field():
+    env = {"field": {"kind": "multi_attractor", "parameters": {"nodes": 9}}}
+    other = collect(configured(env=env), SEED)
+    assert other.field.table.shape[-1] == 9
+    assert np.array_equal(other.train.actions, collected("multi_attractor").train.actions)
+    assert np.array_equal(other.train.states[:, 0], collected("multi_attractor").train.states[:, 0])
+    assert equal(other.emission, collected("multi_attractor").emission)
+
+
+def test_no_two_parts_share_random_numbers():
+    dataset = collected()
+    held_out = dataset.held_out
+    drawn = dataset.train.actions, held_out.rollouts.actions[: HELD_OUT // 2], held_out.start_actions
+    for one, other in itertools.combinations(drawn, 2):
+        assert len(np.intersect1d(one, other)) <= 2
+
+
 def test_a_multi_attractor_is_another_with_another_seed_and_the_same_with_the_same():
     config = configured("multi_attractor")
     again, other = (collect(config, seed).field.table for seed in (SEED, SEED + 1))
@@ -202,8 +220,9 @@ def test_a_truncated_rollout_begins_anew_and_keeps_what_was_seen_last():
     assert (train.next_states[train.truncated] != later[train.truncated]).all()
     assert np.abs(later[train.truncated]).max() <= 1
     assert np.abs(residuals(config, dataset, train)).max() < 0.15
-    left = train.observations - train.states @ dataset.emission.weight.T - dataset.emission.bias
-    assert np.abs(left).max() < 0.55
+    for states, seen in ((train.states, train.observations), (train.next_states, train.next_observations)):
+        left = seen - states @ dataset.emission.weight.T - dataset.emission.bias
+        assert np.abs(left).max() < 0.55
 
 
 def test_an_episode_ends_where_the_state_leaves_the_box():
@@ -441,6 +460,9 @@ ALMOST: Mapping[str, tuple[dict[str, Any], str]] = {
     "a faster field": ({"field": {"kind": "limit_cycle", "speed": 1.5}}, "field than env.field"),
     "a field as it is": ({"field": {"kind": "limit_cycle", "normalise": "none"}}, "field than env.field"),
     "a wider region": ({"region_radius": 1.6}, "region than env.region_radius"),
+    "a shorter step": ({"dt": 0.09}, "step than env.dt, control and action_bound"),
+    "a weaker push": ({"action_bound": 0.5}, "step than env.dt, control and action_bound"),
+    "another push": ({"control": [[0, 1], [1, 0]]}, "step than env.dt, control and action_bound"),
     "more noise": ({"observation": {"channels": CHANNELS, "noise_sd": 0.2}}, "noise than env.observation"),
     "counts": (
         {"observation": {"channels": CHANNELS, "kind": "loglinear", "noise": "poisson"}},

@@ -24,6 +24,7 @@ from quatrain.models.active_dynamics.evaluate import (
     evaluate,
     floors,
     knowledge,
+    ratio_interval,
     ratios,
     reached_at,
 )
@@ -179,6 +180,13 @@ def test_floors_of_the_committed_grid(kind: str):
     assert found["projection_floor"] == pytest.approx(projection, rel=0.05, abs=5e-5)
 
 
+def test_of_an_affine_field_the_best_affine_one_is_no_floor():
+    config = small("active_dynamics", env={"field": {"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}})
+    found = floors(config, collect(config, 0))
+    assert found["affine_field"] == 1
+    assert 0 < found["projection_floor"] < 0.1
+
+
 def test_floors_of_drawn_tables_are_around_those_of_the_design():
     drawn = [floors(*of_kind("multi_attractor", seed)) for seed in range(8)]
     affine, projection = (np.array([one[name] for one in drawn]) for name in ("affine_field", "projection_floor"))
@@ -203,24 +211,29 @@ def test_without_radial_functions_any_field_can_be_represented():
 
 
 def test_predictions_are_paths_of_the_mean_field_from_true_starts():
-    config, dataset, learner = made(env={"control": [[0.0, 2.0], [1.0, 0.5]]}, train={"arms": ("random",)}, seeds=1)
+    """Which count until the true ones leave the region."""
+    effect = np.array([[0.0, 4.0], [2.0, 1.0]])
+    config, dataset, learner = made(env={"control": effect.tolist()}, train={"arms": ("random",)}, seeds=1)
     weight = 0.7 * best_weights(config, dataset)
     scores = evaluate(config, knowing(learner, weight), dataset, 0)
-    held_out, effect = dataset.held_out, np.array([[0.0, 2.0], [1.0, 0.5]])
-    error, moved, ends = dict.fromkeys(AHEAD, 0.0), dict.fromkeys(AHEAD, 0.0), {k: [] for k in AHEAD}
+    held_out, paths = dataset.held_out, {k: [] for k in AHEAD}
     for start, actions, truth in zip(held_out.starts, held_out.start_actions, held_out.clean_states, strict=True):
         x, pushed = start.astype(float), np.zeros(2)
         for k, action in enumerate(actions, 1):
             x = x + 0.1 * (weight.numpy() @ features(config, x).numpy() + effect @ action)
             pushed = pushed + 0.1 * effect @ action
+            if np.linalg.norm(truth[k]) > 1.5:
+                break
             if k in AHEAD:
-                error[k] += ((x - truth[k]) ** 2).sum()
-                moved[k] += ((truth[k] - start - pushed) ** 2).sum()
-                ends[k].append(truth[k])
+                paths[k].append((x, truth[k], start + pushed))
+    assert 8 == len(paths[1]) > len(paths[10]) > 1
     for k in AHEAD:
-        spread = ((np.array(ends[k]) - np.mean(ends[k], 0)) ** 2).sum()
-        assert scores[f"displacement_r2_{k}.random"] == pytest.approx(1 - error[k] / moved[k], rel=1e-4)
-        assert scores[f"position_r2_{k}.random"] == pytest.approx(1 - error[k] / spread, rel=1e-4)
+        x, there, carried = (np.array(part) for part in zip(*paths[k], strict=True))
+        error, moved = ((x - there) ** 2).sum(), ((there - carried) ** 2).sum()
+        assert scores[f"displacement_r2_{k}.random"] == pytest.approx(1 - error / moved, rel=1e-4)
+        if len(there) > 1:
+            spread = ((there - there.mean(0)) ** 2).sum()
+            assert scores[f"position_r2_{k}.random"] == pytest.approx(1 - error / spread, rel=1e-4)
 
 
 @pytest.mark.parametrize("control", [None, [[0.0, 2.0], [1.0, 0.0]], [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]])
@@ -336,6 +349,22 @@ def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
     assert found.keys() == {"transition_ratio.random", "transition_ratio.prbs"}
     np.testing.assert_allclose(found["transition_ratio.random"], [60 / 16, 6, 0])
     np.testing.assert_array_equal(found["transition_ratio.prbs"], [0, 0, 0])
+
+
+def test_the_interval_of_a_ratio_is_drawn_over_replicates():
+    """Errors fall as 1/transitions, those of the active arm twice as fast; each replicate by a factor of its own."""
+    config = small("active_dynamics", seeds=9)
+    steps = np.array(checkpoint_steps(config))[:, None]
+    luck = np.exp(0.3 * np.random.default_rng(0).normal(size=(2, 9)))
+    alike, drawn = (np.concatenate([3 * own[0] / steps, 6 * own[1] / steps], 1) for own in (np.ones((2, 9)), luck))
+    name = "transition_ratio.random"
+    assert ratio_interval(config, alike, name, 0) == pytest.approx((2, 2))
+    low, high = ratio_interval(config, drawn, name, 0)
+    assert low < np.median(ratios(config, drawn)[name]) < high
+    assert 1.2 < low < high < 3.2
+    assert ratio_interval(config, drawn, name, 0) == (low, high)
+    few = np.concatenate([drawn[:, :5], drawn[:, 9:14]], 1)
+    assert ratio_interval(small("active_dynamics", seeds=5), few, name, 0) is None
 
 
 def test_without_an_active_arm_nothing_is_sooner():

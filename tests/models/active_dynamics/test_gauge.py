@@ -263,6 +263,17 @@ def test_a_filter_that_learned_its_channels_reads_states_by_them():
         assert gauge.shift[row].abs().max() > 0.001
 
 
+def test_channels_of_turned_and_shifted_states_give_the_gauge_itself():
+    """What C x + b shows is C A z + (b + C c) of x = A z + c."""
+    config, dataset, gauge = configured(), collected(), gauges()
+    rows = filter_rows.FilterRows.fresh(config, dataset, np.random.SeedSequence(0))
+    weight, bias = (torch.tensor(part).double() for part in dataset.emission[:2])
+    seen = weight @ gauge.turn, bias + gauge.shift @ weight.T, torch.ones(REPLICATES, CHANNELS).double()
+    rows.decoder = LearnedChannels(*seen)
+    for found, expected in zip(rows.gauge(rows.weights, dataset.held_out), gauge, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def known(config: ActiveDynamicsConfig) -> ActiveDynamicsConfig:
     return config.model_copy(update={"network": config.network.model_copy(update={"decoder": "known"})})
 

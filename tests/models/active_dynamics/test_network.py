@@ -90,6 +90,7 @@ def test_gradients_flow_through_features_and_through_their_derivatives():
     rbf, x = double(2), states(3, 2).requires_grad_()
     assert torch.autograd.gradcheck(rbf.features, x)
     assert torch.autograd.gradcheck(lambda at: rbf.with_derivatives(at).derivatives, x)
+    assert torch.autograd.gradgradcheck(rbf.features, x)
 
 
 def default_grid() -> RbfGrid:

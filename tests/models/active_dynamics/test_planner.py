@@ -126,6 +126,19 @@ def test_a_row_whose_scores_all_failed_leaves_the_others_alone(kind):
     assert (broken.mean.abs() <= BOUND).all()
 
 
+def test_candidates_that_failed_count_nothing_and_change_nothing_of_what_others_count():
+    """Every third fails; what remains are those of a search without them."""
+    config = configured(kind="mppi", iterations=1, keep=0, temperature=0.5)
+    plan, noise, to = first_plan(config, ROWS, SIZE), some_noise(config), goal(config)
+    watched = Watched(nearness(to))
+    failed = torch.arange(config.candidates) % 3 == 1
+    found = improved(config, BOUND, lambda actions: watched(actions).masked_fill(failed, WORST), plan, noise)
+    candidates, scores = watched.asked[0][:, ~failed], watched.answered[0][:, ~failed]
+    weights = ((scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0) / 0.5).softmax(1)
+    torch.testing.assert_close(found.mean, (weights[:, :, None, None] * candidates).sum(1))
+    assert weights.amax() > 3 * weights.amin()
+
+
 def test_the_mean_and_the_elites_of_before_are_judged_again():
     config = configured()
     plan, watched = some_plan(config), Watched(nearness(goal(config)))

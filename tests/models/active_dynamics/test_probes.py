@@ -95,11 +95,10 @@ def test_the_field_is_surest_where_it_was_seen():
         assert own[nearest < 0.1].mean() < own[nearest > 0.6].mean() / 3
 
 
-@pytest.mark.parametrize(("network", "within"), [(GRID, 1.1), ({}, 1.01)], ids=["9 x 9", "5 x 5"])
-def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can(network: dict[str, Any], within: float):
+def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
     """Shown each point of the grid and where the field leads from there, an episode each."""
     env = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}, "process_noise": 0.0, "dt": 0.4}
-    config = configured(seeds=1, env=env, network=network, train={"arms": ("random",)})
+    config = configured(seeds=1, env=env, network=GRID, train={"arms": ("random",)})
     dataset = collect(config, 0)
     rows, world = trials.fresh(config, dataset, 0).rows, world_of(config, dataset)
     grid = torch.tensor(dataset.held_out.grid)
@@ -109,7 +108,7 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can(netw
     moments = rows.moments(grid.double()[None])
     truth = torch.tensor(dataset.held_out.grid_field)
     error = float((moments.mean - truth).norm() / truth.norm())
-    assert 0.999 < error / floors(config, dataset)["projection_floor"] < within
+    assert 0.999 < error / floors(config, dataset)["projection_floor"] < 1.06
     assert moments.variance.sqrt().max() < 0.005
 
 
@@ -127,6 +126,6 @@ def test_the_prior_holds_where_nothing_was_seen():
     corners = torch.cartesian_prod(torch.tensor([-2.0, 2.0]), torch.tensor([-2.0, 2.0])).double()[None]
     before = trials.fresh(config, found.dataset, 0).rows.moments(corners)
     after = rows.moments(corners)
-    assert after.mean.abs().max() < 0.5
+    assert (after.mean.abs() < before.variance.sqrt()).all()
     assert (after.variance > 0.5 * before.variance).all()
     assert make_rbf(config.network.rbf, 2).axis[-1] == 2

@@ -50,7 +50,7 @@ def features(made: Worker, x: Tensor) -> Tensor:
     layers = network.dynamics.layers
     for weight, bias in list(zip(layers.weights, layers.biases, strict=True))[:-1]:
         x = torch.tanh(x @ weight[0].T + bias[0].T)
-    return x
+    return torch.cat([x, torch.ones(len(x), 1)], 1)
 
 
 @pytest.mark.parametrize("dynamics", [*SINGLE, "ensemble"])
@@ -180,10 +180,40 @@ def test_before_anything_is_seen_weights_have_their_prior(dynamics: str):
 def test_worked_posterior_of_one_weight():
     """Features of 1, Σ = 1, q = .5: 1/3, and then .2."""
     made = worker(configured(dynamics="linear"))
-    known = Posterior(torch.eye(2), torch.tensor(0.5 * made.network.dt**2))
+    known = Posterior(torch.diag(torch.tensor([1.0, 1.0, 0.0])), torch.tensor(0.5 * made.network.dt**2))
     for expected in (1 / 3, 0.2):
         known = posterior.noted(made.network, known, torch.tensor([1.0, 0.0]))
-        torch.testing.assert_close(known.covariance, torch.diag(torch.tensor([expected, 1.0])))
+        torch.testing.assert_close(known.covariance, torch.diag(torch.tensor([expected, 1.0, 0.0])))
+
+
+@pytest.mark.parametrize("dynamics", SINGLE)
+@torch.no_grad()
+def test_the_field_is_uncertain_everywhere_also_where_the_state_is_0(dynamics: str):
+    """The bias is as unknown as other weights, so that each unseen place has at least its variance."""
+    made = worker(configured(dynamics=dynamics))
+    field, x = made.network.dynamics.field(), torch.zeros(1, 2, 1)
+    told = []
+    for _ in range(2):
+        at = field.features(x)[0, :, 0]
+        told.append(float(at @ made.posterior.covariance @ at))
+        made.posterior = posterior.noted(made.network, made.posterior, torch.zeros(2))
+    assert told[0] >= (0.0 if made.network.is_rbf else made.network.prior_variance)
+    assert 0 < told[1] < told[0]
+
+
+@pytest.mark.parametrize("dynamics", SINGLE)
+@torch.no_grad()
+def test_the_field_is_linear_in_its_features(dynamics: str):
+    field = worker(configured(dynamics=dynamics)).network.dynamics.field()
+    one, other = (field.features(drawn(1, 2, POINTS, seed=seed)) for seed in (1, 2))
+    mixed = 2 * field.of_features(one) - 0.5 * field.of_features(other)
+    torch.testing.assert_close(field.of_features(2 * one - 0.5 * other), mixed, **TRUSTED)
+
+
+def test_a_posterior_that_cannot_be_found_is_not_finite():
+    made = worker(config := configured(dynamics="mlp"))
+    made.network.prior_variance = -1.0
+    assert posterior.refreshed(made.network, replay(config), 0).covariance.isnan().all()
 
 
 @pytest.mark.parametrize("dynamics", SINGLE)

@@ -35,6 +35,8 @@ CLEAN_STEPS = 20
 """Transitions of a rollout of the true field without noise."""
 PRBS_HOLD = (3, 19)
 """Transitions that a held-out binary sequence holds its signs: least and most."""
+RESIDUAL = 0.5
+"""How far the noise of a dataset's channels may be from what it should be: thousands of numbers are compared."""
 
 
 class DatasetMismatch(DataError):
@@ -207,29 +209,17 @@ def emission_of(config: ActiveDynamicsConfig, dataset: Dataset) -> Emission:
 
 
 def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
-    """Nothing, where the dataset is one of this config.
+    """Nothing, where all that a dataset tells of the config that it was collected for is so in this one.
 
     Raises:
-        DatasetMismatch: it is not; or something in it is not finite.
+        DatasetMismatch: it is of another config; or something in it is not finite.
     """
-    env, own, train, held_out = config.env, config.collect, dataset.train, dataset.held_out
-    channels, d = env.observation.channels, env.d
-    wanted = {
-        "train.observations": (train.observations, (config.seeds, own.warmup + 1, channels)),
-        "train.actions": (train.actions, (config.seeds, own.warmup, env.world.action_size)),
-        "train.states": (train.states, (config.seeds, own.warmup + 1, d)),
-        "emission.weight": (dataset.emission.weight, (channels, d)),
-        "held_out.starts": (held_out.starts, (own.starts, d)),
-        "held_out.rollouts.observations": (
-            held_out.rollouts.observations,
-            (own.held_out_rollouts // 2 * 2, HELD_OUT_STEPS + 1, channels),
-        ),
-    }
-    for name, (values, shape) in wanted.items():
+    for name, (values, shape) in _shapes(config, dataset).items():
         if values.shape != shape:
             raise DatasetMismatch(
                 f"active_dynamics: {name} has shape {values.shape}, this config wants {shape}; collect again"
             )
+    train = dataset.train
     for name, values in (("observations", train.observations), ("next_observations", train.next_observations)):
         broken = np.argwhere(~np.isfinite(values))
         if len(broken):
@@ -242,15 +232,42 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
             raise DatasetMismatch(f"active_dynamics: the dataset is of another {part}; collect again")
 
 
+def _shapes(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+    """What there is, and the shape that it should have."""
+    env, own, train, held_out = config.env, config.collect, dataset.train, dataset.held_out
+    channels, d, rollouts = env.observation.channels, env.d, own.held_out_rollouts // 2 * 2
+    return {
+        "train.observations": (train.observations, (config.seeds, own.warmup + 1, channels)),
+        "train.actions": (train.actions, (config.seeds, own.warmup, env.action_size)),
+        "train.states": (train.states, (config.seeds, own.warmup + 1, d)),
+        "emission.weight": (dataset.emission.weight, (channels, d)),
+        "held_out.starts": (held_out.starts, (own.starts, d)),
+        "held_out.rollouts.observations": (held_out.rollouts.observations, (rollouts, HELD_OUT_STEPS + 1, channels)),
+    }
+
+
 def _of_the_config(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, bool]:
-    """Whether what a dataset tells of its field, region and channels is what the config says of them."""
+    """Whether what a dataset tells of its field, region, steps and channels is what the config says of them."""
     env, held_out = config.env, dataset.held_out
     spec, seen, grid = env.world.field, env.emission, array(region_grid(env.region_radius, env.d))
     drawn = spec.kind == "multi_attractor"
-    field = world_of(config, dataset).field if drawn else make_field(spec, Generator())
+    world = world_of(config, dataset)
+    field = world.field if drawn else make_field(spec, Generator())
     variance = seen.noise_sd**2 if seen.noise == "gaussian" else 0.0
+    starts, actions = torch.tensor(held_out.starts), torch.tensor(held_out.start_actions[:, 0])
+    stepped = array(step_mean(world, starts, actions))
     return {
         "region than env.region_radius": grid.shape == held_out.grid.shape and np.allclose(grid, held_out.grid),
         "field than env.field": np.allclose(array(field(torch.tensor(held_out.grid))), held_out.grid_field, atol=1e-4),
+        "step than env.dt, control and action_bound": np.allclose(stepped, held_out.clean_states[:, 1], atol=1e-4),
         "noise than env.observation": np.allclose(dataset.emission.noise_variance, variance),
+        "kind of channels than env.observation": _sees(world.emission, held_out.rollouts),
     }
+
+
+def _sees(emission: Emission, rollouts: Rollouts) -> bool:
+    """Whether what is seen beyond h(x) is as large as its noise; counts have one kind of channels alone."""
+    x, y = torch.tensor(rollouts.next_states).double(), torch.tensor(rollouts.next_observations).double()
+    channels = emission.double()
+    square = ((y - channels.mean(x)).square() / channels.variance(x)).mean()
+    return emission.noise == "poisson" or bool(abs(square - 1) < RESIDUAL)

@@ -135,6 +135,11 @@ class Env(Section):
         return 2 if self.field.matrix is None else len(self.field.matrix)
 
     @property
+    def action_size(self) -> int:
+        """Numbers of an action."""
+        return self.d if self.control is None else len(self.control[0])
+
+    @property
     def world(self) -> WorldSpec:
         """All of this but the channels, as the environment takes it."""
         chosen = self.field
@@ -406,6 +411,9 @@ class ActiveDynamicsConfig(Section):
         if self.collect.warmup >= train.transitions:
             most = f"train.transitions {train.transitions}"
             raise ValueError(f"collect.warmup {self.collect.warmup} leaves nothing of {most}; lower it")
+        if episode is not None and train.planner.replan_every > episode:
+            what = f"train.planner.replan_every {train.planner.replan_every} exceeds env.episode_transitions {episode}"
+            raise ValueError(f"{what}: episodes would end before anything is planned in them; lower it")
         if self.network.family == "bayes_filter":
             return self
         what, nothing = f"train.seq_vae: window + burn_in {windows.length}", "nothing would be learned; lower one"
@@ -422,6 +430,8 @@ class ActiveDynamicsConfig(Section):
         network, weights = self.network, self.train.acquisition.weights
         asked, what = [name for name, weight in weights.items() if weight], "train.acquisition.weights"
         ensemble = network.family == "seq_vae" and network.seq_vae.dynamics == "ensemble"
+        if "active" not in self.train.arms:
+            return self
         if "disagreement" in asked and not (ensemble and network.seq_vae.members > 1):
             several = "network.family: seq_vae with dynamics: ensemble and several members"
             raise ValueError(f"{what}.disagreement needs {several}; set these, or weigh another value")

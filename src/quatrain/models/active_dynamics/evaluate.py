@@ -18,7 +18,7 @@ from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.train import Learner
-from quatrain.statistics import median_interval
+from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
 AHEAD = (1, 5, 10, 20)
 """Transitions after which a predicted state is compared."""
@@ -32,6 +32,10 @@ GATED = (
     Gated("coverage_90.active", "near", 0.08, {}),
 )
 SMALLEST = 1e-12
+RESAMPLES = 1000
+"""Of the replicates, for the interval of a ratio."""
+LARGEST_EXACT = 1e-3
+"""Error of an affine fit at which the field itself is affine."""
 
 
 class Known(NamedTuple):
@@ -43,10 +47,11 @@ class Known(NamedTuple):
 
 
 def evaluate(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
-    """Metrics of active_dynamics: of each arm medians over replicates, with their interval from 6 replicates on.
+    """Metrics of active_dynamics: of each arm medians over replicates, with 95 % intervals from 6 replicates on.
 
-    The interval is that of order statistics; `transition_ratio.ARM` says how many times as many transitions ARM took
-    for its median final error as the active arm's replicates did.
+    Intervals are order statistics. `transition_ratio.ARM` says how many times as many transitions ARM took for its
+    median final error as the active arm's replicates did; both are uncertain, so its interval is bootstrapped over
+    replicates, in pairs.
     """
     trial = restored(config, dataset, learner)
     known = knowledge(config, trial.rows, learner, dataset)
@@ -59,10 +64,12 @@ def evaluate(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, s
         for name, column in columns.items()
         for arm, own in zip(config.train.arms, column.reshape(len(config.train.arms), -1), strict=True)
     }
-    by_arm |= ratios(config, known.nrmse)
+    intervals = {name: median_interval(own) for name, own in by_arm.items()}
+    by_arm |= (found := ratios(config, known.nrmse))
+    intervals |= {name: ratio_interval(config, known.nrmse, name, seed) for name in found}
     scores = {name: float(np.median(own)) for name, own in by_arm.items()}
-    for name, own in by_arm.items():
-        if (interval := median_interval(own)) is not None:
+    for name, interval in intervals.items():
+        if interval is not None:
             scores |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     return scores | floors(config, dataset) | {"innovation_nll_oracle": oracle(config, trial.world, dataset.held_out)}
 
@@ -102,20 +109,22 @@ def predictions(
 ) -> dict[str, Float64[np.ndarray, " row"]]:
     """R² of states some transitions ahead, from true starts, along actions that were not learned from.
 
+    The field is followed in the true gauge, in which it is known what actions do: no field then explains nothing.
     Paths count as long as the true one is in the region: beyond it the field need not be known.
     """
     gauge, weights = rows.gauge(rows.weights, held_out), rows.weights
     truth = torch.tensor(held_out.clean_states).double()
     u = torch.tensor(held_out.start_actions).double() @ world.control.T.double()
     inside = (truth.norm(dim=2) <= config.env.region_radius).cumprod(1).bool()
-    dt, z = world.spec.dt, gauge.inward(truth[:, 0].expand(config.rows, -1, -1))
+    dt, x = world.spec.dt, truth[:, 0].expand(config.rows, -1, -1)
     scores = {}
     for time in range(1, max(AHEAD) + 1):
-        z = z + (rows.drift(weights, z.float()).double() + u[:, time - 1]) * dt
+        velocity = gauge.velocity(rows.drift(weights, gauge.inward(x).float()).double())
+        x = x + (velocity + u[:, time - 1]) * dt
         if time in AHEAD:
             judged = inside[:, time] if inside[:, time].any() else inside[:, 0]
             there, begun, pushed = truth[judged, time], truth[judged, 0], u[judged, :time].sum(1) * dt
-            error = (gauge.outward(z)[:, judged] - there).square().sum((1, 2))
+            error = (x[:, judged] - there).square().sum((1, 2))
             scores[f"displacement_r2_{time}"] = _array(1 - error / (there - begun - pushed).square().sum())
             scores[f"position_r2_{time}"] = _array(1 - error / (there - there.mean(0)).square().sum())
     return scores
@@ -141,6 +150,24 @@ def ratios(
     return found
 
 
+def ratio_interval(
+    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint row"], name: str, seed: int
+) -> Interval | None:
+    """Of a median of `ratios`; None of fewer replicates than a median's interval takes."""
+    of_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)
+    replicates = np.arange(of_arm.shape[2], dtype=float)
+    if median_interval(replicates) is None:
+        return None
+
+    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
+        def one(chosen: np.ndarray) -> float:
+            return float(np.median(ratios(config, of_arm[..., chosen.astype(int)].reshape(len(nrmse), -1))[name]))
+
+        return np.apply_along_axis(one, axis, drawn)
+
+    return bootstrap_interval([replicates], statistic, np.random.default_rng(seed), RESAMPLES)
+
+
 def reached_at(steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], wanted: float) -> float | None:
     """Transitions after which an error was first as low as wanted; None: never."""
     hits = np.flatnonzero(errors <= wanted)
@@ -155,9 +182,13 @@ def reached_at(steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"
 
 
 def floors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
-    """Relative errors of no field, of the best affine one, and of the best that the features can be."""
+    """Relative errors of no field, of the best affine one, and of the best that the features can be.
+
+    Of a field that is affine itself the best affine one is no floor, and counts as no field.
+    """
     grid, truth = dataset.held_out.grid.astype(float), dataset.held_out.grid_field.astype(float)
-    found = {"zero_field": 1.0, "affine_field": _best(np.column_stack([grid, np.ones(len(grid))]), truth)}
+    affine = _best(np.column_stack([grid, np.ones(len(grid))]), truth)
+    found = {"zero_field": 1.0, "affine_field": affine if affine > LARGEST_EXACT else 1.0}
     if config.network.uses_rbf:
         features = make_rbf(config.network.rbf, config.env.d).features(torch.tensor(dataset.held_out.grid).double())
         found["projection_floor"] = _best(_array(features), truth)

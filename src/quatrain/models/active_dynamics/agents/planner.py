@@ -5,6 +5,8 @@ judges the best of before again, and moves mean and deviation to those of the el
 for Model-Based Reinforcement Learning', 2017) draws alike, keeps the deviation, and lets all candidates count:
 
     mean <- Σ_n softmax_n( (score_n - mean of scores) / (deviation of scores · temperature) ) candidate_n
+
+of the candidates whose score could be found.
 """
 
 from functools import cache
@@ -14,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.models.active_dynamics.agents.acquisition import Score
+from quatrain.models.active_dynamics.agents.acquisition import WORST, Score
 from quatrain.models.active_dynamics.config import Planner
 
 
@@ -111,7 +113,12 @@ def _to_elites(config: Planner, judged: Judged) -> tuple[Tensor, Tensor]:
 
 
 def _to_weighted(config: Planner, judged: Judged) -> tuple[Tensor, Tensor]:
-    scores = judged.scores - judged.scores.mean(1, keepdim=True)
-    deviation = scores.square().mean(1, keepdim=True).sqrt().clamp(min=torch.finfo(scores.dtype).tiny)
-    weights = (scores / (deviation * config.temperature)).softmax(1)
+    """By standardised scores; where all are the worst, all candidates count alike."""
+    failed = judged.scores <= WORST
+    failed = failed & ~failed.all(1, keepdim=True)
+    count = (~failed).sum(1, keepdim=True)
+    mean = judged.scores.masked_fill(failed, 0).sum(1, keepdim=True) / count
+    scores = (judged.scores - mean).masked_fill(failed, 0)
+    deviation = (scores.square().sum(1, keepdim=True) / count).sqrt().clamp(min=torch.finfo(scores.dtype).tiny)
+    weights = (scores / (deviation * config.temperature)).masked_fill(failed, -torch.inf).softmax(1)
     return (weights[:, :, None, None] * judged.candidates).sum(1), judged.deviation

@@ -1,6 +1,7 @@
 """what transitions noted -> metrics by name; and the line that says where learning broke."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ def _of_the_field(trial: Trial) -> dict[str, Float[Tensor, " row"]]:
 
 
 def refuse_divergence(trial: Trial, columns: Mapping[str, Float[Tensor, "transition row"]]) -> None:
-    """Raise where something noted, or a row, is not finite.
+    """Raise where something noted, or what is believed at the end of a yield, is not finite.
 
     Raises:
         TrainingDiverged: names the transition, what it was, the row, and the keys to lower.
@@ -55,13 +56,37 @@ def refuse_divergence(trial: Trial, columns: Mapping[str, Float[Tensor, "transit
             place, row = broken[0].tolist()
             step = trial.transitions - len(column) + place + 1
             raise TrainingDiverged(f"{_where(trial, step, name, row)} is {column[place, row]:g}; {trial.rows.REMEDY}")
-    for name, value in trial.rows.weights.items():
-        rows = (~value.isfinite()).flatten(1).any(1).nonzero()
-        if len(rows):
-            where = _where(trial, trial.transitions, name, int(rows[0]))
-            raise TrainingDiverged(f"{where} is not finite; {trial.rows.REMEDY}")
+    for name, row in _broken({**trial.rows.state(), "information_gained": trial.gained}, trial.config.rows):
+        where = _where(trial, trial.transitions, name, row)
+        raise TrainingDiverged(f"{where} is not finite; {trial.rows.REMEDY}")
 
 
-def _where(trial: Trial, step: int, name: str, row: int) -> str:
+class _Broken(NamedTuple):
+    """row: None where a tensor is not of rows."""
+
+    name: str
+    row: int | None
+
+
+def _broken(tree: Any, rows: int, name: str = "", row: int | None = None) -> Iterator[_Broken]:
+    """Each tensor that is not finite, by its path, in which the number of a row is left out."""
+    if isinstance(tree, Tensor):
+        broken = ~tree.isfinite()
+        if broken.any():
+            of_rows = row is None and broken.shape[:1] == (rows,)
+            yield _Broken(name, int(broken.view(rows, -1).any(1).nonzero()[0]) if of_rows else row)
+    elif hasattr(tree, "_asdict") or isinstance(tree, dict):
+        for key, child in (tree if isinstance(tree, dict) else tree._asdict()).items():
+            yield from _broken(child, rows, f"{name}/{key}" if name else key, row)
+    elif tree is not None:
+        by_row = len(tree) == rows and len({type(child) for child in tree}) == 1
+        for place, child in enumerate(tree):
+            yield from _broken(child, rows, name, place if by_row else row)
+
+
+def _where(trial: Trial, step: int, name: str, row: int | None) -> str:
+    stopped = f"active_dynamics stopped at transition {step}: {name}"
+    if row is None:
+        return stopped
     arm, replicate = divmod(row, trial.config.seeds)
-    return f"active_dynamics stopped at transition {step}: {name} of row {trial.config.train.arms[arm]}/{replicate}"
+    return f"{stopped} of row {trial.config.train.arms[arm]}/{replicate}"

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
@@ -42,7 +43,7 @@ class Gauge(NamedTuple):
 
     def inward(self, x: Float64[Tensor, "*row point d"]) -> Float64[Tensor, "row point d"]:
         """z of x."""
-        return (x - self.shift[:, None]) @ self.turn.inverse().mT
+        return (x - self.shift[:, None]) @ torch.linalg.pinv(self.turn).mT
 
     def outward(self, z: Float64[Tensor, "row point d"]) -> Float64[Tensor, "row point d"]:
         """x of z."""

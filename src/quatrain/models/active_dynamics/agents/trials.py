@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Bool, Float, Float64
+from numpy.random import SeedSequence
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field import policies
@@ -41,6 +42,7 @@ class Trial:
 
     config: ActiveDynamicsConfig
     dataset: Dataset
+    given: "Given"
     world: World
     rows: FilterRows | VaeRows
     environment: State
@@ -76,16 +78,16 @@ class Trial:
 
     def warm_up(self) -> Met:
         """A transition of the common start."""
-        arms, time, train = len(self.config.train.arms), self.transitions, self.dataset.train
+        arms, time, given = len(self.config.train.arms), self.transitions, self.given
 
-        def at(column: np.ndarray, moment: int) -> Tensor:
-            return torch.tensor(column[:, moment]).repeat(arms, *[1] * (column.ndim - 2))
+        def at(column: Tensor, moment: int) -> Tensor:
+            return column[:, moment].repeat(arms, *[1] * (column.ndim - 2))
 
-        action, truncated, x = at(train.actions, time), at(train.truncated, time), at(train.states, time + 1)
+        action, truncated, x = at(given.actions, time), at(given.truncated, time), at(given.states, time + 1)
         age = torch.where(truncated, 0, self.environment.age + 1)
         control = action @ self.world.control.T
-        seen = Seen(action, control, at(train.next_observations, time), truncated, at(train.observations, time + 1))
-        return Met(seen, at(train.next_states, time), State(x, age))
+        seen = Seen(action, control, at(given.next_observations, time), truncated, at(given.observations, time + 1))
+        return Met(seen, at(given.next_states, time), State(x, age))
 
     def met(self, action: Float[Tensor, "row action"], made: Stepped) -> Met:
         """A transition that the environment made."""
@@ -107,6 +109,17 @@ class Trial:
         for name, value in self.rows.weights.items():
             self.snapshots[name][place] = value
         self.gained = self.rows.information().double()
+
+
+class Given(NamedTuple):
+    """The common start, on the device: `collect.Rollouts` as tensors."""
+
+    observations: Float[Tensor, "replicate time_1 obs"]
+    next_observations: Float[Tensor, "replicate time obs"]
+    actions: Float[Tensor, "replicate time action"]
+    states: Float[Tensor, "replicate time_1 d"]
+    next_states: Float[Tensor, "replicate time d"]
+    truncated: Bool[Tensor, "replicate time"]
 
 
 class Monitored(NamedTuple):
@@ -135,39 +148,43 @@ def policy_spec(config: ActiveDynamicsConfig) -> PolicySpec:
 
 
 def fresh(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Trial:
-    """At the common start. Arms draw alike in the environment, so that they are compared in pairs."""
-    process, counts, plan, family, *habits = np.random.SeedSequence(seed).spawn(4 + len(ARMS))
-    arms = config.train.arms
-    generators = {f"process_{arm}": generator(process) for arm in arms}
-    generators |= {f"counts_{arm}": generator(counts) for arm in arms}
-    generators |= {f"policy_{arm}": generator(own) for arm, own in zip(ARMS, habits, strict=True) if arm in arms}
-    generators |= {"planner": generator(plan)}
-    size = config.env.world.action_size
-    held = {
-        arm: policies.first_held(config.seeds, size, generators[f"policy_{arm}"]) for arm in arms if arm != "active"
-    }
+    """At the common start."""
+    environment, plan, family, habits = SeedSequence(seed).spawn(4)
+    generators = _generators(config, environment, plan, habits)
+    size, length, channels = config.env.action_size, config.train.transitions, config.env.observation.channels
+    habitual = [arm for arm in config.train.arms if arm != "active"]
     rows = FAMILIES[config.network.family].fresh(config, dataset, family)
-    states = torch.tensor(dataset.train.states[:, 0]).repeat(len(arms), 1)
-    begun = State(states, torch.zeros(len(states), dtype=torch.int64))
-    length, channels = config.train.transitions, config.env.observation.channels
+    states = torch.tensor(dataset.train.states[:, 0]).repeat(len(config.train.arms), 1)
     count = len(checkpoint_steps(config))
-    snapshots = {name: torch.zeros(count, *value.shape) for name, value in rows.weights.items()}
     return _at_work(
         config,
         dataset,
         {
             "rows": rows,
-            "environment": begun,
-            "held": held,
+            "environment": State(states, torch.zeros(len(states), dtype=torch.int64)),
+            "held": {arm: policies.first_held(config.seeds, size, generators[f"policy_{arm}"]) for arm in habitual},
             "plan": planner.first_plan(config.train.planner, config.seeds, size),
             "generators": generators,
             "replay": windows.allocate(config.rows, length, channels, size),
             "path": torch.zeros(config.rows, length, config.env.d),
-            "snapshots": snapshots,
+            "snapshots": {name: torch.zeros(count, *value.shape) for name, value in rows.weights.items()},
             "gained": torch.zeros(config.rows, dtype=torch.float64),
             "transitions": 0,
         },
     )
+
+
+def _generators(
+    config: ActiveDynamicsConfig, environment: SeedSequence, plan: SeedSequence, habits: SeedSequence
+) -> dict[str, Generator]:
+    """One per purpose and arm. Arms draw alike in the environment, so that they are compared in pairs."""
+    process, counts = environment.spawn(2)
+    found = {"planner": generator(plan)}
+    for arm, habit in zip(ARMS, habits.spawn(len(ARMS)), strict=True):
+        if arm in config.train.arms:
+            purposes = {"process": process, "counts": counts, "policy": habit}
+            found |= {f"{purpose}_{arm}": generator(own) for purpose, own in purposes.items()}
+    return found
 
 
 def restored(config: ActiveDynamicsConfig, dataset: Dataset, learner: Any) -> Trial:
@@ -202,6 +219,7 @@ def _at_work(config: ActiveDynamicsConfig, dataset: Dataset, parts: dict[str, An
     return Trial(
         config=config,
         dataset=dataset,
+        given=windows.uploaded(Given(*map(torch.from_numpy, dataset.train)), torch.get_default_device()),
         world=world,
         checkpoints={step: place for place, step in enumerate(steps)},
         monitored=Monitored(grid.double(), world.field(grid).double()),

@@ -1,7 +1,9 @@
 """belief about state and field weights, an action, what was seen next -> the next belief, and how surprising it was.
 
 An extended Kalman filter of s = [x; vec W] (weight (i, c) of f_i = Σ_c W_ic φ_c at d + i·C + c) in information form:
-channels enter as d x d matrices alone, so that their number costs nothing once these are made.
+channels enter as d x d matrices alone, so that their number costs nothing once these are made. Where channels bend
+(h = exp), the mean moves to the mode of -ln p(y|x) + ½ (x - x_p)ᵀ P_xx⁻¹ (x - x_p), by steps of Gauss and Newton that
+are as long as serves best, and the covariance is that of h linearised there.
 """
 
 from collections.abc import Callable
@@ -11,14 +13,21 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
+from quatrain.envs.vector_field.observation import SMALLEST_RATE, Emission
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.agents.filter.channels import Channels
 from quatrain.models.active_dynamics.network import Rbf
 
 START_VARIANCE = 1 / 3
 """Of U(-1, 1), from which each dimension of a state starts."""
-ITERATIONS = 3
-"""Of the correction's linearisation, where channels are not linear in the state."""
+ITERATIONS = 8
+"""Steps towards the mode, where channels bend."""
+LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.03125, 0.0)
+"""Of a step, in units of the one that would be right if channels were linear; all are tried, the best is taken."""
+LEAST_COUNT = 0.5
+"""In the place of fewer, where a logarithm is taken."""
+FLAT = 1e-14
+"""Of the largest variance: what is less is none."""
 DIFFERENCE = 1e-3
 """Of states between which a slope is taken: a field may come in single precision."""
 
@@ -80,21 +89,93 @@ def correct(given: Filter, belief: Belief, y: Float64[Tensor, "row obs"]) -> Flo
     Returns: -log N(y - h(x); 0, H P_xx Hᵀ + R) per channel, of the belief before.
     """
     d, emission = given.d, given.emission
-    mean, covariance = belief
-    expected, spread = mean[:, :d].clone(), covariance[:, :d, :d]
+    expected, spread = belief.mean[:, :d].clone(), belief.covariance[:, :d, :d]
     nll = innovation(emission, expected, spread, y)
-    point = expected
-    for _ in range(ITERATIONS if emission.kind == "loglinear" else 0):
-        precision = emission.precision(point)
-        pull = emission.pull(y, point) + _times(precision, point - expected)
-        point = expected + _times(spread, torch.linalg.solve(_damped(precision, spread), pull))
-    precision = emission.precision(point).expand_as(spread)
-    pull = emission.pull(y, point) + _times(precision, point - expected)
-    damped, gain = _damped(precision, spread), covariance[..., :d]
+    if emission.kind == "loglinear":
+        _correct_bent(emission, belief, y)
+    else:
+        _correct_straight(belief, emission.precision(expected).expand_as(spread), emission.pull(y, expected))
+    return nll
+
+
+def _correct_straight(belief: Belief, precision: Float64[Tensor, "row d d"], pull: Float64[Tensor, "row d"]) -> None:
+    """Λ and Hᵀ R⁻¹ (y - h(x_p)) are all that is told."""
+    d = precision.shape[-1]
+    mean, covariance = belief
+    damped, gain = _damped(precision, covariance[:, :d, :d]), covariance[..., :d]
     told = gain @ _root(torch.linalg.solve(damped, precision))
     mean += _times(gain, torch.linalg.solve(damped, pull))
     covariance.baddbmm_(told, told.mT, alpha=-1)
-    return nll
+
+
+def _correct_bent(emission: Emission, belief: Belief, y: Float64[Tensor, "row obs"]) -> None:
+    """In coordinates b of s = s_p + G b, whose prior is N(0, I): no covariance of the state is inverted or subtracted.
+
+    G = P_:x U v^-½ for P_xx = U diag(v) Uᵀ, and of the state G_x G_xᵀ = P_xx.
+    """
+    d = emission.weight.shape[1]
+    mean, covariance = belief
+    values, vectors = torch.linalg.eigh(covariance[:, :d, :d])
+    held = torch.where(values > FLAT * values[:, -1:], values, torch.inf)
+    led = covariance[..., :d] @ (vectors * held.rsqrt()[:, None])
+    expected, reach = mean[:, :d].clone(), led[:, :d].clone()
+    found = _mode(emission, expected, reach, y)
+    told, turn = _principal(reach.mT @ emission.precision(expected + _times(reach, found)) @ reach)
+    mean += _times(led, found)
+    turned = led @ turn
+    known = turned * (told / (1 + told)).sqrt()[:, None]
+    covariance.baddbmm_(known, known.mT, alpha=-1)
+    left = (turned / (1 + told)[:, None]) @ turned[:, :d].mT
+    covariance[..., :d] = left
+    covariance[:, :d] = left.mT
+
+
+def _mode(
+    emission: Emission,
+    expected: Float64[Tensor, "row d"],
+    reach: Float64[Tensor, "row d d"],
+    y: Float64[Tensor, "row obs"],
+) -> Float64[Tensor, "row d"]:
+    """argmin_b of -ln p(y | x_p + G_x b) + ½|b|².
+
+    The first step is as if ln y had been seen, with the noise that it has where h = y, so that it starts near states
+    that explain y; from afar steps would stop at others.
+    """
+    lengths = torch.tensor(LENGTHS, dtype=y.dtype, device=y.device)[:, None]
+    counts = emission.noise == "poisson"
+    seen = torch.maximum(y, torch.full_like(y, LEAST_COUNT) if counts else emission.noise_variance.sqrt())
+    certainty = seen if counts else seen.square() / emission.noise_variance
+    told = certainty * (seen.log() - emission.bias - expected @ emission.weight.T)
+    precision, pull = (emission.weight.T * certainty[:, None]) @ emission.weight, told @ emission.weight
+    found = torch.zeros_like(expected)
+    for _ in range(ITERATIONS):
+        tried = torch.lerp(found[:, None], _newton(reach, precision, pull)[:, None], lengths)
+        cost = _misfit(emission, expected[:, None] + tried @ reach.mT, y[:, None]) + tried.square().sum(2) / 2
+        best = cost.nan_to_num(nan=torch.inf).argmin(1)
+        found = tried.take_along_dim(best[:, None, None], 1)[:, 0]
+        moved = _times(reach, found)
+        precision = emission.precision(expected + moved)
+        pull = emission.pull(y, expected + moved) + _times(precision, moved)
+    return found
+
+
+def _newton(
+    reach: Float64[Tensor, "row d d"], precision: Float64[Tensor, "row d d"], pull: Float64[Tensor, "row d"]
+) -> Float64[Tensor, "row d"]:
+    """(I + G_xᵀ Λ G_x)⁻¹ G_xᵀ η."""
+    told, turn = _principal(reach.mT @ precision @ reach)
+    return _times(turn, _times(turn.mT, _times(reach.mT, pull)) / (1 + told))
+
+
+def _misfit(
+    emission: Emission, x: Float64[Tensor, "row n d"], y: Float64[Tensor, "row 1 obs"]
+) -> Float64[Tensor, "row n"]:
+    """-ln p(y | x), but for a constant."""
+    mean = emission.mean(x)
+    if emission.noise == "poisson":
+        rate = mean.clamp(min=SMALLEST_RATE)
+        return (rate - y * rate.log()).sum(2)
+    return ((y - mean).square() / emission.noise_variance).sum(2) / 2
 
 
 def innovation(
@@ -155,5 +236,18 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
 
 def _root(square: Float64[Tensor, "row d d"]) -> Float64[Tensor, "row d d"]:
     """N of M = N Nᵀ; also where channels are fewer than dimensions, so that M is singular."""
+    values, vectors = _principal(square)
+    return vectors * values.sqrt()[:, None]
+
+
+class _Principal(NamedTuple):
+    """M = V diag(λ) Vᵀ."""
+
+    values: Float64[Tensor, "row d"]
+    vectors: Float64[Tensor, "row d d"]
+
+
+def _principal(square: Float64[Tensor, "row d d"]) -> _Principal:
+    """Of a matrix that is symmetric and not negative but for rounding."""
     values, vectors = torch.linalg.eigh((square + square.mT) / 2)
-    return vectors * values.clamp(min=0).sqrt()[:, None]
+    return _Principal(values.clamp(min=0), vectors)

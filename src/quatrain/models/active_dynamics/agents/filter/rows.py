@@ -17,7 +17,7 @@ from quatrain.models.active_dynamics.agents.filter.belief import Belief, Filter
 from quatrain.models.active_dynamics.agents.filter.channels import Channels, LearnedChannels
 from quatrain.models.active_dynamics.agents.gauge import WarmUp, learned_decoder
 from quatrain.models.active_dynamics.agents.rows import Gauge, Moments, Seen, Weights
-from quatrain.models.active_dynamics.agents.surrogate import Felt, Surrogate
+from quatrain.models.active_dynamics.agents.surrogate import Felt, Surrogate, asks_for_all
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, Rollouts, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.network import make_rbf, prior_weight_variance, region_products
@@ -100,6 +100,7 @@ class FilterRows:
         d, rbf = self.given.d, self.given.rbf.to(torch.float32)
         belief = Belief(*(part[rows] for part in self.belief))
         state, held = belief.mean[:, :d], beliefs.weights(d, belief).float()
+        joint = asks_for_all(self.config.train.acquisition)
         precision = self._channels_of(rows).precision(state).expand(len(state), d, d)
         unseen = torch.linalg.pinv(precision, hermitian=True).diagonal(dim1=1, dim2=2).mean(1)
 
@@ -116,7 +117,7 @@ class FilterRows:
             jacobian=lambda x: held[:, None] @ rbf.with_derivatives(x).derivatives,
             members=None,
             covariance=beliefs.weight_blocks(d, belief).mean(1).float(),
-            full_covariance=belief.covariance[:, d:, d:].float(),
+            full_covariance=belief.covariance[:, d:, d:].float() if joint else None,
             region=self.region,
             step_variance=(self.given.process_noise * self.given.dt + unseen).float(),
             precision=precision.float(),
@@ -153,17 +154,18 @@ class FilterRows:
         return {"innovation_nll": frozen_innovation(self.given, drift, held_out.rollouts, u, self.config.rows)}
 
     def information(self) -> Float[Tensor, " row"]:
-        """½[log det P_ww(prior) - log det P_ww], in nats."""
+        """½[log det P_ww(prior) - log det P_ww], in nats; NaN where P_ww is not positive definite."""
         d = self.given.d
-        root = torch.linalg.cholesky_ex(self.belief.covariance[:, d:, d:]).L
+        root, failed = torch.linalg.cholesky_ex(self.belief.covariance[:, d:, d:])
         weights = self.belief.mean.shape[1] - d
         before = weights * torch.tensor(weight_variance(self.config, self.given)).double().log()
-        return before / 2 - root.diagonal(dim1=1, dim2=2).log().sum(1)
+        after = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+        return ((before - after) / 2).masked_fill(failed > 0, torch.nan)
 
 
 def effect_of(config: ActiveDynamicsConfig) -> Float[Tensor, "d action"]:
     """B, in double precision."""
-    control = config.env.world.control
+    control = config.env.control
     return torch.eye(config.env.d).double() if control is None else torch.tensor(control).double()
 
 

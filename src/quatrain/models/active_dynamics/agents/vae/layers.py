@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 
 class Layers(NamedTuple):
@@ -25,9 +26,13 @@ class Layers(NamedTuple):
         return len(self.weights[0])
 
     def __call__(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead outputs n"]:
-        return self.of_features(self.features(x))
+        return torch.baddbmm(self.biases[-1], self.weights[-1], self.hidden(x))
 
     def features(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead feature n"]:
+        """What the outputs are linear in: the last hidden layer, and a constant 1 for the bias."""
+        return pad(self.hidden(x), (0, 0, 0, 1), value=1.0)
+
+    def hidden(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead unit n"]:
         """The last hidden layer; without one the inputs."""
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = torch.baddbmm(bias, weight, x).tanh_()
@@ -35,7 +40,7 @@ class Layers(NamedTuple):
 
     def of_features(self, features: Float[Tensor, "lead feature n"]) -> Float[Tensor, "lead outputs n"]:
         """What the last layer makes of features."""
-        return torch.baddbmm(self.biases[-1], self.weights[-1], features)
+        return torch.cat([self.weights[-1], self.biases[-1]], 2) @ features
 
     def jacobian(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead n outputs inputs"]:
         """∂output_i/∂input_j."""

@@ -7,14 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.models.active_dynamics.agents.surrogate import Felt, Surrogate
+from quatrain.models.active_dynamics.agents.surrogate import Felt, Surrogate, asks_for_all
 from quatrain.models.active_dynamics.agents.vae.dynamics import AnyField, stacked
 from quatrain.models.active_dynamics.agents.vae.learner import Worker
 from quatrain.models.active_dynamics.agents.vae.posterior import Posterior, has_features
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-
-FISHER = ("fisher_d", "fisher_a")
-"""Values that ask for the covariance of all outputs' weights together."""
 
 
 class Rowwise(NamedTuple):
@@ -61,7 +58,7 @@ def surrogate(config: ActiveDynamicsConfig, workers: Sequence[Worker], grid: Flo
         worker.network.decoder.channels().precision(x) for worker, x in zip(workers, state.unbind(0), strict=True)
     ]
     featured = has_features(network)
-    joint = featured and any(config.train.acquisition.weights.get(name, 0) > 0 for name in FISHER)
+    joint = featured and asks_for_all(config.train.acquisition)
     return Surrogate(
         state=state,
         control=network.control,

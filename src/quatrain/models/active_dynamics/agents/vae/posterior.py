@@ -1,7 +1,8 @@
 """beliefs about the states of a run -> how sure the weights are that the field is linear in
 
-Σ⁻¹ = I/s_w² + Σ_i φ(μ_i) φ(μ_i)ᵀ / q with q = mean(s dt + 2v) / dt²: regression on the features of the last layer,
-whose targets (x_{i+1} - x_i)/dt are uncertain by the noise of a step and by that of both states.
+Σ⁻¹ = I/s_w² + Σ_i φ(μ_i) φ(μ_i)ᵀ / q with q = mean(s dt + 2v) / dt²: regression on the features of the last layer
+(a constant 1 among them where it has a bias), whose targets (x_{i+1} - x_i)/dt are uncertain by the noise of a step
+and by that of both states.
 """
 
 from typing import NamedTuple
@@ -73,4 +74,6 @@ def refreshed(network: SeqVae, ring: Ring, row: int) -> Posterior:
     features = network.dynamics.field().features(belief.mean.T[None])[0].double()
     precision = features @ features.T * (network.dt**2 / variance.double())
     precision.diagonal().add_(1 / network.prior_variance)
-    return Posterior(torch.cholesky_inverse(torch.linalg.cholesky_ex(precision).L).to(variance.dtype), variance)
+    root, failed = torch.linalg.cholesky_ex(precision)
+    covariance = torch.cholesky_inverse(root).masked_fill(failed > 0, torch.nan)
+    return Posterior(covariance.to(variance.dtype), variance)

@@ -1,6 +1,7 @@
 """networks of all rows at work: what they make of a transition, what a planner sees of them, what they know."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ class VaeRows:
     emission: Emission
     workers: list[Worker]
     noted: dict[str, Float[Tensor, " row"]]
+    region: Float[Tensor, "point d"]
 
     REMEDY = "lower active_dynamics.train.seq_vae.learning_rate or max_grad_norm"
 
@@ -58,7 +60,8 @@ class VaeRows:
     def _at_work(
         cls, config: ActiveDynamicsConfig, emission: Emission, rows: Sequence[Row], noted: dict[str, Tensor]
     ) -> "VaeRows":
-        return cls(config, emission, [learner.at_work(config, emission, row) for row in rows], noted)
+        region = region_grid(config.env.region_radius, config.env.d)
+        return cls(config, emission, [learner.at_work(config, emission, row) for row in rows], noted, region)
 
     @property
     def networks(self) -> list[SeqVae]:
@@ -101,8 +104,7 @@ class VaeRows:
 
     def surrogate(self, rows: slice) -> Surrogate:
         """What a planner sees of some rows."""
-        grid = region_grid(self.config.env.region_radius, self.config.env.d)
-        return planning.surrogate(self.config, self.workers[rows], grid)
+        return planning.surrogate(self.config, self.workers[rows], self.region)
 
     @torch.no_grad()
     def drift(self, weights: Weights, x: Float[Tensor, "row point d"]) -> Float[Tensor, "row point d"]:
@@ -123,7 +125,10 @@ class VaeRows:
     def networks_with(self, weights: Weights) -> list[SeqVae]:
         """As they were at a checkpoint."""
         named = [{name: value[row] for name, value in weights.items()} for row in range(len(self.workers))]
-        return [learner.network_of(self.config, self.emission, params) for params in named]
+        networks = deepcopy(self.networks)
+        for network, params in zip(networks, named, strict=True):
+            network.load_state_dict(params)
+        return networks
 
     @torch.no_grad()
     def gauge(self, weights: Weights, held_out: HeldOut) -> Gauge:

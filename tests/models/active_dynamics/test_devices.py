@@ -1,0 +1,144 @@
+"""Learners work where torch's default device is, and ask it for nothing on the way.
+
+The device `meta` holds no values, so whatever would wait for a GPU raises there, on any machine; but for what torch
+itself asks for: whether a matrix could be inverted.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from quatrain.models.active_dynamics import collect as collecting
+from quatrain.models.active_dynamics import train
+from quatrain.models.active_dynamics.agents import trials
+from quatrain.models.active_dynamics.agents.filter import rows as filter_rows
+from quatrain.models.active_dynamics.agents.trials import Trial
+from quatrain.models.active_dynamics.agents.vae import learner as learners
+from quatrain.models.active_dynamics.agents.vae import network as networks
+from quatrain.models.active_dynamics.agents.vae import rows as vae_rows
+from quatrain.models.active_dynamics.collect import Dataset, collect
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from tests.models.active_dynamics.small_trials import advanced, configured
+
+WARMUP, END = 10, 14
+ENSEMBLE = {"seq_vae": {"dynamics": "ensemble", "members": 3}}
+CASES: dict[str, dict[str, Any]] = {
+    "a filter": {"train": {"arms": ("active", "random", "step", "prbs", "chirp", "off")}},
+    "a filter of counts": {"env": {"observation": {"kind": "loglinear", "noise": "poisson"}}},
+    "a network": {"family": "seq_vae"},
+    "an ensemble": {
+        "family": "seq_vae",
+        "network": ENSEMBLE,
+        "train": {"acquisition": {"weights": {"variance": 0.0, "disagreement": 1.0}}},
+    },
+}
+without_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]:
+    sections = CASES[request.param]
+    brief = {"transitions": END, "seq_vae": {"min_windows": 1}}
+    config = configured(seeds=1, **sections | {"train": sections.get("train", {}) | brief})
+    return config, collect(config, 0)
+
+
+class Elsewhere(Generator):
+    """Draws for a device that holds no values."""
+
+    def __new__(cls, *_: Any, **__: Any) -> "Elsewhere":
+        return super().__new__(cls)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("meta")
+
+
+class MadeOnTheCpu(TorchDispatchMode):
+    """Operations that had a tensor on the CPU as their result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = operation(*args, **(kwargs or {}))
+        if any(isinstance(leaf, Tensor) and leaf.is_cpu for leaf in tree_leaves(results)):
+            self.found.append(str(operation))
+        return results
+
+
+@pytest.fixture
+def trial(case: tuple[ActiveDynamicsConfig, Dataset], monkeypatch: pytest.MonkeyPatch) -> Iterator[Trial]:
+    """At work on the device without values; constants that are made once, by asking, are known there as well."""
+    config, dataset = case
+    for module in (trials, collecting, learners):
+        monkeypatch.setattr(module, "Generator", Elsewhere)
+    fresh = learners.fresh
+    monkeypatch.setattr(learners, "fresh", lambda *given: on_the_cpu(fresh(*given)))
+    monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
+    monkeypatch.setattr(trials.windows, "uploaded", lambda given, device: tree_map(lambda leaf: leaf.to(device), given))
+    monkeypatch.setattr(filter_rows, "weight_variance", lambda *_: 0.2)
+    monkeypatch.setattr(networks, "prior_weight_variance", lambda *_: 0.2)
+    with torch.device("meta"):
+        with monkeypatch.context() as made_once:
+            for module in (trials, filter_rows, vae_rows, networks):
+                made_once.setattr(module, "region_grid", lambda _, d: torch.zeros(11, d))
+            made = trials.fresh(config, dataset, 0)
+        yield made
+
+
+def on_the_cpu(row: learners.Row) -> learners.Row:
+    """What counts, counts there."""
+    return row._replace(updates=torch.tensor(0, device="cpu"))
+
+
+def clipped(params: Any, limit: float, foreach: bool) -> Tensor:
+    """As torch does it for many tensors at once, which `meta` cannot."""
+    assert foreach
+    return clip_grad_norm(params, limit)
+
+
+clip_grad_norm = torch.nn.utils.clip_grad_norm_
+
+
+def test_what_a_learner_is_made_of_lies_on_the_default_device(trial: Trial):
+    learner = train.snapshot(trial)
+    on_cpu = [learner.transitions, learner.replay.written, *learner.generators.values()]
+    elsewhere = learner._replace(
+        transitions=None, generators=None, replay=learner.replay._replace(written=None), further=None
+    )
+    assert all(leaf.is_cpu for leaf in on_cpu[1:])
+    found = {leaf.device.type for leaf in tree_leaves(tuple(elsewhere)) if isinstance(leaf, Tensor)}
+    assert found == {"meta"}
+
+
+def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(trial: Trial, monkeypatch: pytest.MonkeyPatch):
+    """But for the counter of the replay, which is there; and until the first update, for how many windows there are."""
+    monkeypatch.setattr(learners, "ready", lambda *_: True)
+    advanced(trial, WARMUP)  # whose transitions come from the dataset
+    with MadeOnTheCpu() as seen:
+        advanced(trial, END - WARMUP)
+    assert set(seen.found) <= {"aten.add_.Tensor"}
+    assert trial.transitions == END
+
+
+@without_a_gpu
+def test_a_gpu_learns_what_a_cpu_does(case: tuple[ActiveDynamicsConfig, Dataset]):
+    """From the same warm-up, in which nothing is drawn; afterwards each device draws its own numbers."""
+    config, dataset = case
+    found = []
+    for device in ("cpu", "cuda"):
+        with torch.device(device):
+            trial = trials.fresh(config, dataset, 0)
+            told = [train.advance(trial)["innovation_nll"] for _ in range(WARMUP)]
+            found.append(torch.stack(told).cpu())
+            advanced(trial, END - WARMUP)
+            assert trial.path.isfinite().all()
+    if config.network.family == "bayes_filter":  # weights of networks are drawn
+        torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)

@@ -1,0 +1,58 @@
+"""Small batches of both families, as numbers: what moves them has changed what is learned."""
+
+import numpy as np
+import pytest
+import torch
+
+from quatrain.envs.vector_field.observation import Emission
+from quatrain.models.active_dynamics import losses
+from quatrain.models.active_dynamics.agents import trials
+from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
+from quatrain.models.active_dynamics.agents.rows import Seen
+from quatrain.models.active_dynamics.agents.vae import elbo, learner
+from quatrain.models.active_dynamics.agents.vae.elbo import Draws
+from quatrain.models.active_dynamics.collect import EmissionArrays, collect
+from quatrain.replay.windows import Windows
+from tests.models.active_dynamics.small_trials import configured, wave
+
+ROWS, CHANNELS, TRANSITIONS, D = 3, 8, 7, 2
+
+
+def channels() -> Emission:
+    weight, bias = wave(CHANNELS, D, start=1.0), wave(CHANNELS, start=2.0)
+    return Emission("linear", "gaussian", weight, bias, torch.full((CHANNELS,), 0.3))
+
+
+def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
+    """One row ends an episode after the fourth of them."""
+    config = configured(seeds=ROWS, train={"arms": ("random",)})
+    dataset = collect(config, 0)
+    start = dataset.train._replace(observations=wave(ROWS, 11, CHANNELS, start=3.0).numpy())
+    emission = EmissionArrays(*(part.numpy() for part in channels()[2:]))
+    rows = trials.fresh(config, dataset._replace(train=start, emission=emission), 0).rows
+    assert isinstance(rows, FilterRows)
+    told = []
+    for time in range(TRANSITIONS):
+        action, y = (wave(ROWS, size, start=4.0 + 3 * time + size) for size in (D, CHANNELS))
+        ended = torch.tensor([time == 3, False, False])
+        told.append(rows.observe(Seen(action, action, y, ended, torch.where(ended[:, None], y.flip(0), y))))
+    nll, gained = torch.stack(told).mean(), rows.information().mean()
+    size = rows.weights["weight"].square().mean().sqrt()
+    assert [float(nll), float(gained), float(size)] == pytest.approx([1.9026664, 1.4123513, 0.064184055], rel=1e-4)
+
+
+def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.MonkeyPatch):
+    """samples 2, horizons 3, times 8 after 2 of burn-in, windows 5."""
+    config = configured("seq_vae")
+    worker = learner.at_work(config, channels(), learner.fresh(config, channels(), 0))
+    with torch.no_grad():
+        for place, param in enumerate(worker.network.parameters()):
+            param.copy_(0.4 * wave(*param.shape, start=float(place)))
+    drawn = Draws(wave(1, D, 2, 8, 5, start=5.0), wave(2, 1, D, 2, 7, 5, start=6.0), None, None)
+    monkeypatch.setattr(elbo, "draw", lambda *_: drawn)
+    worker.updates = 2  # beta 0.4
+    sampled = Windows(wave(10, 5, CHANNELS, start=7.0), wave(10, 5, D, start=8.0), torch.zeros(5, dtype=torch.int64))
+    _, told = learner.objective(worker, sampled, 20)
+    found = [float(told[name]) for name in ("loss", *losses.ELBO_TERMS, "elbo_exact")]
+    assert found == pytest.approx([23.632786, -2.405907, 0.018738262, 5.134388, 0.26302776, -3.700384], rel=1e-4)
+    assert np.isclose(float(told["beta"]), 0.4)
