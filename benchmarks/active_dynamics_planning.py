@@ -1,6 +1,7 @@
 """rows about plans: of many weights as the original's planner makes them, and the default's, of one row and of many."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,10 +106,11 @@ def own_plan(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
     """With all that a plan begins with: what is seen of the beliefs, and what their candidates share."""
     rows, env = len(beliefs.belief.mean), config.env
     chosen, generator = config.train.planner, Generator().manual_seed(SEED)
-    state = {"plan": planner.first_plan(chosen, rows, env.world.action_size)}
+    state = {"plan": planner.first_plan(chosen, rows, env.action_size)}
+    asked = replace(beliefs, config=config)
 
     def run() -> None:
-        score = acquisition.scorer(beliefs.surrogate(slice(None)), config.train.acquisition, chosen.hold)
+        score = acquisition.scorer(asked.surrogate(slice(None)), config.train.acquisition, chosen.hold)
         state["plan"] = planner.replan(chosen, env.action_bound, score, state["plan"], generator)
 
     return Contestant(run, rows)
@@ -138,7 +140,8 @@ def refuse_another_value(beliefs: FilterRows) -> None:
     Raises:
         NotTheSame: it does not.
     """
-    surrogate, model = beliefs.surrogate(slice(0, 1)), plain_planner_of(beliefs)
+    asked = replace(beliefs, config=looking_for(beliefs.config, "fisher_a"))
+    surrogate, model = asked.surrogate(slice(0, 1)), plain_planner_of(beliefs)
     actions = 2 * torch.rand(1, CHECKED, SAME["horizon"], 2, generator=Generator().manual_seed(SEED)) - 1
     for name, plainly in (("fisher_a", reference.full_drop), ("fisher_d", reference.full_gain)):
         found = own_value(name, surrogate, actions)

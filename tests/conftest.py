@@ -108,7 +108,14 @@ WIDER: dict[str, dict[str, Any]] = {
 }
 """Per model: another network than that of SMALL."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "active_dynamics-seq_vae": ("active_dynamics", {"seeds": 1, "network": {"family": "seq_vae"}}),
+    "active_dynamics-seq_vae": (
+        "active_dynamics",
+        {
+            "seeds": 1,
+            "network": {"family": "seq_vae"},
+            "train": {"seq_vae": {"batch_size": 8, "updates": 2}},
+        },
+    ),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 

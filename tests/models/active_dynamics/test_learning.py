@@ -86,6 +86,6 @@ def test_the_committed_settings_need_a_fifth_of_random_s_transitions(capsys: pyt
     assert config.seeds == 10
     assert scores["transition_ratio.random"] >= GOAL
     assert scores["transition_ratio.random_low"] >= GOAL
-    assert scores["transition_ratio.prbs_low"] > 1
+    assert scores["transition_ratio.prbs"] > 1
     assert scores["field_nrmse.active_high"] < scores["field_nrmse.random_low"]
     assert scores["coverage_90.active"] == pytest.approx(0.9, abs=0.1)

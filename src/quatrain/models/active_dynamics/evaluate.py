@@ -31,6 +31,7 @@ GATED = (
     Gated("displacement_r2_20.active", "higher", 0.02, {}),
     Gated("coverage_90.active", "near", 0.08, {}),
 )
+JUDGED = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
 SMALLEST = 1e-12
 RESAMPLES = 1000
 """Of the replicates, for the interval of a ratio."""
@@ -47,11 +48,11 @@ class Known(NamedTuple):
 
 
 def evaluate(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
-    """Metrics of active_dynamics: of each arm medians over replicates, with 95 % intervals from 6 replicates on.
+    """Metrics of active_dynamics: of each arm medians over replicates, what is judged with 95 % intervals.
 
-    Intervals are order statistics. `transition_ratio.ARM` says how many times as many transitions ARM took for its
-    median final error as the active arm's replicates did; both are uncertain, so its interval is bootstrapped over
-    replicates, in pairs.
+    Intervals are order statistics, from 6 replicates on. `transition_ratio.ARM` says how many times as many transitions
+    ARM took for its median final error as the active arm's replicates did; both are uncertain, so its interval is
+    bootstrapped over replicates, in pairs.
     """
     trial = restored(config, dataset, learner)
     known = knowledge(config, trial.rows, learner, dataset)
@@ -64,7 +65,7 @@ def evaluate(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, s
         for name, column in columns.items()
         for arm, own in zip(config.train.arms, column.reshape(len(config.train.arms), -1), strict=True)
     }
-    intervals = {name: median_interval(own) for name, own in by_arm.items()}
+    intervals = {name: median_interval(own) for name, own in by_arm.items() if name.rsplit(".", 1)[0] in JUDGED}
     by_arm |= (found := ratios(config, known.nrmse))
     intervals |= {name: ratio_interval(config, known.nrmse, name, seed) for name in found}
     scores = {name: float(np.median(own)) for name, own in by_arm.items()}

@@ -9,11 +9,11 @@ from torch import Tensor
 DEGREE = 3
 """Of the polynomial that stands for the unknown field."""
 LEAST_VARIANCE = 1e-6
-"""Of a channel's noise: where there are as many channels as dimensions, nothing is left over."""
+"""Of a channel's noise."""
 
 
 class WarmUp(NamedTuple):
-    """Transitions of one replicate. intact: y_{t+1} was seen of the state that y_t led to: all but truncated ones."""
+    """Transitions of one replicate. intact: to be regressed on; those that left the box and so ended are not."""
 
     observations: Float[Tensor, "transition obs"]
     next_observations: Float[Tensor, "transition obs"]
@@ -44,8 +44,7 @@ def learned_decoder(seen: WarmUp, dt: float) -> Decoded:
     speed = ((next_z - z) / dt)[seen.intact]
     gauge = _fitted(terms, speed)[-d:].mT
     left = (centred - z @ directions.mT).square().mean(0)
-    variance = left.mean() if channels == d else left.mean() * channels / (channels - d)
-    variance = variance.clamp(min=LEAST_VARIANCE).expand(channels)
+    variance = (left.mean() * channels / (channels - d)).clamp(min=LEAST_VARIANCE).expand(channels)
     return Decoded(directions @ gauge, bias, variance.clone())
 
 
