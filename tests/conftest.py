@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def params_with(overlay: dict[str, Any]) -> Params:
     """params.yaml with some values changed."""
-    return validate(overlaid(parse(ROOT / "params.yaml"), overlay), lambda name: read_input(ROOT, str(name)))
+    return validate(overlaid(committed(), overlay), lambda name: read_input(ROOT, str(name)))
+
+
+@cache
+def committed() -> dict[str, Any]:
+    """params.yaml as it stands; reading it takes longer than many a test, and nothing changes it."""
+    return parse(ROOT / "params.yaml")
 
 
 def small(model: str, **sections: Any) -> Any:

@@ -25,7 +25,7 @@ from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from tests.models.active_dynamics.small_trials import advanced, configured
 
-WARMUP, END = 10, 14
+WARMUP, END = 3, 7
 ENSEMBLE = {"seq_vae": {"dynamics": "ensemble", "members": 3}}
 CASES: dict[str, dict[str, Any]] = {
     "a filter": {"train": {"arms": ("active", "random", "step", "prbs", "chirp", "off")}},
@@ -43,8 +43,9 @@ without_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch 
 @pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]:
     sections = CASES[request.param]
-    brief = {"transitions": END, "seq_vae": {"min_windows": 1}}
-    config = configured(seeds=1, **sections | {"train": sections.get("train", {}) | brief})
+    windows_of_four = {"horizons": 2, "window": 3, "burn_in": 1, "min_windows": 1}
+    train_part = sections.get("train", {}) | {"transitions": END, "seq_vae": windows_of_four}
+    config = configured(seeds=1, collect={"warmup": WARMUP}, **sections | {"train": train_part})
     return config, collect(config, 0)
 
 

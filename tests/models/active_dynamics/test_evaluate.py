@@ -1,5 +1,6 @@
 """Scores of learners whose knowledge is made by hand, so that it can be told in advance what they are."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.fields import Field
+from quatrain.envs.vector_field.fields import Field, make_field
 from quatrain.models.active_dynamics import collect as collecting
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.agents import trials
@@ -137,7 +138,7 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(monkeyp
 
 
 def test_a_learner_on_its_way_is_judged_by_what_it_knows():
-    found = run(small("active_dynamics", train={"record_every": 30}))
+    found = run(small("active_dynamics", seeds=1, train={"record_every": 30}))
     early, late = (evaluate(found.config, one.learner, found.dataset, 0) for one in found.yields)
     for name in ("active", "random"):
         assert late[f"field_nrmse.{name}"] < early[f"field_nrmse.{name}"] < 1
@@ -174,32 +175,40 @@ FIELDS = {
 @pytest.mark.parametrize("kind", FIELDS)
 def test_floors_of_the_committed_grid(kind: str):
     affine, projection = FIELDS[kind]
-    found = floors(*of_kind(kind, 0))
+    (found,) = floors_of(kind=kind)
     assert found["zero_field"] == 1
     assert found["affine_field"] == pytest.approx(affine, abs=0.005)
     assert found["projection_floor"] == pytest.approx(projection, rel=0.05, abs=5e-5)
 
 
 def test_of_an_affine_field_the_best_affine_one_is_no_floor():
-    config = small("active_dynamics", env={"field": {"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}})
-    found = floors(config, collect(config, 0))
+    (found,) = floors_of(kind="linear", matrix=[[-0.5, -1.0], [1.0, -0.5]])
     assert found["affine_field"] == 1
-    assert 0 < found["projection_floor"] < 0.1
+    assert 0 < found["projection_floor"] < 0.01
 
 
-def test_floors_of_drawn_tables_are_around_those_of_the_design():
-    drawn = [floors(*of_kind("multi_attractor", seed)) for seed in range(8)]
+def test_each_drawn_table_has_floors_of_its_own():
+    """Of 64 of them: affine .73 (.60 to .88), projection .135 (.095 to .173), as medians and nine in ten."""
+    drawn = floors_of(8, kind="multi_attractor")
     affine, projection = (np.array([one[name] for one in drawn]) for name in ("affine_field", "projection_floor"))
-    assert np.median(affine) == pytest.approx(0.62, abs=0.15)
-    assert np.median(projection) == pytest.approx(0.118, rel=0.5)
+    assert np.median(affine) == pytest.approx(0.73, abs=0.12)
+    assert np.median(projection) == pytest.approx(0.135, abs=0.03)
     assert len({*affine}) == 8
 
 
-def of_kind(kind: str, seed: int) -> tuple[ActiveDynamicsConfig, Dataset]:
-    """The committed config of another field, with little that is held out."""
-    changes = {"seeds": 1, "env": {"field": {"kind": kind}}, "collect": FEW}
-    config = params_with({"active_dynamics": changes}).active_dynamics
-    return config, collect(config, seed)
+@cache
+def any_dataset() -> Dataset:
+    return collect(params_with({"active_dynamics": {"seeds": 1, "collect": FEW}}).active_dynamics, 0)
+
+
+def floors_of(draws: int = 1, **field: Any) -> list[dict[str, float]]:
+    """With the committed grid of functions."""
+    config = params_with({"active_dynamics": {"env": {"field": field}}}).active_dynamics
+    held_out, generator, found = any_dataset().held_out, torch.Generator().manual_seed(0), []
+    for _ in range(draws):
+        truth = make_field(config.env.world.field, generator)(torch.tensor(held_out.grid)).numpy()
+        found.append(floors(config, any_dataset()._replace(held_out=held_out._replace(grid_field=truth))))
+    return found
 
 
 def test_without_radial_functions_any_field_can_be_represented():
@@ -239,14 +248,14 @@ def test_predictions_are_paths_of_the_mean_field_from_true_starts():
 @pytest.mark.parametrize("control", [None, [[0.0, 2.0], [1.0, 0.0]], [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]])
 def test_who_knows_the_field_is_hardly_more_surprised_than_the_oracle(control: list[list[float]] | None):
     """Whatever actions do: held-out rollouts are driven by them."""
-    config, dataset, learner = made(env={"control": control}, network={"rbf": {"side": 9, "length": 0.6}})
+    brief = {"seeds": 1, "train": {"arms": ("random",)}, "network": {"rbf": {"side": 9, "length": 0.6}}}
+    config, dataset, learner = made(env={"control": control}, **brief)
     scores = evaluate(config, knowing(learner, best_weights(config, dataset)), dataset, 0)
     ignorant = evaluate(config, knowing(learner, torch.zeros(2, 81).double()), dataset, 0)
     oracle = scores["innovation_nll_oracle"]
     assert oracle == ignorant["innovation_nll_oracle"]
-    for arm in config.train.arms:
-        assert oracle < scores[f"innovation_nll.{arm}"] + 1e-3 < oracle + 0.02
-        assert ignorant[f"innovation_nll.{arm}"] > oracle + 0.02
+    assert oracle < scores["innovation_nll.random"] + 1e-3 < oracle + 0.02
+    assert ignorant["innovation_nll.random"] > oracle + 0.02
 
 
 def test_the_oracle_s_surprise_is_that_of_noise_alone():
@@ -351,8 +360,9 @@ def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
     np.testing.assert_array_equal(found["transition_ratio.prbs"], [0, 0, 0])
 
 
-def test_the_interval_of_a_ratio_is_drawn_over_replicates():
+def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
     """Errors fall as 1/transitions, those of the active arm twice as fast; each replicate by a factor of its own."""
+    monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
     config = small("active_dynamics", seeds=9)
     steps = np.array(checkpoint_steps(config))[:, None]
     luck = np.exp(0.3 * np.random.default_rng(0).normal(size=(2, 9)))
@@ -395,7 +405,7 @@ def test_scores_are_medians_with_order_statistics_from_six_replicates_on(seeds: 
 
 @both_families
 def test_what_is_judged_is_scored_with_numbers(family: str):
-    found = run(configured(family, train=BRIEF | {"transitions": 16}))
+    found = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
     scores = evaluate(found.config, found.learner, found.dataset, 0)
     assert {name for gated in GATED for name in (gated.metric, *gated.floors, *gated.ceilings)} <= scores.keys()
     assert all(type(value) is float and np.isfinite(value) for value in scores.values())

@@ -49,7 +49,7 @@ def test_after_200_transitions_who_asked_is_less_wrong():
 @cache
 def network_run() -> Run:
     changes = {"hidden": 16, "head": 16}
-    train_part = {"arms": ("active", "random"), "transitions": 180, "record_every": 60, "seq_vae": SMALL_VAE}
+    train_part = {"arms": ("active", "random"), "transitions": 120, "record_every": 40, "seq_vae": SMALL_VAE}
     return run(configured("seq_vae", seeds=1, network={"seq_vae": changes}, train=train_part))
 
 
