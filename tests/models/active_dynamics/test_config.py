@@ -362,6 +362,11 @@ TOGETHER = {
         "active_dynamics: train.seq_vae: window + burn_in 25 and min_windows 16 exceed train.transitions 40: nothing "
         "would be learned; lower one",
     ),
+    "no plan in an episode": (
+        env(episode_transitions=1),
+        "active_dynamics: train.planner.replan_every 2 exceeds env.episode_transitions 1: episodes would end before "
+        "anything is planned in them; lower it",
+    ),
     "no window in an episode": (
         together(VAE, env(episode_transitions=24)),
         "active_dynamics: train.seq_vae: window + burn_in 25 exceeds env.episode_transitions 24: nothing would be "
@@ -616,7 +621,7 @@ def test_an_ensemble_may_look_for_disagreement():
 
 def test_a_window_may_be_as_long_as_an_episode():
     assert chosen(together(VAE, env(episode_transitions=25))).train.seq_vae.length == 25
-    assert chosen(env(episode_transitions=1)).env.world.episode_transitions == 1
+    assert chosen(env(episode_transitions=2)).env.world.episode_transitions == 2
 
 
 def test_a_learner_without_features_takes_any_dimension():

@@ -18,7 +18,7 @@ from tests.models.active_dynamics.small_trials import PLANNED, Run, configured, 
 LINEAR: dict[str, Any] = {"field": {"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}}
 """A whirl that draws in: who does not push sees its middle alone."""
 GRID = {"rbf": {"side": 9, "length": 0.6}}
-REPLICATES = 4
+REPLICATES = 3
 
 
 @cache
@@ -52,7 +52,7 @@ def test_a_linear_field_is_known_after_300_transitions_to_who_asks():
     assert scores["information_gained.active"] > 1.5 * scores["information_gained.random"]
 
 
-@pytest.mark.parametrize("value", ["information", "fisher_d", "fisher_a"])
+@pytest.mark.parametrize("value", ["information", "fisher_a"])
 def test_whatever_is_looked_for_tells_more_than_random_actions(value: str):
     """With plans of a third of the transitions."""
     train = {
