@@ -3,7 +3,6 @@ what to do. And of those that can be, each changes something.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import evaluate
 from quatrain.models.active_dynamics.train import train as learn
 from quatrain.section import NamedArray, Section
+from tests.config_keys import leaves, nested
 from tests.conftest import ROOT, SMALL, params_with, small
 
 RAW = parse(ROOT / "params.yaml")
@@ -534,12 +534,6 @@ def test_a_table_of_other_arrays_is_refused(arrays: dict[str, Any], line: str):
     assert f"active_dynamics.env.field.table_file = '{FILE}': {line}" in refusal(OWN_TABLE, **arrays)
 
 
-def nested(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
-    for key in reversed(keys):
-        value = {key: value}
-    return value
-
-
 @pytest.mark.parametrize("keys", LIMITS, ids=".".join)
 def test_each_number_has_limits_that_its_refusal_names(keys: tuple[str, ...]):
     for value in LIMITS[keys]:
@@ -554,16 +548,6 @@ def test_every_number_has_limits():
 
 
 # What is allowed.
-
-
-def leaves(section: BaseModel, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every key of a section that holds a value, with its value."""
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            yield from leaves(value, *above, name)
-        else:
-            yield (*above, name), value
 
 
 def test_a_field_has_the_numbers_of_its_kind_but_for_those_that_are_given():

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Generator, Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from quatrain.models.active_dynamics import collect as collecting
@@ -23,6 +22,7 @@ from quatrain.models.active_dynamics.agents.vae import network as networks
 from quatrain.models.active_dynamics.agents.vae import rows as vae_rows
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
 from tests.models.active_dynamics.small_trials import advanced, configured
 
 WARMUP, END = 3, 7
@@ -37,7 +37,6 @@ CASES: dict[str, dict[str, Any]] = {
         "train": {"acquisition": {"weights": {"variance": 0.0, "disagreement": 1.0}}},
     },
 }
-without_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -47,31 +46,6 @@ def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]
     train_part = sections.get("train", {}) | {"transitions": END, "seq_vae": windows_of_four}
     config = configured(seeds=1, collect={"warmup": WARMUP}, **sections | {"train": train_part})
     return config, collect(config, 0)
-
-
-class Elsewhere(Generator):
-    """Draws for a device that holds no values."""
-
-    def __new__(cls, *_: Any, **__: Any) -> "Elsewhere":
-        return super().__new__(cls)
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("meta")
-
-
-class MadeOnTheCpu(TorchDispatchMode):
-    """Operations that had a tensor on the CPU as their result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        results = operation(*args, **(kwargs or {}))
-        if any(isinstance(leaf, Tensor) and leaf.is_cpu for leaf in tree_leaves(results)):
-            self.found.append(str(operation))
-        return results
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.train import train as learn
+from tests.config_keys import leaves, nested
 from tests.conftest import ROOT, SMALL, params_with, small
 
 RAW = parse(ROOT / "params.yaml")
@@ -384,12 +385,6 @@ def test_an_unknown_choice_is_refused_with_the_known_ones(case: str):
     assert line in refusal(overlay)
 
 
-def nested(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
-    for key in reversed(keys):
-        value = {key: value}
-    return value
-
-
 @pytest.mark.parametrize("keys", LIMITS, ids=".".join)
 def test_each_number_has_limits_that_its_refusal_names(keys: tuple[str, ...]):
     for value in LIMITS[keys]:
@@ -404,16 +399,6 @@ def test_every_number_has_limits():
 
 
 # What is allowed.
-
-
-def leaves(section: BaseModel, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every key of a section that holds a value, with its value."""
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            yield from leaves(value, *above, name)
-        else:
-            yield (*above, name), value
 
 
 def test_growth_without_bound_is_accepted_from_who_asks_for_it():

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Generator, Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from quatrain.envs.colony.dynamics import advance, make_world
@@ -28,6 +27,7 @@ from quatrain.models.actor_critic.ppo.acting import make_actor, scale_of, see
 from quatrain.replay.rollouts import buffer
 from tests import colonies as by_hand
 from tests.conftest import ROOT, small
+from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
 
 GENERATORS = ("environment", "policy", "order")
 """Their states are on the CPU wherever they are."""
@@ -36,7 +36,6 @@ IDS = [" ".join(kind) for kind in KINDS]
 without_a_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="torch.compile finds no C++ compiler"
 )
-without_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 
 
 def config_of(features: str, policy: str, value_heads: str) -> ActorCriticConfig:
@@ -51,31 +50,6 @@ def case(request: pytest.FixtureRequest) -> tuple[ActorCriticConfig, Dataset]:
 
 
 # Where tensors are.
-
-
-class Elsewhere(Generator):
-    """Draws for a device that holds no values."""
-
-    def __new__(cls, **_: torch.device) -> "Elsewhere":
-        return super().__new__(cls)
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("meta")
-
-
-class MadeOnTheCpu(TorchDispatchMode):
-    """Operations that had a tensor on the CPU as their result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        results = operation(*args, **(kwargs or {}))
-        if any(isinstance(leaf, Tensor) and leaf.is_cpu for leaf in tree_leaves(results)):
-            self.found.append(str(operation))
-        return results
 
 
 @pytest.fixture
