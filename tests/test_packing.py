@@ -14,8 +14,8 @@ import torch
 
 from pipeline import formats
 from pipeline.formats import ArraySpec
-from quatrain.packing import torch_learners
-from quatrain.packing.jax_learners import pack, unpack
+from quatrain.frameworks.jax.packing import pack, unpack
+from quatrain.frameworks.torch import packing as torch_packing
 from tests.conftest import ROOT
 
 # JAX.
@@ -119,7 +119,7 @@ def leaves(learner: TorchLearner) -> list[torch.Tensor]:
 
 
 def test_tensors_are_named_by_their_path() -> None:
-    packed = torch_learners.pack(torch_init(3))
+    packed = torch_packing.pack(torch_init(3))
     assert {name: (array.dtype.name, array.shape) for name, array in packed.items()} == {
         "params/net/weight": ("float32", (5, 3)),
         "params/net/bias": ("float32", (5,)),
@@ -135,17 +135,17 @@ def test_tensors_are_named_by_their_path() -> None:
 
 def test_a_torch_learner_comes_back_from_a_file_and_draws_what_it_would_have_drawn() -> None:
     learner = torch_init(3)
-    packed = torch_learners.pack(learner)
+    packed = torch_packing.pack(learner)
     data, declared = formats.encode("learner.safetensors", packed)
     specs = {name: ArraySpec.model_validate(spec) for name, spec in declared.items()}
-    restored = torch_learners.unpack(torch_init(0), formats.decode("learner.safetensors", data, specs))
+    restored = torch_packing.unpack(torch_init(0), formats.decode("learner.safetensors", data, specs))
     assert type(restored) is TorchLearner
     assert (type(restored.optimizer), type(restored.colonies), restored.norm) == (tuple, list, None)
     for one, other in zip(leaves(learner), leaves(restored), strict=True):
         assert one.dtype == other.dtype
         assert torch.equal(one, other)
         assert not other.requires_grad
-    for name, array in torch_learners.pack(restored).items():
+    for name, array in torch_packing.pack(restored).items():
         np.testing.assert_array_equal(array, packed[name], strict=True)
     drawn, again = (torch.rand(5, generator=drawing(one.draws)) for one in (learner, restored))
     assert torch.equal(drawn, again)
@@ -158,10 +158,10 @@ def drawing(state: torch.Tensor) -> torch.Generator:
 
 
 def test_a_tensor_goes_where_that_of_the_template_is() -> None:
-    packed, elsewhere = torch_learners.pack(torch_init(3)), torch_init(0)
+    packed, elsewhere = torch_packing.pack(torch_init(3)), torch_init(0)
     elsewhere.params["scale"] = elsewhere.params["scale"].to("meta")  # the one other device that every machine has
     with torch.device("meta"):
-        restored = torch_learners.unpack(elsewhere, packed)
+        restored = torch_packing.unpack(elsewhere, packed)
     assert {leaf.device.type for leaf in leaves(restored) if leaf is not restored.params["scale"]} == {"cpu"}
     assert restored.params["scale"].device.type == "meta"
 
@@ -169,16 +169,16 @@ def test_a_tensor_goes_where_that_of_the_template_is() -> None:
 @pytest.mark.parametrize("kept", ["packed", "unpacked"])
 def test_what_was_kept_of_a_torch_learner_does_not_change_with_it(kept: str) -> None:
     learner = torch_init(3)
-    expected = {name: array.copy() for name, array in torch_learners.pack(learner).items()}
-    packed = torch_learners.pack(learner)
-    unpacked = torch_learners.unpack(torch_init(0), packed)
+    expected = {name: array.copy() for name, array in torch_packing.pack(learner).items()}
+    packed = torch_packing.pack(learner)
+    unpacked = torch_packing.unpack(torch_init(0), packed)
     with torch.no_grad():
         for leaf in leaves(learner):
             leaf.zero_()
     if kept == "unpacked":
         for array in packed.values():
             array[...] = 0
-    arrays = {"packed": packed, "unpacked": torch_learners.pack(unpacked)}[kept]
+    arrays = {"packed": packed, "unpacked": torch_packing.pack(unpacked)}[kept]
     assert arrays.keys() == expected.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, expected[name], strict=True)
@@ -195,24 +195,24 @@ def test_what_was_kept_of_a_torch_learner_does_not_change_with_it(kept: str) -> 
     ],
 )
 def test_arrays_of_another_torch_learner_are_refused(change: dict[str, Any], why: str) -> None:
-    packed = torch_learners.pack(torch_init(0)) | change
+    packed = torch_packing.pack(torch_init(0)) | change
     arrays = {name: array for name, array in packed.items() if array is not None}
     with pytest.raises(ValueError, match=f"not a learner of this config: {why}"):
-        torch_learners.unpack(torch_init(0), arrays)
+        torch_packing.unpack(torch_init(0), arrays)
 
 
 def test_a_leaf_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^optimizer/0/step is of type int, not a tensor$"):
-        torch_learners.pack({"optimizer": ({"step": 3},)})
+        torch_packing.pack({"optimizer": ({"step": 3},)})
 
 
 # Both.
 
 
 @pytest.mark.parametrize(
-    ("module", "loaded"), [("arrays", set()), ("jax_learners", {"jax"}), ("torch_learners", {"torch"})]
+    ("module", "loaded"), [("arrays", set()), ("jax.packing", {"jax"}), ("torch.packing", {"torch"})]
 )
 def test_packing_loads_no_other_framework(module: str, loaded: set[str]) -> None:
-    code = f"import sys; import quatrain.packing.{module}; print(*({{'jax', 'torch'}} & set(sys.modules)))"
+    code = f"import sys; import quatrain.frameworks.{module}; print(*({{'jax', 'torch'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == loaded

@@ -5,6 +5,10 @@ class DataError(ValueError):
     """Arrays that cannot be what they claim to be, or that belong to something else."""
 
 
+class DatasetMismatch(DataError):
+    """A dataset was collected for another config than this one: says what differs; to collect again mends it."""
+
+
 class DeviceMissing(Exception):
     """What params.yaml asks for needs a device that is not in this machine."""
 

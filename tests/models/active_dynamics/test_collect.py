@@ -13,11 +13,12 @@ from torch import Generator
 
 from pipeline.artifacts import to_arrays
 from quatrain.envs.vector_field import kinds
+from quatrain.envs.vector_field.config import TABLE
 from quatrain.envs.vector_field.fields import region_grid
+from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import collect as room
 from quatrain.models.active_dynamics.collect import (
     Dataset,
-    DatasetMismatch,
     Rollouts,
     check,
     collect,
@@ -25,7 +26,7 @@ from quatrain.models.active_dynamics.collect import (
     random_actions,
     world_of,
 )
-from quatrain.models.active_dynamics.config import TABLE, ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from tests.conftest import small
 
 SEED, REPLICATES, CHANNELS, WARMUP, HELD_OUT, STARTS = 11, 3, 7, 13, 10, 9

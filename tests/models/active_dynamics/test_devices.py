@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from quatrain.models.active_dynamics import collect as collecting
+from quatrain.frameworks.torch import draws
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.agents import trials
 from quatrain.models.active_dynamics.agents.filter import rows as filter_rows
@@ -52,8 +52,7 @@ def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]
 def trial(case: tuple[ActiveDynamicsConfig, Dataset], monkeypatch: pytest.MonkeyPatch) -> Iterator[Trial]:
     """At work on the device without values; constants that are made once, by asking, are known there as well."""
     config, dataset = case
-    for module in (trials, collecting, learners):
-        monkeypatch.setattr(module, "Generator", Elsewhere)
+    monkeypatch.setattr(draws, "Generator", Elsewhere)
     fresh = learners.fresh
     monkeypatch.setattr(learners, "fresh", lambda *given: on_the_cpu(fresh(*given)))
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from quatrain.envs.vector_field.world import State, step_mean
+from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import losses, train
 from quatrain.models.active_dynamics.agents import trials
 from quatrain.models.active_dynamics.agents.filter.belief import weights
 from quatrain.models.active_dynamics.agents.trials import Met, Trial, checkpoint_steps, rows_of
-from quatrain.models.active_dynamics.collect import DatasetMismatch, collect, world_of
+from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.train import Learner
 from quatrain.progress import TrainingDiverged

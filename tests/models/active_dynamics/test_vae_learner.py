@@ -10,10 +10,10 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import make_field, region_grid
+from quatrain.frameworks.torch import packing
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.agents.vae import elbo, learner, network
 from quatrain.models.active_dynamics.agents.vae.learner import Row, Worker
-from quatrain.packing import torch_learners
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, Ring, Windows
 from tests.models.active_dynamics.workers import COUNTS, channels, configured, gradients, replay, worker
@@ -33,7 +33,7 @@ def sampled(made: Worker, ring: Ring, seed: int = 0) -> Windows:
 
 
 def alike(one: Row, other: Row) -> bool:
-    first, second = torch_learners.pack(one), torch_learners.pack(other)
+    first, second = packing.pack(one), packing.pack(other)
     return all(np.array_equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
@@ -232,11 +232,11 @@ def test_saved_and_loaded_a_row_goes_on_bit_for_bit(dynamics: str):
 
     whole = go_on(worker(config), range(30))
     half = learner.snapshot(go_on(worker(config), range(14)))
-    arrays = torch_learners.pack(half)
-    loaded = torch_learners.unpack(learner.fresh(config, channels(config), 99), arrays)
+    arrays = packing.pack(half)
+    loaded = packing.unpack(learner.fresh(config, channels(config), 99), arrays)
     resumed = go_on(learner.at_work(config, channels(config), loaded), range(14, 30))
     assert alike(learner.snapshot(whole), learner.snapshot(resumed))
-    assert all(np.array_equal(value, arrays[name]) for name, value in torch_learners.pack(half).items())
+    assert all(np.array_equal(value, arrays[name]) for name, value in packing.pack(half).items())
 
 
 def test_a_fresh_row_depends_on_its_seed_alone():

@@ -18,8 +18,10 @@ from quatrain.envs.colony.plates import LINEAR, OUTSIDE, TRAINING, USER, Plates
 from quatrain.envs.colony.policies import Act, blurred, constant_policy, feedback_policy, fixing, random_policy
 from quatrain.envs.colony.rules import PARAMETERS, RUNNING
 from quatrain.envs.colony.world import start
+from quatrain.errors import DatasetMismatch
+from quatrain.frameworks.torch.draws import generator
 from quatrain.models.actor_critic import collect as room
-from quatrain.models.actor_critic.collect import Dataset, DatasetMismatch, check, collect, colonies_of
+from quatrain.models.actor_critic.collect import Dataset, check, collect, colonies_of
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from tests.colonies import world
 from tests.conftest import params_with, small
@@ -150,13 +152,13 @@ def test_colonies_come_back_as_they_began():
     starts = collected().held_out.colonies
     colonies = colonies_of(CONFIG.env.rules, starts)
     assert colonies.pos.shape == (64, 32, 2)
-    fresh = start(make_world(CONFIG.env.rules, collected().held_out.plates), 64, room.generator(sequence(3)))
+    fresh = start(make_world(CONFIG.env.rules, collected().held_out.plates), 64, generator(sequence(3)))
     assert all(torch.equal(*pair) for pair in zip(colonies, fresh, strict=True))
 
 
 def test_colonies_outside_are_others():
     colonies = colonies_of(CONFIG.env.rules, collected().held_out.colonies_outside)
-    fresh = start(make_world(CONFIG.env.rules, collected().held_out.outside), 32, room.generator(sequence(4)))
+    fresh = start(make_world(CONFIG.env.rules, collected().held_out.outside), 32, generator(sequence(4)))
     assert all(torch.equal(*pair) for pair in zip(colonies, fresh, strict=True))
 
 
@@ -189,7 +191,7 @@ def with_one_plate(plates: str) -> tuple[ActorCriticConfig, Dataset]:
 
 def seen_by_loop(config: ActorCriticConfig, dataset: Dataset) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Features of each cell and each colony in each step, of one colony after the other."""
-    some_world, draws = make_world(config.env.rules, dataset.train.plates), room.generator(sequence(5))
+    some_world, draws = make_world(config.env.rules, dataset.train.plates), generator(sequence(5))
     rules, gamma = some_world.rules, sum(config.env.action.bounds.gamma) / 2
     cells, graphs = [], []
     steady = blurred(rules, feedback_policy(rules, torch.full((64,), gamma)), 0.2, draws)

@@ -10,8 +10,9 @@ import torch
 
 from pipeline.params import overlaid, read_input, read_raw, validate
 from quatrain.envs.colony.dynamics import make_world
+from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.collect import Dataset, DatasetMismatch, collect
+from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import agent as agents
 from quatrain.models.actor_critic.ppo import playing

@@ -10,7 +10,8 @@ import pytest
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world, sprouts
-from quatrain.models.iqn.collect import Dataset, DatasetMismatch, check, collect, lanes_of
+from quatrain.errors import DatasetMismatch
+from quatrain.models.iqn.collect import Dataset, check, collect, lanes_of
 from tests import probes
 
 SEEDS, TURNS, AGENTS, WORLDS, HELD_OUT = 2, 20, 3, 4, 6

@@ -26,7 +26,8 @@ from quatrain.envs.vector_field.world import (
     step,
     step_mean,
 )
-from quatrain.errors import DataError
+from quatrain.errors import DatasetMismatch
+from quatrain.frameworks.torch.draws import generator
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 
 HELD_OUT_STEPS = 100
@@ -37,10 +38,6 @@ PRBS_HOLD = (3, 19)
 """Transitions that a held-out binary sequence holds its signs: least and most."""
 RESIDUAL = 0.5
 """How far the noise of a dataset's channels may be from what it should be: thousands of numbers are compared."""
-
-
-class DatasetMismatch(DataError):
-    """A dataset does not belong to the config."""
 
 
 class Rollouts(NamedTuple):
@@ -183,12 +180,6 @@ def in_ball(count: int, d: int, radius: float, draws: Generator) -> Float[Tensor
 def uniform(shape: tuple[int, ...], draws: Generator) -> Tensor:
     """In (-1, 1)."""
     return 2 * torch.rand(shape, generator=draws) - 1
-
-
-def generator(seed: np.random.SeedSequence) -> Generator:
-    """On torch's default device."""
-    made = Generator(device=torch.get_default_device())
-    return made.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
 
 
 def array(value: Tensor) -> np.ndarray:

@@ -10,19 +10,19 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.policies import Held
 from quatrain.envs.vector_field.world import State, draw, step
-from quatrain.models.active_dynamics.agents import planner, records, threads, trials
+from quatrain.frameworks.torch import packing, threads
+from quatrain.models.active_dynamics.agents import planner, records, trials
 from quatrain.models.active_dynamics.agents.acquisition import scorer
 from quatrain.models.active_dynamics.agents.planner import Plan
 from quatrain.models.active_dynamics.agents.trials import Met, Trial
 from quatrain.models.active_dynamics.collect import Dataset, check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.packing import torch_learners
 from quatrain.progress import Progress
 from quatrain.replay.windows import Ring
 
 HEADLINE = ("monitor/field_nrmse", "innovation_nll")
 WEIGHTS = ("params/", "decoder/")
-pack = torch_learners.pack
+pack = packing.pack
 
 
 class Learner(NamedTuple):
@@ -119,7 +119,7 @@ def train(
     trial = trials.fresh(config, dataset, seed) if learner is None else trials.restored(config, dataset, learner)
     while (done := trial.transitions) < config.train.transitions:
         count = min(config.train.record_every, config.train.transitions - done)
-        with threads.one():
+        with threads.suited(small=True):
             metrics = records.metrics_of(trial, [advance(trial) for _ in range(count)])
         yield Progress(done + count, snapshot(trial), metrics)
 
@@ -130,4 +130,4 @@ def unpack(config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.
     Raises:
         ValueError: names, shapes or dtypes are not those of a learner of this config.
     """
-    return torch_learners.unpack(init_learner(config, dataset, 0), arrays)
+    return packing.unpack(init_learner(config, dataset, 0), arrays)

@@ -19,7 +19,8 @@ from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import Act, blurred, constant_policy, feedback_policy, fixing, random_policy
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
 from quatrain.envs.colony.world import colonies_at, start
-from quatrain.errors import DataError
+from quatrain.errors import DatasetMismatch
+from quatrain.frameworks.torch.draws import generator
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
 BEHAVIOUR_COLONIES = 64
@@ -27,10 +28,6 @@ BEHAVIOUR_COLONIES = 64
 BLUR = 0.2
 """Noise of the controller among them, as a share of each range: random actions alone live for five steps."""
 SMALLEST_STD = 1e-3
-
-
-class DatasetMismatch(DataError):
-    """A dataset does not belong to the config."""
 
 
 class Norm(NamedTuple):
@@ -121,12 +118,6 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
             floors=floors,
         ),
     )
-
-
-def generator(seed: np.random.SeedSequence) -> Generator:
-    """On torch's default device."""
-    made = Generator(device=torch.get_default_device())
-    return made.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
 
 
 def colonies_of(rules: Rules, starts: Starts) -> Colonies:

@@ -12,18 +12,20 @@ from torch import Tensor, nn
 
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.errors import DeviceMissing
+from quatrain.frameworks.torch import packing, threads
+from quatrain.frameworks.torch.draws import generator
+from quatrain.frameworks.torch.moments import Moments
 from quatrain.models.actor_critic import losses, network
-from quatrain.models.actor_critic.collect import Dataset, check, generator
+from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo import memory, playing, records, threads
+from quatrain.models.actor_critic.ppo import memory, playing, records
 from quatrain.models.actor_critic.ppo.acting import bucket, on_gpu, scale_of
-from quatrain.models.actor_critic.ppo.agent import Agent, Moments, Rank, Scale, Seed, rank_of
+from quatrain.models.actor_critic.ppo.agent import Agent, Rank, Scale, Seed, rank_of
 from quatrain.models.actor_critic.ppo.policy import Parameters
 from quatrain.models.actor_critic.ppo.ranks import helped
 from quatrain.models.actor_critic.ppo.records import NOTED, Learned
 from quatrain.models.actor_critic.ppo.team import Team
-from quatrain.packing import torch_learners
 from quatrain.progress import Progress
 from quatrain.replay.rollouts import buffer, gae
 from quatrain.replay.rollouts.buffer import Minibatch, Rollout, Transitions
@@ -31,7 +33,9 @@ from quatrain.replay.rollouts.gae import Trace
 
 HEADLINE = ("return", "success")
 WEIGHTS = ("params/", "scale/")
-pack = torch_learners.pack
+pack = packing.pack
+SMALL = 64
+"""Units up to which a second thread costs more than it brings: measured, two took 2.5 times as long as one."""
 
 
 class Learner(NamedTuple):
@@ -213,7 +217,7 @@ def learn_from(team: Team, config: ActorCriticConfig, dataset: Dataset, learner:
         working = [agents.restored(config, world, one, team, rollout) for one in learner.seeds]
     while (done := working[0].iterations) < config.train.steps:
         count = min(config.train.record_every, config.train.steps - done)
-        with memory.told(config), threads.suited(config):
+        with memory.told(config), threads.suited(config.network.d <= SMALL):
             entries = [[iterate(agent) for agent in working] for _ in range(count)]
         told = team.told((entries, [rank_of(agent.player, agent.order) for agent in working]))
         ranks = zip(*(ranks for _, ranks in told), strict=True)
@@ -246,4 +250,4 @@ def unpack(config: ActorCriticConfig, dataset: Dataset, arrays: dict[str, np.nda
         ValueError: names, shapes or dtypes are not those of a learner of this config.
     """
     world = make_world(config.env.rules, dataset.train.plates)
-    return torch_learners.unpack(init_learner(config, world, dataset, 0), arrays)
+    return packing.unpack(init_learner(config, world, dataset, 0), arrays)

@@ -10,14 +10,11 @@ from jax import Array
 from jaxtyping import Float
 
 from quatrain.envs.grid import dynamics
+from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import Grid
-from quatrain.errors import DataError
-from quatrain.models.allo.config import AlloConfig, Env
+from quatrain.errors import DatasetMismatch
+from quatrain.models.allo.config import AlloConfig
 from quatrain.replay.episodes.trajectories import Episodes, from_trajectories, from_walks
-
-
-class DatasetMismatch(DataError):
-    """A dataset belongs to another map than the config."""
 
 
 class Dataset(NamedTuple):

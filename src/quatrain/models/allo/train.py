@@ -12,10 +12,10 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
+from quatrain.frameworks.jax import packing
 from quatrain.models.allo import losses, network, spectrum
 from quatrain.models.allo.collect import Dataset, check, inputs_of
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.packing import jax_learners as packing
 from quatrain.progress import Progress, TrainingDiverged, by_learner
 from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 

@@ -14,7 +14,7 @@ from quatrain.envs.treasurehunt.layouts import walls
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.turns import Lanes, World
 from quatrain.envs.treasurehunt.world import State, make_world
-from quatrain.errors import DataError
+from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.replay.ring import AnyArray, Transitions
 
@@ -22,10 +22,6 @@ PREFILL, HELD_OUT, LEARNERS = range(3)
 """Purposes of the key of a whole run; `train` takes the last."""
 WORLDS, PLAY = range(2)
 """Purposes of a seed's key in the prefill."""
-
-
-class DatasetMismatch(DataError):
-    """A dataset does not belong to the config."""
 
 
 class HeldOut(NamedTuple):

@@ -13,12 +13,13 @@ from jaxtyping import Float, Int, Int8, Key
 
 from quatrain.baselines import Gated
 from quatrain.envs.treasurehunt import policies, turns
+from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.rules import Rules
 from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Dataset, HeldOut, lanes_of
-from quatrain.models.iqn.config import Env, IqnConfig
+from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.playing import named_events
 from quatrain.models.iqn.train import Learner, judged_params

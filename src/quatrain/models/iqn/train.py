@@ -14,6 +14,7 @@ from jaxtyping import Float, Int, Key
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import World
 from quatrain.envs.treasurehunt.world import make_world
+from quatrain.frameworks.jax import packing
 from quatrain.models.iqn import losses, network
 from quatrain.models.iqn.collect import LEARNERS, Dataset, check, transitions_of
 from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
@@ -21,7 +22,6 @@ from quatrain.models.iqn.cycle import memory, playing, records
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.axes import over_axis, over_seeds
 from quatrain.models.iqn.cycle.playing import Player
-from quatrain.packing import jax_learners as packing
 from quatrain.progress import Progress
 from quatrain.replay import ring
 from quatrain.replay.ring import Batch, Ring, Starts, Window

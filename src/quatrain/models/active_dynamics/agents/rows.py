@@ -2,12 +2,14 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.models.active_dynamics.agents.surrogate import Surrogate
-from quatrain.models.active_dynamics.collect import HeldOut
+from quatrain.models.active_dynamics.collect import Dataset, HeldOut
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.replay.windows import Ring
 
 Weights = dict[str, Tensor]
@@ -63,6 +65,14 @@ class Rows(Protocol):
     """Learners of all rows at work. What is of the field is in their own gauge."""
 
     REMEDY: str
+
+    @classmethod
+    def fresh(cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence) -> "Rows":
+        """At the common start, before the first transition."""
+
+    @classmethod
+    def restored(cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any) -> "Rows":
+        """Where a learner was; of it nothing is changed."""
 
     @property
     def weights(self) -> Weights:

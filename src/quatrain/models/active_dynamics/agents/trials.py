@@ -13,17 +13,18 @@ from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.policies import Held, PolicySpec
 from quatrain.envs.vector_field.world import State, Stepped, World
+from quatrain.frameworks.torch.draws import generator, generator_at
 from quatrain.models.active_dynamics.agents import planner
 from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
 from quatrain.models.active_dynamics.agents.planner import Plan
-from quatrain.models.active_dynamics.agents.rows import Seen
+from quatrain.models.active_dynamics.agents.rows import Rows, Seen
 from quatrain.models.active_dynamics.agents.vae.rows import VaeRows
-from quatrain.models.active_dynamics.collect import Dataset, generator, world_of
+from quatrain.models.active_dynamics.collect import Dataset, world_of
 from quatrain.models.active_dynamics.config import ARMS, ActiveDynamicsConfig
 from quatrain.replay import windows
 from quatrain.replay.windows import Ring
 
-FAMILIES: dict[str, type[FilterRows] | type[VaeRows]] = {"bayes_filter": FilterRows, "seq_vae": VaeRows}
+FAMILIES: dict[str, type[Rows]] = {"bayes_filter": FilterRows, "seq_vae": VaeRows}
 MONITORED = 4
 """Of the region's grid, every so many-th point is looked at while learning."""
 
@@ -44,7 +45,7 @@ class Trial:
     dataset: Dataset
     given: "Given"
     world: World
-    rows: FilterRows | VaeRows
+    rows: Rows
     environment: State
     held: dict[str, Held]
     plan: Plan
@@ -190,10 +191,6 @@ def _generators(
 def restored(config: ActiveDynamicsConfig, dataset: Dataset, learner: Any) -> Trial:
     """Where a learner was; of it nothing is changed."""
     rows = FAMILIES[config.network.family].restored(config, dataset, learner)
-    generators = {}
-    for name, state in learner.generators.items():
-        generators[name] = Generator(device=torch.get_default_device())
-        generators[name].set_state(state.cpu())
     return _at_work(
         config,
         dataset,
@@ -202,7 +199,7 @@ def restored(config: ActiveDynamicsConfig, dataset: Dataset, learner: Any) -> Tr
             "environment": learner.environment,
             "held": dict(learner.held),
             "plan": learner.plan,
-            "generators": generators,
+            "generators": {name: generator_at(state) for name, state in learner.generators.items()},
             "replay": cloned(learner.replay),
             "path": learner.path.clone(),
             "snapshots": cloned(learner.snapshots),

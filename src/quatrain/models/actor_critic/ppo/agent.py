@@ -9,22 +9,15 @@ from torch import Generator, Tensor
 from torch.optim import Adam
 
 from quatrain.envs.colony.dynamics import Colonies, World
+from quatrain.frameworks.torch import moments
+from quatrain.frameworks.torch.draws import generator_at
+from quatrain.frameworks.torch.moments import Moments
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor
 from quatrain.models.actor_critic.ppo.playing import Player, empty_rollout, first_player
 from quatrain.models.actor_critic.ppo.team import ALONE, Team
 from quatrain.replay.rollouts.buffer import Rollout
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-class Moments(NamedTuple):
-    """Adam's, of each parameter."""
-
-    exp_avg: dict[str, Tensor]
-    exp_avg_sq: dict[str, Tensor]
-    steps: Float[Tensor, ""]
 
 
 class Rank(NamedTuple):
@@ -74,9 +67,7 @@ def restored(
     """At work where it was; of the seed nothing is changed. Agents that work in turn may share the rollout's memory."""
     network = network_of(config, seed)
     optimizer = Adam(network.parameters(), lr=config.train.learning_rate, eps=config.train.adam_eps, fused=True)
-    for name, param in network.named_parameters():
-        moments = {kind: getattr(seed.optimizer, kind)[name].clone() for kind in MOMENTS}
-        optimizer.state[param] = moments | {"step": seed.optimizer.steps.clone()}
+    moments.restore(optimizer, network, seed.optimizer)
     own = seed.ranks[team.rank]
     player = Player(own.colonies, own.components, own.ended, generator_at(own.environment), generator_at(own.policy))
     return Agent(
@@ -107,13 +98,10 @@ def actor_of(config: ActorCriticConfig, world: World, seed: Seed) -> Actor:
 
 def snapshot(agent: Agent, ranks: tuple[Rank, ...]) -> Seed:
     """As the agent is now, and every rank's part, in tensors that stay so."""
-    state = {name: agent.optimizer.state[param] for name, param in agent.network.named_parameters()}
-    average, square = ({name: one[kind].clone() for name, one in state.items()} for kind in MOMENTS)
-    steps = next(iter(state.values()))["step"]
     return Seed(
         params={name: param.detach().clone() for name, param in agent.network.named_parameters()},
         scale=agent.actor.scale,
-        optimizer=Moments(average, square, steps.clone()),
+        optimizer=moments.snapshot(agent.optimizer, agent.network),
         ranks=ranks,
         iterations=torch.tensor(agent.iterations),
         updates=torch.tensor(agent.updates),
@@ -131,19 +119,9 @@ def fresh(
 ) -> Seed:
     """Before the first iteration. draws: of each rank the generators of environment, policy and order."""
     params = {name: param.detach() for name, param in network.named_parameters()}
-    average, square = ({name: torch.zeros_like(param) for name, param in params.items()} for _ in MOMENTS)
     colonies = config.train.num_envs // config.train.world_size
     ranks = []
     for environment, policy, order in draws:
         actor = make_actor(config, world, scale, network)
         ranks.append(rank_of(first_player(actor, colonies, environment, policy), order))
-    return Seed(
-        params, scale, Moments(average, square, torch.zeros(())), tuple(ranks), torch.tensor(0), torch.tensor(0)
-    )
-
-
-def generator_at(state: UInt8[Tensor, " state"]) -> Generator:
-    """On torch's default device, where it was."""
-    made = Generator(device=torch.get_default_device())
-    made.set_state(state.cpu())
-    return made
+    return Seed(params, scale, moments.fresh(params), tuple(ranks), torch.tensor(0), torch.tensor(0))

@@ -8,10 +8,11 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from quatrain.envs.treasurehunt import turns
+from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.turns import Lanes, Turn, World
 from quatrain.envs.treasurehunt.world import AGENT, WALL
 from quatrain.models.iqn import network
-from quatrain.models.iqn.config import Acting, Env, IqnConfig, LinearEpsilon
+from quatrain.models.iqn.config import Acting, IqnConfig, LinearEpsilon
 from quatrain.models.iqn.cycle.acting import epsilon_greedy_policy
 from quatrain.replay.ring import Transitions
 

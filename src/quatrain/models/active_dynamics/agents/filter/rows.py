@@ -54,10 +54,10 @@ class FilterRows:
         return made
 
     @classmethod
-    def restored(cls, config: ActiveDynamicsConfig, dataset: Dataset, learner: Any) -> "FilterRows":
+    def restored(cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any) -> "FilterRows":
         """Where a learner was; of it nothing is changed."""
-        made = cls._at_work(config, dataset, learner.decoder)
-        made.belief = Belief(*(part.clone() for part in learner.params))
+        made = cls._at_work(config, dataset, saved.decoder)
+        made.belief = Belief(*(part.clone() for part in saved.params))
         return made
 
     @classmethod

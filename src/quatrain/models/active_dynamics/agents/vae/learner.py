@@ -10,6 +10,9 @@ from torch import Generator, Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from quatrain.envs.vector_field.observation import Emission
+from quatrain.frameworks.torch import moments
+from quatrain.frameworks.torch.draws import generator, generator_at
+from quatrain.frameworks.torch.moments import Moments
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.agents.vae import elbo, posterior
 from quatrain.models.active_dynamics.agents.vae.encoder import Belief
@@ -18,16 +21,6 @@ from quatrain.models.active_dynamics.agents.vae.posterior import REFRESH_EVERY, 
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.replay import windows
 from quatrain.replay.windows import Ring, Windows
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-class Moments(NamedTuple):
-    """Adam's, of each parameter; zeros where there are none."""
-
-    exp_avg: dict[str, Tensor]
-    exp_avg_sq: dict[str, Tensor]
-    steps: Float[Tensor, ""]
 
 
 class Row(NamedTuple):
@@ -64,14 +57,11 @@ def fresh(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> Row:
     """Before the first transition; all of it depends on the seed alone."""
     own, *others = np.random.SeedSequence(seed).spawn(4)
     network = init(config, emission, int(own.generate_state(1)[0]))
-    batch, of_elbo, of_bootstrap = (Generator(torch.get_default_device()) for _ in others)
-    for generator, purpose in zip((batch, of_elbo, of_bootstrap), others, strict=True):
-        generator.manual_seed(int(purpose.generate_state(1, np.uint64)[0] >> 1))
+    batch, of_elbo, of_bootstrap = (generator(purpose) for purpose in others)
     params = {name: param.detach().clone() for name, param in network.named_parameters()}
-    average, square = ({name: torch.zeros_like(param) for name, param in params.items()} for _ in MOMENTS)
     return Row(
         params=params,
-        optimizer=Moments(average, square, torch.zeros(())),
+        optimizer=moments.fresh(params),
         hidden=network.encoder.first(1).detach(),
         belief=Belief(*(one.detach().clone() for one in network.first)),
         posterior=posterior.prior(network),
@@ -82,11 +72,11 @@ def fresh(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> Row:
     )
 
 
-def bootstrap(config: ActiveDynamicsConfig, generator: Generator) -> Float[Tensor, "start member"]:
+def bootstrap(config: ActiveDynamicsConfig, draws: Generator) -> Float[Tensor, "start member"]:
     """How often each member of an ensemble sees the window that begins with a transition: Poisson(1); else once."""
     starts, members = config.train.transitions, config.network.seq_vae.members
     ones = torch.ones(starts, members)
-    return torch.poisson(ones, generator) if members > 1 else ones
+    return torch.poisson(ones, draws) if members > 1 else ones
 
 
 def at_work(config: ActiveDynamicsConfig, emission: Emission, row: Row) -> Worker:
@@ -113,31 +103,22 @@ def network_of(config: ActiveDynamicsConfig, emission: Emission, params: dict[st
     return network
 
 
-def optimizer_of(config: ActiveDynamicsConfig, network: SeqVae, moments: Moments) -> Optimizer:
-    """One for the whole run, which goes on from the moments."""
+def optimizer_of(config: ActiveDynamicsConfig, network: SeqVae, known: Moments) -> Optimizer:
+    """One for the whole run, which goes on from the moments that are known."""
     train = config.train.seq_vae
     rate, decay = train.learning_rate, train.weight_decay
     if train.optimizer == "sgd":
         return SGD(network.parameters(), lr=rate, weight_decay=decay, fused=True)
     optimizer = Adam(network.parameters(), lr=rate, weight_decay=decay, fused=True)
-    for name, param in network.named_parameters():
-        own = {kind: getattr(moments, kind)[name].clone() for kind in MOMENTS}
-        optimizer.state[param] = own | {"step": moments.steps.clone()}
+    moments.restore(optimizer, network, known)
     return optimizer
 
 
 def snapshot(worker: Worker) -> Row:
     """As the worker is now, in tensors that stay so."""
-    named = dict(worker.network.named_parameters())
-    state = {name: worker.optimizer.state.get(param, {}) for name, param in named.items()}
-    average, square = (
-        {name: one[kind].clone() if kind in one else torch.zeros_like(named[name]) for name, one in state.items()}
-        for kind in MOMENTS
-    )
-    steps = next(iter(state.values())).get("step", torch.zeros(()))
     return Row(
-        params={name: param.detach().clone() for name, param in named.items()},
-        optimizer=Moments(average, square, steps.clone()),
+        params={name: param.detach().clone() for name, param in worker.network.named_parameters()},
+        optimizer=moments.snapshot(worker.optimizer, worker.network),
         hidden=worker.hidden,
         belief=worker.belief,
         posterior=worker.posterior,
@@ -146,13 +127,6 @@ def snapshot(worker: Worker) -> Row:
         elbo=worker.elbo.get_state(),
         updates=torch.tensor(worker.updates),
     )
-
-
-def generator_at(state: UInt8[Tensor, " state"]) -> Generator:
-    """On torch's default device, where it was."""
-    made = Generator(torch.get_default_device())
-    made.set_state(state.cpu())
-    return made
 
 
 @torch.no_grad()

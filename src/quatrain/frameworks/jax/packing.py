@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quatrain.packing.arrays import Form, verify
+from quatrain.frameworks.arrays import Form, verify
 
 Learner = TypeVar("Learner")
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatrain.packing.arrays import Form, verify
+from quatrain.frameworks.arrays import Form, verify
 
 Learner = TypeVar("Learner")
 

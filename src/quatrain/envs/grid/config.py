@@ -1,0 +1,103 @@
+"""params.yaml's section `allo.env` -> a frozen config whose map exists."""
+
+from functools import lru_cache
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from quatrain.envs.grid.catalogue import maze, named_layout, rooms
+from quatrain.envs.grid.layouts import (
+    Components,
+    Layout,
+    keep_components,
+    parse_layout,
+    with_random_doors,
+)
+from quatrain.section import InputFile, NameOrFile, Section
+
+MAX_STATES = 4000
+"""Truth and floors use dense eigendecompositions: 4000 states cost about a minute."""
+
+
+class Rooms(Section):
+    """Numbers of the generator behind `layout: rooms`."""
+
+    rows: int = Field(ge=1, le=64, description="rooms from top to bottom")
+    cols: int = Field(ge=1, le=64, description="rooms from left to right")
+    height: int = Field(ge=1, le=64, description="free cells of a room from top to bottom")
+    width: int = Field(ge=1, le=64, description="free cells of a room from left to right")
+    extra_doors: int = Field(ge=0, description="doors beyond those of the spanning tree")
+    seed: int = Field(ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _few_enough_cells(self) -> "Rooms":
+        if (cells := self.rows * self.cols * self.height * self.width) > MAX_STATES:
+            raise ValueError(f"{cells:,} cells; at most {MAX_STATES} can be compared with the truth")
+        return self
+
+
+class Maze(Section):
+    """Numbers of the generator behind `layout: maze`."""
+
+    width: int = Field(ge=5, le=199, description="cells, odd")
+    height: int = Field(ge=5, le=199, description="cells, odd")
+    braid: float = Field(ge=0, le=1, description="probability that a dead end is opened")
+    seed: int = Field(ge=0, lt=2**32)
+
+
+class Fourier(Section):
+    """Random Fourier features of a cell's centred coordinates: [x, y, sin(B xy), cos(B xy)], B ~ N(0, scale²)."""
+
+    scale: float = Field(gt=0, le=100)
+    count: int = Field(ge=1, le=4096, description="rows of B; the encoder then sees 2 + 2*count inputs")
+
+
+class Env(Section):
+    """The grid world that is walked."""
+
+    layout: NameOrFile = Field(description="a catalogue name, `rooms`, `maze`, or a path such as inputs/allo/map.txt")
+    layout_components: Components = Field(description="which connected components of the map are kept")
+    rooms: Rooms | None = Field(description="only with layout: rooms, else null")
+    maze: Maze | None = Field(description="only with layout: maze, else null")
+    doors: int = Field(ge=0, description="random one-way doors beyond those that the map draws")
+    door_seed: int = Field(ge=0, lt=2**32)
+    observation: Literal["centred", "corner", "paper", "onehot", "fourier"] = Field(
+        description="what the encoder sees of a cell"
+    )
+    fourier: Fourier | None = Field(description="only with observation: fourier, else null")
+    start: Literal["uniform", "layout"] = Field(
+        description="where a trajectory begins; layout: at S if the map has one"
+    )
+    max_episode_steps: int = Field(ge=1, le=10**7, description="transitions after which a trajectory is truncated")
+
+    @property
+    def map(self) -> Layout:
+        """The layout with its doors, reduced to the components that are kept.
+
+        Raises:
+            LayoutError: the map cannot be read or does not fit the other keys.
+        """
+        return _map(self)
+
+    @model_validator(mode="after")
+    def _generators_come_with_their_layout(self) -> "Env":
+        for key, chosen in (("rooms", self.layout), ("maze", self.layout), ("fourier", self.observation)):
+            given, wanted = getattr(self, key) is not None, chosen == key
+            if wanted and not given:
+                raise ValueError(f"'{key}' is chosen but its numbers are null; give {key}: {{...}}")
+            if given and not wanted:
+                raise ValueError(f"{key}: {{...}} has no effect with {chosen!r}; set it to null or choose '{key}'")
+        return self
+
+
+@lru_cache(maxsize=16)
+def _map(env: Env) -> Layout:
+    if isinstance(env.layout, InputFile):
+        layout = parse_layout(env.layout.text, env.layout.name)
+    elif env.layout == "rooms" and env.rooms is not None:
+        layout = rooms(**env.rooms.model_dump())
+    elif env.layout == "maze" and env.maze is not None:
+        layout = maze(**env.maze.model_dump())
+    else:
+        layout = named_layout(env.layout)
+    return with_random_doors(keep_components(layout, env.layout_components), env.doors, env.door_seed)

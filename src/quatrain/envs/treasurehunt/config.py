@@ -1,0 +1,123 @@
+"""What the treasure hunt depends on: its map, what grows there, who walks it, what they see."""
+
+from functools import lru_cache
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from quatrain.envs.treasurehunt.layouts import Map, items, open_map, parse_map, spawnable, starts
+from quatrain.envs.treasurehunt.rules import Entity, Rules
+from quatrain.section import FileOrNone, Section
+
+LARGEST = 1e6
+"""Of rewards: a float32 sum over an episode still tells them apart."""
+RESERVED = ("empty", "wall", "ground", "agent", "left")
+"""Other channels of what agents see, and `items_left`."""
+
+
+class EntityKind(Section):
+    """A kind of item: what taking one pays, and its share of all that grow."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)
+    value: float = Field(ge=-LARGEST, le=LARGEST, description="reward of the agent that steps on it")
+    weight: float = Field(ge=0, le=LARGEST, description="how often it grows, beside the other kinds")
+
+
+class Env(Section):
+    """The treasure hunt: its map, what grows there, who walks, what they see; and how many such worlds run at once."""
+
+    worlds: int = Field(ge=1, le=65536, description="parallel training worlds")
+    height: int | None = Field(ge=4, le=256, description="of an open map; null with layout or layout_file")
+    width: int | None = Field(ge=4, le=256, description="of an open map; null with layout or layout_file")
+    layout: str | None = Field(
+        max_length=2**17, description="a map as text: # wall, . floor, - bare floor, A start, 1-9"
+    )
+    layout_file: FileOrNone = Field(description="a path such as inputs/iqn/map.txt, or null")
+    agents: int = Field(ge=1, le=64)
+    max_turns: int = Field(ge=1, le=10_000, description="turns of an episode, which is then truncated")
+    entities: tuple[EntityKind, ...] = Field(
+        min_length=1, max_length=9, strict=False, description="at most 9 kinds of items"
+    )
+    spawn_probability: float = Field(ge=0, le=1, description="of an empty cell, per turn")
+    wall_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into a wall")
+    agent_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into another agent")
+    vision_radius: int = Field(ge=1, le=15, description="cells that an agent sees to each side")
+    ground: Literal["sand", "plain"] = Field(description="sand: the ground is a channel of what agents see")
+    agent_order: Literal["fixed", "shuffled"] = Field(description="who acts first in a turn")
+
+    @property
+    def rules(self) -> Rules:
+        """All of this but the number of worlds, as the world takes it.
+
+        Raises:
+            LayoutError: the map cannot be read.
+        """
+        return _rules(self)
+
+    @model_validator(mode="after")
+    def _one_source_of_the_map(self) -> "Env":
+        sizes = (self.height is not None) + (self.width is not None)
+        given = (sizes > 0) + (self.layout is not None) + (self.layout_file is not None)
+        if given != 1 or sizes == 1:
+            raise ValueError(
+                "give height and width, or layout, or layout_file, not two of them; set the others to null"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _entities_can_be_told_apart(self) -> "Env":
+        names = [kind.name for kind in self.entities]
+        double = [name for index, name in enumerate(names) if name in names[:index]]
+        if double:
+            raise ValueError(f"entities: {double[0]!r} is there twice; give each kind a name of its own")
+        taken = [name for name in names if name in RESERVED]
+        if taken:
+            raise ValueError(f"entities: {taken[0]!r} is the name of something else; none of {', '.join(RESERVED)}")
+        if not any(kind.weight for kind in self.entities):
+            raise ValueError(f"entities: the weights of {', '.join(names)} are all 0; at least one must grow")
+        return self
+
+    @model_validator(mode="after")
+    def _map_suits_those_who_walk_it(self) -> "Env":
+        rows = self.rules.map.rows
+        height, width, cells = len(rows), len(rows[0]), len(starts(self.rules.map))
+        if self.agents > cells:
+            raise ValueError(
+                f"agents is {self.agents} but the map has {cells} start cells. Lower agents or enlarge the map."
+            )
+        if self.vision_radius > (largest := max(height, width) - 1):
+            side = 2 * self.vision_radius + 1
+            raise ValueError(
+                f"vision_radius {self.vision_radius} sees {side}x{side} cells of a {height}x{width} map. "
+                f"At most {largest} (= larger side - 1)."
+            )
+        if not (self.spawn_probability and spawnable(self.rules.map).any()) and not items(self.rules.map).any():
+            why = "the layout has no cell where items grow" if self.spawn_probability else "spawn_probability is 0"
+            raise ValueError(f"{why} and the layout has no items: no reward can be earned.")
+        return self
+
+
+@lru_cache(maxsize=16)
+def _rules(env: Env) -> Rules:
+    return Rules(
+        map=_map(env),
+        agents=env.agents,
+        max_turns=env.max_turns,
+        entities=tuple(Entity(kind.name, kind.value, kind.weight) for kind in env.entities),
+        spawn_probability=env.spawn_probability,
+        wall_value=env.wall_value,
+        agent_value=env.agent_value,
+        vision_radius=env.vision_radius,
+        ground=env.ground,
+        agent_order=env.agent_order,
+    )
+
+
+def _map(env: Env) -> Map:
+    if env.layout_file is not None:
+        return parse_map(env.layout_file.text, env.layout_file.name, len(env.entities))
+    if env.layout is not None:
+        return parse_map(env.layout, "layout", len(env.entities))
+    assert env.height is not None
+    assert env.width is not None
+    return open_map(env.height, env.width)

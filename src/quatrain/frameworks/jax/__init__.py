@@ -1,0 +1,1 @@
+"""What JAX models share."""

@@ -1,0 +1,1 @@
+"""What torch models share."""

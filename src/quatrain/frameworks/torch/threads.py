@@ -1,0 +1,18 @@
+"""whether learners are small -> the threads that suit them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def suited(small: bool) -> Iterator[None]:
+    """One thread for small matrices, where a second one costs more than it brings; afterwards as before."""
+    before = torch.get_num_threads()
+    if small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
