@@ -16,8 +16,11 @@ Each room of a model offers (no base class; values and functions are shared, con
     evaluate.py   GATED                                             the metrics that a baseline judges
                   evaluate(config, learner, dataset, seed) -> {metric: number}
     plots.py      plots(config, learner, dataset, history, scores) -> {name: Figure}
+    serve.py      export(config, learner, dataset) -> {name: array}   all that answering needs, of the first learner
+                  request(config, dataset) -> {name: array}         an example; the first axis counts questions
+                  answer(config, arrays, request) -> {name: array}  raises ValueError where a request does not fit
 
-What models share in that: a learner is packed by its framework's `packing.FRAMEWORK_learners`. Recorded metrics have an
+What models share in that: a learner is packed by `frameworks.FRAMEWORK.packing`. Recorded metrics have an
 axis of learners, which `progress.by_learner` turns into names, so that `NAME` is there whatever `seeds` is. Scores of
 several learners become means and intervals by `statistics.over_learners`.
 

@@ -1,0 +1,111 @@
+"""What a served model says of cells, against the tables that evaluation judges."""
+
+import re
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quatrain.models.allo import spectrum
+from quatrain.models.allo.collect import Dataset, collect
+from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.evaluate import evaluate
+from quatrain.models.allo.serve import answer, export, request
+from quatrain.models.allo.train import Learner, init_learner, tables, train
+from tests.conftest import small
+
+allo = partial(small, "allo")
+FOURIER = {"observation": "fourier", "fourier": {"scale": 2.0, "count": 5}}
+DRAWN = {"name": "halls", "text": "#####\n#S..#\n#.#.#\n#####\n"}
+"""Cells that can be walked on, by number: (1,1) 0, (1,2) 1, (1,3) 2, (2,1) 3, (2,3) 4."""
+
+
+def untrained(config: AlloConfig) -> tuple[Dataset, Learner]:
+    """Weights of the seed serve as well as learned ones where tables are compared."""
+    dataset = collect(config, 3)
+    return dataset, init_learner(config, dataset, 7)
+
+
+def every_cell(dataset: Dataset) -> dict[str, np.ndarray]:
+    return {"cells": np.asarray(dataset.grid.coords)[:, ::-1]}
+
+
+def close(found: np.ndarray, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "env", [{"observation": "paper"}, {"observation": "onehot"}, FOURIER], ids=lambda env: env["observation"]
+)
+def test_cells_have_the_features_that_evaluation_judges(env: dict[str, Any]):
+    config = allo(env=env)
+    dataset, learner = untrained(config)
+    answered = answer(config, export(config, learner, dataset), every_cell(dataset))
+    close(answered["eigenvectors"], tables(config, learner, dataset)[0])
+    np.testing.assert_array_equal(answered["state"], np.arange(len(dataset.grid.coords)))
+
+
+def test_a_trained_model_answers_with_the_vectors_that_scored():
+    config = allo()
+    dataset = collect(config, 3)
+    *_, last = train(config, dataset, 1)
+    table = answer(config, export(config, last.learner, dataset), every_cell(dataset))["eigenvectors"]
+    operator = spectrum.operator(dataset.train, len(table), config.train.discounts)
+    truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
+    scored = evaluate(config, last.learner, dataset, 0)["cosine_mean"]
+    assert spectrum.cosine(table, truth).mean() == pytest.approx(scored, abs=1e-5)
+
+
+def test_of_several_learners_the_first_answers():
+    config = allo(seeds=2)
+    dataset, learner = untrained(config)
+    first, second = tables(config, learner, dataset)
+    found = answer(config, export(config, learner, dataset), every_cell(dataset))["eigenvectors"]
+    close(found, first)
+    assert np.abs(found - second).max() > 0.01
+
+
+def test_a_cell_is_named_by_row_and_column_of_the_drawn_map():
+    config = allo(env={"layout": DRAWN}, network={"d": 2})
+    dataset, learner = untrained(config)
+    asked = {"cells": np.array([[2, 3], [1, 1], [2, 1], [1, 3]])}
+    answered = answer(config, export(config, learner, dataset), asked)
+    assert answered["state"].tolist() == [4, 0, 3, 2]
+    close(answered["eigenvectors"], tables(config, learner, dataset)[0][[4, 0, 3, 2]])
+
+
+def test_the_example_asks_for_the_ends_and_the_middle_of_the_map():
+    config = allo(env={"layout": DRAWN}, network={"d": 2})
+    assert request(config, untrained(config)[0])["cells"].tolist() == [[1, 1], [1, 3], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"cell": [[1, 1]]}, "the request has the inputs cell; give exactly cells"),
+        ({"cells": [1, 1]}, "cells is int64[2]; give whole numbers [questions, 2]"),
+        ({"cells": [[1.0, 1.5]]}, "cells is float64[1, 2]; give whole numbers [questions, 2]"),
+        ({"cells": [[1, 1], [4, 1]]}, "cells[1, 0] is 4; give whole numbers in 0..3"),
+        ({"cells": [[1, 1], [1, 5]]}, "cells[1, 1] is 5; give whole numbers in 0..4"),
+        ({"cells": [[1, -1]]}, "cells[0, 1] is -1; give whole numbers in 0..4"),
+        (
+            {"cells": [[1, 1], [2, 2]]},
+            "cells[1], row 2 and column 2, is a wall (halls); "
+            "give cells that can be walked on, counted from 0 at the top left",
+        ),
+    ],
+)
+def test_another_request_is_refused_with_what_is_right(asked: dict[str, Any], told: str):
+    config = allo(env={"layout": DRAWN}, network={"d": 2})
+    given = {name: np.asarray(values) for name, values in asked.items()}
+    with pytest.raises(ValueError, match=f"^{re.escape(f'allo: {told}')}$"):
+        answer(config, {}, given)
+
+
+def test_weights_of_another_network_are_refused():
+    config = allo(env={"layout": DRAWN}, network={"d": 2})
+    dataset, learner = untrained(config)
+    arrays = export(config, learner, dataset)
+    with pytest.raises(ValueError, match=r"not a learner of this config: params/params/Dense_0/bias is float32\(16,\)"):
+        answer(allo(env={"layout": DRAWN}, network={"d": 2, "hidden": 17}), arrays, request(config, dataset))

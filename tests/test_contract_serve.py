@@ -1,0 +1,186 @@
+"""What must be true of every model that is served, whatever it answers."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, save, save_file
+
+from pipeline.devices import on_device
+from quatrain.params import Params
+from quatrain.registry import MODELS, room
+from tests.conftest import ROOT, VARIANTS, params_with, small
+
+Named = dict[str, np.ndarray]
+
+LONGER = 7
+"""Questions in a request that repeats those of the example."""
+OTHER_INPUTS: dict[str, dict[str, Any]] = {
+    "allo": {"env": {"layout": "inputs/allo/one_way.txt"}, "train": {"discount": [0.5, 0.9]}},
+    "iqn": {"env": {"height": None, "width": None, "layout_file": "inputs/iqn/two_halls.txt", "agents": 4}},
+    "actor_critic": {
+        "collect": {
+            "plates": "user",
+            "plates_file": "inputs/actor_critic/two_steps.npy",
+            "n_train": 1,
+            "n_held_out": 1,
+            "n_outside": 0,
+        }
+    },
+    "active_dynamics": {"env": {"field": {"kind": "table", "table_file": "inputs/active_dynamics/wind.npz"}}},
+}
+"""Per model: changes to params.yaml that name its input file, and lists of numbers."""
+ELSEWHERE = """
+import sys
+from pathlib import Path
+import numpy as np
+from safetensors.numpy import load_file
+from quatrain.params import Params
+from quatrain.registry import room
+
+model = sys.argv[1]
+config = Params.model_fields[model].annotation.model_validate_json(Path("config.json").read_text())
+answered = room(model, "serve").answer(config, load_file("weights.safetensors"), dict(np.load("request.npz")))
+np.savez("answer.npz", **answered)
+"""
+"""A process that has but a config and arrays, in a folder without anything else."""
+
+
+class Served:
+    """A model's config and arrays as they come back from disk, and an example of a request."""
+
+    def __init__(self, name: str, changes: dict[str, Any]) -> None:
+        self.name, config = name, small(name, **changes)
+        rooms = {kind: room(name, kind) for kind in ("collect", "train", "serve")}
+        dataset = rooms["collect"].collect(config, 11)
+        self.learner = next(rooms["train"].train(config, dataset, 5)).learner
+        self.packed = rooms["train"].pack(self.learner)
+        self.pack, self.answers = rooms["train"].pack, rooms["serve"].answer
+        self.exported = rooms["serve"].export(config, self.learner, dataset)
+        self.example: Named = rooms["serve"].request(config, dataset)
+        self.config = revived(config)
+        self.arrays = load(save(self.exported))
+
+    def answer(self, request: Named) -> Named:
+        return self.answers(self.config, self.arrays, request)
+
+
+@pytest.fixture(scope="module", params=[*MODELS, *VARIANTS])
+def model(request: pytest.FixtureRequest) -> Iterator[Served]:
+    name, changes = VARIANTS.get(request.param, (request.param, {}))
+    with on_device(params_with({}), MODELS[name]):
+        yield Served(name, changes)
+
+
+def revived(config: Any) -> Any:
+    """What a model's config.json gives back."""
+    return type(config).model_validate_json(config.model_dump_json())
+
+
+def questions(named: Named) -> int:
+    return len(next(iter(named.values())))
+
+
+def picked(named: Named, rows: Any) -> Named:
+    return {name: array[rows] for name, array in named.items()}
+
+
+def close(found: Named, wanted: Named) -> None:
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype, name
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_the_example_is_answered_with_finite_numbers_question_by_question(model: Served):
+    count, answered = questions(model.example), model.answer(model.example)
+    assert count in (2, 3)
+    assert answered
+    for name, array in (model.example | answered).items():
+        assert len(array) == count, name
+        assert np.isfinite(array).all(), name
+
+
+def test_answers_tell_questions_apart(model: Served):
+    answered = model.answer(model.example)
+    assert any(len(np.unique(array, axis=0)) > 1 for array in answered.values())
+
+
+def test_a_process_with_config_and_arrays_alone_answers_the_same(model: Served, tmp_path: Path):
+    (tmp_path / "config.json").write_text(model.config.model_dump_json())
+    save_file(model.exported, tmp_path / "weights.safetensors")
+    np.savez(tmp_path / "request.npz", **model.example)
+    command = [sys.executable, "-c", ELSEWHERE, model.name]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_WAIT_POLICY": "PASSIVE", "JAX_PLATFORMS": "cpu"}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    close(dict(np.load(tmp_path / "answer.npz")), model.answer(model.example))
+
+
+def test_arrays_are_plain_and_survive_a_file(model: Served):
+    assert model.arrays.keys() == model.exported.keys()
+    for name, array in model.exported.items():
+        assert array.dtype.name in ("float32", "float64", "int32", "uint8", "bool"), name
+        np.testing.assert_array_equal(model.arrays[name], array)
+
+
+def test_an_answer_depends_on_its_own_question_alone(model: Served):
+    together = model.answer(model.example)
+    for row in range(questions(model.example)):
+        close(model.answer(picked(model.example, [row])), picked(together, [row]))
+    rows = np.arange(LONGER)[::-1] % questions(model.example)
+    close(model.answer(picked(model.example, rows)), picked(together, rows))
+
+
+def test_the_same_request_gets_the_same_bits_and_nothing_is_changed(model: Served):
+    arrays, example = ({name: array.copy() for name, array in one.items()} for one in (model.arrays, model.example))
+    once, again = model.answer(model.example), model.answer(model.example)
+    for found, wanted in ((again, once), (model.arrays, arrays), (model.example, example)):
+        assert found.keys() == wanted.keys()
+        assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    packed = model.pack(model.learner)
+    assert all(np.array_equal(packed[name], model.packed[name]) for name in packed)
+
+
+def wrong(example: Named) -> Iterator[tuple[str, Named]]:
+    """Requests that do not fit, and the input that is to be named."""
+    yield next(iter(example)), {}
+    yield next(iter(example)), picked(example, slice(0))
+    for name, array in example.items():
+        yield name, {other: values for other, values in example.items() if other != name}
+        for values in (array[..., None], np.asarray(array[0]), array.astype(str), array.astype(complex)):
+            yield name, example | {name: values}
+        if array.ndim > 1:
+            yield name, example | {name: np.concatenate([array, array], axis=-1)}
+        if len(example) > 1:
+            yield "", example | {name: array[:-1]}
+        huge = np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).max
+        yield name, example | {name: np.full_like(array, huge)}
+    yield "surplus", example | {"surplus": np.zeros(questions(example), np.float32)}
+
+
+def test_a_request_that_does_not_fit_is_refused_in_a_line_that_names_the_input(model: Served):
+    for name, request in wrong(model.example):
+        with pytest.raises(ValueError, match=f"^{model.name}: .*{name}") as caught:
+            model.answer(request)
+        assert "\n" not in str(caught.value)
+
+
+def test_arrays_of_another_model_are_refused(model: Served):
+    name = next(iter(model.arrays))
+    without = {other: array for other, array in model.arrays.items() if other != name}
+    with pytest.raises(ValueError, match=f"not a learner of this config: differing arrays .*{name}"):
+        model.answers(model.config, without, model.example)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_config_comes_back_from_its_file_with_what_its_input_file_held(name: str):
+    for changes in ({}, {name: OTHER_INPUTS[name]}):
+        config = getattr(params_with(changes), name)
+        assert revived(config) == config
+    assert {*MODELS} == {*OTHER_INPUTS} <= {*Params.model_fields}

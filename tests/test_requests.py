@@ -1,0 +1,134 @@
+"""Requests to served models: what is taken, in which form, and the line by which all else is refused."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quatrain.requests import Input, checked
+
+INPUTS = {
+    "sizes": Input(np.int32, (), 1, 3),
+    "places": Input(np.float32, (3, 2), 0, np.array([10, 0.1]), "sizes"),
+    "before": Input(np.int32, (3,), -1, np.arange(3) - 1, "sizes"),
+    "shade": Input(np.uint8, (2,), 0, 255),
+}
+"""Things with up to three places, each after another one; and a shade at two."""
+PLACES = np.zeros((2, 3, 2))
+FITTING = {
+    "sizes": np.array([1, 3]),
+    "places": PLACES,
+    "before": np.array([[-1, -1, -1], [-1, 0, 1]]),
+    "shade": np.array([[0, 255], [7, 7]]),
+}
+
+
+def taken(**changes: Any) -> dict[str, np.ndarray]:
+    return checked("things", FITTING | {name: np.asarray(values) for name, values in changes.items()}, INPUTS)
+
+
+def refused(message: str) -> Any:
+    """In these words, and no more."""
+    return pytest.raises(ValueError, match=f"^{re.escape(f'things: {message}')}$")
+
+
+def test_inputs_come_in_their_order_and_of_their_own_types():
+    found = checked("things", dict(reversed(FITTING.items())), INPUTS)
+    assert list(found) == list(INPUTS)
+    for name, array in found.items():
+        assert array.dtype == INPUTS[name].dtype, name
+        np.testing.assert_array_equal(array, FITTING[name])
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.uint32, np.uint64])
+def test_whole_numbers_of_any_type_are_taken(kind: type[np.generic]):
+    assert taken(sizes=np.array([2, 3], kind))["sizes"].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64, np.longdouble, np.int64, np.uint64])
+def test_where_fractions_are_taken_numbers_of_any_type_are(kind: type[np.generic]):
+    assert taken(places=np.full((2, 3, 2), [4, 0], kind))["places"][1].tolist() == [[4, 0]] * 3
+
+
+def test_a_limit_itself_is_taken_though_its_type_rounds_it():
+    assert float(np.float32(0.1)) > 0.1
+    for kind in (np.float32, np.float64):
+        assert taken(places=np.full((2, 3, 2), 0.1, kind))["places"][1, 2, 1] == np.float32(0.1)
+
+
+def test_what_is_taken_is_a_copy():
+    given = {name: array.astype(INPUTS[name].dtype) for name, array in FITTING.items()}
+    for name, array in checked("things", given, INPUTS).items():
+        array[:] = 3
+        np.testing.assert_array_equal(given[name], FITTING[name])
+
+
+def test_what_stands_beyond_those_that_count_may_be_anything_and_is_the_least():
+    before = np.array([[-1, 10**12, -7], [-1, 0, 1]])
+    places = np.full((2, 3, 2), 0.05)
+    places[0, 1:] = [[np.nan, np.inf], [1e300, -1]]
+    found = taken(before=before, places=places)
+    assert found["before"].tolist() == [[-1, -1, -1], [-1, 0, 1]]
+    assert found["places"][0, 1:].tolist() == [[0, 0], [0, 0]]
+    assert (found["places"][1] == np.float32(0.05)).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sizes": [1, 4]}, "sizes[1] is 4; give whole numbers in 1..3"),
+        ({"sizes": [0, 2**40]}, "sizes[0] is 0; give whole numbers in 1..3"),
+        ({"sizes": [1, 2**32 + 1]}, "sizes[1] is 4294967297; give whole numbers in 1..3"),
+        ({"sizes": np.array([1, 2**64 - 1], np.uint64)}, f"sizes[1] is {2**64 - 1}; give whole numbers in 1..3"),
+        ({"shade": [[0, 256], [0, 0]]}, "shade[0, 1] is 256; give whole numbers in 0..255"),
+        ({"before": [[-1] * 3, [-1, 0, 2]]}, "before[1, 2] is 2; give whole numbers in -1..1"),
+        ({"before": [[-2] * 3, [-1, 0, 1]]}, "before[0, 0] is -2; give whole numbers in -1..-1"),
+        ({"places": np.add(PLACES, [0, 0.25])}, "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1"),
+        ({"places": np.add(PLACES, [np.nan, 0])}, "places[0, 0, 0] is nan; give numbers in 0.0..10.0"),
+        ({"places": np.add(PLACES, [1e300, 0])}, "places[0, 0, 0] is 1e+300; give numbers in 0.0..10.0"),
+        ({"places": np.subtract(PLACES, [np.inf, 0])}, "places[0, 0, 0] is -inf; give numbers in 0.0..10.0"),
+    ],
+)
+def test_a_number_outside_is_told_with_its_place_and_the_limits_there(changes: dict[str, Any], message: str):
+    with refused(message):
+        taken(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sizes": [1.0, 3.0]}, "sizes is float64[2]; give whole numbers [questions]"),
+        ({"sizes": [True, True]}, "sizes is bool[2]; give whole numbers [questions]"),
+        ({"sizes": 3}, "sizes is int64[]; give whole numbers [questions]"),
+        ({"sizes": [[1], [3]]}, "sizes is int64[2, 1]; give whole numbers [questions]"),
+        ({"places": PLACES[0]}, "places is float64[3, 2]; give numbers [questions, 3, 2]"),
+        ({"places": 1j * PLACES}, "places is complex128[2, 3, 2]; give numbers [questions, 3, 2]"),
+        ({"places": PLACES.astype(object)}, "places is object[2, 3, 2]; give numbers [questions, 3, 2]"),
+        ({"shade": [["dark", "pale"]] * 2}, "shade is <U4[2, 2]; give whole numbers [questions, 2]"),
+        ({"shade": np.zeros((0, 3), int)}, "shade is int64[0, 3]; give whole numbers [questions, 2]"),
+    ],
+)
+def test_another_type_or_shape_is_told_with_the_right_one(changes: dict[str, Any], message: str):
+    with refused(message):
+        taken(**changes)
+
+
+def test_other_inputs_are_told_with_the_right_ones():
+    right = "give exactly sizes, places, before, shade"
+    with refused(f"the request has the inputs none; {right}"):
+        checked("things", {}, INPUTS)
+    with refused(f"the request has the inputs before, places, shade, size, sizes; {right}"):
+        taken(size=[1, 3])
+
+
+def test_inputs_of_several_lengths_are_told_with_each():
+    with refused("the request has 1 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"):
+        taken(sizes=[1])
+
+
+def test_a_request_that_asks_nothing_is_refused():
+    with refused("the request has no question in sizes, places, before, shade; give at least one"):
+        taken(**{name: array[:0] for name, array in FITTING.items()})
+    with refused("the request has 0 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"):
+        taken(sizes=np.zeros(0, int))
