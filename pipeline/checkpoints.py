@@ -107,21 +107,29 @@ def run_key(
 def loaded_code(root: Path, model: str) -> list[Path]:
     """What shapes a model's outputs: its rooms that are imported by now and what they import; `root`'s writers.
 
-    The rooms of other models, imported or not, are no part of it: editing them must not restart this computation.
+    The rooms of other models, imported or not, are no part of it, nor is what serves this one: editing them must not
+    restart this computation.
     """
+    folder = f"quatrain.models.{model}."
+    rooms = {name for name in sys.modules if name.startswith(folder)} - {f"{folder}serve"}
+    files = {file_of(name) for name in imported_by(rooms)}
+    return sorted({*files, *(root / "pipeline" / name for name in ("artifacts.py", "formats.py"))})
+
+
+def imported_by(modules: set[str]) -> set[str]:
+    """These loaded modules of the inside and those that they import, directly or through others."""
     found: set[str] = set()
-    ahead = {name for name in sys.modules if name.startswith(f"quatrain.models.{model}.")}
+    ahead = modules
     while ahead:
         found |= ahead
         ahead = set().union(*(_imports(name) for name in ahead)) - found
-    files = {_file_of(name) for name in found}
-    return sorted({*files, *(root / "pipeline" / name for name in ("artifacts.py", "formats.py"))})
+    return found
 
 
 def _imports(module: str) -> set[str]:
     """Modules of the inside that a loaded one imports."""
     named = set()
-    for node in ast.walk(ast.parse(_file_of(module).read_bytes())):
+    for node in ast.walk(ast.parse(file_of(module).read_bytes())):
         if isinstance(node, ast.ImportFrom):
             named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
@@ -129,7 +137,8 @@ def _imports(module: str) -> set[str]:
     return {name for name in named if name in sys.modules and name.startswith("quatrain.")}
 
 
-def _file_of(module: str) -> Path:
+def file_of(module: str) -> Path:
+    """Where a loaded module lies."""
     return Path(str(sys.modules[module].__file__)).resolve()
 
 

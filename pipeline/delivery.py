@@ -3,17 +3,23 @@
 import json
 import math
 import time
+import zipfile
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from pipeline import versions
 from pipeline.checkpoints import folder_lock
 from pipeline.durable import sweep_temporaries, write_durably
 from pipeline.journal import ROWS_PER_LINE, Header, Journal, Line, redact
-from pipeline.store import PATIENCE_SECONDS, Unreachable, database_of, is_server, knock, open_client
+from pipeline.store import PATIENCE_SECONDS, Unreachable, artifacts_of, is_server, knock, open_client
+from pipeline.versions import RUN_KEY_TAG
 
-RUN_KEY_TAG = "quatrain.run_key"
+PARENT_TAG = "mlflow.parentRunId"
+PIPELINE_TAG = "quatrain.pipeline"
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Of an experiment: the UI then opens with runs and metrics, not with traces of language models."""
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
@@ -117,8 +123,12 @@ class Delivery:
             path = self._journal.folder / "artifacts" / line["file"]
             self._call("log_artifact", run_id, str(path), line["path"] or None, size=path.stat().st_size)
             self.artifacts += 1
+        elif line["kind"] == "model":
+            self._send_model(run_id, line)
         elif line["kind"] == "end":
             self._call("set_terminated", run_id, line["status"], line["time"])
+            if self._journal.header and self._journal.header.parent:
+                self._call("set_terminated", self._parent(self._journal.header), line["status"], line["time"])
         else:
             self._call("update_run", run_id, "RUNNING")
 
@@ -146,19 +156,37 @@ class Delivery:
         self._call("log_batch", run_id, metrics=rows, synchronous=True)
         self.metrics += len(rows)
 
+    def _send_model(self, run_id: str, line: Line) -> None:
+        path = self._journal.folder / "artifacts" / line["file"]
+        with TemporaryDirectory() as folder:
+            zipfile.ZipFile(path).extractall(folder)
+            size = path.stat().st_size + UPLOAD_RATE * len([*Path(folder).rglob("*")])
+            versions.register(partial(self._call, size=size), run_id, Path(folder), line)
+        self.artifacts += 1
+
     def _find_or_create(self, header: Header) -> str:
-        """The oldest active run of this key; a lost answer to `create_run` makes mlflow ask again: twins."""
+        """The run of this key, below that of the whole pipeline."""
         with folder_lock(self._journal.folder.parent):
-            experiment = self._experiment(header.experiment)
-            runs = self._find(experiment, header.run_key)
-            if not runs:
-                start = next(line["time"] for _, line in self._journal.lines())
-                tags = {RUN_KEY_TAG: header.run_key}
-                created = self._call("create_run", experiment, start, tags, header.run_name)
-                runs = self._find(experiment, header.run_key) or [created]
-            for twin in runs[1:]:
-                if not twin.data.metrics and not twin.data.params:
-                    self._call("delete_run", twin.info.run_id)
+            parent = {} if header.parent is None else {PARENT_TAG: self._parent(header)}
+            return self._found_or_created(header, parent)
+
+    def _parent(self, header: Header) -> str:
+        """The pipeline's run; a stage that ends tells it so, for nothing else would if the pipeline is killed."""
+        assert header.parent is not None
+        return self._found_or_created(header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"})
+
+    def _found_or_created(self, header: Header, tags: dict[str, str]) -> str:
+        """The oldest active run of this key; a lost answer to `create_run` makes mlflow ask again: twins."""
+        experiment = self._experiment(header.experiment)
+        runs = self._find(experiment, header.run_key)
+        if not runs:
+            start = next(line["time"] for _, line in self._journal.lines())
+            tags = {RUN_KEY_TAG: header.run_key, **tags}
+            created = self._call("create_run", experiment, start, tags, header.run_name)
+            runs = self._find(experiment, header.run_key) or [created]
+        for twin in runs[1:]:
+            if not twin.data.metrics and not twin.data.params:
+                self._call("delete_run", twin.info.run_id)
         return str(runs[0].info.run_id)
 
     def _find(self, experiment: str, run_key: str) -> list[Any]:
@@ -168,10 +196,9 @@ class Delivery:
     def _experiment(self, name: str) -> str:
         found = self._call("get_experiment_by_name", name)
         if found is None:
-            database = database_of(self._uri)
-            location = None if database is None else str(database.parent / "artifacts")
+            location = artifacts_of(self._uri, self._journal.folder.absolute().parents[2])
             try:
-                return str(self._call("create_experiment", name, location, KIND))
+                return str(self._call("create_experiment", name, location and str(location), KIND))
             except Exception:
                 found = self._call("get_experiment_by_name", name)  # another process was first
                 if found is None:

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from quatrain.registry import room
 
 def evaluate(stage: Stage, signals: Signals) -> None:
     """Score, draw and judge what was trained; a broken baseline is a result, no failure (that is `pipeline.gate`'s)."""
+    began = time.monotonic()
     dataset, digest = stage.load_dataset()
     learner, files = load_learner(stage, dataset, digest)
     recorded = parse_history(files.contents["history.csv"])
@@ -26,7 +28,9 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     pictures = {f"{name}.png": png(figure) for name, figure in figures.items()}
     write_pictures(stage.reports / "plots", pictures)
     with Run.of(stage, files.info["run_key"], stage.key([digest, files.digest]), digest) as run:
-        run.metrics([(f"eval/{name}", stage.config.train.steps, value) for name, value in scores.items()])
+        step = stage.config.train.steps
+        run.metrics([(f"eval/{name}", step, value) for name, value in scores.items()])
+        run.metrics([("time/evaluate_seconds", step, time.monotonic() - began)])
         for name in pictures:
             run.artifact(stage.reports / "plots" / name, "plots")
         run.artifact(stage.weights / "history.csv", "data")

@@ -1,5 +1,6 @@
 """params, metrics, files and status of a run -> lines on the disk, from which tracking delivers them."""
 
+import io
 import json
 import math
 import operator
@@ -7,6 +8,7 @@ import os
 import posixpath
 import re
 import time
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -40,6 +42,13 @@ class DatasetInput(NamedTuple):
     source: str
 
 
+class Parent(NamedTuple):
+    """The run of the whole pipeline, by the key under which all stages find it."""
+
+    run_key: str
+    run_name: str
+
+
 class Header(NamedTuple):
     """What is known of a run before it starts; journals with one `run_key` describe one MLflow run."""
 
@@ -49,6 +58,7 @@ class Header(NamedTuple):
     params: Mapping[str, str]
     tags: Mapping[str, str]
     inputs: tuple[DatasetInput, ...] = ()
+    parent: Parent | None = None
 
 
 class Journal:
@@ -66,6 +76,8 @@ class Journal:
         self._end = 0
         self._torn = True  # until the first write has cut off what a kill in mid-write may have left
         self._over = False
+        self.has_model = False
+        """Whether what serves the run's model is kept, to be registered."""
         self._points: dict[str, dict[int, float]] = {}
         self._files: dict[tuple[str, str], str] = {}
         self._load()
@@ -112,6 +124,12 @@ class Journal:
     def artifact(self, path: Path, artifact_path: str = "") -> None:
         """Copy a file, to be shipped into the run's folder `artifact_path`, unless it is there unchanged."""
         self._keep(path.name, path.read_bytes(), artifact_path)
+
+    def model(self, folder: Path, name: str) -> None:
+        """Copy a folder that MLflow can serve, to be registered as a version of the model `name`; once in a run."""
+        if not self.has_model:
+            file = self._copy(f"{name}.zip", zipped(folder))
+            self._append([{"kind": "model", "name": name, "file": file, "time": _now()}])
 
     def end(self, status: str) -> None:
         """Note how the run ended; if it is continued, a later end counts."""
@@ -160,8 +178,9 @@ class Journal:
         elif line["kind"] == "artifact":
             self._files[line["path"], posixpath.basename(line["file"])] = line["file"]
         elif line["kind"] == "begin":
-            inputs = tuple(DatasetInput(**entry) for entry in line["inputs"])
-            self.header = Header(**{name: line[name] for name in Header._fields[:-1]}, inputs=inputs)
+            self.header = _header(line)
+        elif line["kind"] == "model":
+            self.has_model = True
         self._over = line["kind"] == "end"
 
     def _append(self, lines: list[Line]) -> None:
@@ -192,11 +211,24 @@ class Journal:
         old = self._files.get((artifact_path, name))
         if old is not None and (self.folder / "artifacts" / old).read_bytes() == data:
             return
+        self._append([{"kind": "artifact", "file": self._copy(name, data), "path": artifact_path}])
+
+    def _copy(self, name: str, data: bytes) -> str:
+        """Keep bytes under the journal's `artifacts`, by their digest."""
         digest = sha256(data).hexdigest()[:16]
         copy = self.folder / "artifacts" / digest / name
         write_durably(copy, data)
         sweep_temporaries(copy.parent)
-        self._append([{"kind": "artifact", "file": f"{digest}/{name}", "path": artifact_path}])
+        return f"{digest}/{name}"
+
+
+def zipped(folder: Path) -> bytes:
+    """All files of a folder in one, so that they are kept whole or not at all."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, path.relative_to(folder))
+    return out.getvalue()
 
 
 def redact(text: str) -> str:
@@ -210,7 +242,16 @@ def _begin_line(header: Header) -> Line:
     line["params"] = {name: _short(name, value) for name, value in header.params.items()}
     line["tags"] = {name: redact(value) for name, value in header.tags.items()}
     line["inputs"] = [entry._replace(source=redact(entry.source))._asdict() for entry in header.inputs]
+    line["parent"] = header.parent and header.parent._asdict()
     return {"kind": "begin", "time": _now(), **line}
+
+
+def _header(line: Line) -> Header:
+    """What `_begin_line` wrote; journals of before know no parent."""
+    plain = {name: line[name] for name in ("run_key", "experiment", "run_name", "params", "tags")}
+    parent = line.get("parent")
+    inputs = tuple(DatasetInput(**entry) for entry in line["inputs"])
+    return Header(**plain, inputs=inputs, parent=parent and Parent(**parent))
 
 
 def _short(name: str, value: str) -> str:

@@ -1,18 +1,18 @@
-"""scores at hand -> baselines/MODEL.json: the only writer of baselines."""
+"""scores at hand -> baselines/MODEL.json and the alias `champion`: the only writer of baselines."""
 
 import argparse
 import datetime
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline import artifacts, repro, verdicts
 from pipeline.artifacts import ArtifactError
 from pipeline.gate import known_models
 from pipeline.params import ConfigError, read_params
 from pipeline.run import git
-from pipeline.verdicts import Untrusted
+from pipeline.verdicts import Judged, Untrusted
 from quatrain.baselines import PASSED, SCHEMA, Rule, entry_of, judge
 from quatrain.registry import MODELS
 
@@ -23,34 +23,58 @@ class Refused(Exception):
     """Scores that must not become a baseline, or only with a reason. Exit code 4."""
 
 
-def promote(root: Path, model: str, preset: str, why: str | None) -> str:
-    """Store the scores of the last run under this preset as its baseline; what was stored, in one line.
+class Promotion(NamedTuple):
+    """A baseline file as it would be, and how the scores at hand compare with what it holds now."""
+
+    path: Path
+    baseline: dict[str, Any]
+    judged: Judged
+    run_key: str
+
+    @property
+    def told(self) -> str:
+        """What was stored, in one line."""
+        held = f"{len(self.judged.verdict.lines)} scores of run {self.run_key[:12]}"
+        return f"baselines/{self.path.name}: preset {self.judged.preset} now holds the {held}; commit it"
+
+
+def promote(root: Path, models: Sequence[str], preset: str, why: str | None) -> None:
+    """Store the scores of each model's last run under this preset as its baseline; of all of them or of none.
 
     Raises:
         Refused: a score is missing, or worse than the baseline, a goal or a floor and no reason was given.
         Untrusted: nothing was evaluated, or scores or learner changed after the verdict.
         ArtifactError: a file cannot be read.
     """
+    promotions = [promotion(root, model, preset, why) for model in models]
+    print(verdicts.comparison_table([one.judged for one in promotions]))
+    objections = [text for one in promotions for text in worse(one)]
+    if objections and why is None:
+        raise Refused(f"nothing is promoted: {'; '.join(objections)}; --force --why '...' stores it all the same")
+    for one in promotions:
+        artifacts.write_json(one.path, one.baseline)
+        print(one.told, flush=True)
+
+
+def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion:
+    """The baseline that a model's last run would make.
+
+    Raises:
+        Refused, Untrusted, ArtifactError: as of `promote`.
+    """
     work = repro.workspace_of(root, preset)
     stored = verdicts.stored_verdict(work, model, preset)
     if stored.get("learner") != artifacts.folder_digest(work / "models" / model):
         raise Untrusted("stale", f"models/{model} changed after the verdict; {verdicts.again(preset)}")
-    scores, rules = verdicts.read_scores(verdicts.files(work, model).scores), verdicts.rules_of(model, preset)
-    refuse_holes(model, scores, rules)
+    rules = verdicts.rules_of(model, preset)
     found = verdicts.files(work, model)._replace(baseline=verdicts.files(root, model).baseline)
-    verdicts.judge_files(found, model, preset, rules)  # refuses a damaged baseline
+    judged = verdicts.judge_files(found, model, preset, rules)
+    refuse_holes(model, judged.scores, rules)
     baseline = verdicts.read_baseline(found.baseline, model) or {"schema": SCHEMA, "model": model, "presets": {}}
-    entry = {
-        "metrics": {rule.metric: entry_of(rule, scores) for rule in rules},  # type: ignore[arg-type]
-        "provenance": provenance(root, work, model, preset, why),
-    }
-    promoted = baseline | {"presets": baseline["presets"] | {preset: entry}}
-    objections = worse(scores, baseline, promoted, rules, preset)
-    if objections and why is None:
-        raise Refused(f"{model} is not promoted: {'; '.join(objections)}; --force --why '...' stores it all the same")
-    artifacts.write_json(found.baseline, promoted)
-    key = entry["provenance"]["run_key"][:12]
-    return f"baselines/{model}.json: preset {preset} now holds the {len(rules)} scores of run {key}; commit it"
+    origin = provenance(root, work, model, preset, why)
+    metrics = {rule.metric: entry_of(rule, judged.scores) for rule in rules}  # type: ignore[arg-type]
+    presets = baseline["presets"] | {preset: {"metrics": metrics, "provenance": origin}}
+    return Promotion(found.baseline, baseline | {"presets": presets}, judged, origin["run_key"])
 
 
 def refuse_holes(model: str, scores: Mapping[str, float | None], rules: Sequence[Rule]) -> None:
@@ -61,16 +85,12 @@ def refuse_holes(model: str, scores: Mapping[str, float | None], rules: Sequence
         raise Refused(f"{model} is not promoted: no finite score for {', '.join(holes)}; a baseline needs one")
 
 
-def worse(
-    scores: Mapping[str, float | None],
-    baseline: Mapping[str, Any],
-    promoted: Mapping[str, Any],
-    rules: Sequence[Rule],
-    preset: str,
-) -> list[str]:
-    """What the old baseline would call broken, and what the new one would by its goals and floors."""
-    lines = (*judge(scores, baseline, rules, preset).lines, *judge(scores, promoted, rules, preset).lines)
-    return list(dict.fromkeys(line.why for line in lines if line.status not in (*PASSED, "no baseline")))
+def worse(one: Promotion) -> list[str]:
+    """What the old baseline calls broken, and what the new one would by its goals and floors."""
+    model, preset = one.judged.model, one.judged.preset
+    after = judge(one.judged.scores, one.baseline, verdicts.rules_of(model, preset), preset)
+    lines = (*one.judged.verdict.lines, *after.lines)
+    return list(dict.fromkeys(f"{model}: {line.why}" for line in lines if line.status not in (*PASSED, "no baseline")))
 
 
 def provenance(root: Path, work: Path, model: str, preset: str, why: str | None) -> dict[str, Any]:
@@ -94,6 +114,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--preset", default="default", help="whose last run to promote")
     parser.add_argument("--force", action="store_true", help="store scores that are worse, too; needs --why")
     parser.add_argument("--why", help="the reason, kept in the provenance")
+    parser.add_argument("--keep-champion", action="store_true", help="leave that alias to `make sync`, after a merge")
     chosen = parser.parse_args(argv)
     if chosen.force != bool(chosen.why):
         parser.error("--force and --why '...' go together")
@@ -101,9 +122,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         models = known_models(chosen.models)
         read_params(root, chosen.preset)
-        for model in models:
-            print(promote(root, model, chosen.preset, chosen.why), flush=True)
-        return repro.judge_again(root, chosen.preset, models)
+        promote(root, models, chosen.preset, chosen.why)
+        return repro.judge_again(root, chosen.preset, models, crowned=not chosen.keep_champion)
     except ConfigError as error:
         return _said(error, 2)
     except ArtifactError as error:

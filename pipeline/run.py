@@ -10,10 +10,12 @@ from typing import Any, Self
 
 from pipeline.artifacts import digest_of
 from pipeline.checkpoints import LockHeld, folder_lock
-from pipeline.journal import DatasetInput, Header, Journal
+from pipeline.journal import DatasetInput, Header, Journal, Parent
 from pipeline.stage import Interrupted, Stage, settings
 from pipeline.tracking import Shipper, resolve_uri
 from quatrain.errors import DataError
+from quatrain.params import Params
+from quatrain.registry import MODELS
 
 EXPERIMENT = "quatrain"
 WRITER = "writer"
@@ -27,24 +29,38 @@ class Run:
         self.journal, self.shippers, self.held = journal, shippers, held
 
     @classmethod
-    def of(cls, stage: Stage, run_key: str, key: str, dataset_digest: str) -> Self:
+    def of(
+        cls, stage: Stage, run_key: str, key: str, dataset_digest: str, extra_tags: Mapping[str, str] | None = None
+    ) -> Self:
         """The run named `run_key`, in the journal of the computation `key` (an evaluation adds to its training)."""
-        folder, held = journals(stage.root) / f"{stage.name}-{key[:16]}", ExitStack()
+        context = "evaluation" if stage.verb == "evaluate" else "training"
+        header = Header(
+            run_key=run_key,
+            experiment=EXPERIMENT,
+            run_name=f"{stage.model}-{run_key[:8]}",
+            params=flat(stage.config.model_dump(mode="json")),
+            tags=(tags(stage) if stage.verb == "train" else {}) | dict(extra_tags or {}),
+            inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
+            parent=pipeline_of(stage.root, stage.params),
+        )
+        return cls.begun(stage.root, stage.name, key, header)
+
+    @classmethod
+    def of_pipeline(cls, root: Path, params: Params, key: str) -> Self:
+        """The run that the runs of all stages stand below, in the journal of the results `key`."""
+        parent, shared = pipeline_of(root, params), params.model_dump(mode="json", exclude=set(MODELS))
+        header = Header(parent.run_key, EXPERIMENT, parent.run_name, flat(shared), origin(root, params))
+        return cls.begun(root, "report", digest_of([parent.run_key, key]), header)
+
+    @classmethod
+    def begun(cls, root: Path, stage: str, key: str, header: Header) -> Self:
+        """Begin, or go on with, the journal of one computation, and deliver it from now on."""
+        folder, held = journals(root) / f"{stage}-{key[:16]}", ExitStack()
         held.enter_context(folder_lock(folder / WRITER))
         journal = Journal(folder)
-        context = "evaluation" if stage.verb == "evaluate" else "training"
-        journal.begin(
-            Header(
-                run_key=run_key,
-                experiment=EXPERIMENT,
-                run_name=f"{stage.model}-{run_key[:8]}",
-                params=flat(stage.config.model_dump(mode="json")),
-                tags=tags(stage) if stage.verb == "train" else {},
-                inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
-            )
-        )
-        uri = resolve_uri(stage.root)
-        return cls(journal, [Shipper(one, uri) for one in (journal, *end_abandoned(folder, stage.name))], held)
+        journal.begin(header)
+        uri = resolve_uri(root)
+        return cls(journal, [Shipper(one, uri) for one in (journal, *end_abandoned(folder, stage))], held)
 
     def __enter__(self) -> Self:
         return self
@@ -114,18 +130,37 @@ def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
+def pipeline_of(root: Path, params: Params) -> Parent:
+    """The run of everything that is made with these params and this commit."""
+    key = digest_of({"params": params_digest(params), "commit": commit(root)})
+    return Parent(key, f"pipeline-{params.preset}-{key[:8]}")
+
+
 def tags(stage: Stage) -> dict[str, str]:
-    """Where the run comes from: code, stage, preset, device, threads and versions."""
+    """Where a model's run comes from: code, stage, preset, device, threads and versions."""
     found = {f"quatrain.{name}": value for name, value in settings(stage.params, stage.framework).items()}
-    return found | {
-        "quatrain.model": stage.model,
-        "quatrain.preset": stage.params.preset,
-        "quatrain.seed": str(stage.params.seed),
-        "quatrain.params": digest_of(stage.params.model_dump(mode="json"))[:16],
-        "dvc.stage": stage.name,
-        "git.commit": git(stage.root, "rev-parse", "HEAD") or "none",
-        "git.dirty": str(bool(git(stage.root, "status", "--porcelain", "--untracked-files=no"))).lower(),
+    return found | origin(stage.root, stage.params) | {"quatrain.model": stage.model, "dvc.stage": stage.name}
+
+
+def origin(root: Path, params: Params) -> dict[str, str]:
+    """What any run comes from: code, preset and params."""
+    return {
+        "quatrain.preset": params.preset,
+        "quatrain.seed": str(params.seed),
+        "quatrain.params": params_digest(params)[:16],
+        "git.commit": commit(root),
+        "git.dirty": str(bool(git(root, "status", "--porcelain", "--untracked-files=no"))).lower(),
     }
+
+
+def params_digest(params: Params) -> str:
+    """Of all that shapes results."""
+    return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds"}))
+
+
+def commit(root: Path) -> str:
+    """The commit that is checked out; `none` outside a repository."""
+    return git(root, "rev-parse", "HEAD") or "none"
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -22,6 +22,7 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 """With mlflow's own values a call to a dead server takes minutes."""
 
@@ -32,14 +33,14 @@ class Unreachable(Exception):
 
 def open_client(uri: str) -> Any:
     """An MlflowClient that gives up soon; the first import of mlflow takes seconds."""
-    _quieten()
+    quieten()
     from mlflow import MlflowClient
 
     prepare_store(uri)
     return MlflowClient(tracking_uri=uri)
 
 
-def _quieten() -> None:
+def quieten() -> None:
     """Before mlflow is imported: short time-outs, no reports to elsewhere, no URI and no tracebacks in the output."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -57,7 +58,7 @@ def prepare_store(uri: str) -> None:
     database = database_of(uri)
     if database is None:
         return
-    _quieten()
+    quieten()
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 
@@ -75,6 +76,14 @@ def prepare_store(uri: str) -> None:
 def database_of(uri: str) -> Path | None:
     """The file of an sqlite URI."""
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
+def artifacts_of(uri: str, checkout: Path) -> Path | None:
+    """Where files of runs lie: beside an sqlite store, in the checkout for another database; a server knows itself."""
+    if is_server(uri):
+        return None
+    database = database_of(uri)
+    return checkout / ".mlflow" / "artifacts" if database is None else database.parent / "artifacts"
 
 
 def is_server(uri: str) -> bool:

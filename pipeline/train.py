@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 from pipeline import artifacts
 from pipeline.bar import Bar
 from pipeline.checkpoints import Checkpoints
+from pipeline.devices import device_of
+from pipeline.machine import Machine
 from pipeline.run import Run
+from pipeline.served import record_model
 from pipeline.stage import Signals, Stage, main, say, settings
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import room
@@ -27,6 +30,7 @@ class Records(NamedTuple):
     run: Run
     checkpoints: Checkpoints
     bar: Bar
+    machine: Machine
 
 
 def train(stage: Stage, signals: Signals) -> None:
@@ -46,12 +50,15 @@ def train(stage: Stage, signals: Signals) -> None:
         learner = None if found is None else learning.unpack(stage.config, dataset, found.arrays)
         start = 0 if found is None else found.step
         progress = learning.train(stage.config, dataset, stage.seed("train"), learner)
+        machine = Machine(device_of(stage.params, stage.framework) == "cuda", run.last_step("system/"))
         with Bar(stage.name, stage.config.train.steps, start, learning.HEADLINE) as bar:
-            last = follow(stage, signals, Records(run, checkpoints, bar), progress, start)
-        arrays = learning.pack(learner if last is None else last)
+            last = follow(stage, signals, Records(run, checkpoints, bar, machine), progress, start)
+        learner = learner if last is None else last
+        arrays = learning.pack(learner)
         checkpoints.save(stage.config.train.steps, arrays)
         recorded = settings(stage.params, stage.framework)
         save(stage, run, arrays, {"run_key": key, "dataset": digest, "settings": recorded})
+        record_model(stage, run, learner, dataset)
 
 
 def forget_old(folder: Path) -> None:
@@ -69,12 +76,13 @@ def follow(stage: Stage, signals: Signals, records: Records, progress: Iterator[
 
     Returns the last learner; None where nothing was left to learn.
     """
-    run, checkpoints, bar = records
+    run, checkpoints, bar, machine = records
     pack = room(stage.model, "train").pack
     saved_at, saved, learner = time.monotonic(), start, None
     try:
         for made in progress:
-            run.metrics([(f"train/{name}", step, value) for name, step, value in rows(made, start)])
+            recorded = [(f"train/{name}", step, value) for name, step, value in rows(made, start)]
+            run.metrics([*recorded, *machine.rows()])
             bar.show(made)
             start, learner = made.step, made.learner
             leaving = signals.received is not None

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pipeline.journal import redact
-from pipeline.store import is_server, prepare_store
+from pipeline.store import artifacts_of, is_server, prepare_store
 from pipeline.tracking import resolve_uri
 
 
@@ -21,13 +21,14 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     prepare_store(uri)
     environment = os.environ | {
+        "MLFLOW_BACKEND_STORE_URI": uri,  # not as an argument: it may hold a password, and everybody sees those
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     print(f"MLflow UI: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
-    server = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--workers", "1"]
-    artifacts = ["--default-artifact-root", str(Path(uri.removeprefix("sqlite:///")).parent / "artifacts")]
+    server = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    artifacts = ["--default-artifact-root", str(artifacts_of(uri, Path.cwd()))]
     local = ["--host", "127.0.0.1", "--port", str(port), "--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"]
     try:
         return subprocess.run([*server, *artifacts, *local], env=environment, check=False).returncode

@@ -21,8 +21,8 @@ def judged_again(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]
     """What is evaluated once more after a promotion; here without DVC."""
     calls: list[tuple[str, list[str]]] = []
 
-    def record(_root: Path, preset: str, models: list[str]) -> int:
-        calls.append((preset, list(models)))
+    def record(_root: Path, preset: str, models: list[str], crowned: bool) -> int:
+        calls.append((preset, [*models, *(() if crowned else ("champion kept",))]))
         return 0
 
     monkeypatch.setattr(repro, "judge_again", record)
@@ -43,7 +43,7 @@ def refused(space: Workspace, capsys: Capture, *arguments: str, code: int = 4) -
     assert promote.main(["allo", *arguments]) == code
     assert (space.files.baseline.read_bytes() if space.files.baseline.exists() else None) == before
     out, err = capsys.readouterr()
-    assert out == ""
+    assert "now holds" not in out
     assert err.count("\n") == 1
     assert err.endswith(f" [exit {code}]\n")
     return err
@@ -53,7 +53,7 @@ def test_the_first_baseline_needs_no_reason_and_is_then_held(space: Workspace, c
     space.files.baseline.unlink()
     space.score()
     assert promote.main(["allo"]) == 0
-    assert capsys.readouterr().out == (
+    assert capsys.readouterr().out.endswith(
         "baselines/allo.json: preset default now holds the 3 scores of run aaaaaaaaaaaa; commit it\n"
     )
     space.score()
