@@ -1,14 +1,17 @@
-""".state/journal -> MLflow: deliver what the stages could not; exit 6 while something is left."""
+""".state/journal -> MLflow: record what a cache restored, deliver what is left, set aliases; exit 6 until then."""
 
 import argparse
 import sys
 import time
 from pathlib import Path
 
+from pipeline import backfill, registry, repro
 from pipeline.delivery import Delivery
 from pipeline.journal import Journal, redact
+from pipeline.params import ConfigError
 from pipeline.store import Unreachable, reason_of
 from pipeline.tracking import resolve_uri
+from quatrain.registry import MODELS
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
@@ -62,27 +65,67 @@ def deliver(parcels: list[Parcel], wait_seconds: float) -> list[Parcel]:
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.sync", description=__doc__)
-    parser.add_argument("--wait", type=float, default=20.0, metavar="SECONDS", help="keep trying for so long (20)")
-    wait_seconds = parser.parse_args(argv).wait
-    uri = resolve_uri(Path.cwd())
+def journals_of(root: Path) -> list[Path]:
+    """Folders of all journals of a checkout and its presets."""
     runs = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
-    found = sorted(path for pattern in runs for path in Path.cwd().glob(pattern))
-    parcels = [Parcel(path.parent, uri) for path in found]
+    return sorted(path.parent for pattern in runs for path in root.glob(pattern))
+
+
+def workspaces(root: Path) -> dict[str, Path]:
+    """preset -> where it was run, as far as it was."""
+    presets = {path.name: path for path in sorted(root.glob(".presets/*")) if (path / "params.yaml").is_file()}
+    return ({"default": root} if (root / "params.yaml").is_file() else {}) | presets
+
+
+def catch_up(root: Path) -> int:
+    """Record what DVC restored: the first exit code that is not 0."""
+    works = workspaces(root).values()
+    codes = [backfill.catch_up(work, list(MODELS), repro.environment(root, work)) for work in works]
+    return next((code for code in codes if code), 0)
+
+
+def crown(root: Path) -> str | None:
+    """Set the aliases of registered models; why it could not be done, if so."""
     try:
-        left = deliver(parcels, wait_seconds)
-    except KeyboardInterrupt:
-        print("sync: interrupted; what arrived is noted, run `make sync` again [exit 130]", file=sys.stderr)
-        return 130
+        for preset, work in workspaces(root).items():
+            aliases = registry.wanted(root, work, preset, list(MODELS))
+            for line in registry.crown(root, aliases):
+                print(line)
+    except Exception as error:  # of whatever kind: the runs have arrived
+        return reason_of(error, resolve_uri(root))
+    return None
+
+
+def sync(root: Path, wait_seconds: float) -> int:
+    """The exit code of all three acts; one that fails keeps no other from being tried."""
+    uri, code = resolve_uri(root), catch_up(root)
+    parcels = [Parcel(folder, uri) for folder in journals_of(root)]
+    left = deliver(parcels, wait_seconds)
     for parcel in parcels:
         print(parcel.told())
     sent = f"{sum(p.metrics for p in parcels):,} metrics and {sum(p.files for p in parcels)} files sent"
     print(f"{len(parcels) - len(left)} of {len(parcels)} journals are complete at {redact(uri)}; {sent}")
-    if left:
-        why = f"{len(left)} journals are pending: {left[0].left}; run `make sync` when that is mended"
-        print(f"sync: {why} [exit 6]", file=sys.stderr)
-    return 6 if left else 0
+    why = f"{len(left)} journals are pending: {left[0].left}" if left else None
+    if parcels and not left and (reason := crown(root)):
+        why = f"the registry's aliases are pending: {reason}"
+    if why:
+        print(f"sync: {why}; run `make sync` when that is mended [exit 6]", file=sys.stderr)
+        return 6
+    return code
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m pipeline.sync", description=__doc__)
+    parser.add_argument("--wait", type=float, default=20.0, metavar="SECONDS", help="keep trying for so long (20)")
+    wait_seconds = parser.parse_args(argv).wait
+    try:
+        return sync(Path.cwd(), wait_seconds)
+    except ConfigError as error:
+        print(f"sync: {error} [exit 2]", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sync: interrupted; what arrived is noted, run `make sync` again [exit 130]", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """What `make repro` does around dvc: locks of killed runs, signals, the gate last."""
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -36,50 +35,19 @@ def test_an_unknown_model_or_preset_ends_with_2_in_one_line(
     assert not (checkout / ".presets").exists()
 
 
+@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", ""])
+def test_jobs_are_counted(capsys: Capture, jobs: str):
+    with pytest.raises(SystemExit, match="2"):
+        repro.main([f"--jobs={jobs}"])
+    told = capsys.readouterr().err
+    assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in told
+
+
 def test_params_that_cannot_be_used_never_reach_dvc(checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(repro, "dvc", lambda *_: pytest.fail("dvc was called"))
     (checkout / "params.yaml").write_text("seed: -1\n")
     assert repro.main([]) == 2
     assert capsys.readouterr().err.endswith("[exit 2]\n")
-
-
-# Locks of killed runs.
-
-
-@pytest.fixture
-def lock(tmp_path: Path) -> Path:
-    path = tmp_path / ".dvc" / "tmp" / "rwlock"
-    path.parent.mkdir(parents=True)
-    return path
-
-
-@pytest.mark.parametrize("text", ["", "{", '{"/data/allo": {"write": {"pid": 12', "[]", "\x00\x00"])
-def test_a_half_written_lock_is_removed(lock: Path, tmp_path: Path, capsys: Capture, text: str):
-    lock.write_text(text)
-    repro.repair_lock(tmp_path)
-    assert not lock.exists()
-    assert capsys.readouterr().err == "repro: removed .dvc/tmp/rwlock, which a killed run left half-written\n"
-
-
-@pytest.mark.parametrize("text", ["{}", '{"/data/allo": {"write": {"pid": 12, "cmd": "dvc repro"}}}'])
-def test_a_whole_lock_is_kept(lock: Path, tmp_path: Path, capsys: Capture, text: str):
-    lock.write_text(text)
-    repro.repair_lock(tmp_path)
-    assert lock.read_text() == text
-    assert capsys.readouterr().err == ""
-
-
-def test_a_lock_that_a_living_dvc_is_writing_is_kept(lock: Path, tmp_path: Path):
-    lock.write_text("{")
-    with lock.with_name("rwlock.lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        repro.repair_lock(tmp_path)
-        assert lock.read_text() == "{"
-
-
-def test_without_a_lock_there_is_nothing_to_repair(tmp_path: Path):
-    repro.repair_lock(tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 # Signals: the child is given the time to save.
@@ -121,6 +89,29 @@ def test_sigterm_is_passed_on(tmp_path: Path):
         after(0.1, signal.SIGTERM)
         assert repro.patiently(process) == 9
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+STAGE_BELOW = """
+import signal, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1]]).wait()
+"""
+SAVES_SLOWLY = """
+import ctypes, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), pathlib.Path(sys.argv[1]).touch(), sys.exit(143)))
+ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_sigterm_waits_for_the_stage_below_which_saves_after_dvc_has_died(tmp_path: Path):
+    command = [sys.executable, "-c", STAGE_BELOW, str(tmp_path / "saved"), SAVES_SLOWLY]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        after(0.1, signal.SIGTERM)
+        assert repro.patiently(process) == 143
+        assert (tmp_path / "saved").exists()
 
 
 def test_a_killed_child_is_an_exit_code(tmp_path: Path):
@@ -168,6 +159,38 @@ def test_a_preset_says_where_its_report_is(checkout: Path, capsys: Capture, monk
     out, err = capsys.readouterr()
     assert "gate: allo: missing: allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]" in err
     assert "report   .presets/smoke/reports/report.md" in out
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_run_that_cannot_be_recorded_yet_changes_no_verdict(capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(repro, "dvc", Dvc())
+    monkeypatch.setattr("pipeline.backfill.catch_up", lambda *_: 6)
+    assert repro.main([]) == 0
+    assert "repro: some runs are not recorded yet; the line above says why, `make sync` tries again\n" in (
+        capsys.readouterr().err
+    )
+
+
+def test_several_jobs_collect_first_then_train_then_do_the_rest(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(repro, "dvc", dvc := Dvc())
+    trained: list[tuple[int, dict[str, list[str]]]] = []
+
+    def run(self: repro.Jobs, commands: dict[str, list[str]], *_: object) -> dict[str, int]:
+        trained.append((self.at_once, commands))
+        return dict.fromkeys(commands, 0)
+
+    monkeypatch.setattr(repro.Jobs, "run", run)
+    assert repro.main(["--jobs", "3", "allo", "iqn"]) == 0
+    assert [arguments for _, arguments in dvc.calls] == [
+        ("repro", "collect@allo", "collect@iqn"),
+        ("repro", "evaluate@allo", "evaluate@iqn"),
+    ]
+    ((at_once, commands),) = trained
+    assert at_once == 3
+    assert {stage: command[3:] for stage, command in commands.items()} == {
+        f"train@{model}": ["--wait-for-lock", "repro", "--single-item", f"train@{model}"] for model in ("allo", "iqn")
+    }
+    assert {work for work, _ in dvc.calls} == {checkout}
 
 
 @pytest.mark.usefixtures("checkout")

@@ -7,6 +7,7 @@ import pytest
 
 from pipeline import sync
 from pipeline.journal import Journal
+from pipeline.registry import Wanted
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 
@@ -68,6 +69,52 @@ def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert sync.main([]) == 0
     assert capsys.readouterr().out.startswith("0 of 0 journals are complete at sqlite:///")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sync_tells_which_aliases_moved_and_which_cannot(
+    checkout: Path, uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "params.yaml").touch()
+    wanted = [Wanted("quatrain-allo", "champion", "k1")]
+    monkeypatch.setattr("pipeline.backfill.catch_up", lambda *_: 0)
+    monkeypatch.setattr("pipeline.registry.wanted", lambda *_: wanted)
+    assert sync.main([]) == 0
+    assert capsys.readouterr().out.endswith("quatrain-allo@champion: run k1 has no version in this store\n")
+
+    monkeypatch.setattr("pipeline.registry.crown", lambda *_: [][0])
+    assert sync.main([]) == 6
+    told = capsys.readouterr()
+    assert f"2 of 2 journals are complete at {uri}" in told.out
+    assert told.err == (
+        "sync: the registry's aliases are pending: list index out of range; "
+        "run `make sync` when that is mended [exit 6]\n"
+    )
+
+
+@pytest.mark.usefixtures("checkout")
+def test_what_could_not_be_recorded_keeps_nothing_from_being_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for work in (tmp_path, tmp_path / ".presets" / "smoke"):
+        work.mkdir(parents=True, exist_ok=True)
+        (work / "params.yaml").touch()
+    asked: list[Path] = []
+    monkeypatch.setattr("pipeline.backfill.catch_up", lambda work, *_: asked.append(work) or 3 * (work == tmp_path))
+    assert sync.main([]) == 3
+    assert asked == [tmp_path, tmp_path / ".presets" / "smoke"]
+    assert "2 of 2 journals are complete at " in capsys.readouterr().out
+
+
+def test_sync_with_params_that_cannot_be_used_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("seed: -1\n")
+    assert sync.main([]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("sync: params.yaml: ")
+    assert told.endswith("[exit 2]\n")
+    assert told.count("\n") == 1
 
 
 def test_sync_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
