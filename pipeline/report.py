@@ -1,131 +1,91 @@
-"""scores, verdicts and plots of all models -> reports/report.md: one page for a person and for CI."""
+"""scores, verdicts, plots and speed of all models -> reports/report.md and .html: one page for a person and for CI."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pipeline import artifacts, verdicts
-from pipeline.durable import write_durably
+from pipeline.durable import write_together
 from pipeline.params import read_params
+from pipeline.reporting.marks import LEGEND, as_svg, as_text
+from pipeline.reporting.page import as_html
+from pipeline.reporting.sections import Draw, Result, judged_rows, plain, section, table
+from pipeline.reporting.speed import read_results
+from pipeline.run import Run
 from pipeline.stage import guarded
-from pipeline.verdicts import Judged, shown
-from quatrain.baselines import PASSED, Line
 from quatrain.registry import MODELS
 
-Scores = Mapping[str, float | None]
 
-
-def page(root: Path, preset: str) -> str:
-    """The whole page: the verdict first, then a section per model.
+def gathered(root: Path, preset: str) -> list[Result]:
+    """All models, in the order of the registry.
 
     Raises:
-        ArtifactError: scores, verdict, baseline or learner of a model cannot be read.
+        ArtifactError: scores, verdict, baseline, learner or speed of a model cannot be read.
     """
-    judged = [verdicts.check(root, model, preset) for model in MODELS]
-    passed = all(one.verdict.passed for one in judged)
-    lines = [(one.model, line) for one in judged for line in one.verdict.lines]
-    broken = dict.fromkeys((model, line.why) for model, line in lines if line.status not in PASSED)
-    head = [
-        f"# {'Passed' if passed else 'Broken'}: preset {preset}",
-        "",
-        "Every judged score holds its baseline." if passed else "Not every judged score holds its baseline:",
-        "",
-        *(f"* **{model}**: {why}" for model, why in broken),
-        *([""] if broken else []),
+    return [
+        Result(
+            verdicts.check(root, model, preset),
+            artifacts.load(root / "models" / model).info["run_key"],
+            [f"{model}/plots/{path.name}" for path in sorted((root / "reports" / model / "plots").glob("*.png"))],
+            read_results(root, model),
+        )
+        for model in MODELS
     ]
-    return "\n".join([*head, *(section(root, one) for one in judged)])
 
 
-def section(root: Path, judged: Judged) -> str:
-    """A model's part of the page: judged metrics between floors and ceilings, pictures, all scores."""
-    scores = verdicts.read_scores(verdicts.files(root, judged.model).scores)
-    run_key = artifacts.load(root / "models" / judged.model).info["run_key"]
-    return "\n\n".join(
-        [
-            f"## {judged.model}: {'passed' if judged.verdict.passed else 'broken'}",
-            judged_table(judged, scores),
-            origin(judged.entry["provenance"]),
-            f"Run: in MLflow (`make ui`) search for `tags.\"quatrain.run_key\" = '{run_key}'`",
-            pictures(root, judged.model),
-            f"<details><summary>All scores of {judged.model}</summary>",
-            all_scores(scores),
-            "</details>\n",
-        ]
-    )
+def page(results: Sequence[Result], draw: Draw) -> str:
+    """The whole page in Markdown: the verdict first, then a section per model."""
+    parts = [verdict(results), overview(results, draw), *(section(one, draw) for one in results)]
+    return "\n\n".join(parts) + "\n"
 
 
-def judged_table(judged: Judged, scores: Scores) -> str:
-    """A row per judged metric."""
-    rows = [
-        "| metric | score | baseline | tolerance | better | goal | floors | ceilings | status |",
-        "|---|---|---|---|---|---|---|---|---|",
+def title(results: Sequence[Result]) -> str:
+    """Passed or broken, in one line."""
+    return f"{'Broken' if any(one.broken for one in results) else 'Passed'}: preset {results[0].judged.preset}"
+
+
+def verdict(results: Sequence[Result]) -> str:
+    """What a person reads if nothing else: how many scores hold their baselines, and why where one does not."""
+    count = sum(len(one.lines) for one in results)
+    broken = sum(len(one.broken) for one in results)
+    reasons = dict.fromkeys(f"* **{one.model}**: {plain(line.why)}" for one in results for line in one.broken)
+    better = sum(line.status == "better" for one in results for line in one.lines)
+    told = [
+        f"# {plain(title(results))}",
+        f"**{broken} of {count} scores broke.**" if broken else f"**All {count} scores hold their baselines.**",
+        "\n".join(reasons),
+        f"{better} better than the baseline: `make promote` would store that." if better and not broken else "",
     ]
-    rows += [row(line, judged.entry["metrics"].get(line.metric, {}), scores) for line in judged.verdict.lines]
-    return "\n".join(rows)
+    return "\n\n".join(part for part in told if part)
 
 
-def row(line: Line, entry: Mapping[str, Any], scores: Scores) -> str:
-    """One metric: what it is, what it should be, and between which others it stands."""
-    status = line.status if line.status in PASSED else f"**{line.status}**"
-    cells = [
-        line.metric,
-        with_interval(line.metric, scores),
-        shown(line.baseline),
-        f"{line.tolerance:g}",
-        line.direction,
-        shown(entry.get("goal")),
-        named(entry.get("floors", {})),
-        named(entry.get("ceilings", {})),
-        status,
-    ]
-    return f"| {' | '.join(cells)} |"
+def overview(results: Sequence[Result], draw: Draw) -> str:
+    """A row per model with the first metric that it is judged by."""
+    head = ("model", "verdict", "judged by", "score", "baseline", "difference", "where it stands")
+    rows = [[f"[{one.model}](#{one.model})", hold(one), *judged_rows(one, draw)[0][:-1]] for one in results]
+    half = "half of the difference's 95 % interval, from those of both sides"
+    spread = "they tell the spread over seeds where there are several, else over held-out data"
+    return f"{table(head, rows)}\n\n{LEGEND}. ± {half}; {spread}."
 
 
-def with_interval(metric: str, scores: Scores) -> str:
-    """A score, and its 95 % interval over learners where the evaluation tells one."""
-    low, high = scores.get(f"{metric}_low"), scores.get(f"{metric}_high")
-    interval = f" ({shown(low)} to {shown(high)})" if low is not None and high is not None else ""
-    return shown(scores.get(metric)) + interval
-
-
-def named(values: Mapping[str, float]) -> str:
-    """`floor_random 0.083, floor_constant 0.091` -> a cell of short lines."""
-    return "<br>".join(f"{name} {value:.3f}" for name, value in sorted(values.items())) or "-"
-
-
-def origin(provenance: Mapping[str, Any]) -> str:
-    """Where the baseline comes from."""
-    if not provenance:
-        return "Baseline: none."
-    seeds = f"{provenance.get('seeds')} seed{'' if provenance.get('seeds') == 1 else 's'}"
-    why = f"; stored although worse: {provenance['why']}" if provenance.get("why") else ""
-    return f"Baseline: {provenance.get('date')}, commit {provenance.get('commit')}, {seeds}{why}."
-
-
-def pictures(root: Path, model: str) -> str:
-    """The plots, one below the other, for some are as wide as the page."""
-    found = sorted((root / "reports" / model / "plots").glob("*.png"))
-    return "\n\n".join(f"![{path.stem}]({model}/plots/{path.name})" for path in found) or "No plots."
-
-
-def all_scores(scores: Scores) -> str:
-    """A row per score; an interval stands in the row of its score."""
-    bounds = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    rows = [f"| {name} | {with_interval(name, scores)} |" for name in sorted(scores.keys() - bounds, key=natural)]
-    return "\n".join(["| metric | score |", "|---|---|", *rows])
-
-
-def natural(name: str) -> tuple[str, int]:
-    """cosine/2 before cosine/10."""
-    stem, _, index = name.rpartition("/")
-    return (stem, int(index)) if index.isdigit() else (name, -1)
+def hold(result: Result) -> str:
+    """How many scores of a model hold."""
+    count = len(result.lines)
+    return f"**{len(result.broken)} of {count} broken**" if result.broken else f"{count} of {count} hold"
 
 
 def report() -> None:
-    """Write the page."""
+    """Write the page twice: as Markdown for git and pull requests, and as one file for a browser."""
     root = Path.cwd()
-    write_durably(root / "reports" / "report.md", page(root, read_params(root).preset).encode())
+    params, reports = read_params(root), root / "reports"
+    results = gathered(root, params.preset)
+    whole = as_html(page(results, as_svg), title(results), reports)
+    text = page(results, as_text)
+    write_together(reports, {"report.md": text.encode(), "report.html": whole.encode()})
+    with Run.of_pipeline(root, params, artifacts.file_digest(reports / "report.md")) as run:
+        lines = [(one.model, line) for one in results for line in one.lines]
+        run.metrics((f"{model}/{line.metric}", 0, line.value) for model, line in lines if line.value is not None)
+        run.artifact(reports / "report.html", "report")
 
 
 if __name__ == "__main__":

@@ -2,25 +2,47 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
-from quatrain.baselines import BaselineError, Line, Rule, Status, Verdict, is_number, judge, preset_of
+from quatrain.baselines import (
+    BaselineError,
+    Comparison,
+    Line,
+    Rule,
+    Scores,
+    Status,
+    Verdict,
+    compare,
+    is_number,
+    judge,
+    preset_of,
+)
 from quatrain.registry import room
 
 NO_ENTRY: Mapping[str, Any] = {"metrics": {}, "provenance": {}}
 
 
 class Judged(NamedTuple):
-    """A model's verdict under a preset, and the baseline's entry {"metrics": ..., "provenance": ...} behind it."""
+    """A model's verdict under a preset; behind it the baseline's entry {"metrics", "provenance"} and the scores.
+
+    A verdict that cannot be trusted has neither entry nor scores.
+    """
 
     model: str
     preset: str
     verdict: Verdict
     entry: Mapping[str, Any] = NO_ENTRY
+    scores: Scores = MappingProxyType({})
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Each judged score beside the stored one."""
+        return compare(self.verdict, self.entry["metrics"], self.scores)
 
 
 class Untrusted(Exception):
@@ -120,7 +142,7 @@ def judge_files(found: Files, model: str, preset: str, rules: Sequence[Rule]) ->
         verdict, entry = judge(scores, baseline, rules, preset), preset_of(baseline, preset)
     except BaselineError as error:
         raise ArtifactError(f"baselines/{model}.json: {error}; {_restore(model)}") from None
-    return Judged(model, preset, verdict, entry or NO_ENTRY)
+    return Judged(model, preset, verdict, entry or NO_ENTRY, scores)
 
 
 def read_scores(path: Path) -> dict[str, float | None]:
@@ -194,11 +216,35 @@ def table(judged: Sequence[Judged]) -> str:
         for one in judged
         for line in one.verdict.lines
     ]
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *body)]
+    return _in_columns([head, *body])
+
+
+def comparison_table(judged: Sequence[Judged]) -> str:
+    """What a promotion would change, for a terminal: each stored score, the one at hand, and their difference."""
+    head = ("model", "preset", "metric", "old", "new", "difference", "status")
+    body = [
+        (one.model, one.preset, found.metric, shown(found.old), shown(found.new), shown_difference(found), found.status)
+        for one in judged
+        for found in one.comparisons
+    ]
+    return _in_columns([head, *body])
+
+
+def _in_columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def shown(value: float | None) -> str:
     """A number as the tables show it."""
     return "-" if value is None else f"{value:.4f}"
+
+
+def shown_difference(found: Comparison) -> str:
+    """`+0.0120 ± 0.0340`: a difference to the baseline, and half its 95 % interval where that is known."""
+    if found.difference is None:
+        return "-"
+    rounded = round(found.difference, 4)
+    text = f"{rounded:+.4f}" if rounded else "0.0000"
+    return text if found.half is None else f"{text} ± {found.half:.4f}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quatrain.baselines import BaselineError, Gated, Verdict, entry_of, judge
+from quatrain.baselines import BaselineError, Comparison, Gated, Verdict, compare, entry_of, judge
 
 ACCURACY = Gated("accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",))
 ERROR = Gated("error", "lower", 0.3, {"default": 4.0}, ("floor_error",))
@@ -158,7 +158,9 @@ def test_a_preset_without_baseline_is_broken():
 
 
 def test_without_any_rule_nothing_passes():
-    assert not judge(SCORES, None, [], "default").passed
+    verdict = judge(SCORES, None, [], "default")
+    assert not verdict.passed
+    assert line_of(verdict, "-") == ("missing", "nothing is judged: the model's evaluation names no metric")
 
 
 def test_another_direction_than_the_model_says_is_broken_whatever_the_score():
@@ -273,3 +275,52 @@ def test_judging_changes_no_input():
     before = copy.deepcopy(stored)
     judged(stored, accuracy=0.1)
     assert stored == before
+
+
+# What storing scores would change.
+
+
+def compared(stored: Any = None, **changed: float | None) -> dict[str, Comparison]:
+    baseline_of = stored or baseline()
+    metrics = baseline_of["presets"]["default"]["metrics"]
+    return {one.metric: one for one in compare(judged(baseline_of, **changed), metrics, SCORES | changed)}
+
+
+def test_each_judged_metric_stands_beside_its_stored_value():
+    found = compared(accuracy=0.99, error=2.9)
+    assert list(found) == ["accuracy", "error", "rate"]
+    assert found["accuracy"][:4] == ("accuracy", "better", 0.95, 0.99)
+    assert found["accuracy"].difference == pytest.approx(0.04)
+    assert found["error"][:4] == ("error", "worse", 2.5, 2.9)
+    assert found["error"].difference == pytest.approx(0.4)
+    assert found["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None)
+
+
+def test_a_difference_has_the_interval_of_two_independent_means():
+    """Half widths 0.03 and 0.04, together 0.05; of one side alone its own."""
+    both = compared(baseline(**interval(0.95, 0.03)), **interval(0.99, 0.04))
+    assert both["accuracy"].half == pytest.approx(0.05)
+    assert compared(baseline(), **interval(0.99, 0.04))["accuracy"].half == pytest.approx(0.04)
+    assert compared(baseline(**interval(0.95, 0.03)), accuracy=0.99)["accuracy"].half == pytest.approx(0.03)
+    assert both["error"].half is None
+
+
+def test_the_interval_that_is_shown_is_the_noise_that_judges():
+    stored, changes = baseline(**interval(0.95, 0.03)), interval(0.99, 0.04)
+    half = compared(stored, **changes)["accuracy"].half
+    assert f"noise {half:.3g})" in line_of(judged(stored, **changes), "accuracy")[1]
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+def test_what_is_not_finite_has_no_difference(value: float | None):
+    assert compared(accuracy=value)["accuracy"] == Comparison("accuracy", "not finite", 0.95, None, None, None)
+
+
+def test_what_only_one_side_knows_has_no_difference():
+    stored = baseline()
+    del stored["presets"]["default"]["metrics"]["rate"]
+    assert compared(stored)["rate"] == Comparison("rate", "no baseline", None, 0.25, None, None)
+    scores = {name: value for name, value in SCORES.items() if name != "error"}
+    metrics = baseline()["presets"]["default"]["metrics"]
+    verdict = judge(scores, baseline(), [ERROR.under("default")], "default")
+    assert compare(verdict, metrics, scores)[0] == Comparison("error", "missing", 2.5, None, None, None)

@@ -64,6 +64,24 @@ class Verdict(NamedTuple):
     lines: tuple[Line, ...]
 
 
+class Comparison(NamedTuple):
+    """A judged metric beside its stored value; None where a side is missing or not finite.
+
+    difference: new - old. half: half the width of its 95 % interval, where at least one side tells its own; the other
+    then counts as exact.
+    """
+
+    metric: str
+    status: Status
+    old: float | None
+    new: float | None
+    difference: float | None
+    half: float | None
+
+
+NOTHING = Line("-", "missing", None, None, "-", 0.0, "nothing is judged: the model's evaluation names no metric")
+
+
 class BaselineError(ValueError):
     """A baseline file does not have the form that `promote` writes."""
 
@@ -101,7 +119,8 @@ def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> 
     if entry is None:
         why = f"preset {preset!r} has no baseline yet"
         lines = tuple(line._replace(why=why) if line.status == "no baseline" else line for line in lines)
-    return Verdict(bool(lines) and all(line.status in PASSED for line in lines), lines)
+    lines = lines or (NOTHING,)
+    return Verdict(all(line.status in PASSED for line in lines), lines)
 
 
 def _unruled(metric: str, stored: Mapping[str, Any], value: float | None) -> Line:
@@ -161,6 +180,19 @@ def _noise(metric: str, stored: Mapping[str, Any], scores: Scores) -> float:
     """Half width of the difference's interval; 0 where both sides are one number each."""
     bounds = [(scores.get(f"{metric}_low"), scores.get(f"{metric}_high")), stored.get("interval", (None, None))]
     return math.hypot(*((high - low) / 2 for low, high in bounds if low is not None and high is not None))
+
+
+def compare(verdict: Verdict, stored: Mapping[str, Mapping[str, Any]], scores: Scores) -> tuple[Comparison, ...]:
+    """What storing these scores would change; `stored` are the metrics of the baseline that judged them."""
+    return tuple(_beside(line, stored.get(line.metric, {}), scores) for line in verdict.lines)
+
+
+def _beside(line: Line, stored: Mapping[str, Any], scores: Scores) -> Comparison:
+    new = line.value if is_number(line.value) else None
+    if line.baseline is None or new is None:
+        return Comparison(line.metric, line.status, line.baseline, new, None, None)
+    noise = _noise(line.metric, stored, scores)
+    return Comparison(line.metric, line.status, line.baseline, new, new - line.baseline, noise or None)
 
 
 def preset_of(baseline: Any, preset: str) -> Mapping[str, Any] | None:

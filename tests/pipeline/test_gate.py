@@ -278,6 +278,16 @@ def test_rules_of_another_form_end_with_3(space: Workspace, capsys: Capture):
     assert "verdict.json: has no rules; run `dvc repro` to write it anew [exit 3]" in capsys.readouterr().err
 
 
+def test_a_model_that_judges_nothing_ends_with_4(space: Workspace, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(verdicts, "rules_of", lambda *_: ())
+    space.files.baseline.unlink()
+    space.score()
+    assert gate.main(["allo"]) == 4
+    out, err = capsys.readouterr()
+    assert err == "gate: allo: missing: nothing is judged: the model's evaluation names no metric [exit 4]\n"
+    assert "passed" not in out
+
+
 def test_an_unknown_model_and_unreadable_params_end_with_2_in_one_line(space: Workspace, capsys: Capture):
     assert gate.main(["alo"]) == 2
     assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {', '.join(MODELS)} [exit 2]\n"

@@ -1,0 +1,80 @@
+"""the report in Markdown -> one HTML file that needs no other: style and pictures are in it."""
+
+import base64
+import html
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+
+from pipeline.artifacts import ArtifactError
+
+STYLE = Path(__file__).with_suffix(".css")
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""Whatever a file of scores may hold, the page runs no script and asks no server for anything."""
+PNG = b"\x89PNG\r\n\x1a\n"
+READABLE = 0.5
+"""A picture is not made smaller than this share of itself; a narrow screen scrolls it sideways."""
+
+
+def as_html(markdown: str, title: str, folder: Path) -> str:
+    """A page for a browser, wide or narrow, light or dark; pictures are read from below `folder`.
+
+    Raises:
+        ArtifactError: a picture is no PNG.
+    """
+    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
+    reader.add_render_rule("image", _image)
+    tokens = reader.parse(markdown)
+    _name_headings(tokens)
+    _label_cells(tokens)
+    body = reader.renderer.render(tokens, reader.options, {"folder": folder})
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f"<title>{html.escape(title)}</title>\n<style>\n{STYLE.read_text()}</style>\n</head>\n"
+        f'<body class="{html.escape(title.partition(":")[0].lower())}">\n{body}</body>\n</html>\n'
+    )
+
+
+def _image(_: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: dict[str, Any]) -> str:
+    """The picture itself in the place of its link, with its size, so that the page does not jump while it loads."""
+    token = tokens[index]
+    source = unquote(str(token.attrs["src"]))
+    data = (env["folder"] / source).read_bytes()
+    if not data.startswith(PNG) or len(data) < 24:
+        raise ArtifactError(f"reports/{source}: is no PNG; run `dvc repro` to write it anew")
+    width, height = (int.from_bytes(data[at : at + 4]) for at in (16, 20))
+    size = f'width="{width}" height="{height}" style="min-width:{round(READABLE * width)}px"'
+    address = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    return f'<span class="picture"><img alt="{html.escape(token.content)}" {size} src="{address}"></span>'
+
+
+def _name_headings(tokens: Sequence[Token]) -> None:
+    """`## allo` is what `#allo` leads to, as it is where Markdown is shown."""
+    for token, content in pairwise(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", content.content)
+
+
+def _label_cells(tokens: Sequence[Token]) -> None:
+    """Each cell knows its column, for a narrow screen shows rows as cards."""
+    heads: list[str] = []
+    column = 0
+    for token, content in pairwise(tokens):
+        if token.type == "thead_open":
+            heads = []
+        elif token.type == "tr_open":
+            column = 0
+        elif token.type == "th_open":
+            heads.append(content.content)
+        elif token.type == "td_open":
+            token.attrSet("data-label", heads[column])
+            column += 1
