@@ -1,0 +1,180 @@
+"""A repository whose `pipeline.repro`, `pipeline.promote` and dvc are small scripts that do what a test asks for."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.retraining import outcome, worktree
+from pipeline.retraining.outcome import Ended
+from quatrain.registry import MODELS
+from tests.conftest import ROOT
+from tests.pipeline.scored_workspace import Workspace
+from tests.pipeline.small_checkout import contents, git
+
+REPRO = """
+import os, pathlib, shutil, signal, sys, time
+
+def leave(number, _frame):
+    pathlib.Path(".state/checkpoint").write_text("of the interrupted one")
+    sys.exit(128 + number)
+
+signal.signal(signal.SIGTERM, leave)
+night = pathlib.Path(os.environ["NIGHT"])
+with (night / "calls").open("a") as file:
+    file.write(" ".join(("repro", *sys.argv[1:])) + "\\n")
+if (night / "endless").exists():
+    (night / "begun").write_text(str(os.getpid()))
+    time.sleep(600)
+(night / "found").write_text("checkpoint" if pathlib.Path(".state/checkpoint").exists() else "nothing")
+shutil.copytree(night / "made", ".", dirs_exist_ok=True)
+sys.exit(int((night / "exit").read_text()))
+"""
+PROMOTE = """
+import os, pathlib, sys
+
+night = pathlib.Path(os.environ["NIGHT"])
+with (night / "calls").open("a") as file:
+    file.write(" ".join(("promote", *sys.argv[1:])) + "\\n")
+for model in sys.argv[4:]:
+    path = pathlib.Path("baselines", model + ".json")
+    path.write_text(path.read_text().replace("2026-01-02", (night / "date").read_text()))
+"""
+DVC = """
+import os, pathlib, sys
+
+night = pathlib.Path(os.environ["NIGHT"])
+table = "| metric |\\n|---|\\n| of iqn |"
+said = {"cache dir": ".dvc/cache", "config --list": (night / "settings").read_text(), "metrics diff --md": table}
+line = " ".join(sys.argv[1:])
+if line == "checkout --quiet --allow-missing":
+    pass
+elif line in said:
+    print(said[line])
+else:
+    with (night / "calls").open("a") as file:
+        file.write("dvc " + line + "\\n")
+sys.exit(1 if sys.argv[1] in (night / "refused").read_text().split() else 0)
+"""
+MAIN = """
+import sys
+sys.path.insert(0, {root!r})
+from pipeline import retrain
+from pipeline.retraining import worktree
+worktree.DVC = (sys.executable, {dvc!r})
+sys.exit(retrain.main(sys.argv[1:]))
+"""
+
+
+class Night:
+    """What one retraining will find, and what it left."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
+        self.made = folder / "made"
+        shutil.copytree(root, folder / "scored", ignore=shutil.ignore_patterns(".git"))
+        self.made.mkdir()
+        for name, text in (("exit", "0"), ("settings", ""), ("refused", ""), ("date", "2026-02-03"), ("calls", "")):
+            (folder / name).write_text(text)
+        (folder / "dvc.py").write_text(DVC)
+        self.before = self.state()
+
+    def scores(self, model: str, **changed: float) -> None:
+        """What the model will reach."""
+        Workspace(self.folder / "scored", model).score(**changed)
+        shutil.copytree(self.folder / "scored" / "reports", self.made / "reports", dirs_exist_ok=True)
+
+    def preset(self, model: str, **changed: float) -> None:
+        """All models hold the baselines of preset smoke, which are committed; one reaches these scores."""
+        work = self.made / ".presets" / "smoke"
+        for name in MODELS:
+            Workspace(self.root, name).set_baseline("smoke")
+        git(self.root, "commit", "-q", "-a", "-m", "baselines of a preset")
+        self.before = self.state()
+        shutil.copytree(self.root, work, ignore=shutil.ignore_patterns(".git", ".presets", ".state"))
+        for name in MODELS:
+            Workspace(work, name).score("smoke", **(changed if name == model else {}))
+        (work / "params.yaml").write_text(
+            (work / "params.yaml").read_text().replace("preset: default", "preset: smoke")
+        )
+
+    def lock(self, text: str) -> None:
+        """What will stand in dvc.lock."""
+        (self.made / "dvc.lock").write_text(text)
+
+    def set(self, name: str, text: str = "") -> None:
+        (self.folder / name).write_text(text)
+
+    def calls(self, verb: str = "") -> list[str]:
+        """How the scripts were called."""
+        return [line for line in (self.folder / "calls").read_text().splitlines() if line.startswith(verb)]
+
+    def state(self) -> tuple[object, ...]:
+        """All that a retraining must not change in the checkout."""
+        files = {name: data for name, data in contents(self.root).items() if not name.startswith((".state/", ".dvc/c"))}
+        head = (self.root / ".git" / "HEAD").read_text()
+        return files, head, git(self.root, "rev-parse", "HEAD"), git(self.root, "status", "--porcelain")
+
+    def ended(self) -> Ended:
+        """What is on record of it."""
+        return outcome.read(self.root / outcome.FOLDER)
+
+    def proposed(self) -> str:
+        """The branch with the result."""
+        branch = self.ended().branch
+        assert branch is not None
+        return branch
+
+    def branches(self, folder: Path | None = None) -> list[str]:
+        """Those that retrainings made, here or in another repository."""
+        places = ("refs/heads/retrain", "refs/heads/retrain-pictures")
+        return git(folder or self.root, "for-each-ref", "--format=%(refname:short)", *places).splitlines()
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """In a process of its own."""
+        code = MAIN.format(root=str(ROOT), dvc=str(self.folder / "dvc.py"))
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            cwd=self.root,
+            env=os.environ | {"NIGHT": str(self.folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def make_retrainable(root: Path) -> None:
+    """Give a checkout the two scripts."""
+    for name, text in (("__init__", ""), ("repro", REPRO), ("promote", PROMOTE)):
+        (root / "pipeline" / f"{name}.py").write_text(text)
+    (root / ".gitignore").write_text(".presets/\n.state/\n/models/\n/.dvc/cache\n/.dvc/config.local\n__pycache__/\n")
+    for model in ("allo", "iqn"):
+        plots = root / "reports" / model / "plots"
+        plots.mkdir(parents=True)
+        (plots / "curve.png").write_bytes(b"a picture of " + model.encode())
+    (root / "reports" / "report.md").write_text("# the report\n")
+    git(root, "checkout", "-q", "-B", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "retrainable")
+
+
+def made_night(root: Path, folder: Path, patch: pytest.MonkeyPatch) -> Night:
+    """A night in this checkout; what is called in it are the scripts."""
+    make_retrainable(root)
+    folder.mkdir()
+    night = Night(root, folder)
+    patch.setenv("NIGHT", str(folder))
+    patch.setattr(worktree, "DVC", (sys.executable, str(folder / "dvc.py")))
+    for name in ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "QUATRAIN_PICTURES_URL"):
+        patch.delenv(name, raising=False)
+    return night
+
+
+def made_remote(night: Night, folder: Path) -> Path:
+    """A bare repository, known as origin."""
+    git(folder.parent, "init", "-q", "--bare", folder.name)
+    git(night.root, "remote", "add", "origin", str(folder))
+    return folder

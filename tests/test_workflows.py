@@ -1,0 +1,128 @@
+"""Workflows: least rights, pinned actions, no text of strangers in a shell, main is never pushed to."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import ROOT
+
+FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+SCHEDULE = ROOT / "docs" / "schedule"
+each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+
+def workflow(path: Path) -> dict[str, Any]:
+    return YAML(typ="safe").load(path)
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    return [step for job in workflow(path)["jobs"].values() for step in job["steps"]]
+
+
+def test_there_is_one_for_each_push_and_one_for_the_schedule():
+    assert [path.stem for path in FILES] == ["ci", "retrain"]
+
+
+@each
+def test_nothing_is_permitted_but_what_a_job_names(path: Path):
+    content = workflow(path)
+    assert content["permissions"] == {}
+    for name, job in content["jobs"].items():
+        assert job["permissions"], name
+        assert job["timeout-minutes"] <= 360, name
+
+
+def test_only_the_job_that_pushes_may_write_and_only_the_one_that_tells_may_open():
+    writing = {
+        (path.stem, name): {right for right, level in job["permissions"].items() if level == "write"}
+        for path in FILES
+        for name, job in workflow(path)["jobs"].items()
+    }
+    assert {job: rights for job, rights in writing.items() if rights} == {
+        ("retrain", "retrain"): {"contents"},
+        ("retrain", "announce"): {"issues", "pull-requests"},
+    }
+
+
+@each
+def test_actions_are_pinned_by_commit_and_name_their_version(path: Path):
+    used = re.findall(r"uses: (.*)", path.read_text())
+    assert used
+    for line in used:
+        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+@each
+def test_the_same_action_is_the_same_commit_everywhere(path: Path):
+    pins = {line for other in FILES for line in re.findall(r"uses: (.*)", other.read_text())}
+    assert len({pin.partition("@")[0] for pin in pins}) == len(pins), path
+
+
+@each
+def test_no_expression_stands_in_a_shell_command(path: Path):
+    commands = [step["run"] for step in steps(path) if "run" in step]
+    assert commands
+    assert [command for command in commands if "${{" in command] == []
+
+
+@each
+def test_a_checkout_leaves_no_token_behind(path: Path):
+    found = [step for step in steps(path) if "actions/checkout" in step.get("uses", "")]
+    assert len(found) == len(workflow(path)["jobs"])
+    assert all(step["with"]["persist-credentials"] is False for step in found)
+
+
+@each
+def test_a_run_is_never_cancelled_by_a_later_one(path: Path):
+    assert workflow(path)["concurrency"]["cancel-in-progress"] is False
+
+
+def test_retraining_runs_on_a_schedule_and_by_hand():
+    found = workflow(ROOT / ".github" / "workflows" / "retrain.yml")["on"]
+    assert set(found) == {"schedule", "workflow_dispatch"}
+    assert set(found["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
+
+
+def test_no_step_pushes_by_itself():
+    commands = [step["run"] for path in FILES for step in steps(path) if "run" in step]
+    assert [command for command in commands if "git push" in command] == []
+
+
+@each
+def test_actionlint_is_content(path: Path):
+    command = shutil.which("actionlint")
+    if command is None:
+        pytest.skip("actionlint is not installed; its package fetches the program from where not every machine gets")
+    done = subprocess.run([command, "-no-color", path], capture_output=True, text=True, check=False)
+    assert done.stdout + done.stderr == ""
+
+
+# The same without GitHub.
+
+
+def test_the_timer_and_the_crontab_retrain_at_the_same_hour_with_what_was_pulled():
+    timer, service, crontab = (
+        (SCHEDULE / name).read_text() for name in ("quatrain-retrain.timer", "quatrain-retrain.service", "crontab")
+    )
+    assert "OnCalendar=Mon *-*-* 02:23:00" in timer
+    assert "\n23 2 * * 1  cd " in crontab
+    for text in (service, crontab):
+        assert "git pull --quiet --ff-only" in text
+        assert "make retrain ARGS=" in text
+    assert [line for line in crontab.splitlines() if "%" in line] == []  # which cron takes for the end of a line
+
+
+@pytest.mark.parametrize("name", ["quatrain-retrain.timer", "quatrain-retrain.service"])
+def test_systemd_understands_the_units(name: str, tmp_path: Path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    for unit in SCHEDULE.glob("quatrain-retrain.*"):
+        shutil.copy(unit, tmp_path)
+    command = ["systemd-analyze", "--man=no", "verify", str(tmp_path / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if "quatrain-retrain" in line] == []
