@@ -3,43 +3,54 @@ SHELL := /bin/bash
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
+LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 export OMP_WAIT_POLICY := PASSIVE
 PRESET ?= default
 MODELS ?=
+JOBS ?= 1
 GRIDS ?= inputs/allo
 BENCH ?= allo
 
-.PHONY: help setup repro test check lock schema ui sync gate promote grids bench bench-active crash clean
+.PHONY: help setup moto repro test check lock schema ui sync gate promote retrain verify grids bench bench-active crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
-	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  GRIDS=$(GRIDS)  BENCH=$(BENCH)"
+	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  JOBS=$(JOBS)  GRIDS=$(GRIDS)  BENCH=$(BENCH)"
 
 setup: $(STAMP)  ## .venv with the locked packages; repeated only when a lock file changes
 
-$(STAMP): requirements/lock.txt requirements/dev.txt
+$(STAMP): requirements/lock.txt requirements/dev.txt requirements/remotes.txt
 	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is not installed; install Python 3.11 or pass PYTHON=..." >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "setup: installing into .venv (some minutes, once)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/lock.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	@for part in lock dev remotes; do $(LOCKED) -r requirements/$$part.txt || exit; done
 	@echo '$(CURDIR)/src' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/quatrain.pth"
 	@touch $@
 
-repro: $(STAMP)  ## collect, train, evaluate, report, judge (PRESET=, MODELS=)
-	@$(BIN)/python -m pipeline.repro --preset $(PRESET) $(MODELS)
+moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an environment of its own
+
+.venv/moto/.installed: requirements/moto.txt $(STAMP)
+	@test -x .venv/moto/bin/python || $(PYTHON) -m venv .venv/moto
+	@.venv/moto/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
+
+repro: $(STAMP)  ## collect, train, evaluate, report, judge (PRESET=, MODELS=, JOBS=)
+	@$(BIN)/python -m pipeline.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the tests (slow ones: make test ARGS='-m slow')
 	@$(BIN)/python -m pytest $(or $(ARGS),-m 'not slow')
 
-check: $(STAMP)  ## lint, types and import contracts
+check: $(STAMP)  ## lint (Python, Dockerfile, workflows), types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/zizmor --offline --quiet .github/workflows
+	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: .github/workflows/ci.yml runs it"; fi
 
 lock: $(STAMP)  ## make requirements/*.txt anew from requirements/*.in
 	@$(BIN)/python requirements/make_lock.py
@@ -50,7 +61,7 @@ schema: $(STAMP)  ## write params.schema.json, by which editors complete params.
 ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
 	@$(BIN)/python -m pipeline.ui
 
-sync: $(STAMP)  ## deliver what the tracking server has not received yet
+sync: $(STAMP)  ## record what a cache restored, deliver what is left, set the aliases
 	@$(BIN)/python -m pipeline.sync
 
 gate: $(STAMP)  ## judge the scores at hand; fails where a baseline is broken
@@ -58,6 +69,12 @@ gate: $(STAMP)  ## judge the scores at hand; fails where a baseline is broken
 
 promote: $(STAMP)  ## make the scores at hand the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline.promote --preset $(PRESET) $(MODELS) $(ARGS)
+
+retrain: $(STAMP)  ## fetch, repro in a copy, judge; propose what passed as a branch (ARGS='--push --seed new')
+	@$(BIN)/python -m pipeline.retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)
+
+verify: $(STAMP)  ## hash cache and outs anew and compare with dvc.lock
+	@$(BIN)/python -m pipeline.verify
 
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
 	@$(BIN)/python -m pipeline.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))

@@ -1,4 +1,4 @@
-"""lock.in, dev.in -> lock.txt, dev.txt: exact versions with hashes, from pip's own dry-run report (`make lock`)."""
+"""*.in -> *.txt: exact versions with hashes, from pip's own dry-run report (`make lock`)."""
 
 import json
 import subprocess
@@ -9,23 +9,22 @@ from pathlib import Path
 HERE = Path(__file__).parent
 TORCH = "torch==2.13.0"
 HEAD = "# Made by `make lock` from {source}; do not edit. torch is installed first, by the Makefile.\n"
+BESIDE = ("dev", "remotes")
+"""Installed beside lock.txt, so with its versions."""
+APART = ("moto",)
+"""In an environment of its own: with dvc-s3 in one, pip looks for versions for ever."""
+
+Lines = dict[str, str]
+"""Name -> `name==version` and its hash."""
 
 
-def resolve(*sources: Path) -> dict[str, str]:
-    """Name -> lock line of everything that pip would install for these sources and torch into an empty environment."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--dry-run",
-            "--ignore-installed",
-            "--report",
-            report.name,
-        ]
-        subprocess.run([*command, TORCH, *(part for path in sources for part in ("-r", str(path)))], check=True)
+def resolve(*requirements: str, constraints: Lines | None = None) -> Lines:
+    """What pip would install for these requirements (or `-r FILE`) into an empty environment."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report, tempfile.NamedTemporaryFile("w") as fixed:
+        fixed.writelines(f"{line.split()[0]}\n" for line in (constraints or {}).values())
+        fixed.flush()
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        subprocess.run([*command, "--constraint", fixed.name, "--report", report.name, *requirements], check=True)
         items = json.loads(Path(report.name).read_text())["install"]
     return dict(line_of(item) for item in items)
 
@@ -37,19 +36,22 @@ def line_of(item: dict) -> tuple[str, str]:
     return name, f"{name}=={version} \\\n    --hash=sha256:{digest}\n"
 
 
+def write(name: str, lines: Lines) -> None:
+    """One lock file, sorted."""
+    text = HEAD.format(source=f"{name}.in") + "".join(lines[package] for package in sorted(lines))
+    (HERE / f"{name}.txt").write_text(text)
+    print(f"requirements/{name}.txt: {len(lines)} packages", flush=True)
+
+
 def main() -> None:
-    runtime = resolve(HERE / "lock.in")
-    everything = resolve(HERE / "lock.in", HERE / "dev.in")
-    runtime.pop("torch"), everything.pop("torch")
-    differing = sorted(name for name in runtime if runtime[name] != everything.get(name))
-    if differing:
-        sys.exit(f"dev.in changes the version of {', '.join(differing)}; pin them in lock.in, then `make lock` again")
-    for target, source, lines in (
-        ("lock.txt", "lock.in", runtime),
-        ("dev.txt", "dev.in", {name: line for name, line in everything.items() if name not in runtime}),
-    ):
-        (HERE / target).write_text(HEAD.format(source=source) + "".join(lines[name] for name in sorted(lines)))
-        print(f"requirements/{target}: {len(lines)} packages")
+    runtime = resolve(TORCH, "-r", str(HERE / "lock.in"))
+    runtime.pop("torch")
+    write("lock", runtime)
+    for name in BESIDE:
+        found = resolve("-r", str(HERE / f"{name}.in"), constraints=runtime)
+        write(name, {package: line for package, line in found.items() if package not in (*runtime, "torch")})
+    for name in APART:
+        write(name, resolve("-r", str(HERE / f"{name}.in")))
 
 
 if __name__ == "__main__":

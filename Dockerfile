@@ -1,0 +1,48 @@
+# The pipeline as it is committed, on a CPU or (--build-arg DEVICE=cuda) on an NVIDIA GPU; docs/remotes.md says how to run it.
+ARG PYTHON_IMAGE=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+
+FROM ${PYTHON_IMAGE} AS system
+# Debian keeps only the newest version of a package, so a version that is named here could not be installed later.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends git openssh-client tini \
+    && rm -rf /var/lib/apt/lists/*
+
+# A clone of the last commit: nothing that lies about in the working tree, no history and no remote's password gets in.
+FROM system AS checkout
+COPY .git /source/.git
+RUN git clone --quiet --depth 1 file:///source /quatrain && git -C /quatrain remote remove origin
+
+FROM ${PYTHON_IMAGE} AS locked
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY --from=checkout /quatrain/requirements /requirements
+ARG DEVICE=cpu
+RUN python -m venv /opt/venv \
+    && case "${DEVICE}" in \
+        cpu) index=https://download.pytorch.org/whl/cpu further='' ;; \
+        cuda) index=https://pypi.org/simple further=/requirements/gpu.txt ;; \
+        *) echo "DEVICE=${DEVICE}: use cpu or cuda" >&2; exit 2 ;; \
+    esac \
+    && /opt/venv/bin/pip install --index-url "${index}" torch==2.13.0 \
+    && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/lock.txt \
+    && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/remotes.txt \
+    && if [ -n "${further}" ]; then /opt/venv/bin/pip install -r "${further}"; fi
+
+FROM system AS quatrain
+# Any user may be given to `docker run --user`: HOME and USER stand in for an entry in /etc/passwd.
+ARG USER_ID=1000
+RUN useradd --uid "${USER_ID}" --no-create-home --home-dir /tmp quatrain \
+    && install --directory --owner quatrain --group quatrain /quatrain
+COPY --from=locked /opt/venv /opt/venv
+COPY --from=checkout --chown=quatrain:quatrain /quatrain /quatrain
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONPATH=/quatrain/src:/quatrain \
+    HOME=/tmp USER=quatrain \
+    OMP_WAIT_POLICY=PASSIVE \
+    MLFLOW_DISABLE_TELEMETRY=true \
+    MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false
+WORKDIR /quatrain
+USER ${USER_ID}
+HEALTHCHECK --interval=5m --timeout=30s --start-period=30s CMD ["python", "-m", "pipeline.params", "check"]
+ENTRYPOINT ["/usr/bin/tini", "--"]
+CMD ["python", "-m", "pipeline.repro"]

@@ -1,0 +1,202 @@
+"""Servers on this machine alone, each with ports and data of its own: sshd, S3 (moto), PostgreSQL, MLflow."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.pipeline.faulty_server import free_port
+from tests.pipeline.recorded_runs import until
+
+MOTO = Path(sys.prefix) / "moto" / "bin" / "moto_server"
+POSTGRESQL = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+BUCKET = "quatrain"
+KEYS = {"AWS_ACCESS_KEY_ID": "quatrain", "AWS_SECRET_ACCESS_KEY": "not-a-secret", "AWS_DEFAULT_REGION": "us-east-1"}
+PASSWORD = "swordfish/9"
+
+
+class Sshd(NamedTuple):
+    """Takes the user `name` with the key `key`, for sftp alone; `store` is a folder that this user may write to."""
+
+    port: int
+    name: str
+    key: Path
+    store: Path
+
+
+def program(name: str, *folders: Path, reason: str = "") -> str:
+    """Where a program lies; the test is skipped where it is not installed."""
+    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, folders)]))
+    if found is None:
+        pytest.skip(reason or f"{name} is not installed")
+    return found
+
+
+def account() -> tuple[str, dict[str, Any]]:
+    """Who runs a server, as arguments of a process: PostgreSQL refuses root, and sshd would write into the system."""
+    if os.getuid():
+        return pwd.getpwuid(os.getuid()).pw_name, {}
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_name, {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+@contextmanager
+def folder_of(server: Mapping[str, Any]) -> Iterator[Path]:
+    """A folder that belongs to the server's user, who may not enter those of pytest."""
+    folder = Path(mkdtemp(prefix="quatrain-", dir="/tmp"))
+    os.chown(folder, server.get("user", -1), server.get("group", -1))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def running(command: list[str], log: Path, ready: Callable[[], bool], **given: Any) -> Iterator[None]:
+    """A server from its first answer on; it is killed with all that it started."""
+    with log.open("a") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, **given)
+    try:
+        until(lambda: ready() or process.poll() is not None)
+        assert process.poll() is None, f"{command[0]} ended:\n{log.read_text()}"
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=10)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def sshd(client: Path) -> Iterator[Sshd]:
+    """An ssh server; the folder `client` gets the key of its one user."""
+    binary, keygen = program("sshd"), program("ssh-keygen")
+    name, user = account()
+    for key in ("host_key", "client_key"):
+        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", client / key], check=True)
+    with folder_of(user) as folder:
+        for file in ("host_key", "client_key.pub"):
+            shutil.copy(client / file, folder)
+        (folder / "store").mkdir()
+        for path in folder.iterdir():
+            os.chown(path, user.get("user", -1), user.get("group", -1))
+        port, log = free_port(), client / "sshd.log"
+        (folder / "config").write_text(
+            f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\n"
+            f"AuthorizedKeysFile {folder}/client_key.pub\nSubsystem sftp internal-sftp\n"
+            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+        )
+        with running(
+            [binary, "-D", "-e", "-f", f"{folder}/config"], log, lambda: "listening" in log.read_text(), **user
+        ):
+            yield Sshd(port, name, client / "client_key", folder / "store")
+
+
+@contextmanager
+def s3(log: Path) -> Iterator[str]:
+    """The URL of an S3 server without a bucket."""
+    binary = program(str(MOTO), reason=f"{MOTO} is not there: `make moto` installs it")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with running([binary, "-H", "127.0.0.1", "-p", str(port)], log, lambda: opens(f"{url}/moto-api/")):
+        yield url
+
+
+class Postgresql:
+    """A database server whose user `quatrain` logs in with PASSWORD; it can be stopped and started."""
+
+    def __init__(self, folder: Path, user: Mapping[str, Any]) -> None:
+        self.port = free_port()
+        self._folder, self._user = folder, user
+        (folder / "password").write_text(PASSWORD)
+        options = ["-U", "quatrain", "--pwfile", f"{folder}/password", "-A", "scram-sha-256", "--no-sync"]
+        self._call("initdb", "-D", f"{folder}/data", "-E", "UTF8", "--locale", "C", *options)
+        settings = {
+            "port": self.port,
+            "listen_addresses": "'127.0.0.1'",
+            "unix_socket_directories": "''",
+            "fsync": "off",
+        }
+        with (folder / "data" / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+
+    def start(self) -> None:
+        self._control("start", "-l", f"{self._folder}/log")
+
+    def stop(self) -> None:
+        """At once, as a machine that is switched off."""
+        self._control("stop", "-m", "immediate")
+
+    def create(self, database: str, template: str = "template0") -> str:
+        """The URI of a new database."""
+        self._call("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "quatrain", "-T", template, database)
+        return self.uri(database)
+
+    def uri(self, database: str) -> str:
+        return f"postgresql://quatrain:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{self.port}/{database}"
+
+    def _control(self, *arguments: str) -> None:
+        self._call("pg_ctl", "-D", f"{self._folder}/data", "-w", "-s", *arguments)
+
+    def _call(self, name: str, *arguments: str) -> None:
+        command = [program(name, *POSTGRESQL), *arguments]
+        environment = os.environ | {"PGPASSWORD": PASSWORD}
+        done = subprocess.run(
+            command, cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **self._user
+        )
+        assert done.returncode == 0, done.stdout
+
+
+@contextmanager
+def postgresql() -> Iterator[Postgresql]:
+    """A running database server."""
+    program("initdb", *POSTGRESQL, reason="PostgreSQL's server is not installed")
+    _, user = account()
+    with folder_of(user) as folder:
+        server = Postgresql(folder, user)
+        server.start()
+        try:
+            yield server
+        finally:
+            with suppress(AssertionError):
+                server.stop()
+
+
+@contextmanager
+def mlflow_server(folder: Path, store: str, artifacts: str, **environment: str) -> Iterator[str]:
+    """The URL of a tracking server that keeps runs in `store` and their files in `artifacts`."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    given = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
+    given |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
+    with running(command, folder / "mlflow.log", lambda: opens(f"{url}/health"), env=os.environ | given, cwd=folder):
+        yield url
+
+
+def opens(url: str) -> bool:
+    with suppress(OSError), urllib.request.urlopen(url) as answer:
+        return bool(answer.status == 200)
+    return False
+
+
+def put(url: str, data: bytes) -> None:
+    """Write an object, or make a bucket; moto wants to know who does, and checks no signature."""
+    who = {
+        "Authorization": f"AWS4-HMAC-SHA256 Credential={KEYS['AWS_ACCESS_KEY_ID']}/20260101/us-east-1/s3/aws4_request"
+    }
+    with urllib.request.urlopen(urllib.request.Request(url, data, who, method="PUT")) as answer:
+        assert answer.status == 200
