@@ -60,6 +60,7 @@ def save_model(stage: Stage, made: Exported, folder: Path) -> None:
     logging.getLogger("mlflow.pyfunc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mlflow's own, on type hints and libraries
+        import mlflow  # noqa: F401, first: a part of it, asked for while another thread imports it, comes half-made
         from mlflow.models import ModelSignature
         from mlflow.pyfunc import save_model as save
 

@@ -1,0 +1,57 @@
+"""params.yaml's section `tides` -> a frozen config whose numbers fit together."""
+
+from pydantic import Field, model_validator
+
+from quatrain.section import Section
+
+
+class Env(Section):
+    """The gauge in the harbour."""
+
+    noise: float = Field(gt=0, le=10, description="standard deviation of a reading, in metres")
+
+
+class Collect(Section):
+    """How often the gauge is read, at random times of the day."""
+
+    readings: int = Field(ge=1, le=10**6)
+    held_out_readings: int = Field(ge=2, le=10**6, description="further readings, which only evaluate")
+
+
+class Network(Section):
+    """The sum that is learned: a constant, and a cosine and a sine for each harmonic."""
+
+    harmonics: int = Field(ge=1, le=100, description="the fastest wave, in waves a day")
+
+
+class Train(Section):
+    """Gradient descent on batches of readings."""
+
+    steps: int = Field(ge=1, le=10**9, description="gradient steps")
+    batch_size: int = Field(ge=1, le=10**6)
+    learning_rate: float = Field(gt=0, le=10)
+    ridge: float = Field(ge=0, le=1, description="weight of the squared weights in the loss")
+    record_every: int = Field(ge=1, description="steps per record, and per call of the compiled program")
+
+    @model_validator(mode="after")
+    def _records_divide_the_steps(self) -> "Train":
+        if self.steps % self.record_every:
+            raise ValueError(f"steps {self.steps} is not a multiple of record_every {self.record_every}")
+        return self
+
+
+class Evaluate(Section):
+    """What the learned curve is drawn with."""
+
+    points: int = Field(ge=2, le=10**5, description="times of the day at which the curve is drawn")
+
+
+class TidesConfig(Section):
+    """Everything a tides run depends on."""
+
+    seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same readings")
+    env: Env
+    collect: Collect
+    network: Network
+    train: Train
+    evaluate: Evaluate

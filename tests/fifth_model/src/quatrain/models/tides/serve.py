@@ -1,0 +1,42 @@
+"""learner -> the arrays that answer without it; times of the day -> the height of the water."""
+
+from functools import partial
+
+import jax
+import numpy as np
+
+from quatrain.frameworks.jax import packing
+from quatrain.models.tides import network
+from quatrain.models.tides.collect import Dataset
+from quatrain.models.tides.config import TidesConfig
+from quatrain.models.tides.train import Learner
+from quatrain.requests import Input, checked
+
+LARGEST = 1e6
+
+
+def export(config: TidesConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
+    """The weights of the first learner."""
+    return packing.pack({"params": jax.tree.map(lambda leaf: leaf[0], learner.params)})
+
+
+def request(config: TidesConfig, dataset: Dataset) -> dict[str, np.ndarray]:
+    """The first times that were held out."""
+    return {"time": dataset.held_out.time[:3]}
+
+
+def answer(config: TidesConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The height of the water at these times.
+
+    Input: `time` (n,), in days; any day is like another. Output: `height` (n,), in metres above the mean.
+
+    Raises:
+        ValueError: other inputs, another shape, a time beyond a million days; arrays of another config.
+    """
+    time = checked("tides", request, {"time": Input(np.float64, (), -LARGEST, LARGEST)})["time"]
+    params = packing.unpack(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
+    return {"height": network.basis(config.network, time) @ np.asarray(params["weights"])}
+
+
+def _fresh(config: TidesConfig) -> dict[str, network.Params]:
+    return {"params": network.init(config.network, jax.random.key(0))}

@@ -1,0 +1,93 @@
+"""CONTRIBUTING's five steps, done to a copy of the project: what they ask to be written, and where."""
+
+import shutil
+from pathlib import Path
+
+from pipeline import repro
+from tests.conftest import ROOT
+
+FIXTURE = Path(__file__).parent
+NEW = ("src", "baselines", "inputs")
+"""Files of the model's own, at the places that they have in a project."""
+
+TABLE = "dict[str, dict[str, Any]] = {\n"
+
+PARAMS = """
+tides:
+  seeds: 1                # learners trained side by side on the same readings
+  env:
+    noise: 0.2            # of a reading, in metres
+  collect:
+    readings: 2000
+    held_out_readings: 500
+  network:
+    harmonics: 6          # the fastest wave, in waves a day
+  train:
+    steps: 2000
+    batch_size: 32
+    learning_rate: 0.01
+    ridge: 1e-5
+    record_every: 100
+  evaluate:
+    points: 200
+"""
+SLOTS = """\
+      tides:
+        env: src/quatrain/envs/harbour.py
+        collecting: src/quatrain/replay/__init__.py
+        replay: src/quatrain/replay/__init__.py
+        framework: src/quatrain/frameworks/jax
+        further: src/quatrain/models/tides/__init__.py
+"""
+REPORTED = """\
+      - reports/tides/scores.json
+      - reports/tides/verdict.json
+      - reports/tides/plots
+      - models/tides
+      - baselines/tides.json
+"""
+SMALL = """\
+    "tides": {
+        "env": {"noise": 0.1},
+        "collect": {"readings": 300, "held_out_readings": 40},
+        "network": {"harmonics": 5},
+        "train": {"steps": 60, "batch_size": 16, "learning_rate": 0.02, "record_every": 20},
+    },
+"""
+QUICK = """    "tides": {"train": {"steps": 240}},\n"""
+WIDER = """    "tides": {"harmonics": 7},\n"""
+SCORES = """    "tides": {"rmse": 0.02, "constant_rmse": 0.8, "least_squares_rmse": 0.01},\n"""
+
+
+def copy_of_the_project(root: Path) -> None:
+    """What git lists, without the tests of this very thing."""
+    for name in sorted(repro.listed(ROOT)):
+        if (ROOT / name).is_file() and not name.startswith("tests/fifth_model/"):
+            repro.copy_if_changed(ROOT / name, root / name)
+
+
+def add_the_model(root: Path) -> None:
+    """The five steps."""
+    for name in NEW:
+        shutil.copytree(FIXTURE / name, root / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    insert(root / "src/quatrain/registry.py", "MODELS: dict[str, Framework] = {", '"tides": "jax", ')
+    params = root / "src/quatrain/params.py"
+    insert(params, "import IqnConfig\n", "from quatrain.models.tides.config import TidesConfig\n")
+    insert(params, "    iqn: IqnConfig\n", "    tides: TidesConfig\n")
+    contract = 'a JAX model never imports torch"\ntype = "forbidden"\nsource_modules = ['
+    insert(root / "pyproject.toml", contract, '"quatrain.models.tides", ')
+    with (root / "params.yaml").open("a") as file:
+        file.write(PARAMS)
+    insert(root / "dvc.yaml", "  - models:\n", SLOTS)
+    insert(root / "dvc.yaml", "      - baselines/allo.json\n", REPORTED)
+    sizes = root / "tests/conftest.py"
+    for table, entry in (("SMALL", SMALL), ("QUICK", QUICK), ("WIDER", WIDER)):
+        insert(sizes, f"{table}: {TABLE}", entry)
+    insert(root / "tests/pipeline/scored_workspace.py", f"SCORES: {TABLE}", SCORES)
+
+
+def insert(path: Path, after: str, text: str) -> None:
+    """Put a text behind another one, which must be there once."""
+    content = path.read_text()
+    assert content.count(after) == 1, f"{path.name}: {after!r} is there {content.count(after)} times"
+    path.write_text(content.replace(after, after + text))

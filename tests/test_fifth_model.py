@@ -1,0 +1,78 @@
+"""A fifth model, added to a copy of the project as CONTRIBUTING says, is held to all that the four are held to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fifth_model.steps import add_the_model, copy_of_the_project
+from tests.pipeline.small_checkout import git
+
+OF_ALL_MODELS = ("test_contract", "test_contract_serve", "pipeline/test_gate", "pipeline/test_report")
+"""Tests that walk through the registry."""
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The copy with the model in it, committed."""
+    root = tmp_path_factory.mktemp("grown") / "project"
+    copy_of_the_project(root)
+    add_the_model(root)
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "tides")
+    return root
+
+
+def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program of this environment, in the copy and with the copy's code."""
+    programs = Path(sys.executable).parent
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))}
+    environment |= {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}",
+        "DVC_NO_ANALYTICS": "1",
+    }
+    command = [str(programs / tool), *arguments]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=580, check=False)
+
+
+def passes(root: Path, tool: str, *arguments: str) -> str:
+    """What a program printed that ended well."""
+    done = call(root, tool, *arguments)
+    assert done.returncode == 0, f"{tool} {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_its_style_and_imports_are_those_of_the_others(grown: Path):
+    own = [str(path.relative_to(grown)) for path in (grown / "src/quatrain/models/tides").glob("*.py")]
+    passes(grown, "ruff", "check", "src/quatrain/envs/harbour.py", *own)
+    passes(grown, "ruff", "format", "--check", "src/quatrain/envs/harbour.py", *own)
+    assert "0 broken" in passes(grown, "lint-imports")
+
+
+def test_its_stages_depend_on_what_shapes_their_outs(grown: Path):
+    assert " passed" in passes(grown, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_dvc_yaml.py")
+
+
+@pytest.mark.slow
+def test_what_holds_for_every_model_holds_for_it(grown: Path):
+    files = [f"tests/{name}.py" for name in OF_ALL_MODELS]
+    told = passes(grown, "pytest", "-q", "-p", "no:cacheprovider", "-k", "tides or gate or report", *files)
+    assert "failed" not in told
+
+
+@pytest.mark.slow
+def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(grown: Path):
+    first = call(grown, "python", "-m", "pipeline.repro", "tides")
+    assert first.returncode == 4, first.stdout + first.stderr
+    assert "gate: tides: no baseline: preset 'default' has no baseline yet [exit 4]" in first.stderr
+    assert "gate: tides: to make these scores its baseline: python -m pipeline.promote tides" in first.stderr
+    assert "baselines/tides.json: preset default now holds" in passes(
+        grown, "python", "-m", "pipeline.promote", "tides"
+    )
+    again = passes(grown, "python", "-m", "pipeline.repro", "tides")
+    assert "Running stage" not in again
+    assert "gate: passed; 1 metrics hold their baselines" in again
