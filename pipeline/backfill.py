@@ -44,8 +44,8 @@ class Pending(Exception):
 # What is missing: told without mlflow and frameworks.
 
 
-def lacking(root: Path, params: Params, model: str) -> list[str]:
-    """The verbs of a model whose results are at hand, made with these params, and are on no record."""
+def lacking(root: Path, params: Params, model: str, uri: str) -> list[str]:
+    """The verbs of a model whose results are at hand, made with these params, and are on no record here or at `uri`."""
     found = []
     with suppress(ArtifactError, DataError, Untrusted, KeyError, TypeError):
         key = artifacts.read_json(root / "models" / model / MANIFEST)["info"]["run_key"]
@@ -57,7 +57,7 @@ def lacking(root: Path, params: Params, model: str) -> list[str]:
         scores = scores_of(root, params, model)
         if not any(evaluated(path.parent, key, scores) for path in journals(root).glob(f"evaluate@{model}-*/*.jsonl")):
             found.append("evaluate")
-    known = noted(root)
+    known = noted(root, uri)
     return [verb for verb in found if result_of(root, verb, model) not in known]
 
 
@@ -82,9 +82,7 @@ def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]
         Untrusted: they are not.
         ArtifactError: a file cannot be read.
     """
-    learner = artifacts.folder_digest(root / "models" / model)
-    if verdicts.stored_verdict(root, model, params.preset).get("learner") != learner:
-        raise Untrusted("stale", f"reports/{model} is not of the learner at hand")
+    verdicts.stored_verdict(root, model, params.preset)
     return verdicts.read_scores(verdicts.files(root, model).scores)
 
 
@@ -94,18 +92,18 @@ def result_of(root: Path, verb: str, model: str) -> str:
     return f"{verb}@{model}/{artifacts.file_digest(made)}"
 
 
-def noted(root: Path) -> set[str]:
-    """Results whose run the store of now has without our doing."""
+def noted(root: Path, uri: str) -> set[str]:
+    """Results whose run this store has without our doing."""
     with suppress(ArtifactError, KeyError, TypeError):
         note = artifacts.read_json(root / ".state" / NOTE)
-        if note["uri"] == redact(resolve_uri(root)):
+        if note["uri"] == redact(uri):
             return set(note["results"])
     return set()
 
 
-def note(root: Path, result: str) -> None:
+def note(root: Path, uri: str, result: str) -> None:
     """Remember that the store has a result."""
-    content = {"uri": redact(resolve_uri(root)), "results": sorted({*noted(root), result})}
+    content = {"uri": redact(uri), "results": sorted({*noted(root, uri), result})}
     write_durably(root / ".state" / NOTE, to_json(content))
 
 
@@ -113,7 +111,7 @@ def catch_up(work: Path, models: Sequence[str], environment: Mapping[str, str]) 
     """Record what is missing in a workspace, in a process for each model; the first exit code that is not 0."""
     params, codes = read_params(work), []
     for model in models:
-        if lacking(work, params, model):
+        if lacking(work, params, model, environment["MLFLOW_TRACKING_URI"]):
             command = [sys.executable, "-m", "pipeline.backfill", model]
             codes.append(subprocess.run(command, cwd=work, env=dict(environment), check=False).returncode)
     return next((code for code in codes if code), 0)
@@ -128,16 +126,17 @@ def backfill(stage: Stage, signals: Signals) -> None:
     Raises:
         Pending: the store cannot be asked.
     """
-    missing = lacking(stage.root, stage.params, stage.model)
+    uri = resolve_uri(stage.root)
+    missing = lacking(stage.root, stage.params, stage.model, uri)
     if not missing:
         return
     dataset, digest = stage.load_dataset()
     trained = load_learner(stage, dataset, digest)
-    there = metrics_in_store(resolve_uri(stage.root), trained.files.info["run_key"])
+    there = metrics_in_store(uri, trained.files.info["run_key"])
     for verb in missing:
         signals.check()
-        if is_there(stage, verb, there):
-            note(stage.root, result_of(stage.root, verb, stage.model))
+        if is_there(stage, verb, trained, there):
+            note(stage.root, uri, result_of(stage.root, verb, stage.model))
             continue
         say(f"{stage.name}: {verb}@{stage.model} was restored from a cache; its run is recorded now")
         RECORD[verb](stage._replace(verb=verb), trained, dataset, digest)
@@ -163,13 +162,16 @@ def metrics_in_store(uri: str, run_key: str) -> dict[str, float]:
     }
 
 
-def is_there(stage: Stage, verb: str, metrics: Mapping[str, float]) -> bool:
-    """Whether the store has a verb's results: its curves, or these very scores."""
+def is_there(stage: Stage, verb: str, trained: Trained, metrics: Mapping[str, float]) -> bool:
+    """Whether the store has all that a verb made: the last values of its curves, or these very scores."""
     if verb == "train":
-        return any(name.startswith("train/") for name in metrics)
-    scores = scores_of(stage.root, stage.params, stage.model)
-    there = storable({name: metrics.get(f"eval/{name}", math.nan) for name in scores})
-    return there == scores and any(name.startswith("eval/") for name in metrics)
+        curves = parse_history(trained.files.contents["history.csv"])
+        made = {f"train/{name}": float(values[-1]) for name, (_, values) in curves.items()}
+    else:
+        scores = scores_of(stage.root, stage.params, stage.model)
+        made = {f"eval/{name}": math.nan if value is None else value for name, value in scores.items()}
+    there = {name: metrics[name] for name in made if name in metrics}
+    return storable(there) == storable(made)
 
 
 def record_training(stage: Stage, trained: Trained, dataset: Any, digest: str) -> None:

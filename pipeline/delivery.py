@@ -77,7 +77,7 @@ class Delivery:
     def pending(self) -> tuple[int, int]:
         """How many metrics and files have not been acknowledged."""
         lines = [line for _, line in self._journal.lines(self._cursor["offset"])]
-        files = sum(line["kind"] == "artifact" for line in lines)
+        files = sum(line["kind"] in ("artifact", "model") for line in lines)
         return sum(len(line.get("rows", ())) for line in lines), files
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class Delivery:
     def _experiment(self, name: str) -> str:
         found = self._call("get_experiment_by_name", name)
         if found is None:
-            location = artifacts_of(self._uri, self._journal.folder.absolute().parents[2])
+            location = artifacts_of(self._uri, self._journal.folder.resolve().parents[2])
             try:
                 return str(self._call("create_experiment", name, location and str(location), KIND))
             except Exception:

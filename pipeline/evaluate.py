@@ -35,7 +35,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
             run.artifact(stage.reports / "plots" / name, "plots")
         run.artifact(stage.weights / "history.csv", "data")
     artifacts.write_json(stage.reports / "scores.json", storable(scores))
-    verdict = verdicts.write(stage.root, stage.model, stage.params.preset)
+    verdict = verdicts.write(stage.root, stage.model, stage.params)
     print(verdicts.table([verdict]))
     if not verdict.verdict.passed:
         say(f"{stage.name}: the baseline is broken; `python -m pipeline.gate` tells how, and ends with exit 4")

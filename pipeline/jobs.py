@@ -26,7 +26,7 @@ class Jobs:
         self.at_once = at_once
         self._received: signal.Signals | None = None
         self._running: list[subprocess.Popen[str]] = []
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # a second signal may come while the first is served
 
     def run(self, commands: Mapping[str, Sequence[str]], cwd: Path, environment: Mapping[str, str]) -> dict[str, int]:
         """The exit code of each, 128 + signal where it was not started; one that fails stops no other."""

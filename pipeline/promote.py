@@ -63,9 +63,7 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
         Refused, Untrusted, ArtifactError: as of `promote`.
     """
     work = repro.workspace_of(root, preset)
-    stored = verdicts.stored_verdict(work, model, preset)
-    if stored.get("learner") != artifacts.folder_digest(work / "models" / model):
-        raise Untrusted("stale", f"models/{model} changed after the verdict; {verdicts.again(preset)}")
+    verdicts.stored_verdict(work, model, preset, read_params(root, preset))  # refuses scores of anything else
     rules = verdicts.rules_of(model, preset)
     found = verdicts.files(work, model)._replace(baseline=verdicts.files(root, model).baseline)
     judged = verdicts.judge_files(found, model, preset, rules)

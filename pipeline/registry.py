@@ -10,9 +10,11 @@ from pipeline import artifacts, verdicts
 from pipeline.artifacts import MANIFEST, ArtifactError
 from pipeline.durable import write_durably
 from pipeline.journal import redact
+from pipeline.params import parse
 from pipeline.store import knock, open_client
 from pipeline.tracking import resolve_uri
 from pipeline.versions import CANDIDATE, CHAMPION, RUN_KEY_TAG, holder
+from quatrain.registry import MODELS
 
 NOTE = "aliases.json"
 """In .state: the aliases that were set last, so that nothing is asked of the store while they are wanted."""
@@ -36,9 +38,14 @@ def name_of(model: str, preset: str) -> str:
 
 
 def wanted(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[Wanted]:
-    """What the learners and baselines at hand say; nothing of a model that has neither."""
+    """What the learners and baselines at hand say; nothing of a model with neither, or that a preset leaves alone.
+
+    Raises:
+        ConfigError: the preset cannot be read.
+    """
     found = []
-    for model in models:
+    changed = MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
+    for model in (model for model in models if model in changed):
         name, key = name_of(model, preset), None
         with suppress(ArtifactError, KeyError, TypeError):
             key = artifacts.read_json(work / "models" / model / MANIFEST)["info"]["run_key"]
@@ -51,16 +58,17 @@ def wanted(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[W
     return found
 
 
-def crown(root: Path, aliases: Sequence[Wanted]) -> list[str]:
+def crown(root: Path, aliases: Sequence[Wanted], anew: bool = False) -> list[str]:
     """Set the aliases in the tracking store of a checkout; a line for each that was moved or has no version there.
 
-    Nothing is asked of the store, and no mlflow loaded, where all were set before.
+    Nothing is asked of the store, and no mlflow loaded, where all were set before, unless `anew`: somebody may have
+    taken them away, or the baseline's own run may have arrived.
 
     Raises:
         Exception: whatever mlflow and its libraries raise; nothing is noted then, and the next call tries again.
     """
     uri, note = resolve_uri(root), root / ".state" / NOTE
-    known = _noted(note, redact(uri))
+    known = {} if anew else _noted(note, redact(uri))
     missing = [one for one in aliases if known.get(f"{one.name}@{one.alias}") != one.run_key]
     if not missing:
         return []
@@ -68,21 +76,22 @@ def crown(root: Path, aliases: Sequence[Wanted]) -> list[str]:
     client = open_client(uri)
     told = []
     for one in missing:
-        where, version = f"{one.name}@{one.alias}", _version_for(client, one)
+        where, held = f"{one.name}@{one.alias}", holder(client.get_model_version_by_alias, one.name, one.alias)
+        version = _version_for(client, one, alone=held is None)
         if version is None:
             told.append(f"{where}: run {one.run_key[:12]} has no version in this store")
             continue
-        client.set_registered_model_alias(one.name, one.alias, version.version)
         known[where] = one.run_key
-        told.append(f"{where}: version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}")
+        if held is None or held.version != version.version:
+            client.set_registered_model_alias(one.name, one.alias, version.version)
+            told.append(f"{where}: version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}")
     write_durably(note, json.dumps({"uri": redact(uri), "aliases": known}).encode())
     return told
 
 
-def _version_for(client: Any, one: Wanted) -> Any:
-    """The newest version of the run, or else of its stand-in; None if there is neither."""
-    known = holder(client.get_model_version_by_alias, one.name, one.alias)
-    for key in (one.run_key, *((one.stand_in,) if one.stand_in and known is None else ())):
+def _version_for(client: Any, one: Wanted, alone: bool) -> Any:
+    """The newest version of the run, or else, where nobody bears the alias, of its stand-in; None without."""
+    for key in (one.run_key, *((one.stand_in,) if one.stand_in and alone else ())):
         found = client.search_model_versions(f"name = '{one.name}' and tags.`{RUN_KEY_TAG}` = '{key}'")
         if found:
             return max(found, key=lambda version: int(version.version))

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 from ruamel.yaml import YAML
 
-from pipeline import backfill, lock_file, locks, registry
+from pipeline import backfill, lock_file, locks, registry, verdicts
 from pipeline.durable import write_durably
 from pipeline.gate import gate, known_models
 from pipeline.jobs import Jobs, exit_code
@@ -24,7 +24,7 @@ from pipeline.tracking import resolve_uri
 from quatrain.registry import MODELS
 
 DVC = (sys.executable, "-m", "dvc")
-MADE = {"data", "models", "reports", ".state", "dvc.lock", "params.yaml"}
+MADE = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
 """What a preset's workspace makes itself; everything else in it, but for DVC's own files, is a copy."""
 
 
@@ -165,9 +165,11 @@ def train_together(root: Path, work: Path, models: Sequence[str], jobs: int) -> 
 def judge_again(root: Path, preset: str, models: Sequence[str], crowned: bool = True) -> int:
     """Evaluate and report once more, against baselines that have just moved; collects and trains nothing."""
     work = prepare_workspace(root, preset)
-    everything = set(models) == set(MODELS)
+    locks.repair(work)
+    everything = all(verdicts.files(work, model).verdict.exists() for model in MODELS)
     for stage in (*(f"evaluate@{model}" for model in models), *(("report",) if everything else ())):
         if code := dvc(root, work, "repro", "--single-item", stage):
+            print(f"repro: not judged again: {stage} did not end well; {verdicts.again(preset)}", file=sys.stderr)
             return code
     return closing(root, work, models, everything, crowned)
 

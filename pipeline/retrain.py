@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline import repro, verdicts
+from pipeline.artifacts import ArtifactError
 from pipeline.params import ConfigError, read_params
 from pipeline.retraining import body, outcome, worktree
 from pipeline.retraining.body import Origin
@@ -52,7 +53,7 @@ def retrain(root: Path, wanted: Wanted, children: Children) -> Ended:
     jobs = () if wanted.jobs is None else ("--jobs", str(wanted.jobs))
     code = copy.python("pipeline.repro", "--preset", wanted.preset, *jobs)
     if code not in (0, BROKEN):
-        raise Failed("pipeline.repro stopped before the gate; the lines above say why", code)
+        raise Failed("pipeline.repro stopped before the gate; the log says why", code)
     ended = conclude(copy, target, origin, passed=code == 0)
     worktree.remove(children, root, copy.path)
     return ended
@@ -170,8 +171,9 @@ def run(root: Path, wanted: Wanted, patience_seconds: float = PATIENCE_SECONDS) 
         outcome.forget(folder)
         try:
             ended = retrain(root, wanted, children)
-        except (Failed, ConfigError) as error:
-            code = error.code if isinstance(error, Failed) else 2
+        except (Failed, ConfigError, ArtifactError, OSError) as error:
+            codes = {Failed: getattr(error, "code", 1), ConfigError: 2, ArtifactError: 3}
+            code = codes.get(type(error), 5)
             outcome.write(folder, outcome.stopped(str(error), code))
             raise
         outcome.write(folder, ended)

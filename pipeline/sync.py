@@ -79,8 +79,14 @@ def workspaces(root: Path) -> dict[str, Path]:
 
 def catch_up(root: Path) -> int:
     """Record what DVC restored: the first exit code that is not 0."""
-    works = workspaces(root).values()
-    codes = [backfill.catch_up(work, list(MODELS), repro.environment(root, work)) for work in works]
+    codes = []
+    for preset, work in workspaces(root).items():
+        try:
+            codes.append(backfill.catch_up(work, list(MODELS), repro.environment(root, work)))
+        except ConfigError as error:
+            what = "what a cache restored there is not recorded"
+            print(f"sync: preset {preset}: {error}; {what} [exit 2]", file=sys.stderr)
+            codes.append(2)
     return next((code for code in codes if code), 0)
 
 
@@ -89,7 +95,7 @@ def crown(root: Path) -> str | None:
     try:
         for preset, work in workspaces(root).items():
             aliases = registry.wanted(root, work, preset, list(MODELS))
-            for line in registry.crown(root, aliases):
+            for line in registry.crown(root, aliases, anew=True):
                 print(line)
     except Exception as error:  # of whatever kind: the runs have arrived
         return reason_of(error, resolve_uri(root))
@@ -106,7 +112,7 @@ def sync(root: Path, wait_seconds: float) -> int:
     sent = f"{sum(p.metrics for p in parcels):,} metrics and {sum(p.files for p in parcels)} files sent"
     print(f"{len(parcels) - len(left)} of {len(parcels)} journals are complete at {redact(uri)}; {sent}")
     why = f"{len(left)} journals are pending: {left[0].left}" if left else None
-    if parcels and not left and (reason := crown(root)):
+    if not left and (reason := crown(root)):
         why = f"the registry's aliases are pending: {reason}"
     if why:
         print(f"sync: {why}; run `make sync` when that is mended [exit 6]", file=sys.stderr)

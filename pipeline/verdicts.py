@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
+from pipeline.params import read_params
 from quatrain.baselines import (
     BaselineError,
     Comparison,
@@ -22,8 +23,13 @@ from quatrain.baselines import (
     judge,
     preset_of,
 )
+from quatrain.params import Params
 from quatrain.registry import room
 
+ORIGIN = ("learner", "params")
+"""Digests in a verdict of what its scores come from."""
+SHARED = ("seed", "device", "threads", "deterministic")
+"""Keys of params.yaml that all models' scores depend on."""
 NO_ENTRY: Mapping[str, Any] = {"metrics": {}, "provenance": {}}
 
 
@@ -72,17 +78,22 @@ def rules_of(model: str, preset: str) -> tuple[Rule, ...]:
     return tuple(gated.under(preset) for gated in room(model, "evaluate").GATED)
 
 
-def write(root: Path, model: str, preset: str) -> Judged:
+def write(root: Path, model: str, params: Params) -> Judged:
     """Judge the scores at hand, and store the verdict beside them with the digests of what it judged.
 
     Raises:
         ArtifactError: scores, baseline or learner cannot be read.
     """
-    found, rules = files(root, model), rules_of(model, preset)
-    judged = judge_files(found, model, preset, rules)
-    learner = artifacts.folder_digest(root / "models" / model)
-    artifacts.write_json(found.verdict, _content(found, judged, rules, learner))
+    found, rules = files(root, model), rules_of(model, params.preset)
+    judged = judge_files(found, model, params.preset, rules)
+    origin = {"learner": artifacts.folder_digest(root / "models" / model), "params": params_digest(params, model)}
+    artifacts.write_json(found.verdict, _content(found, judged, rules, origin))
     return judged
+
+
+def params_digest(params: Params, model: str) -> str:
+    """Of what a model's scores depend on in params.yaml."""
+    return artifacts.digest_of(params.model_dump(mode="json", include={*SHARED, model}))
 
 
 def check(root: Path, model: str, preset: str) -> Judged:
@@ -95,7 +106,8 @@ def check(root: Path, model: str, preset: str) -> Judged:
     try:
         stored = stored_verdict(root, model, preset)
         judged = judge_files(found, model, preset, _rules(found.verdict, stored))
-        expected = _content(found, judged, _rules(found.verdict, stored), str(stored.get("learner")))
+        origin = {name: stored.get(name) for name in ORIGIN}
+        expected = _content(found, judged, _rules(found.verdict, stored), origin)
         if stored.get("baseline_sha256") != expected["baseline_sha256"]:
             raise Untrusted("stale", f"baselines/{model}.json changed after the verdict; {again(preset)}")
         if stored != expected:
@@ -105,12 +117,15 @@ def check(root: Path, model: str, preset: str) -> Judged:
     return judged
 
 
-def stored_verdict(root: Path, model: str, preset: str) -> dict[str, Any]:
+def stored_verdict(root: Path, model: str, preset: str, params: Params | None = None) -> dict[str, Any]:
     """The verdict that belongs to the scores at hand, whatever baseline it was judged by.
 
+    params: as they are to be; those in `root` if none are given.
+
     Raises:
-        Untrusted: there is none, or it belongs to another model, preset or scores.
+        Untrusted: there is none, or it belongs to another model, preset, scores, learner or params.
         ArtifactError: a file cannot be read.
+        ConfigError: params.yaml cannot be used.
     """
     found = files(root, model)
     if not found.scores.exists() or not found.verdict.exists():
@@ -123,6 +138,11 @@ def stored_verdict(root: Path, model: str, preset: str) -> dict[str, Any]:
         raise Untrusted("stale", f"the verdict is one of preset {was!r}, not of {preset!r}; {again(preset)}")
     if stored.get("scores_sha256") != artifacts.file_digest(found.scores):
         raise Untrusted("stale", f"the scores changed after the verdict; {again(preset)}")
+    learner = root / "models" / model
+    if learner.exists() and stored.get("learner") != artifacts.folder_digest(learner):
+        raise Untrusted("stale", f"models/{model} changed after the verdict; {again(preset)}")
+    if stored.get("params") != params_digest(params or read_params(root), model):
+        raise Untrusted("stale", f"params.yaml changed after {model} was evaluated; {again(preset)}")
     return stored
 
 
@@ -180,12 +200,12 @@ def _restore(model: str) -> str:
     return f"`git checkout baselines/{model}.json` restores it"
 
 
-def _content(found: Files, judged: Judged, rules: Sequence[Rule], learner: str) -> dict[str, Any]:
+def _content(found: Files, judged: Judged, rules: Sequence[Rule], origin: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "model": judged.model,
         "preset": judged.preset,
         "passed": judged.verdict.passed,
-        "learner": learner,
+        **origin,
         "scores_sha256": artifacts.file_digest(found.scores),
         "baseline_sha256": artifacts.file_digest(found.baseline) if found.baseline.exists() else None,
         "rules": [rule._asdict() | {"floors": list(rule.floors), "ceilings": list(rule.ceilings)} for rule in rules],

@@ -32,9 +32,8 @@ class Ended(NamedTuple):
 
 def stopped(why: str, code: int) -> Ended:
     """Without a verdict."""
-    body = (
-        f"The retraining stopped with exit code {code}:\n\n    {why}\n\nNothing was promoted and nothing was pushed.\n"
-    )
+    nothing = "Nothing was promoted and no branch was pushed."
+    body = f"The retraining stopped with exit code {code}:\n\n    {why}\n\n{nothing}\n"
     return Ended("stopped", code, Told(ISSUE, body))
 
 

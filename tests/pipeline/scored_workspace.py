@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import artifacts, verdicts
+from pipeline.params import read_params
 from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
@@ -67,7 +68,7 @@ class Workspace:
     def score(self, preset: str = "default", **changed: float | None) -> None:
         """As if the model had been evaluated with these scores."""
         artifacts.write_json(self.files.scores, SCORES[self.model] | changed)
-        verdicts.write(self.root, self.model, preset)
+        verdicts.write(self.root, self.model, read_params(self.root, preset))
 
     def set_baseline(self, preset: str = "default", **changed: float) -> None:
         """As if SCORES with changes had been promoted."""

@@ -15,6 +15,7 @@ from pipeline.journal import Journal
 from pipeline.params import read_params
 from pipeline.run import journals
 from pipeline.stage import Stage, guarded, work
+from pipeline.tracking import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
 from tests.pipeline.small_project import NOBODY, Pretended, Project, each_model
@@ -36,7 +37,7 @@ def call(project: Project) -> int:
 
 
 def lacking(project: Project) -> list[str]:
-    return backfill.lacking(project.root, read_params(project.root), project.model)
+    return backfill.lacking(project.root, read_params(project.root), project.model, resolve_uri(project.root))
 
 
 def journal(project: Project, verb: str) -> Journal:
@@ -211,7 +212,7 @@ def test_damaged_results_are_left_to_who_reads_them(restored: Project, damage: s
 def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restored: Project):
     code = (
         "import sys; from pathlib import Path; from pipeline import backfill; from pipeline.params import read_params\n"
-        "print(backfill.lacking(Path.cwd(), read_params(Path.cwd()), 'allo'))\n"
+        "print(backfill.lacking(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
         "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
     )
     given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import artifacts, gate, verdicts
+from pipeline.params import read_params
 from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
 
@@ -106,7 +107,7 @@ def baseline_has_a_metric_more(space: Workspace) -> None:
 def score_missing(space: Workspace) -> None:
     scores = {name: value for name, value in SCORES["allo"].items() if name != "cosine_min"}
     space.files.scores.write_text(json.dumps(scores))
-    verdicts.write(space.root, "allo", "default")
+    verdicts.write(space.root, "allo", read_params(space.root))
 
 
 def score_not_finite(space: Workspace) -> None:

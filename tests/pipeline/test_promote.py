@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,9 @@ def test_better_scores_move_the_baseline_and_are_judged_again(
 def test_worse_scores_are_refused_with_every_reason(space: Workspace, capsys: Capture):
     space.score(cosine_min=0.9, orthogonality=0.9)
     assert refused(space, capsys) == (
-        "promote: allo is not promoted: "
-        "cosine_min 0.9 is 0.08 worse than baseline 0.98 (higher is better, tolerance 0.03); "
-        "orthogonality 0.9 is 0.85 worse than baseline 0.05 (lower is better, tolerance 0.1); "
+        "promote: nothing is promoted: "
+        "allo: cosine_min 0.9 is 0.08 worse than baseline 0.98 (higher is better, tolerance 0.03); "
+        "allo: orthogonality 0.9 is 0.85 worse than baseline 0.05 (lower is better, tolerance 0.1); "
         "--force --why '...' stores it all the same [exit 4]\n"
     )
 
@@ -186,6 +187,14 @@ def test_a_damaged_baseline_is_not_written_over(space: Workspace, capsys: Captur
         assert "`git checkout baselines/allo.json` restores it [exit 3]" in refused(space, capsys, code=3)
 
 
+def test_scores_of_other_params_are_refused(space: Workspace, capsys: Capture):
+    params = space.root / "params.yaml"
+    params.write_text(params.read_text().replace("seed: 0", "seed: 1", 1))
+    assert (
+        refused(space, capsys) == "promote: params.yaml changed after allo was evaluated; run `make repro` [exit 4]\n"
+    )
+
+
 def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, capsys: Capture):
     known = ", ".join(MODELS)
     assert refused(space, capsys, "alo", code=2) == f"promote: unknown model 'alo'; known: {known} [exit 2]\n"
@@ -196,6 +205,9 @@ def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, ca
 def test_a_preset_is_promoted_from_its_own_workspace_into_the_one_baseline_file(space: Workspace):
     work = repro.workspace_of(space.root, "smoke")
     other = Workspace(work)
+    work.mkdir(parents=True)
+    for name in ("params.yaml", "presets", "inputs"):
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, work / name)
     other.train("c" * 64)
     other.score("smoke", cosine_mean=0.7)
     before = space.baseline()["presets"]["default"]

@@ -45,6 +45,19 @@ def test_a_run_that_broke_its_baseline_stands_in_for_no_champion(tmp_path: Path)
     assert champion == Wanted(NAME, "champion", "0" * 64, stand_in=None)
 
 
+def test_a_learner_that_was_trained_after_the_verdict_stands_in_for_no_champion(tmp_path: Path):
+    make_workspace(tmp_path)["allo"].train("b" * 64)
+    candidate, champion = registry.wanted(tmp_path, tmp_path, "default", ["allo"])
+    assert (candidate.run_key, champion.stand_in) == ("b" * 64, None)
+
+
+def test_a_preset_asks_only_for_the_models_that_it_changes(tmp_path: Path):
+    make_workspace(tmp_path)
+    assert [one.name for one in registry.wanted(tmp_path, tmp_path, "paper", ["allo", "iqn"])] == [
+        "quatrain-allo-paper"
+    ]
+
+
 def test_a_preset_has_a_model_of_its_own(tmp_path: Path):
     make_workspace(tmp_path)
     (only,) = registry.wanted(tmp_path, tmp_path, "smoke", ["allo"])  # no baseline of smoke, so no champion
@@ -71,6 +84,16 @@ def test_a_settled_store_is_not_asked_again(root: Path, uri: str, monkeypatch: p
     registry.crown(root, aliases)
     monkeypatch.setattr(registry, "open_client", lambda _: pytest.fail("asked"))
     assert registry.crown(root, aliases) == []
+
+
+def test_an_alias_that_somebody_took_away_comes_back_when_the_store_is_asked_anew(root: Path, uri: str):
+    add_version(uri, "k1")
+    aliases = [Wanted(NAME, "champion", "k1")]
+    registry.crown(root, aliases)
+    client_of(uri).delete_registered_model_alias(NAME, "champion")
+    assert registry.crown(root, aliases) == []
+    assert registry.crown(root, aliases, anew=True) == ["quatrain-allo@champion: version 1, run k1"]
+    assert registry.crown(root, aliases, anew=True) == []
 
 
 def test_the_champion_moves_when_the_baseline_does(root: Path, uri: str):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import verdicts
+from pipeline.params import read_params
 from pipeline.verdicts import Judged, shown_difference
 from quatrain.baselines import Comparison
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
@@ -47,7 +48,7 @@ def test_a_first_baseline_has_nothing_to_differ_from(space: Workspace):
 def test_a_verdict_carries_the_scores_that_it_judged(space: Workspace):
     space.score(cosine_min=0.97)
     assert checked(space).scores == SCORES["allo"] | {"cosine_min": 0.97}
-    assert verdicts.write(space.root, "allo", "default").scores == checked(space).scores
+    assert verdicts.write(space.root, "allo", read_params(space.root)).scores == checked(space).scores
 
 
 def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
