@@ -79,12 +79,13 @@ def crown(root: Path, aliases: Sequence[Wanted], anew: bool = False) -> list[str
         where, held = f"{one.name}@{one.alias}", holder(client.get_model_version_by_alias, one.name, one.alias)
         version = _version_for(client, one, alone=held is None)
         if version is None:
-            told.append(f"{where}: run {one.run_key[:12]} has no version in this store")
-            continue
-        known[where] = one.run_key
-        if held is None or held.version != version.version:
+            stays = "" if held is None else f"; version {held.version} stays"
+            told.append(f"{where}: run {one.run_key[:12]} has no version in this store{stays}")
+        elif held is None or held.version != version.version:
             client.set_registered_model_alias(one.name, one.alias, version.version)
             told.append(f"{where}: version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}")
+        if version is not None or held is not None:
+            known[where] = one.run_key
     write_durably(note, json.dumps({"uri": redact(uri), "aliases": known}).encode())
     return told
 
