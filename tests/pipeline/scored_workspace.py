@@ -68,7 +68,8 @@ class Workspace:
     def score(self, preset: str = "default", **changed: float | None) -> None:
         """As if the model had been evaluated with these scores."""
         artifacts.write_json(self.files.scores, SCORES[self.model] | changed)
-        verdicts.write(self.root, self.model, read_params(self.root, preset))
+        params = read_params(self.root).model_copy(update={"preset": preset})
+        verdicts.write(self.root, self.model, params)
 
     def set_baseline(self, preset: str = "default", **changed: float) -> None:
         """As if SCORES with changes had been promoted."""

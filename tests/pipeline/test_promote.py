@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from pipeline import promote, repro
-from pipeline.params import read_params
+from pipeline.params import read_params, read_raw
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
@@ -206,8 +207,9 @@ def test_a_preset_is_promoted_from_its_own_workspace_into_the_one_baseline_file(
     work = repro.workspace_of(space.root, "smoke")
     other = Workspace(work)
     work.mkdir(parents=True)
-    for name in ("params.yaml", "presets", "inputs"):
-        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, work / name)
+    shutil.copytree(ROOT / "inputs", work / "inputs")
+    with (work / "params.yaml").open("w") as file:
+        YAML().dump(read_raw(ROOT, "smoke"), file)
     other.train("c" * 64)
     other.score("smoke", cosine_mean=0.7)
     before = space.baseline()["presets"]["default"]

@@ -9,11 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import repro, verdicts
+from pipeline import registry, repro, verdicts
 from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import Workspace
 
 Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[registry.Wanted]]:
+    """The aliases that were asked for; here without a store."""
+    asked: list[list[registry.Wanted]] = []
+
+    def crown(_root: Path, aliases: list[registry.Wanted]) -> list[str]:
+        asked.append(aliases)
+        return []
+
+    monkeypatch.setattr(registry, "crown", crown)
+    return asked
 
 
 @pytest.mark.parametrize(
@@ -150,6 +163,28 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
     assert "report   reports/report.md" in out
+
+
+def test_the_aliases_follow_what_was_judged(
+    checkout: Path, crowned: list[list[registry.Wanted]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(repro, "dvc", Dvc())
+    repro.main(["allo"])
+    assert crowned == [registry.wanted(checkout, checkout, "default", ["allo"])]
+    repro.judge_again(checkout, "default", ["allo"], crowned=False)
+    assert len(crowned) == 1
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    def away(*_: object) -> list[str]:
+        raise ConnectionError("nobody answers there")
+
+    monkeypatch.setattr(registry, "crown", away)
+    monkeypatch.setattr(repro, "dvc", Dvc())
+    assert repro.main([]) == 0
+    told = "warning: registry: its aliases are not set yet (nobody answers there); `make sync` does it\n"
+    assert capsys.readouterr().err.endswith(told)
 
 
 def test_a_preset_says_where_its_report_is(checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):

@@ -14,6 +14,8 @@ from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.small_checkout import git
 
 Capture = pytest.CaptureFixture[str]
+# A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 
 
 @pytest.fixture
@@ -146,7 +148,7 @@ def test_a_broken_gate_ends_with_4_keeps_the_report_and_promotes_and_pushes_noth
 def test_a_run_that_stops_before_the_gate_ends_with_its_code_and_the_next_one_works(night: Night, capsys: Capture):
     night.set("exit", "255")
     assert retrain.main([]) == 255
-    why = "pipeline.repro stopped before the gate; the lines above say why"
+    why = "pipeline.repro stopped before the gate; the log says why"
     assert capsys.readouterr().err == f"retrain: {why} [exit 255]\n"
     assert night.state() == night.before
     assert night.ended().kind == "stopped"

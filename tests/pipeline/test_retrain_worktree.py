@@ -14,6 +14,8 @@ from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.small_checkout import git
 
 Capture = pytest.CaptureFixture[str]
+# A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 
 
 @pytest.fixture
