@@ -1,7 +1,7 @@
 """learners and baselines at hand -> aliases: `candidate` is what was trained, `champion` what the baseline holds."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from pipeline import artifacts, verdicts
 from pipeline.artifacts import MANIFEST, ArtifactError
 from pipeline.durable import write_durably
 from pipeline.journal import redact
-from pipeline.params import parse
+from pipeline.params import ConfigError, parse
 from pipeline.store import knock, open_client
 from pipeline.tracking import resolve_uri
 from pipeline.versions import CANDIDATE, CHAMPION, RUN_KEY_TAG, holder
@@ -38,24 +38,28 @@ def name_of(model: str, preset: str) -> str:
 
 
 def wanted(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[Wanted]:
-    """What the learners and baselines at hand say; nothing of a model with neither, or that a preset leaves alone.
-
-    Raises:
-        ConfigError: the preset cannot be read.
-    """
+    """What the learners and baselines at hand say; nothing of a model with neither, or that a preset leaves alone."""
     found = []
-    changed = MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
-    for model in (model for model in models if model in changed):
+    for model in (model for model in models if model in _changed(root, preset)):
         name, key = name_of(model, preset), None
         with suppress(ArtifactError, KeyError, TypeError):
             key = artifacts.read_json(work / "models" / model / MANIFEST)["info"]["run_key"]
             found.append(Wanted(name, CANDIDATE, key))
-        with suppress(ArtifactError, KeyError, TypeError):
+        with suppress(ArtifactError, ConfigError, KeyError, TypeError):
             baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
             held = verdicts.check(work, model, preset).verdict.passed
             origin = baseline["presets"][preset]["provenance"]
             found.append(Wanted(name, CHAMPION, origin["run_key"], key if held else None))
     return found
+
+
+def _changed(root: Path, preset: str) -> Collection[str]:
+    """The models that a preset has a section for; none where it was taken away."""
+    if preset == "default":
+        return MODELS
+    with suppress(ConfigError):
+        return parse(root / "presets" / f"{preset}.yaml")
+    return ()
 
 
 def crown(root: Path, aliases: Sequence[Wanted], anew: bool = False) -> list[str]:

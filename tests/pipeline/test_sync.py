@@ -81,7 +81,7 @@ def test_sync_tells_which_aliases_moved_and_which_cannot(
     assert sync.main([]) == 0
     assert capsys.readouterr().out.endswith("quatrain-allo@champion: run k1 has no version in this store\n")
 
-    monkeypatch.setattr("pipeline.registry.crown", lambda *_: [][0])
+    monkeypatch.setattr("pipeline.registry.crown", lambda *_, **__: [][0])
     assert sync.main([]) == 6
     told = capsys.readouterr()
     assert f"2 of 2 journals are complete at {uri}" in told.out
@@ -112,7 +112,7 @@ def test_sync_with_params_that_cannot_be_used_ends_with_2(
     (tmp_path / "params.yaml").write_text("seed: -1\n")
     assert sync.main([]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("sync: params.yaml: ")
+    assert told.startswith("sync: preset default: params.yaml: ")
     assert told.endswith("[exit 2]\n")
     assert told.count("\n") == 1
 
