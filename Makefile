@@ -40,8 +40,8 @@ moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an env
 repro: $(STAMP)  ## collect, train, evaluate, report, judge (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
-test: $(STAMP)  ## the tests (slow ones: make test ARGS='-m slow')
-	@$(BIN)/python -m pytest $(or $(ARGS),-m 'not slow')
+test: $(STAMP)  ## the tests, two files at a time (slow ones: make test ARGS='-m slow')
+	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile -m 'not slow')
 
 check: $(STAMP)  ## lint (Python, Dockerfile, workflows), types and import contracts
 	@$(BIN)/ruff check .

@@ -136,7 +136,7 @@ def test_a_silent_server_costs_one_line_and_no_byte(
         assert collected.call("train") == 0
     said = capsys.readouterr().err.splitlines()
     (warned,) = (line for line in said if not line.startswith(collected.name("train")))
-    assert re.match(r"warning: tracking: [\d,]+ metrics and 2 files of \S+ are not yet at http://127", warned)
+    assert re.match(r"warning: tracking: [\d,]+ metrics and 3 files of \S+ are not yet at http://127", warned)
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
