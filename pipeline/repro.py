@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 from ruamel.yaml import YAML
 
-from pipeline import backfill, lock_file, locks, registry, verdicts
+from pipeline import backfill, lock_file, locks, model_aliases, verdicts
 from pipeline.durable import write_durably
 from pipeline.gate import gate, known_models
 from pipeline.jobs import Jobs, exit_code
@@ -193,7 +193,7 @@ def closing(root: Path, work: Path, models: Sequence[str], everything: bool, cro
 def crown(root: Path, work: Path, models: Sequence[str]) -> None:
     """Let the aliases of registered models follow."""
     try:
-        for line in registry.crown(root, registry.wanted(root, work, read_params(work).preset, models)):
+        for line in model_aliases.crown(root, model_aliases.wanted(root, work, read_params(work).preset, models)):
             print(line)
     except Exception as error:  # of whatever kind: the runs and the verdict stand
         why = reason_of(error, resolve_uri(root))

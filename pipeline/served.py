@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline import formats
 from pipeline.checkpoints import file_of, imported_by
-from pipeline.registry import name_of
+from pipeline.model_aliases import name_of
 from pipeline.run import Run
 from pipeline.stage import CHECKOUT, Stage
 from pipeline.store import quieten

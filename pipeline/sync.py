@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline import backfill, registry, repro
+from pipeline import backfill, model_aliases, repro
 from pipeline.delivery import Delivery
 from pipeline.journal import Journal, redact
 from pipeline.params import ConfigError
@@ -94,8 +94,8 @@ def crown(root: Path) -> str | None:
     """Set the aliases of registered models; why it could not be done, if so."""
     try:
         for preset, work in workspaces(root).items():
-            aliases = registry.wanted(root, work, preset, list(MODELS))
-            for line in registry.crown(root, aliases, anew=True):
+            aliases = model_aliases.wanted(root, work, preset, list(MODELS))
+            for line in model_aliases.crown(root, aliases, anew=True):
                 print(line)
     except Exception as error:  # of whatever kind: the runs have arrived
         return reason_of(error, resolve_uri(root))

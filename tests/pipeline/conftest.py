@@ -15,6 +15,7 @@ import pytest
 from pipeline import artifacts, store
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import client_of, until
+from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.saved_folder import CONTENTS, INFO
 from tests.pipeline.scored_workspace import make_workspace
 from tests.pipeline.small_checkout import git
@@ -80,6 +81,18 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         space.score()
     monkeypatch.chdir(root)
     return root
+
+
+@pytest.fixture
+def night(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
+    """A checkout to retrain, with a pipeline that takes no time."""
+    return made_night(checkout, tmp_path / "night", monkeypatch)
+
+
+@pytest.fixture
+def remote(night: Night, tmp_path: Path) -> Path:
+    """A bare repository that it pushes to."""
+    return made_remote(night, tmp_path / "remote")
 
 
 @pytest.fixture(scope="session")

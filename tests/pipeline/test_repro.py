@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import registry, repro, verdicts
+from pipeline import model_aliases, repro, verdicts
 from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import Workspace
 
@@ -17,15 +17,15 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[registry.Wanted]]:
+def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_aliases.Wanted]]:
     """The aliases that were asked for; here without a store."""
-    asked: list[list[registry.Wanted]] = []
+    asked: list[list[model_aliases.Wanted]] = []
 
-    def crown(_root: Path, aliases: list[registry.Wanted]) -> list[str]:
+    def crown(_root: Path, aliases: list[model_aliases.Wanted]) -> list[str]:
         asked.append(aliases)
         return []
 
-    monkeypatch.setattr(registry, "crown", crown)
+    monkeypatch.setattr(model_aliases, "crown", crown)
     return asked
 
 
@@ -166,11 +166,11 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
 
 
 def test_the_aliases_follow_what_was_judged(
-    checkout: Path, crowned: list[list[registry.Wanted]], monkeypatch: pytest.MonkeyPatch
+    checkout: Path, crowned: list[list[model_aliases.Wanted]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", Dvc())
     repro.main(["allo"])
-    assert crowned == [registry.wanted(checkout, checkout, "default", ["allo"])]
+    assert crowned == [model_aliases.wanted(checkout, checkout, "default", ["allo"])]
     repro.judge_again(checkout, "default", ["allo"], crowned=False)
     assert len(crowned) == 1
 
@@ -180,7 +180,7 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monke
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
-    monkeypatch.setattr(registry, "crown", away)
+    monkeypatch.setattr(model_aliases, "crown", away)
     monkeypatch.setattr(repro, "dvc", Dvc())
     assert repro.main([]) == 0
     told = "warning: registry: its aliases are not set yet (nobody answers there); `make sync` does it\n"

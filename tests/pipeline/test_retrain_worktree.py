@@ -10,22 +10,12 @@ import pytest
 from pipeline import retrain
 from pipeline.retraining import children
 from tests.pipeline.recorded_runs import until
-from tests.pipeline.retrained_checkout import Night, made_night, made_remote
+from tests.pipeline.retrained_checkout import Night
 from tests.pipeline.small_checkout import git
 
 Capture = pytest.CaptureFixture[str]
 # A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-
-
-@pytest.fixture
-def night(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
-    return made_night(checkout, tmp_path / "night", monkeypatch)
-
-
-@pytest.fixture
-def remote(night: Night, tmp_path: Path) -> Path:
-    return made_remote(night, tmp_path / "remote")
 
 
 # Remotes.

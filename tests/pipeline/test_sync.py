@@ -7,7 +7,7 @@ import pytest
 
 from pipeline import sync
 from pipeline.journal import Journal
-from pipeline.registry import Wanted
+from pipeline.model_aliases import Wanted
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 
@@ -77,11 +77,11 @@ def test_sync_tells_which_aliases_moved_and_which_cannot(
     (checkout / "params.yaml").touch()
     wanted = [Wanted("quatrain-allo", "champion", "k1")]
     monkeypatch.setattr("pipeline.backfill.catch_up", lambda *_: 0)
-    monkeypatch.setattr("pipeline.registry.wanted", lambda *_: wanted)
+    monkeypatch.setattr("pipeline.model_aliases.wanted", lambda *_: wanted)
     assert sync.main([]) == 0
     assert capsys.readouterr().out.endswith("quatrain-allo@champion: run k1 has no version in this store\n")
 
-    monkeypatch.setattr("pipeline.registry.crown", lambda *_, **__: [][0])
+    monkeypatch.setattr("pipeline.model_aliases.crown", lambda *_, **__: [][0])
     assert sync.main([]) == 6
     told = capsys.readouterr()
     assert f"2 of 2 journals are complete at {uri}" in told.out

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import registry, store, versions
-from pipeline.registry import Wanted
+from pipeline import model_aliases, store, versions
+from pipeline.model_aliases import Wanted
 from tests.pipeline.recorded_runs import client_of
 from tests.pipeline.scored_workspace import make_workspace
 
@@ -33,7 +33,7 @@ def root(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_learner_and_baseline_name_the_runs_that_bear_the_aliases(tmp_path: Path):
     make_workspace(tmp_path)
-    assert registry.wanted(tmp_path, tmp_path, "default", ["allo"]) == [
+    assert model_aliases.wanted(tmp_path, tmp_path, "default", ["allo"]) == [
         Wanted(NAME, "candidate", "a" * 64),
         Wanted(NAME, "champion", "0" * 64, stand_in="a" * 64),
     ]
@@ -41,37 +41,37 @@ def test_learner_and_baseline_name_the_runs_that_bear_the_aliases(tmp_path: Path
 
 def test_a_run_that_broke_its_baseline_stands_in_for_no_champion(tmp_path: Path):
     make_workspace(tmp_path)["allo"].score(cosine_mean=0.5)
-    _, champion = registry.wanted(tmp_path, tmp_path, "default", ["allo"])
+    _, champion = model_aliases.wanted(tmp_path, tmp_path, "default", ["allo"])
     assert champion == Wanted(NAME, "champion", "0" * 64, stand_in=None)
 
 
 def test_a_learner_that_was_trained_after_the_verdict_stands_in_for_no_champion(tmp_path: Path):
     make_workspace(tmp_path)["allo"].train("b" * 64)
-    candidate, champion = registry.wanted(tmp_path, tmp_path, "default", ["allo"])
+    candidate, champion = model_aliases.wanted(tmp_path, tmp_path, "default", ["allo"])
     assert (candidate.run_key, champion.stand_in) == ("b" * 64, None)
 
 
 def test_a_preset_asks_only_for_the_models_that_it_changes(tmp_path: Path):
     make_workspace(tmp_path)
-    assert [one.name for one in registry.wanted(tmp_path, tmp_path, "paper", ["allo", "iqn"])] == [
+    assert [one.name for one in model_aliases.wanted(tmp_path, tmp_path, "paper", ["allo", "iqn"])] == [
         "quatrain-allo-paper"
     ]
 
 
 def test_a_preset_has_a_model_of_its_own(tmp_path: Path):
     make_workspace(tmp_path)
-    (only,) = registry.wanted(tmp_path, tmp_path, "smoke", ["allo"])  # no baseline of smoke, so no champion
+    (only,) = model_aliases.wanted(tmp_path, tmp_path, "smoke", ["allo"])  # no baseline of smoke, so no champion
     assert only == Wanted("quatrain-allo-smoke", "candidate", "a" * 64)
 
 
 def test_what_is_not_trained_or_has_no_baseline_wants_nothing(tmp_path: Path):
-    assert registry.wanted(tmp_path, tmp_path, "default", ["allo", "iqn"]) == []
+    assert model_aliases.wanted(tmp_path, tmp_path, "default", ["allo", "iqn"]) == []
 
 
 def test_aliases_go_to_the_versions_of_their_runs_and_are_noted(root: Path, uri: str):
     first, second = add_version(uri, "k1"), add_version(uri, "k2")
     aliases = [Wanted(NAME, "candidate", "k2"), Wanted(NAME, "champion", "k1")]
-    assert registry.crown(root, aliases) == [
+    assert model_aliases.crown(root, aliases) == [
         "quatrain-allo@candidate: version 2, run k2",
         "quatrain-allo@champion: version 1, run k1",
     ]
@@ -81,25 +81,25 @@ def test_aliases_go_to_the_versions_of_their_runs_and_are_noted(root: Path, uri:
 def test_a_settled_store_is_not_asked_again(root: Path, uri: str, monkeypatch: pytest.MonkeyPatch):
     add_version(uri, "k1")
     aliases = [Wanted(NAME, "champion", "k1")]
-    registry.crown(root, aliases)
-    monkeypatch.setattr(registry, "open_client", lambda _: pytest.fail("asked"))
-    assert registry.crown(root, aliases) == []
+    model_aliases.crown(root, aliases)
+    monkeypatch.setattr(model_aliases, "open_client", lambda _: pytest.fail("asked"))
+    assert model_aliases.crown(root, aliases) == []
 
 
 def test_an_alias_that_somebody_took_away_comes_back_when_the_store_is_asked_anew(root: Path, uri: str):
     add_version(uri, "k1")
     aliases = [Wanted(NAME, "champion", "k1")]
-    registry.crown(root, aliases)
+    model_aliases.crown(root, aliases)
     client_of(uri).delete_registered_model_alias(NAME, "champion")
-    assert registry.crown(root, aliases) == []
-    assert registry.crown(root, aliases, anew=True) == ["quatrain-allo@champion: version 1, run k1"]
-    assert registry.crown(root, aliases, anew=True) == []
+    assert model_aliases.crown(root, aliases) == []
+    assert model_aliases.crown(root, aliases, anew=True) == ["quatrain-allo@champion: version 1, run k1"]
+    assert model_aliases.crown(root, aliases, anew=True) == []
 
 
 def test_the_champion_moves_when_the_baseline_does(root: Path, uri: str):
     add_version(uri, "k1"), add_version(uri, "k2")
-    registry.crown(root, [Wanted(NAME, "champion", "k1")])
-    assert registry.crown(root, [Wanted(NAME, "champion", "k2")]) == ["quatrain-allo@champion: version 2, run k2"]
+    model_aliases.crown(root, [Wanted(NAME, "champion", "k1")])
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k2")]) == ["quatrain-allo@champion: version 2, run k2"]
     assert holder(uri, "champion") == "2"
 
 
@@ -108,31 +108,31 @@ def test_a_store_without_the_baselines_run_takes_one_that_held_the_baseline_unti
 ):
     add_version(uri, "k2")
     told = "quatrain-allo@champion: version 1, run k2"
-    assert registry.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k2")]) == [told]
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k2")]) == [told]
     add_version(uri, "k3")
-    assert registry.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k3")]) == []
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k3")]) == []
     told = ["quatrain-allo@champion: run elsewhere has no version in this store; version 1 stays"]
-    assert registry.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k3")], anew=True) == told
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k3")], anew=True) == told
     assert holder(uri, "champion") == "1"
-    assert registry.crown(root, [Wanted(NAME, "champion", "k3")]) == ["quatrain-allo@champion: version 2, run k3"]
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k3")]) == ["quatrain-allo@champion: version 2, run k3"]
 
 
 def test_a_run_without_a_version_is_told_and_asked_for_again(root: Path, uri: str):
     aliases = [Wanted(NAME, "champion", "k1")]
     told = ["quatrain-allo@champion: run k1 has no version in this store"]
-    assert registry.crown(root, aliases) == told
-    assert registry.crown(root, aliases) == told
+    assert model_aliases.crown(root, aliases) == told
+    assert model_aliases.crown(root, aliases) == told
     add_version(uri, "k1")
-    assert registry.crown(root, aliases) == ["quatrain-allo@champion: version 1, run k1"]
+    assert model_aliases.crown(root, aliases) == ["quatrain-allo@champion: version 1, run k1"]
 
 
 def test_another_store_is_told_anew(root: Path, uri: str, monkeypatch: pytest.MonkeyPatch):
     add_version(uri, "k1")
     aliases = [Wanted(NAME, "champion", "k1")]
-    registry.crown(root, aliases)
+    model_aliases.crown(root, aliases)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     with pytest.raises(store.Unreachable, match="nobody answers there"):
-        registry.crown(root, aliases)
+        model_aliases.crown(root, aliases)
 
 
 @pytest.mark.parametrize("note", [b"", b"[]", b'{"uri": 3}', b'{"aliases": {}}'])
@@ -140,4 +140,4 @@ def test_a_damaged_note_costs_no_more_than_a_question(root: Path, uri: str, note
     add_version(uri, "k1")
     (root / ".state").mkdir()
     (root / ".state" / "aliases.json").write_bytes(note)
-    assert registry.crown(root, [Wanted(NAME, "champion", "k1")]) == ["quatrain-allo@champion: version 1, run k1"]
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k1")]) == ["quatrain-allo@champion: version 1, run k1"]
