@@ -83,7 +83,7 @@ bench: $(STAMP)  ## speed against plain references, side by side (BENCH=)
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: who knows the field sooner (ARGS=)
-	@$(BIN)/python -m benchmarks.active_dynamics_fields $(ARGS)
+	@$(BIN)/python -m benchmarks.active_dynamics.fields $(ARGS)
 
 crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import active_dynamics_fields as fields
+from benchmarks.active_dynamics import fields
 from tests.conftest import ROOT
 
 SCORES = {

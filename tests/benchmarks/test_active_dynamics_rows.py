@@ -5,13 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks import active_dynamics_learning as learning
-from benchmarks import active_dynamics_memory as memory
-from benchmarks import active_dynamics_parts as parts
-from benchmarks import active_dynamics_planning as planning
-from benchmarks import active_dynamics_sides as sides
-from benchmarks import active_dynamics_vae as vae
-from benchmarks import active_dynamics_world as world
+from benchmarks.active_dynamics import learning, memory, parts, planning, sides, vae, world
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_planner as plain_planner

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import allo as bench
-from benchmarks import allo_steps
+from benchmarks.allo import measure as bench
+from benchmarks.allo import steps
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import sample_searching, sample_with_terminal_table
 from benchmarks.table import NotTheSame
@@ -21,7 +21,7 @@ STEPS = 5
 
 
 @pytest.fixture(scope="module")
-def world() -> allo_steps.World:
+def world() -> steps.World:
     config = bench.config_of(
         ROOT,
         collect={"num_envs": 13, "steps_per_env": 60, "held_out_fraction": 0.1},
@@ -29,7 +29,7 @@ def world() -> allo_steps.World:
         network={"d": 3, "hidden": 16, "layers": 2},
         train={"batch_size": 32, "steps": 10, "record_every": STEPS, "evaluate_every": STEPS, "learning_rate": 0.01},
     )
-    return allo_steps.world_of(config, 7)
+    return steps.world_of(config, 7)
 
 
 def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
@@ -39,7 +39,7 @@ def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
     for number in range(STEPS):
         key = jax.random.fold_in(world.learner.base_key[0], number)
         batch = sample(key, world.data.episodes, 32, config.train.discounts)
-        state, metrics = step(state, allo_steps.batches(batch, world.data.inputs))
+        state, metrics = step(state, steps.batches(batch, world.data.inputs))
         logged.append(metrics)
     learner, recorded = run_chunk(config, world.learner, world.data)
     for name in ("params", "duals", "barrier"):
@@ -69,11 +69,11 @@ def test_reference_loop_learns_and_logs_every_record(world, sample_rows):
     state, logged = reference.learn(rng, state, world.buffer, table, world.config, sample_rows, step, range(200))
     assert len(logged) == 200 // STEPS
     untrained = reference.start(world.config, world.learner).params
-    assert allo_steps.fit(world, state.params).loss < allo_steps.fit(world, untrained).loss / 2
+    assert steps.fit(world, state.params).loss < steps.fit(world, untrained).loss / 2
 
 
 def test_another_loss_is_refused(world, monkeypatch):
-    allo_steps.refuse_another_gradient(world)
+    steps.refuse_another_gradient(world)
     true_loss = reference.loss
 
     def wrong(*arguments, **named):
@@ -82,14 +82,14 @@ def test_another_loss_is_refused(world, monkeypatch):
 
     monkeypatch.setattr(reference, "loss", wrong)
     with pytest.raises(NotTheSame, match="room4: loss or gradient of project and reference differ on one batch"):
-        allo_steps.refuse_another_gradient(world)
+        steps.refuse_another_gradient(world)
 
 
 def test_an_arm_that_does_not_learn_is_refused(world):
-    stuck = allo_steps.Arm(lambda state: state, reference.start(world.config, world.learner))
-    arms = {"before": stuck, "seed": stuck, "ours": allo_steps.Arm(lambda learner: learner, world.learner)}
+    stuck = steps.Arm(lambda state: state, reference.start(world.config, world.learner))
+    arms = {"before": stuck, "seed": stuck, "ours": steps.Arm(lambda learner: learner, world.learner)}
     with pytest.raises(NotTheSame, match="room4: before has loss"):
-        allo_steps.learned(world, arms)
+        steps.learned(world, arms)
 
 
 def test_copying_scalars_gives_the_rows_of_the_project(world):

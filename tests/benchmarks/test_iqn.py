@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import iqn_playing, iqn_sides, iqn_steps, iqn_whole
+from benchmarks.iqn import playing, steps, whole
+from benchmarks.iqn import sides as making
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
@@ -28,8 +29,8 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def sides() -> iqn_sides.Sides:
-    config = iqn_sides.config_of(
+def sides() -> making.Sides:
+    config = making.config_of(
         ROOT,
         env={"agents": 2, "max_turns": 10, "height": 5, "width": 6},
         collect={"turns": 50, "held_out_worlds": 2},
@@ -42,10 +43,10 @@ def sides() -> iqn_sides.Sides:
             "evaluate_every": 0,
             "batch_size": 16,
             "capacity": 100,
-            "loss": iqn_sides.SAME_TARGET | {"quantiles": 5, "target_quantiles": 5},
+            "loss": making.SAME_TARGET | {"quantiles": 5, "target_quantiles": 5},
         },
     )
-    return iqn_sides.sides_of(config)
+    return making.sides_of(config)
 
 
 def generator() -> torch.Generator:
@@ -123,31 +124,31 @@ def test_reference_agents_play_and_learn_once_an_episode():
 
 
 def test_weights_go_to_the_reference_and_back(sides):
-    again = iqn_sides.dump(sides.agents[1].online)
-    for layer, arrays in iqn_sides.params_of(sides.learner, 1).items():
+    again = making.dump(sides.agents[1].online)
+    for layer, arrays in making.params_of(sides.learner, 1).items():
         for name, array in arrays.items():
             np.testing.assert_array_equal(again[layer][name], array)
 
 
 def test_values_losses_and_gradients_are_the_same_and_others_are_refused(sides, monkeypatch):
-    iqn_sides.refuse_other_values(sides)
-    iqn_sides.refuse_another_gradient(sides)
+    making.refuse_other_values(sides)
+    making.refuse_another_gradient(sides)
     monkeypatch.setattr(seed, "quantile_huber", lambda errors, *_: 1.01 * (errors**2).mean())
     with pytest.raises(NotTheSame, match="the seed's way's loss or gradient differs from the reference's on one batch"):
-        iqn_sides.refuse_another_gradient(sides)
+        making.refuse_another_gradient(sides)
 
 
 def test_worlds_are_the_same_and_others_are_refused(sides, monkeypatch):
     rules = sides.config.env.rules
-    iqn_playing.refuse_another_world(rules)
+    playing.refuse_another_world(rules)
     monkeypatch.setattr(ObjectWorld, "act", lambda *_: 0.5)
     with pytest.raises(NotTheSame, match="world: turn 0, agent 0: another observation or reward"):
-        iqn_playing.refuse_another_world(rules)
+        playing.refuse_another_world(rules)
 
 
 def test_contestants_of_a_gradient_step_learn(sides):
     before = sides.agents[1].online.hidden.weight.detach().clone()
-    arms = iqn_steps.plain_arms(sides) | iqn_steps.seed_arms(sides)
+    arms = steps.plain_arms(sides) | steps.seed_arms(sides)
     for name in ("one thread", "one by one"):
         assert arms[name].units == len(sides.agents)
         arms[name].run()
@@ -155,8 +156,8 @@ def test_contestants_of_a_gradient_step_learn(sides):
 
 
 def test_rows_are_well_formed(sides, monkeypatch):
-    monkeypatch.setattr(iqn_playing, "STACKS", 32)
-    rows = [iqn_steps.loss_row(sides, 1), iqn_playing.stacking_row(sides, 1)]
+    monkeypatch.setattr(playing, "STACKS", 32)
+    rows = [steps.loss_row(sides, 1), playing.stacking_row(sides, 1)]
     assert len(render(rows).splitlines()) == 2 + len(rows)
     assert [row.seed_item for row in rows] == ["004 loss", "004 frame stacking"]
     for row in rows:
@@ -165,27 +166,27 @@ def test_rows_are_well_formed(sides, monkeypatch):
 
 
 def test_flop_of_a_gradient_step():
-    config = iqn_sides.config_of(ROOT)
-    assert iqn_steps.flop(config) == pytest.approx(2.67e9, rel=0.005)
+    config = making.config_of(ROOT)
+    assert steps.flop(config) == pytest.approx(2.67e9, rel=0.005)
 
 
 def test_the_clock_of_a_return_stands_while_the_return_is_judged(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(iqn_whole.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(whole.time, "perf_counter", lambda: now[0])
 
-    def judged(steps: int, earned: float) -> iqn_whole.Judged:
+    def judged(steps: int, earned: float) -> whole.Judged:
         now[0] += 2.0
 
         def greedy() -> float:
             now[0] += 100.0
             return earned
 
-        return iqn_whole.Judged(steps, greedy)
+        return whole.Judged(steps, greedy)
 
     run = (judged(steps, earned) for steps, earned in ((10, 20.0), (20, 99.9), (30, 100.0), (40, 110.0)))
-    assert iqn_whole.until_return("ours", run) == (6.0, 30)
+    assert whole.until_return("ours", run) == (6.0, 30)
     with pytest.raises(NotTheSame, match="before ended without a greedy return of 100"):
-        iqn_whole.until_return("before", (judged(steps, 0.0) for steps in (1, 2)))
+        whole.until_return("before", (judged(steps, 0.0) for steps in (1, 2)))
 
 
 def test_what_an_agent_saw_last_is_there_wherever_the_ring_stands():

@@ -29,7 +29,7 @@ def note(root: Path) -> str:
 def measured(root: Path, side: str) -> float:
     """Megabytes by which a process of its own grew."""
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
-    command = [sys.executable, "-m", "benchmarks.actor_critic_memory", side]
+    command = [sys.executable, "-m", "benchmarks.actor_critic.memory", side]
     ran = subprocess.run(command, cwd=root, env=os.environ | paths, capture_output=True, text=True, check=True)
     return float(ran.stdout)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from benchmarks.active_dynamics_sides import Sides, Walk
+from benchmarks.active_dynamics.sides import Sides, Walk
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.table import NotTheSame
 from quatrain.models.active_dynamics.agents.vae import elbo, learner

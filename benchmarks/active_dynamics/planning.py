@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from benchmarks.active_dynamics_sides import Sides, beliefs_of, config_of, plain_planner_of, sides_of
+from benchmarks.active_dynamics.sides import Sides, beliefs_of, config_of, plain_planner_of, sides_of
 from benchmarks.harness import Contestant, Times, race
 from benchmarks.reference import active_dynamics_planner as reference
 from benchmarks.table import Goal, NotTheSame, Row

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks import active_dynamics_planning as planning
-from benchmarks.active_dynamics_parts import ACTION, CHANNELS, transition_of, wrote
-from benchmarks.active_dynamics_sides import beliefs_of
+from benchmarks.active_dynamics import planning
+from benchmarks.active_dynamics.parts import ACTION, CHANNELS, transition_of, wrote
+from benchmarks.active_dynamics.sides import beliefs_of
 from benchmarks.reference.active_dynamics_planner import of_projection
 from benchmarks.reference.active_dynamics_rollout import Rollout
 from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
@@ -53,7 +53,7 @@ def stored() -> int:
 def measured(root: Path, work: str) -> Peak:
     """Of a process of its own."""
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
-    command = [sys.executable, "-m", "benchmarks.active_dynamics_memory", work]
+    command = [sys.executable, "-m", "benchmarks.active_dynamics.memory", work]
     ran = subprocess.run(command, cwd=root, env=os.environ | paths, capture_output=True, text=True, check=True)
     return Peak(*map(float, ran.stdout.split()))
 

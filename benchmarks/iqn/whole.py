@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from benchmarks.harness import Contestant, Times, race
-from benchmarks.iqn_playing import acting, seed_agents
-from benchmarks.iqn_sides import SAME_TARGET, Sides, config_of, dump, memory_of, settings_of
+from benchmarks.iqn.playing import acting, seed_agents
+from benchmarks.iqn.sides import SAME_TARGET, Sides, config_of, dump, memory_of, settings_of
 from benchmarks.reference import iqn as reference
 from benchmarks.reference.iqn_training import Society
 from benchmarks.reference.iqn_world import ObjectWorld

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.harness import Contestant, race
-from benchmarks.iqn_sides import SEED, Sides, params_of, refuse_other_values
+from benchmarks.iqn.sides import SEED, Sides, params_of, refuse_other_values
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn import Agent
 from benchmarks.reference.iqn_training import Memory, Society

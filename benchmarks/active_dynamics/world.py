@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Generator
 
-from benchmarks.active_dynamics_sides import (
+from benchmarks.active_dynamics.sides import (
     Walk,
     beliefs_of,
     config_of,

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Generator
 
-from benchmarks.actor_critic_sides import (
+from benchmarks.actor_critic.sides import (
     Sides,
     colonies_of,
     plain_colony,

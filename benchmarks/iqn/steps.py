@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from benchmarks.harness import Contestant, Times, race
-from benchmarks.iqn_sides import Sides, params_of, refuse_another_gradient
+from benchmarks.iqn.sides import Sides, params_of, refuse_another_gradient
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.table import Goal, NotTheSame, Row

@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks import active_dynamics_learning as learning
-from benchmarks import active_dynamics_memory as memory
-from benchmarks import active_dynamics_parts as parts
-from benchmarks import active_dynamics_planning as planning
-from benchmarks import active_dynamics_world as world
+from benchmarks.active_dynamics import learning, memory, parts, planning, world
 from benchmarks.table import Report
 from benchmarks.torch_threads import threads
 

@@ -50,7 +50,7 @@ class Chosen(NamedTuple):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.active_dynamics_fields", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.active_dynamics.fields", description=__doc__)
     parser.add_argument("--fields", nargs="+", choices=FIELDS, default=FIELDS, metavar="FIELD", help=", ".join(FIELDS))
     parser.add_argument("--replicates", type=int, default=REPLICATES, help="of each arm; intervals from 6 on")
     parser.add_argument("--transitions", type=int, default=TRANSITIONS, help="of each learner, warm-up included")

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import chisquare
 
-from benchmarks.allo_steps import rows_of, step_row, step_rows, world_of
+from benchmarks.allo.steps import rows_of, step_row, step_rows, world_of
 from benchmarks.harness import Contestant, Times, race
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer, sample_searching, sample_with_terminal_table

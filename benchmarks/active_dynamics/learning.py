@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.active_dynamics_sides import sides_of
-from benchmarks.active_dynamics_vae import Vaes, changed, plain_window, refuse_another_loss, settings_of, vaes_of
+from benchmarks.active_dynamics.sides import sides_of
+from benchmarks.active_dynamics.vae import Vaes, changed, plain_window, refuse_another_loss, settings_of, vaes_of
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import jax
 
-from benchmarks import iqn_ring
-from benchmarks.iqn_playing import acting_rows, env_rows, stacking_row
-from benchmarks.iqn_sides import SAME_TARGET, config_of, sides_of
-from benchmarks.iqn_steps import large_rows, loss_row, original_rows, small_rows
-from benchmarks.iqn_whole import RUNS_TO_RETURN, compile_row, equal_work_row, return_rows, schedule_rows
+from benchmarks.iqn import ring as replay
+from benchmarks.iqn.playing import acting_rows, env_rows, stacking_row
+from benchmarks.iqn.sides import SAME_TARGET, config_of, sides_of
+from benchmarks.iqn.steps import large_rows, loss_row, original_rows, small_rows
+from benchmarks.iqn.whole import RUNS_TO_RETURN, compile_row, equal_work_row, return_rows, schedule_rows
 from benchmarks.table import Report
 
 STEPS = {"updates_per_cycle": 4, "record_every": 20, "evaluate_every": 0}
@@ -52,7 +52,7 @@ def measure(root: Path, rounds: int, runs: int = RUNS_TO_RETURN) -> Report:
     rows += schedule_rows(sides_of(config_of(root, train={"loss": SAME_TARGET})), rounds)
     work = EQUAL_WORK | {"loss": SAME_TARGET}
     rows.append(equal_work_row(batch, config_of(root, env={"worlds": 32}, collect={"turns": 50}, train=work), rounds))
-    rows += [compile_row(config_of(root, preset=None)), *iqn_ring.rows(rounds)]
+    rows += [compile_row(config_of(root, preset=None)), *replay.rows(rounds)]
     notes = NOTES
     if runs:
         found, note = return_rows(root, runs)

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks import actor_critic_gae, actor_critic_learning, actor_critic_memory, actor_critic_parts
-from benchmarks import actor_critic_playing as playing
-from benchmarks.actor_critic_sides import config_of, sides_of
+from benchmarks.actor_critic import gae, learning, memory, parts, playing
+from benchmarks.actor_critic.sides import config_of, sides_of
 from benchmarks.table import Report
 from benchmarks.torch_threads import threads
 
@@ -23,10 +22,10 @@ NOTES = [
 def measure(root: Path, rounds: int) -> Report:
     """All rows of actor_critic's table."""
     with threads(1):
-        rows = actor_critic_parts.rows(rounds)
-        advantages = actor_critic_gae.rows(root, rounds)
+        rows = parts.rows(rounds)
+        advantages = gae.rows(root, rounds)
     rows += advantages.rows
     rows += playing.rows(sides_of(config_of(root, env=FULL)), rounds)
-    rows += actor_critic_learning.rows(sides_of(config_of(root)), rounds)
-    notes = [*NOTES, *advantages.notes, actor_critic_parts.ties_note(), actor_critic_memory.note(root)]
+    rows += learning.rows(sides_of(config_of(root)), rounds)
+    notes = [*NOTES, *advantages.notes, parts.ties_note(), memory.note(root)]
     return Report(rows, notes, "cpu")

@@ -1,6 +1,6 @@
 """rounds -> times of advantages by other libraries and by this project, as JSON; runs where those are installed.
 
-The libraries are in an environment of their own (`actor_critic_peers.py`), so ours is timed there too, in turn with
+The libraries are in an environment of their own (`environment.py`), so ours is timed there too, in turn with
 them. Episodes end, but none is cut: stable-baselines3 knows no other end.
 """
 

@@ -11,7 +11,7 @@ import torch
 from torch import Generator
 from torch._inductor import config as inductor
 
-from benchmarks.actor_critic_sides import (
+from benchmarks.actor_critic.sides import (
     Sides,
     colonies_of,
     plain_graphs,

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from benchmarks import actor_critic_peers as peers
 from benchmarks.harness import Contestant, race
+from benchmarks.peers import environment as peers
+from benchmarks.peers.gae import DISCOUNT, LAMBDA, SHAPES, repeated, trace_of
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.actor_critic_parts import Episode, Estimate
-from benchmarks.reference.gae_peers import DISCOUNT, LAMBDA, SHAPES, repeated, trace_of
 from benchmarks.table import Goal, NotTheSame, Row
 from quatrain.replay.rollouts.gae import Advantages, Trace, advantages
 

@@ -12,7 +12,7 @@ import torch
 from benchmarks.harness import Times
 
 FOLDER = ".bench"
-SCRIPT = "benchmarks.reference.gae_peers"
+SCRIPT = "benchmarks.peers.gae"
 TORCH = "torch==2.13.0"
 PACKAGES = (
     *("torchrl==0.14.1", "tensordict==0.15.3", "stable-baselines3==2.9.2", "gymnasium==1.4.0"),

@@ -1,0 +1,1 @@
+"""active_dynamics's speed, side by side with plain references."""

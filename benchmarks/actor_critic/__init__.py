@@ -1,0 +1,1 @@
+"""actor_critic's speed, side by side with plain references."""

@@ -1,0 +1,1 @@
+"""allo's speed, side by side with plain references."""

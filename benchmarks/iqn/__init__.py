@@ -1,0 +1,1 @@
+"""iqn's speed, side by side with plain references."""
