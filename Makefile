@@ -11,13 +11,14 @@ PRESET ?= default
 MODELS ?=
 JOBS ?= 1
 GRIDS ?= inputs/allo
-BENCH ?= allo
+BENCH ?=
+MODEL ?= allo
 
-.PHONY: help setup moto repro test check lock schema ui sync gate promote retrain verify grids bench bench-active crash clean
+.PHONY: help setup moto repro test check lock schema ui sync gate promote retrain verify grids bench bench-peers bench-return bench-active bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
-	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  JOBS=$(JOBS)  GRIDS=$(GRIDS)  BENCH=$(BENCH)"
+	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  JOBS=$(JOBS)  GRIDS=$(GRIDS)  BENCH='allo iqn'  MODEL=$(MODEL)"
 
 setup: $(STAMP)  ## .venv with the locked packages; repeated only when a lock file changes
 
@@ -79,11 +80,24 @@ verify: $(STAMP)  ## hash cache and outs anew and compare with dvc.lock
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
 	@$(BIN)/python -m pipeline.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
 
-bench: $(STAMP)  ## speed against plain references, side by side (BENCH=)
-	@$(BIN)/python -m benchmarks.run $(BENCH)
+bench: $(STAMP)  ## speed against plain references, claim by claim, in ten minutes (BENCH='allo machine')
+	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
+
+bench-peers: $(STAMP)  ## speed against other libraries, which it installs into .bench/peers
+	@$(BIN)/python -m benchmarks.peers.run $(ARGS)
+
+bench-return: $(STAMP)  ## iqn and its plain reference from nothing to one return: who is there sooner
+	@$(BIN)/python -m benchmarks.iqn.to_return $(ARGS)
 
 bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: who knows the field sooner (ARGS=)
 	@$(BIN)/python -m benchmarks.active_dynamics.fields $(ARGS)
+
+bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its baseline (ARGS=--promote moves them)
+	@$(BIN)/python -m benchmarks.run $(BENCH) --results .bench/gate
+	@$(BIN)/python -m benchmarks.gate --results .bench/gate $(BENCH) $(ARGS)
+
+profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
+	@$(BIN)/python -m benchmarks.profile $(MODEL) $(ARGS)
 
 crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'

@@ -14,19 +14,19 @@ class Contestant(NamedTuple):
     units: float = 1.0
 
 
-class Times(NamedTuple):
-    """Seconds per unit, one number a round; apart from them what the first call took beyond the median one."""
+class Measured(NamedTuple):
+    """Seconds (or bytes) per unit, one number a round; apart from them what the first call took beyond the median."""
 
-    seconds: np.ndarray
+    values: np.ndarray
     compile_seconds: float = 0.0
 
     @property
     def median(self) -> float:
-        return float(np.median(self.seconds))
+        return float(np.median(self.values))
 
 
 class Ratio(NamedTuple):
-    """How many times as long one took as the other: median, least and greatest of the rounds."""
+    """How many times as much one took as the other: median, least and greatest of the rounds."""
 
     median: float
     least: float
@@ -35,8 +35,8 @@ class Ratio(NamedTuple):
 
 def race(
     contestants: Mapping[str, Contestant], rounds: int, clock: Callable[[], float] = time.perf_counter
-) -> dict[str, Times]:
-    """Times of each. The first call (which compiles) is timed apart, the second not at all.
+) -> dict[str, Measured]:
+    """Measured of each. The first call (which compiles) is timed apart, the second not at all.
 
     Every other round goes through the contestants backwards, so that none always runs behind the same other.
     """
@@ -54,14 +54,14 @@ def race(
         for name in list(contestants)[:: -1 if index % 2 else 1]:
             taken[name].append(seconds(name))
     return {
-        name: Times(
+        name: Measured(
             np.array(taken[name]) / contestants[name].units, max(0.0, first[name] - float(np.median(taken[name])))
         )
         for name in contestants
     }
 
 
-def ratio(slower: Times, faster: Times) -> Ratio:
+def ratio(slower: Measured, faster: Measured) -> Ratio:
     """Round by round, because the two of one round met the same machine."""
-    each = slower.seconds / faster.seconds
+    each = slower.values / faster.values
     return Ratio(float(np.median(each)), float(each.min()), float(each.max()))

@@ -1,28 +1,57 @@
-"""model's name -> a table of its speed against plain references: printed, and kept in benchmarks/results/."""
+"""benchmarks' names -> tables of speed against plain references: printed, kept in benchmarks/results/, published."""
 
 import argparse
 import importlib
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 
-from benchmarks.table import as_json, render
+from benchmarks.table import Report, as_json, render
 from pipeline.devices import on_device, settings
 from pipeline.params import ConfigError, read_params
 from pipeline.stage import prepare_process
 from quatrain.registry import MODELS
 
 RESULTS = Path("benchmarks/results")
+BENCHMARKS = (*MODELS, "machine")
+"""What has rows: `benchmarks/NAME/measure.py`."""
 LEAST_ROUNDS = 5
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("model", choices=sorted(MODELS))
-    parser.add_argument("--rounds", type=int, default=7, help=f"rounds of each comparison, at least {LEAST_ROUNDS}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; without any: all")
+    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="rounds of each comparison (default: 5)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # one benchmark, in this very process
     chosen = parser.parse_args(argv)
+    names = list(dict.fromkeys(chosen.names)) or list(BENCHMARKS)
+    if unknown := sorted(set(names) - set(BENCHMARKS)):
+        parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(BENCHMARKS)}")
     if chosen.rounds < LEAST_ROUNDS:
         parser.error(f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing")
+    if chosen.here:
+        return measured_here(names[0], chosen.rounds, chosen.results)
+    code = max([measured(name, chosen.rounds, chosen.results) for name in names])
+    from benchmarks import publish  # loads matplotlib, for which a wrong argument should not wait
+
+    publish.publish(Path.cwd(), chosen.results, names)
+    return code
+
+
+def measured(name: str, rounds: int, results: Path) -> int:
+    """In a process of its own: jax reads its thread count once, and no benchmark inherits another one's memory."""
+    begin = time.perf_counter()
+    command = [sys.executable, "-m", "benchmarks.run", name, "--rounds", str(rounds), "--results", str(results)]
+    code = subprocess.run([*command, "--here"]).returncode
+    print(f"{name}: {time.perf_counter() - begin:.0f} s\n", file=sys.stderr)
+    return code
+
+
+def measured_here(name: str, rounds: int, results: Path) -> int:
+    """One benchmark: its table is printed, its JSON kept."""
     try:
         params = read_params(Path.cwd())
     except ConfigError as error:
@@ -30,18 +59,22 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     prepare_process(params)
     # Not before: it imports jax, which reads its thread count once.
-    benchmark = importlib.import_module(f"benchmarks.{chosen.model}")
-    with on_device(params, MODELS[chosen.model]):
-        report = benchmark.measure(Path.cwd(), chosen.rounds)
-    machine = settings(params, MODELS[chosen.model]) | {"backend": report.backend}
-    print(
-        f"{machine['cpu']}, {report.backend}, {machine['threads']} threads, {chosen.rounds} interleaved rounds: medians"
-    )
+    benchmark = importlib.import_module(f"benchmarks.{name}.measure")
+    framework = MODELS.get(name, "jax")
+    with on_device(params, framework):
+        report = benchmark.measure(Path.cwd(), rounds)
+    machine = settings(params, framework) | {"backend": report.backend}
+    print(f"{name}: {machine['cpu']}, {report.backend}, {machine['threads']} threads, {rounds} interleaved rounds")
     print("", render(report.rows), "", *report.notes, sep="\n")
-    RESULTS.mkdir(exist_ok=True)
-    result = {**machine, "rounds": chosen.rounds, "rows": [as_json(row) for row in report.rows], "notes": report.notes}
-    (RESULTS / f"{chosen.model}.json").write_text(json.dumps(result, indent=1) + "\n")
+    results.mkdir(parents=True, exist_ok=True)
+    (results / f"{name}.json").write_text(as_text(report, machine, rounds))
     return 0
+
+
+def as_text(report: Report, machine: dict[str, str], rounds: int) -> str:
+    """The JSON of a benchmark."""
+    rows = [as_json(row) for row in report.rows]
+    return json.dumps({**machine, "rounds": rounds, "rows": rows, "notes": report.notes}, indent=1) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""times of contestants -> rows that say what was claimed, what is so, and whether a goal is met; text and JSON."""
+"""measured contestants -> rows that say what was promised, what is so, and whether a goal is met; text and JSON."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from benchmarks.harness import Ratio, Times, ratio
+from benchmarks.claims import CLAIMS
+from benchmarks.harness import Measured, Ratio, ratio
 
-PER_SECOND = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0}
+FACTORS = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0, "ms": 1e3, "MB": 1e-6, "KiB": 1 / 1024}
+"""unit -> what a value in seconds or bytes is multiplied by to be shown."""
 COLUMNS = (
-    "row", "seed item", "claimed", "unit", "before", "seed's way", "ours",
-    "before/ours", "seed's/ours", "goal", "met?", "compile s",
+    "row", "claim", "promised", "unit", "before", "seed's way", "ours", "without", "limit",
+    "before/seed's", "before/ours", "seed's/ours", "goal", "met?", "compile s",
 )  # fmt: skip
 
 
@@ -16,47 +18,83 @@ class NotTheSame(Exception):
     """Contestants that do not compute the same: their times must not be compared."""
 
 
-class Report(NamedTuple):
-    """What a benchmark prints and keeps."""
-
-    rows: list["Row"]
-    notes: list[str]
-    backend: str
-
-
 class Goal(NamedTuple):
-    """A ratio that is to be reached at least, or (`limit`) seconds that are not to be exceeded."""
+    """A ratio that is to be reached at least, or (`value`) seconds or bytes that are not to be exceeded.
+
+    Against the limit the ratio is the share of what the machine can do that ours reaches.
+    """
 
     number: float
-    against: Literal["before", "seed's way", "limit"]
+    against: Literal["before", "seed's way", "limit", "value"]
 
     def __str__(self) -> str:
-        return f"<= {self.number:g} s" if self.against == "limit" else f">= {self.number:g}x {self.against}"
+        return f"<= {self.number:g} s" if self.against == "value" else f">= {self.number:g}x {self.against}"
+
+
+class Without(NamedTuple):
+    """Ours with one optimisation taken away: where that brings back the old figure, it is what the ratio measures."""
+
+    what: str
+    measured: Measured
+
+
+class Point(NamedTuple):
+    """Where a row stands on a scaling curve: "worlds" at 256, for example."""
+
+    curve: str
+    axis: str
+    at: float
 
 
 class Row(NamedTuple):
-    """One comparison. `before` is the plain reference, `seed_way` the same with the seed's proposal."""
+    """One comparison. `before` is the plain reference or a peer (`against`), `seed_way` what a proposal makes of it.
+
+    `limit` is what this machine needs at least for the same work (a gather, the matmuls). A row whose name begins
+    with two blanks is a part or a variant of the one above. `tried` says, where a goal is missed, what was tried.
+    """
 
     name: str
-    seed_item: str
-    claimed: str
     unit: str
-    ours: Times
-    before: Times | None = None
-    seed_way: Times | None = None
+    ours: Measured
+    before: Measured | None = None
+    seed_way: Measured | None = None
+    limit: Measured | None = None
+    without: Without | None = None
     goal: Goal | None = None
+    claims: tuple[str, ...] = ()
+    against: str = "plain reference"
+    tried: str = ""
+    point: Point | None = None
 
-    def ratio_to(self, other: Times | None) -> Ratio | None:
-        return None if other is None else ratio(other, self.ours)
+    @property
+    def ratios(self) -> dict[str, Ratio]:
+        """Of each pair that was measured, by name: the first divided by the second."""
+        pairs = {
+            "before/ours": (self.before, self.ours),
+            "seed's/ours": (self.seed_way, self.ours),
+            "before/seed's": (self.before, self.seed_way),
+            "limit/ours": (self.limit, self.ours),
+            "without/ours": (self.without and self.without.measured, self.ours),
+        }
+        return {name: ratio(slow, fast) for name, (slow, fast) in pairs.items() if slow and fast}
 
     @property
     def met(self) -> bool | None:
         if self.goal is None:
             return None
-        if self.goal.against == "limit":
+        if self.goal.against == "value":
             return self.ours.median <= self.goal.number
-        reached = self.ratio_to(self.before if self.goal.against == "before" else self.seed_way)
+        names = {"before": "before/ours", "seed's way": "seed's/ours", "limit": "limit/ours"}
+        reached = self.ratios.get(names[self.goal.against])
         return reached is not None and reached.median >= self.goal.number
+
+
+class Report(NamedTuple):
+    """What a benchmark prints and keeps."""
+
+    rows: list[Row]
+    notes: list[str]
+    backend: str
 
 
 def render(rows: Sequence[Row]) -> str:
@@ -68,22 +106,24 @@ def render(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    def time(times: Times | None) -> str:
-        return "" if times is None else f"{times.median * PER_SECOND[row.unit]:.3g}"
+    def value(measured: Measured | None) -> str:
+        return "" if measured is None else f"{measured.median * FACTORS[row.unit]:.3g}"
 
-    def times_as_long(found: Ratio | None) -> str:
+    def times_as_much(name: str) -> str:
+        found = row.ratios.get(name)
         return "" if found is None else f"{found.median:.3g} ({found.least:.3g}..{found.greatest:.3g})"
 
     return (
         row.name,
-        row.seed_item,
-        row.claimed,
+        ", ".join(row.claims),
+        "; ".join(CLAIMS[claim].promised for claim in row.claims),
         row.unit,
-        time(row.before),
-        time(row.seed_way),
-        time(row.ours),
-        times_as_long(row.ratio_to(row.before)),
-        times_as_long(row.ratio_to(row.seed_way)),
+        value(row.before),
+        value(row.seed_way),
+        value(row.ours),
+        value(row.without and row.without.measured),
+        value(row.limit),
+        *map(times_as_much, ("before/seed's", "before/ours", "seed's/ours")),
         "" if row.goal is None else str(row.goal),
         {None: "", True: "yes", False: "no"}[row.met],
         f"{row.ours.compile_seconds:.1f}",
@@ -91,27 +131,29 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """The row with the times of every round, in seconds per unit."""
-    ratios = {"before/ours": row.ratio_to(row.before), "seed's/ours": row.ratio_to(row.seed_way)}
+    """The row with the values of every round, in seconds (bytes, where the unit is one of memory) per unit."""
+    without = None if row.without is None else {"what": row.without.what, **_values(row.without.measured)}
     return {
         "row": row.name,
-        "seed_item": row.seed_item,
-        "claimed": row.claimed,
+        "claims": list(row.claims),
+        "against": row.against,
         "unit": row.unit,
-        "before": _seconds(row.before),
-        "seed_way": _seconds(row.seed_way),
-        "ours": _seconds(row.ours),
-        "ratios": {name: found._asdict() for name, found in ratios.items() if found is not None},
+        "before": None if row.before is None else _values(row.before),
+        "seed_way": None if row.seed_way is None else _values(row.seed_way),
+        "ours": _values(row.ours),
+        "limit": None if row.limit is None else _values(row.limit),
+        "without": without,
+        "ratios": {name: found._asdict() for name, found in row.ratios.items()},
         "goal": None if row.goal is None else str(row.goal),
         "met": row.met,
+        "tried": row.tried,
+        "point": None if row.point is None else row.point._asdict(),
     }
 
 
-def _seconds(times: Times | None) -> dict[str, Any] | None:
-    if times is None:
-        return None
+def _values(measured: Measured) -> dict[str, Any]:
     return {
-        "median_seconds": times.median,
-        "seconds": times.seconds.tolist(),
-        "compile_seconds": times.compile_seconds,
+        "median": measured.median,
+        "rounds": measured.values.tolist(),
+        "compile_seconds": measured.compile_seconds,
     }

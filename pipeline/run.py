@@ -12,7 +12,7 @@ from pipeline.artifacts import digest_of
 from pipeline.checkpoints import LockHeld, folder_lock
 from pipeline.journal import DatasetInput, Header, Journal, Parent
 from pipeline.stage import Interrupted, Stage, settings
-from pipeline.tracking import Shipper, resolve_uri
+from pipeline.tracking import LATEST_SECONDS, Shipper, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -60,7 +60,8 @@ class Run:
         journal = Journal(folder)
         journal.begin(header)
         uri = resolve_uri(root)
-        return cls(journal, [Shipper(one, uri) for one in (journal, *end_abandoned(folder, stage))], held)
+        waiting = (journal, *end_abandoned(folder, stage))
+        return cls(journal, [Shipper(one, uri, latest_seconds=LATEST_SECONDS) for one in waiting], held)
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +78,8 @@ class Run:
     def metrics(self, rows: Iterable[tuple[str, int, float]]) -> None:
         """Record (name, step, value); a (name, step) that is on record already keeps its first time and value."""
         self.journal.metrics(rows)
+        for shipper in self.shippers:
+            shipper.wake()
 
     def artifact(self, path: Path, folder: str) -> None:
         """Record a file as it is now."""

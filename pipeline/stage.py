@@ -3,6 +3,7 @@
 import argparse
 import ctypes
 import errno
+import gc
 import hashlib
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from pipeline import artifacts
+from pipeline import artifacts, compile_cache
 from pipeline.artifacts import ArtifactError
 from pipeline.checkpoints import LockHeld, folder_lock, loaded_code, run_key
 from pipeline.devices import on_device, settings
@@ -29,6 +30,8 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PR_SET_PDEATHSIG = 1
 PATIENCE_SECONDS = 60.0
 """How long a predecessor may take to save and leave: longer than its last delivery to a tracking server."""
+OBJECTS_PER_COLLECTION = 100_000
+"""Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a start."""
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What a disk answers that is full, broken or not ours to write."""
 
@@ -186,6 +189,9 @@ def _run(verb: str, model: str, body: Body, patience_seconds: float) -> None:
     die_with_parent()
     stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
     prepare_process(stage.params)
+    if stage.framework == "jax":
+        gc.set_threshold(OBJECTS_PER_COLLECTION)
+        compile_cache.keep(stage.root, stage.params)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
         signals.working = True
         work(stage, body, signals)

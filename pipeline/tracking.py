@@ -12,6 +12,8 @@ from pipeline.store import PATIENCE_SECONDS, database_of, reason_of
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 600.0
+LATEST_SECONDS = 30.0
+"""A run is delivered from its first record on, or after so long: importing mlflow delays the work that is not begun."""
 
 
 def default_uri(root: Path) -> str:
@@ -32,16 +34,27 @@ def resolve_uri(root: Path) -> str:
 
 
 class Shipper:
-    """Delivers a journal while it is being written, from a daemon thread that starts at once."""
+    """Delivers a journal while it is being written, from a daemon thread; it begins when woken, or when told to."""
 
-    def __init__(self, journal: Journal, uri: str, wait_seconds: float = 30.0, retry_seconds: float = 60.0) -> None:
-        self._journal, self._uri = journal, uri
+    def __init__(
+        self,
+        journal: Journal,
+        uri: str,
+        wait_seconds: float = 30.0,
+        retry_seconds: float = 60.0,
+        latest_seconds: float = 0.0,
+    ) -> None:
+        self._journal, self._uri, self._latest_seconds = journal, uri, latest_seconds
         self._wait_seconds, self._retry_seconds = wait_seconds, retry_seconds
         self._delivery = Delivery(journal, uri)
         self._reason = "no answer yet"
-        self._finishing, self._settled = threading.Event(), threading.Event()
+        self._woken, self._finishing, self._settled = threading.Event(), threading.Event(), threading.Event()
         self._delivered = False
         threading.Thread(target=self._run, name="tracking", daemon=True).start()
+
+    def wake(self) -> None:
+        """Something is recorded: begin, if not yet begun."""
+        self._woken.set()
 
     def finish(self) -> bool:
         """Whether the store has the whole journal, asked when its last line is written.
@@ -50,6 +63,7 @@ class Shipper:
         line on stderr what is left and how to deliver it.
         """
         self._finishing.set()
+        self.wake()
         began = time.monotonic()
         while not self._settled.wait(0.02):
             patient_until = max(began + PATIENCE_SECONDS, self._delivery.patient_until)
@@ -65,6 +79,7 @@ class Shipper:
 
     def _run(self) -> None:
         pause = self._retry_seconds
+        self._woken.wait(self._latest_seconds)
         while not self._settled.is_set():
             last = self._finishing.is_set()
             drained = self._drain()

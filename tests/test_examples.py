@@ -31,3 +31,9 @@ def test_the_actor_critic_example_learns_a_plate_of_its_own():
 def test_the_active_dynamics_example_learns_a_field_of_its_own_sooner_by_asking():
     scores = scores_of("active_dynamics")
     assert scores["field_nrmse.active"] < scores["field_nrmse.random"] < scores["affine_field"]
+
+
+def test_the_example_of_an_own_loop_keeps_the_newest_steps_and_draws_from_them():
+    scores = scores_of("own_loop")
+    assert (scores["transitions held"], scores["batches"]) == (2000, 1186)
+    assert 0 < scores["share that fell"] < 0.2

@@ -88,6 +88,15 @@ def test_retraining_runs_on_a_schedule_and_by_hand():
     assert set(found["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
 
 
+def test_speed_is_judged_on_the_schedule_by_a_job_that_stands_alone():
+    job = workflow(ROOT / ".github" / "workflows" / "retrain.yml")["jobs"]["speed"]
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    (kept,) = [step for step in job["steps"] if "upload-artifact" in step.get("uses", "")]
+    assert commands == ["make setup", "make bench-gate"]
+    assert (kept["if"], kept["with"]["path"]) == ("${{ !cancelled() }}", ".bench/gate")
+    assert "needs" not in job
+
+
 def test_no_step_pushes_by_itself():
     commands = [step["run"] for path in FILES for step in steps(path) if "run" in step]
     assert [command for command in commands if "git push" in command] == []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.active_dynamics.sides import sides_of
 from benchmarks.active_dynamics.vae import Vaes, changed, plain_window, refuse_another_loss, settings_of, vaes_of
@@ -12,8 +13,9 @@ from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
 from benchmarks.reference.active_dynamics_seed import PredictingAgent
-from benchmarks.table import Goal, NotTheSame, Row
+from benchmarks.table import Goal, NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
+from benchmarks.turns import repeated
 from quatrain.models.active_dynamics.agents.vae import learner
 from quatrain.models.active_dynamics.agents.vae.network import SeqVae
 from quatrain.replay import windows
@@ -30,6 +32,7 @@ ENVIRONMENTS = 64
 LENGTH = 20
 AGENT_STEPS = 40
 UPDATES = 3
+PRODUCT = 64
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
@@ -60,15 +63,18 @@ def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
             "seed": plain_steps(vaes, PredictingAgent(vaes.plain.encoder, vaes.plain.predicted, SeedRollout(LENGTH))),
             "one": own_steps(vaes, 1),
             "many": own_steps(vaes, ENVIRONMENTS),
+            "window": window_steps(vaes),
         },
         rounds,
     )
-    row = partial(Row, seed_item="003 fewer encoder calls", claimed="50-70 % less", unit=UNIT, before=times["before"])
     dynamics = "MLP" if kind == "mlp" else f"RBF, {SIDE**2} centres"
+    row = partial(Row, unit=UNIT, before=times["before"], seed_way=times["seed"], claims=("dynamics-encoder",))
     name = f"agent step, {dynamics}; seed's way: hears no observation"
+    window = Without("the carried state: the whole window", times["window"])
+    one = Without("the batch: one environment", times["one"])
     return [
-        row(name, ours=times["one"], seed_way=times["seed"], goal=Goal(3, "before")),
-        row(f"  ours: {ENVIRONMENTS} environments at once", ours=times["many"], seed_way=times["seed"]),
+        row(name, ours=times["one"], without=window, goal=Goal(3, "before")),
+        row(f"  ours: {ENVIRONMENTS} environments at once", ours=times["many"], without=one),
     ]
 
 
@@ -104,6 +110,22 @@ def own_steps(vaes: Vaes, environments: int) -> Contestant:
     return Contestant(run, len(pairs) * environments)
 
 
+def window_steps(vaes: Vaes) -> Contestant:
+    """The same network, which encodes its last transitions anew in each step."""
+    network, seen = vaes.worker.network, transitions_of(vaes)
+    inputs, carried = torch.cat([seen.observations, seen.actions], 2), Carried(vaes.worker.network, 1)
+    times = range(LENGTH, len(inputs) + 1)
+
+    @torch.no_grad()
+    def run() -> None:
+        for time in times:
+            carried.predict(seen.actions[time - 1])
+            states = network.encoder(inputs[time - LENGTH : time], network.encoder.first(1))
+            carried.belief = network.encoder.belief(states[-1]).mean
+
+    return Contestant(run, len(times))
+
+
 class Carried:
     """The project's belief from step to step, and what its dynamics said of it."""
 
@@ -113,11 +135,15 @@ class Carried:
         self.belief = network.encoder.belief(self.hidden).mean.detach()
         self.predicted = self.belief
 
+    def predict(self, action: Tensor) -> None:
+        """What comes of it, by the dynamics."""
+        self.predicted = self.law.mean(self.belief.T[None], self.effect @ action.T)[0].T
+
     @torch.no_grad()
     def step(self, observation: Tensor, action: Tensor) -> Tensor:
         """Of all environments."""
         encoder = self.network.encoder
-        self.predicted = self.law.mean(self.belief.T[None], self.effect @ action.T)[0].T
+        self.predict(action)
         self.hidden = encoder.step(torch.cat([observation, action], 1), self.hidden)
         self.belief = encoder.belief(self.hidden).mean
         return self.belief
@@ -149,15 +175,22 @@ def refuse_another_belief(vaes: Vaes) -> None:
 def update_name(kind: str, batch: int, thread_count: int) -> str:
     """What is done, and by how many threads."""
     dynamics = "MLP" if kind == "mlp" else f"RBF, {SIDE**2} centres"
-    return f"train step, B={batch}, {dynamics}, {thread_count} thread(s), by window; before: B=1, a new Adam"
+    return f"train step, B={batch}, {dynamics}, process of {thread_count} thread(s), by window; before: B=1, a new Adam"
 
 
 def update_row(root: Path, kind: str, batch: int, rounds: int) -> Row:
     """Sampling, bound, gradient, Adam, and what is noted."""
     vaes = sized(root, kind, batch)
     refuse_another_loss(vaes)
-    times = race({"before": plain_update(vaes), "ours": own_update(vaes)}, rounds)
-    return Row(update_name(kind, batch, 1), "-", "-", UNIT, times["ours"], times["before"], goal=goal_of(kind, batch))
+    sides = {"before": plain_update(vaes), "ours": own_update(vaes), "limit": products(vaes)}
+    if batch > 1:
+        sides["alone"] = own_update(sized(root, kind, 1))
+    times = race(sides, rounds)
+    alone = Without("the batch: one window", times["alone"]) if batch > 1 else None
+    return Row(
+        update_name(kind, batch, 1), UNIT, times["ours"], times["before"], limit=times["limit"], without=alone,
+        goal=goal_of(kind, batch),
+    )  # fmt: skip
 
 
 def goal_of(kind: str, batch: int) -> Goal:
@@ -184,3 +217,12 @@ def own_update(vaes: Vaes) -> Contestant:
             learner.learn(vaes.worker, vaes.ring, 0)
 
     return Contestant(run, UPDATES * batch)
+
+
+def products(vaes: Vaes) -> Contestant:
+    """All products of matrices that a gradient step takes, as products of matrices of 64."""
+    own = own_update(vaes)
+    with FlopCounterMode(display=False) as counter:
+        own.run()
+    features, weight = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
+    return repeated(lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops())

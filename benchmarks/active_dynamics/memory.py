@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from benchmarks.active_dynamics import planning
-from benchmarks.active_dynamics.parts import ACTION, CHANNELS, transition_of, wrote
+from benchmarks.active_dynamics.parts import ACTION, CHANNELS, LENGTH, transition_of, wrote
 from benchmarks.active_dynamics.sides import beliefs_of
+from benchmarks.harness import Measured
 from benchmarks.reference.active_dynamics_planner import of_projection
-from benchmarks.reference.active_dynamics_rollout import Rollout
+from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
+from benchmarks.table import Row
 from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
 from quatrain.replay import windows
 
@@ -23,23 +26,25 @@ FEW = 40
 
 
 class Peak(NamedTuple):
-    """Megabytes: of the whole process, and of them what the work took."""
+    """Bytes: of the whole process, and of them what the work took."""
 
     whole: float
     grown: float
 
 
-def notes(root: Path) -> list[str]:
-    """What each takes at its peak."""
-    taken = {work: measured(root, work) for work in WORK}
-    each = {side: 2**20 * taken[f"transitions {side}"].grown / TRANSITIONS for side in ("before", "ours")}
-    plans = {side: taken[f"plan {side}"] for side in ("before", "ours")}
+def rows(root: Path) -> list[Row]:
+    """What each takes at its peak; the processes run at once, as none is timed."""
+    started = {work: begun(root, work) for work in WORK}
+    taken = {work: peak_of(process) for work, process in started.items()}
+    each = {
+        side: Measured(np.array([taken[f"transitions {side}"].grown / TRANSITIONS]))
+        for side in ("before", "seed", "ours")
+    }
+    name = f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each; ours: of {stored()} bytes in tensors"
+    plans = {side: Measured(np.array([taken[f"plan {side}"].whole])) for side in ("before", "ours")}
     return [
-        f"memory of {TRANSITIONS} transitions of {CHANNELS} channels (the seed claims 0.6-0.8x): a dictionary each "
-        f"{each['before']:.0f} bytes a transition, ours {each['ours']:.0f} (its tensors: {stored()})",
-        f"memory of a plan of {2 * planning.SIDE**2} weights at its peak: before {plans['before'].whole:.0f} MB, of "
-        f"them {plans['before'].grown:.0f} MB beyond libraries and belief; ours {plans['ours'].whole:.0f} MB, "
-        f"{plans['ours'].grown:.0f} MB",
+        Row(name, "KiB", each["ours"], each["before"], each["seed"], claims=("dynamics-memory",)),
+        Row(f"memory of a process that plans, {2 * planning.SIDE**2} weights", "MB", plans["ours"], plans["before"]),
     ]
 
 
@@ -50,28 +55,41 @@ def stored() -> int:
     return sum(part.numel() * part.element_size() for part in parts) // 2
 
 
-def measured(root: Path, work: str) -> Peak:
-    """Of a process of its own."""
+def begun(root: Path, work: str) -> subprocess.Popen[str]:
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
     command = [sys.executable, "-m", "benchmarks.active_dynamics.memory", work]
-    ran = subprocess.run(command, cwd=root, env=os.environ | paths, capture_output=True, text=True, check=True)
-    return Peak(*map(float, ran.stdout.split()))
+    return subprocess.Popen(command, cwd=root, env=os.environ | paths, stdout=subprocess.PIPE, text=True)
+
+
+def peak_of(process: subprocess.Popen[str]) -> Peak:
+    """Of a process of its own.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    told, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"memory: {process.args} ended with {process.returncode}")
+    return Peak(*(2**20 * float(each) for each in told.split()))
 
 
 # Each is made ready, and then it is what grows.
 
 
-def plain_transitions() -> Callable[[], object]:
-    """A dictionary each, with what they hold beside observations and actions."""
-    kept_by(FEW)
-    return lambda: kept_by(TRANSITIONS)
+def plain_transitions(recent: Callable[[int], RecentRollout]) -> Callable[[], object]:
+    """A dictionary each, with what they hold beside observations and actions; the latest are copied in each step."""
+    kept_by(recent, FEW)
+    return lambda: kept_by(recent, TRANSITIONS)
 
 
-def kept_by(transitions: int) -> Rollout:
-    generator, kept = torch.Generator().manual_seed(0), Rollout()
+def kept_by(recent: Callable[[int], RecentRollout], transitions: int) -> tuple[Rollout, RecentRollout]:
+    generator, kept, latest = torch.Generator().manual_seed(0), Rollout(), recent(LENGTH)
     for _ in range(transitions):
-        kept.add(transition_of(generator))
-    return kept
+        transition = transition_of(generator)
+        kept.add(transition)
+        latest.add(transition)
+        latest.copy()
+    return kept, latest
 
 
 def own_transitions() -> Callable[[], object]:
@@ -103,8 +121,9 @@ def beliefs() -> FilterRows:
     return beliefs_of(planning.sized(Path.cwd(), planning.MANY), 2)
 
 
-WORK = {
-    "transitions before": plain_transitions,
+WORK: dict[str, Callable[[], Callable[[], object]]] = {
+    "transitions before": lambda: plain_transitions(RecentRollout),
+    "transitions seed": lambda: plain_transitions(SeedRollout),
     "transitions ours": own_transitions,
     "plan before": plain_plan,
     "plan ours": own_plan,

@@ -1,23 +1,26 @@
-"""rows about the seed's small changes: the latest transitions, weights of horizons, mask, device checks, transfers."""
+"""rows about the proposal's small changes: latest transitions, weights of horizons, mask, variance, transfers."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from benchmarks.harness import Contestant, Times, race
+from benchmarks.active_dynamics.allocations import allocated
+from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
-from benchmarks.table import NotTheSame, Row
+from benchmarks.table import NotTheSame, Row, Without
+from benchmarks.turns import repeated
+from quatrain.models.active_dynamics.agents.vae.encoder import positive
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, Ring
 
 UNIT = "us/call"
-REPEATS = 200
 LENGTH, STORED, ROWS = 20, 64, 30
-CHANNELS, ACTION, D = 50, 2, 2
+CHANNELS, ACTION, D, DT = 50, 2, 2, 0.1
 HORIZONS, DECAY = 5, 0.8
 TIMES, P_MASK = 20, 0.1
 BATCH = 64
@@ -25,31 +28,26 @@ BATCH = 64
 
 def rows(rounds: int) -> list[Row]:
     """On the device of torch's default, but for transfers."""
-    found = [*rollout_rows(rounds), weights_row(rounds), mask_row(rounds), device_row(rounds)]
-    return found + (transfer_rows(torch.device("cuda"), rounds) if torch.cuda.is_available() else [])
-
-
-def transfer_note() -> list[str]:
-    """Where there is nothing to transfer to."""
-    said = "transfer of a batch (the seed claims 25-40 % less): skipped: no CUDA device"
-    return [] if torch.cuda.is_available() else [said]
-
-
-def repeated(work: Callable[[], object], units: float = 1.0) -> Contestant:
-    """Short work, many times over; `units`: of what a row counts in one of them."""
-
-    def run() -> None:
-        for _ in range(REPEATS):
-            work()
-
-    return Contestant(run, REPEATS * units)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    made = latest()
+    refuse_another_window(made.before, made.after, made.ring)
+    small = (weights_row(rounds), *mask_rows(rounds), variance_row(rounds), device_row(rounds))
+    return [*rollout_rows(made, rounds), *memory_rows(made), *small, transfer_row(device, rounds)]
 
 
 # The latest transitions.
 
 
-def rollout_rows(rounds: int) -> list[Row]:
-    """A copy of them against a view; then with the transition that comes before."""
+class Latest(NamedTuple):
+    """The same last transitions three times, and the last of all."""
+
+    before: RecentRollout
+    after: SeedRollout
+    ring: Ring
+    transition: dict[str, Tensor]
+
+
+def latest() -> Latest:
     before, after, ring = RecentRollout(LENGTH), SeedRollout(LENGTH), windows.allocate(1, STORED, CHANNELS, ACTION)
     generator = torch.Generator().manual_seed(0)
     for _ in range(2 * STORED):
@@ -57,13 +55,19 @@ def rollout_rows(rounds: int) -> list[Row]:
         for rollout in (before, after):
             rollout.add(transition)
         wrote(ring, transition)
-    refuse_another_window(before, after, ring)
+    return Latest(before, after, ring, transition)
+
+
+def rollout_rows(made: Latest, rounds: int) -> list[Row]:
+    """A copy of them against a view; then with the transition that comes before."""
+    before, after, ring, transition = made
+    many = windows.allocate(ROWS, STORED, CHANNELS, ACTION)
     copies = {
         "before": repeated(before.copy),
         "seed": repeated(after.copy),
         "ours": repeated(lambda: windows.last(ring, LENGTH)),
+        "copied": repeated(lambda: [part.clone() for part in windows.last(ring, LENGTH)]),
     }
-    many = windows.allocate(ROWS, STORED, CHANNELS, ACTION)
     writes = {
         "before": repeated(lambda: (before.add(transition), before.copy())),
         "seed": repeated(lambda: (after.add(transition), after.copy())),
@@ -71,16 +75,32 @@ def rollout_rows(rounds: int) -> list[Row]:
         "many": repeated(partial(wrote, many, transition), ROWS),
     }
     copied, written = race(copies, rounds), race(writes, rounds)
-    row = partial(_rollout_row, before=written["before"], seed_way=written["seed"])
+    copy = Without("the view: a copy of the project's window", copied["copied"])
+    one = Without("the batch: one row", written["one"])
+    row = partial(Row, unit=UNIT, before=written["before"], seed_way=written["seed"])
     return [
-        _rollout_row(f"rollout copy, the last {LENGTH} transitions", copied["ours"], copied["before"], copied["seed"]),
-        row("  with a transition written before, 1 row", written["one"]),
-        row(f"  ours: {ROWS} rows at once, by row", written["many"]),
-    ]
+        Row(
+            f"rollout copy, the last {LENGTH} transitions", UNIT, copied["ours"], copied["before"], copied["seed"],
+            without=copy,
+        ),
+        row("  with a transition written before, 1 row", ours=written["one"]),
+        row(f"  ours: {ROWS} rows at once, by row", ours=written["many"], without=one),
+    ]  # fmt: skip
 
 
-def _rollout_row(name: str, ours: Times, before: Times, seed_way: Times) -> Row:
-    return Row(name, "003 conditional clone", "30-50 % less memory", UNIT, ours, before, seed_way)
+def memory_rows(made: Latest) -> list[Row]:
+    """Bytes that a copy, and a write, ask for. The pool was to make writes ask for none; nothing is taken from it."""
+    before, after, ring, transition = made
+    copies = (before.copy, after.copy, lambda: windows.last(ring, LENGTH))
+    writes = (lambda: before.add(transition), lambda: after.add(transition), lambda: wrote(ring, transition))
+    rows = []
+    for name, claim, sides in (
+        (f"rollout copy, the last {LENGTH} transitions: bytes; ours: of Python's views", "dynamics-clone", copies),
+        ("transition written: bytes; seed's way: nobody takes from the pool", "dynamics-pool", writes),
+    ):
+        plain, proposed, ours = map(allocated, sides)
+        rows.append(Row(name, "KiB", ours, plain, proposed, claims=(claim,)))
+    return rows
 
 
 def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
@@ -131,23 +151,48 @@ def weights_row(rounds: int) -> Row:
         },
         rounds,
     )
-    name = "weights of horizons; seed's way: wrong at the first call"
-    return Row(name, "003 cached KL weights", "60-80 % less", UNIT, times["ours"], times["before"], times["seed"])
+    made_anew = Without("what is kept: made anew", times["before"])
+    return Row(
+        "weights of horizons; seed's way: wrong at the first call", UNIT,
+        times["ours"], times["before"], times["seed"], without=made_anew, claims=("dynamics-kl",),
+    )  # fmt: skip
 
 
-def mask_row(rounds: int) -> Row:
-    """Which states of a window are kept."""
+def mask_rows(rounds: int) -> list[Row]:
+    """Which states of a window are kept: bytes that are asked for, and time."""
     drawn, generator = seed.Mask(TIMES), torch.Generator().manual_seed(0)
+    sides: dict[str, Callable[[], object]] = {
+        "before": lambda: seed.mask_before(TIMES, P_MASK),
+        "seed": lambda: drawn(P_MASK),
+        "ours": lambda: torch.rand(TIMES, 1, generator=generator) >= P_MASK,
+    }
+    times = race({name: repeated(work) for name, work in sides.items()}, rounds)
+    plain, proposed, ours = map(allocated, sides.values())
+    name = "mask: bytes; seed's way: breaks two losses with one backward"
+    return [
+        Row(name, "KiB", ours, plain, proposed, claims=("dynamics-mask",)),
+        Row("  the same in time", UNIT, times["ours"], times["before"], times["seed"]),
+    ]
+
+
+def variance_row(rounds: int) -> Row:
+    """Of a step, from its parameter; ours is worked out whenever it is asked for, so that it can be learned."""
+    cached, raw = seed.CachedVariance(D), torch.full((D,), -3.0, requires_grad=True)
+    own = lambda: positive(raw) * DT  # noqa: E731
+    if not torch.allclose(cached() * DT, own()):
+        raise NotTheSame("variance: the seed's is another before anything is learned, too")
     times = race(
         {
-            "before": repeated(lambda: seed.mask_before(TIMES, P_MASK)),
-            "seed": repeated(lambda: drawn(P_MASK)),
-            "ours": repeated(lambda: torch.rand(TIMES, 1, generator=generator) >= P_MASK),
+            "before": repeated(lambda: plain.Model.variance(raw) * DT),
+            "seed": repeated(lambda: cached() * DT),
+            "ours": repeated(own),
         },
         rounds,
     )
-    name = "mask; seed's way: breaks two losses with one backward"
-    return Row(name, "003 in-place mask", "40-60 % less memory", UNIT, times["ours"], times["before"], times["seed"])
+    return Row(
+        "variance of a step; seed's way: wrong, it cannot learn", UNIT,
+        times["ours"], times["before"], times["seed"], claims=("dynamics-variance",),
+    )  # fmt: skip
 
 
 def device_row(rounds: int) -> Row:
@@ -157,31 +202,36 @@ def device_row(rounds: int) -> Row:
         {"before": repeated(checks.before), "seed": repeated(checks.seed), "ours": repeated(lambda: None)}, rounds
     )
     name = "device check; ours: an empty call"
-    return Row(name, "003 cached device checks", "10-15 % less", UNIT, times["ours"], times["before"], times["seed"])
+    return Row(name, UNIT, times["ours"], times["before"], times["seed"], claims=("dynamics-device",))
 
 
-def transfer_rows(device: torch.device, rounds: int) -> list[Row]:
+def transfer_row(device: torch.device, rounds: int) -> Row:
     """A batch to the device, from memory that is not pinned; ours picks it from what is there."""
     stored = torch.randn(STORED * BATCH, CHANNELS)
     there, index = stored.to(device), torch.randint(len(stored), (BATCH,), device=device)
     batch = stored[:BATCH].clone()
+    out, moved = torch.empty(BATCH, CHANNELS, device=device), lambda: seed.moved(batch, device)
+    sides: dict[str, Callable[[], object]] = {
+        "before": lambda: batch.to(device),
+        "seed": moved,
+        "ours": lambda: there.index_select(0, index),
+        "limit": lambda: torch.index_select(there, 0, index, out=out),
+    }
+    if not torch.equal(moved(), batch.to(device)):
+        raise NotTheSame("transfer: another batch arrives")
+    times = race({name: arriving(work, device) for name, work in sides.items()}, rounds)
+    where = "" if device.type == "cuda" else "; no CUDA device: on the CPU a copy that never happens"
+    name = f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device; limit: into memory that is there{where}"
+    return Row(name, UNIT, times["ours"], times["before"], times["seed"], times["limit"], claims=("dynamics-transfer",))
 
-    def done(work: Callable[[], object]) -> Contestant:
-        def run() -> None:
-            for _ in range(REPEATS):
-                work()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
 
-        return Contestant(run, REPEATS)
+def arriving(work: Callable[[], object], device: torch.device) -> Contestant:
+    """Many times over; a turn ends when all has arrived."""
+    own = repeated(work)
 
-    times = race(
-        {
-            "before": done(lambda: batch.to(device)),
-            "seed": done(lambda: seed.moved(batch, device)),
-            "ours": done(lambda: there.index_select(0, index)),
-        },
-        rounds,
-    )
-    name = f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device"
-    return [Row(name, "003 non_blocking", "25-40 % less", UNIT, times["ours"], times["before"], times["seed"])]
+    def run() -> None:
+        own.run()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return Contestant(run, own.units)

@@ -22,7 +22,8 @@ from benchmarks.active_dynamics.sides import (
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_world as plain_world
-from benchmarks.table import NotTheSame, Row
+from benchmarks.table import NotTheSame, Point, Row, Without
+from benchmarks.turns import repeated
 from quatrain.envs.vector_field import tables
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.envs.vector_field.world import World, draw, step
@@ -30,11 +31,12 @@ from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
 
 UNIT = "ms/step"
 SEED = 0
-ROWS = (30, 1)
+ROWS = (30, 1, 120)
+PLAIN_ROWS = 30
 KINDS_TIMED = ("limit_cycle", "multi_attractor")
 OWN_STEPS, PLAIN_STEPS = 20, 2
 FILTER_STEPS = 5
-NODES = 40
+NODES = 20
 """Per axis of a drawn table."""
 CHECKED_NODES, CHECKED_DRAWS = 5, 3000
 
@@ -45,9 +47,9 @@ def rows(root: Path, rounds: int) -> list[Row]:
     for kind in KINDS_TIMED:
         world = world_of_kind(root, kind)
         refuse_another_step(world, 4)
-        found += [step_row(world, count, rounds) for count in ROWS]
+        found += step_rows(world, rounds)
     found.append(draw_row(rounds))
-    return found + [filter_row(root, count, rounds) for count in ROWS]
+    return found + filter_rows(root, rounds)
 
 
 def world_of_kind(root: Path, kind: str) -> World:
@@ -56,13 +58,19 @@ def world_of_kind(root: Path, kind: str) -> World:
     return sides_of(root, 1, env={"field": field}).world
 
 
-def step_row(world: World, count: int, rounds: int) -> Row:
+def step_rows(world: World, rounds: int) -> list[Row]:
     """With its random numbers, which the plain loop is given."""
-    times = race({"before": plain_steps(world, count), "ours": own_steps(world, count)}, rounds)
-    indent = "" if count == ROWS[0] else "  "
+    own = {str(count): own_steps(world, count) for count in ROWS}
+    times = race({"before": plain_steps(world, PLAIN_ROWS), **own}, rounds)
     how = "an interpolator each call" if world.field.table.numel() else "a point at a time"
-    name = f"{indent}environment, {count} x {world.field.kind}; before: {how}"
-    return Row(name, "-", "-", UNIT, times["ours"], times["before"])
+    found = []
+    for count in ROWS:
+        name, main = f"environment, {count} x {world.field.kind}; before: {how}", count == ROWS[0]
+        one = Without("the batch: one environment", times["1"]) if main else None
+        point = Point(f"environment, {world.field.kind}", "environments", count)
+        own_times = times[str(count)]
+        found.append(Row(name if main else f"  {name}", UNIT, own_times, times["before"], without=one, point=point))
+    return found
 
 
 def own_steps(world: World, count: int) -> Contestant:
@@ -103,7 +111,7 @@ def draw_row(rounds: int) -> Row:
         rounds,
     )
     name = f"table of multi_attractor, {NODES} x {NODES}; before: eigenvectors of {NODES**2} x {NODES**2}"
-    return Row(name, "-", "-", UNIT, times["ours"], times["before"])
+    return Row(name, UNIT, times["ours"], times["before"])
 
 
 def refuse_another_process() -> None:
@@ -121,16 +129,39 @@ def refuse_another_process() -> None:
         raise NotTheSame("table of multi_attractor: draws have another covariance than the kernel")
 
 
-def filter_row(root: Path, count: int, rounds: int) -> Row:
+def filter_rows(root: Path, rounds: int) -> list[Row]:
     """Predict and correct, with the likelihood of what was seen; before: matrices over all channels, row by row."""
-    sides = sides_of(root, count)
-    beliefs, walk = beliefs_of(sides, FILTER_STEPS), Walk(sides.world, count)
-    refuse_another_belief(beliefs, walk)
-    times = race({"before": plain_filtering(beliefs, walk), "ours": own_filtering(beliefs, walk)}, rounds)
-    n, channels = beliefs.belief.mean.shape[1], sides.config.env.observation.channels
-    indent = "" if count == ROWS[0] else "  "
-    name = f"{indent}filter step, {count} row(s), {n} numbers, {channels} channels; before: dense matrices"
-    return Row(name, "-", "-", UNIT, times["ours"], times["before"])
+    contestants, beliefs = {}, beliefs_of(sides_of(root, 1), FILTER_STEPS)
+    for count in ROWS:
+        sides = sides_of(root, count)
+        beliefs, walk = beliefs_of(sides, FILTER_STEPS), Walk(sides.world, count)
+        refuse_another_belief(beliefs, walk)
+        contestants[str(count)] = own_filtering(beliefs, walk)
+        if count == ROWS[0]:
+            contestants |= {"before": plain_filtering(beliefs, walk), "limit": touched(beliefs)}
+    times, n = race(contestants, rounds), beliefs.belief.mean.shape[1]
+    sizes = f"{n} numbers, {sides.config.env.observation.channels} channels; before: dense matrices"
+    found = []
+    for count in ROWS:
+        main, point = count == ROWS[0], Point("filter step", "rows", count)
+        row = Row(f"  filter step, {count} row(s), {sizes}", UNIT, times[str(count)], times["before"], point=point)
+        if main:
+            one = Without("the batch: one row", times["1"])
+            name = f"{row.name.strip()}; limit: covariances read and written twice"
+            row = row._replace(name=name, limit=times["limit"], without=one)
+        found.append(row)
+    return found
+
+
+def touched(beliefs: FilterRows) -> Contestant:
+    """The covariances of all rows are written anew, twice."""
+    covariance = beliefs.belief.covariance.clone()
+
+    def run() -> None:
+        for _ in range(2):
+            covariance.mul_(0.5)
+
+    return repeated(run, len(covariance))
 
 
 def own_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:

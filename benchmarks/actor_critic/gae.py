@@ -1,39 +1,31 @@
-"""rows about advantages: the original's loop, the seed's, ours, and other libraries' in one process with ours."""
+"""rows about advantages: the original's loop, the proposal's, and ours."""
 
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.signal import lfilter
 
 from benchmarks.harness import Contestant, race
-from benchmarks.peers import environment as peers
-from benchmarks.peers.gae import DISCOUNT, LAMBDA, SHAPES, repeated, trace_of
+from benchmarks.peers.gae import DISCOUNT, LAMBDA, trace_of
 from benchmarks.reference import actor_critic_parts as reference
-from benchmarks.reference.actor_critic_parts import Episode, Estimate
-from benchmarks.table import Goal, NotTheSame, Row
-from quatrain.replay.rollouts.gae import Advantages, Trace, advantages
+from benchmarks.reference.actor_critic_parts import Episode
+from benchmarks.table import Goal, NotTheSame, Point, Row, Without
+from benchmarks.turns import repeated
+from quatrain.replay.rollouts.gae import How, Trace, advantages
 
 UNIT = "us/call"
 AGREEMENT = 1e-3
 SINGLE = ("T=200", "T=1000", "T=10000")
 BATCHED = ("64 episodes", "[16, 128]", "[1000, 64]")
+PLAIN_STEPS = 2500
+"""Of many episodes, that a plain loop goes through in a call: the first ones, counted up."""
 
 
-class Rows(NamedTuple):
-    """Rows, and what to say about them."""
-
-    rows: list[Row]
-    notes: list[str]
-
-
-def rows(root: Path, rounds: int) -> Rows:
-    """One lane of one episode, many lanes with ends in them, and other libraries."""
-    own = [row for name in SINGLE for row in single_rows(name, rounds)] + [batch_row(name, rounds) for name in BATCHED]
-    found, notes = peers.times(root, rounds)
-    return Rows(own + [row for name in SHAPES for row in peer_rows(name, found.get(name, {}))], notes)
+def rows(rounds: int) -> list[Row]:
+    """One lane of one episode, and many lanes with ends in them."""
+    singles = [row for name in SINGLE for row in single_rows(name, rounds)]
+    return singles + [batch_row(name, rounds) for name in BATCHED]
 
 
 def single_rows(name: str, rounds: int) -> list[Row]:
@@ -45,56 +37,74 @@ def single_rows(name: str, rounds: int) -> list[Row]:
     times = race(
         {
             "before": Contestant(lambda: reference.gae_before(episode, DISCOUNT, LAMBDA)),
-            "floats": repeated(trace, lambda: reference.gae_floats(lists, DISCOUNT, LAMBDA)),
+            "floats": repeated(lambda: reference.gae_floats(lists, DISCOUNT, LAMBDA)),
             "seed": Contestant(lambda: reference.gae_seed(episode, DISCOUNT, LAMBDA)),
             "ours": ours(trace),
+            "loop": ours(trace, "loop"),
+            "limit": recurrence(trace),
         },
         rounds,
     )
-    goal = Goal(100, "seed's way") if name == "T=1000" else None
-    row = partial(Row, unit=UNIT, ours=times["ours"], seed_way=times["seed"])
+    steps = trace.rewards.numel()
     return [
-        row(f"advantages, {name}", "002-4 tensor GAE", "2-3x", before=times["before"], goal=goal),
-        row("  before: a list of Python's floats", "-", "-", before=times["floats"]),
-    ]
+        Row(
+            f"advantages, {name}; limit: the recurrence alone, in C", UNIT,
+            times["ours"], times["before"], times["seed"], times["limit"],
+            Without("the filter: a loop over steps", times["loop"]),
+            Goal(100, "seed's way") if name == "T=1000" else None, ("colony-4",),
+            point=Point("advantages of an episode", "steps", steps),
+        ),
+        Row("  before: a list of Python's floats", UNIT, times["ours"], times["floats"], times["seed"]),
+    ]  # fmt: skip
 
 
 def batch_row(name: str, rounds: int) -> Row:
     """Many episodes, one after another in the original."""
     trace = trace_of(name)
-    each = episodes_of(trace)
     refuse_others(name, trace)
+    each, share = first_of(episodes_of(trace))
     loops = {"before": reference.gae_before, "seed": reference.gae_seed}
     times = race(
         {
-            side: Contestant(lambda loop=loop: [loop(episode, DISCOUNT, LAMBDA) for episode in each])  # type: ignore[misc]
+            side: Contestant(lambda loop=loop: [loop(episode, DISCOUNT, LAMBDA) for episode in each], share)  # type: ignore[misc]
             for side, loop in loops.items()
         }
-        | {"ours": ours(trace)},
+        | {"ours": ours(trace), "limit": recurrence(trace), "lanes": lane_by_lane(trace)},
         rounds,
     )
-    steps = trace.rewards.numel()
+    counted = "" if share == 1 else f"; before, seed's way: {len(each)} episodes, counted up"
     return Row(
-        f"advantages, {name}: {steps} steps", "002-4 tensor GAE", "2-3x", UNIT,
-        times["ours"], times["before"], times["seed"],
+        f"advantages, {name}: {trace.rewards.numel()} steps{counted}", UNIT,
+        times["ours"], times["before"], times["seed"], times["limit"],
+        Without("lanes side by side: one after another", times["lanes"]), claims=("colony-4",),
     )  # fmt: skip
 
 
-def ours(trace: Trace) -> Contestant:
+def ours(trace: Trace, how: How = "auto") -> Contestant:
     """With what goes before: differences of values, and where episodes end."""
-    return repeated(trace, lambda: advantages(trace, DISCOUNT, LAMBDA, "auto"))
+    return repeated(lambda: advantages(trace, DISCOUNT, LAMBDA, how))
 
 
-def peer_rows(name: str, found: dict[str, peers.Times]) -> list[Row]:
-    """Against each other library; without them there is nothing to compare."""
-    if "ours" not in found:
-        return []
-    row = partial(Row, seed_item="002-4 tensor GAE", claimed="-", unit=UNIT, ours=found["ours"])
-    return [
-        row(f"advantages, {name}; before: torchrl, vectorised", before=found["torchrl"], goal=Goal(2, "before")),
-        row("  before: torchrl, plain", before=found["torchrl, plain"]),
-        row("  before: stable-baselines3", before=found["stable-baselines3"], goal=Goal(1, "before")),
-    ]
+def lane_by_lane(trace: Trace) -> Contestant:
+    """Each lane by itself, a loop over its steps; of many the first ones, counted up."""
+    steps, lanes = trace.rewards.shape
+    some = max(1, min(lanes, PLAIN_STEPS // steps))
+    each = [Trace(*(column[:, lane : lane + 1].contiguous() for column in trace)) for lane in range(some)]
+    return repeated(lambda: [advantages(lane, DISCOUNT, LAMBDA, "loop") for lane in each], some / lanes)
+
+
+def recurrence(trace: Trace) -> Contestant:
+    """A_t = r_t + c A_{t+1} of all lanes, without anything that goes before or is cut."""
+    backwards = np.ascontiguousarray(trace.rewards.numpy()[::-1])
+    numerator, denominator = np.ones(1, np.float32), np.array([1, -DISCOUNT * LAMBDA], np.float32)
+    return repeated(lambda: lfilter(numerator, denominator, backwards, axis=0))
+
+
+def first_of(episodes: list[Episode]) -> tuple[list[Episode], float]:
+    """As many as make up PLAIN_STEPS, and their share of all steps."""
+    sizes = np.cumsum([len(episode.rewards) for episode in episodes])
+    count = min(int(np.searchsorted(sizes, PLAIN_STEPS)) + 1, len(episodes))
+    return episodes[:count], float(sizes[count - 1] / sizes[-1])
 
 
 def episodes_of(trace: Trace) -> list[Episode]:
@@ -111,21 +121,16 @@ def episodes_of(trace: Trace) -> list[Episode]:
 
 
 def refuse_others(name: str, trace: Trace) -> None:
-    """Both loops and the project must find the same advantages and returns.
+    """Both loops and the project must find the same advantages and returns, of the episodes that are timed.
 
     Raises:
         NotTheSame: they do not.
     """
     found = advantages(trace, DISCOUNT, LAMBDA, "auto")
-    each = episodes_of(trace)
+    each, _ = first_of(episodes_of(trace))
     for side, loop in (("before", reference.gae_before), ("the seed's way", reference.gae_seed)):
-        expected = joined([loop(episode, DISCOUNT, LAMBDA) for episode in each], trace)
-        for one, other in zip(found, expected, strict=True):
-            if not torch.allclose(one, other, AGREEMENT, AGREEMENT):
+        expected = zip(*(loop(episode, DISCOUNT, LAMBDA) for episode in each), strict=True)
+        for one, others in zip(found, expected, strict=True):
+            other = torch.cat(others)
+            if not torch.allclose(one.T.flatten()[: len(other)], other, AGREEMENT, AGREEMENT):
                 raise NotTheSame(f"advantages, {name}: ours are others than {side}'s")
-
-
-def joined(estimates: list[Estimate], trace: Trace) -> Advantages:
-    """Those of all episodes as lanes."""
-    steps, lanes = trace.rewards.shape
-    return Advantages(*(torch.cat(column).reshape(lanes, steps).T for column in zip(*estimates, strict=True)))

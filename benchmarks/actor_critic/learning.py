@@ -1,4 +1,4 @@
-"""rows about learning: the update of a minibatch, graph by graph and at once; half precision; compilation; memory."""
+"""rows about learning: the update of a minibatch, graph by graph and at once; half precision; compilation."""
 
 import time
 import warnings
@@ -8,9 +8,12 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 from torch._inductor import config as inductor
+from torch.nn.functional import pad
+from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.actor_critic.playing import products
 from benchmarks.actor_critic.sides import (
     Sides,
     colonies_of,
@@ -20,22 +23,26 @@ from benchmarks.actor_critic.sides import (
 )
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import actor_critic as reference
-from benchmarks.table import NotTheSame, Row
+from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
+from benchmarks.turns import repeated
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.network import Block, Output
 from quatrain.models.actor_critic.ppo import agent as agents
 from quatrain.models.actor_critic.ppo.acting import see
 from quatrain.models.actor_critic.ppo.agent import Agent
-from quatrain.replay.rollouts.buffer import Minibatch
+from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 
 UNIT = "ms/step"
 SEED = 0
 ENTROPY_COEF = 0.002
 GRAPHS = 64
+COSTLY = 4
+"""Of them, that pass through residual networks in a call, counted up: each takes as long as any other."""
 SIZES = (10, 20)
 BATCH, CELLS = 256, 40
-UPDATES = 10
+UPDATES = 4
 """Of ours, in a call."""
 
 
@@ -48,50 +55,103 @@ class Both(NamedTuple):
 
 
 def rows(sides: Sides, rounds: int) -> list[Row]:
-    """Updates of 64 graphs as in the original, then what the seed left for later, with the default's batch."""
+    """Updates of 64 graphs as in the original, then what the proposal left for later, with the default's batch."""
     found = [row for cells in SIZES for row in update_rows(sides, cells, rounds)]
-    return [*found, *precision_rows(sides, rounds)]
+    batch = minibatch_of(sides, BATCH, CELLS).ours
+    return [*found, *precision_rows(sides, batch, rounds), compiled_row(sides, batch, rounds)]
 
 
 def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
     """Forward, backward, one step of Adam."""
     both = minibatch_of(sides, GRAPHS, cells)
     refuse_another_gradient(sides, both)
+    agent, wide = agent_of(sides, sides.config), padded(both.ours, sides.world.rules.max_nodes)
     with threads(1):
+        flops = products(update_flops(agent, both.ours), sides.config.network.d, 1)
         times = race(
             {
-                "images": plain_update(sides, with_images(sides), both),
-                "before": plain_update(sides, plain_copy(sides), both),
-                "ours": own_update(agent_of(sides, sides.config), both.ours),
+                "images": plain_update(sides, with_images(sides), both, min(COSTLY, GRAPHS)),
+                "before": plain_update(sides, plain_copy(sides), both, GRAPHS),
+                "ours": own_update(agent, both.ours),
+                "wide": own_update(agent_of(sides, sides.config), wide),
+                "limit": flops,
             },
             rounds,
         )
-    row = partial(Row, seed_item="-", claimed="-", unit=UNIT, ours=times["ours"])
+    row = partial(Row, unit=UNIT, ours=times["ours"])
+    name = f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, counted up"
+    trimmed = Without("trimming to the largest graph: all slots", times["wide"])
     return [
-        row(f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18", before=times["images"]),
+        row(f"{name}; limit: its products", before=times["images"], limit=times["limit"], without=trimmed),
         row("  before: no ResNet18, graph by graph", before=times["before"]),
     ]
 
 
-def precision_rows(sides: Sides, rounds: int) -> list[Row]:
-    """The same update in bfloat16, and compiled; both against eager float32."""
-    batch = minibatch_of(sides, BATCH, CELLS).ours
+def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
+    """The same update in bfloat16, against float32, which is what the project runs."""
     arms = {
         "float32": agent_of(sides, sides.config),
         "bfloat16": agent_of(sides, changed(sides.config, amp="bf16")),
-        "compiled": agent_of(sides, changed(sides.config, compile=True)),
+        "everyone": asking_everyone(agent_of(sides, sides.config)),
     }
-    with threads(1), uncached():
-        seconds = refuse_another_program(arms, batch)
-        times = race({name: own_update(agent, batch) for name, agent in arms.items()}, rounds)
-    backward = times["compiled"].compile_seconds
-    times["compiled"] = times["compiled"]._replace(compile_seconds=seconds + backward)
-    name = f"update of {BATCH} graphs of {CELLS} cells, before: eager float32; ours:"
-    row = partial(Row, unit=UNIT, before=times["float32"])
+    with threads(1):
+        refuse_another_program(arms, batch)
+        limit = products(update_flops(arms["float32"], batch), sides.config.network.d, 1)
+        times = race({name: own_update(agent, batch) for name, agent in arms.items()} | {"limit": limit}, rounds)
+    name, row = f"update of {BATCH} graphs of {CELLS} cells", partial(Row, unit=UNIT, ours=times["float32"])
+    asked = Without("one query in the last block: all cells ask", times["everyone"])
     return [
-        row(f"{name} bfloat16", "002 AMP", "1.3-1.5x", ours=times["bfloat16"]),
-        row(f"{name} torch.compile", "002 torch.compile", "1.2-1.3x", ours=times["compiled"]),
-    ]
+        row(f"{name}; limit: its products", limit=times["limit"], without=asked),
+        row(f"{name}; before, ours: float32; seed's way: bfloat16", before=times["float32"],
+            seed_way=times["bfloat16"], claims=("colony-amp",)),
+    ]  # fmt: skip
+
+
+def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
+    """Of the forward pass, as it acts: with gradients there are three times as many kernels to build."""
+    configs = (sides.config, changed(sides.config, compile=True))
+    eager, compiled = (agent_of(sides, config).actor.forward for config in configs)
+    with threads(1), uncached(), torch.no_grad():
+        begin = time.perf_counter()
+        compiled(*batch.groups)
+        seconds = time.perf_counter() - begin
+        refuse_another_output(compiled(*batch.groups), eager(*batch.groups))
+        programs = {"eager": partial(eager, *batch.groups), "compiled": partial(compiled, *batch.groups)}
+        times = race({name: repeated(work) for name, work in programs.items()}, rounds)
+    times["compiled"] = times["compiled"]._replace(compile_seconds=seconds)
+    name = f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: torch.compile"
+    return Row(name, UNIT, times["eager"], times["eager"], times["compiled"], claims=("colony-compile",))
+
+
+def update_flops(agent: Agent, batch: Minibatch) -> float:
+    """Of products of matrices, forward and backward."""
+    with FlopCounterMode(display=False) as counter:
+        train.objective(agent, batch, ENTROPY_COEF)[0].backward()
+    agent.optimizer.zero_grad()
+    return float(counter.get_total_flops())
+
+
+def padded(batch: Minibatch, slots: int) -> Minibatch:
+    """The same graphs in so many slots."""
+
+    def widened(graphs: Graphs) -> Graphs:
+        more = slots - graphs.mask.shape[1]
+        node, parent, mask = graphs.node, graphs.parent, graphs.mask
+        return Graphs(pad(node, (0, 0, 0, more)), graphs.graph, pad(parent, (0, more), value=-1), pad(mask, (0, more)))
+
+    return batch._replace(groups=tuple(map(widened, batch.groups)))
+
+
+def asking_everyone(agent: Agent) -> Agent:
+    """With a last block in which each cell asks all others, though nobody hears the answer but the colony's token."""
+    block = agent.network.blocks[-1]
+    assert isinstance(block, Block)
+
+    def of_colony(colony: Tensor, cells: Tensor, mask: Tensor) -> Tensor:
+        return block(torch.cat([colony[:, None], cells], 1), pad(mask, (1, 0), value=True))[:, 0]
+
+    block.of_colony = of_colony  # type: ignore[method-assign]
+    return agent
 
 
 def changed(config: ActorCriticConfig, **keys: object) -> ActorCriticConfig:
@@ -125,6 +185,13 @@ def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
     return Both(ours, [reference.Taken(*each) for each in columns], chosen)
 
 
+def fewer(both: Both, count: int) -> Both:
+    """The first of them."""
+    columns = (column[:count] for column in both.ours[1:])
+    groups = tuple(Graphs(*(part[:count] for part in graphs)) for graphs in both.ours.groups)
+    return Both(Minibatch(groups, *columns), both.plain[:count], both.chosen)
+
+
 def own_update(agent: Agent, batch: Minibatch) -> Contestant:
     """As in training, with all that is noted."""
 
@@ -135,10 +202,12 @@ def own_update(agent: Agent, batch: Minibatch) -> Contestant:
     return Contestant(run, UPDATES)
 
 
-def plain_update(sides: Sides, plain: reference.GraphNetwork, both: Both) -> Contestant:
+def plain_update(sides: Sides, plain: reference.GraphNetwork, both: Both, graphs: int) -> Contestant:
+    """Of so many of the graphs, counted up."""
     params = [param for param in plain.parameters() if param.requires_grad]
     optimiser = torch.optim.Adam(params, lr=sides.config.train.learning_rate, eps=sides.config.train.adam_eps)
-    return Contestant(lambda: reference.update(plain, optimiser, both.plain, both.chosen))
+    taken = both.plain[:graphs]
+    return Contestant(lambda: reference.update(plain, optimiser, taken, both.chosen), graphs / len(both.plain))
 
 
 def plain_copy(sides: Sides) -> reference.GraphNetwork:
@@ -155,6 +224,7 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
     Raises:
         NotTheSame: they are not.
     """
+    both = fewer(both, COSTLY)
     agent = agent_of(sides, sides.config)
     loss, _ = train.objective(agent, both.ours, ENTROPY_COEF)
     agent.optimizer.zero_grad()
@@ -169,21 +239,27 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
             raise NotTheSame(f"update: the project's loss or gradient differs from the reference's{name}")
 
 
-def refuse_another_program(arms: dict[str, Agent], batch: Minibatch) -> float:
-    """Compiled the loss must be the same, in half precision nearly so; the seconds that compiling forward took.
+def refuse_another_program(arms: dict[str, Agent], batch: Minibatch) -> None:
+    """If all cells ask the loss must be the same, in half precision nearly so.
 
     Raises:
         NotTheSame: it is not.
     """
-    losses, begin = {}, time.perf_counter()
-    for name, agent in arms.items():
-        begin = time.perf_counter()
-        losses[name] = train.objective(agent, batch, ENTROPY_COEF)[0].item()
-    seconds = time.perf_counter() - begin
-    for name, tolerance in (("bfloat16", 0.05), ("compiled", 1e-4)):
+    losses = {name: train.objective(agent, batch, ENTROPY_COEF)[0].item() for name, agent in arms.items()}
+    for name, tolerance in (("bfloat16", 0.05), ("everyone", 1e-4)):
         if abs(losses[name] - losses["float32"]) > tolerance * max(1.0, abs(losses["float32"])):
             raise NotTheSame(f"update: the {name} loss {losses[name]:g} is not {losses['float32']:g}")
-    return seconds
+
+
+def refuse_another_output(compiled: Output, eager: Output) -> None:
+    """Compiled the network must give the same.
+
+    Raises:
+        NotTheSame: it does not.
+    """
+    for name, one, other in zip(Output._fields, compiled, eager, strict=True):
+        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
+            raise NotTheSame(f"compiled: another {name} than eager")
 
 
 @contextmanager

@@ -1,65 +1,88 @@
-"""memory of a rollout: a dictionary for each graph, as the original keeps them, against one block; by two processes."""
+"""memory of a rollout: a dictionary for each graph, as the original keeps them, against one block; by processes."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
-from benchmarks.reference.actor_critic_parts import reward_before
+from benchmarks.harness import Measured
+from benchmarks.reference.actor_critic_iteration import BEFORE, SEED, Ways
+from benchmarks.reference.actor_critic_parts import Episode
 from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
+from benchmarks.table import Row
 from quatrain.replay.rollouts.buffer import Graphs, Sizes, Step, allocate, write
+from quatrain.replay.rollouts.gae import Trace, advantages
 
 STEPS, COLONIES, CELLS, SLOTS = 16, 128, 40, 100
 NODE, GRAPH, NUMBERS = 8, 10, 5
-SIDES = ("before", "ours")
+DISCOUNT, LAMBDA = 0.98, 0.95
 
 
-def note(root: Path) -> str:
-    """What each takes beyond what the libraries do, at its peak."""
-    taken = {side: measured(root, side) for side in SIDES}
-    return (
-        f"memory of a rollout of {STEPS} x {COLONIES} graphs of {CELLS} cells (the seed claims 10-20 % less): a "
-        f"dictionary each {taken['before']:.1f} MB, ours {taken['ours']:.1f} MB, "
-        f"allocated once, with room for {SLOTS} cells each"
-    )
+def rows(root: Path) -> list[Row]:
+    """What each takes beyond what the libraries do, at its peak; the processes run at once, as none is timed."""
+    started = {side: begun(root, side) for side in SIDES}
+    taken = {side: grown(process) for side, process in started.items()}
+    name = f"memory of a rollout and its advantages, {STEPS} x {COLONIES} graphs of {CELLS} cells; ours: of {SLOTS}"
+    return [Row(name, "MB", taken["ours"], taken["before"], taken["seed"], claims=("colony-memory",))]
 
 
-def measured(root: Path, side: str) -> float:
-    """Megabytes by which a process of its own grew."""
+def begun(root: Path, side: str) -> subprocess.Popen[str]:
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
     command = [sys.executable, "-m", "benchmarks.actor_critic.memory", side]
-    ran = subprocess.run(command, cwd=root, env=os.environ | paths, capture_output=True, text=True, check=True)
-    return float(ran.stdout)
+    return subprocess.Popen(command, cwd=root, env=os.environ | paths, stdout=subprocess.PIPE, text=True)
 
 
-def before() -> list[dict[str, object]]:
-    """Step by step and colony by colony."""
-    kept: list[dict[str, object]] = []
+def grown(process: subprocess.Popen[str]) -> Measured:
+    """Bytes by which a process of its own grew.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    told, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"memory: {process.args} ended with {process.returncode}")
+    return Measured(np.array([2**20 * float(told)]))
+
+
+def plain(ways: Ways) -> tuple[object, object]:
+    """Step by step and colony by colony; then colony by colony what is to be learned from it."""
+    kept: list[list[dict[str, Any]]] = [[] for _ in range(COLONIES)]
     for _ in range(STEPS):
         graphs = seen()
         for row in range(COLONIES):
-            values = dict.fromkeys(GOAL_WEIGHTS, float(row))
-            kept.append(
-                {
-                    "state": {
-                        "node": graphs.node[row].clone(),
-                        "graph": graphs.graph[row].clone(),
-                        "parent": graphs.parent[row].clone(),
-                        "ids": list(range(10**6, 10**6 + CELLS)),
-                    },
-                    "action": torch.randn(NUMBERS),
-                    "log_prob": torch.randn(()),
-                    "value": torch.randn(()),
-                    "reward": reward_before(values, GOAL_WEIGHTS),
-                    "terminated": False,
-                }
-            )
-    return kept
+            kept[row].append(kept_of(graphs, row, ways))
+    return kept, [ways.advantages(episode_of(each), DISCOUNT, LAMBDA) for each in kept]
 
 
-def ours() -> object:
+def kept_of(graphs: Graphs, row: int, ways: Ways) -> dict[str, Any]:
+    """A step of one colony."""
+    return {
+        "state": {
+            "node": graphs.node[row].clone(),
+            "graph": graphs.graph[row].clone(),
+            "parent": graphs.parent[row].clone(),
+            "ids": list(range(10**6, 10**6 + CELLS)),
+        },
+        "action": torch.randn(NUMBERS),
+        "log_prob": torch.randn(()),
+        "value": torch.randn(()),
+        "reward": ways.reward(dict.fromkeys(GOAL_WEIGHTS, float(row))),
+        "terminated": False,
+    }
+
+
+def episode_of(steps: list[dict[str, Any]]) -> Episode:
+    rewards = torch.tensor([step["reward"]["total"] for step in steps])
+    values = torch.stack([step["value"] for step in steps])
+    return Episode(rewards, values, torch.cat([values[1:], torch.zeros(1)]))
+
+
+def ours() -> tuple[object, object]:
     """Into one block."""
     components = len(GOAL_WEIGHTS)
     rollout = allocate(Sizes(STEPS, COLONIES, SLOTS, NODE, GRAPH, NUMBERS, components, ()))
@@ -69,7 +92,8 @@ def ours() -> object:
         z, first, second = numbers
         paid = torch.randn(COLONIES, components)
         write(rollout, time, Step(seen(), z, value[0], first, second, value[1], paid, flags, flags))
-    return rollout
+    trace = Trace(rollout.components[..., 0], rollout.value, rollout.next_value, rollout.terminated, rollout.truncated)
+    return rollout, advantages(trace, DISCOUNT, LAMBDA, "auto")
 
 
 def seen() -> Graphs:
@@ -82,6 +106,9 @@ def seen() -> Graphs:
     )
 
 
+SIDES: dict[str, Callable[[], object]] = {"before": lambda: plain(BEFORE), "seed": lambda: plain(SEED), "ours": ours}
+
+
 def peak() -> float:
     """Megabytes; getrusage would begin with what the process that started this one has."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -92,7 +119,7 @@ def main() -> None:
     torch.set_num_threads(1)
     seen()
     begin = peak()
-    kept = {"before": before, "ours": ours}[sys.argv[1]]()
+    kept = SIDES[sys.argv[1]]()
     print(peak() - begin)
     del kept
 

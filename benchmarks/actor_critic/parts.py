@@ -1,18 +1,15 @@
-"""rows about the seed's first three proposals: selection of the leftmost cells, the reward of a step, entropy."""
-
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+"""rows about the proposal's first three items: selection of the leftmost cells, the reward of a step, entropy."""
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Beta, Normal
 
-from benchmarks.harness import Contestant, race
+from benchmarks.harness import race
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
-from benchmarks.table import NotTheSame, Row
+from benchmarks.table import NotTheSame, Point, Row, Without
+from benchmarks.turns import repeated
 from quatrain.envs.colony.dynamics import select_leftmost
 from quatrain.models.actor_critic.ppo.policy import Parameters, beta_entropy
 
@@ -20,7 +17,6 @@ UNIT = "us/call"
 SEED = 0
 SIZES = (20, 50, 100, 512)
 COLONIES = 64
-REPEATS = 20
 SAMPLES = 100
 STATES, NUMBERS = 256, 5
 TIES = 2000
@@ -28,16 +24,6 @@ TIES = 2000
 
 def rows(rounds: int) -> list[Row]:
     return [*selection_rows(rounds), *reward_rows(rounds), *entropy_rows(rounds)]
-
-
-def repeated(work: Callable[[], Any], units: float = 1.0) -> Contestant:
-    """Short work, some times over; `units`: of what a row counts in one of them."""
-
-    def run() -> None:
-        for _ in range(REPEATS):
-            work()
-
-    return Contestant(run, REPEATS * units)
 
 
 # Selection.
@@ -52,21 +38,25 @@ def selection_rows(rounds: int) -> list[Row]:
 def _selection(size: int, rounds: int) -> list[Row]:
     x = 600 * torch.rand(COLONIES, size, generator=torch.Generator().manual_seed(SEED))
     node, used, count = x[0, :, None].expand(-1, 11).contiguous(), torch.ones_like(x, dtype=torch.bool), size // 3
-    counts = torch.full((COLONIES,), count)
+    counts, host = torch.full((COLONIES,), count), x.numpy()
     times = race(
         {
             "before": repeated(lambda: reference.leftmost_before(node, count)),
             "seed": repeated(lambda: reference.leftmost_seed(node, count)),
             "many": repeated(lambda: select_leftmost(x, used, counts), COLONIES),
             "one": repeated(lambda: select_leftmost(x[:1], used[:1], counts[:1])),
+            "limit": repeated(lambda: np.argpartition(host, count, 1), COLONIES),
         },
         rounds,
     )
-    row = partial(Row, unit=UNIT, before=times["before"], seed_way=times["seed"])
     return [
-        row(f"leftmost of {size} cells, {COLONIES} colonies", "002-1 argpartition", "2-3x", ours=times["many"]),
-        row("  1 colony", "-", "-", ours=times["one"]),
-    ]
+        Row(
+            f"leftmost of {size} cells, {COLONIES} colonies; limit: argpartition of all, ties left to it", UNIT,
+            times["many"], times["before"], times["seed"], times["limit"],
+            Without("the batch: 1 colony", times["one"]), claims=("colony-1",),
+            point=Point("leftmost cells", "cells", size),
+        )
+    ]  # fmt: skip
 
 
 def refuse_other_cells() -> None:
@@ -124,14 +114,17 @@ def reward_rows(rounds: int) -> list[Row]:
             "seed": repeated(lambda: reference.reward_seed(template, values, GOAL_WEIGHTS)),
             "many": repeated(lambda: own_reward(columns.unbind(), weights), COLONIES),
             "one": repeated(lambda: own_reward(one, weights)),
+            "limit": repeated(lambda: columns.T @ weights, COLONIES),
         },
         rounds,
     )
-    row = partial(Row, unit=UNIT, before=times["before"], seed_way=times["seed"])
     return [
-        row(f"reward of a step, {COLONIES} colonies", "002-2 dict template", "1.05-1.1x", ours=times["many"]),
-        row("  1 colony", "-", "-", ours=times["one"]),
-    ]
+        Row(
+            f"reward of a step, {COLONIES} colonies; limit: the product alone", UNIT,
+            times["many"], times["before"], times["seed"], times["limit"],
+            Without("the batch: 1 colony", times["one"]), claims=("colony-2",),
+        )
+    ]  # fmt: skip
 
 
 def own_reward(columns: tuple[Tensor, ...], weights: Tensor) -> Tensor:
@@ -143,24 +136,25 @@ def own_reward(columns: tuple[Tensor, ...], weights: Tensor) -> Tensor:
 
 
 def entropy_rows(rounds: int) -> list[Row]:
-    """Of the policies in many states; the seed's is a Gaussian's, because only that of the raw variable is closed."""
+    """Of the policies in many states; the proposal's is a Gaussian's, because only the raw variable's is closed."""
     generator = torch.Generator().manual_seed(SEED)
     first, second = 1 + 5 * torch.rand(2, STATES, NUMBERS, generator=generator)
     beta, normal = Beta(first, second), Normal(first, second)
     refuse_another_entropy(beta)
     times = race(
         {
-            "before": repeated(lambda: reference.entropy_before(beta, SAMPLES)),
+            "before": repeated(lambda: reference.entropy_before(normal, SAMPLES)),
             "seed": repeated(lambda: reference.entropy_seed(normal)),
-            "sampled": repeated(lambda: reference.entropy_before(normal, SAMPLES)),
             "ours": repeated(lambda: beta_entropy(Parameters(first, second))),
+            "sampled": repeated(lambda: reference.entropy_before(beta, SAMPLES)),
         },
         rounds,
     )
-    name = f"entropy in {STATES} states; before: {SAMPLES} samples"
+    name = f"entropy in {STATES} states; before: {SAMPLES} samples of a Gaussian, ours: of a Beta"
+    sampled = Without(f"the closed form: {SAMPLES} samples of the Beta", times["sampled"])
     return [
-        Row(name, "002-3 closed form", "5-10x", UNIT, times["ours"], times["before"], times["seed"]),
-        Row("  ours: the Gaussian in closed form", "-", "-", UNIT, times["seed"], times["sampled"]),
+        Row(name, UNIT, times["ours"], times["before"], times["seed"], without=sampled, claims=("colony-3",)),
+        Row(f"  before: {SAMPLES} samples of the Beta", UNIT, times["ours"], times["sampled"]),
     ]
 
 

@@ -3,7 +3,8 @@
 from functools import partial
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.actor_critic.sides import (
     Sides,
@@ -16,25 +17,29 @@ from benchmarks.actor_critic.sides import (
     steady,
     with_images,
 )
-from benchmarks.harness import Contestant, race
+from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference import colony_features
 from benchmarks.reference.colony import RUNNING, Colony
-from benchmarks.table import Goal, Row
+from benchmarks.table import Goal, Point, Row, Without
 from benchmarks.torch_threads import threads
+from benchmarks.turns import repeated
 from quatrain.envs.colony.dynamics import Colonies, World
+from quatrain.envs.colony.episodes import taken
 from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.world import step
 from quatrain.models.actor_critic.ppo.acting import see
 
 UNIT = "ms/step"
-SEED_ITEM = "002 vectorised environments"
+CLAIM = "colony-environments"
 COUNTS = (64, 1, 16, 256, 1024)
 COLONIES, CELLS = 64, 40
-OWN_STEPS = 2048
-"""Of all colonies together, in a call."""
-PLAIN_STEPS = 10
-IMAGE_STEPS = 2
+SIZES = (10, 20, 40, 80)
+OWN_STEPS = 1024
+"""Of all colonies together, in a call; of each between LEAST_STEPS and MOST_STEPS."""
+LEAST_STEPS, MOST_STEPS = 4, 32
+PLAIN_STEPS = 40
+IMAGE_STEPS = 1
 THREADS = (1, 2)
 
 
@@ -44,6 +49,8 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
     refuse_another_step(world)
     refuse_another_policy(sides, CELLS)
     found = [*env_rows(world, rounds), *seeing_rows(world, rounds)]
+    with threads(1):
+        found += size_rows(sides, rounds)
     for count in THREADS:
         with threads(count):
             found += acting_rows(sides, rounds, count)
@@ -53,27 +60,43 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
 def env_rows(world: World, rounds: int) -> list[Row]:
     """Constant actions, reward, beginning anew; nothing is observed."""
     with threads(1):
-        sides = {"before": plain_steps(world)} | {str(count): own_steps(world, count) for count in COUNTS}
-        times = race(sides, rounds)
-    return [
-        Row(
-            f"{'  ' if count != COLONIES else ''}environment, {count} x {CELLS} cells", SEED_ITEM, "10x", UNIT,
-            times[str(count)], times["before"], goal=Goal(10, "before") if count == COLONIES else None,
-        )
-        for count in COUNTS
-    ]  # fmt: skip
+        sides = {"before": plain_steps(world), "limit": copied(world)}
+        times = race(sides | {str(count): own_steps(world, count) for count in COUNTS}, rounds)
+    return [env_row(times, count) for count in COUNTS]
+
+
+def env_row(times: dict[str, Measured], count: int) -> Row:
+    """The one of so many colonies as the headline has stands for all."""
+    name, point = f"environment, {count} x {CELLS} cells", Point("environment", "colonies", count)
+    row = Row(name, UNIT, times[str(count)], times["before"], point=point)
+    if count != COLONIES:
+        return row._replace(name=f"  {name}")
+    one = Without("the batch: one colony at a time", times["1"])
+    name = f"{name}; limit: a copy of the state"
+    return row._replace(name=name, limit=times["limit"], without=one, goal=Goal(10, "before"), claims=(CLAIM,))
 
 
 def own_steps(world: World, count: int) -> Contestant:
     """The project's colonies, which go on where the last call left them."""
     generator, action = Generator().manual_seed(0), steady(world.rules, count)
-    state, steps = {"colonies": colonies_of(world, count)}, max(1, OWN_STEPS // count)
+    state, steps = {"colonies": colonies_of(world, count)}, steps_of(count)
 
     def run() -> None:
         for _ in range(steps):
             state["colonies"] = step(world, state["colonies"], action, generator).colonies
 
     return Contestant(run, steps * count)
+
+
+def steps_of(count: int) -> int:
+    """In a call of so many colonies."""
+    return max(LEAST_STEPS, min(MOST_STEPS, OWN_STEPS // count))
+
+
+def copied(world: World) -> Contestant:
+    """What a step at least does to colonies: all that is known of them is written anew."""
+    begun = colonies_of(world, COLONIES)
+    return repeated(lambda: [leaf.clone() for leaf in begun], COLONIES)
 
 
 def plain_steps(world: World) -> Contestant:
@@ -106,13 +129,15 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
         with threads(1):
             times = race(
                 {
-                    "before": Contestant(partial(seen_plainly, colony)),
-                    "ours": Contestant(partial(observe, kind_world, begun, CELLS), COLONIES),
+                    "before": repeated(partial(seen_plainly, colony)),
+                    "ours": repeated(partial(observe, kind_world, begun, CELLS), COLONIES),
+                    "one": repeated(partial(observe, kind_world, taken(begun, torch.tensor([0])), CELLS)),
                 },
                 rounds,
             )
         name = f"features `{kind}`, {COLONIES} x {CELLS} cells"
-        found.append(Row(name, SEED_ITEM, "-", UNIT, times["ours"], times["before"]))
+        one = Without("the batch: one colony at a time", times["one"])
+        found.append(Row(name, UNIT, times["ours"], times["before"], without=one))
     return found
 
 
@@ -135,18 +160,55 @@ def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
             "two passes": plain_acting(sides, world, costly, 2, IMAGE_STEPS),
             "one pass": plain_acting(sides, world, costly, 1, IMAGE_STEPS),
             "no images": plain_acting(sides, world, sides.plain, 1, PLAIN_STEPS),
-            "ours": own_acting(sides, world),
+            "ours": own_acting(sides, world, COLONIES),
+            "one": own_acting(sides, world, 1),
+            "limit": products(forward_flops(sides, world), sides.config.network.d, COLONIES),
         },
         rounds,
     )
-    row = partial(Row, seed_item=SEED_ITEM, claimed="10x", unit=UNIT, ours=times["ours"])
+    row = partial(Row, unit=UNIT, ours=times["ours"])
     features = sides.config.env.features
     name = f"environment and policy, `{features}`, {COLONIES} x {CELLS} cells, {thread_count} thread(s)"
+    one, goal = Without("the batch: one colony at a time", times["one"]), Goal(100, "before")
     return [
-        row(f"{name}; before: ResNet18, twice", before=times["two passes"], goal=Goal(100, "before")),
-        row("  before: ResNet18, once", before=times["one pass"], goal=Goal(100, "before")),
+        row(
+            f"{name}; before: ResNet18, twice; limit: the policy's products", before=times["two passes"],
+            limit=times["limit"], without=one, goal=goal, claims=(CLAIM,),
+        ),
+        row("  before: ResNet18, once", before=times["one pass"], goal=goal),
         row("  before: no ResNet18", before=times["no images"]),
-    ]
+    ]  # fmt: skip
+
+
+def size_rows(sides: Sides, rounds: int) -> list[Row]:
+    """The same by the size of colonies; the plain one without residual networks, which would hide all else."""
+    found = []
+    for cells in SIZES:
+        world = sized(sides.world, cells)
+        contestants = {
+            "before": plain_acting(sides, world, sides.plain, 1, PLAIN_STEPS // 4),
+            "ours": own_acting(sides, world, COLONIES),
+        }
+        times = race(contestants, rounds)
+        name = f"  environment and policy, {COLONIES} x {cells} cells; before: no ResNet18"
+        point = Point("environment and policy", "cells", cells)
+        found.append(Row(name, UNIT, times["ours"], times["before"], point=point))
+    return found
+
+
+def forward_flops(sides: Sides, world: World) -> float:
+    """Of the network, for all colonies."""
+    seen = see(sides.actor._replace(world=world), colonies_of(world, COLONIES))
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        sides.actor.plain(seen)
+    return float(counter.get_total_flops())
+
+
+def products(flops: float, d: int, units: float) -> Contestant:
+    """So many operations as products of matrices of a size that suits the network's width: what they take at least."""
+    rows: Tensor = torch.randn(COLONIES * CELLS, d)
+    weight, one = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
+    return repeated(lambda: rows @ weight, units * one / flops)
 
 
 @torch.no_grad()
@@ -157,16 +219,16 @@ def acted(sides: Sides, world: World, colonies: Colonies, draws: Generator) -> C
     return step(world, colonies, actor.policy.action(actor.policy.sample(chosen, draws)), draws).colonies
 
 
-def own_acting(sides: Sides, world: World) -> Contestant:
+def own_acting(sides: Sides, world: World, count: int) -> Contestant:
     """The project's colonies and its network."""
-    draws, state = Generator().manual_seed(0), {"colonies": colonies_of(world, COLONIES)}
-    steps = max(1, OWN_STEPS // COLONIES)
+    draws, state = Generator().manual_seed(0), {"colonies": colonies_of(world, count)}
+    steps = steps_of(count)
 
     def run() -> None:
         for _ in range(steps):
             state["colonies"] = acted(sides, world, state["colonies"], draws)
 
-    return Contestant(run, steps * COLONIES)
+    return Contestant(run, steps * count)
 
 
 def plain_acting(sides: Sides, world: World, plain: reference.GraphNetwork, passes: int, steps: int) -> Contestant:

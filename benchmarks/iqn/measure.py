@@ -5,15 +5,17 @@ from pathlib import Path
 import jax
 
 from benchmarks.iqn import ring as replay
-from benchmarks.iqn.playing import acting_rows, env_rows, stacking_row
-from benchmarks.iqn.sides import SAME_TARGET, config_of, sides_of
-from benchmarks.iqn.steps import large_rows, loss_row, original_rows, small_rows
-from benchmarks.iqn.whole import RUNS_TO_RETURN, compile_row, equal_work_row, return_rows, schedule_rows
-from benchmarks.table import Report
+from benchmarks.iqn.acting import acting_rows, inference_rows, stacking_row
+from benchmarks.iqn.loss import loss_row
+from benchmarks.iqn.playing import env_rows
+from benchmarks.iqn.sides import SAME_TARGET, config_of, narrow_sides, sides_of
+from benchmarks.iqn.steps import batch_rows, changed, flop, large_rows, small_rows, train_rows
+from benchmarks.iqn.whole import compile_row, equal_work_row, schedule_row
+from benchmarks.table import Report, Row
+from quatrain.models.iqn.config import IqnConfig
 
-STEPS = {"updates_per_cycle": 4, "record_every": 20, "evaluate_every": 0}
-"""Of train: more than one update in a call, so that the call itself does not count."""
-NARROW_LOSS = SAME_TARGET | {"quantiles": 8, "target_quantiles": 8}
+STEPS = {"updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0}
+"""Of train: the programs of a whole cycle are as short as they can be."""
 EQUAL_WORK = {
     "turns": 50_000,
     "turns_per_cycle": 25,
@@ -26,35 +28,48 @@ EQUAL_WORK = {
 }
 """Of train, with 32 worlds: 4000 agent-steps and 80 gradient steps a cycle."""
 NOTES = [
-    "before: the plain reference with the threads of the process; where a row says so, with 1. seed's way: jitted "
+    "before: the plain reference with the threads of the process; with 1 where a row says so, and where it acts or has "
+    "only its loss, for that is faster there. seed's way: jitted "
     "programs called from Python. Train steps count one agent's, with their sampling; noise on, if not said otherwise",
     "lines with two blanks in front: the same work with what they name changed, or a part of it",
-    "before = FLOP as matmuls: the time that the matmuls of a step (three forward passes, one backward) take at the "
-    "rate of torch's (B*Q, units) x (units, units) in the same rounds: its ratio is the share of that rate",
-    "seed 004 vmap of acting and observing over agents: agents act one after another, and see what those before "
-    "them did, so no row; worlds are the batch",
-    f"greedy return: {RUNS_TO_RETURN} run(s) of each side; ours compiles anew in each",
+    "limit of a train step: its FLOP (three forward passes, one backward) at the rate of torch's (B*Q, units) x "
+    "(units, units) in the same rounds; of a draw: np.take of as many rows",
+    "all agents at once: agents act one after another and see what those before them did, so that is another game; "
+    "here worlds are the batch",
+    "from nothing to a greedy return: `make bench-return`",
 ]
+ORIGINAL_GFLOPS = 228
+ORIGINAL_MS = {"world and": 0.2526, "world and acting": 1.09, "train step": 28.9}
+"""Of the original program on a machine with that matmul rate: an agent-step without and with acting, a train step."""
 
 
-def measure(root: Path, rounds: int, runs: int = RUNS_TO_RETURN) -> Report:
-    """All rows of iqn's table; `runs`: trainings of each side from nothing to a return, 0 leaves them out."""
+def measure(root: Path, rounds: int) -> Report:
+    """All rows of iqn's table."""
     original = sides_of(config_of(root, train=STEPS | {"loss": SAME_TARGET}))
     rows = env_rows(original.config, rounds)
-    rows += [*acting_rows(original, rounds), stacking_row(original, rounds)]
-    rows += [*original_rows(original, rounds, goals=(1.4, 2.4, 0.65)), loss_row(original, rounds)]
-    batch = sides_of(config_of(root, train=STEPS | {"loss": SAME_TARGET, "batch_size": 64}))
-    rows += original_rows(batch, rounds, goals=(1.5, 2.2, 0.5))
+    rows += [*inference_rows(original, rounds), *acting_rows(original, rounds), stacking_row(original, rounds)]
+    steps = train_rows(original, rounds)
+    rows += [*steps, *batch_rows(original, rounds), loss_row(original, rounds)]
     for hidden, step_rows in ((64, small_rows), (256, large_rows)):
-        network = {"hidden": hidden, "noisy": "none"}
-        train = STEPS | {"loss": NARROW_LOSS, "batch_size": 64, "updates_per_cycle": 20}
-        rows += step_rows(sides_of(config_of(root, network=network, train=train)), rounds)
-    rows += schedule_rows(sides_of(config_of(root, train={"loss": SAME_TARGET})), rounds)
-    work = EQUAL_WORK | {"loss": SAME_TARGET}
-    rows.append(equal_work_row(batch, config_of(root, env={"worlds": 32}, collect={"turns": 50}, train=work), rounds))
-    rows += [compile_row(config_of(root, preset=None)), *replay.rows(rounds)]
-    notes = NOTES
-    if runs:
-        found, note = return_rows(root, runs)
-        rows, notes = rows + found, [*NOTES, note]
-    return Report(rows, notes, jax.devices()[0].device_kind)
+        rows += step_rows(narrow_sides(root, hidden, original.dataset), rounds)
+    rows.append(schedule_row(original, rounds))
+    batch = original._replace(config=changed(original.config, batch_size=64))
+    work = config_of(root, env={"worlds": 32}, collect={"turns": 50}, train=EQUAL_WORK | {"loss": SAME_TARGET})
+    rows.append(equal_work_row(batch, work, rounds))
+    jitted = steps[0].seed_way
+    assert jitted is not None
+    rows += [compile_row(config_of(root, preset=None), jitted.compile_seconds), *replay.rows(rounds)]
+    return Report(rows, [*NOTES, copy_note(rows, original.config)], jax.devices()[0].device_kind)
+
+
+def copy_note(rows: list[Row], config: IqnConfig) -> str:
+    """Whether the plain reference is as fast as the original: its figures beside those, with both matmul rates."""
+    found = {}
+    for row in rows:
+        kind = next((kind for kind in reversed(ORIGINAL_MS) if row.name.startswith(kind)), None)
+        if kind and kind not in found and row.before is not None:
+            found[kind] = 1e3 * row.before.median
+    limit = next(row.limit for row in rows if row.name.startswith("train step") and row.limit is not None)
+    rate = flop(config) / limit.median / 1e9
+    figures = "; ".join(f"{kind} ...: {found[kind]:.3g} ms, {ORIGINAL_MS[kind]:.3g} there" for kind in found)
+    return f"matmul rate {rate:.0f} GFLOP/s; the original ran with {ORIGINAL_GFLOPS}. Before: {figures}"

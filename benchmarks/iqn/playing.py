@@ -1,4 +1,4 @@
-"""config -> rows about playing: the world with observations, acting in it, an observation and a stack by themselves."""
+"""config -> rows about the world: random play with observations, and an observation by itself."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,54 +9,53 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.harness import Contestant, race
-from benchmarks.iqn.sides import SEED, Sides, params_of, refuse_other_values
+from benchmarks.iqn.sides import SEED
 from benchmarks.reference import iqn_seed as seed
-from benchmarks.reference.iqn import Agent
-from benchmarks.reference.iqn_training import Memory, Society
 from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
-from benchmarks.table import Goal, NotTheSame, Row
+from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.rules import Rules
 from quatrain.envs.treasurehunt.turns import Lanes, Policy, Turn
 from quatrain.envs.treasurehunt.world import make_world, sprouts
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle.acting import greedy_policy
 
 UNIT = "us/agent-step"
-WORLDS = 256
+WORLDS, MANY = (1, 16, 64, 256, 1024), 256
 PLAIN_TURNS = 20
-OWN_AGENT_STEPS = 64_000  # of a call without networks
-ACTED_AGENT_STEPS = 2_000  # of a call with them
-STACKS = 1000
+OWN_AGENT_STEPS = 32_000  # of a call
 
 
 def env_rows(config: IqnConfig, rounds: int) -> list[Row]:
-    """Random play with an observation before each act: many worlds, one, and the observation alone."""
+    """Random play with an observation before each act: in more and more worlds, and the observation alone."""
     rules = config.env.rules
     refuse_another_world(rules)
     plain = ObjectWorld(rules, np.random.default_rng(SEED))
-    times = race(
-        {
-            "before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * rules.agents),
-            "many": own(rules, WORLDS, OWN_AGENT_STEPS),
-            "one": own(rules, 1, OWN_AGENT_STEPS),
-        }
-        | observers(rules),
-        rounds,
-    )
-    row = partial(Row, seed_item="004 observation", claimed="1.2-1.5x", unit=UNIT)
-    name = f"world and observation, random, {WORLDS} worlds"
+    before = {"before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * rules.agents)}
+    many = {str(count): own(rules, count, OWN_AGENT_STEPS) for count in WORLDS}
+    times = race(before | many | observers(rules), rounds)
+
+    def row(worlds: int, **more: Any) -> Row:
+        name = f"world and observation, random, {worlds} world(s)"
+        point = Point("worlds of iqn at once", "worlds", worlds)
+        return Row(name, UNIT, times[str(worlds)], times["before"], point=point, **more)
+
+    alone = partial(Row, unit=UNIT, ours=times["watching"], before=times["looking"])
     return [
-        row(name, ours=times["many"], before=times["before"], goal=Goal(500, "before")),
-        row("  1 world", ours=times["one"], before=times["before"], goal=Goal(70, "before")),
-        row("  the observation alone", ours=times["watching"], before=times["looking"], seed_way=times["jitted"]),
-    ]
+        row(MANY, goal=Goal(500, "before"), without=Without("many worlds: 1", times["1"])),
+        row(1, goal=Goal(70, "before")),
+        *(row(count) for count in WORLDS if count not in (1, MANY)),
+        alone("  the observation alone", seed_way=times["jitted"], claims=("agents-observe",)),
+        alone(
+            "  the same; seed's way: all agents at once (vmap), where none sees what the others just did: another game",
+            seed_way=times["together"], claims=("agents-observe-together",),
+        ),
+    ]  # fmt: skip
 
 
 def own(rules: Rules, worlds: int, agent_steps: int) -> Contestant:
     """The project's world under a random policy."""
-    count = agent_steps // (worlds * rules.agents)
+    count = max(2, agent_steps // (worlds * rules.agents))
     return playing(rules, worlds, 1, count, lambda _: random_policy(rules), None)
 
 
@@ -85,13 +84,14 @@ def observers(rules: Rules) -> dict[str, Contestant]:
     """An observation: by loops over objects, jitted after a loop that turns objects to numbers, and compiled whole."""
     plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
     plain.reset()
-    lanes = begun(rules, jax.random.key(SEED), WORLDS, 1)
+    lanes = begun(rules, jax.random.key(SEED), MANY, 1)
     agents = jnp.arange(rules.agents)
     program = jax.jit(jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None)))
     return {
         "looking": Contestant(lambda: [plain.observe(agent) for agent in range(rules.agents)], rules.agents),
         "jitted": Contestant(lambda: [jitted_view(plain, agent) for agent in range(rules.agents)], rules.agents),
-        "watching": Contestant(lambda: jax.block_until_ready(program(lanes.state, agents)), WORLDS * rules.agents),
+        "together": Contestant(lambda: jitted_views(plain), rules.agents),
+        "watching": Contestant(lambda: jax.block_until_ready(program(lanes.state, agents)), MANY * rules.agents),
     }
 
 
@@ -101,6 +101,13 @@ def jitted_view(world: ObjectWorld, agent: int) -> np.ndarray:
     assert location is not None
     seen = seed.observe(seed.kinds_of(world), *location[:2], len(world.kinds), world.rules.vision_radius)
     return np.asarray(seen)
+
+
+def jitted_views(world: ObjectWorld) -> np.ndarray:
+    """The same of all agents in one call, as they stand now."""
+    places = np.array([agent.location[:2] for agent in world.agents if agent.location is not None])
+    radius = world.rules.vision_radius
+    return np.asarray(seed.observe_all(seed.kinds_of(world), *places.T, len(world.kinds), radius))
 
 
 def refuse_another_world(rules: Rules) -> None:
@@ -114,6 +121,8 @@ def refuse_another_world(rules: Rules) -> None:
     plain.reset(starts)
     for turn, grown in enumerate(growth):
         plain.begin_turn(grown)
+        if not np.array_equal(jitted_views(plain)[0], plain.observe(0)):
+            raise NotTheSame(f"world: turn {turn}: another observation of all agents at once")
         for agent in range(rules.agents):
             seen = played.frames[turn, agent, 0]
             same = np.array_equal(plain.observe(agent), seen) and np.array_equal(jitted_view(plain, agent), seen)
@@ -139,102 +148,3 @@ def an_episode(rules: Rules, key: jax.Array) -> Episode:
     played = turns.play(world, lanes, random_policy(rules), key, jnp.int32(0), rules.max_turns)
     growth = jax.vmap(lambda turn: sprouts(rules, key, jnp.int32(0), turn))(jnp.arange(rules.max_turns))
     return Episode(lanes.state.positions[0], growth, played.turns)
-
-
-# Acting.
-
-
-def acting_rows(sides: Sides, rounds: int) -> list[Row]:
-    """Greedy play with the original's network: at equal quantiles, and at as many as the mean needs."""
-    refuse_other_values(sides)
-    few = acting(sides.config, quantiles=32, taus="midpoints")
-    times = race(
-        {
-            "before": greedy_plain(sides, sides.agents),
-            "seed": greedy_plain(sides, seed_agents(sides)),
-            "equal": greedy(acting(sides.config, quantiles=256, taus="uniform"), sides, 1),
-            "one": greedy(few, sides, 1),
-            "many": greedy(few, sides, 32),
-        },
-        rounds,
-    )
-    row = partial(
-        Row, seed_item="004 networks", claimed="3-10x", unit=UNIT, before=times["before"], seed_way=times["seed"]
-    )
-    return [
-        row("world and acting, greedy, 256 quantiles, 1 world", ours=times["equal"], goal=Goal(2, "before")),
-        row("  ours: 32 quantiles", ours=times["one"], goal=Goal(5, "before")),
-        row("  ours: 32 quantiles, 32 worlds", ours=times["many"], goal=Goal(20, "before")),
-    ]
-
-
-def acting(config: IqnConfig, **changes: Any) -> IqnConfig:
-    """The config with keys of train.acting changed."""
-    chosen = config.train.acting.model_copy(update=changes)
-    return config.model_copy(update={"train": config.train.model_copy(update={"acting": chosen})})
-
-
-def seed_agents(sides: Sides) -> list[seed.Agent]:
-    keys = jax.random.split(jax.random.key(1), len(sides.agents))
-    return [seed.Agent(sides.plan, params_of(sides.learner, index), key) for index, key in enumerate(keys)]
-
-
-def greedy_plain(sides: Sides, agents: list[Agent] | list[seed.Agent]) -> Contestant:
-    """The reference's loop without exploring."""
-    rules, rng = sides.config.env.rules, np.random.default_rng(SEED)
-    society = Society(ObjectWorld(rules, rng), agents, sides.memories, rng, sides.config.train.batch_size)
-    society.epsilon = 0.0
-    return Contestant(society.play, rules.max_turns * rules.agents)
-
-
-def greedy(config: IqnConfig, sides: Sides, worlds: int) -> Contestant:
-    """The project's."""
-    rules, frames = config.env.rules, config.network.frames
-    count = max(20, ACTED_AGENT_STEPS // (worlds * rules.agents))
-    return playing(rules, worlds, frames, count, partial(greedy_policy, config), sides.learner.params)
-
-
-# Stacks.
-
-
-def stacking_row(sides: Sides, rounds: int) -> Row:
-    """The last frames side by side: the replay's newest and this one, the same jitted, and a history carried along."""
-    memory, frames = sides.memories[0], sides.config.network.frames
-    size = sides.config.inputs // frames
-    frame = np.random.default_rng(SEED).integers(0, 3, (1, size)).astype(np.float32)
-    stacks = {"before": lambda: stacked(memory, frame), "seed": lambda: seed.stacked(memory.latest(), frame[0])}
-    if not np.array_equal(stacks["before"](), stacks["seed"]()):
-        raise NotTheSame("stack: the jitted one is another")
-    times = race(
-        {name: Contestant(partial(_often, stack), STACKS) for name, stack in stacks.items()}
-        | {"ours": carrying(frames, size)},
-        rounds,
-    )
-    return Row(
-        f"stack of {frames} frames", "004 frame stacking", "1.5-2x", UNIT,
-        times["ours"], times["before"], times["seed"], Goal(1.5, "before"),
-    )  # fmt: skip
-
-
-def stacked(memory: Memory, frame: np.ndarray) -> np.ndarray:
-    """What an agent sees now, as the original makes it."""
-    return np.vstack((memory.latest(), frame)).reshape(1, -1)
-
-
-def _often(make: Callable[[], Any]) -> None:
-    for _ in range(STACKS):
-        jax.block_until_ready(make())
-
-
-def carrying(frames: int, size: int) -> Contestant:
-    """Stacks of 16 worlds as `turns.play` makes them, every one of them written out."""
-    lanes, count = 16, 10 * STACKS // 16
-
-    def turn(history: jax.Array, frame: jax.Array) -> tuple[jax.Array, jax.Array]:
-        stack = jnp.concatenate([history, frame[:, None]], 1)
-        return stack[:, 1:], stack.reshape(lanes, -1)
-
-    seen = jax.random.bits(jax.random.key(SEED), (count, lanes, size), jnp.uint8).astype(jnp.int8)
-    program = jax.jit(lambda history, seen: jax.lax.scan(turn, history, seen))
-    history = jnp.zeros((lanes, frames - 1, size), jnp.int8)
-    return Contestant(lambda: jax.block_until_ready(program(history, seen)), count * lanes)

@@ -17,7 +17,7 @@ from benchmarks.table import NotTheSame
 from pipeline.params import overlaid, read_input, read_raw, validate
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network, train
-from quatrain.models.iqn.collect import collect
+from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Agent, Experience, Learner
 from quatrain.replay import ring
@@ -26,6 +26,10 @@ PRESET = "original"
 SEED = 0
 SAME_TARGET = {"n_step": 1, "discount": 0.99**3}
 """The target that the original computes: its n_step only raises the discount's power."""
+
+
+NARROW = {"batch_size": 64, "updates_per_cycle": 10, "record_every": 10, "evaluate_every": 0}
+"""Of train: ten updates in a call, so that the call itself does not count."""
 
 
 class Sides(NamedTuple):
@@ -38,12 +42,19 @@ class Sides(NamedTuple):
     plan: seed.Plan
     agents: list[reference.Agent]
     memories: list[Memory]
+    dataset: Dataset
 
 
 def config_of(root: Path, preset: str | None = PRESET, **sections: Any) -> IqnConfig:
     """A preset (None: params.yaml as it is) with sections of iqn changed."""
     raw = overlaid(read_raw(root, preset), {"iqn": sections})
     return validate(raw, lambda name: read_input(root, str(name))).iqn
+
+
+def narrow_sides(root: Path, hidden: int, dataset: Dataset | None = None) -> Sides:
+    """Both sides without noise, with so many units and less work for each of them."""
+    train_section = NARROW | {"loss": SAME_TARGET | {"quantiles": 8, "target_quantiles": 8}}
+    return sides_of(config_of(root, network={"hidden": hidden, "noisy": "none"}, train=train_section), dataset)
 
 
 def settings_of(config: IqnConfig) -> reference.Settings:
@@ -65,9 +76,9 @@ def settings_of(config: IqnConfig) -> reference.Settings:
     )
 
 
-def sides_of(config: IqnConfig) -> Sides:
-    """Both sides after the prefill; the config has one world, as the reference does."""
-    world, dataset = make_world(config.env.rules), collect(config, SEED)
+def sides_of(config: IqnConfig, dataset: Dataset | None = None) -> Sides:
+    """Both sides after the prefill (or that of other sides); the config has one world, as the reference does."""
+    world, dataset = make_world(config.env.rules), dataset or collect(config, SEED)
     learners = train.init_learner(config, world, dataset, train.base_keys(config, SEED))
     learner, experience = _first(train.window(config), learners)
     settings, generator = settings_of(config), torch.Generator().manual_seed(SEED)
@@ -79,7 +90,7 @@ def sides_of(config: IqnConfig) -> Sides:
     memories = [memory_of(config, rng) for _ in agents]
     for index, memory in enumerate(memories):
         fill(memory.ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), index)
-    return Sides(config, learner, experience, seed.Plan(settings, config.network), agents, memories)
+    return Sides(config, learner, experience, seed.Plan(settings, config.network), agents, memories, dataset)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -9,20 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from benchmarks.harness import Contestant, Times, race
+from benchmarks.harness import Contestant, race
 from benchmarks.iqn.sides import Sides, params_of, refuse_another_gradient
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
-from benchmarks.table import Goal, NotTheSame, Row
+from benchmarks.table import Goal, Point, Row, Without
 from benchmarks.torch_threads import threads
-from quatrain.models.iqn import losses
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle.axes import side_by_side
 from quatrain.models.iqn.network import ACTIONS
-from quatrain.models.iqn.train import Agent, learn
+from quatrain.models.iqn.train import Agent, learn, update
 
 MATMULS = 20  # of a turn
-LOSSES = 200  # of a call of the compiled program
+BATCHES = ("a train step of iqn and its batch", "batch")
+TRIED_STEP = "whole stacks gathered at once: draws take a quarter of the time; the rest was not profiled"
 
 
 class Arm:
@@ -44,64 +44,77 @@ def changed(config: IqnConfig, noisy: str | None = None, **train: Any) -> IqnCon
     return config.model_copy(update={"network": network, "train": config.train.model_copy(update=train)})
 
 
-def original_rows(sides: Sides, rounds: int, goals: tuple[float, float, float]) -> list[Row]:
-    """The original's network and noise; goals: against two threads, against one, and of the matmul rate."""
+def train_rows(sides: Sides, rounds: int) -> list[Row]:
+    """The original's network, noise and batch."""
     refuse_another_gradient(sides)
-    quiet = changed(sides.config, noisy="none")
-    more = {"quiet": own_arm(quiet, sides), "limit": limit(sides.config)}
-    times = raced(sides, more, rounds)
-    size, count = sides.config.train.batch_size, sides.config.train.loss.quantiles
-    row = partial(Row, unit="ms/step", before=times["two threads"])
+    more = {"quiet": own_arm(changed(sides.config, noisy="none"), sides), "limit": limit(sides.config)}
+    arms = plain_arms(sides) | seed_arms(sides) | {"ours": own_arm(sides.config, sides)} | more
+    times = race(arms, rounds)
+    size = sides.config.train.batch_size
+    row = partial(Row, unit="ms/step", before=times["two threads"], ours=times["ours"])
     return [
         row(
-            f"train step of an agent, B={size}, Q={count}", "004 networks", "2-5x",
-            ours=times["auto"], seed_way=times["one by one"], goal=Goal(goals[0], "before"),
+            f"train step, {_shape(sides.config)}", seed_way=times["one by one"], limit=times["limit"],
+            goal=Goal(1.4, "before"), claims=("agents-train",), point=Point(*BATCHES, size),
         ),
-        row(
-            "  before: 1 thread", "-", "-",
-            ours=times["auto"], before=times["one thread"], goal=Goal(goals[1], "before"),
-        ),
-        row("  one agent alone", "-", "-", ours=times["alone"], seed_way=times["one by one"]),
-        row(
-            "  agents side by side (vmap)", "004 agents in parallel", "2-4x",
-            ours=times["vmap"], seed_way=times["side by side"],
-        ),
-        row("  agents in turn; seed's way: ours, vmap", "004 agents in parallel", "2-4x",
-            ours=times["scan"], seed_way=times["vmap"]),
-        row("  before: its FLOP as matmuls; no noise", "-", "-",
-            ours=times["quiet"], before=times["limit"], goal=Goal(goals[2], "before")),
+        row(f"  B={size}, before: 1 thread", before=times["one thread"], goal=Goal(2.4, "before"), tried=TRIED_STEP),
+        row("  seed's way: all agents side by side (vmap)", seed_way=times["side by side"],
+            claims=("agents-train-together",)),
+        row("  the same against the jitted step of one agent after the other", before=times["one by one"],
+            seed_way=times["side by side"], against="jitted, one by one", claims=("agents-train-together",)),
+        row(f"  B={size}, no noise", before=None, ours=times["quiet"], limit=times["limit"],
+            goal=Goal(0.65, "limit"), tried=TRIED_STEP),
     ]  # fmt: skip
 
 
-def raced(sides: Sides, more: dict[str, Contestant], rounds: int) -> dict[str, Times]:
-    """Times of all contestants; "auto" is the way that the project itself takes here."""
-    times = race(plain_arms(sides) | seed_arms(sides) | own_arms(sides) | more, rounds)
-    return times | {"auto": times["vmap" if side_by_side(sides.config) else "scan"]}
+def batch_rows(sides: Sides, rounds: int) -> list[Row]:
+    """The same network with smaller batches."""
+    result = []
+    for size in (32, 64):
+        chosen = sides._replace(config=changed(sides.config, batch_size=size))
+        arms = plain_arms(chosen) | {"ours": own_arm(chosen.config, chosen), "limit": limit(chosen.config)}
+        if size == 64:
+            arms["quiet"] = own_arm(changed(chosen.config, noisy="none"), chosen)
+        times = race(arms, rounds)
+        row = partial(Row, unit="ms/step", before=times["two threads"], ours=times["ours"])
+        name = f"train step, {_shape(chosen.config)}"
+        goal = Goal(1.5, "before") if size == 64 else None
+        result.append(row(name, limit=times["limit"], goal=goal, point=Point(*BATCHES, size)))
+        if size == 64:
+            one, quiet = times["one thread"], times["quiet"]
+            result.append(row(f"  B={size}, before: 1 thread", before=one, goal=Goal(2.2, "before")))
+            limited = {"limit": times["limit"], "goal": Goal(0.5, "limit"), "tried": TRIED_STEP}
+            result.append(row(f"  B={size}, no noise", before=None, ours=quiet, **limited))
+    return result
 
 
 def small_rows(sides: Sides, rounds: int) -> list[Row]:
     """64 units: before has one thread, which is faster there."""
     refuse_another_gradient(sides)
-    times = raced(sides, {}, rounds)
+    ways = {way: own_arm(changed(sides.config, agent_parallelism=way), sides) for way in ("vmap", "scan")}
+    times = race(plain_arms(sides) | seed_arms(sides) | ways | {"called": called(sides)}, rounds)
+    without = Without("the scan: each step called from Python", times["called"])
     row = partial(Row, unit="ms/step", before=times["one thread"], ours=times["vmap"])
-    name = f"train step, {_shape(sides.config)}"
     return [
-        row(name, "004 networks", "2-5x", seed_way=times["side by side"], goal=Goal(1.5, "before")),
-        row("  seed's way: one by one", "004 agents in parallel", "2-4x",
-            seed_way=times["one by one"], goal=Goal(1.3, "seed's way")),
-        row("  seed's way: ours, agents in turn", "-", "-", seed_way=times["scan"]),
+        row(f"train step, {_shape(sides.config)}", seed_way=times["one by one"], without=without,
+            goal=Goal(1.5, "before"), claims=("agents-train",), tried=TRIED_STEP),
+        row("  64 units, before: jitted, one agent after the other",
+            before=times["one by one"], against="jitted, one by one", seed_way=times["side by side"],
+            goal=Goal(1.3, "before"), claims=("agents-train-together",)),
+        row("  64 units, without vmap: agents in turn", without=Without("vmap over agents", times["scan"])),
     ]  # fmt: skip
 
 
 def large_rows(sides: Sides, rounds: int) -> list[Row]:
     """256 units, where a CPU is busy with matmuls whoever asks for them."""
     refuse_another_gradient(sides)
-    times = raced(sides, {"limit": limit(sides.config)}, rounds)
-    row = partial(Row, unit="ms/step", ours=times["auto"], before=times["two threads"])
+    arms = plain_arms(sides) | seed_arms(sides) | {"ours": own_arm(sides.config, sides), "limit": limit(sides.config)}
+    times = race({name: each for name, each in arms.items() if name != "side by side"}, rounds)
+    row = partial(Row, unit="ms/step", ours=times["ours"], before=times["two threads"], limit=times["limit"])
     return [
-        row(f"train step, {_shape(sides.config)}", "004 networks", "2-5x",
-            seed_way=times["one by one"], goal=Goal(0.9, "before")),
-        row("  before: its FLOP as matmuls", "-", "-", before=times["limit"], goal=Goal(0.3, "before")),
+        row(f"train step, {_shape(sides.config)}", seed_way=times["one by one"], goal=Goal(0.9, "before"),
+            claims=("agents-train",)),
+        row("  256 units, its share of the matmul rate", before=None, goal=Goal(0.3, "limit"), tried=TRIED_STEP),
     ]  # fmt: skip
 
 
@@ -159,16 +172,19 @@ def _together(agents: list[seed.Agent]) -> seed.State:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(agent.state for agent in agents))
 
 
-def own_arms(sides: Sides) -> dict[str, Contestant]:
-    """The project's either way, and with one agent only."""
-    arms = {way: own_arm(changed(sides.config, agent_parallelism=way), sides) for way in ("vmap", "scan")}
-    env = sides.config.env.model_copy(update={"agents": 1})
-    learner = sides.learner
-    agents = Agent(learner.params, learner.target_params, learner.optimizer)
-    only = jax.jit(partial(jax.tree.map, lambda leaf: leaf[:1]))(agents)
-    one = sides._replace(learner=learner._replace(**only._asdict()))
-    alone = own_arm(sides.config.model_copy(update={"env": env}), one)
-    return arms | {"alone": alone}
+def called(sides: Sides) -> Contestant:
+    """The project's update without its scan: a jitted call from Python for each step of each agent."""
+    program, key = jax.jit(partial(update, sides.config)), jax.random.key(1)
+    learner, count = sides.learner, sides.config.env.agents
+    whole = Agent(learner.params, learner.target_params, learner.optimizer)
+    agents = [jax.tree.map(itemgetter(index), whole) for index in range(count)]
+
+    def run() -> None:
+        for index in range(count):
+            agents[index], recorded = program(sides.experience, agents[index], jnp.int32(index), key)
+            jax.block_until_ready(recorded)
+
+    return Contestant(run, count)
 
 
 def own_arm(config: IqnConfig, sides: Sides) -> Contestant:
@@ -193,56 +209,3 @@ def flop(config: IqnConfig) -> float:
     trunk = config.train.batch_size * config.inputs * hidden + rows * config.network.cosines * hidden
     behind = rows * hidden * (hidden + ACTIONS + 1)
     return 2 * (3 * (trunk + behind) + trunk + 2 * behind)
-
-
-# The loss by itself.
-
-
-def loss_row(sides: Sides, rounds: int) -> Row:
-    """Value and gradient with respect to Z; the project's inside a compiled program, as it learns."""
-    size, count = sides.config.train.batch_size, sides.config.train.loss.quantiles
-    rng = np.random.default_rng(0)
-    values, wanted, taus = (rng.random((size, count), np.float32) * scale for scale in (4, 4, 1))
-    contestants, found = loss_arms(values, wanted, taus)
-    expected = found["before"]
-    for name, (value, gradient) in found.items():
-        factor = count if name == "ours" else 1  # a sum over quantiles, not a mean
-        if not (np.isclose(value, factor * expected[0]) and np.allclose(gradient, factor * expected[1], atol=1e-6)):
-            raise NotTheSame(f"loss alone: {name} is {value}, before {expected[0]}")
-    times = race(contestants, rounds)
-    return Row(
-        f"loss and its gradient, B={size}, Q=P={count}", "004 loss", "1.5-2x", "us/call",
-        times["ours"], times["before"], times["seed"], Goal(1, "before"),
-    )  # fmt: skip
-
-
-def loss_arms(
-    values: np.ndarray, wanted: np.ndarray, taus: np.ndarray
-) -> tuple[dict[str, Contestant], dict[str, tuple[Any, Any]]]:
-    """Contestants, and what each computes of the arguments."""
-    ones = np.ones(len(values), np.float32)
-
-    def plain() -> tuple[Any, Any]:
-        chosen = torch.tensor(values, requires_grad=True)
-        errors = torch.from_numpy(wanted)[:, None, :] - chosen[:, :, None]
-        loss = reference.quantile_huber(errors, torch.from_numpy(taus), torch.from_numpy(ones))
-        loss.backward()
-        return loss.item(), chosen.grad
-
-    targets, online, valid = jnp.asarray(wanted), jnp.asarray(taus), jnp.asarray(ones)
-    proposed = jax.jit(
-        jax.value_and_grad(lambda z: seed.quantile_huber(targets[:, None] - z[..., None], online, valid))
-    )
-    gradient = jax.value_and_grad(lambda z: losses.quantile_huber(losses.errors(z, targets), online, 1.0).mean())
-
-    @jax.jit
-    def many(start: jax.Array) -> jax.Array:
-        # Each starts where the one before left: else they would be computed once.
-        return jax.lax.scan(lambda z, _: (z - gradient(z)[1], None), start, None, length=LOSSES)[0]
-
-    contestants = {
-        "before": Contestant(plain),
-        "seed": Contestant(lambda: jax.block_until_ready(proposed(values))),
-        "ours": Contestant(lambda: jax.block_until_ready(many(jnp.asarray(values))), LOSSES),
-    }
-    return contestants, {"before": plain(), "seed": proposed(values), "ours": gradient(jnp.asarray(values))}

@@ -1,71 +1,72 @@
-"""Other libraries' advantages, in an environment of their own: made on demand in .bench/peers, never a part of ours."""
+"""requirements/peers.txt -> an interpreter that has other libraries, in an environment of their own: .bench/peers."""
 
-import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
-import torch
-
-from benchmarks.harness import Times
-
-FOLDER = ".bench"
-SCRIPT = "benchmarks.peers.gae"
+LOCK = Path("requirements/peers.txt")
 TORCH = "torch==2.13.0"
-PACKAGES = (
-    *("torchrl==0.14.1", "tensordict==0.15.3", "stable-baselines3==2.9.2", "gymnasium==1.4.0"),
-    *("numpy==2.4.6", "scipy==1.17.1", "jaxtyping", "wadler-lindig", "cloudpickle", "packaging", "pyvers"),
-    *("importlib_metadata", "zipp", "orjson", "farama-notifications", "pandas", "python-dateutil", "six", "tzdata"),
-)
-"""Without what they would bring along: another torch, above all."""
-MISSING = "other libraries are not compared: {why}"
+"""Installed first and without a hash, as for the project itself; the others must not bring another one."""
+REQUIREMENT = re.compile(r"^([\w.-]+==\S+)(?: *\\\n +--hash=\S+)*", re.MULTILINE)
 INSTALL_SECONDS = 1800
-RUN_SECONDS = 1800
-
-Found = dict[str, dict[str, Times]]
+NOT_INSTALLED = "{what} is not installed: {why}"
 
 
-def times(root: Path, rounds: int, shapes: tuple[str, ...] = ()) -> tuple[Found, list[str]]:
-    """Per shape and library the times, none where they cannot be had; and what to say about it."""
-    try:
-        python = installed(root / FOLDER)
-        ran = subprocess.run(
-            [str(python), "-m", SCRIPT, str(rounds), str(torch.get_num_threads()), *shapes],
-            cwd=root, env=environment(root), capture_output=True, text=True, timeout=RUN_SECONDS, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        return {}, [MISSING.format(why=reason(error))]
-    each = json.loads(ran.stdout)
-    found = {shape: {side: Times(np.array(seconds)) for side, seconds in of.items()} for shape, of in each.items()}
-    return found, [f"other libraries: {', '.join(PACKAGES[:3])}, in a process of their own, in turn with ours there"]
+class Environment(NamedTuple):
+    """An interpreter, and a sentence on each package that it should have but has not."""
+
+    python: Path
+    missing: list[str]
 
 
-def installed(folder: Path) -> Path:
-    """The interpreter of the environment, which is made if it is not there; git does not see it."""
-    python, done = folder / "peers" / "bin" / "python", folder / "peers" / ".installed"
-    if done.exists() and done.read_text() == wanted():
-        return python
-    folder.mkdir(exist_ok=True)
-    (folder / ".gitignore").write_text("*\n")
-    print("installing other libraries into .bench/peers (some minutes, once)", file=sys.stderr)
+def environment(root: Path) -> Environment:
+    """The interpreter in .bench/peers, which is made anew if the lock is another; git does not see it.
+
+    Raises:
+        CalledProcessError, TimeoutExpired, OSError: there is no environment, or PyTorch is not to be had.
+    """
+    folder, wanted = root / ".bench" / "peers", "\n".join([TORCH, (root / LOCK).read_text()])
+    python, done = folder / "bin" / "python", folder / ".installed"
+    if done.exists() and done.read_text() == wanted:
+        return Environment(python, [])
+    print("installing other libraries into .bench/peers (some minutes, once)", file=sys.stderr, flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder.parent / ".gitignore").write_text("*\n")
+    called([sys.executable, "-m", "venv", "--clear", str(folder)])
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in (
-        [sys.executable, "-m", "venv", "--clear", str(folder / "peers")],
-        [*pip, TORCH],
-        [*pip, "--no-deps", *PACKAGES],
-    ):
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-    done.write_text(wanted())
-    return python
+    called([*pip, TORCH])
+    missing = locked([*pip, "--no-deps", "--require-hashes"], root / LOCK, folder)
+    if not missing:
+        done.write_text(wanted)
+    return Environment(python, missing)
 
 
-def wanted() -> str:
-    return "\n".join([TORCH, *PACKAGES])
+def locked(pip: list[str], lock: Path, folder: Path) -> list[str]:
+    """Everything at once; where that fails, one after the other, so that one package takes no other along."""
+    try:
+        called([*pip, "-r", str(lock)])
+        return []
+    except subprocess.SubprocessError as error:
+        print(f"{reason(error)}; installing one after the other", file=sys.stderr, flush=True)
+    missing = []
+    for found in REQUIREMENT.finditer(lock.read_text()):
+        single = folder / "single.txt"
+        single.write_text(f"{found[0]}\n")
+        try:
+            called([*pip, "-r", str(single)])
+        except subprocess.SubprocessError as error:
+            missing.append(NOT_INSTALLED.format(what=found[1], why=reason(error)))
+    return missing
 
 
-def environment(root: Path) -> dict[str, str]:
+def called(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+
+
+def variables(root: Path) -> dict[str, str]:
     """The same settings as ours, and this project's sources."""
     return os.environ | {
         "OMP_WAIT_POLICY": "PASSIVE",

@@ -1,20 +1,16 @@
-"""rounds -> times of advantages by other libraries and by this project, as JSON; runs where those are installed.
+"""rounds -> rows about advantages: torchrl and stable-baselines3 against this project.
 
-The libraries are in an environment of their own (`environment.py`), so ours is timed there too, in turn with
-them. Episodes end, but none is cut: stable-baselines3 knows no other end.
+Episodes end, but none is cut: stable-baselines3 knows no other end.
 """
 
-import json
-import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.harness import Contestant, race
-from benchmarks.table import NotTheSame
+from benchmarks.table import Goal, NotTheSame, Row
 from quatrain.replay.rollouts.gae import Trace, advantages
 
 DISCOUNT, LAMBDA = 0.97, 0.95
@@ -29,8 +25,11 @@ SHAPES: dict[str, tuple[int, int]] = {
     "64 episodes": (LENGTHS, 1),
     "[16, 128]": (16, 128),
     "[1000, 64]": (1000, 64),
+    "[128, 1024]": (128, 1024),
 }
 """Steps and lanes; the first three are one episode that has not ended."""
+TRIED = "few steps of many lanes: NumPy's loop over steps is what stable-baselines3 runs, too"
+GOALS = {"torchrl, vectorised": 2.0, "stable-baselines3": 1.0}
 
 
 def trace_of(name: str) -> Trace:
@@ -59,22 +58,52 @@ def repeated(trace: Trace, work: Callable[[], Any]) -> Contestant:
     return Contestant(run, repeats)
 
 
-def contestants(trace: Trace) -> dict[str, Contestant]:
+def rows(libraries: Collection[str], rounds: int) -> list[Row]:
+    """Every shape against each library that is there."""
+    found = []
+    for name in SHAPES:
+        trace = trace_of(name)
+        sides = contestants(trace, libraries)
+        refuse_others(name, trace, sides)
+        times = race({side: repeated(trace, work) for side, work in sides.items()}, rounds)
+        found += [
+            Row(
+                f"advantages, {name}; before: {side}", "us/call", times["ours"], times[side],
+                goal=Goal(GOALS[side], "before") if side in GOALS else None, against=side.partition(",")[0],
+                tried=TRIED if side == "stable-baselines3" else "",
+            )
+            for side in times if side != "ours"
+        ]  # fmt: skip
+    return found
+
+
+def contestants(trace: Trace, libraries: Collection[str]) -> dict[str, Callable[[], Any]]:
     """All of them from arrays in the form that each wants."""
+    found: dict[str, Callable[[], Any]] = {"ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto")}
+    if "torchrl" in libraries:
+        found |= torchrl_contestants(trace)
+    if "stable-baselines3" in libraries:
+        buffer = stable_baselines3_buffer(trace)
+        last_values, ended = trace.next_values[-1], trace.terminated[-1].numpy()
+
+        def fill() -> np.ndarray:
+            buffer.compute_returns_and_advantage(last_values, ended)
+            return buffer.advantages
+
+        found["stable-baselines3"] = fill
+    return found
+
+
+def torchrl_contestants(trace: Trace) -> dict[str, Callable[[], Any]]:
+    """Lanes first, then time, and an axis of features."""
     from torchrl.objectives.value import functional
 
-    of_batch = [column.T[..., None].contiguous() for column in trace[:4]]
-    rewards, values, next_values, terminated = of_batch
+    rewards, values, next_values, terminated = (column.T[..., None].contiguous() for column in trace[:4])
     arguments = (DISCOUNT, LAMBDA, values, next_values, rewards, terminated, terminated)
-    buffer = stable_baselines3_buffer(trace)
-    last_values, ended = trace.next_values[-1], trace.terminated[-1].numpy()
-    sides = {
-        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto"),
-        "torchrl": lambda: functional.vec_generalized_advantage_estimate(*arguments),
+    return {
+        "torchrl, vectorised": lambda: functional.vec_generalized_advantage_estimate(*arguments),
         "torchrl, plain": lambda: functional.generalized_advantage_estimate(*arguments),
-        "stable-baselines3": lambda: buffer.compute_returns_and_advantage(last_values, ended),
     }
-    return {side: repeated(trace, work) for side, work in sides.items()}
 
 
 def stable_baselines3_buffer(trace: Trace) -> Any:
@@ -90,35 +119,18 @@ def stable_baselines3_buffer(trace: Trace) -> Any:
     return buffer
 
 
-def refuse_others(name: str, trace: Trace) -> None:
+def refuse_others(name: str, trace: Trace, sides: dict[str, Callable[[], Any]]) -> None:
     """All must find the same advantages.
 
     Raises:
         NotTheSame: they do not.
     """
-    sides = contestants(trace)
     expected = advantages(trace, DISCOUNT, LAMBDA, "auto").advantage
-    for side in ("torchrl", "torchrl, plain"):
-        found: Any = sides[side].run()
-        if not torch.allclose(found[0][0][..., 0].T, expected, rtol=1e-3, atol=1e-3):
+    for side, work in sides.items():
+        found = work()
+        if side.startswith("torchrl"):
+            found = found[0][..., 0].T
+        elif side == "ours":
+            found = found.advantage
+        if not np.allclose(found, expected, rtol=1e-3, atol=1e-3):
             raise NotTheSame(f"advantages, {name}: ours are others than those of {side}")
-    buffer = stable_baselines3_buffer(trace)
-    buffer.compute_returns_and_advantage(trace.next_values[-1], trace.terminated[-1].numpy())
-    if not np.allclose(buffer.advantages, expected, rtol=1e-3, atol=1e-3):
-        raise NotTheSame(f"advantages, {name}: ours are others than those of stable-baselines3")
-
-
-def main() -> None:
-    rounds, threads, names = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] or SHAPES
-    torch.set_num_threads(threads)
-    found = {}
-    for name in names:
-        trace = trace_of(name)
-        refuse_others(name, trace)
-        found[name] = {side: times.seconds.tolist() for side, times in race(contestants(trace), rounds).items()}
-    json.dump(found, sys.stdout)
-
-
-if __name__ == "__main__":
-    assert os.environ.get("OMP_WAIT_POLICY") == "PASSIVE"
-    main()

@@ -2,7 +2,7 @@
 
 Written from the descriptions of the original program, for its own settings: two constraint batches, a constant
 learning rate, the barrier's |Q|, unlimited duals. It shares with the project only the encoder and the start, so
-that both do the same work. The seed's way differs in the buffer's `sample` and in `one_call`.
+that both do the same work. A proposal's ways of doing each part stand beside the original's.
 
 What was made faster than the original, so that the comparison is not won on it: the inputs of a batch are gathered
 by NumPy, not by indexing JAX arrays.
@@ -17,16 +17,20 @@ import numpy as np
 import optax
 from jax import Array
 
-from benchmarks.reference.replay_loop import RowBuffer
+from benchmarks.reference.allo_terms import Errors, einsum_errors
+from benchmarks.reference.replay_loop import RowBuffer, sample_searching
 from quatrain.models.allo import network
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import Learner
 
 Inputs = tuple[Any, Any, Any]
 """Of the states, their later states and the independent states."""
+Metrics = dict[str, Array]
 Encode = Callable[[network.Params, Inputs], tuple[Array, Array, Array]]
 Sample = Callable[[np.random.Generator, RowBuffer, int, float], tuple[np.ndarray, np.ndarray]]
-Step = Callable[["State", Inputs], tuple["State", dict[str, Array]]]
+Step = Callable[["State", Inputs], tuple["State", Metrics]]
+Gather = Callable[[Any, Inputs], Inputs]
+Fetch = Callable[[Metrics], dict[str, float]]
 
 
 class State(NamedTuple):
@@ -44,6 +48,9 @@ def start(config: AlloConfig, learner: Learner) -> State:
     return State(params, optax.adam(config.train.learning_rate).init(params), learner.duals[0], learner.barrier[0])
 
 
+# The encoder.
+
+
 def three_calls(config: AlloConfig) -> Encode:
     """One application of the encoder for each batch."""
 
@@ -57,7 +64,7 @@ def three_calls(config: AlloConfig) -> Encode:
 
 
 def one_call(config: AlloConfig) -> Encode:
-    """The batches one after the other in one application (seed 000, item 2)."""
+    """The batches one after the other in one application: the proposal's way."""
 
     def encode(params: network.Params, inputs: Inputs) -> tuple[Array, Array, Array]:
         features = network.apply(config.network, params, jnp.concatenate(inputs))
@@ -67,38 +74,33 @@ def one_call(config: AlloConfig) -> Encode:
     return encode
 
 
-def one_hot_of_table(config: AlloConfig, table: Array) -> Encode:
-    """All states encoded once and picked by a product with one-hot rows; its inputs are states."""
-
-    def encode(params: network.Params, states: Inputs) -> tuple[Array, Array, Array]:
-        features = network.apply(config.network, params, table)
-        chosen = jax.nn.one_hot(jnp.concatenate(states), len(table)) @ features
-        phi, next_phi, phi_2 = jnp.split(chosen, 3)
-        return phi, next_phi, phi_2
-
-    return encode
+# A step.
 
 
 def loss(
-    params: network.Params, state: State, inputs: Inputs, config: AlloConfig, encode: Encode
-) -> tuple[Array, dict[str, Array]]:
+    params: network.Params,
+    state: State,
+    inputs: Inputs,
+    config: AlloConfig,
+    encode: Encode,
+    errors: Errors = einsum_errors,
+) -> tuple[Array, Metrics]:
     """L, and what the dual step and the log need."""
     phi, next_phi, phi_2 = encode(params, inputs)
-    n, d = phi.shape
     graph = config.train.graph_coef * ((phi - next_phi) ** 2).mean(0).sum()
-    inner_product_1 = jnp.einsum("ij,ik->jk", phi, jax.lax.stop_gradient(phi)) / n
-    inner_product_2 = jnp.einsum("ij,ik->jk", phi_2, jax.lax.stop_gradient(phi_2)) / n
-    error_1 = jnp.tril(inner_product_1 - jnp.eye(d))
-    error_2 = jnp.tril(inner_product_2 - jnp.eye(d))
+    error_1, error_2 = errors(phi, phi_2)
     dual = (state.duals * error_1).sum()
     quadratic = (2 * error_1 * jax.lax.stop_gradient(error_2)).sum()
     value = graph + dual + state.barrier * quadratic
     return value, {"graph": graph, "dual": dual, "quadratic": quadratic, "error": error_1}
 
 
-def step(state: State, inputs: Inputs, config: AlloConfig, encode: Encode) -> tuple[State, dict[str, Array]]:
+def step(
+    state: State, inputs: Inputs, config: AlloConfig, encode: Encode, errors: Errors = einsum_errors
+) -> tuple[State, Metrics]:
     """One gradient step on the encoder, one ascent of duals and barrier, and eight scalars for the log."""
-    (value, parts), gradients = jax.value_and_grad(loss, has_aux=True)(state.params, state, inputs, config, encode)
+    gradient_of = jax.value_and_grad(loss, has_aux=True)
+    (value, parts), gradients = gradient_of(state.params, state, inputs, config, encode, errors)
     updates, optimizer = optax.adam(config.train.learning_rate).update(gradients, state.optimizer)
     error = parts["error"]
     duals = jnp.tril(state.duals + config.train.lr_dual * error)
@@ -117,25 +119,53 @@ def step(state: State, inputs: Inputs, config: AlloConfig, encode: Encode) -> tu
     return State(optax.apply_updates(state.params, updates), optimizer, duals, barrier), metrics
 
 
+# What surrounds a step in the loop.
+
+
+def three_gathers(table: Any, states: Inputs) -> Inputs:
+    """The inputs of each batch by itself; NumPy and JAX arrays."""
+    return table[states[0]], table[states[1]], table[states[2]]
+
+
+def one_gather(table: Any, states: Inputs) -> Inputs:
+    """The inputs of all batches at once, then split: the proposal's way."""
+    together = table[table.__array_namespace__().concatenate(states)]
+    size = len(states[0])
+    return together[:size], together[size : 2 * size], together[2 * size :]
+
+
+def one_by_one(metrics: Metrics) -> dict[str, float]:
+    """Each number by a transfer of its own."""
+    return {name: float(value.item()) for name, value in metrics.items()}
+
+
+def all_together(metrics: Metrics) -> dict[str, float]:
+    """One transfer: the proposal's way."""
+    return {name: float(value) for name, value in jax.device_get(metrics).items()}
+
+
+class Way(NamedTuple):
+    """How the loop does its parts; `step` is compiled, the rest runs in Python."""
+
+    step: Step
+    sample: Sample = sample_searching
+    gather: Gather = three_gathers
+    fetch: Fetch = one_by_one
+
+
 def learn(
-    rng: np.random.Generator,
-    state: State,
-    buffer: RowBuffer,
-    table: np.ndarray,
-    config: AlloConfig,
-    sample: Sample,
-    jitted_step: Step,
+    rng: np.random.Generator, state: State, buffer: RowBuffer, table: np.ndarray, config: AlloConfig, way: Way,
     steps: Iterable[int],
-) -> tuple[State, list[dict[str, float]]]:
+) -> tuple[State, list[dict[str, float]]]:  # fmt: skip
     """The training loop: sample on the host, step on the device, a log every `record_every` steps."""
     logged = []
     size, discount = config.train.batch_size, config.train.discounts[0]
     for number in steps:
-        states, later_states = sample(rng, buffer, size, discount)
-        other_states, _ = sample(rng, buffer, size, discount)
-        state, metrics = jitted_step(state, (table[states], table[later_states], table[other_states]))
+        states, later_states = way.sample(rng, buffer, size, discount)
+        other_states, _ = way.sample(rng, buffer, size, discount)
+        state, metrics = way.step(state, way.gather(table, (states, later_states, other_states)))
         if number % config.train.record_every == 0:
-            logged.append({name: float(value.item()) for name, value in metrics.items()})
+            logged.append(way.fetch(metrics))
     return state, logged
 
 

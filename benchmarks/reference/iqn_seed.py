@@ -50,6 +50,12 @@ def act(plan: Plan, params: network.Params, stack: Array, key: Array) -> Array:
     return network.apply(plan.network, params, stack, taus).mean(1).argmax(-1)
 
 
+@partial(jax.jit, static_argnums=0)
+def act_of_all(plan: Plan, params: network.Params, stacks: Array, keys: Array) -> Array:
+    """The same of all agents, along the leading axis of the arguments."""
+    return jax.vmap(partial(act, plan))(params, stacks, keys)
+
+
 def loss(params: network.Params, target_params: network.Params, batch: Batch, plan: Plan, key: Array) -> Array:
     """The reference's loss; the noise of the three forward passes and their quantiles come from `key`."""
     settings, size = plan.settings, len(batch.action)
@@ -134,6 +140,28 @@ def observe(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Arr
     beyond = beyond.at[:, :, 1].add(1 - inside)
     side = 2 * radius + 1
     return jax.lax.dynamic_slice(beyond, (y, x, 0), (side, side, channels)).transpose(2, 0, 1).reshape(-1)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def observe_all(kinds: Array, ys: Array, xs: Array, channels: int, radius: int) -> Array:
+    """The same of agents at several places."""
+    return jax.vmap(lambda y, x: observe(kinds, y, x, channels, radius))(ys, xs)
+
+
+class Stored(NamedTuple):
+    """A host ring's arrays on the device."""
+
+    states: Array
+    actions: Array
+    rewards: Array
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def sample(stored: Stored, starts: Array, key: Array, size: int, frames: int) -> tuple[Array, Array, Array, Array]:
+    """As `NumpyRing.sample`: states, actions, rewards, next states."""
+    indices = jax.random.choice(key, starts, (size,))[:, None] + jnp.arange(frames)
+    states, later = (stored.states[rows].reshape(size, -1) for rows in (indices, indices + 1))
+    return states, stored.actions[indices[:, -1]], stored.rewards[indices[:, -1]], later
 
 
 @jax.jit

@@ -1,8 +1,9 @@
 """rows of walks -> random pairs, the slow way: a search for the trajectory's end at every sample
 
-Two plain versions that the replay is measured against, written from the descriptions of the original and of
-its first optimisation: `sample_searching` loops over the batch and looks for the next flag;
-`sample_with_terminal_table` sorts a table of flag positions that was filled when the row was added.
+Three plain versions that the replay is measured against, written from the descriptions of the original and of two
+proposals: `sample_searching` loops over the batch and looks for the next flag; `sample_with_snippet` is a proposal's
+code that calls itself vectorised and loops all the same; `sample_with_terminal_table` sorts a table of flag positions
+that was filled when the row was added.
 
 What was corrected, and no more, so that both draw from the same law as `quatrain.replay.episodes`:
 
@@ -60,6 +61,24 @@ def sample_searching(
         terminals = buffer.terminals[episode[i], start[i] :]
         horizons[i] = np.where(terminals == 1)[0][0]
     return _pairs(rng, buffer, episode, start, horizons, discount)
+
+
+def sample_with_snippet(
+    rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same pairs; the loop as the proposal writes it, with the row's length for a trajectory without a flag."""
+    episode, start = buffer.draw_starts(rng, batch_size)
+    transition_ranges = np.full(batch_size, buffer.obs.shape[1])
+    max_durations = np.zeros(batch_size, dtype=np.int32)
+    for i in range(batch_size):
+        ep_idx, start_idx, ep_length = episode[i], start[i], transition_ranges[i]
+        terminals = buffer.terminals[ep_idx, start_idx:ep_length]
+        terminal_positions = np.where(terminals == 1)[0]
+        if len(terminal_positions) > 0:
+            max_durations[i] = terminal_positions[0]
+        else:
+            max_durations[i] = ep_length - start_idx - 1
+    return _pairs(rng, buffer, episode, start, max_durations, discount)
 
 
 def sample_with_terminal_table(

@@ -1,15 +1,21 @@
 """benchmarks/results/MODEL.json -> how many times as fast as plain references a model is, beside its goals."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline import artifacts
 from pipeline.artifacts import ArtifactError
 
-PLAIN, VARIANT = "before/ours", "seed's/ours"
-"""Ratios to the plain reference, and to the variant of it that was proposed to be faster."""
+PLAIN, VARIANT, LIMIT = "before/ours", "seed's/ours", "limit/ours"
+"""Ratios to the plain reference, to the variant of it that was proposed, and to what the machine needs at least."""
+REFERENCE = "plain reference"
+"""What `before` is where a row names no other library."""
+MEMORY = {"MB": 1e-6, "KiB": 1 / 1024}
+"""Units of rows that are about memory -> what a number of bytes is multiplied by."""
+
+Form = TypeVar("Form", bound=BaseModel)
 
 
 class Ratio(BaseModel):
@@ -21,19 +27,21 @@ class Ratio(BaseModel):
     greatest: float
 
 
-class Times(BaseModel):
-    """Of what is measured."""
+class Measured(BaseModel):
+    """What one side takes, in seconds or bytes."""
 
     model_config = ConfigDict(strict=True, frozen=True)
-    median_seconds: float
+    median: float
 
 
 class Row(BaseModel):
-    """One comparison, as `benchmarks.table.as_json` writes it."""
+    """One comparison, as `benchmarks.table.as_json` writes it; only what is told of it."""
 
     model_config = ConfigDict(strict=True, frozen=True)
     row: str
-    ours: Times
+    against: str
+    unit: str
+    ours: Measured
     ratios: dict[str, Ratio]
     goal: str | None = Field(pattern="^(<=|>=) [^ ]+ .+$")
     met: bool | None
@@ -65,16 +73,23 @@ def read_results(root: Path, model: str) -> Results | None:
     Raises:
         ArtifactError: the file is not what it writes.
     """
-    path = root / path_of(model)
-    if not path.exists():
+    return read_file(root, path_of(model), Results, f"make bench BENCH={model}")
+
+
+def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | None:
+    """A file below `root` that a command writes; None where there is none.
+
+    Raises:
+        ArtifactError: it has another form.
+    """
+    if not (root / path).exists():
         return None
     try:
-        return Results.model_validate(artifacts.read_json(path))
+        return form.model_validate(artifacts.read_json(root / path))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
-        again = f"`make bench BENCH={model}` writes it anew"
-        raise ArtifactError(f"{path_of(model)}: {where}: {first['msg']}; {again}") from None
+        raise ArtifactError(f"{path}: {where}: {first['msg']}; `{command}` writes it anew") from None
 
 
 def path_of(model: str) -> Path:
@@ -84,7 +99,7 @@ def path_of(model: str) -> Path:
 
 def comparisons(results: Results) -> list[Comparison]:
     """A line per main row."""
-    return [Comparison(row.row, shown(row.ratios.get(PLAIN)), _goal(row), row.met) for row in main_rows(results)]
+    return [Comparison(row.row, _told(row), goal_of(row), row.met) for row in main_rows(results)]
 
 
 def main_rows(results: Results) -> list[Row]:
@@ -93,29 +108,49 @@ def main_rows(results: Results) -> list[Row]:
 
 
 def reach(results: Results) -> str:
-    """From the least to the greatest median of the main rows."""
-    medians = [row.ratios[PLAIN].median for row in main_rows(results) if PLAIN in row.ratios]
-    return f"{_times(min(medians))} to {_times(max(medians))}" if medians else "no ratio to"
+    """From the least to the greatest median of the main rows that time plain references."""
+    timed = [row for row in main_rows(results) if row.unit not in MEMORY and row.against == REFERENCE]
+    medians = [row.ratios[PLAIN].median for row in timed if PLAIN in row.ratios]
+    return f"{times(min(medians))} to {times(max(medians))}" if medians else "no ratio to"
+
+
+def _told(row: Row) -> str:
+    """The ratio; where it is one of memory, that it is."""
+    return shown(row.ratios.get(PLAIN)) + (" less memory" if row.unit in MEMORY and PLAIN in row.ratios else "")
 
 
 def shown(ratio: Ratio | None) -> str:
     """The median, and the rounds around it."""
-    return "-" if ratio is None else f"{_times(ratio.median)} ({_times(ratio.least)} to {_times(ratio.greatest)})"
+    return "-" if ratio is None else f"{times(ratio.median)} ({times(ratio.least)} to {times(ratio.greatest)})"
 
 
-def _times(ratio: float) -> str:
+def times(ratio: float) -> str:
     """Three digits, and no exponent below a million."""
     return f"{float(f'{ratio:.3g}'):g}x"
 
 
-def _goal(row: Row) -> str:
-    """`>= 5x before`, `>= 5x seed's way`, `<= 2 s` -> the same in words, and its number if that is not the ratio."""
+def percent(share: float) -> str:
+    """A share of one in whole hundredths."""
+    return f"{100 * share:.0f} %"
+
+
+def goal_of(row: Row) -> str:
+    """`>= 5x before`, `>= 5x seed's way`, `>= 0.6x limit`, `<= 2 s` in words, with what is not in the ratio."""
     if row.goal is None:
         return "-"
     sign, number, against = row.goal.split(" ", 2)
     if sign == "<=":
-        return f"at most {number} {against}: takes {row.ours.median_seconds:.3g} {against}"
+        return f"at most {in_units(float(number), row.unit)}: takes {in_units(row.ours.median, row.unit)}"
     if against == "before":
         return f"at least {number}"
+    if against == "limit":
+        reached = row.ratios.get(LIMIT)
+        share = "-" if reached is None else percent(reached.median)
+        return f"at least {percent(float(number.removesuffix('x')))} of what the machine can do: {share}"
     variant = row.ratios.get(VARIANT)
-    return f"at least {number} a proposed variant: {'-' if variant is None else _times(variant.median)}"
+    return f"at least {number} a proposed variant: {'-' if variant is None else times(variant.median)}"
+
+
+def in_units(value: float, unit: str) -> str:
+    """Bytes as a row of memory counts them, anything else in seconds."""
+    return f"{value * MEMORY[unit]:.3g} {unit}" if unit in MEMORY else f"{value:.3g} s"

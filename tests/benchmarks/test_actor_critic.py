@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch.distributions import Beta, Normal
 
-from benchmarks.actor_critic import gae, learning, memory, parts, playing
+from benchmarks import turns
+from benchmarks.actor_critic import gae, learning, memory, parts, playing, whole
 from benchmarks.actor_critic import sides as making
-from benchmarks.harness import Times
-from benchmarks.peers import environment
 from benchmarks.peers import gae as gae_peers
 from benchmarks.reference import actor_critic as plain
+from benchmarks.reference import actor_critic_iteration as iteration
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.colony import Colony
-from benchmarks.table import NotTheSame, render
+from benchmarks.table import Goal, NotTheSame, render
 from quatrain.replay.rollouts.gae import Trace
 from tests.conftest import ROOT
 
@@ -44,13 +44,18 @@ def few(monkeypatch):
     """Rows in no time."""
     monkeypatch.setattr(playing, "COLONIES", 3)
     monkeypatch.setattr(playing, "COUNTS", (1, 3))
-    monkeypatch.setattr(playing, "OWN_STEPS", 1)
+    monkeypatch.setattr(playing, "LEAST_STEPS", 1)
+    monkeypatch.setattr(playing, "MOST_STEPS", 1)
+    monkeypatch.setattr(playing, "SIZES", (6, 8))
     monkeypatch.setattr(playing, "PLAIN_STEPS", 1)
     monkeypatch.setattr(playing, "IMAGE_STEPS", 1)
     monkeypatch.setattr(playing, "CELLS", 6)
     monkeypatch.setattr(learning, "GRAPHS", 3)
+    monkeypatch.setattr(learning, "COSTLY", 2)
     monkeypatch.setattr(learning, "UPDATES", 1)
-    monkeypatch.setattr(parts, "REPEATS", 1)
+    for name, value in {"CELLS": 6, "COLONIES": 3, "HORIZON": 2, "MINIBATCH": 4, "PLAIN_STEPS": 2}.items():
+        monkeypatch.setattr(whole, name, value)
+    monkeypatch.setattr(turns, "MOST", 1)
     monkeypatch.setattr(parts, "SAMPLES", 2)
     monkeypatch.setitem(gae_peers.SHAPES, "T=200", (7, 1))
     monkeypatch.setitem(gae_peers.SHAPES, "64 episodes", (200, 1))
@@ -61,13 +66,11 @@ def few(monkeypatch):
 def test_rows_of_the_parts_are_well_formed():
     rows = parts.rows(1)
     assert len(render(rows).splitlines()) == 2 + len(rows)
-    assert {row.seed_item for row in rows} - {"-"} == {
-        "002-1 argpartition",
-        "002-2 dict template",
-        "002-3 closed form",
-    }
+    assert {claim for row in rows for claim in row.claims} == {"colony-1", "colony-2", "colony-3"}
+    assert [row.point.at for row in rows if row.point] == list(parts.SIZES)
     for row in rows:
         assert min(row.ours.median, row.before.median) > 0
+        assert not row.claims or min(row.seed_way.median, row.without.measured.median) > 0
 
 
 def test_a_partial_sort_takes_other_cells_where_some_stand_at_one_place(monkeypatch):
@@ -129,6 +132,32 @@ def test_rows_of_advantages_are_well_formed():
     rows += [gae.batch_row(name, 1) for name in ("64 episodes", "[1000, 64]")]
     assert len(render(rows).splitlines()) == 2 + len(rows)
     assert rows[2].name == "advantages, 64 episodes: 200 steps"
+    assert [row.claims for row in rows] == [("colony-4",), (), ("colony-4",), ("colony-4",)]
+    assert rows[0].point.at == 7
+    assert all(row.without and row.limit for row in rows if row.claims)
+
+
+def test_of_many_episodes_the_first_are_timed_and_counted_up(monkeypatch):
+    monkeypatch.setattr(gae, "PLAIN_STEPS", 5)
+    each = [reference.Episode(*[torch.zeros(length)] * 3) for length in (3, 4, 5)]
+    found, share = gae.first_of(each)
+    assert [len(episode.rewards) for episode in found] == [3, 4]
+    assert share == 7 / 12
+    assert gae.first_of(each[:1]) == (each[:1], 1.0)
+
+
+def test_short_work_fills_a_turn(monkeypatch):
+    calls = []
+    moments = iter([0.0, 0.5, 9.0, 9.5])
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: next(moments))
+    monkeypatch.setattr(turns, "TURN", 2.0)
+    contestant = turns.repeated(lambda: calls.append(1), 3)
+    calls.clear()
+    contestant.run()
+    assert len(calls) == 4
+    assert contestant.units == 12
+    monkeypatch.setattr(turns, "TURN", 0.1)
+    assert turns.repeated(lambda: calls.append(1)).units == 1
 
 
 @pytest.mark.usefixtures("few")
@@ -136,27 +165,6 @@ def test_other_advantages_are_refused(monkeypatch):
     monkeypatch.setattr(reference, "gae_seed", lambda *_: reference.Estimate(torch.zeros(7), torch.zeros(7)))
     with pytest.raises(NotTheSame, match="advantages, T=200: ours are others than the seed's way's"):
         gae.single_rows("T=200", 1)
-
-
-def test_without_other_libraries_there_is_a_note_and_no_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(environment, "TORCH", "no-such-package-at-all==0")
-    monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "no-python"))
-    found, notes = environment.times(tmp_path, 1)
-    assert found == {}
-    assert "other libraries are not compared" in notes[0]
-    assert "no-python" in notes[0]
-    assert gae.peer_rows("T=200", {}) == []
-
-
-def test_rows_against_other_libraries_are_well_formed():
-    seconds = {"torchrl": 4.0, "torchrl, plain": 9.0, "stable-baselines3": 3.0, "ours": 1.0}
-    rows = gae.peer_rows("T=200", {side: Times(np.full(3, one)) for side, one in seconds.items()})
-    assert [row.met for row in rows] == [True, None, True]
-
-
-def test_a_failed_command_is_told_by_its_last_line():
-    error = environment.subprocess.CalledProcessError(1, "pip", stderr="a\nERROR: no matching distribution\n")
-    assert environment.reason(error) == "ERROR: no matching distribution"
 
 
 def test_residual_network_is_the_published_one():
@@ -227,7 +235,7 @@ def test_contestants_of_an_update_learn(sides):
     copy, agent = learning.plain_copy(sides), learning.agent_of(sides, sides.config)
     own = agent.network.cells.weight.detach().clone()
     for _ in range(2):
-        learning.plain_update(sides, copy, both).run()
+        learning.plain_update(sides, copy, both, 4).run()
     assert not torch.equal(copy.cells.weight, sides.plain.cells.weight)
     learning.own_update(agent, both.ours).run()
     assert not torch.equal(agent.network.cells.weight, own)
@@ -237,26 +245,105 @@ def test_contestants_of_an_update_learn(sides):
 def test_rows_of_playing_and_updates_are_well_formed(sides):
     rows = playing.rows(sides, 1) + learning.update_rows(sides, 6, 1)
     assert len(render(rows).splitlines()) == 2 + len(rows)
-    assert [row.goal is not None for row in rows].count(True) == 5
+    assert [row.goal for row in rows if row.goal] == [Goal(10, "before"), *[Goal(100, "before")] * 4]
+    assert [row.point.at for row in rows if row.point and row.point.axis == "cells"] == [6, 8]
     for row in rows:
         assert min(row.ours.median, row.before.median) > 0
+    [main] = [row for row in rows if row.name.startswith("environment, 3")]
+    assert main.claims == ("colony-environments",)
+    assert main.without.measured is not main.ours
+
+
+@pytest.mark.usefixtures("few")
+def test_rows_of_a_whole_iteration_are_well_formed(sides):
+    rows = whole.rows(sides, 1)
+    assert [row.claims for row in rows] == [("colony-overall", "colony-environments"), ("colony-overall",)]
+    for row in rows:
+        assert min(row.ours.median, row.before.median, row.seed_way.median) > 0
+
+
+@pytest.mark.usefixtures("few")
+def test_an_iteration_learns_and_the_proposal_changes_nothing_in_it(sides, monkeypatch):
+    plainly = whole.Plain(sides, iteration.BEFORE, 3, 0)
+    own = plainly.network.cells.weight.detach().clone()
+    assert len(plainly.run()) == whole.EPOCHS
+    assert not torch.equal(plainly.network.cells.weight, own)
+    whole.refuse_another_iteration(sides)
+    dearer = iteration.SEED._replace(reward=lambda paid: {"total": 5 * paid["progress"] + 1})
+    monkeypatch.setattr(whole, "SEED", dearer)
+    monkeypatch.setattr(whole, "PLAIN_STEPS", 3)
+    with pytest.raises(NotTheSame, match=r"training: losses .* become"):
+        whole.refuse_another_iteration(sides)
+
+
+def test_one_query_trimming_and_padding_change_no_loss(sides):
+    batch = learning.minibatch_of(sides, 4, 6).ours
+    plainly, everyone = (learning.agent_of(sides, sides.config) for _ in range(2))
+    expected = learning.train.objective(plainly, batch, 0.0)[0]
+    wide = learning.padded(batch, 9)
+    assert wide.groups[0].node.shape[1] == 9
+    asked = []
+    monitored = learning.asking_everyone(everyone)
+    monitored.network.blocks[-1].attention.register_forward_hook(lambda *_: asked.append(1))
+    for found in (learning.train.objective(plainly, wide, 0.0)[0], learning.train.objective(monitored, batch, 0.0)[0]):
+        torch.testing.assert_close(found, expected)
+    assert asked == [1]
+
+
+def test_products_are_counted_by_the_operations_they_stand_for(monkeypatch):
+    monkeypatch.setattr(turns, "MOST", 1)
+    one = 4.0 * playing.COLONIES * playing.CELLS * 3 * 3
+    assert playing.products(2 * one, 3, 5).units == 2.5
+
+
+@pytest.mark.usefixtures("few")
+def test_rows_of_what_was_left_for_later_are_well_formed(sides, monkeypatch):
+    monkeypatch.setattr(learning, "changed", lambda config, **_: config)
+    batch = learning.minibatch_of(sides, 3, 6).ours
+    rows = [*learning.precision_rows(sides, batch, 1), learning.compiled_row(sides, batch, 1)]
+    assert [row.claims for row in rows] == [(), ("colony-amp",), ("colony-compile",)]
+    assert rows[0].without.what == "one query in the last block: all cells ask"
+    assert all(row.before is row.ours and row.seed_way.median > 0 for row in rows[1:])
+    assert rows[2].seed_way.compile_seconds > 0
+
+
+def test_another_output_of_a_program_is_refused(sides):
+    batch = learning.minibatch_of(sides, 3, 6).ours
+    agent = learning.agent_of(sides, sides.config)
+    output = agent.actor.forward(*batch.groups)
+    learning.refuse_another_output(output, output)
+    with pytest.raises(NotTheSame, match="compiled: another value than eager"):
+        learning.refuse_another_output(output._replace(value=output.value + 0.1), output)
 
 
 def test_another_program_is_refused(sides):
     batch = learning.minibatch_of(sides, 4, 6).ours
     agent = learning.agent_of(sides, sides.config)
     half = learning.agent_of(sides, learning.changed(sides.config, amp="bf16"))
-    arms = {"float32": agent, "bfloat16": half, "compiled": agent}
-    assert learning.refuse_another_program(arms, batch) > 0
+    arms = {"float32": agent, "bfloat16": half, "everyone": agent}
+    learning.refuse_another_program(arms, batch)
     worse = learning.agent_of(sides, sides.config)
     with torch.no_grad():
         worse.network.critic[-1].bias += 1
-    with pytest.raises(NotTheSame, match="update: the compiled loss"):
-        learning.refuse_another_program(arms | {"compiled": worse}, batch)
+    with pytest.raises(NotTheSame, match="update: the everyone loss"):
+        learning.refuse_another_program(arms | {"everyone": worse}, batch)
 
 
-def test_memory_of_both_is_told():
-    kept = memory.before()
-    assert len(kept) == memory.STEPS * memory.COLONIES
-    assert memory.ours().n.eq(memory.CELLS).all()
-    assert "a dictionary each" in memory.note(ROOT)
+def test_memory_of_all_is_told(monkeypatch):
+    kept, estimates = memory.plain(iteration.SEED)
+    assert len(kept) == len(estimates) == memory.COLONIES
+    assert {len(steps) for steps in kept} == {memory.STEPS}
+    rollout, found = memory.ours()
+    assert rollout.n.eq(memory.CELLS).all()
+    assert found.advantage.shape == (memory.STEPS, memory.COLONIES)
+    monkeypatch.setattr(memory, "CELLS", 5)
+    monkeypatch.setattr(memory, "SIDES", {side: memory.SIDES[side] for side in ("before", "seed", "ours")})
+    [row] = memory.rows(ROOT)
+    assert row.claims == ("colony-memory",)
+    assert 2**20 < min(row.ours.median, row.seed_way.median) <= row.before.median * 2
+
+
+def test_a_process_that_fails_is_told():
+    process = memory.begun(ROOT, "nobody's")
+    with pytest.raises(RuntimeError, match=r"memory: .* ended with 1"):
+        memory.grown(process)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.iqn import playing, steps, whole
+from benchmarks.claims import CLAIMS
+from benchmarks.iqn import acting, loss, playing, returns, ring, steps
 from benchmarks.iqn import sides as making
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
@@ -155,14 +156,45 @@ def test_contestants_of_a_gradient_step_learn(sides):
     assert not torch.equal(before, sides.agents[1].online.hidden.weight)
 
 
+def test_all_agents_at_once_do_as_one_after_the_other(sides):
+    rules = sides.config.env.rules
+    world = ObjectWorld(rules, np.random.default_rng(2))
+    world.reset()
+    seen = [world.observe(agent) for agent in range(rules.agents)]
+    np.testing.assert_array_equal(playing.jitted_views(world), seen)
+
+
+def test_draws_of_every_kind_are_the_same_transitions_and_others_are_refused(monkeypatch):
+    rows = ring.numpy_rows(1)
+    assert [row.claims for row in rows] == [("agents-sample",), ("agents-device",), ()]
+    assert rows[-1].ratios["before/ours"].median > 3
+    shifted = lambda stored, *rest: (stored.states[: ring.BATCH], *SAMPLE(stored, *rest)[1:])  # noqa: E731
+    monkeypatch.setattr(seed, "sample", shifted)
+    with pytest.raises((NotTheSame, ValueError)):
+        ring.numpy_rows(1)
+
+
+SAMPLE = seed.sample
+
+
 def test_rows_are_well_formed(sides, monkeypatch):
-    monkeypatch.setattr(playing, "STACKS", 32)
-    rows = [steps.loss_row(sides, 1), playing.stacking_row(sides, 1)]
+    monkeypatch.setattr(acting, "STACKS", 32)
+    rows = [loss.loss_row(sides, 1), acting.stacking_row(sides, 1), *acting.inference_rows(sides, 1)]
     assert len(render(rows).splitlines()) == 2 + len(rows)
-    assert [row.seed_item for row in rows] == ["004 loss", "004 frame stacking"]
+    assert [row.claims for row in rows] == [
+        ("agents-loss",), ("agents-stack",), ("agents-infer",), ("agents-act-together",)
+    ]  # fmt: skip
     for row in rows:
-        assert min(row.ours.median, row.before.median, row.seed_way.median) > 0
-        assert row.met is not None
+        assert row.claims[0] in CLAIMS
+        assert {"before/ours", "seed's/ours", "before/seed's"} <= row.ratios.keys()
+
+
+def test_rows_of_a_train_step_have_goals_a_limit_and_what_is_taken_away(sides):
+    small, large = steps.small_rows(sides, 1), steps.large_rows(sides, 1)
+    assert {claim for row in small for claim in row.claims} == {"agents-train", "agents-train-together"}
+    assert "without/ours" in small[0].ratios
+    assert [str(row.goal) for row in large] == [">= 0.9x before", ">= 0.3x limit"]
+    assert large[1].met is not None
 
 
 def test_flop_of_a_gradient_step():
@@ -172,21 +204,21 @@ def test_flop_of_a_gradient_step():
 
 def test_the_clock_of_a_return_stands_while_the_return_is_judged(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(whole.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(returns.time, "perf_counter", lambda: now[0])
 
-    def judged(steps: int, earned: float) -> whole.Judged:
+    def judged(steps: int, earned: float) -> returns.Judged:
         now[0] += 2.0
 
         def greedy() -> float:
             now[0] += 100.0
             return earned
 
-        return whole.Judged(steps, greedy)
+        return returns.Judged(steps, greedy)
 
     run = (judged(steps, earned) for steps, earned in ((10, 20.0), (20, 99.9), (30, 100.0), (40, 110.0)))
-    assert whole.until_return("ours", run) == (6.0, 30)
+    assert returns.until_return("ours", run) == (6.0, 30)
     with pytest.raises(NotTheSame, match="before ended without a greedy return of 100"):
-        whole.until_return("before", (judged(steps, 0.0) for steps in (1, 2)))
+        returns.until_return("before", (judged(steps, 0.0) for steps in (1, 2)))
 
 
 def test_what_an_agent_saw_last_is_there_wherever_the_ring_stands():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quatrain.replay.episodes.lags import lag_weights, lags, longest_lag
+from quatrain.replay.episodes.lags import draw_lags, lag_weights, lags, longest_lag
 
 
 def law(max_horizon: int, discounts: tuple[float, ...]) -> np.ndarray:
@@ -91,6 +91,22 @@ def test_the_smallest_and_largest_uniform_numbers_stay_within_every_horizon(disc
         found = np.asarray(lags(largest, every_horizon, discounts))
         assert (found >= 1).all()
         assert (found <= horizons).all()
+
+
+@pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (0.999,), (1 - 2**-50,), (1.0,), (0.9, 0.9999)])
+def test_drawn_lags_stay_within_every_horizon(discounts):
+    horizons = np.arange(1, 1001, dtype=np.int32).repeat(20)
+    drawn = draw_lags(np.random.default_rng(4), horizons, discounts)
+    assert (drawn >= 1).all()
+    assert (drawn <= horizons).all()
+
+
+@pytest.mark.parametrize(("discount", "horizon"), [(0.2, 3), (0.9, 2), (0.5, 40), (0.999, 7), (1.0, 4), (0.0, 3)])
+def test_drawn_lags_follow_the_truncated_law(discount, horizon):
+    draws = 40_000
+    drawn = draw_lags(np.random.default_rng(4), np.full(draws, horizon, np.int32), (discount,))
+    shares, expected = np.bincount(drawn, minlength=horizon + 1)[1:] / draws, law(horizon, (discount,))
+    assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / draws)).all()
 
 
 def test_rounding_in_single_precision_would_look_beyond_the_horizon():

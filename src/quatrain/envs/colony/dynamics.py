@@ -4,12 +4,14 @@ A colony is a forest: each cell knows the slot of its parent. Slots 0..n-1 are i
 that "stable by slot" is "stable by persistent id"; padding holds 0, -1 and False.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Complex64, Float, Int64
 from torch import Tensor
 
+from quatrain.envs.colony import host
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, RUNNING, SUCCESS, TIMEOUT, Rules, goal, margins
 
@@ -79,7 +81,13 @@ def make_world(rules: Rules, plates: Plates) -> World:
 
 def in_use(colonies: Colonies) -> Bool[Tensor, "colony cell"]:
     """Which slots hold a cell."""
-    return torch.arange(colonies.parent.shape[1], device=colonies.n.device) < colonies.n[:, None]
+    return counted(colonies.parent.shape[1], colonies.n.device) < colonies.n[..., None]
+
+
+@cache
+def counted(count: int, device: torch.device) -> Int64[Tensor, " place"]:
+    """0, 1, 2, ... for reading only: a step of few colonies costs what its operations cost to call."""
+    return torch.arange(count, device=device)
 
 
 def intensity_at(
@@ -88,30 +96,47 @@ def intensity_at(
     """Stiffness at the pixel that x lies in."""
     width = world.intensity.shape[1]
     pixel = x.clamp(0, width - 1).long()
-    return world.intensity.flatten()[pixel + width * substrate.view(-1, *[1] * (x.dim() - 1))]
+    return world.intensity.take(pixel + width * substrate.view(-1, *[1] * (x.dim() - 1)))
 
 
 def advance(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"]) -> Transition:
     """One step: delete the leftmost cells, let every other one spawn a child, adopt orphans, close ranks."""
-    ratio, gamma, alpha, noise, theta = action.unbind(1)
+    return (on_host if colonies.n.is_cpu else on_device)(world, colonies, action)
+
+
+def on_host(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"]) -> Transition:
+    """By NumPy, and without the slots that no colony uses."""
     slots = colonies.parent.shape[1]
     colonies = narrowed(colonies)
+    count, child = _asked(world, colonies, action)
+    before = host.Before(*(getattr(colonies, name).numpy() for name in host.Before._fields))
+    found = host.advanced(before, host.Asked(count.numpy(), child.numpy()), slots)
+    after = colonies._replace(t=colonies.t + 1, **{name: getattr(found, name) for name in ("new", *host.Before._fields)})
+    return Transition(colonies, after, action, *found[-4:], _reason(world.rules, after))
+
+
+def on_device(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"]) -> Transition:
+    """By torch, without a question that would wait for the device."""
+    slots = colonies.parent.shape[1]
     used = in_use(colonies)
-    count = (ratio * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
+    count, child = _asked(world, colonies, action)
     deleted = select_leftmost(colonies.pos[..., 0], used, count)
-    survives = used & ~deleted
-    child = _children(world, colonies, gamma, alpha, noise, theta)
+    survives = used ^ deleted
+    here = as_complex(colonies.pos)
     ancestor = _surviving_ancestors(colonies.parent, deleted)
-    after = _compacted(colonies, survives, child, ancestor, slots)
-    after = _moved(colonies, after, survives, child)
+    after = _compacted(colonies, survives, torch.cat([here, child], 1), ancestor, slots)
+    after = _moved(colonies, after, survives, here, child)
     reason = _reason(world.rules, after)
-    return Transition(colonies, after, action, deleted, survives, child, ancestor, reason)
+    return Transition(colonies, after, action, deleted, survives, torch.view_as_real(child), ancestor, reason)
+
+
+def as_complex(pos: Float[Tensor, "colony cell 2"]) -> Complex64[Tensor, "colony cell"]:
+    """x + iy: what moves a complex number moves both at once."""
+    return torch.view_as_complex(pos.contiguous())
 
 
 def narrowed(colonies: Colonies) -> Colonies:
-    """On a CPU without the slots that no colony uses; elsewhere to know them would wait for the device."""
-    if not colonies.n.is_cpu:
-        return colonies
+    """Without the slots that no colony uses."""
     width = max(int(colonies.n.max()), 1)
     return Colonies(*(leaf[:, :width] if name in CELLS else leaf for name, leaf in colonies._asdict().items()))
 
@@ -121,79 +146,93 @@ def select_leftmost(
 ) -> Bool[Tensor, "colony cell"]:
     """The `count` candidates of smallest x, of equal ones those in lower slots; all where there are fewer."""
     order = torch.where(candidates, x, torch.inf).sort(dim=1, stable=True).indices
-    places = torch.arange(x.shape[1], device=x.device).expand_as(order)
-    rank = torch.empty_like(order).scatter_(1, order, places)
-    return (rank < count[:, None]) & candidates
+    chosen = counted(x.shape[1], x.device) < count[..., None]
+    return torch.empty_like(chosen).scatter_(1, order, chosen).logical_and_(candidates)
 
 
 def hill_length(
     gamma: Tensor, alpha: Tensor, noise: Tensor, intensity: Float[Tensor, "colony cell"]
 ) -> Float[Tensor, "colony cell"]:
     """h = γ / (1 + (α/I)²) + ν, in pixels."""
-    return gamma[:, None] / (1 + (alpha[:, None] / intensity).square()) + noise[:, None]
+    return gamma[..., None] / (1 + (alpha[..., None] / intensity).square()) + noise[..., None]
 
 
-def _children(
-    world: World, colonies: Colonies, gamma: Tensor, alpha: Tensor, noise: Tensor, theta: Tensor
-) -> Float[Tensor, "colony cell 2"]:
+class _Asked(NamedTuple):
+    """What an action asks for: how many cells to delete, and where every cell's child comes to lie."""
+
+    count: Int64[Tensor, " colony"]
+    child: Complex64[Tensor, "colony cell"]
+
+
+def _asked(world: World, colonies: Colonies, action: Tensor) -> _Asked:
+    ratio, gamma, alpha, noise, theta = action.unbind(1)
     x, y = colonies.pos.unbind(2)
     length = hill_length(gamma, alpha, noise, intensity_at(world, x, colonies.substrate))
     side, above = margins(world.rules)
-    child_x = (x + length * theta.cos()[:, None]).clamp(side, world.rules.width - side)
-    child_y = (y + length * theta.sin()[:, None]).clamp(above, world.rules.height - above)
-    return torch.stack([child_x, child_y], 2)
+    child_x = (length * theta.cos()[..., None]).add_(x).clamp_(side, world.rules.width - side)
+    child_y = (length * theta.sin()[..., None]).add_(y).clamp_(above, world.rules.height - above)
+    count = (ratio * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
+    return _Asked(count, torch.complex(child_x, child_y))
 
 
 def _surviving_ancestors(
     parent: Int64[Tensor, "colony cell"], deleted: Bool[Tensor, "colony cell"]
 ) -> Int64[Tensor, "colony cell"]:
-    """Pointer jumping: log2(cells) rounds reach over any chain of deleted cells."""
-    ancestor = parent
-    for _ in range(max(1, (parent.shape[1] - 1).bit_length())):
-        slot = ancestor.clamp(min=0)
-        orphaned = deleted.gather(1, slot) & (ancestor >= 0)
-        if ancestor.is_cpu and not orphaned.any():  # elsewhere the question would wait for the device
-            break
-        ancestor = torch.where(orphaned, ancestor.gather(1, slot), ancestor)
-    return ancestor
+    """Pointer jumping: log2(cells) rounds reach over any chain of deleted cells.
+
+    While it lasts, cells are numbered from 1, and 0 is above all roots: from a deleted cell the way leads on to its
+    parent, from any other one nowhere else.
+    """
+    colonies, cells = parent.shape
+    above, number = parent + 1, counted(cells + 1, parent.device)
+    onward = torch.cat([number[:1].expand(colonies, 1), torch.where(deleted, above, number[1:])], 1)
+    for _ in range(max(1, (cells - 1).bit_length())):
+        onward = onward.gather(1, onward)
+    return onward.gather(1, above).sub_(1)
 
 
-def _compacted(before: Colonies, survives: Tensor, child: Tensor, ancestor: Tensor, slots: int) -> Colonies:
-    """Survivors in their order, then their children in theirs, in the slots that there are."""
+def _compacted(
+    before: Colonies, survives: Tensor, both: Complex64[Tensor, "colony cells"], ancestor: Tensor, slots: int
+) -> Colonies:
+    """Survivors in their order, then their children in theirs, in the slots that there are.
+
+    both: where cells are, then where their children are. Cells, children and, at the end, nothing stand in one row;
+    `source` says which of them comes into a slot.
+    """
     colonies, width = survives.shape
-    rank = survives.cumsum(1) - 1
-    survivors = rank[:, -1:] + 1
-    place = torch.arange(slots, device=survives.device).expand(colonies, slots)
-    bins = torch.where(survives, rank, width)
-    survivor_at = survivors.new_zeros(colonies, width + 1).scatter_(1, bins, place[:, :width])[:, :-1]
-    born = (place >= survivors) & (place < 2 * survivors)
-    used = place < 2 * survivors
-    sibling = torch.where(born, place - survivors, place)
-    source = survivor_at.gather(1, sibling.clamp(max=width - 1))
-    both = torch.cat([before.pos, child], 1)
-    pos = both.gather(1, (source + width * born)[..., None].expand(-1, -1, 2))
-    heir = ancestor.gather(1, source)
-    parent = torch.where(heir >= 0, rank.gather(1, heir.clamp(min=0)), heir)
+    count = survives.cumsum(1)
+    survivors, rank, next_pid = count[..., -1], count - 1, before.next_pid[..., None]
+    room = max(slots, 2 * width)
+    place = rank.masked_fill(~survives, room)  # behind all slots where a cell is gone
+    place = torch.cat([place, place + survivors[..., None]], 1)
+    source = place.new_full((colonies, room + width + 1), 2 * width)
+    source.scatter_(1, place, counted(2 * width, place.device).expand_as(place))
+    source = source[:, :slots]
+    nothing = place.new_full((colonies, 1), -1)
+    heir = torch.cat([nothing, rank], 1).gather(1, ancestor + 1)
+    pid = torch.cat([before.pid, rank + next_pid, nothing], 1).gather(1, source)
     return before._replace(
-        pos=torch.where(used[..., None], pos, 0.0),
-        parent=torch.where(used, torch.where(born, sibling, parent), -1),
-        pid=torch.where(used, torch.where(born, before.next_pid[:, None] + sibling, before.pid.gather(1, source)), -1),
-        age=torch.where(used & ~born, before.age.gather(1, source) + 1, 0.0),
-        new=born,
-        n=2 * survivors[:, 0],
-        next_pid=before.next_pid + survivors[:, 0],
+        pos=torch.view_as_real(torch.cat([both, both.new_zeros(colonies, 1)], 1).gather(1, source)),
+        parent=torch.cat([heir, rank, nothing], 1).gather(1, source),
+        pid=pid,
+        age=torch.cat([before.age + 1, before.age.new_zeros(colonies, width + 1)], 1).gather(1, source),
+        new=pid >= next_pid,
+        n=2 * survivors,
+        next_pid=before.next_pid + survivors,
     )
 
 
-def _moved(before: Colonies, after: Colonies, survives: Tensor, child: Tensor) -> Colonies:
+def _moved(before: Colonies, after: Colonies, survives: Tensor, here: Tensor, child: Tensor) -> Colonies:
     """Time, and where the colony is now; one without cells stays where it was."""
-    grown = torch.where(survives[..., None], before.pos + child, 0.0).sum(1)
-    centroid = torch.where(after.n[:, None] > 0, grown / after.n.clamp(min=1)[:, None], before.centroid)
-    backwards = centroid[:, 0] < before.centroid[:, 0]
-    rightmost = torch.where(survives, torch.maximum(before.pos[..., 0], child[..., 0]), 0.0).amax(1)
+    gone = ~survives
+    grown = torch.view_as_real((here + child).masked_fill_(gone, 0.0)).sum(1)
+    n = after.n[..., None]
+    centroid = torch.where(n > 0, grown / n.clamp(min=1), before.centroid)
+    backwards = centroid[..., 0] < before.centroid[..., 0]
+    rightmost = torch.maximum(here.real, child.real).masked_fill_(gone, 0.0).amax(1)
     return after._replace(
         t=before.t + 1,
-        left=torch.where(backwards, before.left + 1, 0),
+        left=(before.left + 1).masked_fill_(~backwards, 0),
         centroid=centroid,
         furthest=torch.maximum(before.furthest, rightmost),
     )
@@ -209,5 +248,5 @@ def _reason(rules: Rules, after: Colonies) -> Int64[Tensor, " colony"]:
         (EXTINCT, after.n == 0),
         (OVERFLOW, after.n > rules.max_nodes),
     ):
-        reason = torch.where(holds, code, reason)
+        reason.masked_fill_(holds, code)
     return reason

@@ -5,6 +5,7 @@ children, which stand in slots of the colony before it, so that an overflow is p
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -62,13 +63,13 @@ def growth(world: World, step: Transition) -> PerColony:
 def metabolic(world: World, step: Transition) -> PerColony:
     """−(γ/γ_max)² · survivors / (Nc/2)."""
     largest = world.rules.bounds[1].high
-    return -(step.action[:, 1] / largest).square() * (step.after.n / world.rules.target_nodes)
+    return -(step.action[..., 1] / largest).square() * (step.after.n / world.rules.target_nodes)
 
 
 def lane(world: World, step: Transition) -> PerColony:
     """−((cy' − H/2) / (H/2))²."""
     half = world.rules.height / 2
-    return -((step.after.centroid[:, 1] - half) / half).square()
+    return -((step.after.centroid[..., 1] - half) / half).square()
 
 
 def time(world: World, step: Transition) -> PerColony:
@@ -92,7 +93,7 @@ def distance(world: World, step: Transition) -> PerColony:
 def first_step(world: World, step: Transition) -> PerColony:
     """What the original pays for the first step in place of `distance`, −(W − 1 − cx') / (W − 1): their difference."""
     reach = world.rules.width - 1
-    instead = -(reach - step.after.centroid[:, 0]) / reach
+    instead = -(reach - step.after.centroid[..., 0]) / reach
     return torch.where(step.after.t == 1, instead - distance(world, step), 0.0)
 
 
@@ -174,7 +175,7 @@ def node(world: World, step: Transition) -> PerColony:
     to_edge, half = _to_edge(world, y), rules.height / 2
     zone = torch.where(to_edge < 0.03, -5.0, torch.where(to_edge < 0.08, -2.0, torch.where(to_edge < 0.15, -0.5, 0.0)))
     mean = _over(cells.exists, cells.intensity) / step.after.n.clamp(min=1)
-    settled = torch.where(cells.intensity < (1 - EVEN) * mean[:, None], -0.3, 1.5)
+    settled = torch.where(cells.intensity < (1 - EVEN) * mean[..., None], -0.3, 1.5)
     paid = 0.3 * cells.intensity + 0.1 * hull_vertices(cells.pos, cells.exists) + zone
     paid = paid - 0.2 * (x < 0.1 * rules.width) + 0.05 * ((y - half).abs() / half < 0.3)
     return _over(cells.exists, paid + torch.where(cells.age >= rules.delta_time, settled, 0.0))
@@ -201,7 +202,7 @@ def marks(world: World, step: Transition) -> Bool[Tensor, "colony cell"]:
     used = in_use(before)
     intensity = intensity_at(world, before.pos[..., 0], before.substrate)
     mean = _over(used, intensity) / before.n.clamp(min=1)
-    candidates = used & (before.age >= rules.delta_time) & (intensity < (1 - EVEN) * mean[:, None])
+    candidates = used & (before.age >= rules.delta_time) & (intensity < (1 - EVEN) * mean[..., None])
     excess = before.n - rules.target_nodes
     count = torch.where(excess > 0, (15 * excess // 100).clamp(min=1), 0)
     return select_leftmost(-before.pos[..., 0], candidates, count)
@@ -220,12 +221,17 @@ def grown(world: World, step: Transition) -> Grown:
 
 
 def _advance(step: Transition) -> PerColony:
-    return step.after.centroid[:, 0] - step.before.centroid[:, 0]
+    return step.after.centroid[..., 0] - step.before.centroid[..., 0]
 
 
 def _by_reason(paid: tuple[float, ...], step: Transition) -> PerColony:
     assert len(paid) == len(REASONS)
-    return step.after.furthest.new_tensor(paid)[step.reason]
+    return _on(step.reason.device, paid).take(step.reason)
+
+
+@cache
+def _on(device: torch.device, paid: tuple[float, ...]) -> Float[Tensor, " reason"]:
+    return torch.tensor(paid, device=device)
 
 
 def _over(chosen: Bool[Tensor, "colony cells"], paid: Float[Tensor, "colony cells"]) -> PerColony:

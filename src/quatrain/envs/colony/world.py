@@ -76,13 +76,14 @@ def step(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"], ge
     transition = advance(world, colonies, action)
     paid = components(world, transition)
     reason = transition.reason
+    over, truncated = reason != RUNNING, reason == TIMEOUT
     return Stepped(
-        colonies=_begun_anew(world, transition.after, reason != RUNNING, generator),
+        colonies=_begun_anew(world, transition.after, over, generator),
         last=transition.after,
         components=paid,
         reward=paid @ world.weights,
-        terminated=(reason != RUNNING) & (reason != TIMEOUT),
-        truncated=reason == TIMEOUT,
+        terminated=over ^ truncated,
+        truncated=truncated,
         reason=reason,
     )
 
@@ -93,7 +94,7 @@ def _begun_anew(world: World, colonies: Colonies, over: Bool[Tensor, " colony"],
         fresh = start(world, len(over), generator)
         chosen = [over.view(-1, *[1] * (leaf.dim() - 1)) for leaf in colonies]
         return Colonies(*map(torch.where, chosen, fresh, colonies))
-    rows = over.nonzero()[:, 0]
+    rows = over.nonzero()[..., 0]
     if not len(rows):
         return colonies
     fresh = start(world, len(rows), generator)

@@ -30,6 +30,8 @@ REMEDY = {
     "grad_norm": "learning_rate",
 }
 """Which key of allo.train to lower when this is the first thing that is not finite."""
+IN_PLACE = {"xla_cpu_copy_insertion_use_region_analysis": True}
+"""To XLA: Adam need not copy the weights of a step first. The same bits in 93 % of the time; a GPU does not read it."""
 
 
 class Learner(NamedTuple):
@@ -139,7 +141,7 @@ def update(config: AlloConfig, data: Data, learner: Learner, batch: Batch | None
     return ascended._replace(params=params, optimizer=optimizer, step=learner.step + 1), recorded
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=IN_PLACE)
 def run_chunk(config: AlloConfig, learners: Learner, data: Data) -> tuple[Learner, dict[str, Array]]:
     """`record_every` updates of all learners; recorded values are (record_every, seeds)."""
     single = config.seeds == 1

@@ -5,6 +5,7 @@ P(k | m) = (1-g) g^(k-1) / (1-g^m). With several discounts g each pair draws one
 """
 
 import math
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,10 @@ from jaxtyping import Float, Float64, Int
 AnyArray: TypeAlias = Any  # numpy.ndarray or jax.Array
 
 NEGLIGIBLE = 1e-15
+LONGEST_MEAN = 2.0**40
+"""Of the exponential numbers below: for a discount of 1 the law is then even up to 1e-12 m, and int64 holds the lag."""
+SHORT_MEAN = 2.0**25
+"""With this one int32 does, for NumPy draws no exponential number above 64."""
 
 
 def lags(
@@ -38,6 +43,27 @@ def lags(
     beyond = xp.log1p(fraction * xp.expm1(horizons * log_g)) / log_g
     # Rounding can give m + 1: u = 1 - 2^-24, g = 0.999, m = 50 in float32.
     return xp.minimum(1 + beyond.astype(xp.int32), horizons)
+
+
+def draw_lags(
+    rng: np.random.Generator, horizons: Int[np.ndarray, "batch"], discounts: tuple[float, ...]
+) -> Int[np.ndarray, "batch"]:
+    """Lags of the same law on the host, in a fraction of the time of the inverse CDF.
+
+    The whole part of an exponential number of mean -1 / ln g is j with probability (1-g) g^j. Modulo m the numbers
+    j = k-1, k-1+m, k-1+2m, ... fall together, and their sum is P(k | m).
+    """
+    means = _means(discounts)
+    exponentials = rng.standard_exponential(len(horizons))
+    exponentials *= means[0] if len(means) == 1 else np.array(means)[rng.integers(len(means), size=len(horizons))]
+    drawn = exponentials.astype(np.int32 if max(means) <= SHORT_MEAN else np.int64) % horizons
+    drawn += 1
+    return drawn
+
+
+@cache
+def _means(discounts: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(min(-1.0 / _log(discount), LONGEST_MEAN) for discount in discounts)
 
 
 def lag_weights(lag: int, max_horizon: int, discounts: tuple[float, ...]) -> Float64[np.ndarray, "horizons"]:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Int8, Int32, PRNGKeyArray
 
 from quatrain.errors import DataError
-from quatrain.replay.episodes.lags import AnyArray, lags
+from quatrain.replay.episodes.lags import AnyArray, draw_lags, lags
 
 NO_ACTION = -1  # at a trajectory's last slot
 NOT_A_START = -1
@@ -243,7 +243,11 @@ def sample(
     pair_slots = slots[:batch_size]
     later_slots = pair_slots + lags(uniforms, take(episodes.horizon, pair_slots), discounts)
     states = take(episodes.state, jnp.concatenate([slots, later_slots]))
-    return _batch(states, batch_size)
+    return Batch(
+        state=states[:batch_size],
+        later_state=states[-batch_size:],
+        constraint_states=states[batch_size:-batch_size].reshape(-1, batch_size),
+    )
 
 
 def sample_numpy(
@@ -259,13 +263,17 @@ def sample_numpy(
         ReplayError: the replay is empty.
     """
     transitions = _count_transitions(episodes, batch_size)
-    uniforms = rng.random((2 + constraint_batches) * batch_size)
-    # floor(u N) is half the price of rng.integers, and as even as 53 bits allow.
-    slots = episodes.starts.take((uniforms[batch_size:] * transitions).astype(np.intp))
+    picks = rng.random((1 + constraint_batches) * batch_size)
+    picks *= transitions
+    # floor(u N) is half the price of rng.integers, and as even as 53 bits allow. Every index is valid by its making:
+    # mode="clip" leaves out the check, which would copy.
+    slots = episodes.starts.take(picks.astype(np.intp), mode="clip")
     pair_slots = slots[:batch_size]
-    later_slots = pair_slots + lags(uniforms[:batch_size], episodes.horizon.take(pair_slots), discounts)
-    states = episodes.state.take(np.concatenate([slots, later_slots]))
-    return _batch(states, batch_size)
+    later_slots = draw_lags(rng, episodes.horizon.take(pair_slots, mode="clip"), discounts)
+    later_slots += pair_slots
+    states = episodes.state.take(slots, mode="clip")
+    later_states = episodes.state.take(later_slots, mode="clip")
+    return Batch(states[:batch_size], later_states, states[batch_size:].reshape(-1, batch_size))
 
 
 def _count_transitions(episodes: Episodes, batch_size: int) -> int:
@@ -275,12 +283,3 @@ def _count_transitions(episodes: Episodes, batch_size: int) -> int:
             f"Cannot sample {batch_size} pairs: the replay holds no transition. Collect or append a trajectory."
         )
     return transitions
-
-
-def _batch(states: AnyArray, batch_size: int) -> Batch:
-    """Splits the states at the pairs' starts, at the constraint starts and at the later slots, in order."""
-    return Batch(
-        state=states[:batch_size],
-        later_state=states[-batch_size:],
-        constraint_states=states[batch_size:-batch_size].reshape(-1, batch_size),
-    )

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.agents.surrogate import Surrogate
 from quatrain.models.active_dynamics.config import Acquisition
 
@@ -50,6 +51,7 @@ Value = Callable[[Imagined], Float[Tensor, "row n"]]
 Score = Callable[[Float[Tensor, "row n decision action"]], Float[Tensor, "row n"]]
 
 
+@threads.suited(small=True)
 def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
     """Weighted values of actions, less what leaving the region costs.
 

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.agents.acquisition import WORST, Score
 from quatrain.models.active_dynamics.config import Planner
 
@@ -47,6 +48,7 @@ def first_plan(config: Planner, rows: int, action_size: int) -> Plan:
     return Plan(mean, mean[:, None].repeat(1, config.keep, 1, 1))
 
 
+@threads.suited(small=True)
 @torch.no_grad()
 def replan(config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator) -> Plan:
     """A plan from now on, `replan_every` transitions after the one before; actions are in [-bound, bound]."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
+from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.agents.filter import belief as beliefs
 from quatrain.models.active_dynamics.agents.filter.belief import Belief, Filter
 from quatrain.models.active_dynamics.agents.filter.channels import Channels, LearnedChannels
@@ -95,6 +96,7 @@ class FilterRows:
         """Nothing."""
         return {}
 
+    @threads.suited(small=True)
     def surrogate(self, rows: slice) -> Surrogate:
         """What a planner sees of some rows."""
         d, rbf = self.given.d, self.given.rbf.to(torch.float32)

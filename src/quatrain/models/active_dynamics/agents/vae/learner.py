@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from quatrain.envs.vector_field.observation import Emission
-from quatrain.frameworks.torch import moments
+from quatrain.frameworks.torch import moments, threads
 from quatrain.frameworks.torch.draws import generator, generator_at
 from quatrain.frameworks.torch.moments import Moments
 from quatrain.models.active_dynamics import losses
@@ -154,6 +154,7 @@ def ready(worker: Worker, ring: Ring, row: int) -> bool:
     return worker.updates > 0 or int(windows.valid(ring)[row]) >= worker.config.train.seq_vae.min_windows
 
 
+@threads.suited(small=True)
 def learn(worker: Worker, ring: Ring, row: int) -> dict[str, Tensor]:
     """Gradient steps on windows of the replay -> metrics of the last of them; {} while there are too few windows."""
     found: dict[str, Tensor] = {}

@@ -1,0 +1,60 @@
+"""work -> the bytes that one call of it asks for: of tensors, and of Python's objects at their peak."""
+
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from benchmarks.harness import Measured
+
+CALLS = 5
+
+
+def allocated(work: Callable[[], object]) -> Measured:
+    """The same in every call, but for what Python happens to keep at hand: the least of some calls."""
+    work()
+    return Measured(np.array([min(of_tensors(work) + of_python(work) for _ in range(CALLS))]))
+
+
+def of_tensors(work: Callable[[], object]) -> float:
+    """All storages that operations bring forth, whether they outlive the call or not."""
+    with _Asked() as found:
+        work()
+    return float(found.total)
+
+
+def of_python(work: Callable[[], object]) -> float:
+    """Beyond what was there before the call."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = work()
+        found = tracemalloc.get_traced_memory()[1] - before
+        del kept
+    finally:
+        tracemalloc.stop()
+    return float(found)
+
+
+class _Asked(TorchDispatchMode):
+    """Adds up storages that are not those of what an operation was given."""
+
+    total = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        given = {_storage(each) for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)}
+        for made in tree_leaves(found):
+            if isinstance(made, Tensor) and _storage(made) not in given:
+                self.total += made.untyped_storage().nbytes()
+        return found
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,204 @@
+"""episodes -> rows about drawing pairs: a search for every trajectory's end, a sorted table of ends, noted horizons"""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import chisquare
+
+from benchmarks.allo.worlds import rows_of
+from benchmarks.harness import Contestant, Measured, race
+from benchmarks.reference.replay_loop import sample_searching, sample_with_snippet, sample_with_terminal_table
+from benchmarks.table import Goal, NotTheSame, Point, Row, Without
+from quatrain.replay.episodes.lags import draw_lags
+from quatrain.replay.episodes.pairs import pair_matrix
+from quatrain.replay.episodes.trajectories import Episodes, sample, sample_numpy
+
+SEED = 0
+BATCH = 256
+BATCHES = (64, 1024)
+WALKS = (10, 100, 1000)
+SCANNED = 1000  # samples in a call of the compiled sampler
+SLOW, MEDIUM, FAST = 20, 60, 500
+"""Calls of a turn."""
+WHOLE_RUN_SAMPLES = 2 * 20_000
+"""The original draws two batches a step."""
+MEMORY_ROWS = 100
+TRIED = (
+    "exponential numbers modulo the horizon in place of the inverse CDF, unchecked gathers, fewer temporaries: 1.4x "
+    "what it was. What is left is a dozen calls of NumPy; drawing a chunk at once meets its goal."
+)
+
+
+def sampling_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
+    """256 pairs out of rows of one length: on the host, and inside a compiled scan. The first row is the main one."""
+    contestants = samplers(episodes, discount)
+    times = lawful_race(contestants, pair_matrix(episodes, states, (discount,)), rounds)
+    length = int(episodes.horizon[0])
+    row = partial(Row, unit="us/call", before=times["before"], seed_way=times["seed"])
+    snippet = Row("  the proposal's own snippet", "us/call", times["numpy"], times["before"], times["snippet"])
+    main = row(
+        f"sample({BATCH}), rows of {length}",
+        ours=times["numpy"],
+        limit=times["limit"],
+        without=Without("the noted horizons: ends are searched", times["searching"]),
+        goal=Goal(10, "seed's way"),
+        claims=("replay-1", "replay-2"),
+    )
+    bulk = row("  a chunk at once, as in training", ours=times["bulk"], limit=times["limit"])
+    return [
+        main if main.met else main._replace(tried=TRIED),
+        snippet._replace(claims=("allo-1",)),
+        row("  in a scan, one by one", ours=times["scan"]),
+        bulk._replace(goal=Goal(15, "seed's way")),
+    ]
+
+
+def batch_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
+    """Other sizes of the batch."""
+    law = pair_matrix(episodes, states, (discount,))
+    found = []
+    for size in (BATCHES[0], BATCH, BATCHES[1]):
+        times = lawful_race(host_samplers(episodes, discount, size), law, rounds)
+        found.append(curve_row(f"  sample({size})", times, Point("batch", "batch size", size)))
+    return found
+
+
+def capacity_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
+    """Fewer and more stored transitions, in equally long rows."""
+    length = int(episodes.horizon[0])
+    found = []
+    for walks in WALKS:
+        some = first_walks(episodes, walks)
+        law = pair_matrix(some, states, (discount,))
+        times = lawful_race(host_samplers(some, discount, BATCH), law, rounds)
+        stored = walks * length
+        found.append(curve_row(f"  of {stored:,} transitions", times, Point("stored", "transitions", stored)))
+    return found
+
+
+def curve_row(name: str, times: dict[str, Measured], point: Point) -> Row:
+    return Row(name, "us/call", times["numpy"], times["before"], times["seed"], times["limit"], point=point)
+
+
+def first_walks(episodes: Episodes, walks: int) -> Episodes:
+    """The first of equally long trajectories."""
+    length = int(episodes.horizon[0])
+    slots, starts = walks * (length + 1), walks * length
+    return Episodes(*(column[:slots] for column in episodes[:-1]), starts=episodes.starts[:starts])
+
+
+def whole_row(sampled: Row) -> Row:
+    """The sampling of the original's default run, from the times of one sample."""
+
+    def whole(measured: Measured | None) -> Measured:
+        assert measured is not None
+        return Measured(WHOLE_RUN_SAMPLES * measured.values, measured.compile_seconds)
+
+    name = f"sampling of {WHOLE_RUN_SAMPLES // 2:,} steps"
+    before, proposed, here = map(whole, (sampled.before, sampled.seed_way, sampled.ours))
+    return Row(name, "s", here, before, proposed, claims=("replay-overall",))
+
+
+def memory_row(episodes: Episodes, rounds: int) -> Row:
+    """What knowing the ends takes for 100 rows: the proposal's table, and our horizons and starts."""
+    some = first_walks(episodes, MEMORY_ROWS)
+    buffer = rows_of(some)
+
+    def bytes_of(*arrays: np.ndarray) -> Measured:
+        return Measured(np.full(rounds, float(sum(array.nbytes for array in arrays))))
+
+    return Row(
+        f"  notes of ends, {MEMORY_ROWS} rows of {int(episodes.horizon[0])}",
+        "KiB",
+        bytes_of(some.horizon, some.starts),
+        seed_way=bytes_of(buffer.terminal_indices, buffer.num_terminals),
+        claims=("replay-memory",),
+    )
+
+
+# Samplers.
+
+
+def lawful_race(contestants: dict[str, Contestant], law: np.ndarray, rounds: int) -> dict[str, Measured]:
+    """Times of samplers whose pairs follow the law; the limit draws none."""
+    for name, contestant in contestants.items():
+        if name != "limit":
+            refuse_another_law(name, contestant.run(), law)
+    jax.clear_caches()  # so that the first call compiles
+    return race(contestants, rounds)
+
+
+def samplers(episodes: Episodes, discount: float) -> dict[str, Contestant]:
+    """By name; each run gives the pairs (state, later state) of all its calls, but for the limit."""
+    rng, buffer, ended = np.random.default_rng(SEED), rows_of(episodes), episodes.terminated | episodes.truncated
+    on_device, keys = jax.tree.map(jnp.asarray, episodes), itertools.count()
+
+    def compiled(draw_all: Callable[[jax.Array, Episodes], Any]) -> Contestant:
+        program = jax.jit(lambda key, data: draw_all(jax.random.split(key, SCANNED), data))
+        return Contestant(lambda: jax.block_until_ready(program(jax.random.key(next(keys)), on_device)), SCANNED)
+
+    def one(key: jax.Array, data: Episodes) -> tuple[jax.Array, jax.Array]:
+        return sample(key, data, BATCH, (discount,), constraint_batches=0)[:2]
+
+    return host_samplers(episodes, discount, BATCH) | {
+        "snippet": repeated(SLOW, lambda: sample_with_snippet(rng, buffer, BATCH, discount)),
+        "searching": repeated(SLOW, lambda: sample_by_search(rng, episodes, ended, BATCH, discount)),
+        "scan": compiled(lambda each, data: jax.lax.scan(lambda _, key: (None, one(key, data)), None, each)[1]),
+        "bulk": compiled(lambda each, data: jax.vmap(lambda key: one(key, data))(each)),
+    }
+
+
+def host_samplers(episodes: Episodes, discount: float, size: int) -> dict[str, Contestant]:
+    """Those that compile nothing, and the limit: a gather of the pairs' states where random numbers cost nothing."""
+    rng, buffer = np.random.default_rng(SEED), rows_of(episodes)
+    slots, out = rng.integers(len(episodes.state), size=2 * size), np.empty(2 * size, episodes.state.dtype)
+    return {
+        "before": repeated(SLOW, lambda: sample_searching(rng, buffer, size, discount)),
+        "seed": repeated(MEDIUM, lambda: sample_with_terminal_table(rng, buffer, size, discount)),
+        "numpy": repeated(FAST, lambda: sample_numpy(rng, episodes, size, (discount,), constraint_batches=0)[:2]),
+        "limit": repeated_silently(10 * FAST, lambda: np.take(episodes.state, slots, out=out, mode="clip")),
+    }
+
+
+def repeated(calls: int, draw: Callable[[], Any]) -> Contestant:
+    """Each run gives what all its calls gave, column by column."""
+    return Contestant(lambda: zip(*[draw() for _ in range(calls)], strict=True), calls)
+
+
+def repeated_silently(calls: int, work: Callable[[], Any]) -> Contestant:
+    def run() -> None:
+        for _ in itertools.repeat(None, calls):
+            work()
+
+    return Contestant(run, calls)
+
+
+def sample_by_search(
+    rng: np.random.Generator, episodes: Episodes, ended: np.ndarray, size: int, discount: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """`sample_numpy` without the horizons that were noted when the data were added: the next end is looked for."""
+    slots = episodes.starts[(rng.random(size) * len(episodes.starts)).astype(np.intp)]
+    horizons = np.array([1 + ended[slot:].argmax() for slot in slots])
+    return episodes.state[slots], episodes.state[slots + draw_lags(rng, horizons, (discount,))]
+
+
+def refuse_another_law(name: str, pairs: Any, law: np.ndarray) -> None:
+    """Drawn pairs must be as frequent as the exact law says (chi-square over pairs expected five times or more).
+
+    Raises:
+        NotTheSame: they are not.
+    """
+    states, later_states = (np.asarray(column).ravel() for column in pairs)
+    counts = np.bincount(states.astype(np.int64) * len(law) + later_states, minlength=law.size)
+    expected = law.ravel() * len(states)
+    often = expected >= 5
+    seen, wanted = counts[often], expected[often]
+    if expected[~often].any():
+        seen, wanted = np.append(seen, counts[~often].sum()), np.append(wanted, expected[~often].sum())
+    if (counts[expected == 0] > 0).any() or chisquare(seen, wanted).pvalue < 1e-6:
+        raise NotTheSame(f"{name}: {len(states):,} pairs do not follow the sampling law")

@@ -1,0 +1,174 @@
+"""schedule -> learners on CartPole that train further with every call: this project's, rejax's, stable-baselines3's."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from benchmarks.harness import Contestant
+from benchmarks.peers.cartpole import dqn, world
+from benchmarks.peers.cartpole.dqn import Schedule
+from benchmarks.table import NotTheSame
+
+SEED = 0
+JUDGED_WORLDS = 32
+LEARNT, LEARNT_AFTER = 100.0, 42_000
+"""What a greedy episode must bring at least, of 500, after so many steps; a learner that has learnt nothing gets 10."""
+
+
+class Side(NamedTuple):
+    """A learner after its warm-up. `train` goes on by so many steps, `act` is greedy."""
+
+    train: Callable[[int], object]
+    act: Callable[[Array], Any]
+
+    def contestant(self, steps: int) -> Contestant:
+        return Contestant(lambda: self.train(steps), steps)
+
+
+def ours(schedule: Schedule, turns_a_call: int | None = None, warm_up: int | None = None) -> Side:
+    """Compiled whole; or, with `turns_a_call`, called from Python each time. `warm_up`: in place of the schedule's."""
+    key = jax.random.key(SEED)
+    held = [dqn.warmed_up(schedule, key, warm_up or schedule.warm_up)]
+
+    def train(steps: int) -> None:
+        turns = steps // schedule.environments
+        for _ in range(turns // (turns_a_call or turns)):
+            held[0], _ = dqn.train(schedule, held[0], key, turns_a_call or turns)
+        jax.block_until_ready(held[0])
+
+    return Side(train, lambda seen: dqn.greedy(schedule, held[0].params, seen))
+
+
+def rejax(schedule: Schedule) -> Side:
+    """Compiled whole, its state donated from call to call; its first steps are the warm-up."""
+    algorithm = rejax_algorithm(schedule)
+    held = [jax.jit(algorithm.init_state)(jax.random.key(SEED))]
+
+    @cache
+    def program(steps: int) -> Callable[[Any], Any]:
+        share = schedule.epsilon_over / steps
+        part = algorithm.replace(total_timesteps=steps, eval_freq=steps, exploration_fraction=share)
+        return jax.jit(lambda state: part.train(train_state=state)[0], donate_argnums=0)
+
+    def train(steps: int) -> None:
+        held[0] = jax.block_until_ready(program(steps)(held[0]))
+
+    def act(seen: Array) -> Array:
+        return jnp.argmax(algorithm.agent.apply(held[0].q_ts.params, seen), axis=1)
+
+    return Side(train, act)
+
+
+def rejax_algorithm(schedule: Schedule) -> Any:
+    """Its DQN without double estimates, whose updated target is a copy."""
+    import rejax
+    from gymnax.environments.classic_control.cartpole import CartPole
+
+    class FiveValues(CartPole):  # type: ignore[misc]
+        """gymnax 1.0 tells two kinds of end apart, which rejax 0.1.3 does not expect."""
+
+        def step(self, *arguments: Any) -> tuple[Any, ...]:
+            seen, state, reward, terminated, truncated, about = super().step(*arguments)
+            return seen, state, reward, terminated | truncated, about
+
+    environment = FiveValues()
+    algorithm = rejax.DQN.create(
+        env=environment,
+        env_params=environment.default_params,
+        agent_kwargs={"activation": "relu"},
+        num_envs=schedule.environments,
+        buffer_size=schedule.capacity,
+        fill_buffer=schedule.warm_up,
+        batch_size=schedule.batch_size,
+        num_epochs=1,
+        ddqn=False,
+        learning_rate=schedule.learning_rate,
+        gamma=schedule.discount,
+        target_update_freq=schedule.target_every,
+        polyak=0.0,
+        eps_start=1.0,
+        eps_end=schedule.epsilon_end,
+        skip_initial_evaluation=True,
+    )
+    return algorithm.replace(eval_callback=lambda *_: ())
+
+
+def stable_baselines3(schedule: Schedule) -> Side:
+    """With environments in its own process."""
+    import gymnasium
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    make = [lambda: gymnasium.make("CartPole-v1", disable_env_checker=True)] * schedule.environments
+    learner = DQN(
+        "MlpPolicy",
+        DummyVecEnv(make),
+        policy_kwargs={"net_arch": list(schedule.hidden)},
+        buffer_size=schedule.capacity,
+        learning_starts=schedule.warm_up,
+        batch_size=schedule.batch_size,
+        train_freq=1,
+        gradient_steps=1,
+        learning_rate=schedule.learning_rate,
+        gamma=schedule.discount,
+        target_update_interval=schedule.target_every,
+        tau=1.0,
+        max_grad_norm=float("inf"),
+        exploration_fraction=schedule.epsilon_over / LEARNT_AFTER,  # of its first call, which is to learn
+        exploration_final_eps=schedule.epsilon_end,
+        seed=SEED,
+        device="cpu",
+    )
+
+    def train(steps: int) -> None:
+        learner.learn(steps, reset_num_timesteps=learner.num_timesteps == 0)
+
+    return Side(train, lambda seen: learner.predict(np.asarray(seen), deterministic=True)[0])
+
+
+def refuse_unlearnt(name: str, side: Side, steps_a_call: int = LEARNT_AFTER) -> float:
+    """Train; what a greedy episode brings then.
+
+    Raises:
+        NotTheSame: too little.
+    """
+    for _ in range(LEARNT_AFTER // steps_a_call):
+        side.train(steps_a_call)
+    found = greedy_return(side.act)
+    if found < LEARNT:
+        raise NotTheSame(f"{name}: a greedy return of {found:.0f} after {LEARNT_AFTER:,} steps, less than {LEARNT:g}")
+    return found
+
+
+def greedy_return(act: Callable[[Array], Any]) -> float:
+    """Mean over the first episodes of some worlds, which are the same for every learner."""
+    starts = world.starts_of(jax.random.uniform(jax.random.key(SEED), (JUDGED_WORLDS, dqn.SEEN)))
+    worlds, going, total = world.reset(starts), np.ones(JUDGED_WORLDS, bool), np.zeros(JUDGED_WORLDS)
+    step = jax.jit(world.step)
+    while going.any():
+        stepped = step(worlds, jnp.asarray(act(worlds.seen), jnp.int32), starts)
+        worlds, total = stepped.worlds, total + going * np.asarray(stepped.rewards)
+        going &= ~np.asarray(stepped.terminated | stepped.truncated)
+    return float(total.mean())
+
+
+def products(schedule: Schedule, turns: int) -> Contestant:
+    """The matrix products of the largest layer alone: act, look ahead, value, and both of its gradient."""
+    rng, batch, units = np.random.default_rng(SEED), schedule.batch_size, schedule.hidden[0]
+    weight, rows, slopes = (rng.standard_normal((many, units)).astype(np.float32) for many in (units, batch, batch))
+    acting, given, slope = rows[: schedule.environments].copy(), np.empty_like(rows), np.empty_like(weight)
+
+    def run() -> None:
+        for _ in range(turns):
+            acting @ weight
+            np.matmul(rows, weight, out=given)
+            np.matmul(rows, weight, out=given)
+            np.matmul(slopes, weight.T, out=given)
+            np.matmul(rows.T, slopes, out=slope)
+
+    return Contestant(run, turns * schedule.environments)

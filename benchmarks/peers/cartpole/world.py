@@ -1,0 +1,65 @@
+"""CartPole-v1 of gymnasium as a pure function: physics, limits, 500 steps, and a new start where an episode ended."""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float32, Int32
+
+GRAVITY, FORCE, SECONDS_A_STEP = 9.8, 10.0, 0.02
+CART_MASS, POLE_MASS, HALF_POLE = 1.0, 0.1, 0.5
+MASS = CART_MASS + POLE_MASS
+TRACK, LEANING = 2.4, 12 * 2 * math.pi / 360
+"""Where an episode ends: the cart's distance from the middle, and the pole's angle."""
+MOST_STEPS = 500
+START = 0.05
+"""Each number of a first observation lies between -START and START."""
+
+
+class Worlds(NamedTuple):
+    """Where some worlds are; `seen` is the cart's place and speed, then the pole's angle and speed."""
+
+    seen: Float32[Array, "lanes 4"]
+    step: Int32[Array, "lanes"]  # within the episode, from 0
+
+
+class Stepped(NamedTuple):
+    """What a step led to. Where an episode ended, `worlds` stand at the next one's start; `seen` is what it led to."""
+
+    worlds: Worlds
+    seen: Float32[Array, "lanes 4"]
+    rewards: Float32[Array, "lanes"]
+    terminated: Bool[Array, "lanes"]
+    truncated: Bool[Array, "lanes"]
+
+
+def reset(starts: Float32[Array, "lanes 4"]) -> Worlds:
+    """Worlds that begin here (`starts_of`)."""
+    return Worlds(starts, jnp.zeros(len(starts), jnp.int32))
+
+
+def starts_of(uniforms: Float32[Array, "*any 4"]) -> Float32[Array, "*any 4"]:
+    """First observations from numbers between 0 and 1."""
+    return (2 * uniforms - 1) * START
+
+
+def step(worlds: Worlds, actions: Int32[Array, "lanes"], starts: Float32[Array, "lanes 4"]) -> Stepped:
+    """Push each cart to the right (1) or left (0); an episode that ends is followed by one from `starts`."""
+    seen, steps = moved(worlds.seen, actions), worlds.step + 1
+    terminated = (jnp.abs(seen[:, 0]) > TRACK) | (jnp.abs(seen[:, 2]) > LEANING)
+    truncated = steps >= MOST_STEPS
+    ended = terminated | truncated
+    following = Worlds(jnp.where(ended[:, None], starts, seen), jnp.where(ended, 0, steps))
+    return Stepped(following, seen, jnp.ones_like(seen[:, 0]), terminated, truncated)
+
+
+def moved(seen: Float32[Array, "lanes 4"], actions: Int32[Array, "lanes"]) -> Float32[Array, "lanes 4"]:
+    """One step of Euler's method (https://coneural.org/florian/papers/05_cart_pole.pdf)."""
+    angle, spin = seen[:, 2], seen[:, 3]
+    sine, cosine = jnp.sin(angle), jnp.cos(angle)
+    push = (jnp.where(actions == 1, FORCE, -FORCE) + POLE_MASS * HALF_POLE * spin**2 * sine) / MASS
+    spin_change = (GRAVITY * sine - cosine * push) / (HALF_POLE * (4 / 3 - POLE_MASS * cosine**2 / MASS))
+    speed_change = push - POLE_MASS * HALF_POLE * spin_change * cosine / MASS
+    change = jnp.stack([seen[:, 1], speed_change, spin, spin_change], axis=1)
+    return seen + SECONDS_A_STEP * change

@@ -1,0 +1,105 @@
+"""rounds -> rows of this project against other libraries, in one process with them: the interpreter of .bench/peers."""
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.peers.environment import NOT_INSTALLED, reason
+from benchmarks.table import Report, Row, as_json, render
+from pipeline.devices import on_device, settings
+from pipeline.params import read_params
+
+MODULES = {
+    "cpprb": "cpprb",
+    "flashbax": "flashbax",
+    "stable-baselines3": "stable_baselines3.common.buffers",
+    "tianshou": "tianshou.data",
+    "torchrl": "torchrl.data",
+    "rejax": "rejax",
+    "gymnax": "gymnax",
+}
+"""Library -> what of it must be there to be compared."""
+NOTES = [
+    "before: the library that the row names, with its defaults and the threads of this process; what each draws or "
+    "computes is checked before it is timed",
+    "draws on the host: five columns (obs, action, reward, next_obs, done) in the arrays that each library gives back: "
+    "NumPy's of cpprb, tianshou and ours, PyTorch's of stable-baselines3 and torchrl, JAX's of flashbax, whose draw is "
+    "one jitted call. limit: np.take of the same columns at given picks; without: numpy's integers and indexing",
+    "an add of one gives arrays and Python's numbers; an add of 1000 is one call, of stable-baselines3 with 1000 "
+    "environments; tianshou has no such call. no timeouts: handle_timeout_termination=False, a column less",
+    "in a scan: a step adds a turn of 16 lanes and draws; ours gets the random words of all steps at once, flashbax a "
+    "key for each step, as its functions want it. limit: the same write, and gathers of given entries",
+    "gradient steps: against the same network in PyTorch, with one thread where that is faster",
+]
+
+
+def measure(root: Path, rounds: int) -> Report:
+    """All rows, of the libraries that can be imported; and a note on each that cannot."""
+    import jax
+
+    found, notes = importable()
+    rows: list[Row] = []
+    for part in parts(root, found, rounds):
+        rows += part()
+    if "rejax" in found and "stable-baselines3" in found:
+        from benchmarks.peers import loop
+
+        of_loop, told = loop.rows(rounds)
+        rows, notes = rows + of_loop, [*notes, *told]
+    return Report(rows, [*NOTES, *notes], jax.devices()[0].device_kind)
+
+
+def parts(root: Path, found: list[str], rounds: int) -> list[Callable[[], list[Row]]]:
+    """What brings rows without a note."""
+    from benchmarks.peers import gae, host, updates
+
+    works: list[Callable[[], list[Row]]] = [lambda: host.rows(found, rounds)]
+    if "flashbax" in found:
+        from benchmarks.peers import scan
+
+        works.append(lambda: scan.rows(rounds))
+    return [*works, lambda: gae.rows(found, rounds), lambda: updates.rows(root, rounds)]
+
+
+def importable() -> tuple[list[str], list[str]]:
+    """The libraries that are there, and what to say of the others."""
+    found, notes = [], []
+    for library, module in MODULES.items():
+        try:
+            importlib.import_module(module)
+            found.append(library)
+        except Exception as error:  # a library may fail in any way: that must not keep the others from being measured
+            notes.append(NOT_INSTALLED.format(what=library, why=f"{type(error).__name__}: {reason(error)}"))
+    return found, notes
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.measure", description=__doc__)
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--note", action="append", default=[], help="what to say beside what is found here")
+    chosen = parser.parse_args(argv)
+    params = read_params(Path.cwd())
+    with on_device(params, "torch"):
+        report = measure(Path.cwd(), chosen.rounds)
+    missing = [*chosen.note, *report.notes]
+    there = {library: version(library) for library in MODULES if not any(note.startswith(library) for note in missing)}
+    machine = settings(params, "torch") | {"backend": report.backend} | there
+    told = ", ".join(f"{name} {number}" for name, number in there.items())
+    print(
+        f"peers: {machine['cpu']}, {report.backend}, {machine['threads']} threads, {chosen.rounds} interleaved rounds"
+    )
+    print(told, "", render(report.rows), "", *missing, sep="\n")
+    rows = [as_json(row) for row in report.rows]
+    text = json.dumps({**machine, "rounds": chosen.rounds, "rows": rows, "notes": missing}, indent=1)
+    chosen.results.mkdir(parents=True, exist_ok=True)
+    (chosen.results / "peers.json").write_text(f"{text}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+""".bench/peers -> a table of speed against other libraries: printed, kept in benchmarks/results/peers.json."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.peers.environment import environment, reason, variables
+from benchmarks.run import LEAST_ROUNDS, RESULTS
+from pipeline.params import ConfigError, read_params
+from pipeline.stage import prepare_process
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.run", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="rounds of each comparison (default: 5)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)")
+    chosen = parser.parse_args(argv)
+    if chosen.rounds < LEAST_ROUNDS:
+        parser.error(f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing")
+    try:
+        prepare_process(read_params(Path.cwd()))
+    except ConfigError as error:
+        print(f"{error} [exit 2]", file=sys.stderr)
+        return 2
+    return measured(Path.cwd(), chosen.rounds, chosen.results)
+
+
+def measured(root: Path, rounds: int, results: Path) -> int:
+    """In the interpreter that has the libraries; they are installed if they are not there."""
+    try:
+        python, missing = environment(root)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"other libraries are not compared: {reason(error)} [exit 3]", file=sys.stderr)
+        return 3
+    command = [str(python), "-m", "benchmarks.peers.measure", "--rounds", str(rounds), "--results", str(results)]
+    notes = [word for note in missing for word in ("--note", note)]
+    return subprocess.run([*command, *notes], cwd=root, env=variables(root)).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

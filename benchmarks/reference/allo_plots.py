@@ -1,0 +1,60 @@
+"""features, history -> the pictures that the original program saves in the middle of training, every 1000 steps
+
+Written from their description: the eigenvectors on the map, the same beside the true ones, learning curves and the
+evolution of the duals, each saved as a PNG while the training waits.
+"""
+
+import io
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from quatrain.progress import History
+
+DPI, PROPOSED_DPI = 300, 150
+CURVES = ("loss", "graph", "dual", "barrier_term", "total_error", "norm_error")
+
+
+def blocking_plots(learned: np.ndarray, true: np.ndarray, history: History) -> int:
+    """All figures at full resolution; maps are (d, height, width). Returns how many were saved."""
+    figures = [maps({"learned": learned}), maps({"true": true, "learned": learned}), *curves(history)]
+    return save(figures, DPI)
+
+
+def proposed_plots(learned: np.ndarray, history: History) -> int:
+    """Still in the loop, but coarser and without the comparison."""
+    return save([maps({"learned": learned}), *curves(history)], PROPOSED_DPI)
+
+
+def maps(rows: Mapping[str, np.ndarray]) -> Figure:
+    """One row of pictures for each entry."""
+    d = len(next(iter(rows.values())))
+    figure = Figure(figsize=(2 * d, 2.2 * len(rows)))
+    grid = figure.subplots(len(rows), d, squeeze=False)
+    for line, (name, pictures) in zip(grid, rows.items(), strict=True):
+        for i, (axes, picture) in enumerate(zip(line, pictures, strict=True)):
+            axes.imshow(picture, cmap="RdBu")
+            axes.set(title=f"{name} {i}", xticks=[], yticks=[])
+    return figure
+
+
+def curves(history: History) -> list[Figure]:
+    """Learning curves, and the duals."""
+    learning, duals = Figure(figsize=(12, 8)), Figure(figsize=(8, 5))
+    for axes, name in zip(learning.subplots(2, 3).flat, CURVES, strict=True):
+        axes.plot(*history[name])
+        axes.set(title=name, xlabel="gradient steps")
+    axes = duals.subplots()
+    for name, (steps, values) in history.items():
+        if name.startswith("duals_diag/"):
+            axes.plot(steps, values, label=name)
+    axes.legend()
+    return [learning, duals]
+
+
+def save(figures: list[Figure], dpi: int) -> int:
+    """As PNG into memory: a disk's speed is not what is asked."""
+    for figure in figures:
+        figure.savefig(io.BytesIO(), format="png", dpi=dpi)
+    return len(figures)
