@@ -104,4 +104,4 @@ crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
 	@git clean -fdXq data models reports grids-out dvc_plots
-	@rm -rf .state/train@* .presets/*/data .presets/*/models .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -37,6 +37,7 @@ TIMED = 2
 ENVIRONMENTS = (1, 4, 16, 64)
 LIMITS = {1: 0.010, 16: 0.004}
 """Seconds a row, by rows that are planned for at once."""
+TRIED_LIMIT = "all candidates of all rows in one batch, on one thread whatever the process has; seconds are a machine's"
 TRIED = (
     "150 was the ratio of a prototype to the original's program, whose buffers of rollouts are not in this plain loop: "
     "more than half of its time are pseudo-inverses. Closed forms in H x H matrices, all candidates in one batch and "
@@ -116,7 +117,7 @@ def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
     taken = ("candidates at once: one by one", "alone") if count == 1 else ("rows at once: one row", "1")
     return Row(
         name if goal else f"  {name}", UNIT, times[str(count)], without=Without(taken[0], times[taken[1]]),
-        goal=None if goal is None else Goal(goal, "value"),
+        goal=None if goal is None else Goal(goal, "value"), tried="" if goal is None else TRIED_LIMIT,
         point=Point(f"plan, {sizes}", "rows", count),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ UNIT = "us/call"
 AGREEMENT = 1e-3
 SINGLE = ("T=200", "T=1000", "T=10000")
 BATCHED = ("64 episodes", "[16, 128]", "[1000, 64]")
-PLAIN_STEPS = 2500
+PLAIN_STEPS = 1000
 """Of many episodes, that a plain loop goes through in a call: the first ones, counted up."""
 
 

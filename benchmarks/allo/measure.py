@@ -19,6 +19,7 @@ from benchmarks.table import Goal, NotTheSame, Report, Row
 from pipeline.params import overlaid, read_input, read_raw, validate
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.config import AlloConfig
+from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import Episodes
 
 PRESET = "original"
@@ -62,14 +63,12 @@ def replay_rows(root: Path, world: World, rounds: int) -> list[Row]:
     """Sampling out of rows of 100 and of 1000, and what it takes to remember."""
     short = config_of(root, env={"max_episode_steps": SHORT}, collect={"steps_per_env": SHORT})
     states, discount = len(world.data.inputs), world.config.train.discounts[0]
-    rows = []
+    rows: list[Row] = []
     for episodes in (collect(short, SEED).train, world.dataset.train):
-        found = sampling_rows(episodes, states, discount, rounds)
+        law = pair_matrix(episodes, states, (discount,))
+        found = sampling_rows(episodes, law, discount, rounds)
         rows += [*found, memory_row(episodes, rounds)]
-    curves = [
-        *batch_rows(world.dataset.train, states, discount, rounds),
-        *capacity_rows(world.dataset.train, states, discount, rounds),
-    ]
+    curves = [*batch_rows(episodes, law, discount, rounds), *capacity_rows(episodes, law, discount, rounds)]
     return [*rows, whole_row(found[-1]), *curves]
 
 

@@ -34,10 +34,10 @@ TRIED = (
 )
 
 
-def sampling_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
+def sampling_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: int) -> list[Row]:
     """256 pairs out of rows of one length: on the host, and inside a compiled scan. The first row is the main one."""
     contestants = samplers(episodes, discount)
-    times = lawful_race(contestants, pair_matrix(episodes, states, (discount,)), rounds)
+    times = lawful_race(contestants, law, rounds)
     length = int(episodes.horizon[0])
     row = partial(Row, unit="us/call", before=times["before"], seed_way=times["seed"])
     snippet = Row("  the proposal's own snippet", "us/call", times["numpy"], times["before"], times["snippet"])
@@ -58,9 +58,8 @@ def sampling_rows(episodes: Episodes, states: int, discount: float, rounds: int)
     ]
 
 
-def batch_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
+def batch_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: int) -> list[Row]:
     """Other sizes of the batch."""
-    law = pair_matrix(episodes, states, (discount,))
     found = []
     for size in (BATCHES[0], BATCH, BATCHES[1]):
         times = lawful_race(host_samplers(episodes, discount, size), law, rounds)
@@ -68,14 +67,14 @@ def batch_rows(episodes: Episodes, states: int, discount: float, rounds: int) ->
     return found
 
 
-def capacity_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
+def capacity_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: int) -> list[Row]:
     """Fewer and more stored transitions, in equally long rows."""
     length = int(episodes.horizon[0])
     found = []
     for walks in WALKS:
         some = first_walks(episodes, walks)
-        law = pair_matrix(some, states, (discount,))
-        times = lawful_race(host_samplers(some, discount, BATCH), law, rounds)
+        law_of_some = law if len(some.starts) == len(episodes.starts) else pair_matrix(some, len(law), (discount,))
+        times = lawful_race(host_samplers(some, discount, BATCH), law_of_some, rounds)
         stored = walks * length
         found.append(curve_row(f"  of {stored:,} transitions", times, Point("stored", "transitions", stored)))
     return found

@@ -5,6 +5,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from benchmarks import publish
 from benchmarks.run import RESULTS, as_text
 from benchmarks.table import render
 from pipeline.devices import on_device, settings
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     machine = settings(params, FRAMEWORK) | {"backend": report.backend}
     chosen.results.mkdir(parents=True, exist_ok=True)
     (chosen.results / "iqn_to_return.json").write_text(as_text(report, machine, chosen.runs))
+    publish.publish(Path.cwd(), chosen.results, ["iqn_to_return"])
     return 0
 
 

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -43,8 +44,10 @@ def measure(root: Path, rounds: int) -> Report:
 
     found, notes = importable()
     rows: list[Row] = []
-    for part in parts(root, found, rounds):
+    for what, part in parts(root, found, rounds).items():
+        begin = time.perf_counter()
         rows += part()
+        print(f"peers: {what}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
     if "rejax" in found and "stable-baselines3" in found:
         from benchmarks.peers import loop
 
@@ -53,16 +56,17 @@ def measure(root: Path, rounds: int) -> Report:
     return Report(rows, [*NOTES, *notes], jax.devices()[0].device_kind)
 
 
-def parts(root: Path, found: list[str], rounds: int) -> list[Callable[[], list[Row]]]:
+def parts(root: Path, found: list[str], rounds: int) -> dict[str, Callable[[], list[Row]]]:
     """What brings rows without a note."""
     from benchmarks.peers import gae, host, updates
 
-    works: list[Callable[[], list[Row]]] = [lambda: host.rows(found, rounds)]
+    works: dict[str, Callable[[], list[Row]]] = {"replays on the host": lambda: host.rows(found, rounds)}
     if "flashbax" in found:
         from benchmarks.peers import scan
 
-        works.append(lambda: scan.rows(rounds))
-    return [*works, lambda: gae.rows(found, rounds), lambda: updates.rows(root, rounds)]
+        works["replays in a scan"] = lambda: scan.rows(rounds)
+    works["advantages"] = lambda: gae.rows(found, rounds)
+    return works | {"gradient steps": lambda: updates.rows(root, rounds)}
 
 
 def importable() -> tuple[list[str], list[str]]:

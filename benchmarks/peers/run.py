@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import publish
 from benchmarks.peers.environment import environment, reason, variables
 from benchmarks.run import LEAST_ROUNDS, RESULTS
 from pipeline.params import ConfigError, read_params
@@ -23,7 +24,9 @@ def main(argv: list[str] | None = None) -> int:
     except ConfigError as error:
         print(f"{error} [exit 2]", file=sys.stderr)
         return 2
-    return measured(Path.cwd(), chosen.rounds, chosen.results)
+    code = measured(Path.cwd(), chosen.rounds, chosen.results)
+    publish.publish(Path.cwd(), chosen.results, ["peers"])
+    return code
 
 
 def measured(root: Path, rounds: int, results: Path) -> int:
@@ -35,7 +38,10 @@ def measured(root: Path, rounds: int, results: Path) -> int:
         return 3
     command = [str(python), "-m", "benchmarks.peers.measure", "--rounds", str(rounds), "--results", str(results)]
     notes = [word for note in missing for word in ("--note", note)]
-    return subprocess.run([*command, *notes], cwd=root, env=variables(root)).returncode
+    code = subprocess.run([*command, *notes], cwd=root, env=variables(root)).returncode
+    if code < 0:
+        print(f"other libraries are not compared: signal {-code} ended their process [exit 1]", file=sys.stderr)
+    return max(code, 1) if code else 0
 
 
 if __name__ == "__main__":

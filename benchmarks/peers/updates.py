@@ -6,15 +6,19 @@ from benchmarks.iqn.sides import SAME_TARGET, config_of, sides_of
 from benchmarks.iqn.steps import large_rows, small_rows
 from benchmarks.table import Row
 
+REFERENCE = Row._field_defaults["against"]
+"""The plain reference of iqn is in PyTorch."""
+
 LOSS = SAME_TARGET | {"quantiles": 8, "target_quantiles": 8}
 TRAIN = {"updates_per_cycle": 20, "record_every": 20, "evaluate_every": 0, "batch_size": 64, "loss": LOSS}
 """More than one update in a call, so that the call itself does not count."""
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """Small networks and large ones; promises of proposals are iqn's own benchmark's affair."""
+    """Small networks and large ones; promises of proposals, and jitted steps of others, stand in iqn's own."""
     found = []
     for hidden, step_rows in ((64, small_rows), (256, large_rows)):
         sides = sides_of(config_of(root, network={"hidden": hidden, "noisy": "none"}, train=TRAIN))
         found += step_rows(sides, rounds)
-    return [row._replace(claims=(), against="torch" if row.before else row.against) for row in found]
+    against_torch = [row for row in found if row.before and row.against == REFERENCE]
+    return [row._replace(claims=(), against="torch") for row in against_torch]

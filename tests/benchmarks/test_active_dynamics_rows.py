@@ -5,13 +5,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks.active_dynamics import learning, memory, parts, planning, sides, vae, world
+from benchmarks import turns
+from benchmarks.active_dynamics import allocations, learning, memory, parts, planning, sides, vae, world
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_planner as plain_planner
 from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference import active_dynamics_world as plain_world
 from benchmarks.table import NotTheSame, render
+from quatrain.models.active_dynamics.agents.vae import learner
 from quatrain.replay import windows
 from tests.conftest import ROOT
 
@@ -31,10 +33,11 @@ def one_thread() -> Iterator[None]:
 def few(monkeypatch):
     """Rows in no time."""
     for module, names in {
-        planning: {"SIDE": 5, "LEARNED": 3, "THREADS": (1,), "ENVIRONMENTS": (1, 16)},
+        turns: {"MOST": 1},
+        planning: {"SIDE": 5, "LEARNED": 3, "THREADS": (1,), "ENVIRONMENTS": (1, 16), "TIMED": 1},
         learning: {"SIDE": 5, "AGENT_STEPS": 20, "UPDATES": 1, "THREADS": (1,), "ENVIRONMENTS": 3},
-        parts: {"REPEATS": 1, "ROWS": 3},
-        world: {"ROWS": (3, 1), "OWN_STEPS": 1, "PLAIN_STEPS": 1, "FILTER_STEPS": 1, "NODES": 6},
+        parts: {"ROWS": 3},
+        world: {"ROWS": (3, 1), "PLAIN_ROWS": 2, "OWN_STEPS": 1, "PLAIN_STEPS": 1, "FILTER_STEPS": 1, "NODES": 6},
     }.items():
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
@@ -77,6 +80,29 @@ def test_rows_of_plans_are_well_formed():
     assert [str(row.goal) for row in rows] == [
         ">= 150x before", "None", ">= 150x before", "None", "<= 0.01 s", "<= 0.004 s",
     ]  # fmt: skip
+    assert [row.point.at for row in rows if row.point] == [1, 16]
+    assert all(row.tried for row in rows if row.goal and row.goal.number == 150)
+    assert rows[5].without == planning.Without("rows at once: one row", rows[4].ours)
+
+
+def test_candidates_one_by_one_lead_to_the_same_plan(beliefs):
+    together, apart = planning.own_plan(beliefs, beliefs.config), planning.alone(beliefs, beliefs.config)
+    threads = []
+    scored = planning.planner.improved
+
+    def watched(*args):
+        threads.append(torch.get_num_threads())
+        return scored(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning.planner, "improved", watched)
+        torch.set_num_threads(2)
+        together.run()
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
+        apart.run()
+    assert threads == [1, 1]
+    assert together.units == apart.units == 2
 
 
 # Beliefs and worlds.
@@ -123,6 +149,11 @@ def test_rows_of_worlds_and_filters_are_well_formed():
     rows = world.rows(ROOT, 1)
     assert well_formed(rows)
     assert len(rows) == 7
+    assert [(row.point.curve, row.point.at) for row in rows if row.point][:2] == [
+        ("environment, limit_cycle", 3),
+        ("environment, limit_cycle", 1),
+    ]
+    assert [row.name[:2] == "  " for row in rows] == [False, True] * 2 + [False, False, True]
 
 
 # The variational autoencoder.
@@ -167,6 +198,18 @@ def test_rows_of_learning_are_well_formed():
     rows = learning.rows(ROOT, 1)
     assert well_formed(rows)
     assert [row.goal.number for row in rows if row.goal] == [3, 3, 1.5, 20, 1.3]
+    assert [row.claims for row in rows] == [("dynamics-encoder",)] * 4 + [()] * 3
+    assert rows[0].without.what == "the carried state: the whole window"
+
+
+def test_learning_takes_one_thread_of_a_process_with_two(vaes, monkeypatch):
+    threads = []
+    original = learner.update
+    monkeypatch.setattr(learner, "update", lambda *args: threads.append(torch.get_num_threads()) or original(*args))
+    torch.set_num_threads(2)
+    learner.learn(vaes.worker, vaes.ring, 0)
+    assert threads == [1]
+    assert torch.get_num_threads() == 2
 
 
 # The seed's small changes, and memory.
@@ -174,15 +217,37 @@ def test_rows_of_learning_are_well_formed():
 
 @pytest.mark.usefixtures("few")
 def test_rows_of_the_parts_are_well_formed():
-    rows = parts.rows(1) + parts.transfer_rows(torch.device("cpu"), 1)
+    rows = parts.rows(1)
     assert well_formed(rows)
-    assert {row.seed_item for row in rows} == {
-        "003 conditional clone",
-        "003 cached KL weights",
-        "003 in-place mask",
-        "003 cached device checks",
-        "003 non_blocking",
-    }
+    assert [row.claims[0] for row in rows if row.claims] == [
+        f"dynamics-{name}" for name in ("clone", "pool", "kl", "mask", "variance", "device", "transfer")
+    ]
+    assert all(row.before and row.seed_way for row in rows)
+
+
+def test_bytes_of_the_proposal_are_those_of_before_but_for_the_mask():
+    made = parts.latest()
+    copy, write = parts.memory_rows(made)
+    assert copy.unit == write.unit == "KiB"
+    tensors = 4 * parts.LENGTH * (2 * parts.CHANNELS + parts.ACTION + 2 * parts.D + 1)
+    assert allocations.of_tensors(made.before.copy) == allocations.of_tensors(made.after.copy) == tensors
+    assert allocations.of_tensors(lambda: windows.last(made.ring, parts.LENGTH)) == 0
+    assert copy.ours.median < tensors / 4
+    assert write.before.median == pytest.approx(write.seed_way.median, rel=0.05)
+    drawn = seed.Mask(parts.TIMES)
+    assert allocations.of_tensors(lambda: seed.mask_before(parts.TIMES, 0.1)) == 3 * 4 * parts.TIMES
+    assert allocations.of_tensors(lambda: drawn(0.1)) == 2 * 4 * parts.TIMES
+
+
+def test_python_objects_count_too():
+    assert allocations.of_python(lambda: bytearray(10**5)) == pytest.approx(10**5, rel=0.01)
+    assert allocations.allocated(lambda: torch.zeros(1000)).median == pytest.approx(4000, rel=0.2)
+
+
+def test_another_variance_is_refused(monkeypatch):
+    monkeypatch.setattr(parts, "positive", torch.exp)
+    with pytest.raises(NotTheSame, match="variance: the seed's is another"):
+        parts.variance_row(1)
 
 
 def test_another_window_is_refused(monkeypatch):
@@ -204,25 +269,45 @@ def test_another_window_is_refused(monkeypatch):
         parts.refuse_another_window(before, after, ring)
 
 
-def test_without_a_gpu_the_transfer_is_told_as_skipped(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "skipped: no CUDA device" in parts.transfer_note()[0]
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert parts.transfer_note() == []
+def test_without_a_gpu_the_transfer_is_told_as_none():
+    row = parts.transfer_row(torch.device("cpu"), 1)
+    assert row.name.endswith("no CUDA device: on the CPU a copy that never happens")
+    assert row.claims == ("dynamics-transfer",)
 
 
-def test_memory_of_both_is_told(monkeypatch):
-    assert len(memory.kept_by(5).kept) == 5
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_the_transfer_is_timed():
+    assert "no CUDA device" not in parts.transfer_row(torch.device("cuda"), 1).name
+
+
+def test_memory_of_all_is_told(monkeypatch):
+    kept, latest = memory.kept_by(parts.SeedRollout, 25)
+    assert len(kept.kept) == 25
+    assert len(latest.data["obs"]) == parts.LENGTH
     assert memory.ring_of(40).stored == 40
     floats = 4 * (parts.CHANNELS + parts.ACTION) + 1
     assert memory.stored() == 2 * floats + 8
-    peaks = {"transitions before": 40, "transitions ours": 8, "plan before": 20, "plan ours": 30}
-    monkeypatch.setattr(memory, "measured", lambda _, work: memory.Peak(300 + peaks[work], peaks[work]))
-    transitions, plan = memory.notes(ROOT)
-    assert "a dictionary each 4194 bytes a transition, ours 839 (its tensors: 426)" in transitions
-    assert "before 320 MB, of them 20 MB beyond libraries and belief; ours 330 MB, 30 MB" in plan
+    peaks = {
+        "transitions before": 40,
+        "transitions seed": 50,
+        "transitions ours": 8,
+        "plan before": 20,
+        "plan ours": 30,
+    }
+    monkeypatch.setattr(memory, "begun", lambda _, work: work)
+    monkeypatch.setattr(memory, "peak_of", lambda work: memory.Peak(300e6 + peaks[work], 1e6 * peaks[work]))
+    transitions, plan = memory.rows(ROOT)
+    assert transitions.claims == ("dynamics-memory",)
+    each = (transitions.before, transitions.seed_way, transitions.ours)
+    assert [measured.median * memory.TRANSITIONS for measured in each] == pytest.approx([40e6, 50e6, 8e6])
+    assert (plan.before.median, plan.ours.median) == (300e6 + 20, 300e6 + 30)
 
 
 def test_memory_is_measured_by_another_process():
-    found = memory.measured(ROOT, "transitions before")
-    assert 10 < found.grown < found.whole
+    found = memory.peak_of(memory.begun(ROOT, "transitions before"))
+    assert 10 * 2**20 < found.grown < found.whole
+
+
+def test_a_process_that_fails_is_told():
+    with pytest.raises(RuntimeError, match=r"memory: .* ended with 1"):
+        memory.peak_of(memory.begun(ROOT, "nobody's"))

@@ -48,6 +48,7 @@ def few(monkeypatch):
     monkeypatch.setattr(playing, "MOST_STEPS", 1)
     monkeypatch.setattr(playing, "SIZES", (6, 8))
     monkeypatch.setattr(playing, "PLAIN_STEPS", 1)
+    monkeypatch.setattr(playing, "SOME_STEPS", 1)
     monkeypatch.setattr(playing, "IMAGE_STEPS", 1)
     monkeypatch.setattr(playing, "CELLS", 6)
     monkeypatch.setattr(learning, "GRAPHS", 3)

@@ -144,10 +144,18 @@ def test_another_loss_is_refused(world, monkeypatch):
 
 
 def test_an_arm_that_does_not_learn_is_refused(world):
-    stuck = steps.Arm(lambda state: state, reference.start(world.config, world.learner), turn=1)
-    arms = {"before": stuck, "proposed": stuck, "ours": steps.Arm(lambda learner: learner, world.learner, turn=1)}
-    with pytest.raises(NotTheSame, match="room4: before has loss"):
+    before, here = reference.start(world.config, world.learner), world.learner
+    arms = {
+        "before": steps.Arm(lambda state: steps.Turn(state, 29.0), before, turn=1),
+        "ours": steps.Arm(lambda learner: steps.Turn(learner, 29.0 - 20 * len(arms["ours"].losses)), here, turn=1),
+    }
+    for arm in (*arms.values(), *arms.values()):
+        arm()
+    with pytest.raises(NotTheSame, match="room4: before began with loss 29 and came to 29"):
         steps.learned(world, arms)
+    del arms["before"].losses[:]
+    arms["before"].losses += [29.0, 14.0, 40.0]
+    assert "before 0" in steps.learned(world, arms)
 
 
 def test_the_limit_has_the_products_of_the_encoded_rows(world):

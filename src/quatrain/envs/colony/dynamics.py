@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Complex64, Float, Int64
 from torch import Tensor
 
-from quatrain.envs.colony import host
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, RUNNING, SUCCESS, TIMEOUT, Rules, goal, margins
 
@@ -101,28 +100,13 @@ def intensity_at(
 
 def advance(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"]) -> Transition:
     """One step: delete the leftmost cells, let every other one spawn a child, adopt orphans, close ranks."""
-    return (on_host if colonies.n.is_cpu else on_device)(world, colonies, action)
-
-
-def on_host(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"]) -> Transition:
-    """By NumPy, and without the slots that no colony uses."""
     slots = colonies.parent.shape[1]
     colonies = narrowed(colonies)
-    count, child = _asked(world, colonies, action)
-    before = host.Before(*(getattr(colonies, name).numpy() for name in host.Before._fields))
-    found = host.advanced(before, host.Asked(count.numpy(), child.numpy()), slots)
-    after = colonies._replace(t=colonies.t + 1, **{name: getattr(found, name) for name in ("new", *host.Before._fields)})
-    return Transition(colonies, after, action, *found[-4:], _reason(world.rules, after))
-
-
-def on_device(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"]) -> Transition:
-    """By torch, without a question that would wait for the device."""
-    slots = colonies.parent.shape[1]
     used = in_use(colonies)
-    count, child = _asked(world, colonies, action)
+    count = (action[..., 0] * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
     deleted = select_leftmost(colonies.pos[..., 0], used, count)
     survives = used ^ deleted
-    here = as_complex(colonies.pos)
+    here, child = as_complex(colonies.pos), _children(world, colonies, action)
     ancestor = _surviving_ancestors(colonies.parent, deleted)
     after = _compacted(colonies, survives, torch.cat([here, child], 1), ancestor, slots)
     after = _moved(colonies, after, survives, here, child)
@@ -131,12 +115,14 @@ def on_device(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"
 
 
 def as_complex(pos: Float[Tensor, "colony cell 2"]) -> Complex64[Tensor, "colony cell"]:
-    """x + iy: what moves a complex number moves both at once."""
+    """x + iy: what moves a complex number moves both at once, and on a CPU several times as fast as pairs."""
     return torch.view_as_complex(pos.contiguous())
 
 
 def narrowed(colonies: Colonies) -> Colonies:
-    """Without the slots that no colony uses."""
+    """On a CPU without the slots that no colony uses; elsewhere to know them would wait for the device."""
+    if not colonies.n.is_cpu:
+        return colonies
     width = max(int(colonies.n.max()), 1)
     return Colonies(*(leaf[:, :width] if name in CELLS else leaf for name, leaf in colonies._asdict().items()))
 
@@ -157,22 +143,14 @@ def hill_length(
     return gamma[..., None] / (1 + (alpha[..., None] / intensity).square()) + noise[..., None]
 
 
-class _Asked(NamedTuple):
-    """What an action asks for: how many cells to delete, and where every cell's child comes to lie."""
-
-    count: Int64[Tensor, " colony"]
-    child: Complex64[Tensor, "colony cell"]
-
-
-def _asked(world: World, colonies: Colonies, action: Tensor) -> _Asked:
-    ratio, gamma, alpha, noise, theta = action.unbind(1)
+def _children(world: World, colonies: Colonies, action: Tensor) -> Complex64[Tensor, "colony cell"]:
+    _, gamma, alpha, noise, theta = action.unbind(1)
     x, y = colonies.pos.unbind(2)
     length = hill_length(gamma, alpha, noise, intensity_at(world, x, colonies.substrate))
     side, above = margins(world.rules)
     child_x = (length * theta.cos()[..., None]).add_(x).clamp_(side, world.rules.width - side)
     child_y = (length * theta.sin()[..., None]).add_(y).clamp_(above, world.rules.height - above)
-    count = (ratio * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
-    return _Asked(count, torch.complex(child_x, child_y))
+    return torch.complex(child_x, child_y)
 
 
 def _surviving_ancestors(
@@ -187,7 +165,10 @@ def _surviving_ancestors(
     above, number = parent + 1, counted(cells + 1, parent.device)
     onward = torch.cat([number[:1].expand(colonies, 1), torch.where(deleted, above, number[1:])], 1)
     for _ in range(max(1, (cells - 1).bit_length())):
-        onward = onward.gather(1, onward)
+        farther = onward.gather(1, onward)
+        if parent.is_cpu and torch.equal(farther, onward):  # elsewhere the question would wait for the device
+            break
+        onward = farther
     return onward.gather(1, above).sub_(1)
 
 
