@@ -42,8 +42,8 @@ PLAIN_STEPS, SOME_STEPS, IMAGE_STEPS = 40, 5, 1
 """Of one plain colony, in a call: alone, with a policy, and with one that passes cells through residual networks."""
 THREADS = (1, 2)
 TRIED = (
-    "a third of the calls into torch is gone (positions moved as complex numbers, one gather of cells and children in "
-    "place of masks), bit for bit, which took 1.3 times off; the same by NumPy took no less. What is left are some 160 "
+    "a sixth of the calls into torch is gone (positions moved as complex numbers, one gather of cells and children in "
+    "place of masks), bit for bit: 1.3 times as fast; the same by NumPy was no faster. What is left are some 160 "
     "calls of a few microseconds each, as many for 1 colony as for 64: 256 colonies are beyond the goal"
 )
 """Where 64 colonies miss their goal."""
