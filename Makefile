@@ -80,7 +80,7 @@ verify: $(STAMP)  ## hash cache and outs anew and compare with dvc.lock
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
 	@$(BIN)/python -m pipeline.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
 
-bench: $(STAMP)  ## speed against plain references, claim by claim, in ten minutes (BENCH='allo machine')
+bench: $(STAMP)  ## speed against plain references, claim by claim, in about a quarter of an hour (BENCH='allo machine')
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
 
 bench-peers: $(STAMP)  ## speed against other libraries, which it installs into .bench/peers

@@ -50,8 +50,8 @@ def measured(name: str, rounds: int, results: Path) -> int:
     return code
 
 
-def measured_here(name: str, rounds: int, results: Path) -> int:
-    """One benchmark: its table is printed, its JSON kept."""
+def measured_here(name: str, rounds: int, results: Path, module: str = "") -> int:
+    """One benchmark: its table is printed, its JSON kept. `module` measures it, by default that of its name."""
     try:
         params = read_params(Path.cwd())
     except ConfigError as error:
@@ -59,7 +59,7 @@ def measured_here(name: str, rounds: int, results: Path) -> int:
         return 2
     prepare_process(params)
     # Not before: it imports jax, which reads its thread count once.
-    benchmark = importlib.import_module(f"benchmarks.{name}.measure")
+    benchmark = importlib.import_module(module or f"benchmarks.{name}.measure")
     framework = MODELS.get(name, "jax")
     with on_device(params, framework):
         report = benchmark.measure(Path.cwd(), rounds)

@@ -11,8 +11,8 @@ TORCH = "torch==2.13.0"
 HEAD = "# Made by `make lock` from {source}; do not edit. torch is installed first, by the Makefile.\n"
 BESIDE = ("dev", "remotes")
 """Installed beside lock.txt, so with its versions."""
-APART = ("moto",)
-"""In an environment of its own: with dvc-s3 in one, pip looks for versions for ever."""
+APART = {"moto": (), "peers": (TORCH,)}
+"""In environments of their own, with what is installed before: dvc-s3 beside moto keeps pip looking for ever."""
 
 Lines = dict[str, str]
 """Name -> `name==version` and its hash."""
@@ -50,8 +50,9 @@ def main() -> None:
     for name in BESIDE:
         found = resolve("-r", str(HERE / f"{name}.in"), constraints=runtime)
         write(name, {package: line for package, line in found.items() if package not in (*runtime, "torch")})
-    for name in APART:
-        write(name, resolve("-r", str(HERE / f"{name}.in")))
+    for name, before in APART.items():
+        found = resolve(*before, "-r", str(HERE / f"{name}.in"))
+        write(name, {package: line for package, line in found.items() if package != "torch"})
 
 
 if __name__ == "__main__":
