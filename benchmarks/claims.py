@@ -27,7 +27,9 @@ class Claim(NamedTuple):
 PROPOSALS = {
     "allo": Proposal("Performance Optimization Proposal for exp_alcl/allo.py", "allo"),
     "replay": Proposal("Replay Buffer Vectorization: Implementation Summary", "allo"),
-    "colony": Proposal("Performance Optimizations Applied: delete ratio architecture", "actor_critic"),
+    "colony": Proposal(
+        "Performance Optimizations Applied: delete ratio architecture", "actor_critic"
+    ),
     "dynamics": Proposal("Performance Optimization Summary: active-dynamics", "active_dynamics"),
     "agents": Proposal("JAX Acceleration Opportunities for Sequential Mode: treasurehunt", "iqn"),
 }

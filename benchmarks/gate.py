@@ -119,7 +119,9 @@ def broken_lines(lines: Sequence[Line]) -> list[str]:
         if line.status == "broken"
     ]
     if all(line.status in ("new", "gone") for line in lines):
-        told.append(f"gate: no ratio has a baseline, so nothing is judged; `{PROMOTE}` makes them [exit 4]")
+        told.append(
+            f"gate: no ratio has a baseline, so nothing is judged; `{PROMOTE}` makes them [exit 4]"
+        )
     return told
 
 
@@ -127,8 +129,13 @@ def notes(results: Mapping[str, Results], baselines: Baselines, lines: Sequence[
     """What is no failure: ratios without a baseline or without a measurement, and another machine."""
     told = []
     for benchmark, measured in results.items():
-        for status, meaning in (("new", "without a baseline yet"), ("gone", "in the baseline, but not measured")):
-            named = (line.row for line in lines if line.benchmark == benchmark and line.status == status)
+        for status, meaning in (
+            ("new", "without a baseline yet"),
+            ("gone", "in the baseline, but not measured"),
+        ):
+            named = (
+                line.row for line in lines if line.benchmark == benchmark and line.status == status
+            )
             rows = list(dict.fromkeys(named))
             if rows:
                 more = f"; and {len(rows) - TOLD} more" if len(rows) > TOLD else ""
@@ -136,7 +143,9 @@ def notes(results: Mapping[str, Results], baselines: Baselines, lines: Sequence[
         known = baselines.benchmarks.get(benchmark)
         for name, then in (known.machine if known else {}).items():
             if (now := measured.machine[name]) != then:
-                told.append(f"{benchmark}: {name} is {now}, the baseline's {then}: ratios may differ for that alone")
+                told.append(
+                    f"{benchmark}: {name} is {now}, the baseline's {then}: ratios may differ for that alone"
+                )
     return told
 
 
@@ -147,7 +156,15 @@ def rendered(lines: Sequence[Line]) -> str:
         return "-" if number is None else f"{number:.3g}x"
 
     rows = [
-        [line.benchmark, line.row, line.name, shown(line.ratio), shown(line.baseline), shown(line.least), line.status]
+        [
+            line.benchmark,
+            line.row,
+            line.name,
+            shown(line.ratio),
+            shown(line.baseline),
+            shown(line.least),
+            line.status,
+        ]
         for line in lines
     ]
     return table(("benchmark", "row", "ratio", "measured", "baseline", "at least", "status"), rows)
@@ -160,7 +177,8 @@ def promoted(root: Path, results: Mapping[str, Results], baselines: Baselines) -
         old = stored.get(benchmark, {"rows": {}})["rows"]
         rows = {
             row: {
-                name: old.get(row, {}).get(name, {}) | {"ratio": float(f"{found:.4g}")} for name, found in each.items()
+                name: old.get(row, {}).get(name, {}) | {"ratio": float(f"{found:.4g}")}
+                for name, found in each.items()
             }
             for row, each in ratios_of(kept.named({benchmark: measured})).items()
         }
@@ -183,10 +201,14 @@ def read_measured(folder: Path, names: Sequence[str]) -> dict[str, Results]:
     Raises:
         ArtifactError: a named one was not measured, or nothing was, or a file has another form.
     """
-    found = {name: results for name, results in kept.read(folder).items() if not names or name in names}
+    found = {
+        name: results for name, results in kept.read(folder).items() if not names or name in names
+    }
     missing = [name for name, results in found.items() if results is None]
     if missing and (names or len(missing) == len(found)):
-        raise ArtifactError(f"{folder / f'{missing[0]}.json'}: is missing; `{COMMANDS[missing[0]]}` measures it")
+        raise ArtifactError(
+            f"{folder / f'{missing[0]}.json'}: is missing; `{COMMANDS[missing[0]]}` measures it"
+        )
     return {name: results for name, results in found.items() if results is not None}
 
 
@@ -212,14 +234,24 @@ def gate(root: Path, folder: Path, names: Sequence[str], promote: bool) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(COMMANDS)}; without any: all measured")
     parser.add_argument(
-        "--results", type=Path, default=Path("benchmarks/results"), help="folder (default: %(default)s)"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(COMMANDS)}; without any: all measured",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("benchmarks/results"),
+        help="folder (default: %(default)s)",
     )
     parser.add_argument("--promote", action="store_true", help="make these ratios the baselines")
     chosen = parser.parse_args(argv)
     if unknown := sorted(set(chosen.names) - set(COMMANDS)):
-        parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(COMMANDS)}")
+        parser.error(
+            f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(COMMANDS)}"
+        )
     try:
         return gate(Path.cwd(), chosen.results, chosen.names, chosen.promote)
     except ArtifactError as error:

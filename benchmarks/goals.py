@@ -25,7 +25,11 @@ def of(row: Row) -> Told | None:
     asked = float(number.removesuffix("x"))
     if sign == "<=":
         taken = row.ours.median
-        return Told(f"at most {in_units(asked, row.unit)}", in_units(taken, row.unit), percent(asked / taken))
+        return Told(
+            f"at most {in_units(asked, row.unit)}",
+            in_units(taken, row.unit),
+            percent(asked / taken),
+        )
     ratio = row.ratios.get(RATIOS[against])
     found = 0.0 if ratio is None else ratio.median
     shown = percent if against == "limit" else times

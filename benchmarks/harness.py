@@ -34,7 +34,9 @@ class Ratio(NamedTuple):
 
 
 def race(
-    contestants: Mapping[str, Contestant], rounds: int, clock: Callable[[], float] = time.perf_counter
+    contestants: Mapping[str, Contestant],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Measured]:
     """Measured of each. The first call (which compiles) is timed apart, the second not at all.
 
@@ -55,7 +57,8 @@ def race(
             taken[name].append(seconds(name))
     return {
         name: Measured(
-            np.array(taken[name]) / contestants[name].units, max(0.0, first[name] - float(np.median(taken[name])))
+            np.array(taken[name]) / contestants[name].units,
+            max(0.0, first[name] - float(np.median(taken[name]))),
         )
         for name in contestants
     }

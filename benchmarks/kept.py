@@ -19,7 +19,16 @@ COMMANDS = {
 }
 """Benchmark -> what measures it; in the order in which they are told."""
 
-LIBRARIES = ("cleanrl", "cpprb", "dopamine", "flashbax", "rejax", "stable-baselines3", "tianshou", "torchrl")
+LIBRARIES = (
+    "cleanrl",
+    "cpprb",
+    "dopamine",
+    "flashbax",
+    "rejax",
+    "stable-baselines3",
+    "tianshou",
+    "torchrl",
+)
 """What the benchmarks of models may be compared with, too."""
 BEFORE = re.compile(r"(^|[;,] *| )(before|against):? (?P<what>.+)$")
 """What a row's name says of the other side."""
@@ -96,13 +105,19 @@ def read(folder: Path) -> dict[str, Results | None]:
         ArtifactError: a file has another form.
     """
     return {
-        name: speed.read_file(Path(), folder / f"{name}.json", Results, command) for name, command in COMMANDS.items()
+        name: speed.read_file(Path(), folder / f"{name}.json", Results, command)
+        for name, command in COMMANDS.items()
     }
 
 
 def named(found: dict[str, Results | None]) -> list[Named]:
     """All rows of all benchmarks."""
-    return [one for name, results in found.items() if results is not None for one in _named(name, results.rows)]
+    return [
+        one
+        for name, results in found.items()
+        if results is not None
+        for one in _named(name, results.rows)
+    ]
 
 
 def _named(benchmark: str, rows: list[Row]) -> list[Named]:
@@ -135,7 +150,9 @@ def against_peers(rows: list[Named]) -> dict[str, dict[str, Named]]:
 def is_peer(one: Named) -> bool:
     """Whether `before` is another library; it may also be ours without something."""
     against = one.row.against
-    return against.startswith(LIBRARIES) or (one.benchmark == "peers" and against != speed.REFERENCE)
+    return against.startswith(LIBRARIES) or (
+        one.benchmark == "peers" and against != speed.REFERENCE
+    )
 
 
 def _library(one: Named) -> str:
@@ -171,7 +188,13 @@ def common(found: dict[str, Results | None]) -> dict[str, str]:
     keys = dict.fromkeys(key for machine in each.values() for key in machine)
     told: dict[str, str] = {}
     for key in keys:
-        values: dict[str, Any] = {name: machine[key] for name, machine in each.items() if key in machine}
+        values: dict[str, Any] = {
+            name: machine[key] for name, machine in each.items() if key in machine
+        }
         alike = len(set(values.values())) == 1
-        told |= {key: next(iter(values.values()))} if alike else {f"{name}.{key}": one for name, one in values.items()}
+        told |= (
+            {key: next(iter(values.values()))}
+            if alike
+            else {f"{name}.{key}": one for name, one in values.items()}
+        )
     return told

@@ -37,7 +37,9 @@ def write(root: Path, results: Path) -> list[Path]:
     """
     found = kept.read(results)
     folder = root / "docs" if results.resolve() == (root / RESULTS).resolve() else results
-    drawn = {f"{name}.png": png(figure) for name, figure in pictures.draw(kept.named(found)).items()}
+    drawn = {
+        f"{name}.png": png(figure) for name, figure in pictures.draw(kept.named(found)).items()
+    }
     write_pictures(folder / FOLDER, drawn)
     files = os.path.relpath(results.resolve(), folder.resolve())
     write_durably(folder / PAGE, render(found, drawn, files).encode())
@@ -72,7 +74,9 @@ def summary(judged: Sequence[Judged], rows: Sequence[Named]) -> str:
     lines = []
     for name, told in PROPOSALS.items():
         found = [one.word for one in verdicts.of_proposal(judged, name)]
-        lines.append([told.title, str(len(found)), *(str(found.count(word) or "") for word in words)])
+        lines.append(
+            [told.title, str(len(found)), *(str(found.count(word) or "") for word in words)]
+        )
     asked = [one.row.met for one in rows if one.row.goal]
     reached = f"{len(asked)} goals of this project: **{sum(map(bool, asked))} met, {asked.count(False)} missed**."
     return f"{table(('proposal', 'items', *words), lines)}\n\n{reached}"
@@ -83,7 +87,9 @@ def machine(found: Mapping[str, Results | None]) -> str:
     told = table(("", ""), [[cell(name), cell(text)] for name, text in kept.common(found).items()])
     missing = [name for name, results in found.items() if results is None]
     lines = [f"* {name}: not measured: run `{COMMANDS[name]}`" for name in missing]
-    return "\n\n".join(part for part in (told if len(missing) < len(found) else "", "\n".join(lines)) if part)
+    return "\n\n".join(
+        part for part in (told if len(missing) < len(found) else "", "\n".join(lines)) if part
+    )
 
 
 # Proposals.
@@ -105,7 +111,11 @@ def item_lines(one: Judged) -> list[list[str]]:
     head = [one.claim.what, one.claim.promised]
     if len(one.rows) == 1:
         return [[*head, *measured_cells(one.rows[0]), one.told]]
-    whole_item = [*head, *["" for _ in PROPOSAL_HEAD[3:]], f"**{one.told}**" if one.rows else one.told]
+    whole_item = [
+        *head,
+        *["" for _ in PROPOSAL_HEAD[3:]],
+        f"**{one.told}**" if one.rows else one.told,
+    ]
     each = zip(one.rows, one.words, strict=True)
     return [whole_item, *(["", "", *measured_cells(row), word] for row, word in each)]
 
@@ -130,17 +140,30 @@ def goals_part(rows: Sequence[Named]) -> str:
     """Goals that are missed, by how much and what was tried; then those that are met."""
     asked = [(one, goal) for one in rows if (goal := goals.of(one.row)) is not None]
     missed = [
-        [one.benchmark, cell(one.name), goal.asked, goal.reached, goal.share, cell(one.row.tried) or "-"]
+        [
+            one.benchmark,
+            cell(one.name),
+            goal.asked,
+            goal.reached,
+            goal.share,
+            cell(one.row.tried) or "-",
+        ]
         for one, goal in asked
         if not one.row.met
     ]
-    met = [[one.benchmark, cell(one.name), goal.asked, goal.reached] for one, goal in asked if one.row.met]
+    met = [
+        [one.benchmark, cell(one.name), goal.asked, goal.reached]
+        for one, goal in asked
+        if one.row.met
+    ]
     parts = ["## Goals of this project"]
     if missed:
         head = ("benchmark", "work", "goal", "reached", "of the goal", "what was tried")
         parts.append(f"### Missed: {len(missed)}\n\n{table(head, missed)}")
     if met:
-        parts.append(f"### Met: {len(met)}\n\n{table(('benchmark', 'work', 'goal', 'reached'), met)}")
+        parts.append(
+            f"### Met: {len(met)}\n\n{table(('benchmark', 'work', 'goal', 'reached'), met)}"
+        )
     return "\n\n".join(parts) if len(parts) > 1 else ""
 
 
@@ -151,9 +174,20 @@ def without_part(rows: Sequence[Named]) -> str:
         row = one.row
         if row.without is not None:
             sides = [value(side, row.unit) for side in (row.before, row.without, row.ours)]
-            ratios = [row.ratios.get(PLAIN), kept.between(row.before, row.without), kept.between(row.without, row.ours)]
+            ratios = [
+                row.ratios.get(PLAIN),
+                kept.between(row.before, row.without),
+                kept.between(row.without, row.ours),
+            ]
             lines.append(
-                [one.benchmark, cell(one.name), cell(row.without.what), row.unit, *sides, *map(spread, ratios)]
+                [
+                    one.benchmark,
+                    cell(one.name),
+                    cell(row.without.what),
+                    row.unit,
+                    *sides,
+                    *map(spread, ratios),
+                ]
             )
     head = ("benchmark", "work", "taken away", "unit", "before", "ours without it", "ours", "before / ours",
             "before / without it", "without it / ours")  # fmt: skip
@@ -167,10 +201,11 @@ def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
     libraries = list(dict.fromkeys(name for each in works.values() for name in each))
     if not works:
         return f"## Against other libraries\n\nNot measured: run `{COMMANDS['peers']}`."
-    lines = [[cell(work), *(beside(each.get(name)) for name in libraries)] for work, each in works.items()]
-    told = (
-        "How many times as long (or as many bytes) the other library takes as ours; **bold** where it is ahead of us."
-    )
+    lines = [
+        [cell(work), *(beside(each.get(name)) for name in libraries)]
+        for work, each in works.items()
+    ]
+    told = "How many times as long (or as many bytes) the other library takes as ours; **bold** where it is ahead of us."
     drawing = picture("peers", "other libraries beside ours", drawn)
     return f"## Against other libraries\n\n{told}\n\n{table(('work', *map(cell, libraries)), lines)}{drawing}"
 
@@ -244,7 +279,9 @@ def cell(text: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON (default: %(default)s)")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder of the JSON (default: %(default)s)"
+    )
     try:
         written = write(Path.cwd(), parser.parse_args(argv).results)
     except ArtifactError as error:

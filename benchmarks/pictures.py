@@ -51,7 +51,9 @@ class Group(NamedTuple):
 def draw(rows: Sequence[Named]) -> dict[str, Figure]:
     """Figures by name, as far as there is something to draw."""
     judged = verdicts.judged(rows)
-    figures = {f"claims_{name}": draw_claims(verdicts.of_proposal(judged, name)) for name in PROPOSALS}
+    figures = {
+        f"claims_{name}": draw_claims(verdicts.of_proposal(judged, name)) for name in PROPOSALS
+    }
     figures |= {"scaling": draw_scaling(rows), "peers": draw_peers(rows)}
     return {name: figure for name, figure in figures.items() if figure is not None}
 
@@ -61,13 +63,25 @@ def draw(rows: Sequence[Named]) -> dict[str, Figure]:
 
 def draw_claims(judged: Sequence[Judged]) -> Figure | None:
     """Each item of a proposal: what its way gains, what ours gains, and what it promises."""
-    groups = [Group(shortened(one.claim.what), bars, one.claim.least) for one in judged if (bars := claim_bars(one))]
+    groups = [
+        Group(shortened(one.claim.what), bars, one.claim.least)
+        for one in judged
+        if (bars := claim_bars(one))
+    ]
     if not groups:
         return None
     figure, axes = bar_chart(groups, NUMBER)
-    legend(axes, groups, {ORANGE: "the proposal's way", BLUE: "ours", RED: "promised (weakest reading)"})
+    legend(
+        axes,
+        groups,
+        {ORANGE: "the proposal's way", BLUE: "ours", RED: "promised (weakest reading)"},
+    )
     axes.set_xlabel("times as fast, or as little memory, as before")
-    several = "an item with several rows shows the middle one." if any(len(one.rows) > 1 for one in judged) else ""
+    several = (
+        "an item with several rows shows the middle one."
+        if any(len(one.rows) > 1 for one in judged)
+        else ""
+    )
     caption(figure, f"{THIN} {several[:1].upper()}{several[1:]}")
     return figure
 
@@ -76,7 +90,10 @@ def claim_bars(one: Judged) -> list[Bar]:
     """The proposal's way and ours in the middle row of those that have them."""
     found = []
     for name, color in ((PROPOSED, ORANGE), (PLAIN, BLUE)):
-        ratios = sorted((row.row.ratios[name] for row in one.rows if name in row.row.ratios), key=lambda r: r.median)
+        ratios = sorted(
+            (row.row.ratios[name] for row in one.rows if name in row.row.ratios),
+            key=lambda r: r.median,
+        )
         if ratios:
             middle = ratios[len(ratios) // 2]
             found.append(Bar(middle, color, times(middle.median)))
@@ -89,7 +106,8 @@ def draw_peers(rows: Sequence[Named]) -> Figure | None:
     if not works:
         return None
     groups = [
-        Group(shortened(work), [peer_bar(name, one) for name, one in each.items()]) for work, each in works.items()
+        Group(shortened(work), [peer_bar(name, one) for name, one in each.items()])
+        for work, each in works.items()
     ]
     figure, axes = bar_chart(groups, NAME_AND_NUMBER)
     legend(axes, groups, {BLUE: "ours is ahead", RED: "the other is ahead"})
@@ -113,7 +131,9 @@ def bar_chart(groups: Sequence[Group], room: float) -> tuple[Figure, Axes]:
     axes.axvline(1, color=BLACK, linewidth=1)
     for group, place in zip(groups, places, strict=True):
         draw_group(axes, place, group)
-    middles = [place + (len(group.bars) - 1) / 2 for group, place in zip(groups, places, strict=True)]
+    middles = [
+        place + (len(group.bars) - 1) / 2 for group, place in zip(groups, places, strict=True)
+    ]
     axes.set_yticks(middles, [group.label for group in groups], fontsize=9)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(height - 1, -1)
@@ -132,7 +152,9 @@ def draw_group(axes: Axes, place: float, group: Group) -> None:
     for offset, bar in enumerate(group.bars):
         ratio = bar.ratio
         axes.barh(place + offset, ratio.median - 1, left=1, height=0.8, color=bar.color, alpha=0.85)
-        axes.plot([ratio.least, ratio.greatest], [place + offset] * 2, color=BLACK, linewidth=1, zorder=3)
+        axes.plot(
+            [ratio.least, ratio.greatest], [place + offset] * 2, color=BLACK, linewidth=1, zorder=3
+        )
     if group.mark is not None:
         ends = place - 0.6, place + len(group.bars) - 0.4
         axes.plot([group.mark] * 2, ends, color=RED, linewidth=2.5, solid_capstyle="butt", zorder=4)
@@ -146,7 +168,9 @@ def write_texts(axes: Axes, place: float, group: Group, room: float) -> None:
         if group.mark is not None and right < group.mark < right * np.exp(room * (high - low)):
             right = group.mark
         here = right, place + offset
-        axes.annotate(bar.text, here, (5, 0), textcoords="offset points", va="center", fontsize=8, zorder=5)
+        axes.annotate(
+            bar.text, here, (5, 0), textcoords="offset points", va="center", fontsize=8, zorder=5
+        )
 
 
 def group_places(sizes: Sequence[int]) -> list[float]:
@@ -206,7 +230,9 @@ def curves_of(rows: Sequence[Named]) -> dict[tuple[str, str], list[Named]]:
     found: dict[tuple[str, str], dict[float, Named]] = {}
     for one in rows:
         if one.row.point is not None:
-            found.setdefault((one.benchmark, one.row.point.curve), {}).setdefault(one.row.point.at, one)
+            found.setdefault((one.benchmark, one.row.point.curve), {}).setdefault(
+                one.row.point.at, one
+            )
     return {curve: list(points.values()) for curve, points in found.items()}
 
 
@@ -230,7 +256,11 @@ def draw_curve(axes: Axes, points: Sequence[Named]) -> None:
     unit, point = points[0].row.unit, points[0].row.point
     axes.set(xscale="log", yscale="log", xlabel=point and point.axis, ylabel=unit)
     for name, color in SIDES.items():
-        line = [(at(one), side.median * FACTORS[unit]) for one in points if (side := sides(one)[name]) is not None]
+        line = [
+            (at(one), side.median * FACTORS[unit])
+            for one in points
+            if (side := sides(one)[name]) is not None
+        ]
         if line:
             axes.plot(*zip(*line, strict=True), "o-", color=color, markersize=3.5, linewidth=1.5)
     axes.margins(x=0.12, y=0.12)
@@ -241,7 +271,14 @@ def draw_curve(axes: Axes, points: Sequence[Named]) -> None:
     for one in points:
         if PLAIN in one.row.ratios:
             told, place = times(one.row.ratios[PLAIN].median), (at(one), 0.98)
-            axes.text(*place, told, transform=axes.get_xaxis_transform(), ha="center", va="top", fontsize=8)
+            axes.text(
+                *place,
+                told,
+                transform=axes.get_xaxis_transform(),
+                ha="center",
+                va="top",
+                fontsize=8,
+            )
     axes.set_xticks([at(one) for one in points], [compact(at(one)) for one in points])
     axes.xaxis.set_minor_locator(NullLocator())
     mark_ticks(axes.yaxis, axes.get_ylim(), "")

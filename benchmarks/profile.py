@@ -45,9 +45,15 @@ class Traced(NamedTuple):
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
-    parser.add_argument("model", metavar="MODEL", help=f"one of {', '.join(MODELS)}, as params.yaml has it")
-    parser.add_argument("--out", type=Path, default=OUT, help="folder for the traces (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long to trace; at least one yield (3)")
+    parser.add_argument(
+        "model", metavar="MODEL", help=f"one of {', '.join(MODELS)}, as params.yaml has it"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=OUT, help="folder for the traces (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="how long to trace; at least one yield (3)"
+    )
     chosen = parser.parse_args(argv)
     if chosen.model not in MODELS:
         return refused(f"{chosen.model}: there is no such model; there are {', '.join(MODELS)}")
@@ -70,7 +76,9 @@ def refused(why: str) -> int:
 
 def trace(stage: Stage, folder: Path, seconds: float) -> Traced:
     """Train without a trace until all is compiled, then with one."""
-    progress = room(stage.model, "train").train(stage.config, dataset_of(stage), stage.seed("train"))
+    progress = room(stage.model, "train").train(
+        stage.config, dataset_of(stage), stage.seed("train")
+    )
     for _ in range(WARM):
         next(progress)
     yields, begin = 0, time.perf_counter()
@@ -162,16 +170,24 @@ def table(spent: list[Spent]) -> str:
     width = max([len(one.name[:60]) for one in spent[:SHOWN]], default=9)
     lines = [f"{'operation':{width}}  {'calls':>8}  {'self ms':>10}  {'share':>6}"]
     for name, calls, milliseconds in spent[:SHOWN]:
-        lines.append(f"{name[:60]:{width}}  {calls:8,}  {milliseconds:10.2f}  {milliseconds / whole:6.1%}")
+        lines.append(
+            f"{name[:60]:{width}}  {calls:8,}  {milliseconds:10.2f}  {milliseconds / whole:6.1%}"
+        )
     return "\n".join(lines)
 
 
 def where(framework: Framework, traced: Traced) -> list[str]:
     """What was traced, and how to see more of it."""
-    lines = [f"{traced.yields} yields in {traced.seconds:.1f} s (slower than without a trace): {traced.file}"]
-    lines.append("open it at https://ui.perfetto.dev or in chrome://tracing; it is not sent anywhere")
+    lines = [
+        f"{traced.yields} yields in {traced.seconds:.1f} s (slower than without a trace): {traced.file}"
+    ]
+    lines.append(
+        "open it at https://ui.perfetto.dev or in chrome://tracing; it is not sent anywhere"
+    )
     if framework == "jax":
-        lines.append("names are those of XLA's fused operations; in the .xplane.pb beside it TensorBoard finds more")
+        lines.append(
+            "names are those of XLA's fused operations; in the .xplane.pb beside it TensorBoard finds more"
+        )
     return lines
 
 

@@ -24,9 +24,14 @@ def publish(root: Path, results: Path, names: Sequence[str] = tuple(COMMANDS)) -
         if not any((results / f"{name}.json").exists() for name in names):
             return  # nothing was measured, so there is nothing to record
         name = records.record(root, results, names, written)
-        print(f"run {name} of the experiment `{records.EXPERIMENT}`: {redact(resolve_uri(root))} (`make ui`)")
+        print(
+            f"run {name} of the experiment `{records.EXPERIMENT}`: {redact(resolve_uri(root))} (`make ui`)"
+        )
     except (ArtifactError, DataError, LockHeld, OSError) as error:
-        print(f"warning: publish: {' '.join(str(error).split())}; the results are kept in {results}", file=sys.stderr)
+        print(
+            f"warning: publish: {' '.join(str(error).split())}; the results are kept in {results}",
+            file=sys.stderr,
+        )
 
 
 def shown(root: Path, path: Path) -> str:

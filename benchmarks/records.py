@@ -13,7 +13,12 @@ from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT
 from pipeline.run import Run, commit, git
 
 EXPERIMENT = "benchmarks"
-SPREAD = {VARIANT: "over_proposal", PROPOSED: "proposal", LIMIT: "of_limit", "without/ours": "over_without"}
+SPREAD = {
+    VARIANT: "over_proposal",
+    PROPOSED: "proposal",
+    LIMIT: "of_limit",
+    "without/ours": "over_without",
+}
 """Ratios of main rows, beside that to the reference -> what follows the benchmark's name in a metric's."""
 LONGEST = 200
 """Characters of a row's name in a metric's."""
@@ -26,7 +31,9 @@ def record(root: Path, results: Path, names: Sequence[str], written: Sequence[Pa
 
     The same results are the same run, however often they are recorded. Without a server they wait for `make sync`.
     """
-    found = {name: one for name, one in kept.read(results).items() if name in names and one is not None}
+    found = {
+        name: one for name, one in kept.read(results).items() if name in names and one is not None
+    }
     files = [results / f"{name}.json" for name in found]
     key = digest_of({path.name: file_digest(path) for path in files})
     header = header_of(root, key, found)
@@ -44,7 +51,10 @@ def header_of(root: Path, key: str, found: Mapping[str, Results]) -> Header:
     code = commit(root)
     tags = {
         "quatrain.benchmarks": " ".join(found),
-        **{f"quatrain.{name}": values(found, name) for name in ("device", "backend", "cpu", "threads")},
+        **{
+            f"quatrain.{name}": values(found, name)
+            for name in ("device", "backend", "cpu", "threads")
+        },
         "git.commit": code,
         "git.dirty": str(bool(git(root, "status", "--porcelain", "--untracked-files=no"))).lower(),
         "mlflow.source.name": "make bench",
@@ -52,7 +62,9 @@ def header_of(root: Path, key: str, found: Mapping[str, Results]) -> Header:
         "mlflow.note.content": note(kept.named(dict(found))),
     }
     name = f"bench-{next(iter(found)) if len(found) == 1 else 'all'}-{key[:8]}"
-    return Header(key, EXPERIMENT, name, kept.common(dict(found)) | {"benchmarks": " ".join(found)}, tags)
+    return Header(
+        key, EXPERIMENT, name, kept.common(dict(found)) | {"benchmarks": " ".join(found)}, tags
+    )
 
 
 def values(found: Mapping[str, Results], name: str) -> str:
@@ -62,11 +74,25 @@ def values(found: Mapping[str, Results], name: str) -> str:
 
 def note(rows: Sequence[Named]) -> str:
     """Goals and promises in two lines, and the goals that are missed."""
-    counts = {name.split("/", 1)[1]: int(count) for name, _, count in counted(rows) if name.startswith("claims/")}
+    counts = {
+        name.split("/", 1)[1]: int(count)
+        for name, _, count in counted(rows)
+        if name.startswith("claims/")
+    }
     met = [one.row.met for one in rows if one.row.goal]
-    missed = [f"* missed: {one.name}: {one.row.goal}" for one in rows if one.row.goal and not one.row.met]
+    missed = [
+        f"* missed: {one.name}: {one.row.goal}" for one in rows if one.row.goal and not one.row.met
+    ]
     promises = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts.items())
-    return "\n".join([f"Goals: {sum(map(bool, met))} of {len(met)} met.", "", f"Promises: {promises}.", "", *missed])
+    return "\n".join(
+        [
+            f"Goals: {sum(map(bool, met))} of {len(met)} met.",
+            "",
+            f"Promises: {promises}.",
+            "",
+            *missed,
+        ]
+    )
 
 
 def metrics(found: Mapping[str, Results]) -> Iterator[Metric]:

@@ -22,16 +22,28 @@ LEAST_ROUNDS = 5
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; without any: all")
-    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="rounds of each comparison (default: 5)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # one benchmark, in this very process
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; without any: all"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=LEAST_ROUNDS, help="rounds of each comparison (default: 5)"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--here", action="store_true", help=argparse.SUPPRESS
+    )  # one benchmark, in this very process
     chosen = parser.parse_args(argv)
     names = list(dict.fromkeys(chosen.names)) or list(BENCHMARKS)
     if unknown := sorted(set(names) - set(BENCHMARKS)):
-        parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(BENCHMARKS)}")
+        parser.error(
+            f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(BENCHMARKS)}"
+        )
     if chosen.rounds < LEAST_ROUNDS:
-        parser.error(f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing")
+        parser.error(
+            f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing"
+        )
     if chosen.here:
         return measured_here(names[0], chosen.rounds, chosen.results)
     code = max([measured(name, chosen.rounds, chosen.results) for name in names])
@@ -44,7 +56,16 @@ def main(argv: list[str] | None = None) -> int:
 def measured(name: str, rounds: int, results: Path) -> int:
     """In a process of its own: jax reads its thread count once, and no benchmark inherits another one's memory."""
     begin = time.perf_counter()
-    command = [sys.executable, "-m", "benchmarks.run", name, "--rounds", str(rounds), "--results", str(results)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.run",
+        name,
+        "--rounds",
+        str(rounds),
+        "--results",
+        str(results),
+    ]
     code = subprocess.run([*command, "--here"]).returncode
     print(f"{name}: {time.perf_counter() - begin:.0f} s\n", file=sys.stderr)
     return code
@@ -64,7 +85,9 @@ def measured_here(name: str, rounds: int, results: Path, module: str = "") -> in
     with on_device(params, framework):
         report = benchmark.measure(Path.cwd(), rounds)
     machine = settings(params, framework) | {"backend": report.backend}
-    print(f"{name}: {machine['cpu']}, {report.backend}, {machine['threads']} threads, {rounds} interleaved rounds")
+    print(
+        f"{name}: {machine['cpu']}, {report.backend}, {machine['threads']} threads, {rounds} interleaved rounds"
+    )
     print("", render(report.rows), "", *report.notes, sep="\n")
     results.mkdir(parents=True, exist_ok=True)
     (results / f"{name}.json").write_text(as_text(report, machine, rounds))
@@ -74,7 +97,10 @@ def measured_here(name: str, rounds: int, results: Path, module: str = "") -> in
 def as_text(report: Report, machine: dict[str, str], rounds: int) -> str:
     """The JSON of a benchmark."""
     rows = [as_json(row) for row in report.rows]
-    return json.dumps({**machine, "rounds": rounds, "rows": rows, "notes": report.notes}, indent=1) + "\n"
+    return (
+        json.dumps({**machine, "rounds": rounds, "rows": rows, "notes": report.notes}, indent=1)
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

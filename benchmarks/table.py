@@ -6,7 +6,15 @@ from typing import Any, Literal, NamedTuple
 from benchmarks.claims import CLAIMS
 from benchmarks.harness import Measured, Ratio, ratio
 
-FACTORS = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0, "ms": 1e3, "MB": 1e-6, "KiB": 1 / 1024}
+FACTORS = {
+    "ms/step": 1e3,
+    "us/call": 1e6,
+    "us/agent-step": 1e6,
+    "s": 1.0,
+    "ms": 1e3,
+    "MB": 1e-6,
+    "KiB": 1 / 1024,
+}
 """unit -> what a value in seconds or bytes is multiplied by to be shown."""
 COLUMNS = (
     "row", "claim", "promised", "unit", "before", "seed's way", "ours", "without", "limit",
@@ -28,7 +36,11 @@ class Goal(NamedTuple):
     against: Literal["before", "seed's way", "limit", "value"]
 
     def __str__(self) -> str:
-        return f"<= {self.number:g} s" if self.against == "value" else f">= {self.number:g}x {self.against}"
+        return (
+            f"<= {self.number:g} s"
+            if self.against == "value"
+            else f">= {self.number:g}x {self.against}"
+        )
 
 
 class Without(NamedTuple):
@@ -101,7 +113,10 @@ def render(rows: Sequence[Row]) -> str:
     """The rows as text in columns: medians, ratios with their least and greatest."""
     cells = [COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
@@ -111,7 +126,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
     def times_as_much(name: str) -> str:
         found = row.ratios.get(name)
-        return "" if found is None else f"{found.median:.3g} ({found.least:.3g}..{found.greatest:.3g})"
+        return (
+            "" if found is None else f"{found.median:.3g} ({found.least:.3g}..{found.greatest:.3g})"
+        )
 
     return (
         row.name,
@@ -132,7 +149,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def as_json(row: Row) -> dict[str, Any]:
     """The row with the values of every round, in seconds (bytes, where the unit is one of memory) per unit."""
-    without = None if row.without is None else {"what": row.without.what, **_values(row.without.measured)}
+    without = (
+        None if row.without is None else {"what": row.without.what, **_values(row.without.measured)}
+    )
     return {
         "row": row.name,
         "claims": list(row.claims),

@@ -67,7 +67,10 @@ def _together(claim: Claim, rows: Sequence[Named], words: Sequence[Word]) -> tup
     if len(set(built)) == 1:
         return built[0], built[0]
     if "reproduced" not in built:
-        return "in doubt", f"refuted in {built.count('refuted')} of {len(built)} comparisons, in doubt in the others"
+        return (
+            "in doubt",
+            f"refuted in {built.count('refuted')} of {len(built)} comparisons, in doubt in the others",
+        )
     return "in part", f"reproduced in {built.count('reproduced')} of {len(built)} comparisons"
 
 

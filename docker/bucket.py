@@ -5,7 +5,9 @@ import sys
 import boto3
 from botocore.config import Config
 
-RETRIES = Config(retries={"mode": "standard", "max_attempts": 12}, connect_timeout=5, read_timeout=10)
+RETRIES = Config(
+    retries={"mode": "standard", "max_attempts": 12}, connect_timeout=5, read_timeout=10
+)
 
 
 def main(name: str) -> None:

@@ -30,6 +30,10 @@ config = ActiveDynamicsConfig.model_validate(raw)
 dataset = collect(config, seed=0)
 for progress in train(config, dataset, seed=1):
     last = {arm: progress.metrics[f"monitor/field_nrmse.{arm}"][-1] for arm in config.train.arms}
-    print("  ".join([f"transitions {progress.step}", *(f"{arm} {error:.4f}" for arm, error in last.items())]))
+    print(
+        "  ".join(
+            [f"transitions {progress.step}", *(f"{arm} {error:.4f}" for arm, error in last.items())]
+        )
+    )
 for name, score in evaluate(config, progress.learner, dataset, seed=2).items():
     print(f"{name:32s} {score:.4f}")

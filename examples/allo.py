@@ -10,7 +10,16 @@ from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.train import train
 
 MAP = "\n".join(
-    ["XXXXXXXXX", "X...X...X", "X.......X", "X...X...X", "XX.XXX.XX", "X...X...X", "X...X...X", "XXXXXXXXX"]
+    [
+        "XXXXXXXXX",
+        "X...X...X",
+        "X.......X",
+        "X...X...X",
+        "XX.XXX.XX",
+        "X...X...X",
+        "X...X...X",
+        "XXXXXXXXX",
+    ]
 )
 
 raw = YAML(typ="safe").load(Path("params.yaml"))["allo"]

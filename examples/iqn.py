@@ -9,7 +9,17 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.train import train
 
-MAP = "\n".join(["##########", "#A..#...A#", "#...#....#", "#..-----.#", "#....#...#", "#A...#...#", "##########"])
+MAP = "\n".join(
+    [
+        "##########",
+        "#A..#...A#",
+        "#...#....#",
+        "#..-----.#",
+        "#....#...#",
+        "#A...#...#",
+        "##########",
+    ]
+)
 
 raw = YAML(typ="safe").load(Path("params.yaml"))["iqn"]
 raw["env"] |= {"height": None, "width": None, "layout": MAP, "agents": 3}

@@ -16,5 +16,7 @@ def _told(kind: type[BaseException], error: BaseException, trace: TracebackType 
         sys.__excepthook__(kind, error, trace)
 
 
-if sys.argv[0] == "-m":  # python -m pipeline.VERB, which is still looking for VERB; not where a program imports this
+if (
+    sys.argv[0] == "-m"
+):  # python -m pipeline.VERB, which is still looking for VERB; not where a program imports this
     sys.excepthook = _told

@@ -83,7 +83,9 @@ def gh(*arguments: str) -> str:
     try:
         done = subprocess.run(["gh", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise NotTold("there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN") from None
+        raise NotTold(
+            "there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN"
+        ) from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise NotTold(f"`gh {' '.join(arguments[:2])}` failed: {said[-1]}")
@@ -92,9 +94,13 @@ def gh(*arguments: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.announce", description=__doc__)
-    parser.add_argument("--folder", type=Path, default=outcome.FOLDER, help="what the retraining left")
+    parser.add_argument(
+        "--folder", type=Path, default=outcome.FOLDER, help="what the retraining left"
+    )
     parser.add_argument("--base", default="main", metavar="BRANCH", help="to merge into (main)")
-    parser.add_argument("--link", default="", metavar="URL", help="a page with the log, put below the text")
+    parser.add_argument(
+        "--link", default="", metavar="URL", help="a page with the log, put below the text"
+    )
     chosen = parser.parse_args(argv)
     chosen.folder.mkdir(parents=True, exist_ok=True)
     try:

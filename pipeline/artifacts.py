@@ -71,7 +71,9 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
         OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
     """
     if MANIFEST in contents:
-        raise _refused(folder / MANIFEST, "is the name of the manifest, not of a content", UNTOUCHED)
+        raise _refused(
+            folder / MANIFEST, "is the name of the manifest, not of a content", UNTOUCHED
+        )
     files, entries = {}, {}
     for name, content in sorted(contents.items()):
         files[name], arrays = _encode(folder / name, content)
@@ -94,9 +96,14 @@ def load(folder: Path) -> Loaded:
     """
     manifest = _read_manifest(folder)
     present = {path.name for path in folder.iterdir() if path.suffix != PARTIAL} - {MANIFEST}
-    missing, others = sorted(manifest.files.keys() - present), sorted(present - manifest.files.keys())
+    missing, others = (
+        sorted(manifest.files.keys() - present),
+        sorted(present - manifest.files.keys()),
+    )
     if missing or others:
-        raise _refused(folder, f"files that are missing: {missing}, that do not belong to it: {others}")
+        raise _refused(
+            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
+        )
     if sum(file.size for file in manifest.files.values()) > LARGEST:
         raise _refused(folder, f"declares more than {LARGEST:,} bytes")
     contents = {name: _read_declared(folder / name, file) for name, file in manifest.files.items()}
@@ -144,7 +151,9 @@ def from_arrays(cls: type[Tree], arrays: Mapping[str, np.ndarray]) -> Tree:
     names = _leaves(cls, "")
     missing, others = sorted(names - arrays.keys()), sorted(arrays.keys() - names)
     if missing or others:
-        raise ArtifactError(f"not a {cls.__name__}: arrays missing {missing}, unknown {others}; {RESTORE}")
+        raise ArtifactError(
+            f"not a {cls.__name__}: arrays missing {missing}, unknown {others}; {RESTORE}"
+        )
     return _built(cls, arrays, "")
 
 
@@ -157,7 +166,9 @@ def _leaves(cls: type[tuple], prefix: str) -> set[str]:
 
 def _built(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
     fields = {
-        name: _built(hint, arrays, f"{prefix}{name}/") if hasattr(hint, "_fields") else arrays[prefix + name]
+        name: _built(hint, arrays, f"{prefix}{name}/")
+        if hasattr(hint, "_fields")
+        else arrays[prefix + name]
         for name, hint in get_type_hints(cls).items()
     }
     return cls(**fields)
@@ -270,7 +281,11 @@ def _others(folder: Path, keep: set[str]) -> list[Path]:
     """What an earlier version of the folder left there; never what somebody else put there."""
     others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
     for path in others:
-        if path.is_symlink() or not path.is_file() or path.suffix not in {*formats.FORMATS, PARTIAL}:
+        if (
+            path.is_symlink()
+            or not path.is_file()
+            or path.suffix not in {*formats.FORMATS, PARTIAL}
+        ):
             raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
     return others
 

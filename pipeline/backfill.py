@@ -55,7 +55,10 @@ def lacking(root: Path, params: Params, model: str, uri: str) -> list[str]:
         if not is_recorded(root, model, key):
             found.append("train")
         scores = scores_of(root, params, model)
-        if not any(evaluated(path.parent, key, scores) for path in journals(root).glob(f"evaluate@{model}-*/*.jsonl")):
+        if not any(
+            evaluated(path.parent, key, scores)
+            for path in journals(root).glob(f"evaluate@{model}-*/*.jsonl")
+        ):
             found.append("evaluate")
     known = noted(root, uri)
     return [verb for verb in found if result_of(root, verb, model) not in known]
@@ -71,8 +74,16 @@ def evaluated(folder: Path, run_key: str, scores: Mapping[str, float | None]) ->
     """Whether a journal has these very scores of this run."""
     journal = Journal(folder)
     recorded = {name: points[-1][1] for name, points in journal.history().items()}
-    shown = storable({name.removeprefix("eval/"): value for name, value in recorded.items() if name[:5] == "eval/"})
-    return journal.header is not None and journal.header.run_key == run_key and shown == dict(scores)
+    shown = storable(
+        {
+            name.removeprefix("eval/"): value
+            for name, value in recorded.items()
+            if name[:5] == "eval/"
+        }
+    )
+    return (
+        journal.header is not None and journal.header.run_key == run_key and shown == dict(scores)
+    )
 
 
 def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]:
@@ -88,7 +99,11 @@ def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]
 
 def result_of(root: Path, verb: str, model: str) -> str:
     """Names what a verb made."""
-    made = root / "models" / model / MANIFEST if verb == "train" else verdicts.files(root, model).scores
+    made = (
+        root / "models" / model / MANIFEST
+        if verb == "train"
+        else verdicts.files(root, model).scores
+    )
     return f"{verb}@{model}/{artifacts.file_digest(made)}"
 
 
@@ -113,7 +128,9 @@ def catch_up(work: Path, models: Sequence[str], environment: Mapping[str, str]) 
     for model in models:
         if lacking(work, params, model, environment["MLFLOW_TRACKING_URI"]):
             command = [sys.executable, "-m", "pipeline.backfill", model]
-            codes.append(subprocess.run(command, cwd=work, env=dict(environment), check=False).returncode)
+            codes.append(
+                subprocess.run(command, cwd=work, env=dict(environment), check=False).returncode
+            )
     return next((code for code in codes if code), 0)
 
 
@@ -138,7 +155,9 @@ def backfill(stage: Stage, signals: Signals) -> None:
         if is_there(stage, verb, trained, there):
             note(stage.root, uri, result_of(stage.root, verb, stage.model))
             continue
-        say(f"{stage.name}: {verb}@{stage.model} was restored from a cache; its run is recorded now")
+        say(
+            f"{stage.name}: {verb}@{stage.model} was restored from a cache; its run is recorded now"
+        )
         RECORD[verb](stage._replace(verb=verb), trained, dataset, digest)
 
 
@@ -152,7 +171,9 @@ def metrics_in_store(uri: str, run_key: str) -> dict[str, float]:
         knock(uri)
         client = open_client(uri)
         experiment = client.get_experiment_by_name(EXPERIMENT)
-        runs = experiment and client.search_runs([experiment.experiment_id], f"tags.`{RUN_KEY_TAG}` = '{run_key}'")
+        runs = experiment and client.search_runs(
+            [experiment.experiment_id], f"tags.`{RUN_KEY_TAG}` = '{run_key}'"
+        )
     except Exception as error:  # of whatever kind: without an answer nothing is recorded
         raise Pending(reason_of(error, uri)) from None
     there = {name: value for run in runs or () for name, value in run.data.metrics.items()}
@@ -169,7 +190,9 @@ def is_there(stage: Stage, verb: str, trained: Trained, metrics: Mapping[str, fl
         made = {f"train/{name}": float(values[-1]) for name, (_, values) in curves.items()}
     else:
         scores = scores_of(stage.root, stage.params, stage.model)
-        made = {f"eval/{name}": math.nan if value is None else value for name, value in scores.items()}
+        made = {
+            f"eval/{name}": math.nan if value is None else value for name, value in scores.items()
+        }
     there = {name: metrics[name] for name in made if name in metrics}
     return storable(there) == storable(made)
 
@@ -178,9 +201,14 @@ def record_training(stage: Stage, trained: Trained, dataset: Any, digest: str) -
     """What `train` would have journalled, but for times, which nobody measured."""
     info = trained.files.info
     settings = {f"quatrain.{name}": value for name, value in info["settings"].items()}
-    with Run.of(stage, info["run_key"], info["run_key"], digest, {**settings, CACHE_HIT: "true"}) as run:
+    with Run.of(
+        stage, info["run_key"], info["run_key"], digest, {**settings, CACHE_HIT: "true"}
+    ) as run:
         for name, curve in parse_history(trained.files.contents["history.csv"]).items():
-            run.metrics((f"train/{name}", int(step), float(value)) for step, value in zip(*curve, strict=True))
+            run.metrics(
+                (f"train/{name}", int(step), float(value))
+                for step, value in zip(*curve, strict=True)
+            )
         for name in ("weights.safetensors", "config.json"):
             run.artifact(stage.weights / name, "model")
         record_model(stage, run, trained.learner, dataset)
@@ -192,9 +220,14 @@ def record_evaluation(stage: Stage, trained: Trained, _dataset: Any, digest: str
         room(stage.model, name)  # loaded when `evaluate` takes its key
     scores = scores_of(stage.root, stage.params, stage.model)
     key = stage.key([digest, trained.files.digest])
-    with Run.of(stage, trained.files.info["run_key"], key, digest, {f"{CACHE_HIT}.evaluate": "true"}) as run:
+    with Run.of(
+        stage, trained.files.info["run_key"], key, digest, {f"{CACHE_HIT}.evaluate": "true"}
+    ) as run:
         step = stage.config.train.steps
-        run.metrics((f"eval/{name}", step, math.nan if value is None else value) for name, value in scores.items())
+        run.metrics(
+            (f"eval/{name}", step, math.nan if value is None else value)
+            for name, value in scores.items()
+        )
         for picture in sorted((stage.reports / "plots").glob("*.png")):
             run.artifact(picture, "plots")
         run.artifact(stage.weights / "history.csv", "data")
@@ -207,7 +240,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return stage.main("backfill", __doc__ or "", backfill, argv)
     except Pending as error:
-        say(f"backfill: the tracking store cannot be asked ({error}); run `make sync` when that is mended [exit 6]")
+        say(
+            f"backfill: the tracking store cannot be asked ({error}); run `make sync` when that is mended [exit 6]"
+        )
         return 6
 
 

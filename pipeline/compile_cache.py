@@ -28,7 +28,9 @@ LOCK, PROGRAM, USED = ".lockfile", "-cache", "-atime"
 """The files of jax in a folder: by which processes take turns, a program, and when it was used."""
 KIND = re.compile(r"[0-9][\w.]*-[0-9a-f]{16}")
 """What `kind_of` gives."""
-TROUBLE = re.compile(r"Error (?P<doing>reading|writing) persistent compilation cache entry for '(?P<program>.*)': ")
+TROUBLE = re.compile(
+    r"Error (?P<doing>reading|writing) persistent compilation cache entry for '(?P<program>.*)': "
+)
 
 
 def keep(root: Path, params: Params) -> None:
@@ -46,7 +48,9 @@ def keep(root: Path, params: Params) -> None:
         tidy_alone(folder)
     except OSError as error:
         os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
-        warnings.warn(f"compiled programs are not kept: {folder}: {error.strerror or error}", stacklevel=2)
+        warnings.warn(
+            f"compiled programs are not kept: {folder}: {error.strerror or error}", stacklevel=2
+        )
         return
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder.absolute())
     for name, value in {
@@ -101,10 +105,16 @@ def tidy(folder: Path) -> None:
     for name in names:
         program, mark = name[: -len(PROGRAM)], name[-len(PROGRAM) :]
         partner = {PROGRAM: USED, USED: PROGRAM}.get(mark)
-        if partner and program + partner not in names:  # without the time of its use jax cannot write any other
+        if (
+            partner and program + partner not in names
+        ):  # without the time of its use jax cannot write any other
             (folder / name).unlink(missing_ok=True)
     os.utime(folder)
-    kinds = (path for path in folder.parent.iterdir() if KIND.fullmatch(path.name) and (path / LOCK).exists())
+    kinds = (
+        path
+        for path in folder.parent.iterdir()
+        if KIND.fullmatch(path.name) and (path / LOCK).exists()
+    )
     for old in sorted(kinds, key=lambda path: path.stat().st_mtime)[:-KINDS]:
         shutil.rmtree(old, ignore_errors=True)
 

@@ -15,7 +15,14 @@ from pipeline import versions
 from pipeline.checkpoints import folder_lock
 from pipeline.durable import sweep_temporaries, write_durably
 from pipeline.journal import ROWS_PER_LINE, Header, Journal, Line, redact
-from pipeline.store import PATIENCE_SECONDS, Unreachable, artifacts_of, is_server, knock, open_client
+from pipeline.store import (
+    PATIENCE_SECONDS,
+    Unreachable,
+    artifacts_of,
+    is_server,
+    knock,
+    open_client,
+)
 from pipeline.versions import RUN_KEY_TAG
 
 PARENT_TAG = "mlflow.parentRunId"
@@ -68,7 +75,11 @@ class Delivery:
                 self._send(run_id, group)
         except Exception as error:
             known, self._run_id = self._run_id, None
-            if known is None or getattr(error, "error_code", None) not in GONE or self._is_active(known):
+            if (
+                known is None
+                or getattr(error, "error_code", None) not in GONE
+                or self._is_active(known)
+            ):
                 raise
             return True  # the run was deleted meanwhile: the next step makes another
         self._keep_cursor(run_id, offset)
@@ -121,14 +132,21 @@ class Delivery:
             self._send_metrics(run_id, group)
         elif line["kind"] == "artifact":
             path = self._journal.folder / "artifacts" / line["file"]
-            self._call("log_artifact", run_id, str(path), line["path"] or None, size=path.stat().st_size)
+            self._call(
+                "log_artifact", run_id, str(path), line["path"] or None, size=path.stat().st_size
+            )
             self.artifacts += 1
         elif line["kind"] == "model":
             self._send_model(run_id, line)
         elif line["kind"] == "end":
             self._call("set_terminated", run_id, line["status"], line["time"])
             if self._journal.header and self._journal.header.parent:
-                self._call("set_terminated", self._parent(self._journal.header), line["status"], line["time"])
+                self._call(
+                    "set_terminated",
+                    self._parent(self._journal.header),
+                    line["status"],
+                    line["time"],
+                )
         else:
             self._call("update_run", run_id, "RUNNING")
 
@@ -152,7 +170,11 @@ class Delivery:
     def _send_metrics(self, run_id: str, group: list[Line]) -> None:
         from mlflow.entities import Metric
 
-        rows = [Metric(name, float(value), line["time"], step) for line in group for name, step, value in line["rows"]]
+        rows = [
+            Metric(name, float(value), line["time"], step)
+            for line in group
+            for name, step, value in line["rows"]
+        ]
         self._call("log_batch", run_id, metrics=rows, synchronous=True)
         self.metrics += len(rows)
 
@@ -173,7 +195,9 @@ class Delivery:
     def _parent(self, header: Header) -> str:
         """The pipeline's run; a stage that ends tells it so, for nothing else would if the pipeline is killed."""
         assert header.parent is not None
-        return self._found_or_created(header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"})
+        return self._found_or_created(
+            header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"}
+        )
 
     def _found_or_created(self, header: Header, tags: dict[str, str]) -> str:
         """The oldest active run of this key; a lost answer to `create_run` makes mlflow ask again: twins."""

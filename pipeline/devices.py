@@ -52,7 +52,9 @@ def cpu_name() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     found = [
-        line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "model\t", "cpu family"))
+        line.split(":", 1)[1].strip()
+        for line in lines
+        if line.startswith(("model name", "model\t", "cpu family"))
     ]
     return " / ".join(found[:3]) or platform.machine()
 
@@ -95,15 +97,23 @@ def _torch_on_device(params: Params) -> Iterator[None]:
     with ExitStack() as afterwards:
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(params.threads)
-        afterwards.callback(setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory)
-        memory.fill_uninitialized_memory = False  # filling new tensors with NaN finds mistakes, but costs time
-        afterwards.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
+        afterwards.callback(
+            setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory
+        )
+        memory.fill_uninitialized_memory = (
+            False  # filling new tensors with NaN finds mistakes, but costs time
+        )
+        afterwards.callback(
+            torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode()
+        )
         if device == "cuda":
             afterwards.callback(torch.set_default_device, None)
             torch.set_default_device(device)
             torch.use_deterministic_algorithms(params.deterministic)
         else:
-            torch.set_deterministic_debug_mode("error")  # the same, without loading the compiler for a second
+            torch.set_deterministic_debug_mode(
+                "error"
+            )  # the same, without loading the compiler for a second
         yield
 
 
@@ -112,7 +122,10 @@ def _missing(framework: Framework) -> DeviceMissing:
     return DeviceMissing(f"params.yaml: device = 'cuda', but {why}")
 
 
-REACHES_CUDA: dict[Framework, Callable[[], bool]] = {"jax": _jax_reaches_cuda, "torch": _torch_reaches_cuda}
+REACHES_CUDA: dict[Framework, Callable[[], bool]] = {
+    "jax": _jax_reaches_cuda,
+    "torch": _torch_reaches_cuda,
+}
 ON_DEVICE: dict[Framework, Callable[[Params], AbstractContextManager[None]]] = {
     "jax": _jax_on_device,
     "torch": _torch_on_device,

@@ -22,7 +22,9 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     dataset, digest = stage.load_dataset()
     learner, files = load_learner(stage, dataset, digest)
     recorded = parse_history(files.contents["history.csv"])
-    scores = room(stage.model, "evaluate").evaluate(stage.config, learner, dataset, stage.seed("evaluate"))
+    scores = room(stage.model, "evaluate").evaluate(
+        stage.config, learner, dataset, stage.seed("evaluate")
+    )
     signals.check()
     figures = room(stage.model, "plots").plots(stage.config, learner, dataset, recorded, scores)
     pictures = {f"{name}.png": png(figure) for name, figure in figures.items()}
@@ -38,7 +40,9 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     verdict = verdicts.write(stage.root, stage.model, stage.params)
     print(verdicts.table([verdict]))
     if not verdict.verdict.passed:
-        say(f"{stage.name}: the baseline is broken; `python -m pipeline.gate` tells how, and ends with exit 4")
+        say(
+            f"{stage.name}: the baseline is broken; `python -m pipeline.gate` tells how, and ends with exit 4"
+        )
 
 
 class Trained(NamedTuple):
@@ -61,13 +65,20 @@ def load_learner(stage: Stage, dataset: Any, digest: str) -> Trained:
             raise ValueError(f"was trained on another dataset than data/{stage.model} holds")
         return Trained(room(stage.model, "train").unpack(stage.config, dataset, arrays), files)
     except ValueError as error:
-        raise ArtifactError(f"models/{stage.model}: {error}; run `dvc repro train@{stage.model}`") from None
+        raise ArtifactError(
+            f"models/{stage.model}: {error}; run `dvc repro train@{stage.model}`"
+        ) from None
 
 
 def parse_history(text: str) -> History:
     """Metric -> its steps and values, from history.csv, whose first column is the step."""
     head, *lines = csv.reader(io.StringIO(text))
-    cells = [(name, line[0], cell) for line in lines for name, cell in zip(head[1:], line[1:], strict=True) if cell]
+    cells = [
+        (name, line[0], cell)
+        for line in lines
+        for name, cell in zip(head[1:], line[1:], strict=True)
+        if cell
+    ]
     return history((name, int(step), float(value)) for name, step, value in cells)
 
 

@@ -37,7 +37,9 @@ DType = Literal[
     "float16", "float32", "float64",
 ]  # fmt: skip
 # No part of a name begins with a dot, so that none leads out of a folder.
-ArrayName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$")]
+ArrayName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$")
+]
 
 
 class FormatError(Exception):
@@ -78,7 +80,9 @@ def encode(name: str, content: Any) -> tuple[bytes, dict[str, Any]]:
         if PurePath(name).suffix not in OF_ARRAYS:
             return form.encode(content), {}
         arrays = {key: _portable(key, content[key]) for key in sorted(content)}
-        return form.encode(arrays), {key: _spec_of(array).model_dump() for key, array in arrays.items()}
+        return form.encode(arrays), {
+            key: _spec_of(array).model_dump() for key, array in arrays.items()
+        }
     except FOREIGN as error:
         raise FormatError(f"cannot be written ({_one_line(error)})") from None
 
@@ -119,7 +123,9 @@ def _portable(name: str, value: Any) -> np.ndarray:
     """In C order and the machine's byte order; safetensors would write other orders as they lie in memory."""
     array = np.asarray(value, order="C")
     if array.dtype.name not in get_args(DType):
-        raise FormatError(f"array {name!r} has dtype {array.dtype}; known: {', '.join(get_args(DType))}")
+        raise FormatError(
+            f"array {name!r} has dtype {array.dtype}; known: {', '.join(get_args(DType))}"
+        )
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     _verify(name, array, _spec_of(array))
     return array
@@ -160,7 +166,10 @@ def _from_npz(data: bytes, declared: Specs) -> Arrays:
         # Not compressed and no longer than the file: nothing can unfold into more than was read.
         if any(m.compress_type != zipfile.ZIP_STORED or m.file_size > len(data) for m in members):
             raise FormatError("holds a compressed or oversized member")
-        return {name: _from_npy(name, archive.read(f"{name}.npy"), spec) for name, spec in declared.items()}
+        return {
+            name: _from_npy(name, archive.read(f"{name}.npy"), spec)
+            for name, spec in declared.items()
+        }
 
 
 def _from_npy(name: str, data: bytes, spec: ArraySpec) -> np.ndarray:
@@ -194,7 +203,12 @@ def to_json(value: Any) -> bytes:
 
 
 def _from_json(data: bytes, _declared: Specs) -> Any:
-    return json.loads(data.decode(), object_pairs_hook=_without_equal_keys, parse_constant=_finite, parse_float=_finite)
+    return json.loads(
+        data.decode(),
+        object_pairs_hook=_without_equal_keys,
+        parse_constant=_finite,
+        parse_float=_finite,
+    )
 
 
 def _without_equal_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

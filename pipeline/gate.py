@@ -47,7 +47,9 @@ def gate(root: Path, models: Sequence[str]) -> int:
         return 3
     if broken:
         return 4
-    print(f"gate: passed; {sum(len(one.verdict.lines) for one in judged)} metrics hold their baselines")
+    print(
+        f"gate: passed; {sum(len(one.verdict.lines) for one in judged)} metrics hold their baselines"
+    )
     return 0
 
 
@@ -70,12 +72,16 @@ def advice(judged: Judged) -> list[str]:
     untrusted = any(line.metric == "-" for line in judged.verdict.lines)
     if untrusted or not statuses or statuses & {"missing", "not finite"}:
         return []
-    return [f"the scores are kept; to make them the baseline all the same: {command} --force --why '...'"]
+    return [
+        f"the scores are kept; to make them the baseline all the same: {command} --force --why '...'"
+    ]
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.gate", description=__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"all of {', '.join(MODELS)} if none is named")
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=f"all of {', '.join(MODELS)} if none is named"
+    )
     try:
         return gate(Path.cwd(), known_models(parser.parse_args(argv).models))
     except ConfigError as error:

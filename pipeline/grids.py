@@ -52,7 +52,9 @@ def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> 
     Raises:
         ConfigError: the map or the preset cannot be used.
     """
-    raw = overlaid(read_raw(root, preset), {"allo": overlaid(changes, {"env": {"layout": path.name}})})
+    raw = overlaid(
+        read_raw(root, preset), {"allo": overlaid(changes, {"env": {"layout": path.name}})}
+    )
 
     def read(name: object) -> Content:
         return read_content(path) if name == path.name else read_input(root, str(name))
@@ -67,7 +69,9 @@ def key_of(params: Params) -> str:
     for kind in ("collect", "train", "evaluate", "plots"):
         room("allo", kind)
     given = {"config": params.allo.model_dump(mode="json"), "seed": params.seed}
-    return run_key("grids", given, loaded_code(CHECKOUT, "allo"), [], settings(params, MODELS["allo"]))
+    return run_key(
+        "grids", given, loaded_code(CHECKOUT, "allo"), [], settings(params, MODELS["allo"])
+    )
 
 
 def learn(params: Params, name: str, out: Path) -> MapRow:
@@ -81,7 +85,9 @@ def learn(params: Params, name: str, out: Path) -> MapRow:
     scores = room("allo", "evaluate").evaluate(config, learner, dataset, params.seed + 2)
     scores |= {"states": float(len(dataset.grid.coords)), "seconds": time.monotonic() - began}
     figures = room("allo", "plots").plots(config, learner, dataset, recorded, scores)
-    write_pictures(out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()})
+    write_pictures(
+        out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()}
+    )
     artifacts.write_json(done, {"key": key, "scores": storable(scores)})
     return MapRow(name, scores)
 
@@ -103,11 +109,17 @@ def cells(row: MapRow, paper: dict[str, Any]) -> list[str]:
     """The row as it stands in the table; '-' where a number does not exist for this map."""
     known = paper["layouts"].get(row.name, {})
     shown = [row.scores.get(name) for name in ("cosine_mean", "cosine_min")]
-    shown += [row.scores.get("groups"), row.scores.get("cosine_paper"), row.scores.get("ceiling_paper")]
+    shown += [
+        row.scores.get("groups"),
+        row.scores.get("cosine_paper"),
+        row.scores.get("ceiling_paper"),
+    ]
     shown += [known.get("allo"), known.get("ggdo")]
     texts = ["-" if value is None else f"{value:.4f}" for value in shown]
     texts[2] = texts[2].split(".")[0]
-    states, seconds = (f"{row.scores[name]:.0f}" if name in row.scores else "-" for name in ("states", "seconds"))
+    states, seconds = (
+        f"{row.scores[name]:.0f}" if name in row.scores else "-" for name in ("states", "seconds")
+    )
     return [row.name, states, *texts, f"{seconds} {row.note}".strip()]
 
 
@@ -117,7 +129,10 @@ def table(rows_of_maps: list[MapRow], paper: dict[str, Any]) -> str:
     widths = [max(len(line[i]) for line in [list(HEAD), *body]) for i in range(len(HEAD))]
     lines = [list(HEAD), ["-" * width for width in widths], *body]
     return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
     )
 
 
@@ -125,7 +140,9 @@ def sweep(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> Non
     """All maps of the folder, each in its part of grids-out/PRESET; one that cannot be used is told and passed over."""
     paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
     if not paths:
-        raise ConfigError(f"{folder} holds no map (*.txt); pass a folder of maps: make grids GRIDS=FOLDER")
+        raise ConfigError(
+            f"{folder} holds no map (*.txt); pass a folder of maps: make grids GRIDS=FOLDER"
+        )
     out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
     found, refused = [], []
     for number, path in enumerate(paths, 1):
@@ -139,14 +156,18 @@ def sweep(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> Non
     write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
     print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
     if refused:
-        raise ConfigError(f"{len(refused)} of {len(paths)} maps could not be used; the lines above say why")
+        raise ConfigError(
+            f"{len(refused)} of {len(paths)} maps could not be used; the lines above say why"
+        )
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.grids", description=__doc__)
     parser.add_argument("folder", type=Path, help="maps as *.txt, in either text format")
     parser.add_argument("--preset", default="large", help="a file of presets/, without .yaml")
-    parser.add_argument("--steps", type=int, help="another number of gradient steps than the preset's")
+    parser.add_argument(
+        "--steps", type=int, help="another number of gradient steps than the preset's"
+    )
     parser.add_argument("--seeds", type=int, help="another number of learners than the preset's")
     chosen = parser.parse_args(argv)
     changes: dict[str, Any] = {} if chosen.seeds is None else {"seeds": chosen.seeds}
@@ -155,7 +176,9 @@ def main(argv: list[str] | None = None) -> int:
     root = Path.cwd()
 
     def work() -> None:
-        prepare_process(validate(read_raw(root, chosen.preset), lambda name: read_input(root, str(name))))
+        prepare_process(
+            validate(read_raw(root, chosen.preset), lambda name: read_input(root, str(name)))
+        )
         sweep(root, chosen.folder, chosen.preset, changes)
 
     return guarded("grids", work)

@@ -41,12 +41,16 @@ def read_text(path: Path) -> str:
     try:
         return _read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+        raise ConfigError(
+            f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8"
+        ) from None
 
 
 def read_numbers(path: Path) -> tuple[float, ...]:
     """The numbers of an .npy file with one axis of floats; nothing in it is executed."""
-    array = _array(path.name, _read_bytes(path), "numpy.save an array with one axis and dtype float", axes=1)
+    array = _array(
+        path.name, _read_bytes(path), "numpy.save an array with one axis and dtype float", axes=1
+    )
     return tuple(array.tolist())
 
 
@@ -54,8 +58,14 @@ def read_arrays(path: Path) -> tuple[NamedArray, ...]:
     """The arrays of an .npz file, all of floats; nothing in it is executed, and it may be compressed."""
     found = []
     for name, data in _members(path).items():
-        array = _array(f"{path.name}: {name}", data, "numpy.savez arrays of dtype float, with something in each")
-        found.append(NamedArray(name=name, shape=array.shape, numbers=tuple(array.ravel().tolist())))
+        array = _array(
+            f"{path.name}: {name}",
+            data,
+            "numpy.savez arrays of dtype float, with something in each",
+        )
+        found.append(
+            NamedArray(name=name, shape=array.shape, numbers=tuple(array.ravel().tolist()))
+        )
     return tuple(found)
 
 
@@ -67,13 +77,22 @@ def _members(path: Path) -> dict[str, bytes]:
             members = archive.infolist()
             unfolded = sum(member.file_size for member in members)
             if unfolded > MAX_BYTES:
-                raise ConfigError(f"{path.name}: unfolds to {unfolded:,} bytes; at most {MAX_BYTES:,} are read")
+                raise ConfigError(
+                    f"{path.name}: unfolds to {unfolded:,} bytes; at most {MAX_BYTES:,} are read"
+                )
             names = [member.filename.removesuffix(NUMBERS) for member in members]
-            if len(set(names)) < len(names) or any(member.compress_type not in COMPRESSIONS for member in members):
+            if len(set(names)) < len(names) or any(
+                member.compress_type not in COMPRESSIONS for member in members
+            ):
                 raise zipfile.BadZipFile
-            return {name: _unfolded(archive, member) for name, member in zip(names, members, strict=True)}
+            return {
+                name: _unfolded(archive, member)
+                for name, member in zip(names, members, strict=True)
+            }
     except (*FOREIGN, zlib.error):
-        raise ConfigError(f"{path.name}: is no {ARRAYS} file, or damaged; write one with numpy.savez") from None
+        raise ConfigError(
+            f"{path.name}: is no {ARRAYS} file, or damaged; write one with numpy.savez"
+        ) from None
 
 
 def _unfolded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -105,7 +124,11 @@ def _array(where: str, data: bytes, wanted: str, axes: int | None = None) -> np.
 def _read_bytes(path: Path) -> bytes:
     if not path.is_file():
         what = "is not a file" if path.exists() else "is not there"
-        raise ConfigError(f"{path.name}: {what}; run from the repository root, or `git checkout {path.name}`")
+        raise ConfigError(
+            f"{path.name}: {what}; run from the repository root, or `git checkout {path.name}`"
+        )
     if path.stat().st_size > MAX_BYTES:
-        raise ConfigError(f"{path.name}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
+        raise ConfigError(
+            f"{path.name}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read"
+        )
     return path.read_bytes()

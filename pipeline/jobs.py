@@ -28,15 +28,20 @@ class Jobs:
         self._running: list[subprocess.Popen[str]] = []
         self._starting = threading.RLock()  # a second signal may come while the first is served
 
-    def run(self, commands: Mapping[str, Sequence[str]], cwd: Path, environment: Mapping[str, str]) -> dict[str, int]:
+    def run(
+        self, commands: Mapping[str, Sequence[str]], cwd: Path, environment: Mapping[str, str]
+    ) -> dict[str, int]:
         """The exit code of each, 128 + signal where it was not started; one that fails stops no other."""
         with self._signals(), ThreadPoolExecutor(self.at_once) as pool:
             started = {
-                name: pool.submit(self._follow, name, command, cwd, environment) for name, command in commands.items()
+                name: pool.submit(self._follow, name, command, cwd, environment)
+                for name, command in commands.items()
             }
             return {name: future.result() for name, future in started.items()}
 
-    def _follow(self, name: str, command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> int:
+    def _follow(
+        self, name: str, command: Sequence[str], cwd: Path, environment: Mapping[str, str]
+    ) -> int:
         with self._starting:
             if self._received is not None:
                 return 128 + self._received
@@ -57,7 +62,9 @@ class Jobs:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:

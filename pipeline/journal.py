@@ -74,7 +74,9 @@ class Journal:
         self._path = folder / "journal.jsonl"
         self._descriptor: int | None = None
         self._end = 0
-        self._torn = True  # until the first write has cut off what a kill in mid-write may have left
+        self._torn = (
+            True  # until the first write has cut off what a kill in mid-write may have left
+        )
         self._over = False
         self.has_model = False
         """Whether what serves the run's model is kept, to be registered."""
@@ -97,7 +99,9 @@ class Journal:
             self._append([_begin_line(header)])
         elif self.header.run_key != header.run_key:
             held = self.header.run_key
-            raise ValueError(f"{self.folder} holds run {held}, not {header.run_key}; use another folder")
+            raise ValueError(
+                f"{self.folder} holds run {held}, not {header.run_key}; use another folder"
+            )
         elif self._over:
             self._append([{"kind": "resume", "time": _now()}])
         for name, value in header.params.items():
@@ -165,7 +169,9 @@ class Journal:
             for number, raw in enumerate(file, 1):
                 line = _parsed(raw)
                 if line is None and file.read(1):
-                    raise DataError(f"{self._path} line {number}: cannot be read; move its folder away")
+                    raise DataError(
+                        f"{self._path} line {number}: cannot be read; move its folder away"
+                    )
                 if line is None:
                     return
                 self._end += len(raw)
@@ -241,7 +247,9 @@ def _begin_line(header: Header) -> Line:
     line = header._asdict()
     line["params"] = {name: _short(name, value) for name, value in header.params.items()}
     line["tags"] = {name: redact(value) for name, value in header.tags.items()}
-    line["inputs"] = [entry._replace(source=redact(entry.source))._asdict() for entry in header.inputs]
+    line["inputs"] = [
+        entry._replace(source=redact(entry.source))._asdict() for entry in header.inputs
+    ]
     line["parent"] = header.parent and header.parent._asdict()
     return {"kind": "begin", "time": _now(), **line}
 
@@ -269,7 +277,9 @@ def _check_name(kind: str, name: str) -> None:
     """MLflow's own rule, applied where the mistake is made and not hours later where it is delivered."""
     path = posixpath.normpath(name)
     if not _NAME.fullmatch(name) or path != name or path.startswith(("/", "..")) or path == ".":
-        raise ValueError(f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /")
+        raise ValueError(
+            f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
+        )
 
 
 def _parsed(raw: bytes) -> Line | None:

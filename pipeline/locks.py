@@ -78,6 +78,11 @@ def lives(holder: Holder) -> bool:
 
 
 def _without(held: Held, gone: list[int]) -> dict[str, Any]:
-    write = {path: holder.model_dump() for path, holder in held.write.items() if holder.pid not in gone}
-    read = {path: [one.model_dump() for one in some if one.pid not in gone] for path, some in held.read.items()}
+    write = {
+        path: holder.model_dump() for path, holder in held.write.items() if holder.pid not in gone
+    }
+    read = {
+        path: [one.model_dump() for one in some if one.pid not in gone]
+        for path, some in held.read.items()
+    }
     return {"write": write, "read": {path: some for path, some in read.items() if some}}

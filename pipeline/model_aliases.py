@@ -80,7 +80,10 @@ def crown(root: Path, aliases: Sequence[Wanted], anew: bool = False) -> list[str
     client = open_client(uri)
     told = []
     for one in missing:
-        where, held = f"{one.name}@{one.alias}", holder(client.get_model_version_by_alias, one.name, one.alias)
+        where, held = (
+            f"{one.name}@{one.alias}",
+            holder(client.get_model_version_by_alias, one.name, one.alias),
+        )
         version = _version_for(client, one, alone=held is None)
         if version is None:
             stays = "" if held is None else f"; version {held.version} stays"
@@ -97,7 +100,9 @@ def crown(root: Path, aliases: Sequence[Wanted], anew: bool = False) -> list[str
 def _version_for(client: Any, one: Wanted, alone: bool) -> Any:
     """The newest version of the run, or else, where nobody bears the alias, of its stand-in; None without."""
     for key in (one.run_key, *((one.stand_in,) if one.stand_in and alone else ())):
-        found = client.search_model_versions(f"name = '{one.name}' and tags.`{RUN_KEY_TAG}` = '{key}'")
+        found = client.search_model_versions(
+            f"name = '{one.name}' and tags.`{RUN_KEY_TAG}` = '{key}'"
+        )
         if found:
             return max(found, key=lambda version: int(version.version))
     return None

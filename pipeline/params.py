@@ -49,7 +49,9 @@ def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
         )
     overlay = parse(root / "presets" / f"{preset}.yaml")
     if overlay.get("preset") != preset:
-        raise ConfigError(f"presets/{preset}.yaml: preset is {overlay.get('preset')!r}; write preset: {preset}")
+        raise ConfigError(
+            f"presets/{preset}.yaml: preset is {overlay.get('preset')!r}; write preset: {preset}"
+        )
     return overlaid(raw, overlay)
 
 
@@ -61,7 +63,11 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
     merged = dict(raw)
     for key, value in overlay.items():
         old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping) and not _is_another(key, old, value):
+        if (
+            isinstance(old, Mapping)
+            and isinstance(value, Mapping)
+            and not _is_another(key, old, value)
+        ):
             merged[key] = overlaid(old, value)
         else:
             merged[key] = value
@@ -96,7 +102,9 @@ def parse(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path.name}: not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(raw, dict):
         found = "is empty" if raw is None else f"holds a {type(raw).__name__}"
-        raise ConfigError(f"{path.name}: {found}; expected `key: value` lines; `git checkout {path.name}` restores it")
+        raise ConfigError(
+            f"{path.name}: {found}; expected `key: value` lines; `git checkout {path.name}` restores it"
+        )
     return raw
 
 
@@ -108,7 +116,9 @@ def _refuse_tricks(name: str, events: Any) -> None:
         depth += isinstance(event, MappingStartEvent | SequenceStartEvent)
         depth -= type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent")
         if documents > 1:
-            raise ConfigError(f"{where}: a second document begins; keep one and remove the line ---")
+            raise ConfigError(
+                f"{where}: a second document begins; keep one and remove the line ---"
+            )
         if depth > MAX_DEPTH:
             raise ConfigError(f"{where}: nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
@@ -152,7 +162,9 @@ def _tuples(value: Any) -> Any:
 
 def _one_line(error: ValidationError, raw: Mapping[str, Any]) -> str:
     # An unknown key comes first: where it is a misspelling, the right one is missing too.
-    problems = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    problems = sorted(
+        error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden"
+    )
     first = problems[0]
     keys, value = _locate(first["loc"], raw)
     path = ".".join(map(str, keys)) or "(top level)"
@@ -160,11 +172,17 @@ def _one_line(error: ValidationError, raw: Mapping[str, Any]) -> str:
     shown = "" if isinstance(value, Mapping) else f" = {value!r}"[:120]
     field = _field(keys)
     if first["type"] == "extra_forbidden":
-        shown, reason = "", f"unknown key{_nearest(str(keys[-1]), _siblings(keys))}; remove or correct it"
+        shown, reason = (
+            "",
+            f"unknown key{_nearest(str(keys[-1]), _siblings(keys))}; remove or correct it",
+        )
     elif first["type"] == "missing" and isinstance(first["loc"][-1], int):
         reason = f"has too few values{_hint(field)}"
     elif first["type"] == "missing":
-        shown, reason = "", f"is missing{_hint(field)}; `git diff params.yaml` shows what was removed"
+        shown, reason = (
+            "",
+            f"is missing{_hint(field)}; `git diff params.yaml` shows what was removed",
+        )
     elif not isinstance(value, Mapping):
         reason += _hint(field)
     others = {_locate(one["loc"], raw)[0] for one in problems} - {keys}
@@ -199,7 +217,9 @@ def _siblings(keys: tuple[int | str, ...]) -> list[str]:
 def _section(section: type[BaseModel], key: str) -> type[BaseModel] | None:
     """The model class behind a key, seen through `X | None`."""
     field = section.model_fields.get(key)
-    candidates = [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
+    candidates = (
+        [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
+    )
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
 
 
@@ -228,8 +248,12 @@ def main(argv: list[str] | None = None) -> int:
         ("preset", "print params.yaml overlaid by a preset"),
     ):
         sub = verbs.add_parser(verb, help=what)
-        sub.add_argument("preset", nargs="?" if verb == "check" else None, help="name of a file in presets/")
-    verbs.add_parser("schema", help=f"write {SCHEMA_FILE}, by which editors complete and check params.yaml")
+        sub.add_argument(
+            "preset", nargs="?" if verb == "check" else None, help="name of a file in presets/"
+        )
+    verbs.add_parser(
+        "schema", help=f"write {SCHEMA_FILE}, by which editors complete and check params.yaml"
+    )
     chosen = parser.parse_args(argv)
     root = Path.cwd()
     try:

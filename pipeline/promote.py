@@ -50,7 +50,9 @@ def promote(root: Path, models: Sequence[str], preset: str, why: str | None) -> 
     print(verdicts.comparison_table([one.judged for one in promotions]))
     objections = [text for one in promotions for text in worse(one)]
     if objections and why is None:
-        raise Refused(f"nothing is promoted: {'; '.join(objections)}; --force --why '...' stores it all the same")
+        raise Refused(
+            f"nothing is promoted: {'; '.join(objections)}; --force --why '...' stores it all the same"
+        )
     for one in promotions:
         artifacts.write_json(one.path, one.baseline)
         print(one.told, flush=True)
@@ -63,12 +65,18 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
         Refused, Untrusted, ArtifactError: as of `promote`.
     """
     work = repro.workspace_of(root, preset)
-    verdicts.stored_verdict(work, model, preset, read_params(root, preset))  # refuses scores of anything else
+    verdicts.stored_verdict(
+        work, model, preset, read_params(root, preset)
+    )  # refuses scores of anything else
     rules = verdicts.rules_of(model, preset)
     found = verdicts.files(work, model)._replace(baseline=verdicts.files(root, model).baseline)
     judged = verdicts.judge_files(found, model, preset, rules)
     refuse_holes(model, judged.scores, rules)
-    baseline = verdicts.read_baseline(found.baseline, model) or {"schema": SCHEMA, "model": model, "presets": {}}
+    baseline = verdicts.read_baseline(found.baseline, model) or {
+        "schema": SCHEMA,
+        "model": model,
+        "presets": {},
+    }
     origin = provenance(root, work, model, preset, why)
     metrics = {rule.metric: entry_of(rule, judged.scores) for rule in rules}  # type: ignore[arg-type]
     presets = baseline["presets"] | {preset: {"metrics": metrics, "provenance": origin}}
@@ -80,7 +88,9 @@ def refuse_holes(model: str, scores: Mapping[str, float | None], rules: Sequence
     needed = [name for rule in rules for name in (rule.metric, *rule.floors, *rule.ceilings)]
     holes = sorted({name for name in needed if scores.get(name) is None})
     if holes:
-        raise Refused(f"{model} is not promoted: no finite score for {', '.join(holes)}; a baseline needs one")
+        raise Refused(
+            f"{model} is not promoted: no finite score for {', '.join(holes)}; a baseline needs one"
+        )
 
 
 def worse(one: Promotion) -> list[str]:
@@ -88,7 +98,11 @@ def worse(one: Promotion) -> list[str]:
     model, preset = one.judged.model, one.judged.preset
     after = judge(one.judged.scores, one.baseline, verdicts.rules_of(model, preset), preset)
     lines = (*one.judged.verdict.lines, *after.lines)
-    return list(dict.fromkeys(f"{model}: {line.why}" for line in lines if line.status not in (*PASSED, "no baseline")))
+    return list(
+        dict.fromkeys(
+            f"{model}: {line.why}" for line in lines if line.status not in (*PASSED, "no baseline")
+        )
+    )
 
 
 def provenance(root: Path, work: Path, model: str, preset: str, why: str | None) -> dict[str, Any]:
@@ -97,7 +111,8 @@ def provenance(root: Path, work: Path, model: str, preset: str, why: str | None)
     changed = git(root, "status", "--porcelain", "--", *CODE)
     return {
         "run_key": info["run_key"],
-        "commit": (git(root, "rev-parse", "--short=12", "HEAD") or "none") + ("+changes" if changed else ""),
+        "commit": (git(root, "rev-parse", "--short=12", "HEAD") or "none")
+        + ("+changes" if changed else ""),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": info["settings"]["device"],
         "cpu": info["settings"]["cpu"],
@@ -108,11 +123,19 @@ def provenance(root: Path, work: Path, model: str, preset: str, why: str | None)
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.promote", description=__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"all of {', '.join(MODELS)} if none is named")
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=f"all of {', '.join(MODELS)} if none is named"
+    )
     parser.add_argument("--preset", default="default", help="whose last run to promote")
-    parser.add_argument("--force", action="store_true", help="store scores that are worse, too; needs --why")
+    parser.add_argument(
+        "--force", action="store_true", help="store scores that are worse, too; needs --why"
+    )
     parser.add_argument("--why", help="the reason, kept in the provenance")
-    parser.add_argument("--keep-champion", action="store_true", help="leave that alias to `make sync`, after a merge")
+    parser.add_argument(
+        "--keep-champion",
+        action="store_true",
+        help="leave that alias to `make sync`, after a merge",
+    )
     chosen = parser.parse_args(argv)
     if chosen.force != bool(chosen.why):
         parser.error("--force and --why '...' go together")

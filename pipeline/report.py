@@ -26,7 +26,10 @@ def gathered(root: Path, preset: str) -> list[Result]:
         Result(
             verdicts.check(root, model, preset),
             artifacts.load(root / "models" / model).info["run_key"],
-            [f"{model}/plots/{path.name}" for path in sorted((root / "reports" / model / "plots").glob("*.png"))],
+            [
+                f"{model}/plots/{path.name}"
+                for path in sorted((root / "reports" / model / "plots").glob("*.png"))
+            ],
             read_results(root, model),
         )
         for model in MODELS
@@ -48,13 +51,19 @@ def verdict(results: Sequence[Result]) -> str:
     """What a person reads if nothing else: how many scores hold their baselines, and why where one does not."""
     count = sum(len(one.lines) for one in results)
     broken = sum(len(one.broken) for one in results)
-    reasons = dict.fromkeys(f"* **{one.model}**: {plain(line.why)}" for one in results for line in one.broken)
+    reasons = dict.fromkeys(
+        f"* **{one.model}**: {plain(line.why)}" for one in results for line in one.broken
+    )
     better = sum(line.status == "better" for one in results for line in one.lines)
     told = [
         f"# {plain(title(results))}",
-        f"**{broken} of {count} scores broke.**" if broken else f"**All {count} scores hold their baselines.**",
+        f"**{broken} of {count} scores broke.**"
+        if broken
+        else f"**All {count} scores hold their baselines.**",
         "\n".join(reasons),
-        f"{better} better than the baseline: `make promote` would store that." if better and not broken else "",
+        f"{better} better than the baseline: `make promote` would store that."
+        if better and not broken
+        else "",
     ]
     return "\n\n".join(part for part in told if part)
 
@@ -62,7 +71,10 @@ def verdict(results: Sequence[Result]) -> str:
 def overview(results: Sequence[Result], draw: Draw) -> str:
     """A row per model with the first metric that it is judged by."""
     head = ("model", "verdict", "judged by", "score", "baseline", "difference", "where it stands")
-    rows = [[f"[{one.model}](#{one.model})", hold(one), *judged_rows(one, draw)[0][:-1]] for one in results]
+    rows = [
+        [f"[{one.model}](#{one.model})", hold(one), *judged_rows(one, draw)[0][:-1]]
+        for one in results
+    ]
     half = "half of the difference's 95 % interval, from those of both sides"
     spread = "they tell the spread over seeds where there are several, else over held-out data"
     return f"{table(head, rows)}\n\n{LEGEND}. ± {half}; {spread}."
@@ -71,7 +83,11 @@ def overview(results: Sequence[Result], draw: Draw) -> str:
 def hold(result: Result) -> str:
     """How many scores of a model hold."""
     count = len(result.lines)
-    return f"**{len(result.broken)} of {count} broken**" if result.broken else f"{count} of {count} hold"
+    return (
+        f"**{len(result.broken)} of {count} broken**"
+        if result.broken
+        else f"{count} of {count} hold"
+    )
 
 
 def report() -> None:
@@ -84,7 +100,11 @@ def report() -> None:
     write_together(reports, {"report.md": text.encode(), "report.html": whole.encode()})
     with Run.of_pipeline(root, params, artifacts.file_digest(reports / "report.md")) as run:
         lines = [(one.model, line) for one in results for line in one.lines]
-        run.metrics((f"{model}/{line.metric}", 0, line.value) for model, line in lines if line.value is not None)
+        run.metrics(
+            (f"{model}/{line.metric}", 0, line.value)
+            for model, line in lines
+            if line.value is not None
+        )
         run.artifact(reports / "report.html", "report")
 
 

@@ -51,11 +51,17 @@ def prepare_workspace(root: Path, preset: str) -> Path:
         copy_if_changed(root / name, work / name)
     for folder in sorted(path for path in work.iterdir() if path.name not in {*MADE, ".dvc"}):
         for path in [folder, *folder.rglob("*")]:
-            if path.is_file() and "__pycache__" not in path.parts and str(path.relative_to(work)) not in names:
+            if (
+                path.is_file()
+                and "__pycache__" not in path.parts
+                and str(path.relative_to(work)) not in names
+            ):
                 path.unlink()
     with (work / "params.yaml").open("w") as file:
         YAML().dump(overlaid, file)
-    cache = f'[core]\n    no_scm = true\n[cache]\n    dir = "{root.absolute() / ".dvc" / "cache"}"\n'
+    cache = (
+        f'[core]\n    no_scm = true\n[cache]\n    dir = "{root.absolute() / ".dvc" / "cache"}"\n'
+    )
     write_durably(work / ".dvc" / "config.local", cache.encode())
     return work
 
@@ -66,7 +72,9 @@ def listed(root: Path) -> set[str]:
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        raise ConfigError("a preset runs in a copy of what git lists; run from a git checkout, with git") from None
+        raise ConfigError(
+            "a preset runs in a copy of what git lists; run from a git checkout, with git"
+        ) from None
     return {name for name in done.stdout.decode().split("\0") if name}
 
 
@@ -88,7 +96,11 @@ def environment(root: Path, work: Path) -> dict[str, str]:
     """For dvc and what it starts: this interpreter's `python` first, the workspace's code, the checkout's tracking."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     uri = resolve_uri(root.absolute())
-    return os.environ | {"PATH": path, "MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(work.absolute() / "src")}
+    return os.environ | {
+        "PATH": path,
+        "MLFLOW_TRACKING_URI": uri,
+        "PYTHONPATH": str(work.absolute() / "src"),
+    }
 
 
 def patiently(process: subprocess.Popen) -> int:
@@ -140,7 +152,10 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         code = train_together(root, work, models, jobs) if jobs > 1 else 0
         code = code or dvc(root, work, "repro", *targets)
     if code:
-        print("repro: dvc stopped before the end; the line above that ends with [exit N] says why", file=sys.stderr)
+        print(
+            "repro: dvc stopped before the end; the line above that ends with [exit N] says why",
+            file=sys.stderr,
+        )
         return code
     return closing(root, work, models, everything)
 
@@ -154,11 +169,16 @@ def train_together(root: Path, work: Path, models: Sequence[str], jobs: int) -> 
     if code := dvc(root, work, "repro", *(f"collect@{model}" for model in models)):
         return code
     stages = [f"train@{model}" for model in models]
-    commands = {stage: [*DVC, "--wait-for-lock", "repro", "--single-item", stage] for stage in stages}
+    commands = {
+        stage: [*DVC, "--wait-for-lock", "repro", "--single-item", stage] for stage in stages
+    }
     codes = Jobs(jobs).run(commands, work, environment(root, work))
     failed = [stage for stage in stages if codes[stage]]
     if failed:
-        print(f"repro: {', '.join(failed)} did not end well; the others did what they could", file=sys.stderr)
+        print(
+            f"repro: {', '.join(failed)} did not end well; the others did what they could",
+            file=sys.stderr,
+        )
     return codes[failed[0]] if failed else 0
 
 
@@ -169,23 +189,33 @@ def judge_again(root: Path, preset: str, models: Sequence[str], crowned: bool = 
     everything = all(verdicts.files(work, model).verdict.exists() for model in MODELS)
     for stage in (*(f"evaluate@{model}" for model in models), *(("report",) if everything else ())):
         if code := dvc(root, work, "repro", "--single-item", stage):
-            print(f"repro: not judged again: {stage} did not end well; {verdicts.again(preset)}", file=sys.stderr)
+            print(
+                f"repro: not judged again: {stage} did not end well; {verdicts.again(preset)}",
+                file=sys.stderr,
+            )
             return code
     return closing(root, work, models, everything, crowned)
 
 
-def closing(root: Path, work: Path, models: Sequence[str], everything: bool, crowned: bool = True) -> int:
+def closing(
+    root: Path, work: Path, models: Sequence[str], everything: bool, crowned: bool = True
+) -> int:
     """The gate's table and exit code, and where to look; a restored result gets its run before."""
     if backfill.catch_up(work, models, environment(root, work)):
         print(
-            "repro: some runs are not recorded yet; the line above says why, `make sync` tries again", file=sys.stderr
+            "repro: some runs are not recorded yet; the line above says why, `make sync` tries again",
+            file=sys.stderr,
         )
     print()
     code = gate(work, models)
     if crowned:
         crown(root, work, models)
     reports = work.relative_to(root) / "reports"
-    page = f"report   {reports / 'report.md'}" if everything else f"scores, plots   {reports}/{{{','.join(models)}}}"
+    page = (
+        f"report   {reports / 'report.md'}"
+        if everything
+        else f"scores, plots   {reports}/{{{','.join(models)}}}"
+    )
     print(f"\n{page}\nruns     `make ui`, then http://127.0.0.1:5000", flush=True)
     return code
 
@@ -193,11 +223,16 @@ def closing(root: Path, work: Path, models: Sequence[str], everything: bool, cro
 def crown(root: Path, work: Path, models: Sequence[str]) -> None:
     """Let the aliases of registered models follow."""
     try:
-        for line in model_aliases.crown(root, model_aliases.wanted(root, work, read_params(work).preset, models)):
+        for line in model_aliases.crown(
+            root, model_aliases.wanted(root, work, read_params(work).preset, models)
+        ):
             print(line)
     except Exception as error:  # of whatever kind: the runs and the verdict stand
         why = reason_of(error, resolve_uri(root))
-        print(f"warning: registry: its aliases are not set yet ({why}); `make sync` does it", file=sys.stderr)
+        print(
+            f"warning: registry: its aliases are not set yet ({why}); `make sync` does it",
+            file=sys.stderr,
+        )
 
 
 def count(text: str) -> int:
@@ -209,9 +244,13 @@ def count(text: str) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.repro", description=__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"all of {', '.join(MODELS)} if none is named")
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=f"all of {', '.join(MODELS)} if none is named"
+    )
     parser.add_argument("--preset", default="default", help="a file of presets/, without .yaml")
-    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="train so many models at a time (1)")
+    parser.add_argument(
+        "--jobs", type=count, default=1, metavar="N", help="train so many models at a time (1)"
+    )
     chosen = parser.parse_args(argv)
     try:
         return run(Path.cwd(), chosen.preset, known_models(chosen.models), chosen.jobs)

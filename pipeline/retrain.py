@@ -102,7 +102,9 @@ def choose_seed(copy: Copy, commit: str, wanted: Wanted) -> Origin:
     params = copy.path / "params.yaml"
     old = read_params(copy.path).seed
     if wanted.seed is not None:
-        params.write_text(re.sub(r"(?m)^seed:[ ]*\d+", f"seed: {wanted.seed}", params.read_text(), count=1))
+        params.write_text(
+            re.sub(r"(?m)^seed:[ ]*\d+", f"seed: {wanted.seed}", params.read_text(), count=1)
+        )
     seed = read_params(copy.path, wanted.preset).seed
     return Origin(commit, wanted.preset, seed, wanted.seed not in (None, old))
 
@@ -113,7 +115,9 @@ def conclude(copy: Copy, target: Target, origin: Origin, passed: bool) -> Ended:
     judged = [verdicts.check(work, model, origin.preset) for model in MODELS]
     kept = keep_report(copy.root, work)
     if not passed:
-        return Ended("broken", BROKEN, body.broken(origin, judged, str(kept.relative_to(copy.root))))
+        return Ended(
+            "broken", BROKEN, body.broken(origin, judged, str(kept.relative_to(copy.root)))
+        )
     better = improved(judged)
     if not better.moved and not changed(copy):
         return Ended("unchanged", 0, body.unchanged(origin))
@@ -134,7 +138,9 @@ def seed_of(text: str) -> int:
     if text == "new":
         return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
     if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed; pass `new` or a whole number below 2**32")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no seed; pass `new` or a whole number below 2**32"
+        )
     return int(text)
 
 
@@ -143,10 +149,17 @@ def parsed(argv: list[str] | None) -> Wanted:
     parser = argparse.ArgumentParser(prog="python -m pipeline.retrain", description=__doc__)
     parser.add_argument("--preset", default="default", help="a file of presets/, without .yaml")
     parser.add_argument(
-        "--seed", type=seed_of, metavar="N", help="in place of that of params.yaml; `new`: today's date"
+        "--seed",
+        type=seed_of,
+        metavar="N",
+        help="in place of that of params.yaml; `new`: today's date",
     )
-    parser.add_argument("--jobs", type=repro.count, metavar="N", help="train so many models at a time")
-    parser.add_argument("--push", action="store_true", help="send branches and outs to the git and DVC remotes")
+    parser.add_argument(
+        "--jobs", type=repro.count, metavar="N", help="train so many models at a time"
+    )
+    parser.add_argument(
+        "--push", action="store_true", help="send branches and outs to the git and DVC remotes"
+    )
     parser.add_argument(
         "--pictures-url",
         default=os.environ.get("QUATRAIN_PICTURES_URL", ""),
@@ -155,7 +168,9 @@ def parsed(argv: list[str] | None) -> Wanted:
     )
     chosen = parser.parse_args(argv)
     if chosen.preset != "default" and chosen.seed is not None:
-        parser.error("--seed goes with the default preset: it is written into params.yaml; others set it in presets/")
+        parser.error(
+            "--seed goes with the default preset: it is written into params.yaml; others set it in presets/"
+        )
     return Wanted(chosen.preset, chosen.seed, chosen.jobs, chosen.push, chosen.pictures_url)
 
 
@@ -180,7 +195,9 @@ def run(root: Path, wanted: Wanted, patience_seconds: float = PATIENCE_SECONDS) 
     if ended.kind == "unchanged":
         tell("passed, and nothing changed; there is nothing to propose")
     if ended.kind == "broken":
-        why = f"the gate is broken and nothing was promoted; {REPORT / 'report.md'} shows the scores"
+        why = (
+            f"the gate is broken and nothing was promoted; {REPORT / 'report.md'} shows the scores"
+        )
         print(f"retrain: {why} [exit {BROKEN}]", file=sys.stderr)
     return ended.code
 

@@ -30,7 +30,12 @@ class Run:
 
     @classmethod
     def of(
-        cls, stage: Stage, run_key: str, key: str, dataset_digest: str, extra_tags: Mapping[str, str] | None = None
+        cls,
+        stage: Stage,
+        run_key: str,
+        key: str,
+        dataset_digest: str,
+        extra_tags: Mapping[str, str] | None = None,
     ) -> Self:
         """The run named `run_key`, in the journal of the computation `key` (an evaluation adds to its training)."""
         context = "evaluation" if stage.verb == "evaluate" else "training"
@@ -48,8 +53,13 @@ class Run:
     @classmethod
     def of_pipeline(cls, root: Path, params: Params, key: str) -> Self:
         """The run that the runs of all stages stand below, in the journal of the results `key`."""
-        parent, shared = pipeline_of(root, params), params.model_dump(mode="json", exclude=set(MODELS))
-        header = Header(parent.run_key, EXPERIMENT, parent.run_name, flat(shared), origin(root, params))
+        parent, shared = (
+            pipeline_of(root, params),
+            params.model_dump(mode="json", exclude=set(MODELS)),
+        )
+        header = Header(
+            parent.run_key, EXPERIMENT, parent.run_name, flat(shared), origin(root, params)
+        )
         return cls.begun(root, "report", digest_of([parent.run_key, key]), header)
 
     @classmethod
@@ -61,13 +71,23 @@ class Run:
         journal.begin(header)
         uri = resolve_uri(root)
         waiting = (journal, *end_abandoned(folder, stage))
-        return cls(journal, [Shipper(one, uri, latest_seconds=LATEST_SECONDS) for one in waiting], held)
+        return cls(
+            journal, [Shipper(one, uri, latest_seconds=LATEST_SECONDS) for one in waiting], held
+        )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        status = "FINISHED" if error is None else "KILLED" if isinstance(error, Interrupted) else "FAILED"
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        status = (
+            "FINISHED"
+            if error is None
+            else "KILLED"
+            if isinstance(error, Interrupted)
+            else "FAILED"
+        )
         try:
             self.journal.end(status)
         finally:
@@ -88,7 +108,11 @@ class Run:
     def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
         """Recorded (step, value) of each metric below `prefix`, by the name behind it."""
         found = self.journal.history()
-        return {name.removeprefix(prefix): points for name, points in found.items() if name.startswith(prefix)}
+        return {
+            name.removeprefix(prefix): points
+            for name, points in found.items()
+            if name.startswith(prefix)
+        }
 
     def last_step(self, prefix: str) -> int:
         """The last step on record below `prefix`; 0 if there is none."""
@@ -141,8 +165,14 @@ def pipeline_of(root: Path, params: Params) -> Parent:
 
 def tags(stage: Stage) -> dict[str, str]:
     """Where a model's run comes from: code, stage, preset, device, threads and versions."""
-    found = {f"quatrain.{name}": value for name, value in settings(stage.params, stage.framework).items()}
-    return found | origin(stage.root, stage.params) | {"quatrain.model": stage.model, "dvc.stage": stage.name}
+    found = {
+        f"quatrain.{name}": value for name, value in settings(stage.params, stage.framework).items()
+    }
+    return (
+        found
+        | origin(stage.root, stage.params)
+        | {"quatrain.model": stage.model, "dvc.stage": stage.name}
+    )
 
 
 def origin(root: Path, params: Params) -> dict[str, str]:
@@ -168,5 +198,7 @@ def commit(root: Path) -> str:
 
 def git(root: Path, *arguments: str) -> str:
     """What a git command says; empty outside a repository."""
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() if done.returncode == 0 else ""

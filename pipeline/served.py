@@ -22,7 +22,10 @@ from quatrain.registry import Framework, room
 
 SCRIPT = CHECKOUT / "pipeline" / "served_model.py"
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
-REQUIREMENTS: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "torch": ("torch",)}
+REQUIREMENTS: dict[Framework, tuple[str, ...]] = {
+    "jax": ("jax", "flax", "optax"),
+    "torch": ("torch",),
+}
 """What the rooms of a framework's models import; inferring it takes MLflow seconds for each model."""
 
 
@@ -67,7 +70,10 @@ def save_model(stage: Stage, made: Exported, folder: Path) -> None:
         save(
             str(folder / "model"),
             python_model=str(SCRIPT),
-            artifacts={"config": str(folder / "config.json"), "weights": str(folder / "weights.safetensors")},
+            artifacts={
+                "config": str(folder / "config.json"),
+                "weights": str(folder / "weights.safetensors"),
+            },
             code_paths=[str(copied_code(stage.model, folder))],
             pip_requirements=requirements(stage.framework),
             signature=ModelSignature(*(_schema(named) for named in (made.request, made.answer))),
@@ -79,7 +85,9 @@ def save_model(stage: Stage, made: Exported, folder: Path) -> None:
 def _schema(named: Mapping[str, np.ndarray]) -> Any:
     from mlflow.types import Schema, TensorSpec
 
-    return Schema([TensorSpec(array.dtype, (-1, *array.shape[1:]), name) for name, array in named.items()])
+    return Schema(
+        [TensorSpec(array.dtype, (-1, *array.shape[1:]), name) for name, array in named.items()]
+    )
 
 
 def copied_code(model: str, folder: Path) -> Path:
@@ -87,7 +95,9 @@ def copied_code(model: str, folder: Path) -> Path:
     import quatrain.params  # noqa: F401, the script that serves reads the config by it
 
     needed = imported_by({f"quatrain.models.{model}.serve", "quatrain.params"})
-    packages = {name.rsplit(".", depth)[0] for name in needed for depth in range(1, name.count(".") + 1)}
+    packages = {
+        name.rsplit(".", depth)[0] for name in needed for depth in range(1, name.count(".") + 1)
+    }
     for source in {file_of(name) for name in (needed | packages) & sys.modules.keys()}:
         target = folder / source.relative_to(CHECKOUT / "src")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,4 +107,6 @@ def copied_code(model: str, folder: Path) -> Path:
 
 def requirements(framework: Framework) -> list[str]:
     """Exact versions of what is imported here; of torch without the name of its build."""
-    return [f"{name}=={version(name).partition('+')[0]}" for name in (*SHARED, *REQUIREMENTS[framework])]
+    return [
+        f"{name}=={version(name).partition('+')[0]}" for name in (*SHARED, *REQUIREMENTS[framework])
+    ]

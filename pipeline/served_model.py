@@ -6,7 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: spinning threads starve their neighbours
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # before torch is loaded: spinning threads starve their neighbours
 
 import numpy as np
 from mlflow.models import set_model

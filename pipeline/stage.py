@@ -32,7 +32,15 @@ PATIENCE_SECONDS = 60.0
 """How long a predecessor may take to save and leave: longer than its last delivery to a tracking server."""
 OBJECTS_PER_COLLECTION = 100_000
 """Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a start."""
-REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+REFUSALS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+)
 """What a disk answers that is full, broken or not ours to write."""
 
 
@@ -118,13 +126,22 @@ class Stage(NamedTuple):
 def prepare_process(params: Params) -> None:
     """The variables by which jax and torch are told threads, device and determinism; before either is imported."""
     threads = str(params.threads)
-    os.environ |= {"NPROC": threads, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE", "MPLBACKEND": "Agg"}
+    os.environ |= {
+        "NPROC": threads,
+        "OMP_NUM_THREADS": threads,
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "MPLBACKEND": "Agg",
+    }
     if params.device != "auto":
         os.environ["JAX_PLATFORMS"] = params.device
     if params.deterministic:
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
+        os.environ["XLA_FLAGS"] = (
+            f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
+        )
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    warnings.showwarning = lambda message, *_, **__: say(f"warning: {' '.join(str(message).split())}")
+    warnings.showwarning = lambda message, *_, **__: say(
+        f"warning: {' '.join(str(message).split())}"
+    )
 
 
 def say(line: str) -> None:
@@ -142,7 +159,11 @@ def die_with_parent() -> None:
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if "DVC_STAGE" in os.environ and os.getppid() == 1 and b"dvc" not in Path("/proc/1/cmdline").read_bytes():
+    if (
+        "DVC_STAGE" in os.environ
+        and os.getppid() == 1
+        and b"dvc" not in Path("/proc/1/cmdline").read_bytes()
+    ):
         raise Interrupted(signal.SIGTERM)
 
 
@@ -160,9 +181,16 @@ class Signals:
             raise Interrupted(number)
         if self.received is None:
             self.received = number
-            with suppress(OSError):  # no print: it may be what was interrupted, and cannot be entered twice
-                os.write(2, f"{signal.Signals(number).name}: saving, then leaving (Ctrl-C: at once)\n".encode())
-        elif number == signal.SIGINT:  # a second SIGTERM comes by itself where a whole process group is ended
+            with suppress(
+                OSError
+            ):  # no print: it may be what was interrupted, and cannot be entered twice
+                os.write(
+                    2,
+                    f"{signal.Signals(number).name}: saving, then leaving (Ctrl-C: at once)\n".encode(),
+                )
+        elif (
+            number == signal.SIGINT
+        ):  # a second SIGTERM comes by itself where a whole process group is ended
             os._exit(128 + number)
 
     def check(self) -> None:
@@ -175,7 +203,11 @@ Body = Callable[[Stage, Signals], None]
 
 
 def main(
-    verb: str, about: str, body: Body, argv: list[str] | None = None, patience_seconds: float = PATIENCE_SECONDS
+    verb: str,
+    about: str,
+    body: Body,
+    argv: list[str] | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> int:
     """Run a verb of one model; any way it can end is an exit code and, if it is not 0, one line on stderr."""
     parser = argparse.ArgumentParser(prog=f"python -m pipeline.{verb}", description=about)
@@ -214,7 +246,11 @@ def guarded(name: str, work: Callable[[], None]) -> int:
         work()
     except Interrupted as error:
         number = int(error.args[0])
-        return _said(name, f"interrupted by {signal.Signals(number).name}; the next run continues", 128 + number)
+        return _said(
+            name,
+            f"interrupted by {signal.Signals(number).name}; the next run continues",
+            128 + number,
+        )
     except KeyboardInterrupt:
         return _said(name, "interrupted by SIGINT", 130)
     except ConfigError as error:
@@ -229,7 +265,9 @@ def guarded(name: str, work: Callable[[], None]) -> int:
         if error.errno not in REFUSALS:
             raise
         what = error.filename or "a file"
-        return _said(name, f"cannot write {what}: {error.strerror}; nothing half-written was left", 5)
+        return _said(
+            name, f"cannot write {what}: {error.strerror}; nothing half-written was left", 5
+        )
     return 0
 
 

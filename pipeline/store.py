@@ -47,7 +47,9 @@ def quieten() -> None:
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     for name in ("mlflow.store.db.utils", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    warnings.filterwarnings("ignore", message="The ``noload`` loader strategy")  # mlflow's own, at import
+    warnings.filterwarnings(
+        "ignore", message="The ``noload`` loader strategy"
+    )  # mlflow's own, at import
 
 
 def prepare_store(uri: str) -> None:
@@ -64,7 +66,10 @@ def prepare_store(uri: str) -> None:
 
     with folder_lock(database.parent, SETUP_SECONDS):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
-        outdated = utils._get_schema_version(engine) not in (None, utils._get_latest_schema_revision())
+        outdated = utils._get_schema_version(engine) not in (
+            None,
+            utils._get_latest_schema_revision(),
+        )
         if outdated:
             utils._upgrade_db(engine)
         engine.dispose()

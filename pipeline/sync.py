@@ -48,7 +48,11 @@ class Parcel:
     def told(self) -> str:
         """One line for a person."""
         sent = f"{self.metrics:,} metrics and {self.files} files sent"
-        return f"{self.name}: {sent}" if self.left is None else f"{self.name}: {sent}, the rest is pending: {self.left}"
+        return (
+            f"{self.name}: {sent}"
+            if self.left is None
+            else f"{self.name}: {sent}, the rest is pending: {self.left}"
+        )
 
 
 def deliver(parcels: list[Parcel], wait_seconds: float) -> list[Parcel]:
@@ -73,7 +77,11 @@ def journals_of(root: Path) -> list[Path]:
 
 def workspaces(root: Path) -> dict[str, Path]:
     """preset -> where it was run, as far as it was."""
-    presets = {path.name: path for path in sorted(root.glob(".presets/*")) if (path / "params.yaml").is_file()}
+    presets = {
+        path.name: path
+        for path in sorted(root.glob(".presets/*"))
+        if (path / "params.yaml").is_file()
+    }
     return ({"default": root} if (root / "params.yaml").is_file() else {}) | presets
 
 
@@ -110,7 +118,9 @@ def sync(root: Path, wait_seconds: float) -> int:
     for parcel in parcels:
         print(parcel.told())
     sent = f"{sum(p.metrics for p in parcels):,} metrics and {sum(p.files for p in parcels)} files sent"
-    print(f"{len(parcels) - len(left)} of {len(parcels)} journals are complete at {redact(uri)}; {sent}")
+    print(
+        f"{len(parcels) - len(left)} of {len(parcels)} journals are complete at {redact(uri)}; {sent}"
+    )
     why = f"{len(left)} journals are pending: {left[0].left}" if left else None
     if not left and (reason := crown(root)):
         why = f"the registry's aliases are pending: {reason}"
@@ -122,7 +132,9 @@ def sync(root: Path, wait_seconds: float) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.sync", description=__doc__)
-    parser.add_argument("--wait", type=float, default=20.0, metavar="SECONDS", help="keep trying for so long (20)")
+    parser.add_argument(
+        "--wait", type=float, default=20.0, metavar="SECONDS", help="keep trying for so long (20)"
+    )
     wait_seconds = parser.parse_args(argv).wait
     try:
         return sync(Path.cwd(), wait_seconds)
@@ -130,7 +142,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"sync: {error} [exit 2]", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("sync: interrupted; what arrived is noted, run `make sync` again [exit 130]", file=sys.stderr)
+        print(
+            "sync: interrupted; what arrived is noted, run `make sync` again [exit 130]",
+            file=sys.stderr,
+        )
         return 130
 
 

@@ -48,7 +48,11 @@ class Shipper:
         self._wait_seconds, self._retry_seconds = wait_seconds, retry_seconds
         self._delivery = Delivery(journal, uri)
         self._reason = "no answer yet"
-        self._woken, self._finishing, self._settled = threading.Event(), threading.Event(), threading.Event()
+        self._woken, self._finishing, self._settled = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self._delivered = False
         threading.Thread(target=self._run, name="tracking", daemon=True).start()
 
@@ -72,7 +76,9 @@ class Shipper:
         if self._delivered:
             return True
         metrics, files = self._delivery.pending()
-        left = f"{metrics:,} metrics and {files} files of {self._journal.folder.name} are not yet at"
+        left = (
+            f"{metrics:,} metrics and {files} files of {self._journal.folder.name} are not yet at"
+        )
         why = f"{redact(self._uri)} ({self._reason}); they are kept: `make sync` sends them"
         print(f"warning: tracking: {left} {why}", file=sys.stderr)
         return False
@@ -98,7 +104,9 @@ class Shipper:
         try:
             while self._delivery.step():
                 pass
-        except Exception as error:  # of whatever kind: training goes on, and the reason is told at the end
+        except (
+            Exception
+        ) as error:  # of whatever kind: training goes on, and the reason is told at the end
             self._reason = reason_of(error, self._uri)
             return False
         return True

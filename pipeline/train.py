@@ -50,7 +50,9 @@ def train(stage: Stage, signals: Signals) -> None:
         learner = None if found is None else learning.unpack(stage.config, dataset, found.arrays)
         start = 0 if found is None else found.step
         progress = learning.train(stage.config, dataset, stage.seed("train"), learner)
-        machine = Machine(device_of(stage.params, stage.framework) == "cuda", run.last_step("system/"))
+        machine = Machine(
+            device_of(stage.params, stage.framework) == "cuda", run.last_step("system/")
+        )
         with Bar(stage.name, stage.config.train.steps, start, learning.HEADLINE) as bar:
             last = follow(stage, signals, Records(run, checkpoints, bar, machine), progress, start)
         learner = learner if last is None else last
@@ -71,7 +73,9 @@ def forget_old(folder: Path) -> None:
         shutil.rmtree(old)
 
 
-def follow(stage: Stage, signals: Signals, records: Records, progress: Iterator[Progress], start: int) -> Any:
+def follow(
+    stage: Stage, signals: Signals, records: Records, progress: Iterator[Progress], start: int
+) -> Any:
     """Record each yield, keep a checkpoint every `checkpoint_seconds` and at an interruption.
 
     Returns the last learner; None where nothing was left to learn.
@@ -94,7 +98,11 @@ def follow(stage: Stage, signals: Signals, records: Records, progress: Iterator[
     except TrainingDiverged as error:
         if learner is not None and saved != start:
             checkpoints.save(start, pack(learner))
-        kept = f"last good checkpoint: step {start:,}, in {checkpoints.folder}" if start else "no step before was good"
+        kept = (
+            f"last good checkpoint: step {start:,}, in {checkpoints.folder}"
+            if start
+            else "no step before was good"
+        )
         raise TrainingDiverged(f"{error}; {kept}") from None
     run.metrics([(f"time/{name}", start, value) for name, value in bar.times().items()])
     return learner
@@ -122,7 +130,9 @@ def history_table(history: dict[str, list[tuple[int, float]]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["step", *at])
-    writer.writerows([step, *(repr(at[name][step]) if step in at[name] else "" for name in at)] for step in steps)
+    writer.writerows(
+        [step, *(repr(at[name][step]) if step in at[name] else "" for name in at)] for step in steps
+    )
     return out.getvalue()
 
 

@@ -20,18 +20,30 @@ def main(argv: list[str] | None = None) -> int:
         print(f"runs are kept by a server; open it in a browser: {redact(uri)}")
         return 0
     prepare_store(uri)
-    environment = os.environ | {
-        "MLFLOW_BACKEND_STORE_URI": uri,  # not as an argument: it may hold a password, and everybody sees those
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-    }
+    environment = (
+        os.environ
+        | {
+            "MLFLOW_BACKEND_STORE_URI": uri,  # not as an argument: it may hold a password, and everybody sees those
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        }
+    )
     print(f"MLflow UI: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
     server = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     artifacts = ["--default-artifact-root", str(artifacts_of(uri, Path.cwd()))]
-    local = ["--host", "127.0.0.1", "--port", str(port), "--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"]
+    local = [
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--allowed-hosts",
+        f"127.0.0.1:{port},localhost:{port}",
+    ]
     try:
-        return subprocess.run([*server, *artifacts, *local], env=environment, check=False).returncode
+        return subprocess.run(
+            [*server, *artifacts, *local], env=environment, check=False
+        ).returncode
     except KeyboardInterrupt:
         return 0
 

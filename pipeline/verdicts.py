@@ -70,7 +70,9 @@ class Files(NamedTuple):
 def files(root: Path, model: str) -> Files:
     """Where they are."""
     reports = root / "reports" / model
-    return Files(reports / "scores.json", root / "baselines" / f"{model}.json", reports / "verdict.json")
+    return Files(
+        reports / "scores.json", root / "baselines" / f"{model}.json", reports / "verdict.json"
+    )
 
 
 def rules_of(model: str, preset: str) -> tuple[Rule, ...]:
@@ -86,7 +88,10 @@ def write(root: Path, model: str, params: Params) -> Judged:
     """
     found, rules = files(root, model), rules_of(model, params.preset)
     judged = judge_files(found, model, params.preset, rules)
-    origin = {"learner": artifacts.folder_digest(root / "models" / model), "params": params_digest(params, model)}
+    origin = {
+        "learner": artifacts.folder_digest(root / "models" / model),
+        "params": params_digest(params, model),
+    }
     artifacts.write_json(found.verdict, _content(found, judged, rules, origin))
     return judged
 
@@ -109,15 +114,25 @@ def check(root: Path, model: str, preset: str) -> Judged:
         origin = {name: stored.get(name) for name in ORIGIN}
         expected = _content(found, judged, _rules(found.verdict, stored), origin)
         if stored.get("baseline_sha256") != expected["baseline_sha256"]:
-            raise Untrusted("stale", f"baselines/{model}.json changed after the verdict; {again(preset)}")
+            raise Untrusted(
+                "stale", f"baselines/{model}.json changed after the verdict; {again(preset)}"
+            )
         if stored != expected:
-            raise Untrusted("stale", f"the verdict is not what these scores give: altered; {again(preset)}")
+            raise Untrusted(
+                "stale", f"the verdict is not what these scores give: altered; {again(preset)}"
+            )
     except Untrusted as error:
-        return Judged(model, preset, Verdict(False, (Line("-", error.status, None, None, "-", 0.0, str(error)),)))
+        return Judged(
+            model,
+            preset,
+            Verdict(False, (Line("-", error.status, None, None, "-", 0.0, str(error)),)),
+        )
     return judged
 
 
-def stored_verdict(root: Path, model: str, preset: str, params: Params | None = None) -> dict[str, Any]:
+def stored_verdict(
+    root: Path, model: str, preset: str, params: Params | None = None
+) -> dict[str, Any]:
     """The verdict that belongs to the scores at hand, whatever baseline it was judged by.
 
     params: as they are to be; those in `root` if none are given.
@@ -135,14 +150,18 @@ def stored_verdict(root: Path, model: str, preset: str, params: Params | None = 
         raise Untrusted("stale", f"the verdict is not one of {model}; {again(preset)}")
     if stored.get("preset") != preset:
         was = stored.get("preset")
-        raise Untrusted("stale", f"the verdict is one of preset {was!r}, not of {preset!r}; {again(preset)}")
+        raise Untrusted(
+            "stale", f"the verdict is one of preset {was!r}, not of {preset!r}; {again(preset)}"
+        )
     if stored.get("scores_sha256") != artifacts.file_digest(found.scores):
         raise Untrusted("stale", f"the scores changed after the verdict; {again(preset)}")
     learner = root / "models" / model
     if learner.exists() and stored.get("learner") != artifacts.folder_digest(learner):
         raise Untrusted("stale", f"models/{model} changed after the verdict; {again(preset)}")
     if stored.get("params") != params_digest(params or read_params(root), model):
-        raise Untrusted("stale", f"params.yaml changed after {model} was evaluated; {again(preset)}")
+        raise Untrusted(
+            "stale", f"params.yaml changed after {model} was evaluated; {again(preset)}"
+        )
     return stored
 
 
@@ -172,7 +191,9 @@ def read_scores(path: Path) -> dict[str, float | None]:
         ArtifactError: not a file that `evaluate` writes.
     """
     scores = artifacts.read_json(path)
-    if not isinstance(scores, dict) or not all(value is None or is_number(value) for value in scores.values()):
+    if not isinstance(scores, dict) or not all(
+        value is None or is_number(value) for value in scores.values()
+    ):
         raise ArtifactError(
             f"{path.parent.name}/{path.name}: must map names to numbers; run `dvc repro` to write it anew"
         )
@@ -192,7 +213,9 @@ def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
     except ArtifactError as error:
         raise ArtifactError(f"{str(error).rpartition('; ')[0]}; {_restore(model)}") from None
     if not isinstance(baseline, dict) or baseline.get("model") != model:
-        raise ArtifactError(f"baselines/{model}.json: is not the baseline of {model}; {_restore(model)}")
+        raise ArtifactError(
+            f"baselines/{model}.json: is not the baseline of {model}; {_restore(model)}"
+        )
     return baseline
 
 
@@ -200,15 +223,22 @@ def _restore(model: str) -> str:
     return f"`git checkout baselines/{model}.json` restores it"
 
 
-def _content(found: Files, judged: Judged, rules: Sequence[Rule], origin: Mapping[str, Any]) -> dict[str, Any]:
+def _content(
+    found: Files, judged: Judged, rules: Sequence[Rule], origin: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "model": judged.model,
         "preset": judged.preset,
         "passed": judged.verdict.passed,
         **origin,
         "scores_sha256": artifacts.file_digest(found.scores),
-        "baseline_sha256": artifacts.file_digest(found.baseline) if found.baseline.exists() else None,
-        "rules": [rule._asdict() | {"floors": list(rule.floors), "ceilings": list(rule.ceilings)} for rule in rules],
+        "baseline_sha256": artifacts.file_digest(found.baseline)
+        if found.baseline.exists()
+        else None,
+        "rules": [
+            rule._asdict() | {"floors": list(rule.floors), "ceilings": list(rule.ceilings)}
+            for rule in rules
+        ],
         "lines": [line._asdict() for line in judged.verdict.lines],
     }
 
@@ -217,7 +247,9 @@ def _rules(path: Path, stored: Mapping[str, Any]) -> tuple[Rule, ...]:
     try:
         return TypeAdapter(tuple[Rule, ...]).validate_python(stored.get("rules"))
     except ValidationError:
-        raise ArtifactError(f"{path.parent.name}/{path.name}: has no rules; run `dvc repro` to write it anew") from None
+        raise ArtifactError(
+            f"{path.parent.name}/{path.name}: has no rules; run `dvc repro` to write it anew"
+        ) from None
 
 
 def table(judged: Sequence[Judged]) -> str:
@@ -243,7 +275,15 @@ def comparison_table(judged: Sequence[Judged]) -> str:
     """What a promotion would change, for a terminal: each stored score, the one at hand, and their difference."""
     head = ("model", "preset", "metric", "old", "new", "difference", "status")
     body = [
-        (one.model, one.preset, found.metric, shown(found.old), shown(found.new), shown_difference(found), found.status)
+        (
+            one.model,
+            one.preset,
+            found.metric,
+            shown(found.old),
+            shown(found.new),
+            shown_difference(found),
+            found.status,
+        )
         for one in judged
         for found in one.comparisons
     ]

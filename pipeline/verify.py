@@ -35,7 +35,11 @@ class Out(NamedTuple):
     def remedy(self) -> str:
         """What brings it back; `dvc checkout` leaves alone what looks untouched, so it is removed first."""
         shown = self.path.relative_to(self.work)
-        restore = f"remove it, then `dvc checkout {shown}`" if self.cached else f"`git checkout {shown}` restores it"
+        restore = (
+            f"remove it, then `dvc checkout {shown}`"
+            if self.cached
+            else f"`git checkout {shown}` restores it"
+        )
         return f"{restore}, or `dvc repro` if it was you who changed it"
 
 
@@ -44,7 +48,9 @@ class Tally:
 
     def __init__(self, root: Path, total: int) -> None:
         self.root, self.files, self.size, self.damage = root, 0, 0, list[str]()
-        self.bar = tqdm(total=total, desc="verify", unit="B", unit_scale=True, disable=None, leave=False)
+        self.bar = tqdm(
+            total=total, desc="verify", unit="B", unit_scale=True, disable=None, leave=False
+        )
 
     def digest(self, path: Path) -> str:
         """The hash of a file, by DVC's own function and without its memory of earlier ones."""
@@ -68,7 +74,9 @@ def verify(root: Path) -> None:
     """
     found = [out for work in workspaces(root) for out in outs_of(work)]
     cache = cache_of(root)
-    objects = sorted(path for path in cache.glob("??/*") if OBJECT.fullmatch(str(path.relative_to(cache))))
+    objects = sorted(
+        path for path in cache.glob("??/*") if OBJECT.fullmatch(str(path.relative_to(cache)))
+    )
     files = [*objects, *(file for out in found for file in out.files)]
     tally = Tally(root, sum(path.stat().st_size for path in files))
     with tally.bar:
@@ -82,13 +90,23 @@ def verify(root: Path) -> None:
     if tally.damage:
         raise ArtifactError(f"{len(tally.damage)} damaged; {read}")
     absent = [out for out in found if not out.path.exists()]
-    rest = f"; {len(absent)} outs are not here (`dvc pull` or `make repro` brings them)" if absent else ""
-    print(f"verify: {read}: every cache object is what its name says, every out what dvc.lock says{rest}")
+    rest = (
+        f"; {len(absent)} outs are not here (`dvc pull` or `make repro` brings them)"
+        if absent
+        else ""
+    )
+    print(
+        f"verify: {read}: every cache object is what its name says, every out what dvc.lock says{rest}"
+    )
 
 
 def workspaces(root: Path) -> list[Path]:
     """The checkout and the presets' copies, as far as something was made in them."""
-    return [path.parent for path in (root / "dvc.lock", *sorted(root.glob(".presets/*/dvc.lock"))) if path.exists()]
+    return [
+        path.parent
+        for path in (root / "dvc.lock", *sorted(root.glob(".presets/*/dvc.lock")))
+        if path.exists()
+    ]
 
 
 def outs_of(work: Path) -> list[Out]:
@@ -176,10 +194,14 @@ def differing(out: Out, found: dict[Path, str], cache: Path) -> str:
     """Which files of a folder differ, if the cache has the list of what should be there."""
     listing = cache / out.digest[:2] / out.digest[2:]
     try:
-        wanted = {out.path / entry["relpath"]: entry["md5"] for entry in json.loads(listing.read_bytes())}
+        wanted = {
+            out.path / entry["relpath"]: entry["md5"] for entry in json.loads(listing.read_bytes())
+        }
     except (OSError, ValueError, TypeError, KeyError):
         return ""
-    others = sorted(path for path in wanted.keys() | found.keys() if wanted.get(path) != found.get(path))
+    others = sorted(
+        path for path in wanted.keys() | found.keys() if wanted.get(path) != found.get(path)
+    )
     return f" ({', '.join(str(path.relative_to(out.path)) for path in others)})" if others else ""
 
 

@@ -46,8 +46,18 @@ def _new_version(call: Call, run: Any, logged: Any, line: Mapping[str, Any]) -> 
     with unless("RESOURCE_ALREADY_EXISTS"):
         call("create_registered_model", line["name"])
     tags = {RUN_KEY_TAG: run.data.tags[RUN_KEY_TAG], TIME_TAG: str(line["time"])}
-    of = {"run_id": run.info.run_id, "model_id": logged.model_id}  # a server refuses a source that is of neither
-    return call("create_model_version", line["name"], logged.artifact_location, tags=tags, await_creation_for=0, **of)
+    of = {
+        "run_id": run.info.run_id,
+        "model_id": logged.model_id,
+    }  # a server refuses a source that is of neither
+    return call(
+        "create_model_version",
+        line["name"],
+        logged.artifact_location,
+        tags=tags,
+        await_creation_for=0,
+        **of,
+    )
 
 
 def holder(ask: Callable[[str, str], Any], name: str, alias: str) -> Any:

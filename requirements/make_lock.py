@@ -8,7 +8,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TORCH = "torch==2.13.0"
-HEAD = "# Made by `make lock` from {source}; do not edit. torch is installed first, by the Makefile.\n"
+HEAD = (
+    "# Made by `make lock` from {source}; do not edit. torch is installed first, by the Makefile.\n"
+)
 BESIDE = ("dev", "remotes")
 """Installed beside lock.txt, so with its versions."""
 APART = {"moto": (), "peers": (TORCH,)}
@@ -20,11 +22,25 @@ Lines = dict[str, str]
 
 def resolve(*requirements: str, constraints: Lines | None = None) -> Lines:
     """What pip would install for these requirements (or `-r FILE`) into an empty environment."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as report, tempfile.NamedTemporaryFile("w") as fixed:
+    with (
+        tempfile.NamedTemporaryFile(suffix=".json") as report,
+        tempfile.NamedTemporaryFile("w") as fixed,
+    ):
         fixed.writelines(f"{line.split()[0]}\n" for line in (constraints or {}).values())
         fixed.flush()
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-        subprocess.run([*command, "--constraint", fixed.name, "--report", report.name, *requirements], check=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+        ]
+        subprocess.run(
+            [*command, "--constraint", fixed.name, "--report", report.name, *requirements],
+            check=True,
+        )
         items = json.loads(Path(report.name).read_text())["install"]
     return dict(line_of(item) for item in items)
 
@@ -49,7 +65,14 @@ def main() -> None:
     write("lock", runtime)
     for name in BESIDE:
         found = resolve("-r", str(HERE / f"{name}.in"), constraints=runtime)
-        write(name, {package: line for package, line in found.items() if package not in (*runtime, "torch")})
+        write(
+            name,
+            {
+                package: line
+                for package, line in found.items()
+                if package not in (*runtime, "torch")
+            },
+        )
     for name, before in APART.items():
         found = resolve(*before, "-r", str(HERE / f"{name}.in"))
         write(name, {package: line for package, line in found.items() if package != "torch"})

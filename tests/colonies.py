@@ -41,7 +41,9 @@ DEFAULT = Rules(
 def rules(**changes: Any) -> Rules:
     """The default rules with some changed; `reward` may be the name of a preset."""
     if isinstance(changes.get("reward"), str):
-        changes["reward"] = tuple((name, float(weight)) for name, weight in REWARDS[changes["reward"]].items())
+        changes["reward"] = tuple(
+            (name, float(weight)) for name, weight in REWARDS[changes["reward"]].items()
+        )
     return DEFAULT._replace(**changes)
 
 
@@ -53,7 +55,10 @@ def flat_plate(width: int = 600) -> Plates:
 def all_kinds(width: int = 600) -> Plates:
     """A linear plate, an exponential one, and one given by its values, in this order."""
     formulas = plates.make_plates(
-        np.array([plates.LINEAR, plates.EXPONENTIAL]), np.array([0.05, 0.006]), np.array([1.0, 0.7]), width
+        np.array([plates.LINEAR, plates.EXPONENTIAL]),
+        np.array([0.05, 0.006]),
+        np.array([1.0, 0.7]),
+        width,
     )
     given = plates.user_plate((2 + np.sin(np.arange(width) / 50)).astype(np.float32))
     return Plates(*(np.concatenate(both) for both in zip(formulas, given, strict=True)))
@@ -78,7 +83,9 @@ def colonies_of(
     for row, of_one in enumerate(cells):
         pos[row, : len(of_one)] = torch.tensor(of_one, dtype=torch.float32).reshape(-1, 2)
         chain = list(range(-1, len(of_one) - 1))
-        parent[row, : len(of_one)] = torch.tensor(parents[row] if parents else chain, dtype=torch.long)
+        parent[row, : len(of_one)] = torch.tensor(
+            parents[row] if parents else chain, dtype=torch.long
+        )
     used, zero = torch.arange(slots) < n[:, None], torch.zeros(count, dtype=torch.long)
     return Colonies(
         pos=pos,
@@ -107,7 +114,9 @@ def steered(colonies: Colonies, some_rules: Rules, generator: torch.Generator) -
     action = actions(some_rules, len(colonies.n), generator)
     low, high = some_rules.bounds[0]
     n = colonies.n.float()
-    action[:, 0] = ((n - some_rules.target_nodes / 2 + 0.5) / n).clamp(low, high) * (0.8 + 0.2 * action[:, 0] / high)
+    action[:, 0] = ((n - some_rules.target_nodes / 2 + 0.5) / n).clamp(low, high) * (
+        0.8 + 0.2 * action[:, 0] / high
+    )
     return action
 
 
@@ -116,5 +125,7 @@ def wandering(some_world: World, count: int, steps: int, seed: int = 0) -> Colon
     generator = torch.Generator().manual_seed(seed)
     colonies = start(some_world, count, generator)
     for _ in range(steps):
-        colonies = step(some_world, colonies, steered(colonies, some_world.rules, generator), generator).colonies
+        colonies = step(
+            some_world, colonies, steered(colonies, some_world.rules, generator), generator
+        ).colonies
     return colonies

@@ -19,10 +19,23 @@ SMALL: dict[str, dict[str, Any]] = {
     "allo": {
         "collect": {"num_envs": 13, "steps_per_env": 60, "held_out_fraction": 0.2},
         "network": {"d": 3, "hidden": 16, "layers": 2},
-        "train": {"batch_size": 32, "steps": 60, "record_every": 20, "evaluate_every": 20, "learning_rate": 0.01},
+        "train": {
+            "batch_size": 32,
+            "steps": 60,
+            "record_every": 20,
+            "evaluate_every": 20,
+            "learning_rate": 0.01,
+        },
     },
     "iqn": {
-        "env": {"worlds": 4, "height": 6, "width": 6, "agents": 2, "max_turns": 10, "spawn_probability": 0.05},
+        "env": {
+            "worlds": 4,
+            "height": 6,
+            "width": 6,
+            "agents": 2,
+            "max_turns": 10,
+            "spawn_probability": 0.05,
+        },
         "collect": {"turns": 20, "held_out_worlds": 64},
         "network": {"frames": 2, "hidden": 24, "cosines": 8},
         "train": {
@@ -51,7 +64,13 @@ SMALL: dict[str, dict[str, Any]] = {
             "max_steps": 12,
             "left_limit": 5,
         },
-        "collect": {"n_train": 3, "n_held_out": 4, "n_outside": 2, "held_out_colonies": 64, "constant_search": 200},
+        "collect": {
+            "n_train": 3,
+            "n_held_out": 4,
+            "n_outside": 2,
+            "held_out_colonies": 64,
+            "constant_search": 200,
+        },
         "network": {"d": 16, "heads": 2},
         "train": {
             "num_envs": 24,

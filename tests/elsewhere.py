@@ -29,7 +29,9 @@ class MadeOnTheCpu(TorchDispatchMode):
         super().__init__()
         self.found: list[str] = []
 
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         results = operation(*args, **(kwargs or {}))
         if any(isinstance(leaf, Tensor) and leaf.is_cpu for leaf in tree_leaves(results)):
             self.found.append(str(operation))

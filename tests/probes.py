@@ -23,7 +23,14 @@ DISCOUNT = 0.5
 MIDPOINTS = (np.arange(16, dtype=np.float32) + 0.5) / 16
 
 CONFIG: dict[str, Any] = {
-    "env": {"worlds": 16, "height": 5, "width": 5, "max_turns": 12, "vision_radius": 1, "ground": "plain"},
+    "env": {
+        "worlds": 16,
+        "height": 5,
+        "width": 5,
+        "max_turns": 12,
+        "vision_radius": 1,
+        "ground": "plain",
+    },
     "collect": {"turns": 96, "held_out_worlds": 2},
     "network": {"frames": 1, "hidden": 32, "cosines": 16},
     "train": {
@@ -37,7 +44,9 @@ CONFIG: dict[str, Any] = {
         "record_every": 500,
         "evaluate_every": 0,
         "loss": {"discount": DISCOUNT},
-        "acting": {"epsilon": {"kind": "linear", "start": 1.0, "end": 0.2, "over_transitions": 3000}},
+        "acting": {
+            "epsilon": {"kind": "linear", "start": 1.0, "end": 0.2, "over_transitions": 3000}
+        },
     },
 }
 
@@ -56,7 +65,9 @@ def coin(state: State, number: int) -> jax.Array:
 
 def shown(*places: Any) -> jax.Array:
     """A frame with ones in these places; a place behind its end shows nothing."""
-    return jnp.zeros(FRAME, jnp.int8).at[jnp.stack(jnp.broadcast_arrays(*places))].set(1, mode="drop")
+    return (
+        jnp.zeros(FRAME, jnp.int8).at[jnp.stack(jnp.broadcast_arrays(*places))].set(1, mode="drop")
+    )
 
 
 def made(
@@ -75,7 +86,9 @@ def made(
 
     def end_turn(state: State) -> Ended:
         terminated, truncated = end(state)
-        return Ended(state._replace(turn=state.turn + 1), jnp.asarray(terminated), jnp.asarray(truncated))
+        return Ended(
+            state._replace(turn=state.turn + 1), jnp.asarray(terminated), jnp.asarray(truncated)
+        )
 
     return World(
         agents=agents,
@@ -114,7 +127,10 @@ def _paid_once(state: State, agent: jax.Array, action: jax.Array) -> jax.Array:
 
 
 ONE_TURN = made(
-    len(TASKS), lambda state, _: shown(coin(state, 0)), _paid_once, lambda _: (jnp.bool_(True), jnp.bool_(False))
+    len(TASKS),
+    lambda state, _: shown(coin(state, 0)),
+    _paid_once,
+    lambda _: (jnp.bool_(True), jnp.bool_(False)),
 )
 
 # Three turns. A coin decides whether the episode then terminates, and shows its turns, or is cut off, and does not.
@@ -152,15 +168,22 @@ def dataset(config: IqnConfig, train: Transitions) -> Dataset:
     """What a learner begins with; nothing is held out."""
     shape = (0, config.env.agents, 2), (0, 5, 5)
     return Dataset(
-        train, HeldOut(np.zeros((0, 2), np.uint32), np.zeros(shape[0], np.int16), np.zeros(shape[1], np.int8))
+        train,
+        HeldOut(
+            np.zeros((0, 2), np.uint32), np.zeros(shape[0], np.int16), np.zeros(shape[1], np.int8)
+        ),
     )
 
 
-def fresh(config: IqnConfig, world: World, seed: int = 0, train_part: Transitions | None = None) -> Learner:
+def fresh(
+    config: IqnConfig, world: World, seed: int = 0, train_part: Transitions | None = None
+) -> Learner:
     """An untrained learner whose replay holds what a random policy met, or something else."""
     if train_part is None:
         train_part = prefill(config, world, jax.random.key(seed))
-    return train.init_learner(config, world, dataset(config, train_part), train.base_keys(config, seed))
+    return train.init_learner(
+        config, world, dataset(config, train_part), train.base_keys(config, seed)
+    )
 
 
 def learned(config: IqnConfig, world: World, learner: Learner) -> Learner:
@@ -201,7 +224,10 @@ HUNT: dict[str, Any] = {
         "evaluate_every": 4,
         "evaluation_worlds": 7,
         "loss": {"quantiles": 9, "target_quantiles": 11},
-        "acting": {"quantiles": 13, "epsilon": {"kind": "linear", "start": 1.0, "end": 0.1, "over_transitions": 120}},
+        "acting": {
+            "quantiles": 13,
+            "epsilon": {"kind": "linear", "start": 1.0, "end": 0.1, "over_transitions": 120},
+        },
     },
 }
 

@@ -7,7 +7,9 @@ import pytest
 
 from quatrain.baselines import BaselineError, Comparison, Gated, Verdict, compare, entry_of, judge
 
-ACCURACY = Gated("accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",))
+ACCURACY = Gated(
+    "accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",)
+)
 ERROR = Gated("error", "lower", 0.3, {"default": 4.0}, ("floor_error",))
 RATE = Gated("rate", "near", 0.05, {})
 GATED = (ACCURACY, ERROR, RATE)
@@ -26,7 +28,11 @@ SCORES = {
 def baseline(preset: str = "default", **changed: float) -> dict[str, Any]:
     """What promote would write for SCORES with changes."""
     metrics = {one.metric: entry_of(one.under(preset), SCORES | changed) for one in GATED}
-    return {"schema": 1, "model": "toy", "presets": {preset: {"metrics": metrics, "provenance": {}}}}
+    return {
+        "schema": 1,
+        "model": "toy",
+        "presets": {preset: {"metrics": metrics, "provenance": {}}},
+    }
 
 
 def judged(stored: Any = None, preset: str = "default", **changed: float | None) -> Verdict:
@@ -57,13 +63,20 @@ def test_the_scores_that_were_promoted_hold_their_own_baseline():
         ("error", "ok"),
         ("rate", "ok"),
     ]
-    assert line_of(verdict, "accuracy")[1] == ("accuracy 0.95 holds baseline 0.95 (higher is better, tolerance 0.02)")
+    assert line_of(verdict, "accuracy")[1] == (
+        "accuracy 0.95 holds baseline 0.95 (higher is better, tolerance 0.02)"
+    )
 
 
 @pytest.mark.parametrize(
     ("metric", "value", "status", "why"),
     [
-        ("accuracy", 0.931, "ok", "accuracy 0.931 holds baseline 0.95 (higher is better, tolerance 0.02)"),
+        (
+            "accuracy",
+            0.931,
+            "ok",
+            "accuracy 0.931 holds baseline 0.95 (higher is better, tolerance 0.02)",
+        ),
         (
             "accuracy",
             0.92,
@@ -78,7 +91,12 @@ def test_the_scores_that_were_promoted_hold_their_own_baseline():
             "`make promote` would store it",
         ),
         ("error", 2.79, "ok", "error 2.79 holds baseline 2.5 (lower is better, tolerance 0.3)"),
-        ("error", 2.9, "worse", "error 2.9 is 0.4 worse than baseline 2.5 (lower is better, tolerance 0.3)"),
+        (
+            "error",
+            2.9,
+            "worse",
+            "error 2.9 is 0.4 worse than baseline 2.5 (lower is better, tolerance 0.3)",
+        ),
         (
             "error",
             1.5,
@@ -86,14 +104,26 @@ def test_the_scores_that_were_promoted_hold_their_own_baseline():
             "error 1.5 is 1 better than baseline 2.5 (lower is better, tolerance 0.3); `make promote` would store it",
         ),
         ("rate", 0.29, "ok", "rate 0.29 holds baseline 0.25 (nearer is better, tolerance 0.05)"),
-        ("rate", 0.31, "worse", "rate 0.31 is 0.06 worse than baseline 0.25 (nearer is better, tolerance 0.05)"),
-        ("rate", 0.19, "worse", "rate 0.19 is 0.06 worse than baseline 0.25 (nearer is better, tolerance 0.05)"),
+        (
+            "rate",
+            0.31,
+            "worse",
+            "rate 0.31 is 0.06 worse than baseline 0.25 (nearer is better, tolerance 0.05)",
+        ),
+        (
+            "rate",
+            0.19,
+            "worse",
+            "rate 0.19 is 0.06 worse than baseline 0.25 (nearer is better, tolerance 0.05)",
+        ),
         ("accuracy", None, "not finite", "accuracy is NaN or infinite"),
         ("accuracy", float("nan"), "not finite", "accuracy is NaN or infinite"),
         ("error", float("-inf"), "not finite", "error is NaN or infinite"),
     ],
 )
-def test_a_score_is_judged_in_its_direction(metric: str, value: float | None, status: str, why: str):
+def test_a_score_is_judged_in_its_direction(
+    metric: str, value: float | None, status: str, why: str
+):
     verdict = judged(**{metric: value})
     assert line_of(verdict, metric) == (status, why)
     assert verdict.passed == (status in ("ok", "better"))
@@ -101,7 +131,10 @@ def test_a_score_is_judged_in_its_direction(metric: str, value: float | None, st
 
 def test_a_score_that_holds_a_low_baseline_must_still_reach_the_goal():
     verdict = judged(baseline(accuracy=0.89), accuracy=0.885)
-    assert line_of(verdict, "accuracy") == ("below goal", "accuracy 0.885 misses the goal 0.9 (higher is better)")
+    assert line_of(verdict, "accuracy") == (
+        "below goal",
+        "accuracy 0.885 misses the goal 0.9 (higher is better)",
+    )
     assert not verdict.passed
     assert line_of(judged(baseline(error=4.4), error=4.5), "error")[0] == "below goal"
 
@@ -117,7 +150,10 @@ def test_a_score_that_only_equals_a_floor_is_broken():
         "accuracy 0.3 does not beat floor_constant 0.3 (higher is better)",
     )
     assert not verdict.passed
-    assert line_of(judged(baseline("smoke", error=7.1), "smoke", error=7.1), "error")[0] == "below floor"
+    assert (
+        line_of(judged(baseline("smoke", error=7.1), "smoke", error=7.1), "error")[0]
+        == "below floor"
+    )
 
 
 def test_a_ceiling_may_be_passed():
@@ -127,7 +163,10 @@ def test_a_ceiling_may_be_passed():
 def test_a_metric_that_the_evaluation_lost_is_broken():
     scores = {name: value for name, value in SCORES.items() if name != "error"}
     verdict = judge(scores, baseline(), [one.under("default") for one in GATED], "default")
-    assert line_of(verdict, "error") == ("missing", "error is judged, but the evaluation did not report it")
+    assert line_of(verdict, "error") == (
+        "missing",
+        "error is judged, but the evaluation did not report it",
+    )
     assert not verdict.passed
 
 
@@ -140,7 +179,9 @@ def test_a_metric_that_the_baseline_lacks_is_broken():
 
 
 def test_a_metric_that_only_the_baseline_judges_is_broken():
-    verdict = judge(SCORES, baseline(), [ACCURACY.under("default"), ERROR.under("default")], "default")
+    verdict = judge(
+        SCORES, baseline(), [ACCURACY.under("default"), ERROR.under("default")], "default"
+    )
     assert line_of(verdict, "rate") == (
         "stale",
         "rate is in the baseline, but the model's evaluation does not judge it any more",
@@ -153,19 +194,25 @@ def test_a_preset_without_baseline_is_broken():
         verdict = judge(SCORES, stored, [one.under("default") for one in GATED], "default")
         assert not verdict.passed
         assert [(line.value, line.status, line.why) for line in verdict.lines] == [
-            (SCORES[gated.metric], "no baseline", "preset 'default' has no baseline yet") for gated in GATED
+            (SCORES[gated.metric], "no baseline", "preset 'default' has no baseline yet")
+            for gated in GATED
         ]
 
 
 def test_without_any_rule_nothing_passes():
     verdict = judge(SCORES, None, [], "default")
     assert not verdict.passed
-    assert line_of(verdict, "-") == ("missing", "nothing is judged: the model's evaluation names no metric")
+    assert line_of(verdict, "-") == (
+        "missing",
+        "nothing is judged: the model's evaluation names no metric",
+    )
 
 
 def test_another_direction_than_the_model_says_is_broken_whatever_the_score():
     for value in (0.5, 0.95, 0.99):
-        assert line_of(judged(altered("accuracy", "direction", to="lower"), accuracy=value), "accuracy") == (
+        assert line_of(
+            judged(altered("accuracy", "direction", to="lower"), accuracy=value), "accuracy"
+        ) == (
             "stale",
             "accuracy is 'lower' in the baseline, but the model says 'higher'",
         )
@@ -183,7 +230,10 @@ def test_another_direction_than_the_model_says_is_broken_whatever_the_score():
 )
 def test_a_rule_loosened_by_hand_is_broken(path: tuple[str, ...], to: Any, what: str):
     verdict = judged(altered("accuracy", *path, to=to))
-    assert line_of(verdict, "accuracy") == ("stale", f"accuracy has another {what} in the baseline than in the model")
+    assert line_of(verdict, "accuracy") == (
+        "stale",
+        f"accuracy has another {what} in the baseline than in the model",
+    )
     assert not verdict.passed
 
 
@@ -208,7 +258,9 @@ def interval(mean: float, half: float) -> dict[str, float]:
 def test_a_difference_counts_only_if_it_is_larger_than_its_interval(mean: float, status: str):
     """Half widths 0.03 and 0.04: a difference of independent means has 0.05."""
     stored = baseline(**interval(0.95, 0.03))
-    assert stored["presets"]["default"]["metrics"]["accuracy"]["interval"] == pytest.approx([0.92, 0.98])
+    assert stored["presets"]["default"]["metrics"]["accuracy"]["interval"] == pytest.approx(
+        [0.92, 0.98]
+    )
     found, why = line_of(judged(stored, **interval(mean, 0.04)), "accuracy")
     assert found == status
     assert "tolerance 0.02, noise 0.05)" in why
@@ -243,25 +295,52 @@ def top(**changes: Any) -> Any:
         (top(schema=0), "has schema 0, but this code reads 1"),
         (top(schema=2), "has schema 2, but this code reads 1"),
         (top(schema="1"), "has schema '1', but this code reads 1"),
-        (top(presets={"default": 5}), "presets.default must have exactly the keys metrics and provenance"),
-        (top(presets={"default": {"metrics": {}, "provenance": {}}}), "presets.default.metrics is empty"),
-        (top(presets={"default": {"metrics": [1], "provenance": {}}}), "presets.default.metrics is empty"),
+        (
+            top(presets={"default": 5}),
+            "presets.default must have exactly the keys metrics and provenance",
+        ),
+        (
+            top(presets={"default": {"metrics": {}, "provenance": {}}}),
+            "presets.default.metrics is empty",
+        ),
+        (
+            top(presets={"default": {"metrics": [1], "provenance": {}}}),
+            "presets.default.metrics is empty",
+        ),
         (altered("rate", to=None), "metrics.rate must have exactly the keys ceilings, direction"),
-        (altered("rate", "extra", to=1), "metrics.rate must have exactly the keys ceilings, direction"),
-        (altered("rate", "direction", to="up"), "rate.direction is 'up'; allowed: higher, lower, near"),
-        (altered("rate", "direction", to=["near"]), "rate.direction is ['near']; allowed: higher, lower, near"),
+        (
+            altered("rate", "extra", to=1),
+            "metrics.rate must have exactly the keys ceilings, direction",
+        ),
+        (
+            altered("rate", "direction", to="up"),
+            "rate.direction is 'up'; allowed: higher, lower, near",
+        ),
+        (
+            altered("rate", "direction", to=["near"]),
+            "rate.direction is ['near']; allowed: higher, lower, near",
+        ),
         (altered("rate", "value", to=None), "rate.value is None, not a finite number"),
         (altered("rate", "value", to="0.25"), "rate.value is '0.25', not a finite number"),
         (altered("rate", "value", to=True), "rate.value is True, not a finite number"),
         (altered("rate", "value", to=float("nan")), "rate.value is nan, not a finite number"),
         (altered("rate", "value", to=10**400), "not a finite number"),
-        (altered("rate", "tolerance", to=float("inf")), "rate.tolerance is inf, not a finite number"),
+        (
+            altered("rate", "tolerance", to=float("inf")),
+            "rate.tolerance is inf, not a finite number",
+        ),
         (altered("rate", "tolerance", to=-0.01), "rate.tolerance is -0.01, below 0"),
         (altered("accuracy", "goal", to="high"), "accuracy.goal is 'high', not a finite number"),
         (altered("accuracy", "floors", to=[0.1]), "accuracy.floors must be an object of numbers"),
-        (altered("accuracy", "floors", "floor_random", to=None), "accuracy.floors.floor_random is None, not a finite"),
+        (
+            altered("accuracy", "floors", "floor_random", to=None),
+            "accuracy.floors.floor_random is None, not a finite",
+        ),
         (altered("accuracy", "interval", to=[0.9]), "accuracy.interval must be [low, high]"),
-        (altered("accuracy", "interval", to=[0.9, None]), "accuracy.interval.1 is None, not a finite number"),
+        (
+            altered("accuracy", "interval", to=[0.9, None]),
+            "accuracy.interval.1 is None, not a finite number",
+        ),
     ],
 )
 def test_a_baseline_of_another_form_judges_nothing(stored: Any, why: str):
@@ -283,7 +362,10 @@ def test_judging_changes_no_input():
 def compared(stored: Any = None, **changed: float | None) -> dict[str, Comparison]:
     baseline_of = stored or baseline()
     metrics = baseline_of["presets"]["default"]["metrics"]
-    return {one.metric: one for one in compare(judged(baseline_of, **changed), metrics, SCORES | changed)}
+    return {
+        one.metric: one
+        for one in compare(judged(baseline_of, **changed), metrics, SCORES | changed)
+    }
 
 
 def test_each_judged_metric_stands_beside_its_stored_value():
@@ -301,7 +383,9 @@ def test_a_difference_has_the_interval_of_two_independent_means():
     both = compared(baseline(**interval(0.95, 0.03)), **interval(0.99, 0.04))
     assert both["accuracy"].half == pytest.approx(0.05)
     assert compared(baseline(), **interval(0.99, 0.04))["accuracy"].half == pytest.approx(0.04)
-    assert compared(baseline(**interval(0.95, 0.03)), accuracy=0.99)["accuracy"].half == pytest.approx(0.03)
+    assert compared(baseline(**interval(0.95, 0.03)), accuracy=0.99)[
+        "accuracy"
+    ].half == pytest.approx(0.03)
     assert both["error"].half is None
 
 
@@ -313,7 +397,9 @@ def test_the_interval_that_is_shown_is_the_noise_that_judges():
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
 def test_what_is_not_finite_has_no_difference(value: float | None):
-    assert compared(accuracy=value)["accuracy"] == Comparison("accuracy", "not finite", 0.95, None, None, None)
+    assert compared(accuracy=value)["accuracy"] == Comparison(
+        "accuracy", "not finite", 0.95, None, None, None
+    )
 
 
 def test_what_only_one_side_knows_has_no_difference():
@@ -323,4 +409,6 @@ def test_what_only_one_side_knows_has_no_difference():
     scores = {name: value for name, value in SCORES.items() if name != "error"}
     metrics = baseline()["presets"]["default"]["metrics"]
     verdict = judge(scores, baseline(), [ERROR.under("default")], "default")
-    assert compare(verdict, metrics, scores)[0] == Comparison("error", "missing", 2.5, None, None, None)
+    assert compare(verdict, metrics, scores)[0] == Comparison(
+        "error", "missing", 2.5, None, None, None
+    )

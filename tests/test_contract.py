@@ -18,7 +18,9 @@ class Small:
 
     def __init__(self, name: str, changes: dict[str, Any]) -> None:
         self.config = small(name, **changes)
-        self.rooms = {kind: room(name, kind) for kind in ("collect", "losses", "train", "evaluate", "plots")}
+        self.rooms = {
+            kind: room(name, kind) for kind in ("collect", "losses", "train", "evaluate", "plots")
+        }
         self.dataset = self.rooms["collect"].collect(self.config, 11)
 
     def train(self, seed: int = 5, learner: Any = None) -> list[Any]:
@@ -29,7 +31,9 @@ class Small:
 
 
 def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 def copied(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -58,7 +62,9 @@ def test_training_yields_at_least_twice_with_the_same_finite_metrics(trained: li
                 assert (trained[1].step - trained[0].step) % len(values) == 0
 
 
-def test_the_metrics_shown_while_training_are_among_those_recorded(model: Small, trained: list[Any]):
+def test_the_metrics_shown_while_training_are_among_those_recorded(
+    model: Small, trained: list[Any]
+):
     assert set(model.rooms["train"].HEADLINE) <= trained[0].metrics.keys()
 
 
@@ -84,9 +90,13 @@ def test_same_seed_collects_the_same_bits_and_another_seed_others(model: Small):
 def test_resumed_from_any_yield_equals_uninterrupted(model: Small, trained: list[Any]):
     reference = model.arrays(trained[-1].learner)
     for progress in trained[:-1]:
-        saved = model.rooms["train"].unpack(model.config, model.dataset, model.arrays(progress.learner))
+        saved = model.rooms["train"].unpack(
+            model.config, model.dataset, model.arrays(progress.learner)
+        )
         rest = model.train(learner=saved)
-        assert [one.step for one in rest] == [one.step for one in trained if one.step > progress.step]
+        assert [one.step for one in rest] == [
+            one.step for one in trained if one.step > progress.step
+        ]
         assert equal(model.arrays(rest[-1].learner), reference)
 
 
@@ -107,7 +117,11 @@ def test_training_beats_no_training_in_what_is_judged(model: Small, trained: lis
     assert all(np.isfinite(list(one.values())).all() for one in scores)
     gain = scores[1][judged.metric] - scores[0][judged.metric]
     assert gain > 0 if judged.direction == "higher" else gain < 0
-    named = {name for gated in model.rooms["evaluate"].GATED for name in (gated.metric, *gated.floors, *gated.ceilings)}
+    named = {
+        name
+        for gated in model.rooms["evaluate"].GATED
+        for name in (gated.metric, *gated.floors, *gated.ceilings)
+    }
     assert named <= scores[1].keys()
 
 
@@ -122,7 +136,11 @@ def test_inputs_are_not_mutated(model: Small, trained: list[Any]):
 
 def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Any]):
     starts = [0, *(progress.step for progress in trained)]
-    recorded = history(row for start, progress in zip(starts, trained, strict=False) for row in rows(progress, start))
+    recorded = history(
+        row
+        for start, progress in zip(starts, trained, strict=False)
+        for row in rows(progress, start)
+    )
     learner = trained[-1].learner
     scores = model.rooms["evaluate"].evaluate(model.config, learner, model.dataset, 0)
     figures = model.rooms["plots"].plots(model.config, learner, model.dataset, recorded, scores)

@@ -22,7 +22,14 @@ LONGER = 7
 """Questions in a request that repeats those of the example."""
 OTHER_INPUTS: dict[str, dict[str, Any]] = {
     "allo": {"env": {"layout": "inputs/allo/one_way.txt"}, "train": {"discount": [0.5, 0.9]}},
-    "iqn": {"env": {"height": None, "width": None, "layout_file": "inputs/iqn/two_halls.txt", "agents": 4}},
+    "iqn": {
+        "env": {
+            "height": None,
+            "width": None,
+            "layout_file": "inputs/iqn/two_halls.txt",
+            "agents": 4,
+        }
+    },
     "actor_critic": {
         "collect": {
             "plates": "user",
@@ -32,7 +39,9 @@ OTHER_INPUTS: dict[str, dict[str, Any]] = {
             "n_outside": 0,
         }
     },
-    "active_dynamics": {"env": {"field": {"kind": "table", "table_file": "inputs/active_dynamics/wind.npz"}}},
+    "active_dynamics": {
+        "env": {"field": {"kind": "table", "table_file": "inputs/active_dynamics/wind.npz"}}
+    },
 }
 """Per model: changes to params.yaml that name its input file, and lists of numbers."""
 ELSEWHERE = """
@@ -116,8 +125,14 @@ def test_a_process_with_config_and_arrays_alone_answers_the_same(model: Served, 
     save_file(model.exported, tmp_path / "weights.safetensors")
     np.savez(tmp_path / "request.npz", **model.example)
     command = [sys.executable, "-c", ELSEWHERE, model.name]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_WAIT_POLICY": "PASSIVE", "JAX_PLATFORMS": "cpu"}
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "JAX_PLATFORMS": "cpu",
+    }
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     close(dict(np.load(tmp_path / "answer.npz")), model.answer(model.example))
 
@@ -138,7 +153,9 @@ def test_an_answer_depends_on_its_own_question_alone(model: Served):
 
 
 def test_the_same_request_gets_the_same_bits_and_nothing_is_changed(model: Served):
-    arrays, example = ({name: array.copy() for name, array in one.items()} for one in (model.arrays, model.example))
+    arrays, example = (
+        {name: array.copy() for name, array in one.items()} for one in (model.arrays, model.example)
+    )
     once, again = model.answer(model.example), model.answer(model.example)
     for found, wanted in ((again, once), (model.arrays, arrays), (model.example, example)):
         assert found.keys() == wanted.keys()
@@ -153,7 +170,12 @@ def wrong(example: Named) -> Iterator[tuple[str, Named]]:
     yield next(iter(example)), picked(example, slice(0))
     for name, array in example.items():
         yield name, {other: values for other, values in example.items() if other != name}
-        for values in (array[..., None], np.asarray(array[0]), array.astype(str), array.astype(complex)):
+        for values in (
+            array[..., None],
+            np.asarray(array[0]),
+            array.astype(str),
+            array.astype(complex),
+        ):
             yield name, example | {name: values}
         if array.ndim > 1:
             yield name, example | {name: np.concatenate([array, array], axis=-1)}
@@ -174,7 +196,9 @@ def test_a_request_that_does_not_fit_is_refused_in_a_line_that_names_the_input(m
 def test_arrays_of_another_model_are_refused(model: Served):
     name = next(iter(model.arrays))
     without = {other: array for other, array in model.arrays.items() if other != name}
-    with pytest.raises(ValueError, match=f"not a learner of this config: differing arrays .*{name}"):
+    with pytest.raises(
+        ValueError, match=f"not a learner of this config: differing arrays .*{name}"
+    ):
         model.answers(model.config, without, model.example)
 
 

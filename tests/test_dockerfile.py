@@ -21,8 +21,12 @@ LOCAL = "quatrain"
 @pytest.fixture(scope="module")
 def steps() -> list[tuple[str, str]]:
     """Instruction and argument, lines joined."""
-    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace(
+        "\\\n", " "
+    )
+    return [
+        (line.split()[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +34,15 @@ def services() -> dict[str, Any]:
     return YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
 
 
-def test_every_image_is_pinned_by_its_digest(steps: list[tuple[str, str]], services: dict[str, Any]) -> None:
+def test_every_image_is_pinned_by_its_digest(
+    steps: list[tuple[str, str]], services: dict[str, Any]
+) -> None:
     arguments = dict(argument.split("=", 1) for name, argument in steps if name == "ARG")
     made = {argument.split(" AS ")[1] for name, argument in steps if name == "FROM"}
     bases = [
-        argument.split(" AS ")[0].removeprefix("${").removesuffix("}") for name, argument in steps if name == "FROM"
+        argument.split(" AS ")[0].removeprefix("${").removesuffix("}")
+        for name, argument in steps
+        if name == "FROM"
     ]
     named = {arguments.get(base, base) for base in bases} - made
     used = {service["image"] for service in services.values()} - {LOCAL}
@@ -44,7 +52,9 @@ def test_every_image_is_pinned_by_its_digest(steps: list[tuple[str, str]], servi
     assert len(used) == 2
 
 
-def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(steps: list[tuple[str, str]]) -> None:
+def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(
+    steps: list[tuple[str, str]],
+) -> None:
     last = steps[[name for name, _ in steps].index("USER") :]
     assert last[0] == ("USER", "${USER_ID}")
     assert ("ARG", "USER_ID=1000") in steps
@@ -55,8 +65,12 @@ def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(steps: list[tupl
 
 
 def test_packages_come_from_the_lock_files_with_their_hashes(steps: list[tuple[str, str]]) -> None:
-    installs = re.findall(r"pip install ([^&;]+)", " && ".join(argument for name, argument in steps if name == "RUN"))
-    free = [install.strip() for install in installs if "--require-hashes --no-deps -r" not in install]
+    installs = re.findall(
+        r"pip install ([^&;]+)", " && ".join(argument for name, argument in steps if name == "RUN")
+    )
+    free = [
+        install.strip() for install in installs if "--require-hashes --no-deps -r" not in install
+    ]
     torch = re.search(r"torch==[\d.]+", (ROOT / "requirements" / "make_lock.py").read_text())
 
     assert torch is not None
@@ -65,7 +79,9 @@ def test_packages_come_from_the_lock_files_with_their_hashes(steps: list[tuple[s
         assert (ROOT / name).is_file()
 
 
-def test_the_image_holds_the_last_commit_and_no_remote(steps: list[tuple[str, str]], tmp_path: Path) -> None:
+def test_the_image_holds_the_last_commit_and_no_remote(
+    steps: list[tuple[str, str]], tmp_path: Path
+) -> None:
     project, source, image = tmp_path / "project", tmp_path / "source", tmp_path / "quatrain"
     project.mkdir()
     git(project, "init", "-q")
@@ -74,9 +90,15 @@ def test_the_image_holds_the_last_commit_and_no_remote(steps: list[tuple[str, st
     git(project, "commit", "-q", "-m", "first")
     git(project, "remote", "add", "origin", "https://somebody:swordfish@example.org/quatrain.git")
     (project / "secret.txt").write_text("swordfish\n")
-    ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith(".git/")]
+    ignored = [
+        line
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith(".git/")
+    ]
     shutil.copytree(
-        project / ".git", source / ".git", ignore=lambda _, names: {Path(n).name for n in ignored} & {*names}
+        project / ".git",
+        source / ".git",
+        ignore=lambda _, names: {Path(n).name for n in ignored} & {*names},
     )
     (command,) = [argument for name, argument in steps if name == "RUN" and "git clone" in argument]
     command = command.replace("///source", f"//{source}").replace(" /quatrain", f" {image}")
@@ -85,7 +107,9 @@ def test_the_image_holds_the_last_commit_and_no_remote(steps: list[tuple[str, st
     assert (image / "params.yaml").read_text() == "seed: 0\n"
     assert not (image / "secret.txt").exists()
     assert git(image, "rev-parse", "HEAD") == git(project, "rev-parse", "HEAD")
-    assert b"swordfish" not in b"".join([*contents(image).values(), *read_all(image / ".git"), *read_all(source)])
+    assert b"swordfish" not in b"".join(
+        [*contents(image).values(), *read_all(image / ".git"), *read_all(source)]
+    )
 
 
 def read_all(folder: Path) -> list[bytes]:
@@ -101,7 +125,9 @@ def test_no_password_is_written_down_and_none_has_a_default(services: dict[str, 
         if secret.search(name)
     ]
     assert len(values) == 8
-    assert [value for value in values if not re.fullmatch(r"\$\{(\w+):\?set \1 in \.env\}", value)] == []
+    assert [
+        value for value in values if not re.fullmatch(r"\$\{(\w+):\?set \1 in \.env\}", value)
+    ] == []
     assert git(ROOT, "check-ignore", "--no-index", ".env") == ".env\n"
 
 
@@ -116,12 +142,29 @@ def test_only_mlflow_can_be_reached_and_only_from_this_machine(services: dict[st
 
 
 def test_what_others_wait_for_says_when_it_is_ready(services: dict[str, Any]) -> None:
-    waits = [(other, how["condition"]) for service in services.values() for other, how in awaited(service).items()]
-    assert {other for other, condition in waits if condition == "service_healthy"} == {"database", "tracking"}
-    assert all("healthcheck" in services[other] for other, condition in waits if condition == "service_healthy")
-    assert all((ROOT / part).is_file() for part in services["bucket"]["command"] if part.endswith(".py"))
+    waits = [
+        (other, how["condition"])
+        for service in services.values()
+        for other, how in awaited(service).items()
+    ]
+    assert {other for other, condition in waits if condition == "service_healthy"} == {
+        "database",
+        "tracking",
+    }
+    assert all(
+        "healthcheck" in services[other]
+        for other, condition in waits
+        if condition == "service_healthy"
+    )
+    assert all(
+        (ROOT / part).is_file() for part in services["bucket"]["command"] if part.endswith(".py")
+    )
 
 
 def awaited(service: dict[str, Any]) -> dict[str, Any]:
     names = service.get("depends_on", {})
-    return names if isinstance(names, dict) else {name: {"condition": "service_started"} for name in names}
+    return (
+        names
+        if isinstance(names, dict)
+        else {name: {"condition": "service_started"} for name in names}
+    )

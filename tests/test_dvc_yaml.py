@@ -36,13 +36,18 @@ class Declared(NamedTuple):
 
 
 def filled(value: str, model: str) -> str:
-    return re.sub(r"\$\{(?:item\.(\w+)|key)\}", lambda m: SLOTS[model][m[1]] if m[1] else model, value)
+    return re.sub(
+        r"\$\{(?:item\.(\w+)|key)\}", lambda m: SLOTS[model][m[1]] if m[1] else model, value
+    )
 
 
 def declared(name: str, verb: str, model: str, stage: dict[str, Any]) -> Declared:
     entries = [out for kind in ("outs", "metrics", "plots") for out in stage.get(kind, [])]
     outs = [next(iter(out)) if isinstance(out, dict) else out for out in entries]
-    lists = [[filled(value, model) for value in values] for values in (stage["deps"], stage["params"], outs)]
+    lists = [
+        [filled(value, model) for value in values]
+        for values in (stage["deps"], stage["params"], outs)
+    ]
     return Declared(name, verb, model, lists[0], set(lists[1]), set(lists[2]))
 
 
@@ -55,7 +60,11 @@ every_stage = pytest.mark.parametrize("stage", STAGES, ids=[stage.name for stage
 def file_of(module: str) -> str:
     path = "/".join(module.split("."))
     prefix = "src/" if module.startswith("quatrain") else ""
-    return f"{prefix}{path}.py" if (ROOT / f"{prefix}{path}.py").exists() else f"{prefix}{path}/__init__.py"
+    return (
+        f"{prefix}{path}.py"
+        if (ROOT / f"{prefix}{path}.py").exists()
+        else f"{prefix}{path}/__init__.py"
+    )
 
 
 def rooms(stage: Declared) -> set[str]:
@@ -68,10 +77,17 @@ def rooms(stage: Declared) -> set[str]:
 
 def needed(stage: Declared) -> set[str]:
     """Files of the inside that shape a stage's outs."""
-    shaping = [f"pipeline.{stage.verb}", *(dep[:-3].replace("/", ".") for dep in stage.deps if is_writer(dep))]
-    direct = {found for module in shaping for found in GRAPH.find_modules_directly_imported_by(module)}
+    shaping = [
+        f"pipeline.{stage.verb}",
+        *(dep[:-3].replace("/", ".") for dep in stage.deps if is_writer(dep)),
+    ]
+    direct = {
+        found for module in shaping for found in GRAPH.find_modules_directly_imported_by(module)
+    }
     start = {module for module in direct if module.startswith("quatrain.")} - WIRING | rooms(stage)
-    return {file_of(m) for m in start.union(*(GRAPH.find_upstream_modules(module) for module in start))}
+    return {
+        file_of(m) for m in start.union(*(GRAPH.find_upstream_modules(module) for module in start))
+    }
 
 
 def is_writer(dep: str) -> bool:
@@ -84,12 +100,16 @@ def covers(dep: str, file: str) -> bool:
 
 @every_stage
 def test_each_module_that_shapes_an_out_is_a_dependency(stage: Declared):
-    assert {file for file in needed(stage) if not any(covers(dep, file) for dep in stage.deps)} == set()
+    assert {
+        file for file in needed(stage) if not any(covers(dep, file) for dep in stage.deps)
+    } == set()
 
 
 @every_stage
 def test_no_dependency_is_idle(stage: Declared):
-    inside = [dep for dep in stage.deps if dep.startswith("src/") and not dep.endswith("/__init__.py")]
+    inside = [
+        dep for dep in stage.deps if dep.startswith("src/") and not dep.endswith("/__init__.py")
+    ]
     idle = {dep for dep in inside if not any(covers(dep, file) for file in needed(stage))}
     assert idle == set()
     assert len(stage.deps) == len(set(stage.deps))
@@ -97,7 +117,11 @@ def test_no_dependency_is_idle(stage: Declared):
 
 @every_stage
 def test_no_dependency_reaches_into_another_model(stage: Declared):
-    others = {f"src/quatrain/models/{model}/config.py" for model in MODELS if stage.model and model != stage.model}
+    others = {
+        f"src/quatrain/models/{model}/config.py"
+        for model in MODELS
+        if stage.model and model != stage.model
+    }
     assert {other for other in others for dep in stage.deps if covers(dep, other)} == set()
     assert not {dep for dep in stage.deps if covers(dep, "src/quatrain/registry.py")}
 
@@ -114,7 +138,12 @@ def test_no_dependency_is_a_folder_of_packages(stage: Declared):
 def test_the_verb_and_the_writers_of_its_outs_are_dependencies(stage: Declared):
     judge = {"pipeline/verdicts.py"} if stage.verb in ("evaluate", "report") else set()
     pages = {"pipeline/reporting"} if stage.verb == "report" else set()
-    assert {dep for dep in stage.deps if is_writer(dep)} == {f"pipeline/{stage.verb}.py", *WRITERS, *judge, *pages}
+    assert {dep for dep in stage.deps if is_writer(dep)} == {
+        f"pipeline/{stage.verb}.py",
+        *WRITERS,
+        *judge,
+        *pages,
+    }
 
 
 @every_stage
@@ -161,7 +190,9 @@ def test_a_model_depends_on_what_learners_of_its_framework_share():
 def test_packages_hold_no_code_of_their_own():
     """A package's __init__ is imported with each of its modules, but no dependency names it."""
     for path in (ROOT / "src" / "quatrain").rglob("__init__.py"):
-        assert len(path.read_text().splitlines()) <= 1, f"{path.name} of {path.parent.name} is more than a docstring"
+        assert len(path.read_text().splitlines()) <= 1, (
+            f"{path.name} of {path.parent.name} is more than a docstring"
+        )
 
 
 def test_plots_show_columns_against_steps_of_a_history_that_a_stage_makes():

@@ -10,7 +10,9 @@ from tests.conftest import ROOT
 def scores_of(example: str) -> dict[str, float]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, f"examples/{example}.py"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     named = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()]
     return {name: float(value) for name, value in named}

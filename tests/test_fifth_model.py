@@ -10,7 +10,12 @@ import pytest
 from tests.fifth_model.steps import add_the_model, copy_of_the_project
 from tests.pipeline.small_checkout import git
 
-OF_ALL_MODELS = ("test_contract", "test_contract_serve", "pipeline/test_gate", "pipeline/test_report")
+OF_ALL_MODELS = (
+    "test_contract",
+    "test_contract_serve",
+    "pipeline/test_gate",
+    "pipeline/test_report",
+)
 """Tests that walk through the registry."""
 
 
@@ -29,14 +34,18 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A program of this environment, in the copy and with the copy's code."""
     programs = Path(sys.executable).parent
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))
+    }
     environment |= {
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}",
         "DVC_NO_ANALYTICS": "1",
     }
     command = [str(programs / tool), *arguments]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=580, check=False)
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=580, check=False
+    )
 
 
 def passes(root: Path, tool: str, *arguments: str) -> str:
@@ -47,20 +56,26 @@ def passes(root: Path, tool: str, *arguments: str) -> str:
 
 
 def test_its_style_and_imports_are_those_of_the_others(grown: Path):
-    own = [str(path.relative_to(grown)) for path in (grown / "src/quatrain/models/tides").glob("*.py")]
+    own = [
+        str(path.relative_to(grown)) for path in (grown / "src/quatrain/models/tides").glob("*.py")
+    ]
     passes(grown, "ruff", "check", "src/quatrain/envs/harbour.py", *own)
     passes(grown, "ruff", "format", "--check", "src/quatrain/envs/harbour.py", *own)
     assert "0 broken" in passes(grown, "lint-imports")
 
 
 def test_its_stages_depend_on_what_shapes_their_outs(grown: Path):
-    assert " passed" in passes(grown, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_dvc_yaml.py")
+    assert " passed" in passes(
+        grown, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_dvc_yaml.py"
+    )
 
 
 @pytest.mark.slow
 def test_what_holds_for_every_model_holds_for_it(grown: Path):
     files = [f"tests/{name}.py" for name in OF_ALL_MODELS]
-    told = passes(grown, "pytest", "-q", "-p", "no:cacheprovider", "-k", "tides or gate or report", *files)
+    told = passes(
+        grown, "pytest", "-q", "-p", "no:cacheprovider", "-k", "tides or gate or report", *files
+    )
     assert "failed" not in told
 
 
@@ -69,7 +84,10 @@ def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(gro
     first = call(grown, "python", "-m", "pipeline.repro", "tides")
     assert first.returncode == 4, first.stdout + first.stderr
     assert "gate: tides: no baseline: preset 'default' has no baseline yet [exit 4]" in first.stderr
-    assert "gate: tides: to make these scores its baseline: python -m pipeline.promote tides" in first.stderr
+    assert (
+        "gate: tides: to make these scores its baseline: python -m pipeline.promote tides"
+        in first.stderr
+    )
     assert "baselines/tides.json: preset default now holds" in passes(
         grown, "python", "-m", "pipeline.promote", "tides"
     )

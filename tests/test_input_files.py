@@ -93,13 +93,18 @@ AXIS, VECTORS = np.linspace(-2, 2, 5), np.arange(30.0).reshape(5, 3, 2)
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f8"])
-def test_a_file_of_arrays_stands_with_its_arrays_in_the_config(project: Path, dtype: str, compressed: bool):
+def test_a_file_of_arrays_stands_with_its_arrays_in_the_config(
+    project: Path, dtype: str, compressed: bool
+):
     content = npz(axis_0=AXIS.astype(dtype), vectors=VECTORS.astype(dtype), compressed=compressed)
     (project / "inputs" / "mine.npz").write_bytes(content)
     config = naming(project, arrays="inputs/mine.npz")
     assert config.arrays is not None
     assert config.arrays.name == "inputs/mine.npz"
-    assert [(one.name, one.shape) for one in config.arrays.arrays] == [("axis_0", (5,)), ("vectors", (5, 3, 2))]
+    assert [(one.name, one.shape) for one in config.arrays.arrays] == [
+        ("axis_0", (5,)),
+        ("vectors", (5, 3, 2)),
+    ]
     assert [one.nested for one in config.arrays.arrays] == [nested(AXIS), nested(VECTORS)]
     again = Naming.model_validate_json(config.model_dump_json())
     assert again == config
@@ -127,20 +132,29 @@ def test_an_array_without_axes_is_a_number(project: Path):
 @pytest.mark.parametrize(
     ("array", "line"),
     [
-        ({"shape": [2, 3], "numbers": [1.0] * 5}, "a: shape (2, 3) does not hold 5 numbers; mend one"),
+        (
+            {"shape": [2, 3], "numbers": [1.0] * 5},
+            "a: shape (2, 3) does not hold 5 numbers; mend one",
+        ),
         ({"shape": [0, 3], "numbers": []}, "greater than or equal to 1"),
         ({"shape": [1], "numbers": ["1.0"]}, "valid number"),
         ({"shape": [1.0], "numbers": [1.0]}, "valid integer"),
     ],
 )
-def test_arrays_that_are_given_in_place_of_a_path_hold_what_they_say(array: dict[str, Any], line: str):
+def test_arrays_that_are_given_in_place_of_a_path_hold_what_they_say(
+    array: dict[str, Any], line: str
+):
     with pytest.raises(ValidationError, match=re.escape(line)):
-        Naming.model_validate(NOTHING | {"arrays": {"name": "given", "arrays": [{"name": "a"} | array]}})
+        Naming.model_validate(
+            NOTHING | {"arrays": {"name": "given", "arrays": [{"name": "a"} | array]}}
+        )
 
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": "<f8", "fortran_order": False, "shape": shape}
+    )
     return file.getvalue()
 
 
@@ -166,8 +180,14 @@ DAMAGED_ARRAYS = {
     "an array": (NUMBERS, NO_ARRAYS),
     "cut off": (ARRAYS[:-3], NO_ARRAYS),
     "cut off in the middle": (ARRAYS[: len(ARRAYS) // 2], NO_ARRAYS),
-    "a bit turned": (ARRAYS.replace(np.float64(2).tobytes(), np.float64(3).tobytes(), 1), NO_ARRAYS),
-    "another compression": (zipped(("axis_0.npy", NUMBERS), compression=zipfile.ZIP_LZMA), NO_ARRAYS),
+    "a bit turned": (
+        ARRAYS.replace(np.float64(2).tobytes(), np.float64(3).tobytes(), 1),
+        NO_ARRAYS,
+    ),
+    "another compression": (
+        zipped(("axis_0.npy", NUMBERS), compression=zipfile.ZIP_LZMA),
+        NO_ARRAYS,
+    ),
     "a name twice": (zipped(("a.npy", NUMBERS), ("a", NUMBERS)), NO_ARRAYS),
     "more than it claims": (smaller(BOMB, 150_000), NO_ARRAYS),
     "unfolds": (BOMB, "mine.npz: unfolds to 60,000,000 bytes; at most 200,000 are read"),
@@ -196,7 +216,10 @@ DAMAGED_ARRAYS = {
         zipped(("axis_0.npy", npy_header((9 * 10**12, 0)))),
         f"mine.npz: axis_0: holds float64 of shape (9000000000000, 0); {ARRAYS_OF_FLOATS}",
     ),
-    "nothing": (npz(axis_0=AXIS[:0]), f"mine.npz: axis_0: holds float64 of shape (0,); {ARRAYS_OF_FLOATS}"),
+    "nothing": (
+        npz(axis_0=AXIS[:0]),
+        f"mine.npz: axis_0: holds float64 of shape (0,); {ARRAYS_OF_FLOATS}",
+    ),
     "many axes": (
         npz(vectors=np.ones((1,) * 9)),
         f"mine.npz: vectors: holds float64 of shape (1, 1, 1, 1, 1, 1, 1, 1, 1); {ARRAYS_OF_FLOATS}",
@@ -242,7 +265,10 @@ def test_no_turned_bit_changes_a_number(project: Path):
             refused.append(str(error))
     assert found == {tuple(array.ravel().tolist()) for array in (AXIS, VECTORS)}
     assert len(refused) > 100
-    assert all(re.fullmatch(r"mine\.npz: .*(numpy\.savez? ?.*|are read|as it says)", line) for line in refused)
+    assert all(
+        re.fullmatch(r"mine\.npz: .*(numpy\.savez? ?.*|are read|as it says)", line)
+        for line in refused
+    )
 
 
 @pytest.mark.parametrize("claimed", [150_000, 60_000_000])
@@ -260,7 +286,10 @@ DAMAGED = {
     "empty": (b"", "mine.npy: is no .npy file; write one with numpy.save"),
     "a text": (b"1.0\n2.0\n", "mine.npy: is no .npy file; write one with numpy.save"),
     "a pickle": (b"\x80\x04N.", "mine.npy: is no .npy file; write one with numpy.save"),
-    "of a later version": (NUMBERS.replace(b"Y\x01", b"Y\x03"), "mine.npy: is no .npy file; write one with numpy.save"),
+    "of a later version": (
+        NUMBERS.replace(b"Y\x01", b"Y\x03"),
+        "mine.npy: is no .npy file; write one with numpy.save",
+    ),
     "cut off in its header": (NUMBERS[:40], "mine.npy: is no .npy file; write one with numpy.save"),
     "code in its header": (
         NUMBERS.replace(b"(600,)", b"exit()"),
@@ -284,7 +313,10 @@ DAMAGED = {
         npy(np.ones((3, 5))),
         "mine.npy: holds float64 of shape (3, 5); numpy.save an array with one axis and dtype float",
     ),
-    "no axis": (npy(1.5), "mine.npy: holds float64 of shape (); numpy.save an array with one axis and dtype float"),
+    "no axis": (
+        npy(1.5),
+        "mine.npy: holds float64 of shape (); numpy.save an array with one axis and dtype float",
+    ),
     "whole numbers": (
         npy(np.arange(7)),
         "mine.npy: holds int64 of shape (7,); numpy.save an array with one axis and dtype float",
@@ -308,23 +340,42 @@ def test_a_file_that_holds_no_numbers_is_refused_in_one_line(case: str, project:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"numbers": "inputs/mine.txt"}, "inputs/mine.txt is no .npy file; write one with numpy.save"),
-        ({"numbers": "inputs/nein.npy"}, "inputs/nein.npy is not there; did you mean 'inputs/mine.npy'?"),
-        ({"numbers": "../mine.npy"}, "../mine.npy is outside inputs/; copy the file there and name it by that path"),
+        (
+            {"numbers": "inputs/mine.txt"},
+            "inputs/mine.txt is no .npy file; write one with numpy.save",
+        ),
+        (
+            {"numbers": "inputs/nein.npy"},
+            "inputs/nein.npy is not there; did you mean 'inputs/mine.npy'?",
+        ),
+        (
+            {"numbers": "../mine.npy"},
+            "../mine.npy is outside inputs/; copy the file there and name it by that path",
+        ),
         ({"text": "inputs/mine.npy"}, "inputs/mine.npy holds numbers; name a text file"),
         ({"text": "inputs/mine.npz"}, "inputs/mine.npz holds numbers; name a text file"),
-        ({"arrays": "inputs/mine.npy"}, "inputs/mine.npy is no .npz file; write one with numpy.savez"),
-        ({"numbers": "inputs/mine.npz"}, "inputs/mine.npz is no .npy file; write one with numpy.save"),
+        (
+            {"arrays": "inputs/mine.npy"},
+            "inputs/mine.npy is no .npz file; write one with numpy.savez",
+        ),
+        (
+            {"numbers": "inputs/mine.npz"},
+            "inputs/mine.npz is no .npy file; write one with numpy.save",
+        ),
     ],
 )
-def test_a_path_to_the_wrong_kind_of_file_is_refused(named: dict[str, str], message: str, project: Path):
+def test_a_path_to_the_wrong_kind_of_file_is_refused(
+    named: dict[str, str], message: str, project: Path
+):
     (project / "inputs" / "mine.npy").write_bytes(NUMBERS)
     (project / "inputs" / "mine.txt").write_text("1.0\n")
     with pytest.raises(ValidationError, match=re.escape(f"Value error, {message} [")):
         naming(project, **named)
 
 
-@pytest.mark.parametrize(("field", "path"), [("numbers", "a.npy"), ("arrays", "a.npz"), ("text", "a.txt")])
+@pytest.mark.parametrize(
+    ("field", "path"), [("numbers", "a.npy"), ("arrays", "a.npz"), ("text", "a.txt")]
+)
 def test_a_path_without_a_reader_says_what_stands_in_its_place(field: str, path: str):
     message = f"'{path}' is a path; give {{'name': ..., '{field}': ...}} in its place, or a reader as context"
     with pytest.raises(ValidationError, match=re.escape(message)):

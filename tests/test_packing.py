@@ -31,7 +31,10 @@ class Learner(NamedTuple):
 def init(seed: int) -> Learner:
     key = jax.random.key(seed)
     return Learner(
-        params={"hidden": {"kernel": jax.random.normal(key, (3, 5))}, "bias": jnp.zeros(5, jnp.float16)},
+        params={
+            "hidden": {"kernel": jax.random.normal(key, (3, 5))},
+            "bias": jnp.zeros(5, jnp.float16),
+        },
         worlds=(jnp.arange(7, dtype=jnp.int8), jnp.asarray(seed % 2 == 0)),
         keys={"lanes": jax.random.split(key, 4), "other": jax.random.key(seed, impl="rbg")},
         step=jnp.int32(seed),
@@ -51,8 +54,12 @@ def test_arrays_are_named_by_their_path_and_keys_are_plain_numbers() -> None:
     }
 
 
-@pytest.mark.parametrize("template_of", [init, partial(jax.eval_shape, init)], ids=["a learner", "its shapes"])
-def test_a_learner_comes_back_and_draws_what_it_would_have_drawn(template_of: Callable[[int], Learner]) -> None:
+@pytest.mark.parametrize(
+    "template_of", [init, partial(jax.eval_shape, init)], ids=["a learner", "its shapes"]
+)
+def test_a_learner_comes_back_and_draws_what_it_would_have_drawn(
+    template_of: Callable[[int], Learner],
+) -> None:
     learner = init(3)
     restored = unpack(template_of(0), pack(learner))
     assert jax.tree.structure(restored) == jax.tree.structure(learner)
@@ -72,7 +79,10 @@ def test_a_learner_comes_back_and_draws_what_it_would_have_drawn(template_of: Ca
         ({"noise": np.zeros(3)}, r"differing arrays \['noise'\]"),
         ({"worlds/0": np.zeros(8, np.int8)}, r"worlds/0 is int8\(8,\), not int8\(7,\)"),
         ({"worlds/0": np.zeros(7, np.int16)}, r"worlds/0 is int16\(7,\), not int8\(7,\)"),
-        ({"keys/lanes": np.zeros((4, 4), np.uint32)}, r"keys/lanes is uint32\(4, 4\), not uint32\(4, 2\)"),
+        (
+            {"keys/lanes": np.zeros((4, 4), np.uint32)},
+            r"keys/lanes is uint32\(4, 4\), not uint32\(4, 2\)",
+        ),
     ],
 )
 def test_arrays_of_another_learner_are_refused(change: dict[str, Any], why: str) -> None:
@@ -98,7 +108,10 @@ def torch_init(seed: int) -> TorchLearner:
     layer = torch.nn.Linear(3, 5)
     torch.nn.init.normal_(layer.weight, generator=generator)
     return TorchLearner(
-        params={"net": layer.state_dict(keep_vars=True), "scale": torch.full((5,), 0.5, dtype=torch.float16)},
+        params={
+            "net": layer.state_dict(keep_vars=True),
+            "scale": torch.full((5,), 0.5, dtype=torch.float16),
+        },
         optimizer=({"exp_avg": torch.rand((7, 2), dtype=torch.float64, generator=generator).T},),
         colonies=[torch.arange(4), torch.arange(6, dtype=torch.int16), torch.tensor([True, False])],
         norm=None,
@@ -138,7 +151,9 @@ def test_a_torch_learner_comes_back_from_a_file_and_draws_what_it_would_have_dra
     packed = torch_packing.pack(learner)
     data, declared = formats.encode("learner.safetensors", packed)
     specs = {name: ArraySpec.model_validate(spec) for name, spec in declared.items()}
-    restored = torch_packing.unpack(torch_init(0), formats.decode("learner.safetensors", data, specs))
+    restored = torch_packing.unpack(
+        torch_init(0), formats.decode("learner.safetensors", data, specs)
+    )
     assert type(restored) is TorchLearner
     assert (type(restored.optimizer), type(restored.colonies), restored.norm) == (tuple, list, None)
     for one, other in zip(leaves(learner), leaves(restored), strict=True):
@@ -159,10 +174,14 @@ def drawing(state: torch.Tensor) -> torch.Generator:
 
 def test_a_tensor_goes_where_that_of_the_template_is() -> None:
     packed, elsewhere = torch_packing.pack(torch_init(3)), torch_init(0)
-    elsewhere.params["scale"] = elsewhere.params["scale"].to("meta")  # the one other device that every machine has
+    elsewhere.params["scale"] = elsewhere.params["scale"].to(
+        "meta"
+    )  # the one other device that every machine has
     with torch.device("meta"):
         restored = torch_packing.unpack(elsewhere, packed)
-    assert {leaf.device.type for leaf in leaves(restored) if leaf is not restored.params["scale"]} == {"cpu"}
+    assert {
+        leaf.device.type for leaf in leaves(restored) if leaf is not restored.params["scale"]
+    } == {"cpu"}
     assert restored.params["scale"].device.type == "meta"
 
 
@@ -210,9 +229,12 @@ def test_a_leaf_that_is_no_tensor_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "loaded"), [("arrays", set()), ("jax.packing", {"jax"}), ("torch.packing", {"torch"})]
+    ("module", "loaded"),
+    [("arrays", set()), ("jax.packing", {"jax"}), ("torch.packing", {"torch"})],
 )
 def test_packing_loads_no_other_framework(module: str, loaded: set[str]) -> None:
     code = f"import sys; import quatrain.frameworks.{module}; print(*({{'jax', 'torch'}} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True
+    )
     assert set(done.stdout.split()) == loaded

@@ -25,29 +25,81 @@ CHANGES = {
         "    step: 20000",
         r"allo.train.step: unknown key; did you mean 'steps'\?",
     ),
-    "unknown section": ("  network:", "  netwrok:", r"allo.netwrok: unknown key; did you mean 'network'\?"),
+    "unknown section": (
+        "  network:",
+        "  netwrok:",
+        r"allo.netwrok: unknown key; did you mean 'network'\?",
+    ),
     "unknown model": ("allo:", "alo:", r"alo: unknown key; did you mean 'allo'\?|allo: is missing"),
     "missing key": ("    batch_size: 256\n", "", r"allo.train.batch_size: is missing"),
-    "word for a number": ("batch_size: 256", "batch_size: many", r"allo.train.batch_size = 'many': .*valid integer"),
-    "quoted number": ("batch_size: 256", "batch_size: '256'", r"allo.train.batch_size = '256': .*valid integer"),
-    "true for a number": ("batch_size: 256", "batch_size: true", r"allo.train.batch_size = True: .*valid integer"),
-    "fraction for a count": ("batch_size: 256", "batch_size: 25.6", r"allo.train.batch_size = 25.6: .*valid integer"),
+    "word for a number": (
+        "batch_size: 256",
+        "batch_size: many",
+        r"allo.train.batch_size = 'many': .*valid integer",
+    ),
+    "quoted number": (
+        "batch_size: 256",
+        "batch_size: '256'",
+        r"allo.train.batch_size = '256': .*valid integer",
+    ),
+    "true for a number": (
+        "batch_size: 256",
+        "batch_size: true",
+        r"allo.train.batch_size = True: .*valid integer",
+    ),
+    "fraction for a count": (
+        "batch_size: 256",
+        "batch_size: 25.6",
+        r"allo.train.batch_size = 25.6: .*valid integer",
+    ),
     "number for a word": ("device: auto", "device: 1", r"device = 1: .*'auto', 'cpu' or 'cuda'"),
     "unknown device": ("device: auto", "device: tpu", r"device = 'tpu': .*'auto', 'cpu' or 'cuda'"),
     "no for true": ("deterministic: true", "deterministic: no", r"deterministic = 'no': .*boolean"),
-    "list for a number": ("batch_size: 256", "batch_size: [256]", r"allo.train.batch_size = \[256\]: .*valid integer"),
-    "null for a number": ("batch_size: 256", "batch_size: null", r"allo.train.batch_size = None: .*valid integer"),
-    "number for a section": ("  evaluate:\n    degeneracy_tol: 0.02", "  evaluate: 3", r"allo.evaluate = 3: "),
-    "zero steps": ("    steps: 20000", "    steps: 0", r"allo.train.steps = 0: .*greater than or equal to 1"),
+    "list for a number": (
+        "batch_size: 256",
+        "batch_size: [256]",
+        r"allo.train.batch_size = \[256\]: .*valid integer",
+    ),
+    "null for a number": (
+        "batch_size: 256",
+        "batch_size: null",
+        r"allo.train.batch_size = None: .*valid integer",
+    ),
+    "number for a section": (
+        "  evaluate:\n    degeneracy_tol: 0.02",
+        "  evaluate: 3",
+        r"allo.evaluate = 3: ",
+    ),
+    "zero steps": (
+        "    steps: 20000",
+        "    steps: 0",
+        r"allo.train.steps = 0: .*greater than or equal to 1",
+    ),
     "negative rate": (
         "learning_rate: 1e-3",
         "learning_rate: -1e-3",
         r"allo.train.learning_rate = -0.001: .*greater than 0",
     ),
-    "huge rate": ("learning_rate: 1e-3", "learning_rate: 1e300", r"allo.train.learning_rate = 1e\+300: .*less than"),
-    "NaN": ("learning_rate: 1e-3", "learning_rate: .nan", r"allo.train.learning_rate = nan: .*finite number"),
-    "infinity": ("graph_coef: 0.5", "graph_coef: .inf", r"allo.train.graph_coef = inf: .*finite number"),
-    "huge count": ("num_envs: 1000", f"num_envs: {10**12}", r"allo.collect.num_envs = 1000000000000: .*less than"),
+    "huge rate": (
+        "learning_rate: 1e-3",
+        "learning_rate: 1e300",
+        r"allo.train.learning_rate = 1e\+300: .*less than",
+    ),
+    "NaN": (
+        "learning_rate: 1e-3",
+        "learning_rate: .nan",
+        r"allo.train.learning_rate = nan: .*finite number",
+    ),
+    "infinity": (
+        "graph_coef: 0.5",
+        "graph_coef: .inf",
+        r"allo.train.graph_coef = inf: .*finite number",
+    ),
+    "huge count": (
+        "num_envs: 1000",
+        f"num_envs: {10**12}",
+        r"allo.collect.num_envs = 1000000000000: .*less than",
+    ),
     "more data than memory": (
         "num_envs: 1000",
         "num_envs: 1000000",
@@ -83,10 +135,22 @@ CHANGES = {
         "b_init: 2.5",
         r"allo.train: b_min 0.0 <= b_init 2.5 <= b_max 1.0 does not hold",
     ),
-    "discount above 1": ("discount: 0.9", "discount: 1.5", r"allo.train: discount 1.5 must be .* in 0..1"),
+    "discount above 1": (
+        "discount: 0.9",
+        "discount: 1.5",
+        r"allo.train: discount 1.5 must be .* in 0..1",
+    ),
     "empty mixture": ("discount: 0.9", "discount: []", r"allo.train: discount \(\) must be"),
-    "mixture with a word": ("discount: 0.9", "discount: [0.9, high]", r"allo.train.discount = \[0.9, 'high'\]: "),
-    "unknown mode": ("mode: stochastic", "mode: exakt", r"allo.train.mode = 'exakt': .*'stochastic' or 'exact'"),
+    "mixture with a word": (
+        "discount: 0.9",
+        "discount: [0.9, high]",
+        r"allo.train.discount = \[0.9, 'high'\]: ",
+    ),
+    "unknown mode": (
+        "mode: stochastic",
+        "mode: exakt",
+        r"allo.train.mode = 'exakt': .*'stochastic' or 'exact'",
+    ),
     "batch rows in exact mode": (
         "mode: stochastic      # stochastic, exact\n    encoder_rows: auto",
         "mode: exact\n    encoder_rows: batch",
@@ -117,7 +181,11 @@ CHANGES = {
         "observation: fourier",
         r"allo.env: 'fourier' is chosen but its numbers are null",
     ),
-    "unknown layout": ("layout: room4", "layout: romo4", r"unknown layout 'romo4'; did you mean 'room4'\?"),
+    "unknown layout": (
+        "layout: room4",
+        "layout: romo4",
+        r"unknown layout 'romo4'; did you mean 'room4'\?",
+    ),
     "layout file not there": (
         "layout: room4",
         "layout: inputs/allo/nothing.txt",
@@ -128,9 +196,17 @@ CHANGES = {
         "layout: ../elsewhere/map.txt",
         r"../elsewhere/map.txt is outside inputs/",
     ),
-    "absolute layout file": ("layout: room4", "layout: /etc/hosts.txt", r"/etc/hosts.txt is outside inputs/"),
+    "absolute layout file": (
+        "layout: room4",
+        "layout: /etc/hosts.txt",
+        r"/etc/hosts.txt is outside inputs/",
+    ),
     "more doors than passages": ("doors: 0 ", "doors: 5000 ", r"allo.*door"),
-    "mazes too wide to compare": ("layout: room4", "layout: rooms", r"'rooms' is chosen but its numbers are null"),
+    "mazes too wide to compare": (
+        "layout: room4",
+        "layout: rooms",
+        r"'rooms' is chosen but its numbers are null",
+    ),
     "colonies that never shrink": (
         "delete_ratio: [0.0, 0.7]",
         "delete_ratio: [0.0, 0.5]",
@@ -217,8 +293,16 @@ CHANGES = {
     "bad preset name": ("preset: default", "preset: Über", r"preset = 'Über': .*pattern"),
     "no threads": ("threads: 2", "threads: 0", r"threads = 0: .*greater than or equal to 1"),
     "negative seed": ("seed: 0\n", "seed: -1\n", r"seed = -1: .*greater than or equal to 0"),
-    "negative checkpoint interval": ("checkpoint_seconds: 20", "checkpoint_seconds: -1", r"checkpoint_seconds = -1: "),
-    "duplicate key": ("seed: 0\n", "seed: 0\nseed: 1\n", r"params.yaml line \d+, column \d+: .*duplicate key"),
+    "negative checkpoint interval": (
+        "checkpoint_seconds: 20",
+        "checkpoint_seconds: -1",
+        r"checkpoint_seconds = -1: ",
+    ),
+    "duplicate key": (
+        "seed: 0\n",
+        "seed: 0\nseed: 1\n",
+        r"params.yaml line \d+, column \d+: .*duplicate key",
+    ),
     "tab indentation": ("  seeds: 1 ", "\tseeds: 1 ", r"params.yaml line \d+, column \d+: "),
     "unclosed bracket": ("discount: 0.9", "discount: [0.9", r"params.yaml line \d+, column \d+: "),
     "python tag": (
@@ -226,7 +310,11 @@ CHANGES = {
         "seed: !!python/object/apply:os.getcwd []\n",
         r"params.yaml line \d+: tag .* is not allowed",
     ),
-    "alias": ("seed: 0\n", "seed: &a 0\nthreads: *a\n", r"params.yaml line \d+: anchors and aliases are not allowed"),
+    "alias": (
+        "seed: 0\n",
+        "seed: &a 0\nthreads: *a\n",
+        r"params.yaml line \d+: anchors and aliases are not allowed",
+    ),
     "second document": ("allo:", "---\nallo:", r"params.yaml line \d+: a second document begins"),
 }
 
@@ -237,7 +325,10 @@ WHOLE = {
     "not UTF-8": (b"preset: \xff\xfe\n", r"params.yaml: byte 8 is not UTF-8"),
     "binary": (bytes(range(256)), r"params.yaml"),
     "very deep": (b"a: " + b"[" * 20_000 + b"]" * 20_000, r"nested deeper than 20 levels"),
-    "alias bomb": (b"a: &a [1]\nb: &b [*a,*a]\nc: [*b,*b]\n", r"anchors and aliases are not allowed"),
+    "alias bomb": (
+        b"a: &a [1]\nb: &b [*a,*a]\nc: [*b,*b]\n",
+        r"anchors and aliases are not allowed",
+    ),
     "a megabyte": (b"a: " + b"x" * 1_000_000, r"1,000,003 bytes; at most 200,000 are read"),
 }
 
@@ -252,7 +343,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+def refused(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> str:
     """The one line that `pipeline.params check` ends with, after exit 2 and no change to the folder."""
     before = sorted(project.rglob("*"))
     monkeypatch.chdir(project)
@@ -302,7 +395,9 @@ def test_a_stage_refuses_before_any_framework_is_imported_or_file_written(projec
         "print(*(m for m in ('jax', 'torch', 'mlflow', 'flax', 'matplotlib') if m in sys.modules)); sys.exit(code)"
     )
     before = sorted(project.rglob("*"))
-    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, env=environment())
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, env=environment()
+    )
     assert done.returncode == 2
     assert done.stdout.strip() == ""
     assert done.stderr.count("\n") == 1
@@ -326,7 +421,9 @@ def test_each_preset_is_valid_and_carries_its_own_name(preset: str):
 
 
 def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(ConfigError, match=r"unknown preset 'smok'; did you mean 'smoke'\?; known: default"):
+    with pytest.raises(
+        ConfigError, match=r"unknown preset 'smok'; did you mean 'smoke'\?; known: default"
+    ):
         read_params(ROOT, "smok")
 
 
@@ -341,9 +438,14 @@ def test_an_overlay_replaces_the_keys_that_it_names_and_no_others():
 def test_another_kind_takes_the_place_of_a_section_only_where_it_has_other_keys():
     raw = parse(ROOT / "params.yaml")
     hard, duffing = {"kind": "hard", "copy_every": 100}, {"kind": "duffing"}
-    merged = overlaid(raw, {"iqn": {"train": {"target": hard}}, "active_dynamics": {"env": {"field": duffing}}})
+    merged = overlaid(
+        raw, {"iqn": {"train": {"target": hard}}, "active_dynamics": {"env": {"field": duffing}}}
+    )
     assert merged["iqn"]["train"]["target"] == hard
-    assert merged["active_dynamics"]["env"]["field"] == raw["active_dynamics"]["env"]["field"] | duffing
+    assert (
+        merged["active_dynamics"]["env"]["field"]
+        == raw["active_dynamics"]["env"]["field"] | duffing
+    )
 
 
 def test_a_map_file_stands_with_its_content_in_the_config(project: Path):
@@ -357,10 +459,14 @@ def test_a_map_file_stands_with_its_content_in_the_config(project: Path):
     assert hash(again) == hash(config)
 
 
-def test_the_schema_names_every_key_with_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_schema_names_every_key_with_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     assert reader.main(["schema"]) == 0
     schema = json.loads((tmp_path / reader.SCHEMA_FILE).read_text())
-    train = next(section for name, section in schema["$defs"].items() if name.endswith("allo__config__Train"))
+    train = next(
+        section for name, section in schema["$defs"].items() if name.endswith("allo__config__Train")
+    )
     assert train["properties"]["steps"]["minimum"] == 1
     assert schema["additionalProperties"] is False

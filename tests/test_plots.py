@@ -28,7 +28,9 @@ def test_a_curve_is_found_as_training_records_it(learners: int):
 
 def test_an_interval_is_that_of_student():
     assert half_interval(np.array([1.0, 3.0])) == pytest.approx(12.7062047)
-    assert half_interval(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist() == pytest.approx([12.7062047, 0])
+    assert half_interval(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist() == pytest.approx(
+        [12.7062047, 0]
+    )
     assert half_interval(np.array([[4.0, 5.0]])).tolist() == [0, 0]
 
 

@@ -12,7 +12,12 @@ def progress(step: int, **metrics: np.ndarray) -> Progress:
 
 def test_entries_are_spread_evenly_and_the_last_belongs_to_the_yield_itself():
     made = progress(130, loss=np.array([3.0, 2.0, 1.0]), cosine=np.array([0.5]))
-    assert rows(made, 100) == [("loss", 110, 3.0), ("loss", 120, 2.0), ("loss", 130, 1.0), ("cosine", 130, 0.5)]
+    assert rows(made, 100) == [
+        ("loss", 110, 3.0),
+        ("loss", 120, 2.0),
+        ("loss", 130, 1.0),
+        ("cosine", 130, 0.5),
+    ]
 
 
 def test_an_evaluation_that_did_not_run_has_no_row():
@@ -21,7 +26,11 @@ def test_an_evaluation_that_did_not_run_has_no_row():
 
 
 def test_further_axes_become_suffixes():
-    made = progress(10, cosine=np.array([[0.1, 0.2], [0.3, 0.4]]), pair=np.arange(6, dtype=float).reshape(1, 2, 3))
+    made = progress(
+        10,
+        cosine=np.array([[0.1, 0.2], [0.3, 0.4]]),
+        pair=np.arange(6, dtype=float).reshape(1, 2, 3),
+    )
     assert rows(made, 0) == [
         ("cosine/0", 5, 0.1),
         ("cosine/1", 5, 0.2),
@@ -45,7 +54,8 @@ def test_values_are_kept_exactly_even_where_they_are_not_finite():
 @pytest.mark.parametrize("start", [3, 10, 11])
 def test_entries_that_do_not_divide_the_steps_are_refused(start: int):
     with pytest.raises(
-        ValueError, match=rf"loss has 3 entries for {10 - start} steps; the number must divide the steps"
+        ValueError,
+        match=rf"loss has 3 entries for {10 - start} steps; the number must divide the steps",
     ):
         rows(progress(10, loss=np.zeros(3)), start)
 

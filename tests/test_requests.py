@@ -25,7 +25,9 @@ FITTING = {
 
 
 def taken(**changes: Any) -> dict[str, np.ndarray]:
-    return checked("things", FITTING | {name: np.asarray(values) for name, values in changes.items()}, INPUTS)
+    return checked(
+        "things", FITTING | {name: np.asarray(values) for name, values in changes.items()}, INPUTS
+    )
 
 
 def refused(message: str) -> Any:
@@ -80,17 +82,34 @@ def test_what_stands_beyond_those_that_count_may_be_anything_and_is_the_least():
         ({"sizes": [1, 4]}, "sizes[1] is 4; give whole numbers in 1..3"),
         ({"sizes": [0, 2**40]}, "sizes[0] is 0; give whole numbers in 1..3"),
         ({"sizes": [1, 2**32 + 1]}, "sizes[1] is 4294967297; give whole numbers in 1..3"),
-        ({"sizes": np.array([1, 2**64 - 1], np.uint64)}, f"sizes[1] is {2**64 - 1}; give whole numbers in 1..3"),
+        (
+            {"sizes": np.array([1, 2**64 - 1], np.uint64)},
+            f"sizes[1] is {2**64 - 1}; give whole numbers in 1..3",
+        ),
         ({"shade": [[0, 256], [0, 0]]}, "shade[0, 1] is 256; give whole numbers in 0..255"),
         ({"before": [[-1] * 3, [-1, 0, 2]]}, "before[1, 2] is 2; give whole numbers in -1..1"),
         ({"before": [[-2] * 3, [-1, 0, 1]]}, "before[0, 0] is -2; give whole numbers in -1..-1"),
-        ({"places": np.add(PLACES, [0, 0.25])}, "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1"),
-        ({"places": np.add(PLACES, [np.nan, 0])}, "places[0, 0, 0] is nan; give numbers in 0.0..10.0"),
-        ({"places": np.add(PLACES, [1e300, 0])}, "places[0, 0, 0] is 1e+300; give numbers in 0.0..10.0"),
-        ({"places": np.subtract(PLACES, [np.inf, 0])}, "places[0, 0, 0] is -inf; give numbers in 0.0..10.0"),
+        (
+            {"places": np.add(PLACES, [0, 0.25])},
+            "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1",
+        ),
+        (
+            {"places": np.add(PLACES, [np.nan, 0])},
+            "places[0, 0, 0] is nan; give numbers in 0.0..10.0",
+        ),
+        (
+            {"places": np.add(PLACES, [1e300, 0])},
+            "places[0, 0, 0] is 1e+300; give numbers in 0.0..10.0",
+        ),
+        (
+            {"places": np.subtract(PLACES, [np.inf, 0])},
+            "places[0, 0, 0] is -inf; give numbers in 0.0..10.0",
+        ),
     ],
 )
-def test_a_number_outside_is_told_with_its_place_and_the_limits_there(changes: dict[str, Any], message: str):
+def test_a_number_outside_is_told_with_its_place_and_the_limits_there(
+    changes: dict[str, Any], message: str
+):
     with refused(message):
         taken(**changes)
 
@@ -104,9 +123,18 @@ def test_a_number_outside_is_told_with_its_place_and_the_limits_there(changes: d
         ({"sizes": [[1], [3]]}, "sizes is int64[2, 1]; give whole numbers [questions]"),
         ({"places": PLACES[0]}, "places is float64[3, 2]; give numbers [questions, 3, 2]"),
         ({"places": 1j * PLACES}, "places is complex128[2, 3, 2]; give numbers [questions, 3, 2]"),
-        ({"places": PLACES.astype(object)}, "places is object[2, 3, 2]; give numbers [questions, 3, 2]"),
-        ({"shade": [["dark", "pale"]] * 2}, "shade is <U4[2, 2]; give whole numbers [questions, 2]"),
-        ({"shade": np.zeros((0, 3), int)}, "shade is int64[0, 3]; give whole numbers [questions, 2]"),
+        (
+            {"places": PLACES.astype(object)},
+            "places is object[2, 3, 2]; give numbers [questions, 3, 2]",
+        ),
+        (
+            {"shade": [["dark", "pale"]] * 2},
+            "shade is <U4[2, 2]; give whole numbers [questions, 2]",
+        ),
+        (
+            {"shade": np.zeros((0, 3), int)},
+            "shade is int64[0, 3]; give whole numbers [questions, 2]",
+        ),
     ],
 )
 def test_another_type_or_shape_is_told_with_the_right_one(changes: dict[str, Any], message: str):
@@ -123,12 +151,16 @@ def test_other_inputs_are_told_with_the_right_ones():
 
 
 def test_inputs_of_several_lengths_are_told_with_each():
-    with refused("the request has 1 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"):
+    with refused(
+        "the request has 1 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"
+    ):
         taken(sizes=[1])
 
 
 def test_a_request_that_asks_nothing_is_refused():
     with refused("the request has no question in sizes, places, before, shade; give at least one"):
         taken(**{name: array[:0] for name, array in FITTING.items()})
-    with refused("the request has 0 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"):
+    with refused(
+        "the request has 0 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"
+    ):
         taken(sizes=np.zeros(0, int))

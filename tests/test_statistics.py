@@ -5,16 +5,28 @@ import math
 import numpy as np
 import pytest
 
-from quatrain.statistics import bootstrap_interval, interquartile_mean, median_interval, over_learners
+from quatrain.statistics import (
+    bootstrap_interval,
+    interquartile_mean,
+    median_interval,
+    over_learners,
+)
 
 
 def test_scores_of_learners_become_means_and_what_is_judged_an_interval_too() -> None:
     scores = over_learners(
-        [{"share": 0.9, "bumps": 1.0}, {"share": 0.8, "bumps": 2.0}, {"share": 1.0, "bumps": 6.0}], ["share"]
+        [{"share": 0.9, "bumps": 1.0}, {"share": 0.8, "bumps": 2.0}, {"share": 1.0, "bumps": 6.0}],
+        ["share"],
     )
     half = 4.302653 * 0.1 / np.sqrt(3)
     assert scores == pytest.approx(
-        {"share": 0.9, "bumps": 3.0, "share_sd": 0.1, "share_low": 0.9 - half, "share_high": 0.9 + half}
+        {
+            "share": 0.9,
+            "bumps": 3.0,
+            "share_sd": 0.1,
+            "share_low": 0.9 - half,
+            "share_high": 0.9 + half,
+        }
     )
 
 
@@ -23,7 +35,9 @@ def test_one_learner_has_no_interval() -> None:
 
 
 def test_the_interquartile_mean_knows_no_outliers() -> None:
-    assert interquartile_mean(np.array([1e9, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -1e9])) == pytest.approx(4.5)
+    assert interquartile_mean(np.array([1e9, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -1e9])) == pytest.approx(
+        4.5
+    )
     assert interquartile_mean(np.array([3.0, 5.0])) == 4.0
 
 
@@ -40,25 +54,39 @@ def test_what_moves_all_columns_together_does_not_widen_the_interval() -> None:
     rng = np.random.default_rng(1)
     luck = rng.normal(100.0, 20.0, 256)
     ours, theirs = luck + rng.normal(5.0, 1.0, 256), luck
-    gain = bootstrap_interval((ours, theirs), lambda a, b, axis: a.mean(axis) - b.mean(axis), rng, 1000)
+    gain = bootstrap_interval(
+        (ours, theirs), lambda a, b, axis: a.mean(axis) - b.mean(axis), rng, 1000
+    )
     assert 4.5 < gain.low < 5.0 < gain.high < 5.5
 
 
 def test_the_same_generator_gives_the_same_interval() -> None:
     values = np.random.default_rng(2).normal(size=11)
-    one, other = (bootstrap_interval((values,), np.mean, np.random.default_rng(3), 200) for _ in range(2))
+    one, other = (
+        bootstrap_interval((values,), np.mean, np.random.default_rng(3), 200) for _ in range(2)
+    )
     assert one == other
 
 
 @pytest.mark.parametrize(
     ("samples", "low", "confidence"),
-    [(6, 1, 0.96875), (7, 1, 0.984375), (8, 1, 0.9921875), (9, 2, 0.9609375), (10, 2, 0.978516), (20, 6, 0.958611)],
+    [
+        (6, 1, 0.96875),
+        (7, 1, 0.984375),
+        (8, 1, 0.9921875),
+        (9, 2, 0.9609375),
+        (10, 2, 0.978516),
+        (20, 6, 0.958611),
+    ],
 )
 def test_a_median_lies_between_order_statistics(samples: int, low: int, confidence: float) -> None:
     """confidence: of a fair coin to show heads from `low` to samples - low times; one more left out is too few."""
 
     def held(left_out: int) -> float:
-        shares = [math.comb(samples, heads) / 2**samples for heads in range(left_out, samples - left_out + 1)]
+        shares = [
+            math.comb(samples, heads) / 2**samples
+            for heads in range(left_out, samples - left_out + 1)
+        ]
         return sum(shares)
 
     values = np.random.default_rng(4).permutation(np.arange(1.0, samples + 1))

@@ -39,7 +39,9 @@ def test_nothing_is_permitted_but_what_a_job_names(path: Path):
 
 def test_only_the_job_that_pushes_may_write_and_only_the_one_that_tells_may_open():
     writing = {
-        (path.stem, name): {right for right, level in job["permissions"].items() if level == "write"}
+        (path.stem, name): {
+            right for right, level in job["permissions"].items() if level == "write"
+        }
         for path in FILES
         for name, job in workflow(path)["jobs"].items()
     }
@@ -106,7 +108,9 @@ def test_no_step_pushes_by_itself():
 def test_actionlint_is_content(path: Path):
     command = shutil.which("actionlint")
     if command is None:
-        pytest.skip("actionlint is not installed; its package fetches the program from where not every machine gets")
+        pytest.skip(
+            "actionlint is not installed; its package fetches the program from where not every machine gets"
+        )
     done = subprocess.run([command, "-no-color", path], capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""
 
@@ -116,14 +120,17 @@ def test_actionlint_is_content(path: Path):
 
 def test_the_timer_and_the_crontab_retrain_at_the_same_hour_with_what_was_pulled():
     timer, service, crontab = (
-        (SCHEDULE / name).read_text() for name in ("quatrain-retrain.timer", "quatrain-retrain.service", "crontab")
+        (SCHEDULE / name).read_text()
+        for name in ("quatrain-retrain.timer", "quatrain-retrain.service", "crontab")
     )
     assert "OnCalendar=Mon *-*-* 02:23:00" in timer
     assert "\n23 2 * * 1  cd " in crontab
     for text in (service, crontab):
         assert "git pull --quiet --ff-only" in text
         assert "make retrain ARGS=" in text
-    assert [line for line in crontab.splitlines() if "%" in line] == []  # which cron takes for the end of a line
+    assert [
+        line for line in crontab.splitlines() if "%" in line
+    ] == []  # which cron takes for the end of a line
 
 
 @pytest.mark.parametrize("name", ["quatrain-retrain.timer", "quatrain-retrain.service"])

@@ -46,7 +46,11 @@ class _Asked(TorchDispatchMode):
     total = 0
 
     def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         found = func(*args, **(kwargs or {}))
         given = {_storage(each) for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)}

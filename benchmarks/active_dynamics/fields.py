@@ -26,7 +26,14 @@ from quatrain.statistics import median_interval
 
 MODEL = "active_dynamics"
 RESULTS = Path("benchmarks/results/active_dynamics_fields.json")
-FIELDS = ("limit_cycle", "double_limit_cycle", "van_der_pol", "duffing", "snowman", "multi_attractor")
+FIELDS = (
+    "limit_cycle",
+    "double_limit_cycle",
+    "van_der_pol",
+    "duffing",
+    "snowman",
+    "multi_attractor",
+)
 ARMS = ("active", "random", "prbs")
 REPLICATES, TRANSITIONS = 10, 2000
 MOMENTS = (100, 200, 400, 800)
@@ -50,10 +57,23 @@ class Chosen(NamedTuple):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.active_dynamics.fields", description=__doc__)
-    parser.add_argument("--fields", nargs="+", choices=FIELDS, default=FIELDS, metavar="FIELD", help=", ".join(FIELDS))
-    parser.add_argument("--replicates", type=int, default=REPLICATES, help="of each arm; intervals from 6 on")
-    parser.add_argument("--transitions", type=int, default=TRANSITIONS, help="of each learner, warm-up included")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.active_dynamics.fields", description=__doc__
+    )
+    parser.add_argument(
+        "--fields",
+        nargs="+",
+        choices=FIELDS,
+        default=FIELDS,
+        metavar="FIELD",
+        help=", ".join(FIELDS),
+    )
+    parser.add_argument(
+        "--replicates", type=int, default=REPLICATES, help="of each arm; intervals from 6 on"
+    )
+    parser.add_argument(
+        "--transitions", type=int, default=TRANSITIONS, help="of each learner, warm-up included"
+    )
     given = parser.parse_args(argv)
     chosen = Chosen(tuple(given.fields), given.replicates, given.transitions)
     return guarded("bench-active", lambda: compare(Path.cwd(), chosen))
@@ -100,7 +120,9 @@ def params_for(root: Path, field: str, chosen: Chosen) -> Params:
 def key_of(params: Params) -> str:
     """Names the result of a field: config, seed, code, device and versions."""
     given = {"config": getattr(params, MODEL).model_dump(mode="json"), "seed": params.seed}
-    return run_key("bench-active", given, loaded_code(CHECKOUT, MODEL), [], settings(params, MODELS[MODEL]))
+    return run_key(
+        "bench-active", given, loaded_code(CHECKOUT, MODEL), [], settings(params, MODELS[MODEL])
+    )
 
 
 def stored(root: Path) -> dict[str, Any]:
@@ -144,7 +166,10 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     """Text in columns."""
     lines = [HEAD, *(cells(field, result) for field, result in found.items())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    padded = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
     return "\n".join([padded[0], "-" * max(map(len, padded)), *padded[1:]])
 
 
@@ -174,19 +199,24 @@ def spread(values: np.ndarray) -> str:
     if not len(values):
         return "-"
     interval = median_interval(values)
-    return f"{np.median(values):.3f}" + ("" if interval is None else f" [{interval.low:.3f} {interval.high:.3f}]")
+    return f"{np.median(values):.3f}" + (
+        "" if interval is None else f" [{interval.low:.3f} {interval.high:.3f}]"
+    )
 
 
 def scored(scores: dict[str, float], name: str) -> str:
     """A score of evaluate, with its interval where it has one."""
     known = f"{name}_low" in scores
-    return f"{scores[name]:.1f}" + (f" [{scores[f'{name}_low']:.1f} {scores[f'{name}_high']:.1f}]" if known else "")
+    return f"{scores[name]:.1f}" + (
+        f" [{scores[f'{name}_low']:.1f} {scores[f'{name}_high']:.1f}]" if known else ""
+    )
 
 
 def verdicts(found: dict[str, dict[str, Any]]) -> list[str]:
     """Whether the goal is reached, and how the stronger rival fares."""
     ratios = {
-        arm: [result["scores"][f"transition_ratio.{arm}"] for result in found.values()] for arm in ("random", "prbs")
+        arm: [result["scores"][f"transition_ratio.{arm}"] for result in found.values()]
+        for arm in ("random", "prbs")
     }
     reached = sum(ratio >= FASTER for ratio in ratios["random"])
     ahead = sum(ratio >= 1 for ratio in ratios["prbs"])

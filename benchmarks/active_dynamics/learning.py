@@ -8,7 +8,14 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.active_dynamics.sides import sides_of
-from benchmarks.active_dynamics.vae import Vaes, changed, plain_window, refuse_another_loss, settings_of, vaes_of
+from benchmarks.active_dynamics.vae import (
+    Vaes,
+    changed,
+    plain_window,
+    refuse_another_loss,
+    settings_of,
+    vaes_of,
+)
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
@@ -42,7 +49,11 @@ def rows(root: Path, rounds: int) -> list[Row]:
     for count in THREADS:
         with threads(count):
             for kind, batch in GOALS:
-                found.append(update_row(root, kind, batch, rounds)._replace(name=update_name(kind, batch, count)))
+                found.append(
+                    update_row(root, kind, batch, rounds)._replace(
+                        name=update_name(kind, batch, count)
+                    )
+                )
     return found
 
 
@@ -59,8 +70,12 @@ def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
     refuse_another_belief(vaes)
     times = race(
         {
-            "before": plain_steps(vaes, plain.Agent(vaes.plain.encoder, vaes.plain.predicted, RecentRollout(LENGTH))),
-            "seed": plain_steps(vaes, PredictingAgent(vaes.plain.encoder, vaes.plain.predicted, SeedRollout(LENGTH))),
+            "before": plain_steps(
+                vaes, plain.Agent(vaes.plain.encoder, vaes.plain.predicted, RecentRollout(LENGTH))
+            ),
+            "seed": plain_steps(
+                vaes, PredictingAgent(vaes.plain.encoder, vaes.plain.predicted, SeedRollout(LENGTH))
+            ),
             "one": own_steps(vaes, 1),
             "many": own_steps(vaes, ENVIRONMENTS),
             "window": window_steps(vaes),
@@ -68,7 +83,9 @@ def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
         rounds,
     )
     dynamics = "MLP" if kind == "mlp" else f"RBF, {SIDE**2} centres"
-    row = partial(Row, unit=UNIT, before=times["before"], seed_way=times["seed"], claims=("dynamics-encoder",))
+    row = partial(
+        Row, unit=UNIT, before=times["before"], seed_way=times["seed"], claims=("dynamics-encoder",)
+    )
     name = f"agent step, {dynamics}; seed's way: hears no observation"
     window = Without("the carried state: the whole window", times["window"])
     one = Without("the batch: one environment", times["one"])
@@ -113,7 +130,10 @@ def own_steps(vaes: Vaes, environments: int) -> Contestant:
 def window_steps(vaes: Vaes) -> Contestant:
     """The same network, which encodes its last transitions anew in each step."""
     network, seen = vaes.worker.network, transitions_of(vaes)
-    inputs, carried = torch.cat([seen.observations, seen.actions], 2), Carried(vaes.worker.network, 1)
+    inputs, carried = (
+        torch.cat([seen.observations, seen.actions], 2),
+        Carried(vaes.worker.network, 1),
+    )
     times = range(LENGTH, len(inputs) + 1)
 
     @torch.no_grad()
@@ -162,7 +182,9 @@ def refuse_another_belief(vaes: Vaes) -> None:
         belief = agent.step(seen.observations[time, 0], seen.actions[time, 0])
         found = carried.step(seen.observations[time], seen.actions[time])[0]
         if not torch.allclose(found, belief, atol=1e-5):
-            raise NotTheSame(f"agent step {time}: the carried belief is not that of the whole window")
+            raise NotTheSame(
+                f"agent step {time}: the carried belief is not that of the whole window"
+            )
         if before is not None:
             expected = vaes.plain.predicted(before, seen.actions[time, 0]).mean
             if not torch.allclose(carried.predicted[0], expected, atol=1e-5):
@@ -225,4 +247,6 @@ def products(vaes: Vaes) -> Contestant:
     with FlopCounterMode(display=False) as counter:
         own.run()
     features, weight = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
-    return repeated(lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops())
+    return repeated(
+        lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
+    )

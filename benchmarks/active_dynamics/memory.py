@@ -44,7 +44,12 @@ def rows(root: Path) -> list[Row]:
     plans = {side: Measured(np.array([taken[f"plan {side}"].whole])) for side in ("before", "ours")}
     return [
         Row(name, "KiB", each["ours"], each["before"], each["seed"], claims=("dynamics-memory",)),
-        Row(f"memory of a process that plans, {2 * planning.SIDE**2} weights", "MB", plans["ours"], plans["before"]),
+        Row(
+            f"memory of a process that plans, {2 * planning.SIDE**2} weights",
+            "MB",
+            plans["ours"],
+            plans["before"],
+        ),
     ]
 
 
@@ -58,7 +63,9 @@ def stored() -> int:
 def begun(root: Path, work: str) -> subprocess.Popen[str]:
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
     command = [sys.executable, "-m", "benchmarks.active_dynamics.memory", work]
-    return subprocess.Popen(command, cwd=root, env=os.environ | paths, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=root, env=os.environ | paths, stdout=subprocess.PIPE, text=True
+    )
 
 
 def peak_of(process: subprocess.Popen[str]) -> Peak:
@@ -82,7 +89,9 @@ def plain_transitions(recent: Callable[[int], RecentRollout]) -> Callable[[], ob
     return lambda: kept_by(recent, TRANSITIONS)
 
 
-def kept_by(recent: Callable[[int], RecentRollout], transitions: int) -> tuple[Rollout, RecentRollout]:
+def kept_by(
+    recent: Callable[[int], RecentRollout], transitions: int
+) -> tuple[Rollout, RecentRollout]:
     generator, kept, latest = torch.Generator().manual_seed(0), Rollout(), recent(LENGTH)
     for _ in range(transitions):
         transition = transition_of(generator)
@@ -99,7 +108,10 @@ def own_transitions() -> Callable[[], object]:
 
 
 def ring_of(transitions: int) -> windows.Ring:
-    generator, ring = torch.Generator().manual_seed(0), windows.allocate(1, transitions, CHANNELS, ACTION)
+    generator, ring = (
+        torch.Generator().manual_seed(0),
+        windows.allocate(1, transitions, CHANNELS, ACTION),
+    )
     for _ in range(transitions):
         wrote(ring, transition_of(generator))
     return ring

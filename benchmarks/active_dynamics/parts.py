@@ -48,7 +48,11 @@ class Latest(NamedTuple):
 
 
 def latest() -> Latest:
-    before, after, ring = RecentRollout(LENGTH), SeedRollout(LENGTH), windows.allocate(1, STORED, CHANNELS, ACTION)
+    before, after, ring = (
+        RecentRollout(LENGTH),
+        SeedRollout(LENGTH),
+        windows.allocate(1, STORED, CHANNELS, ACTION),
+    )
     generator = torch.Generator().manual_seed(0)
     for _ in range(2 * STORED):
         transition = transition_of(generator)
@@ -92,11 +96,23 @@ def memory_rows(made: Latest) -> list[Row]:
     """Bytes that a copy, and a write, ask for. The pool was to make writes ask for none; nothing is taken from it."""
     before, after, ring, transition = made
     copies = (before.copy, after.copy, lambda: windows.last(ring, LENGTH))
-    writes = (lambda: before.add(transition), lambda: after.add(transition), lambda: wrote(ring, transition))
+    writes = (
+        lambda: before.add(transition),
+        lambda: after.add(transition),
+        lambda: wrote(ring, transition),
+    )
     rows = []
     for name, claim, sides in (
-        (f"rollout copy, the last {LENGTH} transitions: bytes; ours: of Python's views", "dynamics-clone", copies),
-        ("transition written: bytes; seed's way: nobody takes from the pool", "dynamics-pool", writes),
+        (
+            f"rollout copy, the last {LENGTH} transitions: bytes; ours: of Python's views",
+            "dynamics-clone",
+            copies,
+        ),
+        (
+            "transition written: bytes; seed's way: nobody takes from the pool",
+            "dynamics-pool",
+            writes,
+        ),
     ):
         plain, proposed, ours = map(allocated, sides)
         rows.append(Row(name, "KiB", ours, plain, proposed, claims=(claim,)))
@@ -105,7 +121,13 @@ def memory_rows(made: Latest) -> list[Row]:
 
 def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
     """As the original keeps it: observations before and after, states of the model, reward."""
-    sizes = {"obs": CHANNELS, "next_obs": CHANNELS, "action": ACTION, "model_state": D, "next_model_state": D}
+    sizes = {
+        "obs": CHANNELS,
+        "next_obs": CHANNELS,
+        "action": ACTION,
+        "model_state": D,
+        "next_model_state": D,
+    }
     made = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
     return made | {"reward": torch.zeros(())}
 
@@ -199,10 +221,17 @@ def device_row(rounds: int) -> Row:
     """Whether the device is CUDA; ours is decided before there are steps."""
     checks = seed.DeviceChecks(torch.device("cpu"))
     times = race(
-        {"before": repeated(checks.before), "seed": repeated(checks.seed), "ours": repeated(lambda: None)}, rounds
+        {
+            "before": repeated(checks.before),
+            "seed": repeated(checks.seed),
+            "ours": repeated(lambda: None),
+        },
+        rounds,
     )
     name = "device check; ours: an empty call"
-    return Row(name, UNIT, times["ours"], times["before"], times["seed"], claims=("dynamics-device",))
+    return Row(
+        name, UNIT, times["ours"], times["before"], times["seed"], claims=("dynamics-device",)
+    )
 
 
 def transfer_row(device: torch.device, rounds: int) -> Row:
@@ -220,9 +249,19 @@ def transfer_row(device: torch.device, rounds: int) -> Row:
     if not torch.equal(moved(), batch.to(device)):
         raise NotTheSame("transfer: another batch arrives")
     times = race({name: arriving(work, device) for name, work in sides.items()}, rounds)
-    where = "" if device.type == "cuda" else "; no CUDA device: on the CPU a copy that never happens"
+    where = (
+        "" if device.type == "cuda" else "; no CUDA device: on the CPU a copy that never happens"
+    )
     name = f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device; limit: into memory that is there{where}"
-    return Row(name, UNIT, times["ours"], times["before"], times["seed"], times["limit"], claims=("dynamics-transfer",))
+    return Row(
+        name,
+        UNIT,
+        times["ours"],
+        times["before"],
+        times["seed"],
+        times["limit"],
+        claims=("dynamics-transfer",),
+    )
 
 
 def arriving(work: Callable[[], object], device: torch.device) -> Contestant:

@@ -11,7 +11,13 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.active_dynamics.sides import Sides, beliefs_of, config_of, plain_planner_of, sides_of
+from benchmarks.active_dynamics.sides import (
+    Sides,
+    beliefs_of,
+    config_of,
+    plain_planner_of,
+    sides_of,
+)
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import active_dynamics_planner as reference
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
@@ -73,13 +79,18 @@ def same_work_rows(root: Path, rounds: int) -> list[Row]:
             "fewer": own_plan(fewer, looking_for(fewer.config, "variance")),
             "fewer alone": alone(fewer, looking_for(fewer.config, "variance")),
             "fewer limit": products(fewer, "variance"),
-            **{name: own_plan(beliefs, looking_for(beliefs.config, name)) for name in ("fisher_a", "variance")},
+            **{
+                name: own_plan(beliefs, looking_for(beliefs.config, name))
+                for name in ("fisher_a", "variance")
+            },
             "limit": products(beliefs, "fisher_a"),
             "variance limit": products(beliefs, "variance"),
         },
         rounds,
     )
-    sizes = f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {2 * SIDE**2} weights"
+    sizes = (
+        f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {2 * SIDE**2} weights"
+    )
     name = f"plan, {sizes}, fisher_a; before: pseudo-inverses, weights apart, {TIMED} iterations, counted up"
     few = f"  {fewer.belief.mean.shape[1] - 2} weights as by default; ours: variance"
     row, goal = partial(Row, unit=UNIT), Goal(150, "before")
@@ -114,7 +125,11 @@ def default_rows(root: Path, rounds: int, thread_count: int) -> list[Row]:
 
 def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
     name, goal = f"default plan, {count} row(s) at once, {sizes}; per row", LIMITS.get(count)
-    taken = ("candidates at once: one by one", "alone") if count == 1 else ("rows at once: one row", "1")
+    taken = (
+        ("candidates at once: one by one", "alone")
+        if count == 1
+        else ("rows at once: one row", "1")
+    )
     return Row(
         name if goal else f"  {name}", UNIT, times[str(count)], without=Without(taken[0], times[taken[1]]),
         goal=None if goal is None else Goal(goal, "value"), tried="" if goal is None else TRIED_LIMIT,
@@ -125,7 +140,9 @@ def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
 def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfig:
     """One value alone."""
     acquisition = config.train.acquisition.model_copy(update={"weights": {value: 1.0}})
-    return config.model_copy(update={"train": config.train.model_copy(update={"acquisition": acquisition})})
+    return config.model_copy(
+        update={"train": config.train.model_copy(update={"acquisition": acquisition})}
+    )
 
 
 def own_plan(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
@@ -136,7 +153,9 @@ def own_plan(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
     asked = replace(beliefs, config=config)
 
     def run() -> None:
-        score = acquisition.scorer(asked.surrogate(slice(None)), config.train.acquisition, chosen.hold)
+        score = acquisition.scorer(
+            asked.surrogate(slice(None)), config.train.acquisition, chosen.hold
+        )
         state["plan"] = planner.replan(chosen, env.action_bound, score, state["plan"], generator)
 
     return Contestant(run, rows)
@@ -149,12 +168,18 @@ def alone(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
     asked = replace(beliefs, config=config)
 
     def run() -> None:
-        judge = acquisition.scorer(asked.surrogate(slice(None)), config.train.acquisition, chosen.hold)
+        judge = acquisition.scorer(
+            asked.surrogate(slice(None)), config.train.acquisition, chosen.hold
+        )
 
         def score(actions: Tensor) -> Tensor:
-            return torch.cat([judge(actions[:, one : one + 1]) for one in range(actions.shape[1])], 1)
+            return torch.cat(
+                [judge(actions[:, one : one + 1]) for one in range(actions.shape[1])], 1
+            )
 
-        state["plan"] = planner.replan(chosen, config.env.action_bound, score, state["plan"], generator)
+        state["plan"] = planner.replan(
+            chosen, config.env.action_bound, score, state["plan"], generator
+        )
 
     return Contestant(run, len(beliefs.belief.mean))
 
@@ -165,21 +190,32 @@ def products(beliefs: FilterRows, value: str) -> Contestant:
     with FlopCounterMode(display=False) as counter:
         one.run()
     weights = beliefs.belief.mean.shape[1] - beliefs.given.d
-    paths, size = SAME["candidates"] * SAME["horizon"], weights if value == "fisher_a" else weights // 2
+    paths, size = (
+        SAME["candidates"] * SAME["horizon"],
+        weights if value == "fisher_a" else weights // 2,
+    )
     features, matrix = torch.randn(paths, size), torch.randn(size, size)
-    return repeated(lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops())
+    return repeated(
+        lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops()
+    )
 
 
 def plain_plan(beliefs: FilterRows, precision: reference.Precision) -> Contestant:
     """Candidate by candidate; some iterations, counted up."""
-    model, start, rng = plain_planner_of(beliefs), beliefs.belief.mean[0, :2].float(), np.random.default_rng(SEED)
+    model, start, rng = (
+        plain_planner_of(beliefs),
+        beliefs.belief.mean[0, :2].float(),
+        np.random.default_rng(SEED),
+    )
     names = ("candidates", "horizon", "elites", "keep")
     chosen = reference.Settings(iterations=TIMED, **{name: SAME[name] for name in names})
 
     def score(rollout: reference.Rollout) -> float:
         return reference.diagonal_drop(model, rollout, precision)
 
-    return Contestant(lambda: reference.plan(model, start, score, chosen, rng), TIMED / SAME["iterations"])
+    return Contestant(
+        lambda: reference.plan(model, start, score, chosen, rng), TIMED / SAME["iterations"]
+    )
 
 
 def known_precision(beliefs: FilterRows) -> reference.Precision:
@@ -196,18 +232,26 @@ def refuse_another_value(beliefs: FilterRows) -> None:
     """
     asked = replace(beliefs, config=looking_for(beliefs.config, "fisher_a"))
     surrogate, model = asked.surrogate(slice(0, 1)), plain_planner_of(beliefs)
-    actions = 2 * torch.rand(1, CHECKED, SAME["horizon"], 2, generator=Generator().manual_seed(SEED)) - 1
+    actions = (
+        2 * torch.rand(1, CHECKED, SAME["horizon"], 2, generator=Generator().manual_seed(SEED)) - 1
+    )
     for name, plainly in (("fisher_a", reference.full_drop), ("fisher_d", reference.full_gain)):
         found = own_value(name, surrogate, actions)
-        expected = torch.tensor([plain_value(plainly, model, surrogate.state[0], each) for each in actions[0]])
+        expected = torch.tensor(
+            [plain_value(plainly, model, surrogate.state[0], each) for each in actions[0]]
+        )
         if not torch.allclose(found, expected, rtol=TOLERANCE):
-            raise NotTheSame(f"planner: {name} is {found.tolist()}, in plain loops {expected.tolist()}")
+            raise NotTheSame(
+                f"planner: {name} is {found.tolist()}, in plain loops {expected.tolist()}"
+            )
 
 
 def own_value(name: str, surrogate: Surrogate, actions: Tensor) -> Tensor:
     """Of candidates of the first row, before it is divided by the largest."""
     hold = 1
-    return acquisition.VALUES[name](surrogate, hold)(acquisition.imagine(surrogate, actions, hold))[0]
+    return acquisition.VALUES[name](surrogate, hold)(acquisition.imagine(surrogate, actions, hold))[
+        0
+    ]
 
 
 def plain_value(
@@ -217,5 +261,9 @@ def plain_value(
     actions: Tensor,
 ) -> float:
     """In double precision."""
-    doubled = reference.Model(*(part.double() if isinstance(part, Tensor) else part for part in model))
-    return value(doubled, reference.imagined(doubled, start.double(), actions.double()), reference.of_noise)
+    doubled = reference.Model(
+        *(part.double() if isinstance(part, Tensor) else part for part in model)
+    )
+    return value(
+        doubled, reference.imagined(doubled, start.double(), actions.double()), reference.of_noise
+    )

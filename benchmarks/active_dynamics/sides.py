@@ -74,7 +74,13 @@ class Walk:
         before, draws = self.state.x, self._drawn()
         made = step(self.world, self.state, action, draws, [self.generator])
         self.state = made.state
-        seen = Seen(action, action @ self.world.control.T, made.final_observation, made.truncated, made.observation)
+        seen = Seen(
+            action,
+            action @ self.world.control.T,
+            made.final_observation,
+            made.truncated,
+            made.observation,
+        )
         return Met(before, action, draws, seen, made.state)
 
 
@@ -113,7 +119,10 @@ def plain_world_of(world: World) -> plain_world.World:
 def plain_table(nodes: Tensor) -> plain_world.Table:
     """The project's nodes [1, component, x2, x1], in the order of a plain table."""
     vectors = nodes[0].permute(2, 1, 0).double().numpy()
-    axes = [torch.linspace(-plain_world.SPAN, plain_world.SPAN, count).double().numpy() for count in vectors.shape[:2]]
+    axes = [
+        torch.linspace(-plain_world.SPAN, plain_world.SPAN, count).double().numpy()
+        for count in vectors.shape[:2]
+    ]
     return plain_world.Table((axes[0], axes[1]), vectors)
 
 
@@ -134,7 +143,10 @@ def plain_filter_of(rows: FilterRows) -> plain_filter.Model:
 
 def plain_beliefs(rows: FilterRows) -> list[plain_filter.Belief]:
     """One by one."""
-    return [plain_filter.Belief(*(part.clone() for part in each)) for each in zip(*rows.belief, strict=True)]
+    return [
+        plain_filter.Belief(*(part.clone() for part in each))
+        for each in zip(*rows.belief, strict=True)
+    ]
 
 
 def plain_planner_of(rows: FilterRows, row: int = 0) -> plain_planner.Model:
@@ -159,7 +171,9 @@ def refuse_another_belief(rows: FilterRows, walk: Walk) -> None:
     """
     model, beliefs, met = plain_filter_of(rows), plain_beliefs(rows), walk.met()
     nll = rows.observe(met.seen)
-    expected = plain_filter.step(model, beliefs, met.seen.control.double(), met.seen.observation.double())
+    expected = plain_filter.step(
+        model, beliefs, met.seen.control.double(), met.seen.observation.double()
+    )
     for row, each in enumerate(expected):
         same = close(rows.belief.mean[row], each.belief.mean) and close(
             rows.belief.covariance[row], each.belief.covariance
@@ -175,15 +189,21 @@ def refuse_another_step(world: World, rows: int) -> None:
         NotTheSame: they are not.
     """
     met, plain = Walk(world, rows).met(), plain_world_of(world)
-    found = plain_world.step(plain, met.before.tolist(), met.action.tolist(), plain_noise(met.draws))
+    found = plain_world.step(
+        plain, met.before.tolist(), met.action.tolist(), plain_noise(met.draws)
+    )
     for row, each in enumerate(found):
-        same = close(met.state.x[row], torch.tensor(each.state)) and each.truncated == bool(met.seen.truncated[row])
+        same = close(met.state.x[row], torch.tensor(each.state)) and each.truncated == bool(
+            met.seen.truncated[row]
+        )
         if not same or not close(met.seen.begun[row], torch.tensor(each.observation)):
             raise NotTheSame(f"environment: row {row} goes elsewhere than point by point")
 
 
 def plain_noise(draws: Draws) -> list[plain_world.Noise]:
-    return [plain_world.Noise(*each) for each in zip(*(part.tolist() for part in draws), strict=True)]
+    return [
+        plain_world.Noise(*each) for each in zip(*(part.tolist() for part in draws), strict=True)
+    ]
 
 
 def close(one: Tensor, other: Tensor) -> bool:

@@ -40,8 +40,16 @@ def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
     """Sections of a config: dynamics `mlp` of one layer, or `rbf`."""
     own = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
     return {
-        "network": {"family": "seq_vae", "decoder": "linear", "rbf": {"side": side}, "seq_vae": own},
-        "train": {"seq_vae": SAME_WORK | {"batch_size": batch_size}, "acquisition": {"weights": {"variance": 1.0}}},
+        "network": {
+            "family": "seq_vae",
+            "decoder": "linear",
+            "rbf": {"side": side},
+            "seq_vae": own,
+        },
+        "train": {
+            "seq_vae": SAME_WORK | {"batch_size": batch_size},
+            "acquisition": {"weights": {"variance": 1.0}},
+        },
     }
 
 
@@ -81,11 +89,15 @@ def ring_of(sides: Sides) -> Ring:
     walk = Walk(sides.world, 1)
     for _ in range(WINDOWS + length - 1):
         seen = walk.met().seen
-        windows.write(ring, Entry(seen.observation, seen.action, torch.zeros_like(seen.truncated)), length)
+        windows.write(
+            ring, Entry(seen.observation, seen.action, torch.zeros_like(seen.truncated)), length
+        )
     return ring
 
 
-def plain_params(network: SeqVae, of: Callable[[Tensor], Tensor] = lambda param: param) -> dict[str, Tensor]:
+def plain_params(
+    network: SeqVae, of: Callable[[Tensor], Tensor] = lambda param: param
+) -> dict[str, Tensor]:
     """What `of` makes of the project's parameters, by the plain names and in the plain shapes."""
     found = {}
     for name, param in network.named_parameters():

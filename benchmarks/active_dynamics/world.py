@@ -69,7 +69,16 @@ def step_rows(world: World, rounds: int) -> list[Row]:
         one = Without("the batch: one environment", times["1"]) if main else None
         point = Point(f"environment, {world.field.kind}", "environments", count)
         own_times = times[str(count)]
-        found.append(Row(name if main else f"  {name}", UNIT, own_times, times["before"], without=one, point=point))
+        found.append(
+            Row(
+                name if main else f"  {name}",
+                UNIT,
+                own_times,
+                times["before"],
+                without=one,
+                point=point,
+            )
+        )
     return found
 
 
@@ -93,7 +102,9 @@ def plain_steps(world: World, count: int) -> Contestant:
 
     def run() -> None:
         for _ in range(PLAIN_STEPS):
-            states["x"] = [each.state for each in plain_world.step(plain, states["x"], action, noise)]
+            states["x"] = [
+                each.state for each in plain_world.step(plain, states["x"], action, noise)
+            ]
 
     return Contestant(run, PLAIN_STEPS * count)
 
@@ -122,7 +133,10 @@ def refuse_another_process() -> None:
     """
     generator, length, variance = Generator().manual_seed(SEED), 0.9, 0.5
     s = torch.linspace(-plain_world.SPAN, plain_world.SPAN, CHECKED_NODES, dtype=torch.float64)
-    found = [tables.gaussian_process(s, length, variance, generator).flatten(1) for _ in range(CHECKED_DRAWS)]
+    found = [
+        tables.gaussian_process(s, length, variance, generator).flatten(1)
+        for _ in range(CHECKED_DRAWS)
+    ]
     nodes = torch.cartesian_prod(s, s).numpy()
     expected = variance * plain_world.kernel(nodes, length)
     if not np.allclose(np.cov(torch.cat(found).T), expected, atol=0.06 * variance):
@@ -144,7 +158,13 @@ def filter_rows(root: Path, rounds: int) -> list[Row]:
     found = []
     for count in ROWS:
         main, point = count == ROWS[0], Point("filter step", "rows", count)
-        row = Row(f"  filter step, {count} row(s), {sizes}", UNIT, times[str(count)], times["before"], point=point)
+        row = Row(
+            f"  filter step, {count} row(s), {sizes}",
+            UNIT,
+            times[str(count)],
+            times["before"],
+            point=point,
+        )
         if main:
             one = Without("the batch: one row", times["1"])
             name = f"{row.name.strip()}; limit: covariances read and written twice"
@@ -176,7 +196,11 @@ def own_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:
 
 
 def plain_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:
-    model, seen, state = plain_filter_of(beliefs), walk.met().seen, {"beliefs": plain_beliefs(beliefs)}
+    model, seen, state = (
+        plain_filter_of(beliefs),
+        walk.met().seen,
+        {"beliefs": plain_beliefs(beliefs)},
+    )
     u, y = seen.control.double(), seen.observation.double()
     filtered = partial(plain_filter.step, model)
 

@@ -66,7 +66,9 @@ def batch_row(name: str, rounds: int) -> Row:
     loops = {"before": reference.gae_before, "seed": reference.gae_seed}
     times = race(
         {
-            side: Contestant(lambda loop=loop: [loop(episode, DISCOUNT, LAMBDA) for episode in each], share)  # type: ignore[misc]
+            side: Contestant(
+                lambda loop=loop: [loop(episode, DISCOUNT, LAMBDA) for episode in each], share
+            )  # type: ignore[misc]
             for side, loop in loops.items()
         }
         | {"ours": ours(trace), "limit": recurrence(trace), "lanes": lane_by_lane(trace)},
@@ -89,8 +91,13 @@ def lane_by_lane(trace: Trace) -> Contestant:
     """Each lane by itself, a loop over its steps; of many the first ones, counted up."""
     steps, lanes = trace.rewards.shape
     some = max(1, min(lanes, PLAIN_STEPS // steps))
-    each = [Trace(*(column[:, lane : lane + 1].contiguous() for column in trace)) for lane in range(some)]
-    return repeated(lambda: [advantages(lane, DISCOUNT, LAMBDA, "loop") for lane in each], some / lanes)
+    each = [
+        Trace(*(column[:, lane : lane + 1].contiguous() for column in trace))
+        for lane in range(some)
+    ]
+    return repeated(
+        lambda: [advantages(lane, DISCOUNT, LAMBDA, "loop") for lane in each], some / lanes
+    )
 
 
 def recurrence(trace: Trace) -> Contestant:

@@ -82,7 +82,12 @@ def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
     name = f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, counted up"
     trimmed = Without("trimming to the largest graph: all slots", times["wide"])
     return [
-        row(f"{name}; limit: its products", before=times["images"], limit=times["limit"], without=trimmed),
+        row(
+            f"{name}; limit: its products",
+            before=times["images"],
+            limit=times["limit"],
+            without=trimmed,
+        ),
         row("  before: no ResNet18, graph by graph", before=times["before"]),
     ]
 
@@ -97,8 +102,14 @@ def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
     with threads(1):
         refuse_another_program(arms, batch)
         limit = products(update_flops(arms["float32"], batch), sides.config.network.d, 1)
-        times = race({name: own_update(agent, batch) for name, agent in arms.items()} | {"limit": limit}, rounds)
-    name, row = f"update of {BATCH} graphs of {CELLS} cells", partial(Row, unit=UNIT, ours=times["float32"])
+        times = race(
+            {name: own_update(agent, batch) for name, agent in arms.items()} | {"limit": limit},
+            rounds,
+        )
+    name, row = (
+        f"update of {BATCH} graphs of {CELLS} cells",
+        partial(Row, unit=UNIT, ours=times["float32"]),
+    )
     asked = Without("one query in the last block: all cells ask", times["everyone"])
     return [
         row(f"{name}; limit: its products", limit=times["limit"], without=asked),
@@ -116,11 +127,16 @@ def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
         compiled(*batch.groups)
         seconds = time.perf_counter() - begin
         refuse_another_output(compiled(*batch.groups), eager(*batch.groups))
-        programs = {"eager": partial(eager, *batch.groups), "compiled": partial(compiled, *batch.groups)}
+        programs = {
+            "eager": partial(eager, *batch.groups),
+            "compiled": partial(compiled, *batch.groups),
+        }
         times = race({name: repeated(work) for name, work in programs.items()}, rounds)
     times["compiled"] = times["compiled"]._replace(compile_seconds=seconds)
     name = f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: torch.compile"
-    return Row(name, UNIT, times["eager"], times["eager"], times["compiled"], claims=("colony-compile",))
+    return Row(
+        name, UNIT, times["eager"], times["eager"], times["compiled"], claims=("colony-compile",)
+    )
 
 
 def update_flops(agent: Agent, batch: Minibatch) -> float:
@@ -137,7 +153,12 @@ def padded(batch: Minibatch, slots: int) -> Minibatch:
     def widened(graphs: Graphs) -> Graphs:
         more = slots - graphs.mask.shape[1]
         node, parent, mask = graphs.node, graphs.parent, graphs.mask
-        return Graphs(pad(node, (0, 0, 0, more)), graphs.graph, pad(parent, (0, more), value=-1), pad(mask, (0, more)))
+        return Graphs(
+            pad(node, (0, 0, 0, more)),
+            graphs.graph,
+            pad(parent, (0, more), value=-1),
+            pad(mask, (0, more)),
+        )
 
     return batch._replace(groups=tuple(map(widened, batch.groups)))
 
@@ -181,7 +202,9 @@ def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
     ours = Minibatch((graphs,), z, log_prob, *parameters, output.value, advantage, returns)
     columns = zip(plain_graphs(graphs), z, log_prob, advantage, returns, strict=True)
     volume = (sides.box.high - sides.box.low).log().sum().item()
-    chosen = reference.Coefficients(config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume)
+    chosen = reference.Coefficients(
+        config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
+    )
     return Both(ours, [reference.Taken(*each) for each in columns], chosen)
 
 
@@ -202,12 +225,18 @@ def own_update(agent: Agent, batch: Minibatch) -> Contestant:
     return Contestant(run, UPDATES)
 
 
-def plain_update(sides: Sides, plain: reference.GraphNetwork, both: Both, graphs: int) -> Contestant:
+def plain_update(
+    sides: Sides, plain: reference.GraphNetwork, both: Both, graphs: int
+) -> Contestant:
     """Of so many of the graphs, counted up."""
     params = [param for param in plain.parameters() if param.requires_grad]
-    optimiser = torch.optim.Adam(params, lr=sides.config.train.learning_rate, eps=sides.config.train.adam_eps)
+    optimiser = torch.optim.Adam(
+        params, lr=sides.config.train.learning_rate, eps=sides.config.train.adam_eps
+    )
     taken = both.plain[:graphs]
-    return Contestant(lambda: reference.update(plain, optimiser, taken, both.chosen), graphs / len(both.plain))
+    return Contestant(
+        lambda: reference.update(plain, optimiser, taken, both.chosen), graphs / len(both.plain)
+    )
 
 
 def plain_copy(sides: Sides) -> reference.GraphNetwork:
@@ -236,7 +265,9 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
         same = torch.allclose(loss, expected, rtol=1e-4, atol=1e-5)
         theirs = {key: param.grad for key, param in plain.named_parameters() if key in own}
         if not same or not all(_alike(own[key].grad, grad) for key, grad in theirs.items()):
-            raise NotTheSame(f"update: the project's loss or gradient differs from the reference's{name}")
+            raise NotTheSame(
+                f"update: the project's loss or gradient differs from the reference's{name}"
+            )
 
 
 def refuse_another_program(arms: dict[str, Agent], batch: Minibatch) -> None:
@@ -245,10 +276,14 @@ def refuse_another_program(arms: dict[str, Agent], batch: Minibatch) -> None:
     Raises:
         NotTheSame: it is not.
     """
-    losses = {name: train.objective(agent, batch, ENTROPY_COEF)[0].item() for name, agent in arms.items()}
+    losses = {
+        name: train.objective(agent, batch, ENTROPY_COEF)[0].item() for name, agent in arms.items()
+    }
     for name, tolerance in (("bfloat16", 0.05), ("everyone", 1e-4)):
         if abs(losses[name] - losses["float32"]) > tolerance * max(1.0, abs(losses["float32"])):
-            raise NotTheSame(f"update: the {name} loss {losses[name]:g} is not {losses['float32']:g}")
+            raise NotTheSame(
+                f"update: the {name} loss {losses[name]:g} is not {losses['float32']:g}"
+            )
 
 
 def refuse_another_output(compiled: Output, eager: Output) -> None:

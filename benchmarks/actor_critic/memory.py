@@ -28,13 +28,17 @@ def rows(root: Path) -> list[Row]:
     started = {side: begun(root, side) for side in SIDES}
     taken = {side: grown(process) for side, process in started.items()}
     name = f"memory of a rollout and its advantages, {STEPS} x {COLONIES} graphs of {CELLS} cells; ours: of {SLOTS}"
-    return [Row(name, "MB", taken["ours"], taken["before"], taken["seed"], claims=("colony-memory",))]
+    return [
+        Row(name, "MB", taken["ours"], taken["before"], taken["seed"], claims=("colony-memory",))
+    ]
 
 
 def begun(root: Path, side: str) -> subprocess.Popen[str]:
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
     command = [sys.executable, "-m", "benchmarks.actor_critic.memory", side]
-    return subprocess.Popen(command, cwd=root, env=os.environ | paths, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=root, env=os.environ | paths, stdout=subprocess.PIPE, text=True
+    )
 
 
 def grown(process: subprocess.Popen[str]) -> Measured:
@@ -92,7 +96,13 @@ def ours() -> tuple[object, object]:
         z, first, second = numbers
         paid = torch.randn(COLONIES, components)
         write(rollout, time, Step(seen(), z, value[0], first, second, value[1], paid, flags, flags))
-    trace = Trace(rollout.components[..., 0], rollout.value, rollout.next_value, rollout.terminated, rollout.truncated)
+    trace = Trace(
+        rollout.components[..., 0],
+        rollout.value,
+        rollout.next_value,
+        rollout.terminated,
+        rollout.truncated,
+    )
     return rollout, advantages(trace, DISCOUNT, LAMBDA, "auto")
 
 
@@ -106,7 +116,11 @@ def seen() -> Graphs:
     )
 
 
-SIDES: dict[str, Callable[[], object]] = {"before": lambda: plain(BEFORE), "seed": lambda: plain(SEED), "ours": ours}
+SIDES: dict[str, Callable[[], object]] = {
+    "before": lambda: plain(BEFORE),
+    "seed": lambda: plain(SEED),
+    "ours": ours,
+}
 
 
 def peak() -> float:

@@ -37,7 +37,11 @@ def selection_rows(rounds: int) -> list[Row]:
 
 def _selection(size: int, rounds: int) -> list[Row]:
     x = 600 * torch.rand(COLONIES, size, generator=torch.Generator().manual_seed(SEED))
-    node, used, count = x[0, :, None].expand(-1, 11).contiguous(), torch.ones_like(x, dtype=torch.bool), size // 3
+    node, used, count = (
+        x[0, :, None].expand(-1, 11).contiguous(),
+        torch.ones_like(x, dtype=torch.bool),
+        size // 3,
+    )
     counts, host = torch.full((COLONIES,), count), x.numpy()
     times = race(
         {
@@ -69,12 +73,19 @@ def refuse_other_cells() -> None:
     for size in SIZES:
         for ties in (True, False):
             x = rng.integers(0, size // 4, size) if ties else rng.permutation(size)
-            node, count = torch.tensor(x[:, None], dtype=torch.float32), int(rng.integers(0, size + 1))
+            node, count = (
+                torch.tensor(x[:, None], dtype=torch.float32),
+                int(rng.integers(0, size + 1)),
+            )
             expected = reference.leftmost_before(node, count)
             if own_leftmost(node, count) != expected:
-                raise NotTheSame(f"selection: {count} of {size} cells: ours are others than the sorted ones")
+                raise NotTheSame(
+                    f"selection: {count} of {size} cells: ours are others than the sorted ones"
+                )
             if not ties and reference.leftmost_seed(node, count) != expected:
-                raise NotTheSame(f"selection: {count} of {size} cells: the seed's are others than the sorted ones")
+                raise NotTheSame(
+                    f"selection: {count} of {size} cells: the seed's are others than the sorted ones"
+                )
 
 
 def own_leftmost(node: Tensor, count: int) -> set[int]:
@@ -99,13 +110,18 @@ def ties_note() -> str:
 
 def reward_rows(rounds: int) -> list[Row]:
     """Components that are there already, put together and added up; ours for many colonies, counted by colony."""
-    columns = torch.randn(len(GOAL_WEIGHTS), COLONIES, generator=torch.Generator().manual_seed(SEED))
+    columns = torch.randn(
+        len(GOAL_WEIGHTS), COLONIES, generator=torch.Generator().manual_seed(SEED)
+    )
     weights = torch.tensor(list(GOAL_WEIGHTS.values()))
     values = dict(zip(GOAL_WEIGHTS, columns[:, 0].tolist(), strict=True))
     template = {"total": 0.0} | dict.fromkeys(GOAL_WEIGHTS, 0.0)
     expected = reference.reward_before(values, GOAL_WEIGHTS)
     ours = own_reward(columns.unbind(), weights)
-    if reference.reward_seed(template, values, GOAL_WEIGHTS) != expected or abs(ours[0] - expected["total"]) > 1e-4:
+    if (
+        reference.reward_seed(template, values, GOAL_WEIGHTS) != expected
+        or abs(ours[0] - expected["total"]) > 1e-4
+    ):
         raise NotTheSame("reward: the three sums are not one")
     one = columns[:, :1].unbind()
     times = race(
@@ -153,7 +169,15 @@ def entropy_rows(rounds: int) -> list[Row]:
     name = f"entropy in {STATES} states; before: {SAMPLES} samples of a Gaussian, ours: of a Beta"
     sampled = Without(f"the closed form: {SAMPLES} samples of the Beta", times["sampled"])
     return [
-        Row(name, UNIT, times["ours"], times["before"], times["seed"], without=sampled, claims=("colony-3",)),
+        Row(
+            name,
+            UNIT,
+            times["ours"],
+            times["before"],
+            times["seed"],
+            without=sampled,
+            claims=("colony-3",),
+        ),
         Row(f"  before: {SAMPLES} samples of the Beta", UNIT, times["ours"], times["sampled"]),
     ]
 

@@ -80,7 +80,12 @@ def env_row(times: dict[str, Measured], count: int) -> Row:
     one = Without("the batch: one colony at a time", times["1"])
     name = f"{name}; limit: a copy of the state"
     return row._replace(
-        name=name, limit=times["limit"], without=one, goal=Goal(10, "before"), claims=(CLAIM,), tried=TRIED
+        name=name,
+        limit=times["limit"],
+        without=one,
+        goal=Goal(10, "before"),
+        claims=(CLAIM,),
+        tried=TRIED,
     )
 
 
@@ -139,7 +144,9 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
                 {
                     "before": repeated(partial(seen_plainly, colony)),
                     "ours": repeated(partial(observe, kind_world, begun, CELLS), COLONIES),
-                    "one": repeated(partial(observe, kind_world, taken(begun, torch.tensor([0])), CELLS)),
+                    "one": repeated(
+                        partial(observe, kind_world, taken(begun, torch.tensor([0])), CELLS)
+                    ),
                 },
                 rounds,
             )
@@ -224,7 +231,9 @@ def acted(sides: Sides, world: World, colonies: Colonies, draws: Generator) -> C
     """One step as training takes it."""
     actor = sides.actor._replace(world=world)
     chosen = actor.policy.distribution(actor.forward(see(actor, colonies)).raw)
-    return step(world, colonies, actor.policy.action(actor.policy.sample(chosen, draws)), draws).colonies
+    return step(
+        world, colonies, actor.policy.action(actor.policy.sample(chosen, draws)), draws
+    ).colonies
 
 
 def own_acting(sides: Sides, world: World, count: int) -> Contestant:
@@ -239,7 +248,9 @@ def own_acting(sides: Sides, world: World, count: int) -> Contestant:
     return Contestant(run, steps * count)
 
 
-def plain_acting(sides: Sides, world: World, plain: reference.GraphNetwork, passes: int, steps: int) -> Contestant:
+def plain_acting(
+    sides: Sides, world: World, plain: reference.GraphNetwork, passes: int, steps: int
+) -> Contestant:
     """One plain colony and the plain network."""
     begun = colonies_of(world, 1)
     colony = plain_colony(world, begun, 0)

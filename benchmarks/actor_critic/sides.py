@@ -55,14 +55,19 @@ def config_of(root: Path, preset: str | None = None, **sections: Any) -> ActorCr
 
 def sides_of(config: ActorCriticConfig) -> Sides:
     """Before the first gradient step; what is seen is scaled by what colonies of all sizes look like."""
-    world = make_world(config.env.rules, drawn_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED)))
+    world = make_world(
+        config.env.rules,
+        drawn_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED)),
+    )
     fresh = network.init(config, SEED)
     plain = plain_network(config)
     plain.load_state_dict(fresh.state_dict())
     active = [getattr(config.env.action.bounds, name) for name in config.env.action.active_params]
     low, high = torch.tensor(active).T
     box = reference.Box(low, high, (HALF,))
-    return Sides(config, world, make_actor(config, world, scale_of(world), fresh), fresh, plain, box)
+    return Sides(
+        config, world, make_actor(config, world, scale_of(world), fresh), fresh, plain, box
+    )
 
 
 def plain_network(config: ActorCriticConfig, images: bool = False) -> reference.GraphNetwork:
@@ -96,7 +101,10 @@ def scale_of(world: World) -> Scale:
     colonies = colonies_of(world, SCALED)
     seen = [reference.features_of(plain_colony(world, colonies, row)) for row in range(SCALED)]
     columns = []
-    for rows in (torch.cat([graph.node for graph in seen]), torch.stack([graph.graph for graph in seen])):
+    for rows in (
+        torch.cat([graph.node for graph in seen]),
+        torch.stack([graph.graph for graph in seen]),
+    ):
         columns += [rows.mean(0), rows.std(0).clamp(min=1e-3)]
     return Scale(*columns)
 
@@ -129,7 +137,9 @@ def plain_colony(world: World, colonies: Colonies, row: int) -> Colony:
     plate = Plate("user", table=world.intensity[colonies.substrate[row]].tolist())
     colony, n = Colony(world.rules, plate), int(colonies.n[row])
     colony.start(colonies.pos[row, :n].tolist(), colonies.parent[row, :n].tolist())
-    for cell, age, new in zip(colony.cells, colonies.age[row].tolist(), colonies.new[row].tolist(), strict=False):
+    for cell, age, new in zip(
+        colony.cells, colonies.age[row].tolist(), colonies.new[row].tolist(), strict=False
+    ):
         cell.age, cell.new = int(age), new
     colony.t, colony.left = int(colonies.t[row]), int(colonies.left[row])
     return colony
@@ -150,7 +160,9 @@ def plain_graphs(graphs: Graphs) -> list[reference.Graph]:
     """One by one, without padding."""
     sizes = graphs.mask.sum(1).tolist()
     return [
-        reference.Graph(graphs.node[row, :n].clone(), graphs.graph[row], graphs.parent[row, :n].tolist())
+        reference.Graph(
+            graphs.node[row, :n].clone(), graphs.graph[row], graphs.parent[row, :n].tolist()
+        )
         for row, n in enumerate(sizes)
     ]
 
@@ -171,7 +183,9 @@ def refuse_another_policy(sides: Sides, cells: int) -> None:
         for plain in (sides.plain, costly):
             raw, value = plain(graph)
             if not (close(raw, found.raw[row]) and close(value, found.value[row])):
-                raise NotTheSame(f"policy: colony {row} of {cells} cells: another distribution or value")
+                raise NotTheSame(
+                    f"policy: colony {row} of {cells} cells: another distribution or value"
+                )
 
 
 def refuse_another_step(world: World) -> None:
@@ -187,9 +201,15 @@ def refuse_another_step(world: World) -> None:
         colony = plain_colony(world, colonies, row)
         taken = colony.step(action[row].tolist())
         pos = torch.tensor([taken.after.x, taken.after.y]).T
-        same = close(pos, stepped.last.pos[row, : len(pos)]) and taken.reason == int(stepped.reason[row])
-        if not same or not close(torch.tensor(reference.rewarded(taken)["total"]), stepped.reward[row]):
-            raise NotTheSame(f"environment: colony {row}: other cells, another reward or another end")
+        same = close(pos, stepped.last.pos[row, : len(pos)]) and taken.reason == int(
+            stepped.reason[row]
+        )
+        if not same or not close(
+            torch.tensor(reference.rewarded(taken)["total"]), stepped.reward[row]
+        ):
+            raise NotTheSame(
+                f"environment: colony {row}: other cells, another reward or another end"
+            )
 
 
 def close(one: Tensor, other: Tensor) -> bool:

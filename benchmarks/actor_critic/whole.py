@@ -4,7 +4,14 @@ import torch
 
 from benchmarks.actor_critic.learning import ENTROPY_COEF, agent_of, changed
 from benchmarks.actor_critic.playing import CELLS, CLAIM, begin_again
-from benchmarks.actor_critic.sides import Sides, colonies_of, plain_colony, plain_network, plain_scale, sized
+from benchmarks.actor_critic.sides import (
+    Sides,
+    colonies_of,
+    plain_colony,
+    plain_network,
+    plain_scale,
+    sized,
+)
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.actor_critic_iteration import BEFORE, SEED, Iteration, Ways, iterate
@@ -29,7 +36,10 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
     with threads(1):
         contestants = {
             **{name: plain_training(sides, ways, PLAIN_STEPS, 0) for name, ways in plain.items()},
-            **{f"{name}, images": plain_training(sides, ways, COSTLY_STEPS, 2) for name, ways in plain.items()},
+            **{
+                f"{name}, images": plain_training(sides, ways, COSTLY_STEPS, 2)
+                for name, ways in plain.items()
+            },
             "ours": own_training(sides, COLONIES),
             "one": own_training(sides, 1),
         }
@@ -72,9 +82,13 @@ class Plain:
         params = [param for param in self.network.parameters() if param.requires_grad]
         self.optimiser = torch.optim.Adam(params, lr=config.learning_rate, eps=config.adam_eps)
         colony = plain_colony(world, self.begun, 0)
-        self.acting = reference.Acting(self.network, colony, plain_scale(sides.actor), sides.box, max(1, passes))
+        self.acting = reference.Acting(
+            self.network, colony, plain_scale(sides.actor), sides.box, max(1, passes)
+        )
         volume = (sides.box.high - sides.box.low).log().sum().item()
-        chosen = reference.Coefficients(config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume)
+        chosen = reference.Coefficients(
+            config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
+        )
         self.asked = Iteration(steps, EPOCHS, config.discount, config.gae_lambda, chosen)
 
     def run(self) -> list[float]:

@@ -68,7 +68,10 @@ def replay_rows(root: Path, world: World, rounds: int) -> list[Row]:
         law = pair_matrix(episodes, states, (discount,))
         found = sampling_rows(episodes, law, discount, rounds)
         rows += [*found, memory_row(episodes, rounds)]
-    curves = [*batch_rows(episodes, law, discount, rounds), *capacity_rows(episodes, law, discount, rounds)]
+    curves = [
+        *batch_rows(episodes, law, discount, rounds),
+        *capacity_rows(episodes, law, discount, rounds),
+    ]
     return [*rows, whole_row(found[-1]), *curves]
 
 
@@ -87,7 +90,9 @@ def preparation_row(world: World, rounds: int) -> Row:
         },
         rounds,
     )
-    return Row("prepare 1M transitions", "s", times["ours"], times["before"], goal=Goal(5, "before"))
+    return Row(
+        "prepare 1M transitions", "s", times["ours"], times["before"], goal=Goal(5, "before")
+    )
 
 
 def columns_of(episodes: Episodes, walks: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -101,7 +106,9 @@ def columns_of(episodes: Episodes, walks: int) -> tuple[jax.Array, jax.Array, ja
     columns = jnp.asarray(states[:, :-1]), jnp.asarray(states[:, 1:]), jnp.asarray(ended[:, 1:])
     copied = filled(*columns)
     if not (np.array_equal(copied.obs, states) and np.array_equal(copied.terminals, ended)):
-        raise NotTheSame("data preparation: the reference's rows differ from the project's trajectories")
+        raise NotTheSame(
+            "data preparation: the reference's rows differ from the project's trajectories"
+        )
     return columns
 
 

@@ -29,7 +29,12 @@ LOGGED = 200
 
 def part_rows(world: World, rounds: int) -> list[Row]:
     """Every part; the world's gradients have been compared before."""
-    return [encoder_row(world, rounds), gather_row(world, rounds), *term_rows(world, rounds), metrics_row(rounds)]
+    return [
+        encoder_row(world, rounds),
+        gather_row(world, rounds),
+        *term_rows(world, rounds),
+        metrics_row(rounds),
+    ]
 
 
 def encoder_row(world: World, rounds: int) -> Row:
@@ -41,20 +46,37 @@ def encoder_row(world: World, rounds: int) -> Row:
         "proposed": lambda: world.programs.gradient_of_one_call(state.params, state, inputs),
         "ours": lambda: here(state.params),
     }
-    times = race({name: _repeated(program, GRADIENTS) for name, program in programs.items()}, rounds)
+    times = race(
+        {name: _repeated(program, GRADIENTS) for name, program in programs.items()}, rounds
+    )
     return Row(
-        "  encoder: loss and gradient", "ms/step", times["ours"], times["before"], times["proposed"], claims=("allo-2",)
+        "  encoder: loss and gradient",
+        "ms/step",
+        times["ours"],
+        times["before"],
+        times["proposed"],
+        claims=("allo-2",),
     )
 
 
 def gather_row(world: World, rounds: int) -> Row:
     """The inputs of 3 x 256 states: indexing of JAX arrays as in the original's loop, or inside a compiled scan."""
     table, host = world.data.inputs, np.asarray(world.data.inputs)
-    states = np.random.default_rng(0).integers(len(table), size=(GATHERED, 3, world.config.train.batch_size))
+    states = np.random.default_rng(0).integers(
+        len(table), size=(GATHERED, 3, world.config.train.batch_size)
+    )
     one, every = tuple(map(jnp.asarray, states[0])), jnp.asarray(states)
-    scan = jax.jit(lambda inputs, all_states: jax.lax.scan(lambda _, each: (None, inputs[each]), None, all_states)[1])
+    scan = jax.jit(
+        lambda inputs, all_states: jax.lax.scan(
+            lambda _, each: (None, inputs[each]), None, all_states
+        )[1]
+    )
     flat, out = states[0].ravel(), np.empty((states[0].size, host.shape[1]), host.dtype)
-    for gathered in (reference.three_gathers(table, one), reference.one_gather(table, one), scan(table, every)[0]):
+    for gathered in (
+        reference.three_gathers(table, one),
+        reference.one_gather(table, one),
+        scan(table, every)[0],
+    ):
         if not np.array_equal(np.stack(gathered), host[states[0]]):
             raise NotTheSame("gather: not the inputs of these states")
     scan.clear_cache()
@@ -63,7 +85,9 @@ def gather_row(world: World, rounds: int) -> Row:
             "before": _repeated(lambda: reference.three_gathers(table, one), INDEXED),
             "proposed": _repeated(lambda: reference.one_gather(table, one), INDEXED),
             "ours": Contestant(lambda: jax.block_until_ready(scan(table, every)), GATHERED),
-            "limit": _repeated(lambda: np.take(host, flat, axis=0, out=out, mode="clip"), 10 * GATHERED),
+            "limit": _repeated(
+                lambda: np.take(host, flat, axis=0, out=out, mode="clip"), 10 * GATHERED
+            ),
         },
         rounds,
     )
@@ -74,7 +98,10 @@ def gather_row(world: World, rounds: int) -> Row:
 
 def term_rows(world: World, rounds: int) -> list[Row]:
     """The constraints' terms and their gradient, compiled: the spelling of the same sums should not matter."""
-    rng, (batch, d) = np.random.default_rng(0), (world.config.train.batch_size, world.config.network.d)
+    rng, (batch, d) = (
+        np.random.default_rng(0),
+        (world.config.train.batch_size, world.config.network.d),
+    )
     phi, phi_2 = (jnp.asarray(rng.normal(size=(batch, d)), jnp.float32) for _ in range(2))
     duals = -2 * jnp.tril(jnp.ones((d, d)))
     programs = {name: updates(terms) for name, terms in ({"ours": terms_here} | TERMS).items()}
@@ -90,9 +117,24 @@ def term_rows(world: World, rounds: int) -> list[Row]:
     times = race({name: contestant(program) for name, program in programs.items()}, rounds)
     row = partial(Row, unit="us/call", ours=times["ours"])
     return [
-        row("  terms: einsum or @", before=times["einsum"], seed_way=times["product"], claims=("allo-5",)),
-        row("  terms: one identity matrix", before=times["einsum"], seed_way=times["one eye"], claims=("allo-7",)),
-        row("  terms: a jitted helper", before=times["helper"], seed_way=times["jitted helper"], claims=("allo-8",)),
+        row(
+            "  terms: einsum or @",
+            before=times["einsum"],
+            seed_way=times["product"],
+            claims=("allo-5",),
+        ),
+        row(
+            "  terms: one identity matrix",
+            before=times["einsum"],
+            seed_way=times["one eye"],
+            claims=("allo-7",),
+        ),
+        row(
+            "  terms: a jitted helper",
+            before=times["helper"],
+            seed_way=times["jitted helper"],
+            claims=("allo-8",),
+        ),
     ]
 
 
@@ -110,7 +152,11 @@ def updates(terms: Terms) -> Any:
 
     def body(carry: tuple[jax.Array, ...], _: None) -> Any:
         phi, phi_2, duals = carry
-        return (phi - 0.1 * gradient(phi, phi_2, duals, jnp.abs(duals[0, 0]) / 4), 0.999 * phi_2, duals), None
+        return (
+            phi - 0.1 * gradient(phi, phi_2, duals, jnp.abs(duals[0, 0]) / 4),
+            0.999 * phi_2,
+            duals,
+        ), None
 
     return jax.jit(lambda *carry: jax.lax.scan(body, carry, length=UPDATED)[0][0])
 
@@ -124,7 +170,10 @@ def metrics_row(rounds: int) -> Row:
     make = jax.jit(lambda start: {name: start + place for place, name in enumerate(names)})
 
     def fresh(start: Any) -> Iterator[list[reference.Metrics]]:
-        turns = [[jax.block_until_ready(make(start + i)) for i in range(LOGGED)] for _ in range(rounds + 3)]
+        turns = [
+            [jax.block_until_ready(make(start + i)) for i in range(LOGGED)]
+            for _ in range(rounds + 3)
+        ]
         return iter(turns)
 
     one = {name: fresh(jnp.float32(0)) for name in ("before", "proposed")}
@@ -135,12 +184,18 @@ def metrics_row(rounds: int) -> Row:
         "ours": lambda: [jax.device_get(metrics) for metrics in next(stacked)],
     }
     fetched = {name: run()[0] for name, run in runs.items()}
-    if not fetched["before"] == fetched["proposed"] == {name: values[0] for name, values in fetched["ours"].items()}:
+    if (
+        not fetched["before"]
+        == fetched["proposed"]
+        == {name: values[0] for name, values in fetched["ours"].items()}
+    ):
         raise NotTheSame("metrics: another number was fetched")
     units = {"before": LOGGED, "proposed": LOGGED, "ours": LOGGED * scan}
     times = race({name: Contestant(run, units[name]) for name, run in runs.items()}, rounds)
     name = "  eight metrics of a step fetched"
-    return Row(name, "us/call", times["ours"], times["before"], times["proposed"], claims=("allo-6",))
+    return Row(
+        name, "us/call", times["ours"], times["before"], times["proposed"], claims=("allo-6",)
+    )
 
 
 def _repeated(call: Callable[[], Any], calls: int) -> Contestant:

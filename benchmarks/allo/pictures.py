@@ -72,5 +72,10 @@ def history_of(world: World) -> History:
     found = {name: values[:, 0] for name, values in jax.device_get(recorded).items()}
     steps = np.arange(1, world.config.train.record_every + 1)
     rising = steps / (len(steps) + 1)
-    names = ["cosine_mean", *(f"{name}/{i}" for name in ("cosine", "eigenvalue_dual", "duals_diag") for i in range(d))]
-    return {name: (steps, values) for name, values in (found | dict.fromkeys(names, rising)).items()}
+    names = [
+        "cosine_mean",
+        *(f"{name}/{i}" for name in ("cosine", "eigenvalue_dual", "duals_diag") for i in range(d)),
+    ]
+    return {
+        name: (steps, values) for name, values in (found | dict.fromkeys(names, rising)).items()
+    }

@@ -12,7 +12,11 @@ from scipy.stats import chisquare
 
 from benchmarks.allo.worlds import rows_of
 from benchmarks.harness import Contestant, Measured, race
-from benchmarks.reference.replay_loop import sample_searching, sample_with_snippet, sample_with_terminal_table
+from benchmarks.reference.replay_loop import (
+    sample_searching,
+    sample_with_snippet,
+    sample_with_terminal_table,
+)
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.replay.episodes.lags import draw_lags
 from quatrain.replay.episodes.pairs import pair_matrix
@@ -40,7 +44,9 @@ def sampling_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: 
     times = lawful_race(contestants, law, rounds)
     length = int(episodes.horizon[0])
     row = partial(Row, unit="us/call", before=times["before"], seed_way=times["seed"])
-    snippet = Row("  the proposal's own snippet", "us/call", times["numpy"], times["before"], times["snippet"])
+    snippet = Row(
+        "  the proposal's own snippet", "us/call", times["numpy"], times["before"], times["snippet"]
+    )
     main = row(
         f"sample({BATCH}), rows of {length}",
         ours=times["numpy"],
@@ -73,15 +79,23 @@ def capacity_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: 
     found = []
     for walks in WALKS:
         some = first_walks(episodes, walks)
-        law_of_some = law if len(some.starts) == len(episodes.starts) else pair_matrix(some, len(law), (discount,))
+        law_of_some = (
+            law
+            if len(some.starts) == len(episodes.starts)
+            else pair_matrix(some, len(law), (discount,))
+        )
         times = lawful_race(host_samplers(some, discount, BATCH), law_of_some, rounds)
         stored = walks * length
-        found.append(curve_row(f"  of {stored:,} transitions", times, Point("stored", "transitions", stored)))
+        found.append(
+            curve_row(f"  of {stored:,} transitions", times, Point("stored", "transitions", stored))
+        )
     return found
 
 
 def curve_row(name: str, times: dict[str, Measured], point: Point) -> Row:
-    return Row(name, "us/call", times["numpy"], times["before"], times["seed"], times["limit"], point=point)
+    return Row(
+        name, "us/call", times["numpy"], times["before"], times["seed"], times["limit"], point=point
+    )
 
 
 def first_walks(episodes: Episodes, walks: int) -> Episodes:
@@ -123,7 +137,9 @@ def memory_row(episodes: Episodes, rounds: int) -> Row:
 # Samplers.
 
 
-def lawful_race(contestants: dict[str, Contestant], law: np.ndarray, rounds: int) -> dict[str, Measured]:
+def lawful_race(
+    contestants: dict[str, Contestant], law: np.ndarray, rounds: int
+) -> dict[str, Measured]:
     """Times of samplers whose pairs follow the law; the limit draws none."""
     for name, contestant in contestants.items():
         if name != "limit":
@@ -134,20 +150,30 @@ def lawful_race(contestants: dict[str, Contestant], law: np.ndarray, rounds: int
 
 def samplers(episodes: Episodes, discount: float) -> dict[str, Contestant]:
     """By name; each run gives the pairs (state, later state) of all its calls, but for the limit."""
-    rng, buffer, ended = np.random.default_rng(SEED), rows_of(episodes), episodes.terminated | episodes.truncated
+    rng, buffer, ended = (
+        np.random.default_rng(SEED),
+        rows_of(episodes),
+        episodes.terminated | episodes.truncated,
+    )
     on_device, keys = jax.tree.map(jnp.asarray, episodes), itertools.count()
 
     def compiled(draw_all: Callable[[jax.Array, Episodes], Any]) -> Contestant:
         program = jax.jit(lambda key, data: draw_all(jax.random.split(key, SCANNED), data))
-        return Contestant(lambda: jax.block_until_ready(program(jax.random.key(next(keys)), on_device)), SCANNED)
+        return Contestant(
+            lambda: jax.block_until_ready(program(jax.random.key(next(keys)), on_device)), SCANNED
+        )
 
     def one(key: jax.Array, data: Episodes) -> tuple[jax.Array, jax.Array]:
         return sample(key, data, BATCH, (discount,), constraint_batches=0)[:2]
 
     return host_samplers(episodes, discount, BATCH) | {
         "snippet": repeated(SLOW, lambda: sample_with_snippet(rng, buffer, BATCH, discount)),
-        "searching": repeated(SLOW, lambda: sample_by_search(rng, episodes, ended, BATCH, discount)),
-        "scan": compiled(lambda each, data: jax.lax.scan(lambda _, key: (None, one(key, data)), None, each)[1]),
+        "searching": repeated(
+            SLOW, lambda: sample_by_search(rng, episodes, ended, BATCH, discount)
+        ),
+        "scan": compiled(
+            lambda each, data: jax.lax.scan(lambda _, key: (None, one(key, data)), None, each)[1]
+        ),
         "bulk": compiled(lambda each, data: jax.vmap(lambda key: one(key, data))(each)),
     }
 
@@ -155,12 +181,19 @@ def samplers(episodes: Episodes, discount: float) -> dict[str, Contestant]:
 def host_samplers(episodes: Episodes, discount: float, size: int) -> dict[str, Contestant]:
     """Those that compile nothing, and the limit: a gather of the pairs' states where random numbers cost nothing."""
     rng, buffer = np.random.default_rng(SEED), rows_of(episodes)
-    slots, out = rng.integers(len(episodes.state), size=2 * size), np.empty(2 * size, episodes.state.dtype)
+    slots, out = (
+        rng.integers(len(episodes.state), size=2 * size),
+        np.empty(2 * size, episodes.state.dtype),
+    )
     return {
         "before": repeated(SLOW, lambda: sample_searching(rng, buffer, size, discount)),
         "seed": repeated(MEDIUM, lambda: sample_with_terminal_table(rng, buffer, size, discount)),
-        "numpy": repeated(FAST, lambda: sample_numpy(rng, episodes, size, (discount,), constraint_batches=0)[:2]),
-        "limit": repeated_silently(10 * FAST, lambda: np.take(episodes.state, slots, out=out, mode="clip")),
+        "numpy": repeated(
+            FAST, lambda: sample_numpy(rng, episodes, size, (discount,), constraint_batches=0)[:2]
+        ),
+        "limit": repeated_silently(
+            10 * FAST, lambda: np.take(episodes.state, slots, out=out, mode="clip")
+        ),
     }
 
 
@@ -198,6 +231,9 @@ def refuse_another_law(name: str, pairs: Any, law: np.ndarray) -> None:
     often = expected >= 5
     seen, wanted = counts[often], expected[often]
     if expected[~often].any():
-        seen, wanted = np.append(seen, counts[~often].sum()), np.append(wanted, expected[~often].sum())
+        seen, wanted = (
+            np.append(seen, counts[~often].sum()),
+            np.append(wanted, expected[~often].sum()),
+        )
     if (counts[expected == 0] > 0).any() or chisquare(seen, wanted).pvalue < 1e-6:
         raise NotTheSame(f"{name}: {len(states):,} pairs do not follow the sampling law")

@@ -81,7 +81,9 @@ def main_arms(world: World) -> dict[str, Arm]:
 def proposed(world: World) -> reference.Way:
     """All that the proposal wants of a step."""
     programs = world.programs
-    return reference.Way(programs.proposed, sample_with_terminal_table, reference.one_gather, reference.all_together)
+    return reference.Way(
+        programs.proposed, sample_with_terminal_table, reference.one_gather, reference.all_together
+    )
 
 
 def compared(world: World, arms: dict[str, Arm], rounds: int) -> tuple[dict[str, Measured], str]:
@@ -117,7 +119,9 @@ def looping(world: World, way: reference.Way) -> Arm:
     table, rng = np.asarray(world.data.inputs), np.random.default_rng(0)
 
     def advance(state: reference.State) -> Turn:
-        state, logged = reference.learn(rng, state, world.buffer, table, world.config, way, range(STEPS))
+        state, logged = reference.learn(
+            rng, state, world.buffer, table, world.config, way, range(STEPS)
+        )
         return Turn(state, logged[0]["loss"])
 
     return Arm(advance, reference.start(world.config, world.learner), STEPS)
@@ -146,7 +150,10 @@ def matmuls(world: World) -> Arm:
     rng, config = np.random.default_rng(0), world.config
     moved, frozen = rows_encoded(config, len(world.data.inputs))
     width, layers = config.network.hidden, config.network.layers - 1
-    squares = [jnp.asarray(np.linalg.qr(rng.normal(size=(width, width)))[0], jnp.float32) for _ in range(layers)]
+    squares = [
+        jnp.asarray(np.linalg.qr(rng.normal(size=(width, width)))[0], jnp.float32)
+        for _ in range(layers)
+    ]
     last = jnp.asarray(np.linalg.qr(rng.normal(size=(width, config.network.d)))[0], jnp.float32)
 
     @jax.jit
@@ -165,7 +172,9 @@ def matmuls(world: World) -> Arm:
 
         return jax.lax.scan(body, carry, length=STEPS)[0]
 
-    rows, still = (jnp.asarray(rng.normal(size=(count, width)), jnp.float32) for count in (moved, frozen))
+    rows, still = (
+        jnp.asarray(rng.normal(size=(count, width)), jnp.float32) for count in (moved, frozen)
+    )
     gradients = [jnp.zeros_like(last), *map(jnp.zeros_like, squares)]
     return Arm(lambda carry: Turn(chunk(carry)), (rows, still, gradients), STEPS)
 
@@ -188,12 +197,18 @@ def learned(world: World, arms: dict[str, Arm]) -> str:
     for contestant in learners:
         losses = [loss for loss in arms[contestant].losses if loss is not None]
         if not min(losses) < losses[0] / 2:
-            raise NotTheSame(f"{name}: {contestant} began with loss {losses[0]:.3g} and came to {min(losses):.3g}")
+            raise NotTheSame(
+                f"{name}: {contestant} began with loss {losses[0]:.3g} and came to {min(losses):.3g}"
+            )
     states = {contestant: arms[contestant].state for contestant in learners}
     states["ours"] = reference.start(world.config, arms["ours"].state)
-    cosines = {contestant: fit(world, truth, state.params).cosine for contestant, state in states.items()}
+    cosines = {
+        contestant: fit(world, truth, state.params).cosine for contestant, state in states.items()
+    }
     untrained = fit(world, truth, reference.start(world.config, world.learner).params).cosine
-    reached = ", ".join(f"{who} {cosine:.2f} after {arms[who].steps:,}" for who, cosine in cosines.items())
+    reached = ", ".join(
+        f"{who} {cosine:.2f} after {arms[who].steps:,}" for who, cosine in cosines.items()
+    )
     return (
         f"{name}, mean cosine after the timed steps, early in the learning and each with its own random stream: "
         f"{reached}; untrained {untrained:.2f}"

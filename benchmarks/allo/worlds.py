@@ -14,7 +14,15 @@ from benchmarks.table import NotTheSame
 from quatrain.models.allo import spectrum
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import Data, Learner, draw, init_learner, inputs_for, objective, tables
+from quatrain.models.allo.train import (
+    Data,
+    Learner,
+    draw,
+    init_learner,
+    inputs_for,
+    objective,
+    tables,
+)
 from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 
 
@@ -53,10 +61,16 @@ def programs_of(config: AlloConfig) -> Programs:
         return jax.jit(partial(reference.step, config=config, **chosen))
 
     def gradient(encode: reference.Encode) -> Any:
-        return jax.jit(jax.value_and_grad(partial(reference.loss, config=config, encode=encode), has_aux=True))
+        return jax.jit(
+            jax.value_and_grad(partial(reference.loss, config=config, encode=encode), has_aux=True)
+        )
 
     return Programs(
-        step(encode=three), step(encode=one), step(encode=one, errors=proposed_errors), gradient(three), gradient(one)
+        step(encode=three),
+        step(encode=one),
+        step(encode=one, errors=proposed_errors),
+        gradient(three),
+        gradient(one),
     )
 
 
@@ -64,8 +78,12 @@ def world_of(config: AlloConfig, seed: int, programs: Programs | None = None) ->
     """Programs of another layout serve where network and training are the same."""
     dataset = collect(config, seed)
     learner = init_learner(config, dataset, seed)
-    data = Data(inputs_for(config, learner, dataset), jax.tree.map(jnp.asarray, dataset.train), None, None)
-    return World(config, dataset, data, rows_of(dataset.train), learner, programs or programs_of(config))
+    data = Data(
+        inputs_for(config, learner, dataset), jax.tree.map(jnp.asarray, dataset.train), None, None
+    )
+    return World(
+        config, dataset, data, rows_of(dataset.train), learner, programs or programs_of(config)
+    )
 
 
 def rows_of(episodes: Episodes) -> RowBuffer:
@@ -97,7 +115,9 @@ def gradient_here(world: World) -> Any:
     learner = jax.tree.map(lambda leaf: leaf[0], world.learner)
     batch = draw(config.train, data, learner.base_key, jnp.int32(0))
     # The batch as an argument: as a constant it would be picked while compiling.
-    program = jax.jit(jax.value_and_grad(lambda params, drawn: objective(params, config, learner, data, drawn)[0]))
+    program = jax.jit(
+        jax.value_and_grad(lambda params, drawn: objective(params, config, learner, data, drawn)[0])
+    )
     return lambda params: program(params, batch)
 
 
@@ -112,15 +132,21 @@ def refuse_another_gradient(world: World) -> None:
     for program in (world.programs.gradient, world.programs.gradient_of_one_call):
         (value, _), gradients = program(state.params, state, inputs)
         for one, other in zip(expected, jax.tree.leaves((value, gradients)), strict=True):
-            if not np.allclose(one, other, rtol=1e-3, atol=1e-5 * max(1.0, float(jnp.abs(other).max()))):
+            if not np.allclose(
+                one, other, rtol=1e-3, atol=1e-5 * max(1.0, float(jnp.abs(other).max()))
+            ):
                 name = world.config.env.map.name
-                raise NotTheSame(f"{name}: loss or gradient of project and reference differ on one batch")
+                raise NotTheSame(
+                    f"{name}: loss or gradient of project and reference differ on one batch"
+                )
 
 
 def truth_of(world: World) -> spectrum.Spectrum:
     """The exact answer to the world's data."""
     config = world.config
-    operator = spectrum.operator(world.dataset.train, len(world.data.inputs), config.train.discounts)
+    operator = spectrum.operator(
+        world.dataset.train, len(world.data.inputs), config.train.discounts
+    )
     return spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
 
 

@@ -51,11 +51,19 @@ def acting_rows(sides: Sides, rounds: int) -> list[Row]:
 
 def inference_rows(sides: Sides, rounds: int) -> list[Row]:
     """An action of each agent, without a world: one after the other, and all at once."""
-    stacks = [as_reference(drawn(sides, index, jax.random.key(SEED))).stack for index in range(len(sides.agents))]
+    stacks = [
+        as_reference(drawn(sides, index, jax.random.key(SEED))).stack
+        for index in range(len(sides.agents))
+    ]
     seeds, together = seed_agents(sides), np.stack([stack[:1] for stack in stacks])
     keys = jax.random.split(jax.random.key(2), len(seeds))
-    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(agent.state.params for agent in seeds))
-    few, all_stacks = acting(sides.config, quantiles=32, taus="midpoints"), jnp.asarray(np.stack(stacks), jnp.int8)
+    params = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(agent.state.params for agent in seeds)
+    )
+    few, all_stacks = (
+        acting(sides.config, quantiles=32, taus="midpoints"),
+        jnp.asarray(np.stack(stacks), jnp.int8),
+    )
 
     def one_by_one(agents: list[Any]) -> None:
         with threads(1):
@@ -94,7 +102,9 @@ _best_actions = jax.jit(best_actions, static_argnums=0)
 def _call_each(config: IqnConfig, params: Any, stacks: jax.Array) -> None:
     taus = midpoints(config.train.acting.quantiles)
     for index in range(len(stacks)):
-        _best_actions(config, of_agent(params, jnp.int32(index)), stacks[index], taus).block_until_ready()
+        _best_actions(
+            config, of_agent(params, jnp.int32(index)), stacks[index], taus
+        ).block_until_ready()
 
 
 def scanned_acts(config: IqnConfig, params: Any, stacks: jax.Array) -> Contestant:
@@ -116,13 +126,18 @@ def acting(config: IqnConfig, **changes: Any) -> IqnConfig:
 
 def seed_agents(sides: Sides) -> list[seed.Agent]:
     keys = jax.random.split(jax.random.key(1), len(sides.agents))
-    return [seed.Agent(sides.plan, params_of(sides.learner, index), key) for index, key in enumerate(keys)]
+    return [
+        seed.Agent(sides.plan, params_of(sides.learner, index), key)
+        for index, key in enumerate(keys)
+    ]
 
 
 def greedy_plain(sides: Sides, agents: list[Agent] | list[seed.Agent]) -> Contestant:
     """The reference's loop without exploring."""
     rules, rng = sides.config.env.rules._replace(max_turns=PLAIN_TURNS), np.random.default_rng(SEED)
-    society = Society(ObjectWorld(rules, rng), agents, sides.memories, rng, sides.config.train.batch_size)
+    society = Society(
+        ObjectWorld(rules, rng), agents, sides.memories, rng, sides.config.train.batch_size
+    )
     society.epsilon = 0.0
 
     def play() -> None:
@@ -136,7 +151,9 @@ def greedy(config: IqnConfig, sides: Sides, worlds: int) -> Contestant:
     """The project's."""
     rules, frames = config.env.rules, config.network.frames
     count = max(20, ACTED_AGENT_STEPS // (worlds * rules.agents))
-    return playing(rules, worlds, frames, count, partial(greedy_policy, config), sides.learner.params)
+    return playing(
+        rules, worlds, frames, count, partial(greedy_policy, config), sides.learner.params
+    )
 
 
 # Stacks.
@@ -147,7 +164,10 @@ def stacking_row(sides: Sides, rounds: int) -> Row:
     memory, frames = sides.memories[0], sides.config.network.frames
     size = sides.config.inputs // frames
     frame = np.random.default_rng(SEED).integers(0, 3, (1, size)).astype(np.float32)
-    stacks = {"before": lambda: stacked(memory, frame), "seed": lambda: seed.stacked(memory.latest(), frame[0])}
+    stacks = {
+        "before": lambda: stacked(memory, frame),
+        "seed": lambda: seed.stacked(memory.latest(), frame[0]),
+    }
     if not np.array_equal(stacks["before"](), stacks["seed"]()):
         raise NotTheSame("stack: the jitted one is another")
     times = race(

@@ -35,7 +35,10 @@ def loss_row(sides: Sides, rounds: int) -> Row:
     expected = found["before"]
     for name, (value, gradient) in found.items():
         factor = count if name == "ours" else 1  # a sum over quantiles, not a mean
-        if not (np.isclose(value, factor * expected[0]) and np.allclose(gradient, factor * expected[1], atol=1e-6)):
+        if not (
+            np.isclose(value, factor * expected[0])
+            and np.allclose(gradient, factor * expected[1], atol=1e-6)
+        ):
             raise NotTheSame(f"loss alone: {name} is {value}, before {expected[0]}")
     times = race(contestants, rounds)
     return Row(
@@ -61,9 +64,13 @@ def loss_arms(
 
     targets, online, valid = jnp.asarray(wanted), jnp.asarray(taus), jnp.asarray(ones)
     proposed = jax.jit(
-        jax.value_and_grad(lambda z: seed.quantile_huber(targets[:, None] - z[..., None], online, valid))
+        jax.value_and_grad(
+            lambda z: seed.quantile_huber(targets[:, None] - z[..., None], online, valid)
+        )
     )
-    gradient = jax.value_and_grad(lambda z: losses.quantile_huber(losses.errors(z, targets), online, 1.0).mean())
+    gradient = jax.value_and_grad(
+        lambda z: losses.quantile_huber(losses.errors(z, targets), online, 1.0).mean()
+    )
 
     @jax.jit
     def many(start: jax.Array) -> jax.Array:
@@ -77,4 +84,8 @@ def loss_arms(
         "seed": Contestant(partial(often, lambda: jax.block_until_ready(proposed(values))), CALLS),
         "ours": Contestant(lambda: jax.block_until_ready(many(jnp.asarray(values))), LOSSES),
     }
-    return contestants, {"before": plain(), "seed": proposed(values), "ours": gradient(jnp.asarray(values))}
+    return contestants, {
+        "before": plain(),
+        "seed": proposed(values),
+        "ours": gradient(jnp.asarray(values)),
+    }

@@ -47,18 +47,27 @@ def measure(root: Path, rounds: int) -> Report:
     """All rows of iqn's table."""
     original = sides_of(config_of(root, train=STEPS | {"loss": SAME_TARGET}))
     rows = env_rows(original.config, rounds)
-    rows += [*inference_rows(original, rounds), *acting_rows(original, rounds), stacking_row(original, rounds)]
+    rows += [
+        *inference_rows(original, rounds),
+        *acting_rows(original, rounds),
+        stacking_row(original, rounds),
+    ]
     steps = train_rows(original, rounds)
     rows += [*steps, *batch_rows(original, rounds), loss_row(original, rounds)]
     for hidden, step_rows in ((64, small_rows), (256, large_rows)):
         rows += step_rows(narrow_sides(root, hidden, original.dataset), rounds)
     rows.append(schedule_row(original, rounds))
     batch = original._replace(config=changed(original.config, batch_size=64))
-    work = config_of(root, env={"worlds": 32}, collect={"turns": 50}, train=EQUAL_WORK | {"loss": SAME_TARGET})
+    work = config_of(
+        root, env={"worlds": 32}, collect={"turns": 50}, train=EQUAL_WORK | {"loss": SAME_TARGET}
+    )
     rows.append(equal_work_row(batch, work, rounds))
     jitted = steps[0].seed_way
     assert jitted is not None
-    rows += [compile_row(config_of(root, preset=None), jitted.compile_seconds), *replay.rows(rounds)]
+    rows += [
+        compile_row(config_of(root, preset=None), jitted.compile_seconds),
+        *replay.rows(rounds),
+    ]
     return Report(rows, [*NOTES, copy_note(rows, original.config)], jax.devices()[0].device_kind)
 
 
@@ -69,7 +78,11 @@ def copy_note(rows: list[Row], config: IqnConfig) -> str:
         kind = next((kind for kind in reversed(ORIGINAL_MS) if row.name.startswith(kind)), None)
         if kind and kind not in found and row.before is not None:
             found[kind] = 1e3 * row.before.median
-    limit = next(row.limit for row in rows if row.name.startswith("train step") and row.limit is not None)
+    limit = next(
+        row.limit for row in rows if row.name.startswith("train step") and row.limit is not None
+    )
     rate = flop(config) / limit.median / 1e9
-    figures = "; ".join(f"{kind} ...: {found[kind]:.3g} ms, {ORIGINAL_MS[kind]:.3g} there" for kind in found)
+    figures = "; ".join(
+        f"{kind} ...: {found[kind]:.3g} ms, {ORIGINAL_MS[kind]:.3g} there" for kind in found
+    )
     return f"matmul rate {rate:.0f} GFLOP/s; the original ran with {ORIGINAL_GFLOPS}. Before: {figures}"

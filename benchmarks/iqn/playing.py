@@ -31,7 +31,9 @@ def env_rows(config: IqnConfig, rounds: int) -> list[Row]:
     rules = config.env.rules
     refuse_another_world(rules)
     plain = ObjectWorld(rules, np.random.default_rng(SEED))
-    before = {"before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * rules.agents)}
+    before = {
+        "before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * rules.agents)
+    }
     many = {str(count): own(rules, count, OWN_AGENT_STEPS) for count in WORLDS}
     times = race(before | many | observers(rules), rounds)
 
@@ -66,11 +68,20 @@ def begun(rules: Rules, key: jax.Array, worlds: int, frames: int) -> Lanes:
 
 
 def playing(
-    rules: Rules, worlds: int, frames: int, count: int, policy_of: Callable[[Any], Policy], params: Any
+    rules: Rules,
+    worlds: int,
+    frames: int,
+    count: int,
+    policy_of: Callable[[Any], Policy],
+    params: Any,
 ) -> Contestant:
     """`count` turns a call, which go on where the last ones ended; everything that training stores comes out."""
     world = make_world(rules)
-    program = jax.jit(lambda lanes, params, key: turns.play(world, lanes, policy_of(params), key, jnp.int32(0), count))
+    program = jax.jit(
+        lambda lanes, params, key: turns.play(
+            world, lanes, policy_of(params), key, jnp.int32(0), count
+        )
+    )
     state = {"lanes": begun(rules, jax.random.key(SEED), worlds, frames), "calls": 0}
 
     def run() -> None:
@@ -88,10 +99,16 @@ def observers(rules: Rules) -> dict[str, Contestant]:
     agents = jnp.arange(rules.agents)
     program = jax.jit(jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None)))
     return {
-        "looking": Contestant(lambda: [plain.observe(agent) for agent in range(rules.agents)], rules.agents),
-        "jitted": Contestant(lambda: [jitted_view(plain, agent) for agent in range(rules.agents)], rules.agents),
+        "looking": Contestant(
+            lambda: [plain.observe(agent) for agent in range(rules.agents)], rules.agents
+        ),
+        "jitted": Contestant(
+            lambda: [jitted_view(plain, agent) for agent in range(rules.agents)], rules.agents
+        ),
         "together": Contestant(lambda: jitted_views(plain), rules.agents),
-        "watching": Contestant(lambda: jax.block_until_ready(program(lanes.state, agents)), MANY * rules.agents),
+        "watching": Contestant(
+            lambda: jax.block_until_ready(program(lanes.state, agents)), MANY * rules.agents
+        ),
     }
 
 
@@ -99,7 +116,9 @@ def jitted_view(world: ObjectWorld, agent: int) -> np.ndarray:
     """The seed's way of `ObjectWorld.observe`."""
     location = world.agents[agent].location
     assert location is not None
-    seen = seed.observe(seed.kinds_of(world), *location[:2], len(world.kinds), world.rules.vision_radius)
+    seen = seed.observe(
+        seed.kinds_of(world), *location[:2], len(world.kinds), world.rules.vision_radius
+    )
     return np.asarray(seen)
 
 
@@ -125,10 +144,14 @@ def refuse_another_world(rules: Rules) -> None:
             raise NotTheSame(f"world: turn {turn}: another observation of all agents at once")
         for agent in range(rules.agents):
             seen = played.frames[turn, agent, 0]
-            same = np.array_equal(plain.observe(agent), seen) and np.array_equal(jitted_view(plain, agent), seen)
+            same = np.array_equal(plain.observe(agent), seen) and np.array_equal(
+                jitted_view(plain, agent), seen
+            )
             reward = plain.act(agent, int(played.actions[turn, agent, 0]))
             if not same or reward != played.rewards[turn, agent, 0]:
-                raise NotTheSame(f"world: turn {turn}, agent {agent}: another observation or reward")
+                raise NotTheSame(
+                    f"world: turn {turn}, agent {agent}: another observation or reward"
+                )
         plain.end_turn()
 
 
@@ -146,5 +169,7 @@ def an_episode(rules: Rules, key: jax.Array) -> Episode:
     world = make_world(rules)
     lanes = turns.start(world, key[None], 1)
     played = turns.play(world, lanes, random_policy(rules), key, jnp.int32(0), rules.max_turns)
-    growth = jax.vmap(lambda turn: sprouts(rules, key, jnp.int32(0), turn))(jnp.arange(rules.max_turns))
+    growth = jax.vmap(lambda turn: sprouts(rules, key, jnp.int32(0), turn))(
+        jnp.arange(rules.max_turns)
+    )
     return Episode(lanes.state.positions[0], growth, played.turns)

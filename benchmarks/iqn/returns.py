@@ -49,19 +49,28 @@ class Judged(NamedTuple):
 
 def measure(root: Path, runs: int) -> Report:
     """Each side on its own schedule, run after run in turn, every one with a seed of its own."""
-    config, plain_config = config_of(root, preset=None), config_of(root, train={"loss": SAME_TARGET})
+    config, plain_config = (
+        config_of(root, preset=None),
+        config_of(root, train={"loss": SAME_TARGET}),
+    )
     reached: dict[str, list[Reached]] = {"before": [], "ours": []}
     for number in range(runs):
         jax.clear_caches()  # so that every run compiles
         reached["ours"].append(until_return("ours", own_run(config, number)))
         reached["before"].append(until_return("before", plain_run(plain_config, number)))
-    seconds = {name: Measured(np.array([run.seconds for run in each])) for name, each in reached.items()}
+    seconds = {
+        name: Measured(np.array([run.seconds for run in each])) for name, each in reached.items()
+    }
     row = Row(
         f"greedy return {RETURN:g} from nothing", "s", seconds["ours"], seconds["before"],
         goal=Goal(4, "before"), claims=("agents-overall",),
     )  # fmt: skip
-    steps = ", ".join(f"{name} {[run.agent_steps for run in each]}" for name, each in reached.items())
-    notes = [f"agent-steps of each run: {steps}; {JUDGING_WORLDS} worlds judge both; ours compiles anew in each run"]
+    steps = ", ".join(
+        f"{name} {[run.agent_steps for run in each]}" for name, each in reached.items()
+    )
+    notes = [
+        f"agent-steps of each run: {steps}; {JUDGING_WORLDS} worlds judge both; ours compiles anew in each run"
+    ]
     return Report([row], notes, jax.devices()[0].device_kind)
 
 
@@ -75,7 +84,9 @@ def until_return(name: str, run: Iterator[Judged]) -> Reached:
     for judged in run:
         seconds += time.perf_counter() - begin
         earned = judged.greedy()
-        say(f"{name}: {seconds:.0f} s, {judged.agent_steps:,} agent-steps: greedy return {earned:.1f}")
+        say(
+            f"{name}: {seconds:.0f} s, {judged.agent_steps:,} agent-steps: greedy return {earned:.1f}"
+        )
         if earned >= RETURN:
             return Reached(seconds, judged.agent_steps)
         begin = time.perf_counter()
@@ -84,12 +95,17 @@ def until_return(name: str, run: Iterator[Judged]) -> Reached:
 
 def own_run(config: IqnConfig, number: int) -> Iterator[Judged]:
     """The project's training, judged where its config says."""
-    program, agents = Program(config, collect(config, number), number), config.env.agents * config.env.worlds
+    program, agents = (
+        Program(config, collect(config, number), number),
+        config.env.agents * config.env.worlds,
+    )
     while int(program.learner.updates[0]) < config.train.steps:
         program()
         if int(program.learner.updates[0]) % config.train.evaluate_every == 0:
             turns = config.collect.turns + int(program.learner.player.turns[0])
-            yield Judged(turns * agents, partial(judge, config, train.judged_params(config, program.learner)))
+            yield Judged(
+                turns * agents, partial(judge, config, train.judged_params(config, program.learner))
+            )
 
 
 def plain_run(config: IqnConfig, number: int) -> Iterator[Judged]:
@@ -108,12 +124,16 @@ def plain_run(config: IqnConfig, number: int) -> Iterator[Judged]:
 
 def together(agents: list[reference.Agent]) -> Any:
     """The reference's weights as the project has them, of one seed."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves)[None], *(dump(agent.online) for agent in agents))
+    return jax.tree.map(
+        lambda *leaves: jnp.stack(leaves)[None], *(dump(agent.online) for agent in agents)
+    )
 
 
 def judge(config: IqnConfig, params: Any) -> float:
     """Mean return of a greedy episode, by the same worlds for both sides."""
     train_section = config.train.model_copy(update={"evaluation_worlds": JUDGING_WORLDS})
-    judging = acting(config.model_copy(update={"train": train_section}), quantiles=32, taus="midpoints")
+    judging = acting(
+        config.model_copy(update={"train": train_section}), quantiles=32, taus="midpoints"
+    )
     keys = train.base_keys(judging, 0)
     return float(train.greedy_returns(judging, make_world(config.env.rules), params, keys).mean())

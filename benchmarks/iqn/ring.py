@@ -34,12 +34,29 @@ def rows(rounds: int) -> list[Row]:
 def capacity_rows(rounds: int) -> list[Row]:
     """The cycle with its draws, which meet fewer cached frames in a larger ring; and without them."""
     result = []
-    for capacities, updates, what in ((CAPACITIES, UPDATES, "write + 160 draws"), ((4, 64), 0, "  write alone")):
-        times = race({str(each): cycle(each * 1000 // LANES, updates) for each in capacities}, rounds)
+    for capacities, updates, what in (
+        (CAPACITIES, UPDATES, "write + 160 draws"),
+        ((4, 64), 0, "  write alone"),
+    ):
+        times = race(
+            {str(each): cycle(each * 1000 // LANES, updates) for each in capacities}, rounds
+        )
         for each in capacities:
-            row = Row(f"{what}, {each}k stored; before: 4k", "ms/step", times[str(each)], times["4"], against="ours")
-            point = Point("transitions in iqn's replay", "capacity", each * 1000) if updates else None
-            result.append(row._replace(goal=Goal(0.8, "before") if each == 64 else None, point=point, tried=TRIED))
+            row = Row(
+                f"{what}, {each}k stored; before: 4k",
+                "ms/step",
+                times[str(each)],
+                times["4"],
+                against="ours",
+            )
+            point = (
+                Point("transitions in iqn's replay", "capacity", each * 1000) if updates else None
+            )
+            result.append(
+                row._replace(
+                    goal=Goal(0.8, "before") if each == 64 else None, point=point, tried=TRIED
+                )
+            )
     return result
 
 
@@ -48,8 +65,13 @@ def treasurehunt_turns(turns: int, agents: int, lanes: int) -> Transitions:
     rng, shape = np.random.default_rng(0), (turns, agents, lanes)
     turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, lanes))
     frames = rng.integers(0, 3, (*shape, FRAME), dtype=np.int8)
-    actions, rewards = rng.integers(0, 4, shape, dtype=np.int8), rng.normal(size=shape).astype(np.float32)
-    return Transitions(frames, actions, rewards, np.zeros_like(turn, bool), turn == EPISODE - 1, turn)
+    actions, rewards = (
+        rng.integers(0, 4, shape, dtype=np.int8),
+        rng.normal(size=shape).astype(np.float32),
+    )
+    return Transitions(
+        frames, actions, rewards, np.zeros_like(turn, bool), turn == EPISODE - 1, turn
+    )
 
 
 def cycle(slots: int, updates: int) -> Contestant:
@@ -72,7 +94,9 @@ def cycle(slots: int, updates: int) -> Contestant:
             batch = sample(key, ring, starts, agent, TREASUREHUNT, UPDATE_BATCH)
             return total + sum(jnp.sum(column, dtype=jnp.float32) for column in batch), None
 
-        return jax.lax.scan(draw, starts.total.astype(jnp.float32), (keys, jnp.repeat(jnp.arange(AGENTS), updates)))[0]
+        return jax.lax.scan(
+            draw, starts.total.astype(jnp.float32), (keys, jnp.repeat(jnp.arange(AGENTS), updates))
+        )[0]
 
     held = [jax.jit(partial(filled, slots))(treasurehunt_turns(slots, AGENTS, LANES))]
     block = jax.tree.map(jnp.asarray, treasurehunt_turns(TURNS, AGENTS, LANES))
@@ -118,7 +142,9 @@ def numpy_rows(rounds: int) -> list[Row]:
 def takes(turns: Transitions) -> Contestant:
     """As many rows of int8 frames, by np.take."""
     frames = np.ascontiguousarray(turns.frames[:, 0, 0])
-    places = np.random.default_rng(0).integers(0, len(frames), (CALLS, 2 * BATCH * TREASUREHUNT.frames))
+    places = np.random.default_rng(0).integers(
+        0, len(frames), (CALLS, 2 * BATCH * TREASUREHUNT.frames)
+    )
     out = np.empty((places.shape[1], FRAME), np.int8)
 
     def run() -> None:
@@ -135,7 +161,12 @@ def host_ring(turns: Transitions) -> NumpyRing:
         if turn == 0:
             ring.begin_episode()
         reward = float(turns.rewards[number, 0, 0])
-        ring.add(turns.frames[number, 0, 0], turns.actions[number, 0, 0], reward, bool(turns.truncated[number, 0]))
+        ring.add(
+            turns.frames[number, 0, 0],
+            turns.actions[number, 0, 0],
+            reward,
+            bool(turns.truncated[number, 0]),
+        )
     return ring
 
 
@@ -197,7 +228,9 @@ def refuse_other_transitions(sides: dict[str, list[np.ndarray]]) -> None:
     """
     seen = []
     for name, columns in sides.items():
-        latest = columns[0].reshape(len(columns[0]), TREASUREHUNT.frames, FRAME)[:, -1].astype(np.int64)
+        latest = (
+            columns[0].reshape(len(columns[0]), TREASUREHUNT.frames, FRAME)[:, -1].astype(np.int64)
+        )
         number = (latest[:, 0] - 1) * 100 + latest[:, 1]
         place = number // EPISODE * (EPISODE - 1) + number % EPISODE
         drawable = number % EPISODE < EPISODE - 1
@@ -217,4 +250,6 @@ def refuse_another_law(name: str, counts: np.ndarray, drawable: int, whole: bool
     """
     found = chisquare(counts[:drawable])
     if not whole or counts[drawable:].any() or found.pvalue < 1e-6:
-        raise NotTheSame(f"{name}: draws are not uniform over {drawable:,} whole transitions (p = {found.pvalue:.1e})")
+        raise NotTheSame(
+            f"{name}: draws are not uniform over {drawable:,} whole transitions (p = {found.pvalue:.1e})"
+        )

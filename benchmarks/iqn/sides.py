@@ -54,7 +54,9 @@ def config_of(root: Path, preset: str | None = PRESET, **sections: Any) -> IqnCo
 def narrow_sides(root: Path, hidden: int, dataset: Dataset | None = None) -> Sides:
     """Both sides without noise, with so many units and less work for each of them."""
     train_section = NARROW | {"loss": SAME_TARGET | {"quantiles": 8, "target_quantiles": 8}}
-    return sides_of(config_of(root, network={"hidden": hidden, "noisy": "none"}, train=train_section), dataset)
+    return sides_of(
+        config_of(root, network={"hidden": hidden, "noisy": "none"}, train=train_section), dataset
+    )
 
 
 def settings_of(config: IqnConfig) -> reference.Settings:
@@ -90,7 +92,9 @@ def sides_of(config: IqnConfig, dataset: Dataset | None = None) -> Sides:
     memories = [memory_of(config, rng) for _ in agents]
     for index, memory in enumerate(memories):
         fill(memory.ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), index)
-    return Sides(config, learner, experience, seed.Plan(settings, config.network), agents, memories, dataset)
+    return Sides(
+        config, learner, experience, seed.Plan(settings, config.network), agents, memories, dataset
+    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -111,7 +115,10 @@ def fill(host: NumpyRing, prefill: ring.Transitions, agent: int) -> None:
     for turn in range(len(prefill.turn)):
         if prefill.turn[turn, 0] == 0:
             host.begin_episode()
-        action, reward = int(prefill.actions[turn, agent, 0]), float(prefill.rewards[turn, agent, 0])
+        action, reward = (
+            int(prefill.actions[turn, agent, 0]),
+            float(prefill.rewards[turn, agent, 0]),
+        )
         host.add(prefill.frames[turn, agent, 0], action, reward, bool(prefill.truncated[turn, 0]))
 
 
@@ -134,12 +141,17 @@ def dump(iqn: reference.Iqn) -> network.Params:
 
 def gradients_of(iqn: reference.Iqn) -> network.Params:
     """As `dump`, of the gradients; noise that was off has none."""
-    return _named(iqn, lambda tensor: (0 * tensor.detach() if tensor.grad is None else tensor.grad).numpy().T)
+    return _named(
+        iqn, lambda tensor: (0 * tensor.detach() if tensor.grad is None else tensor.grad).numpy().T
+    )
 
 
 def _named(iqn: reference.Iqn, read: Any) -> network.Params:
     return {
-        layer: {name.replace("weight", "kernel"): read(tensor) for name, tensor in module.named_parameters()}
+        layer: {
+            name.replace("weight", "kernel"): read(tensor)
+            for name, tensor in module.named_parameters()
+        }
         for layer, module in iqn.named_children()
     }
 
@@ -157,7 +169,9 @@ def as_reference(batch: ring.Batch) -> reference.Batch:
     """The same transitions as the reference takes them; none of them ends an episode or is masked."""
     ones = np.ones(len(batch.action), np.float32)
     stacks = (np.array(batch.stack, np.float32), np.array(batch.next_stack, np.float32))
-    return reference.Batch(stacks[0], np.array(batch.action), np.array(batch.returns), stacks[1], 0 * ones, ones)
+    return reference.Batch(
+        stacks[0], np.array(batch.action), np.array(batch.returns), stacks[1], 0 * ones, ones
+    )
 
 
 def refuse_other_values(sides: Sides) -> None:
@@ -166,7 +180,10 @@ def refuse_other_values(sides: Sides) -> None:
     Raises:
         NotTheSame: they do not.
     """
-    taus, apply = (np.arange(32, dtype=np.float32)[None] + 0.5) / 32, jax.jit(network.apply, static_argnums=0)
+    taus, apply = (
+        (np.arange(32, dtype=np.float32)[None] + 0.5) / 32,
+        jax.jit(network.apply, static_argnums=0),
+    )
     for index, agent in enumerate(sides.agents):
         stack = as_reference(drawn(sides, index, jax.random.key(SEED))).stack
         rows = np.repeat(taus, len(stack), 0)
@@ -174,7 +191,9 @@ def refuse_other_values(sides: Sides) -> None:
         with torch.no_grad():
             expected = agent.online(torch.from_numpy(stack), torch.from_numpy(rows))
         agent.online.train()
-        found = apply(sides.config.network, dump(agent.online), jnp.asarray(stack), jnp.asarray(rows))
+        found = apply(
+            sides.config.network, dump(agent.online), jnp.asarray(stack), jnp.asarray(rows)
+        )
         _refuse(f"agent {index}: the project's value", found, expected.numpy())
 
 
@@ -184,7 +203,9 @@ def refuse_another_gradient(sides: Sides) -> None:
     Raises:
         NotTheSame: they do not.
     """
-    config = sides.config.model_copy(update={"network": sides.config.network.model_copy(update={"noisy": "none"})})
+    config = sides.config.model_copy(
+        update={"network": sides.config.network.model_copy(update={"noisy": "none"})}
+    )
     key, agent = jax.random.key(SEED), sides.agents[0]
     params, other = params_of(sides.learner, 0), params_of(sides.learner, 1)
     target = reference.Iqn(agent.settings, agent.generator)
@@ -194,7 +215,9 @@ def refuse_another_gradient(sides: Sides) -> None:
     quiet = seed.Plan(sides.plan.settings._replace(noisy=False), config.network)
     own = jax.jit(partial(_own_gradient, config))(params, other, batch, key)
     plain = as_reference(batch)
-    proposed = jax.jit(jax.value_and_grad(seed.loss), static_argnums=3)(params, other, plain, quiet, key)
+    proposed = jax.jit(jax.value_and_grad(seed.loss), static_argnums=3)(
+        params, other, plain, quiet, key
+    )
     quantiles = config.train.loss.quantiles
     for name, found, taus, factor in (
         ("the project", own, _own_taus(config, key), quantiles),
@@ -205,12 +228,20 @@ def refuse_another_gradient(sides: Sides) -> None:
             1,
         ),
     ):
-        expected = _plain_gradient(agent, target, plain, reference.Taus(*(torch.tensor(np.array(t)) for t in taus)))
-        _refuse(f"{name}'s loss or gradient", found, jax.tree.map(lambda leaf: factor * leaf, expected))  # noqa: B023
+        expected = _plain_gradient(
+            agent, target, plain, reference.Taus(*(torch.tensor(np.array(t)) for t in taus))
+        )
+        _refuse(
+            f"{name}'s loss or gradient", found, jax.tree.map(lambda leaf: factor * leaf, expected)
+        )  # noqa: B023
 
 
 def _own_gradient(
-    config: IqnConfig, params: network.Params, target_params: network.Params, batch: ring.Batch, key: jax.Array
+    config: IqnConfig,
+    params: network.Params,
+    target_params: network.Params,
+    batch: ring.Batch,
+    key: jax.Array,
 ) -> tuple[jax.Array, network.Params]:
     target_key, online_key = jax.random.split(key)
     targets = train.targets(config, Agent(params, target_params, None), batch, target_key)
@@ -224,7 +255,9 @@ def _own_taus(config: IqnConfig, key: jax.Array) -> tuple[jax.Array, jax.Array, 
     select_key, next_key, *_ = jax.random.split(target_key, 4)
     shape = (config.train.batch_size, config.train.loss.quantiles)
     online = jax.random.split(online_key)[0]
-    select, target, given = (jax.random.uniform(each, shape) for each in (select_key, next_key, online))
+    select, target, given = (
+        jax.random.uniform(each, shape) for each in (select_key, next_key, online)
+    )
     return select, target, given
 
 

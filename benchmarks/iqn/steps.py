@@ -22,7 +22,9 @@ from quatrain.models.iqn.train import Agent, learn, update
 
 MATMULS = 20  # of a turn
 BATCHES = ("a train step of iqn and its batch", "batch")
-TRIED_STEP = "whole stacks gathered at once: draws take a quarter of the time; the rest was not profiled"
+TRIED_STEP = (
+    "whole stacks gathered at once: draws take a quarter of the time; the rest was not profiled"
+)
 
 
 class Arm:
@@ -35,19 +37,28 @@ class Arm:
     def __call__(self) -> None:
         agents, recorded = self.program(self.learner, self.experience)
         jax.block_until_ready(recorded)
-        self.learner = self.learner._replace(**agents._asdict(), updates=self.learner.updates + self.updates)
+        self.learner = self.learner._replace(
+            **agents._asdict(), updates=self.learner.updates + self.updates
+        )
 
 
 def changed(config: IqnConfig, noisy: str | None = None, **train: Any) -> IqnConfig:
     """Keys that a made learner does not depend on, changed without another check."""
-    network = config.network if noisy is None else config.network.model_copy(update={"noisy": noisy})
-    return config.model_copy(update={"network": network, "train": config.train.model_copy(update=train)})
+    network = (
+        config.network if noisy is None else config.network.model_copy(update={"noisy": noisy})
+    )
+    return config.model_copy(
+        update={"network": network, "train": config.train.model_copy(update=train)}
+    )
 
 
 def train_rows(sides: Sides, rounds: int) -> list[Row]:
     """The original's network, noise and batch."""
     refuse_another_gradient(sides)
-    more = {"quiet": own_arm(changed(sides.config, noisy="none"), sides), "limit": limit(sides.config)}
+    more = {
+        "quiet": own_arm(changed(sides.config, noisy="none"), sides),
+        "limit": limit(sides.config),
+    }
     arms = plain_arms(sides) | seed_arms(sides) | {"ours": own_arm(sides.config, sides)} | more
     times = race(arms, rounds)
     size = sides.config.train.batch_size
@@ -72,7 +83,10 @@ def batch_rows(sides: Sides, rounds: int) -> list[Row]:
     result = []
     for size in (32, 64):
         chosen = sides._replace(config=changed(sides.config, batch_size=size))
-        arms = plain_arms(chosen) | {"ours": own_arm(chosen.config, chosen), "limit": limit(chosen.config)}
+        arms = plain_arms(chosen) | {
+            "ours": own_arm(chosen.config, chosen),
+            "limit": limit(chosen.config),
+        }
         if size == 64:
             arms["quiet"] = own_arm(changed(chosen.config, noisy="none"), chosen)
         times = race(arms, rounds)
@@ -82,7 +96,14 @@ def batch_rows(sides: Sides, rounds: int) -> list[Row]:
         result.append(row(name, limit=times["limit"], goal=goal, point=Point(*BATCHES, size)))
         if size == 64:
             one, quiet = times["one thread"], times["quiet"]
-            result.append(row(f"  B={size}, before: 1 thread", before=one, goal=Goal(2.2, "before"), tried=TRIED_STEP))
+            result.append(
+                row(
+                    f"  B={size}, before: 1 thread",
+                    before=one,
+                    goal=Goal(2.2, "before"),
+                    tried=TRIED_STEP,
+                )
+            )
             limited = {"limit": times["limit"], "goal": Goal(0.5, "limit"), "tried": TRIED_STEP}
             result.append(row(f"  B={size}, no noise", before=None, ours=quiet, **limited))
     return result
@@ -91,7 +112,10 @@ def batch_rows(sides: Sides, rounds: int) -> list[Row]:
 def small_rows(sides: Sides, rounds: int) -> list[Row]:
     """64 units: before has one thread, which is faster there."""
     refuse_another_gradient(sides)
-    ways = {way: own_arm(changed(sides.config, agent_parallelism=way), sides) for way in ("vmap", "scan")}
+    ways = {
+        way: own_arm(changed(sides.config, agent_parallelism=way), sides)
+        for way in ("vmap", "scan")
+    }
     times = race(plain_arms(sides) | seed_arms(sides) | ways | {"called": called(sides)}, rounds)
     without = Without("the scan: each step called from Python", times["called"])
     row = partial(Row, unit="ms/step", before=times["one thread"], ours=times["vmap"])
@@ -108,9 +132,15 @@ def small_rows(sides: Sides, rounds: int) -> list[Row]:
 def large_rows(sides: Sides, rounds: int) -> list[Row]:
     """256 units, where a CPU is busy with matmuls whoever asks for them."""
     refuse_another_gradient(sides)
-    arms = plain_arms(sides) | seed_arms(sides) | {"ours": own_arm(sides.config, sides), "limit": limit(sides.config)}
+    arms = (
+        plain_arms(sides)
+        | seed_arms(sides)
+        | {"ours": own_arm(sides.config, sides), "limit": limit(sides.config)}
+    )
     times = race({name: each for name, each in arms.items() if name != "side by side"}, rounds)
-    row = partial(Row, unit="ms/step", ours=times["ours"], before=times["two threads"], limit=times["limit"])
+    row = partial(
+        Row, unit="ms/step", ours=times["ours"], before=times["two threads"], limit=times["limit"]
+    )
     return [
         row(f"train step, {_shape(sides.config)}", seed_way=times["one by one"], goal=Goal(0.9, "before"),
             claims=("agents-train",)),
@@ -146,7 +176,10 @@ def plain_arms(sides: Sides) -> dict[str, Contestant]:
 def seed_arms(sides: Sides) -> dict[str, Contestant]:
     """A jitted step called from Python, of one agent after the other, and of all under a vmap."""
     keys = jax.random.split(jax.random.key(1), len(sides.agents))
-    agents = [seed.Agent(sides.plan, params_of(sides.learner, index), key) for index, key in enumerate(keys)]
+    agents = [
+        seed.Agent(sides.plan, params_of(sides.learner, index), key)
+        for index, key in enumerate(keys)
+    ]
     together = _together(agents)
 
     def batches() -> list[reference.Batch]:
@@ -181,7 +214,9 @@ def called(sides: Sides) -> Contestant:
 
     def run() -> None:
         for index in range(count):
-            agents[index], recorded = program(sides.experience, agents[index], jnp.int32(index), key)
+            agents[index], recorded = program(
+                sides.experience, agents[index], jnp.int32(index), key
+            )
             jax.block_until_ready(recorded)
 
     return Contestant(run, count)
@@ -206,6 +241,8 @@ def limit(config: IqnConfig) -> Contestant:
 def flop(config: IqnConfig) -> float:
     """Of a gradient step's matmuls: three forward passes and one backward, without gradients of inputs nobody needs."""
     hidden, rows = config.network.hidden, config.train.batch_size * config.train.loss.quantiles
-    trunk = config.train.batch_size * config.inputs * hidden + rows * config.network.cosines * hidden
+    trunk = (
+        config.train.batch_size * config.inputs * hidden + rows * config.network.cosines * hidden
+    )
     behind = rows * hidden * (hidden + ACTIONS + 1)
     return 2 * (3 * (trunk + behind) + trunk + 2 * behind)

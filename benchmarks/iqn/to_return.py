@@ -12,8 +12,12 @@ NAME = "iqn_to_return"
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.iqn.to_return", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1, help="trainings of each side, every one of its own seed")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=1, help="trainings of each side, every one of its own seed"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)"
+    )
     chosen = parser.parse_args(argv)
     if chosen.runs < 1:
         parser.error(f"--runs {chosen.runs}: at least one of each side")

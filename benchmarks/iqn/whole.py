@@ -27,7 +27,9 @@ class Program:
 
     def __init__(self, config: IqnConfig, dataset: Dataset, number: int = 0) -> None:
         self.config, self.world = config, make_world(config.env.rules)
-        self.learner = train.init_learner(config, self.world, dataset, train.base_keys(config, number))
+        self.learner = train.init_learner(
+            config, self.world, dataset, train.base_keys(config, number)
+        )
 
     def __call__(self) -> None:
         self.learner, recorded = train.run_chunk(self.config, self.world, self.learner)
@@ -71,7 +73,10 @@ def equal_work_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
     The others do a `PART` of it and are counted so.
     """
     society, learner = society_of(sides, sides.agents), society_of(sides, seed_agents(sides))
-    turns, updates = config.env.worlds * config.train.turns_per_cycle, config.train.updates_per_cycle
+    turns, updates = (
+        config.env.worlds * config.train.turns_per_cycle,
+        config.train.updates_per_cycle,
+    )
     episodes = turns // society.world.rules.max_turns
 
     def work(society: Society) -> None:
@@ -92,7 +97,13 @@ def equal_work_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
     agents = config.env.agents
     name = f"{turns * agents} agent-steps and {updates * agents} train steps, B={config.train.batch_size}"
     return Row(
-        name, "s", times["ours"], times["before"], times["seed"], goal=Goal(6, "before"), claims=("agents-overall",)
+        name,
+        "s",
+        times["ours"],
+        times["before"],
+        times["seed"],
+        goal=Goal(6, "before"),
+        claims=("agents-overall",),
     )
 
 

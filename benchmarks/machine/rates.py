@@ -48,8 +48,13 @@ def rate_rows(rounds: int) -> tuple[list[Row], list[str]]:
     """Rows of the machine's limits, and as notes what they are in GB/s and GFLOP/s."""
     rates = moving() | multiplying()
     times = race({name: rate.run for name, rate in rates.items()}, rounds)
-    rows = [Row(name, "ms" if rate.giga > 0.01 else "us/call", times[name]) for name, rate in rates.items()]
-    shown = (f"{name}: {rate.giga / times[name].median:.3g} {rate.unit}" for name, rate in rates.items())
+    rows = [
+        Row(name, "ms" if rate.giga > 0.01 else "us/call", times[name])
+        for name, rate in rates.items()
+    ]
+    shown = (
+        f"{name}: {rate.giga / times[name].median:.3g} {rate.unit}" for name, rate in rates.items()
+    )
     return rows, ["; ".join(shown)]
 
 
@@ -61,17 +66,23 @@ def moving() -> dict[str, Rate]:
     table = rng.random((LINES, LINE // 8))
     lines, gathered = rng.integers(0, LINES, 8192), np.empty((8192, LINE // 8))
     return {
-        "copy 256 MB": Rate(Contestant(lambda: np.copyto(target, source)), 2 * COPIED / 1e9, "GB/s"),
+        "copy 256 MB": Rate(
+            Contestant(lambda: np.copyto(target, source)), 2 * COPIED / 1e9, "GB/s"
+        ),
         "read 256 MB": Rate(Contestant(source.sum), COPIED / 1e9, "GB/s"),
         "gather 8192 rows of 4 KB": Rate(
-            Contestant(lambda: table.take(lines, axis=0, out=gathered, mode="clip")), gathered.nbytes / 1e9, "GB/s"
+            Contestant(lambda: table.take(lines, axis=0, out=gathered, mode="clip")),
+            gathered.nbytes / 1e9,
+            "GB/s",
         ),
     }
 
 
 def multiplying() -> dict[str, Rate]:
     """Single-precision matrices: by torch with one and two threads, by XLA with those of params.yaml."""
-    left, right = (np.random.default_rng(SEED + i).random((SIDE, SIDE), np.float32) for i in range(2))
+    left, right = (
+        np.random.default_rng(SEED + i).random((SIDE, SIDE), np.float32) for i in range(2)
+    )
     torch_left, torch_right = torch.from_numpy(left), torch.from_numpy(right)
     jax_left, jax_right = jnp.asarray(left), jnp.asarray(right)
     product = jax.jit(jnp.matmul)
@@ -87,7 +98,9 @@ def multiplying() -> dict[str, Rate]:
     return {
         f"{name}, torch, 1 thread": Rate(Contestant(lambda: by_torch(1)), flop, "GFLOP/s"),
         f"{name}, torch, 2 threads": Rate(Contestant(lambda: by_torch(2)), flop, "GFLOP/s"),
-        f"{name}, XLA": Rate(Contestant(lambda: product(jax_left, jax_right).block_until_ready()), flop, "GFLOP/s"),
+        f"{name}, XLA": Rate(
+            Contestant(lambda: product(jax_left, jax_right).block_until_ready()), flop, "GFLOP/s"
+        ),
     }
 
 
@@ -101,9 +114,16 @@ def small_rows(rounds: int) -> list[Row]:
     )
     if not np.array_equal(table.take(rows, axis=0, out=out, mode="clip"), table[rows]):
         raise NotTheSame("np.take and fancy indexing do not give the same rows")
-    columns, key = tuple(jnp.asarray(rng.random(100_000, np.float32)) for _ in range(5)), jax.random.key(SEED)
+    columns, key = (
+        tuple(jnp.asarray(rng.random(100_000, np.float32)) for _ in range(5)),
+        jax.random.key(SEED),
+    )
     nothing = jax.jit(lambda x: x)
-    draw = jax.jit(lambda key, columns: [column[jax.random.randint(key, (256,), 0, 100_000)] for column in columns])
+    draw = jax.jit(
+        lambda key, columns: [
+            column[jax.random.randint(key, (256,), 0, 100_000)] for column in columns
+        ]
+    )
 
     def repeated(call: Callable[[], object]) -> Contestant:
         return Contestant(lambda: [call() for _ in range(CALLS)], CALLS)
@@ -118,7 +138,13 @@ def small_rows(rounds: int) -> list[Row]:
         rounds,
     )
     return [
-        Row("256 rows of 8 bytes, np.take", "us/call", times["take"], times["fancy"], against="fancy indexing"),
+        Row(
+            "256 rows of 8 bytes, np.take",
+            "us/call",
+            times["take"],
+            times["fancy"],
+            against="fancy indexing",
+        ),
         Row("an empty jitted call", "us/call", times["empty"]),
         Row("a jitted sample of five columns", "us/call", times["sample"]),
     ]
@@ -131,7 +157,19 @@ def waiting_row(rounds: int) -> Row:
         for policy, seconds in taken.items():
             given = os.environ | {"OMP_WAIT_POLICY": policy, "OMP_NUM_THREADS": "2"}
             script = WAITING.format(side=SMALL)
-            done = subprocess.run([sys.executable, "-c", script], env=given, capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, "-c", script],
+                env=given,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             seconds.append(float(done.stdout))
     passive, spinning = (Measured(np.array(taken[policy])) for policy in taken)
-    return Row(f"torch matmul {SMALL}^3, idle threads sleep", "us/call", passive, spinning, against="spinning threads")
+    return Row(
+        f"torch matmul {SMALL}^3, idle threads sleep",
+        "us/call",
+        passive,
+        spinning,
+        against="spinning threads",
+    )

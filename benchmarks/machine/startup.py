@@ -54,20 +54,28 @@ def import_rows(rounds: int) -> list[Row]:
         nothing = seconds_of("-c", "pass")
         for name, what in IMPORTS.items():
             taken[name].append(seconds_of("-c", f"import {what}") - nothing)
-    return [Row(f"import {name}", "s", Measured(np.array(seconds))) for name, seconds in taken.items()]
+    return [
+        Row(f"import {name}", "s", Measured(np.array(seconds))) for name, seconds in taken.items()
+    ]
 
 
-def seconds_of(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> float:
+def seconds_of(
+    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> float:
     """How long a process of this Python takes.
 
     Raises:
         NotTheSame: it did not end well.
     """
     begin = time.perf_counter()
-    ended = subprocess.run([sys.executable, *arguments], cwd=cwd, env=env or bare(), capture_output=True)
+    ended = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=env or bare(), capture_output=True
+    )
     seconds = time.perf_counter() - begin
     if ended.returncode:
-        raise NotTheSame(f"{' '.join(arguments[-2:])}: exit {ended.returncode}, {ended.stderr.decode()}")
+        raise NotTheSame(
+            f"{' '.join(arguments[-2:])}: exit {ended.returncode}, {ended.stderr.decode()}"
+        )
     return seconds
 
 
@@ -80,7 +88,9 @@ def check_row(root: Path, rounds: int) -> Row:
     """From the start of the process that checks a wrong params.yaml to its end."""
     with tempfile.TemporaryDirectory() as folder:
         text = (root / "params.yaml").read_text()
-        (Path(folder) / "params.yaml").write_text(text.replace("batch_size: 256", "batch_size: -256"))
+        (Path(folder) / "params.yaml").write_text(
+            text.replace("batch_size: 256", "batch_size: -256")
+        )
         command = [sys.executable, "-m", "pipeline.params", "check"]
 
         def check() -> None:
@@ -113,7 +123,9 @@ def start_row(root: Path, model: str, starts: int) -> Row:
             for cache, seconds in taken.items():
                 seconds.append(run(root, work, "-c", TO_THE_FIRST_YIELD, model))
                 if not any(work.glob(f"{FOLDER}/*/*run_chunk*-cache")):
-                    raise NotTheSame(f"{model}: a start with {cache} cache left no compiled program of the training")
+                    raise NotTheSame(
+                        f"{model}: a start with {cache} cache left no compiled program of the training"
+                    )
     empty, full = (Measured(np.array(taken[cache])) for cache in ("empty", "full"))
     name, against = f"start to first yield, {model}", "an empty compilation cache"
     return Row(name, "s", full, empty, goal=Goal(SOONER, "before"), against=against, tried=TRIED)

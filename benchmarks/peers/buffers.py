@@ -53,7 +53,11 @@ def numbered(stored: int, floats: int) -> Transition:
     rng, numbers = np.random.default_rng(SEED), np.arange(stored)
     obs, next_obs = (rng.random((stored, floats), np.float32) for _ in range(2))
     return Transition(
-        obs, (numbers % ACTIONS).astype(np.int32), numbers.astype(np.float32), next_obs, numbers % 10 == 0
+        obs,
+        (numbers % ACTIONS).astype(np.int32),
+        numbers.astype(np.float32),
+        next_obs,
+        numbers % 10 == 0,
     )
 
 
@@ -65,7 +69,9 @@ def rows(data: Transition, at: Any) -> Transition:
 def one_of(data: Transition) -> Transition:
     """As an environment gives it: arrays and Python's numbers."""
     first = rows(data, 0)
-    return first._replace(action=int(first.action), reward=float(first.reward), done=bool(first.done))
+    return first._replace(
+        action=int(first.action), reward=float(first.reward), done=bool(first.done)
+    )
 
 
 def ours(data: Transition, batch: int) -> Replay:
@@ -73,7 +79,10 @@ def ours(data: Transition, batch: int) -> Replay:
     ring.extend(data)
     one, many = one_of(data), rows(data, slice(MANY))
     return Replay(
-        lambda: ring.sample(rng, batch), lambda drawn: drawn, lambda: ring.add(one), lambda: ring.extend(many)
+        lambda: ring.sample(rng, batch),
+        lambda drawn: drawn,
+        lambda: ring.add(one),
+        lambda: ring.extend(many),
     )
 
 
@@ -108,11 +117,21 @@ def cpprb(data: Transition, batch: int) -> Replay:
     from cpprb import ReplayBuffer
 
     shape = {"shape": data.obs.shape[1:]}
-    kinds: dict[str, Any] = {"obs": shape, "action": {"dtype": np.int32}, "reward": {}, "next_obs": shape}
+    kinds: dict[str, Any] = {
+        "obs": shape,
+        "action": {"dtype": np.int32},
+        "reward": {},
+        "next_obs": shape,
+    }
     buffer = ReplayBuffer(len(data.reward), kinds | {"done": {"dtype": np.bool_}})
     buffer.add(**data._asdict())
     one, many = one_of(data)._asdict(), rows(data, slice(MANY))._asdict()
-    return Replay(lambda: buffer.sample(batch), _of_dictionary, lambda: buffer.add(**one), lambda: buffer.add(**many))
+    return Replay(
+        lambda: buffer.sample(batch),
+        _of_dictionary,
+        lambda: buffer.add(**one),
+        lambda: buffer.add(**many),
+    )
 
 
 def stable_baselines3(data: Transition, batch: int, timeouts: bool = True) -> Replay:
@@ -126,11 +145,20 @@ def stable_baselines3(data: Transition, batch: int, timeouts: bool = True) -> Re
     arguments = {lanes: _stable_baselines3_arguments(rows(data, slice(lanes))) for lanes in buffers}
 
     def told(drawn: Any) -> Transition:
-        found = (drawn.observations, drawn.actions, drawn.rewards, drawn.next_observations, drawn.dones)
+        found = (
+            drawn.observations,
+            drawn.actions,
+            drawn.rewards,
+            drawn.next_observations,
+            drawn.dones,
+        )
         return Transition(*(column.numpy() for column in found))
 
     return Replay(
-        lambda: single.sample(batch), told, lambda: single.add(*arguments[1]), lambda: many.add(*arguments[MANY])
+        lambda: single.sample(batch),
+        told,
+        lambda: single.add(*arguments[1]),
+        lambda: many.add(*arguments[MANY]),
     )
 
 
@@ -140,7 +168,12 @@ def _stable_baselines3_buffer(data: Transition, lanes: int, timeouts: bool) -> A
 
     box = Box(0, 1, data.obs.shape[1:])
     return ReplayBuffer(
-        len(data.reward), box, Discrete(ACTIONS), "cpu", n_envs=lanes, handle_timeout_termination=timeouts
+        len(data.reward),
+        box,
+        Discrete(ACTIONS),
+        "cpu",
+        n_envs=lanes,
+        handle_timeout_termination=timeouts,
     )
 
 
@@ -160,7 +193,9 @@ def torchrl(data: Transition, batch: int) -> Replay:
     buffer = ReplayBuffer(storage=LazyTensorStorage(len(data.reward)), batch_size=batch)
     buffer.extend(transitions)
     one, many = transitions[0], transitions[:MANY].clone()
-    return Replay(buffer.sample, _of_dictionary, lambda: buffer.add(one), lambda: buffer.extend(many))
+    return Replay(
+        buffer.sample, _of_dictionary, lambda: buffer.add(one), lambda: buffer.extend(many)
+    )
 
 
 def tianshou(data: Transition, batch: int) -> Replay:
@@ -168,7 +203,9 @@ def tianshou(data: Transition, batch: int) -> Replay:
     from tianshou.data import Batch, ReplayBuffer
 
     never = np.zeros(len(data.reward), bool)
-    buffer = ReplayBuffer.from_data(data.obs, data.action, data.reward, data.done, never, data.done, data.next_obs)
+    buffer = ReplayBuffer.from_data(
+        data.obs, data.action, data.reward, data.done, never, data.done, data.next_obs
+    )
     one = one_of(data)
     step = Batch(
         obs=one.obs,
@@ -196,7 +233,9 @@ def flashbax(data: Transition, batch: int) -> Replay:
 
     buffer = make_item_buffer(len(data.reward), 1, batch, add_batches=True)
     columns, one, many = ({**rows(data, slice(count))._asdict()} for count in (None, 1, MANY))
-    state = jax.jit(buffer.add)(buffer.init(rows(data, 0)._asdict()), jax.tree.map(jnp.asarray, columns))
+    state = jax.jit(buffer.add)(
+        buffer.init(rows(data, 0)._asdict()), jax.tree.map(jnp.asarray, columns)
+    )
     held, keys = [jax.tree.map(jnp.copy, state)], [jax.random.key(SEED)]
     add = jax.jit(buffer.add, donate_argnums=0)
 
@@ -246,4 +285,6 @@ def refuse_other_draws(name: str, replay: Replay, data: Transition, batch: int) 
             raise NotTheSame(f"{name}: draws transitions in parts of several")
     evenness = chisquare(np.bincount(number * BINS // stored, minlength=BINS)).pvalue
     if evenness < 1e-6:
-        raise NotTheSame(f"{name}: draws are not uniform over {stored:,} transitions (p = {evenness:.1e})")
+        raise NotTheSame(
+            f"{name}: draws are not uniform over {stored:,} transitions (p = {evenness:.1e})"
+        )

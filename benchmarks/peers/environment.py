@@ -32,7 +32,11 @@ def environment(root: Path) -> Environment:
     python, done = folder / "bin" / "python", folder / ".installed"
     if done.exists() and done.read_text() == wanted:
         return Environment(python, [])
-    print("installing other libraries into .bench/peers (some minutes, once)", file=sys.stderr, flush=True)
+    print(
+        "installing other libraries into .bench/peers (some minutes, once)",
+        file=sys.stderr,
+        flush=True,
+    )
     folder.mkdir(parents=True, exist_ok=True)
     (folder.parent / ".gitignore").write_text("*\n")
     called([sys.executable, "-m", "venv", "--clear", str(folder)])

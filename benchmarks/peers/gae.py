@@ -79,7 +79,9 @@ def rows(libraries: Collection[str], rounds: int) -> list[Row]:
 
 def contestants(trace: Trace, libraries: Collection[str]) -> dict[str, Callable[[], Any]]:
     """All of them from arrays in the form that each wants."""
-    found: dict[str, Callable[[], Any]] = {"ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto")}
+    found: dict[str, Callable[[], Any]] = {
+        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto")
+    }
     if "torchrl" in libraries:
         found |= torchrl_contestants(trace)
     if "stable-baselines3" in libraries:
@@ -98,7 +100,9 @@ def torchrl_contestants(trace: Trace) -> dict[str, Callable[[], Any]]:
     """Lanes first, then time, and an axis of features."""
     from torchrl.objectives.value import functional
 
-    rewards, values, next_values, terminated = (column.T[..., None].contiguous() for column in trace[:4])
+    rewards, values, next_values, terminated = (
+        column.T[..., None].contiguous() for column in trace[:4]
+    )
     arguments = (DISCOUNT, LAMBDA, values, next_values, rewards, terminated, terminated)
     return {
         "torchrl, vectorised": lambda: functional.vec_generalized_advantage_estimate(*arguments),

@@ -8,7 +8,15 @@ import numpy as np
 
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.peers import buffers
-from benchmarks.peers.buffers import LIBRARIES, MANY, Replay, Transition, Work, numbered, refuse_other_draws
+from benchmarks.peers.buffers import (
+    LIBRARIES,
+    MANY,
+    Replay,
+    Transition,
+    Work,
+    numbered,
+    refuse_other_draws,
+)
 from benchmarks.table import Goal, Point, Row, Without
 
 STORED, LARGE_STORED = 100_000, 20_000
@@ -20,7 +28,10 @@ TURN_SECONDS = 0.02
 GOALS = {"cpprb": 3.0, "stable-baselines3": 8.0, "torchrl": 8.0, "flashbax": 10.0}
 LARGE_GOALS = {"cpprb": 0.95}
 LARGE_SHARE = 0.6
-ADD_GOALS, EXTEND_GOALS = {"stable-baselines3": 3.0, "cpprb": 20.0}, {"stable-baselines3": 2.0, "cpprb": 20.0}
+ADD_GOALS, EXTEND_GOALS = (
+    {"stable-baselines3": 3.0, "cpprb": 20.0},
+    {"stable-baselines3": 2.0, "cpprb": 20.0},
+)
 WITHOUT_TIMEOUTS = "stable-baselines3, no timeouts"
 ADD_TRIED = (
     "memoryviews of columns of numbers, a check of remembered types, one look at all columns: no gain; half of it is "
@@ -44,7 +55,9 @@ def replays(libraries: Iterable[str], data: Transition, batch: int) -> dict[str,
     Raises:
         NotTheSame: one draws others, or not uniformly.
     """
-    found = {"ours": buffers.ours(data, batch)} | {name: LIBRARIES[name](data, batch) for name in libraries}
+    found = {"ours": buffers.ours(data, batch)} | {
+        name: LIBRARIES[name](data, batch) for name in libraries
+    }
     for name, replay in found.items():
         refuse_other_draws(name, replay, data, batch)
     return found
@@ -54,7 +67,9 @@ def small_rows(libraries: Iterable[str], rounds: int) -> list[Row]:
     """Where overhead counts; without `take`, ours is what anybody writes first."""
     data = numbered(STORED, FLOATS)
     works = {name: replay.draw for name, replay in replays(libraries, data, BATCH).items()}
-    times = raced(works | {"limit": buffers.gathers(data, BATCH).draw, "fancy": fancy(data)}, rounds)
+    times = raced(
+        works | {"limit": buffers.gathers(data, BATCH).draw, "fancy": fancy(data)}, rounds
+    )
     without = Without("np.take, and picks by floor(u N)", times.pop("fancy"))
     found = compared(f"draw of {BATCH}, {FLOATS} floats", times, GOALS)
     return [row._replace(without=without) for row in found]
@@ -77,7 +92,9 @@ def large_rows(libraries: Iterable[str], rounds: int) -> list[Row]:
     works = {name: replay.draw for name, replay in replays(libraries, data, BATCH).items()}
     times = raced(works | {"limit": buffers.gathers(data, BATCH).draw}, rounds)
     name = f"draw of {BATCH}, {LARGE_FLOATS} floats"
-    share = Row(name, "us/call", times["ours"], limit=times["limit"], goal=Goal(LARGE_SHARE, "limit"))
+    share = Row(
+        name, "us/call", times["ours"], limit=times["limit"], goal=Goal(LARGE_SHARE, "limit")
+    )
     return [share, *compared(name, times, LARGE_GOALS)]
 
 
@@ -90,7 +107,10 @@ def add_rows(libraries: Iterable[str], rounds: int) -> list[Row]:
     works = {name: replay.add for name, replay in found.items() if replay.add}
     times = raced(works | {"unchecked": unchecked(data)}, rounds)
     without = Without("the check of shapes and dtypes", times.pop("unchecked"))
-    result = [row._replace(without=without) for row in compared(f"add of one, {FLOATS} floats", times, ADD_GOALS)]
+    result = [
+        row._replace(without=without)
+        for row in compared(f"add of one, {FLOATS} floats", times, ADD_GOALS)
+    ]
     found["limit"] = buffers.gathers(data, BATCH)
     times = raced({name: replay.extend for name, replay in found.items() if replay.extend}, rounds)
     result += compared(f"add of {MANY}, {FLOATS} floats", times, EXTEND_GOALS)
@@ -109,11 +129,19 @@ def tried(row: Row) -> str:
 def curve_rows(rounds: int) -> list[Row]:
     """How a draw grows with what is stored, and with the batch."""
     stored = [
-        curve_row(f"  {at:,} stored", Point(f"{CURVE_NAME}: stored", "transitions stored", at), at, BATCH, rounds)
+        curve_row(
+            f"  {at:,} stored",
+            Point(f"{CURVE_NAME}: stored", "transitions stored", at),
+            at,
+            BATCH,
+            rounds,
+        )
         for at in CAPACITIES
     ]
     drawn = [
-        curve_row(f"  a batch of {at}", Point(f"{CURVE_NAME}: batch", "batch", at), STORED, at, rounds)
+        curve_row(
+            f"  a batch of {at}", Point(f"{CURVE_NAME}: batch", "batch", at), STORED, at, rounds
+        )
         for at in BATCHES
     ]
     return stored + drawn
@@ -123,7 +151,9 @@ def curve_row(name: str, point: Point, stored: int, batch: int, rounds: int) -> 
     data = numbered(stored, FLOATS)
     works = {side: replay.draw for side, replay in replays([CURVE], data, batch).items()}
     times = raced(works | {"limit": buffers.gathers(data, batch).draw}, rounds)
-    row = Row(f"{name}; before: {CURVE}", "us/call", times["ours"], times[CURVE], limit=times["limit"])
+    row = Row(
+        f"{name}; before: {CURVE}", "us/call", times["ours"], times[CURVE], limit=times["limit"]
+    )
     return row._replace(against=CURVE, point=point)
 
 

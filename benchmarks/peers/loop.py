@@ -55,7 +55,10 @@ def rows(rounds: int) -> tuple[list[Row], list[str]]:
         env=os.environ | ONE_THREAD, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     told = json.loads(ran.stdout)
-    times = {name: Measured(np.array(values), seconds) for name, (values, seconds) in told["times"].items()}
+    times = {
+        name: Measured(np.array(values), seconds)
+        for name, (values, seconds) in told["times"].items()
+    }
     return rows_of(times), [*NOTES, *told["notes"]]
 
 
@@ -76,15 +79,25 @@ def rows_of(times: dict[str, Measured]) -> list[Row]:
     found = [row, of_baselines]
     for lanes in ENVIRONMENTS:
         schedule = SCHEDULE._replace(environments=lanes)
-        found.append(compared(plain, f"  environments: {lanes}", schedule, times)._replace(point=environments(lanes)))
-    found.append(compared(plain, f"  {LARGE:,} transitions kept", with_capacity(LARGE), times)._replace(point=None))
+        found.append(
+            compared(plain, f"  environments: {lanes}", schedule, times)._replace(
+                point=environments(lanes)
+            )
+        )
+    found.append(
+        compared(plain, f"  {LARGE:,} transitions kept", with_capacity(LARGE), times)._replace(
+            point=None
+        )
+    )
     return [*found, *capacity_rows(plain, times)]
 
 
 def compared(plain: Row, name: str, schedule: Schedule, times: dict[str, Measured]) -> Row:
     """Another schedule, against rejax."""
     return plain._replace(
-        name=f"{name}; before: {REJAX}", ours=times[named("ours", schedule)], before=times.get(named(REJAX, schedule))
+        name=f"{name}; before: {REJAX}",
+        ours=times[named("ours", schedule)],
+        before=times.get(named(REJAX, schedule)),
     )
 
 
@@ -95,7 +108,9 @@ def capacity_rows(plain: Row, times: dict[str, Measured]) -> list[Row]:
     for capacity in (SMALL, LARGE, LARGEST):
         own = times["full " + named("ours", with_capacity(capacity))]
         point = Point("training loop: transitions kept", "transitions", capacity)
-        row = plain._replace(name=f"  {capacity:,} transitions kept, all full", ours=own, before=None, point=point)
+        row = plain._replace(
+            name=f"  {capacity:,} transitions kept, all full", ours=own, before=None, point=point
+        )
         if capacity > SMALL:
             row = row._replace(before=small, against=f"{SMALL:,} transitions")
         found.append(row._replace(goal=Goal(0.8, "before") if capacity == LARGEST else None))
@@ -126,9 +141,13 @@ def measured(rounds: int) -> dict[str, Any]:
     makers, notes = importable()
     learners = {name: make(SCHEDULE) for name, make in makers.items()}
     steps = {name: steps_of(SCHEDULE) for name in learners} | {BASELINES: sides.LEARNT_AFTER}
-    learnt = {name: sides.refuse_unlearnt(name, side, steps[name]) for name, side in learners.items()}
+    learnt = {
+        name: sides.refuse_unlearnt(name, side, steps[name]) for name, side in learners.items()
+    }
     told = ", ".join(f"{name} {brought:.0f}" for name, brought in learnt.items())
-    notes.append(f"training loops, greedy return after {sides.LEARNT_AFTER:,} steps, of 500: {told}")
+    notes.append(
+        f"training loops, greedy return after {sides.LEARNT_AFTER:,} steps, of 500: {told}"
+    )
     jax.clear_caches()  # so that the first call compiles
     times = race(main_contestants(learners), rounds)
     for lanes in ENVIRONMENTS:
@@ -136,7 +155,9 @@ def measured(rounds: int) -> dict[str, Any]:
     times |= race(alike(makers, with_capacity(LARGE)), rounds)
     times |= race(full(), rounds)
     return {
-        "times": {name: (each.values.tolist(), each.compile_seconds) for name, each in times.items()},
+        "times": {
+            name: (each.values.tolist(), each.compile_seconds) for name, each in times.items()
+        },
         "notes": notes,
     }
 
@@ -160,7 +181,9 @@ def importable() -> tuple[dict[str, Any], list[str]]:
 def main_contestants(learners: dict[str, sides.Side]) -> dict[str, Contestant]:
     """All of SCHEDULE."""
     steps = steps_of(SCHEDULE)
-    found = {named(name): side.contestant(steps) for name, side in learners.items() if name != BASELINES}
+    found = {
+        named(name): side.contestant(steps) for name, side in learners.items() if name != BASELINES
+    }
     if BASELINES in learners:
         found[BASELINES] = learners[BASELINES].contestant(SLOW_STEPS)
     by_call = sides.ours(SCHEDULE, turns_a_call=1).contestant(steps)
@@ -170,7 +193,10 @@ def main_contestants(learners: dict[str, sides.Side]) -> dict[str, Contestant]:
 def alike(makers: dict[str, Any], schedule: Schedule) -> dict[str, Contestant]:
     """The compiled ones, of another schedule."""
     compiled = [name for name in makers if name != BASELINES]
-    return {named(name, schedule): makers[name](schedule).contestant(steps_of(schedule)) for name in compiled}
+    return {
+        named(name, schedule): makers[name](schedule).contestant(steps_of(schedule))
+        for name in compiled
+    }
 
 
 def full() -> dict[str, Contestant]:

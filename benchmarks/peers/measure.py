@@ -60,7 +60,9 @@ def parts(root: Path, found: list[str], rounds: int) -> dict[str, Callable[[], l
     """What brings rows without a note."""
     from benchmarks.peers import gae, host, updates
 
-    works: dict[str, Callable[[], list[Row]]] = {"replays on the host": lambda: host.rows(found, rounds)}
+    works: dict[str, Callable[[], list[Row]]] = {
+        "replays on the host": lambda: host.rows(found, rounds)
+    }
     if "flashbax" in found:
         from benchmarks.peers import scan
 
@@ -77,7 +79,9 @@ def importable() -> tuple[list[str], list[str]]:
             importlib.import_module(module)
             found.append(library)
         except Exception as error:  # a library may fail in any way: that must not keep the others from being measured
-            notes.append(NOT_INSTALLED.format(what=library, why=f"{type(error).__name__}: {reason(error)}"))
+            notes.append(
+                NOT_INSTALLED.format(what=library, why=f"{type(error).__name__}: {reason(error)}")
+            )
     return found, notes
 
 
@@ -85,13 +89,19 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.measure", description=__doc__)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--note", action="append", default=[], help="what to say beside what is found here")
+    parser.add_argument(
+        "--note", action="append", default=[], help="what to say beside what is found here"
+    )
     chosen = parser.parse_args(argv)
     params = read_params(Path.cwd())
     with on_device(params, "torch"):
         report = measure(Path.cwd(), chosen.rounds)
     missing = [*chosen.note, *report.notes]
-    there = {library: version(library) for library in MODULES if not any(note.startswith(library) for note in missing)}
+    there = {
+        library: version(library)
+        for library in MODULES
+        if not any(note.startswith(library) for note in missing)
+    }
     machine = settings(params, "torch") | {"backend": report.backend} | there
     told = ", ".join(f"{name} {number}" for name, number in there.items())
     print(
@@ -99,7 +109,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     print(told, "", render(report.rows), "", *missing, sep="\n")
     rows = [as_json(row) for row in report.rows]
-    text = json.dumps({**machine, "rounds": chosen.rounds, "rows": rows, "notes": missing}, indent=1)
+    text = json.dumps(
+        {**machine, "rounds": chosen.rounds, "rows": rows, "notes": missing}, indent=1
+    )
     chosen.results.mkdir(parents=True, exist_ok=True)
     (chosen.results / "peers.json").write_text(f"{text}\n")
     return 0

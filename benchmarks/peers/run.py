@@ -14,11 +14,17 @@ from pipeline.stage import prepare_process
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.run", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="rounds of each comparison (default: 5)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=LEAST_ROUNDS, help="rounds of each comparison (default: 5)"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)"
+    )
     chosen = parser.parse_args(argv)
     if chosen.rounds < LEAST_ROUNDS:
-        parser.error(f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing")
+        parser.error(
+            f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing"
+        )
     try:
         prepare_process(read_params(Path.cwd()))
     except ConfigError as error:
@@ -36,11 +42,22 @@ def measured(root: Path, rounds: int, results: Path) -> int:
     except (OSError, subprocess.SubprocessError) as error:
         print(f"other libraries are not compared: {reason(error)} [exit 3]", file=sys.stderr)
         return 3
-    command = [str(python), "-m", "benchmarks.peers.measure", "--rounds", str(rounds), "--results", str(results)]
+    command = [
+        str(python),
+        "-m",
+        "benchmarks.peers.measure",
+        "--rounds",
+        str(rounds),
+        "--results",
+        str(results),
+    ]
     notes = [word for note in missing for word in ("--note", note)]
     code = subprocess.run([*command, *notes], cwd=root, env=variables(root)).returncode
     if code < 0:
-        print(f"other libraries are not compared: signal {-code} ended their process [exit 1]", file=sys.stderr)
+        print(
+            f"other libraries are not compared: signal {-code} ended their process [exit 1]",
+            file=sys.stderr,
+        )
     return max(code, 1) if code else 0
 
 

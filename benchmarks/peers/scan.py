@@ -13,7 +13,16 @@ from scipy.stats import chisquare
 
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
-from quatrain.replay.ring import Ring, Transitions, Window, filled, sample_by, valid_starts, words, write
+from quatrain.replay.ring import (
+    Ring,
+    Transitions,
+    Window,
+    filled,
+    sample_by,
+    valid_starts,
+    words,
+    write,
+)
 
 STEPS = 300
 """Of a call of a compiled program."""
@@ -61,18 +70,24 @@ def rows(rounds: int) -> list[Row]:
     for at in CAPACITIES:
         point = Point("add and draw in a scan: transitions stored", "transitions stored", at)
         times = times_of(at // LANES, BATCH, "rbg")
-        found.append(row_of(f"  {at:,} stored, rbg keys; before: flashbax", times)._replace(point=point))
+        found.append(
+            row_of(f"  {at:,} stored, rbg keys; before: flashbax", times)._replace(point=point)
+        )
     for at in BATCHES:
         point = Point("add and draw in a scan: batch", "batch", at)
         times = times_of(SLOTS, at, "rbg")
-        found.append(row_of(f"  a batch of {at}, rbg keys; before: flashbax", times)._replace(point=point))
+        found.append(
+            row_of(f"  a batch of {at}, rbg keys; before: flashbax", times)._replace(point=point)
+        )
     return found
 
 
 def row_of(name: str, times: dict[str, Measured]) -> Row:
     without = Without("random words of all steps at once", times["by key"])
     ours, limit = times["ours"], times["limit"]
-    return Row(name, "us/call", ours, times["flashbax"], limit=limit, without=without, against="flashbax")
+    return Row(
+        name, "us/call", ours, times["flashbax"], limit=limit, without=without, against="flashbax"
+    )
 
 
 def raced(slots: int, batch: int, keys: str, rounds: int) -> dict[str, Measured]:
@@ -83,7 +98,11 @@ def raced(slots: int, batch: int, keys: str, rounds: int) -> dict[str, Measured]
     """
     turns = numbered_turns(slots)
     ours = our_replay(turns, batch)
-    replays = {"ours": ours, "by key": by_key(ours, batch), "flashbax": flashbax_replay(turns, batch)}
+    replays = {
+        "ours": ours,
+        "by key": by_key(ours, batch),
+        "flashbax": flashbax_replay(turns, batch),
+    }
     for name, replay in replays.items():
         refuse_uneven_draws(name, replay, keys, slots, batch)
     split = jax.random.split(jax.random.key(0, impl=keys), STEPS)
@@ -95,12 +114,16 @@ def raced(slots: int, batch: int, keys: str, rounds: int) -> dict[str, Measured]
 def numbered_turns(turns: int) -> Transitions:
     """Turns of one endless episode, one agent; a frame is (turn, lane)."""
     shape = (turns, 1, LANES)
-    frames = np.stack(np.broadcast_arrays(np.arange(turns)[:, None, None], np.arange(LANES)), axis=-1)
+    frames = np.stack(
+        np.broadcast_arrays(np.arange(turns)[:, None, None], np.arange(LANES)), axis=-1
+    )
     numbers, never = frames.sum(axis=-1), np.zeros((turns, LANES), bool)
     # An episode of more turns than 16 bits count: what is not stacked does not ask for the turn.
     turn = np.broadcast_to(np.arange(turns).astype(np.int16)[:, None], (turns, LANES))
     frames, actions = frames.astype(np.float32), (numbers % 4).astype(np.int8)
-    return Transitions(frames.reshape(*shape, 2), actions, numbers.astype(np.float32), never, never, turn)
+    return Transitions(
+        frames.reshape(*shape, 2), actions, numbers.astype(np.float32), never, never, turn
+    )
 
 
 def our_replay(turns: Transitions, batch: int) -> Replay:
@@ -108,7 +131,9 @@ def our_replay(turns: Transitions, batch: int) -> Replay:
 
     def draw(ring: Ring, given: jax.Array) -> Drawn:
         found = sample_by(given, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
-        return Drawn(found.stack, found.action, found.returns, found.bootstrap == 0, found.next_stack)
+        return Drawn(
+            found.stack, found.action, found.returns, found.bootstrap == 0, found.next_stack
+        )
 
     given = jax.vmap(partial(words, batch_size=batch))
     return Replay(jax.jit(partial(filled, len(turns.turn)))(turns), write, draw, given)
@@ -121,22 +146,35 @@ def by_key(replay: Replay, batch: int) -> Replay:
 
 def flashbax_replay(turns: Transitions, batch: int) -> Replay:
     slots = len(turns.turn)
-    buffer = flashbax.make_flat_buffer(slots * LANES, batch, batch, add_sequences=True, add_batch_size=LANES)
+    buffer = flashbax.make_flat_buffer(
+        slots * LANES, batch, batch, add_sequences=True, add_batch_size=LANES
+    )
 
     def items(turns: Transitions) -> dict[str, jax.Array]:
         """Lanes first, then time."""
-        columns = {"frame": turns.frames[:, 0], "action": turns.actions[:, 0], "reward": turns.rewards[:, 0]}
-        return {name: jnp.swapaxes(column, 0, 1) for name, column in (columns | {"ended": turns.terminated}).items()}
+        columns = {
+            "frame": turns.frames[:, 0],
+            "action": turns.actions[:, 0],
+            "reward": turns.rewards[:, 0],
+        }
+        return {
+            name: jnp.swapaxes(column, 0, 1)
+            for name, column in (columns | {"ended": turns.terminated}).items()
+        }
 
     def draw(state: Any, key: jax.Array) -> Drawn:
         first, second = buffer.sample(state, key).experience
-        return Drawn(first["frame"], first["action"], first["reward"], first["ended"], second["frame"])
+        return Drawn(
+            first["frame"], first["action"], first["reward"], first["ended"], second["frame"]
+        )
 
     def add(state: Any, turns: Transitions) -> Any:
         return buffer.add(state, items(turns))
 
     empty = buffer.init(
-        jax.tree.map(lambda column: column[0, 0], items(jax.tree.map(lambda column: column[:1], turns)))
+        jax.tree.map(
+            lambda column: column[0, 0], items(jax.tree.map(lambda column: column[:1], turns))
+        )
     )
     return Replay(jax.jit(add)(empty, turns), add, draw)
 
@@ -145,14 +183,20 @@ def gathering(turns: Transitions) -> Replay:
     """What it takes at least: the turn written into slot 0, and the transitions of given entries gathered."""
 
     def add(data: Transitions, turn: Transitions) -> Transitions:
-        return jax.tree.map(lambda slots, values: jax.lax.dynamic_update_slice_in_dim(slots, values, 0, 0), data, turn)
+        return jax.tree.map(
+            lambda slots, values: jax.lax.dynamic_update_slice_in_dim(slots, values, 0, 0),
+            data,
+            turn,
+        )
 
     def draw(data: Transitions, entries: jax.Array) -> Drawn:
         def take(column: jax.Array, at: jax.Array) -> jax.Array:
             return column.reshape(-1, *column.shape[3:]).at[at].get(mode="promise_in_bounds")
 
         ended = data.terminated[:, None]
-        found = [take(column, entries) for column in (data.frames, data.actions, data.rewards, ended)]
+        found = [
+            take(column, entries) for column in (data.frames, data.actions, data.rewards, ended)
+        ]
         return Drawn(*found, take(data.frames, entries + LANES))
 
     return Replay(jax.tree.map(jnp.asarray, turns), add, draw)
@@ -163,7 +207,9 @@ def scanned(replay: Replay, keys: jax.Array) -> Contestant:
 
     @partial(jax.jit, donate_argnums=0)
     def program(state: Any, keys: jax.Array, turns: Transitions) -> tuple[Any, Drawn]:
-        def step(carry: tuple[Any, Drawn], inputs: tuple[jax.Array, Transitions]) -> tuple[tuple[Any, Drawn], None]:
+        def step(
+            carry: tuple[Any, Drawn], inputs: tuple[jax.Array, Transitions]
+        ) -> tuple[tuple[Any, Drawn], None]:
             (state, sums), (key, turn) = carry, inputs
             state = replay.add(state, jax.tree.map(lambda column: column[None], turn))
             sums = jax.tree.map(jnp.add, sums, replay.draw(state, key))
@@ -174,7 +220,10 @@ def scanned(replay: Replay, keys: jax.Array) -> Contestant:
         zeros = jax.tree.map(lambda column: jnp.zeros(column.shape, jnp.float32), shapes)
         return jax.lax.scan(step, (state, zeros), (given, turns))[0]
 
-    held, turns = [jax.tree.map(jnp.copy, replay.state)], jax.tree.map(jnp.asarray, numbered_turns(STEPS))
+    held, turns = (
+        [jax.tree.map(jnp.copy, replay.state)],
+        jax.tree.map(jnp.asarray, numbered_turns(STEPS)),
+    )
 
     def run() -> None:
         state, sums = program(held.pop(), keys, turns)
@@ -191,16 +240,26 @@ def refuse_uneven_draws(name: str, replay: Replay, keys: str, slots: int, batch:
         NotTheSame: they are not.
     """
     split = jax.random.split(jax.random.key(1, impl=keys), CHECKED // batch)
-    drawn = jax.jit(lambda state, keys: jax.lax.map(partial(replay.draw, state), replay.given(keys)))(
-        replay.state, split
+    drawn = jax.jit(
+        lambda state, keys: jax.lax.map(partial(replay.draw, state), replay.given(keys))
+    )(replay.state, split)
+    frame, action, reward, _, later = (
+        np.asarray(column).reshape(-1, *column.shape[2:]) for column in drawn
     )
-    frame, action, reward, _, later = (np.asarray(column).reshape(-1, *column.shape[2:]) for column in drawn)
     turn, lane = frame.astype(np.int64).T
-    whole = (later - frame == [1, 0]).all() and (action == (turn + lane) % 4).all() and (reward == turn + lane).all()
+    whole = (
+        (later - frame == [1, 0]).all()
+        and (action == (turn + lane) % 4).all()
+        and (reward == turn + lane).all()
+    )
     bins = min(slots - 1, CHECKED // 100 // LANES)
     found = chisquare(
         np.bincount(turn * bins // (slots - 1) * LANES + lane, minlength=bins * LANES),
-        np.repeat(np.bincount(np.arange(slots - 1) * bins // (slots - 1)), LANES) * len(turn) / ((slots - 1) * LANES),
+        np.repeat(np.bincount(np.arange(slots - 1) * bins // (slots - 1)), LANES)
+        * len(turn)
+        / ((slots - 1) * LANES),
     )
     if not whole or turn.max() >= slots - 1 or found.pvalue < 1e-6:
-        raise NotTheSame(f"{name}: draws are not uniform over whole transitions (p = {found.pvalue:.1e})")
+        raise NotTheSame(
+            f"{name}: draws are not uniform over whole transitions (p = {found.pvalue:.1e})"
+        )

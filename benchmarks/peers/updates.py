@@ -10,7 +10,13 @@ REFERENCE = Row._field_defaults["against"]
 """The plain reference of iqn is in PyTorch."""
 
 LOSS = SAME_TARGET | {"quantiles": 8, "target_quantiles": 8}
-TRAIN = {"updates_per_cycle": 20, "record_every": 20, "evaluate_every": 0, "batch_size": 64, "loss": LOSS}
+TRAIN = {
+    "updates_per_cycle": 20,
+    "record_every": 20,
+    "evaluate_every": 0,
+    "batch_size": 64,
+    "loss": LOSS,
+}
 """More than one update in a call, so that the call itself does not count."""
 
 

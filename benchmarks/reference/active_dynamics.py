@@ -56,7 +56,9 @@ class Encoder(nn.Module):
 
     def forward(self, window: Window) -> Gaussian:
         found, _ = self.gru(torch.cat(window, -1))
-        return Gaussian(self.mean(found), nn.functional.softplus(self.raw_variance(found)) + LEAST_VARIANCE)
+        return Gaussian(
+            self.mean(found), nn.functional.softplus(self.raw_variance(found)) + LEAST_VARIANCE
+        )
 
 
 class Mlp(nn.Module):
@@ -65,7 +67,9 @@ class Mlp(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(shape.d, shape.dynamics_hidden), nn.Tanh(), nn.Linear(shape.dynamics_hidden, shape.d)
+            nn.Linear(shape.d, shape.dynamics_hidden),
+            nn.Tanh(),
+            nn.Linear(shape.dynamics_hidden, shape.d),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -118,7 +122,9 @@ class Model(nn.Module):
 
 
 def _head(shape: Shape) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(shape.hidden, shape.head), nn.Tanh(), nn.Linear(shape.head, shape.d))
+    return nn.Sequential(
+        nn.Linear(shape.hidden, shape.head), nn.Tanh(), nn.Linear(shape.head, shape.d)
+    )
 
 
 # Acting.
@@ -190,7 +196,9 @@ def horizon_weights(count: int, decay: float) -> Tensor:
     return weights / weights.sum()
 
 
-def terms(model: Model, window: Window, chosen: Settings, draw: Draw, weights: Tensor | None = None) -> Terms:
+def terms(
+    model: Model, window: Window, chosen: Settings, draw: Draw, weights: Tensor | None = None
+) -> Terms:
     """One horizon after another; each has one transition fewer to score than the one before."""
     q = model.encoder(window)
     z = q.mean + q.variance.sqrt() * draw(chosen.samples, *q.mean.shape)
@@ -229,5 +237,8 @@ def train_step(model: Model, window: Window, chosen: Settings, draw: Draw) -> di
         total.backward()
         nn.utils.clip_grad_norm_(model.parameters(), chosen.max_grad_norm)
         optimiser.step()
-        reported = {"loss": total.item(), **{name: term.item() for name, term in found._asdict().items()}}
+        reported = {
+            "loss": total.item(),
+            **{name: term.item() for name, term in found._asdict().items()},
+        }
     return reported

@@ -74,5 +74,6 @@ def correct(model: Model, belief: Belief, y: Tensor) -> Corrected:
 def step(model: Model, beliefs: list[Belief], u: Tensor, y: Tensor) -> list[Corrected]:
     """All rows, one after another: the action first, then what was observed."""
     return [
-        correct(model, predict(model, belief, own_u), own_y) for belief, own_u, own_y in zip(beliefs, u, y, strict=True)
+        correct(model, predict(model, belief, own_u), own_y)
+        for belief, own_u, own_y in zip(beliefs, u, y, strict=True)
     ]

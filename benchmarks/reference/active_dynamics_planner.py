@@ -97,7 +97,9 @@ def diagonal_drop(model: Model, rollout: Rollout, precision: Precision) -> float
 
 def full_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
     """The drop of the weights' variances, with every weight's part in every other's."""
-    learned = torch.linalg.inv(torch.linalg.inv(model.prior) + _information(model, rollout, precision))
+    learned = torch.linalg.inv(
+        torch.linalg.inv(model.prior) + _information(model, rollout, precision)
+    )
     return (model.prior - learned).trace().item()
 
 
@@ -109,7 +111,10 @@ def full_gain(model: Model, rollout: Rollout, precision: Precision) -> float:
 
 def _information(model: Model, rollout: Rollout, precision: Precision) -> Tensor:
     """Fisher's, of all weights: F = sum of S' Lambda S."""
-    terms = [sensitivity.T @ precision(model) @ sensitivity for sensitivity in sensitivities(model, rollout)]
+    terms = [
+        sensitivity.T @ precision(model) @ sensitivity
+        for sensitivity in sensitivities(model, rollout)
+    ]
     return torch.stack(terms).sum(0)
 
 
@@ -121,7 +126,9 @@ class Plan(NamedTuple):
     scores: list[float]
 
 
-def plan(model: Model, start: Tensor, score: Score, chosen: Settings, rng: np.random.Generator) -> Plan:
+def plan(
+    model: Model, start: Tensor, score: Score, chosen: Settings, rng: np.random.Generator
+) -> Plan:
     """The cross-entropy method with coloured noise, one candidate after another."""
     shape = (chosen.horizon, len(start))
     mean, std = torch.zeros(shape), torch.full(shape, chosen.init_std)
@@ -150,7 +157,9 @@ def coloured(shape: tuple[int, int], colour: float, rng: np.random.Generator) ->
     amplitudes = frequencies ** (-colour / 2)
     columns = []
     for _ in range(dimensions):
-        spectrum = amplitudes * (rng.standard_normal(len(amplitudes)) + 1j * rng.standard_normal(len(amplitudes)))
+        spectrum = amplitudes * (
+            rng.standard_normal(len(amplitudes)) + 1j * rng.standard_normal(len(amplitudes))
+        )
         spectrum[0] = math.sqrt(2) * spectrum[0].real
         sequence = np.fft.irfft(spectrum, times)
         columns.append(sequence / math.sqrt(_power(amplitudes, times)))

@@ -74,5 +74,7 @@ class DeviceChecks:
 
 def moved(batch: Tensor, device: torch.device) -> Tensor:
     """To the device without waiting, which no memory here is pinned for."""
-    kwargs = {"device": device, "non_blocking": True} if "cuda" in str(device) else {"device": device}
+    kwargs = (
+        {"device": device, "non_blocking": True} if "cuda" in str(device) else {"device": device}
+    )
     return batch.to(**kwargs)

@@ -30,7 +30,9 @@ class Table(NamedTuple):
         found = []
         for component in range(self.vectors.shape[-1]):
             interpolator = RegularGridInterpolator(self.axes, self.vectors[..., component])
-            inside = [min(max(value, axis[0]), axis[-1]) for value, axis in zip(x, self.axes, strict=True)]
+            inside = [
+                min(max(value, axis[0]), axis[-1]) for value, axis in zip(x, self.axes, strict=True)
+            ]
             found.append(float(interpolator([inside])[0]))
         return found
 
@@ -65,7 +67,9 @@ class Noise(NamedTuple):
     start_observation: list[float]
 
 
-def step(world: World, states: list[list[float]], actions: list[list[float]], noise: list[Noise]) -> list[Step]:
+def step(
+    world: World, states: list[list[float]], actions: list[list[float]], noise: list[Noise]
+) -> list[Step]:
     """All environments, one after another."""
     found = []
     for state, action, own in zip(states, actions, noise, strict=True):
@@ -73,7 +77,9 @@ def step(world: World, states: list[list[float]], actions: list[list[float]], no
         following = []
         for x, v, a, draw in zip(state, velocity, action, own.process, strict=True):
             u = min(max(a, -world.action_bound), world.action_bound)
-            following.append(x + (v + u) * world.dt + math.sqrt(world.process_noise * world.dt) * draw)
+            following.append(
+                x + (v + u) * world.dt + math.sqrt(world.process_noise * world.dt) * draw
+            )
         if max(map(abs, following)) > world.escape_radius:
             found.append(Step(own.start, observe(world, own.start, own.start_observation), True))
         else:
@@ -99,7 +105,9 @@ def kernel(nodes: np.ndarray, length: float) -> np.ndarray:
     return np.exp(-squared / (2 * length**2))
 
 
-def drawn_component(rng: np.random.Generator, side: int, length: float = 0.5, variance: float = 0.5) -> np.ndarray:
+def drawn_component(
+    rng: np.random.Generator, side: int, length: float = 0.5, variance: float = 0.5
+) -> np.ndarray:
     """A Gaussian process on a grid [x1, x2], from the eigenvectors of the covariance of all its nodes."""
     axis = np.linspace(-SPAN, SPAN, side)
     nodes = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
@@ -108,7 +116,9 @@ def drawn_component(rng: np.random.Generator, side: int, length: float = 0.5, va
     return math.sqrt(variance) * (root @ rng.standard_normal(len(nodes))).reshape(side, side)
 
 
-def multi_attractor(rng: np.random.Generator, side: int, speed: float = 0.25, w_attractor: float = 0.1) -> Table:
+def multi_attractor(
+    rng: np.random.Generator, side: int, speed: float = 0.25, w_attractor: float = 0.1
+) -> Table:
     """Both components; every vector is scaled to one speed, then drawn towards the middle."""
     axis = np.linspace(-SPAN, SPAN, side)
     nodes = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)

@@ -134,7 +134,9 @@ class Residual(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            *_convolution(inputs, outputs, 3, stride), nn.ReLU(), *_convolution(outputs, outputs, 3, 1)
+            *_convolution(inputs, outputs, 3, stride),
+            nn.ReLU(),
+            *_convolution(outputs, outputs, 3, 1),
         )
         around = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else []
         self.around = nn.Sequential(*around)
@@ -154,7 +156,10 @@ def resnet18() -> nn.Sequential:
 
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
-    return [nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False), nn.BatchNorm2d(outputs)]
+    return [
+        nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+    ]
 
 
 def _image(rows: Tensor) -> Tensor:
@@ -162,7 +167,9 @@ def _image(rows: Tensor) -> Tensor:
 
 
 def _trunk(inputs: int, width: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.LayerNorm(inputs), nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs))
+    return nn.Sequential(
+        nn.LayerNorm(inputs), nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs)
+    )
 
 
 # Acting.
@@ -186,8 +193,16 @@ class Acting:
     acts again with a network of its own.
     """
 
-    def __init__(self, network: GraphNetwork, colony: Colony, scale: Scale, box: Box, passes: int = 1) -> None:
-        self.network, self.colony, self.scale, self.box, self.passes = network, colony, scale, box, passes
+    def __init__(
+        self, network: GraphNetwork, colony: Colony, scale: Scale, box: Box, passes: int = 1
+    ) -> None:
+        self.network, self.colony, self.scale, self.box, self.passes = (
+            network,
+            colony,
+            scale,
+            box,
+            passes,
+        )
 
     @torch.no_grad()
     def step(self) -> Step:
@@ -265,12 +280,17 @@ def loss(network: GraphNetwork, batch: Sequence[Taken], chosen: Coefficients) ->
         clipped = ratio.clamp(1 - chosen.clip, 1 + chosen.clip)
         gain = torch.minimum(ratio * taken.advantage, clipped * taken.advantage)
         entropy = distribution.entropy().sum() + chosen.log_volume
-        losses.append(chosen.value * (value - taken.returns).square() - gain - chosen.entropy * entropy)
+        losses.append(
+            chosen.value * (value - taken.returns).square() - gain - chosen.entropy * entropy
+        )
     return torch.stack(losses).mean()
 
 
 def update(
-    network: GraphNetwork, optimiser: torch.optim.Optimizer, batch: Sequence[Taken], chosen: Coefficients
+    network: GraphNetwork,
+    optimiser: torch.optim.Optimizer,
+    batch: Sequence[Taken],
+    chosen: Coefficients,
 ) -> float:
     """One gradient step."""
     optimiser.zero_grad()

@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from benchmarks.reference import actor_critic_parts as parts
-from benchmarks.reference.actor_critic import Acting, Coefficients, Graph, Taken, graph_of, policy, update
+from benchmarks.reference.actor_critic import (
+    Acting,
+    Coefficients,
+    Graph,
+    Taken,
+    graph_of,
+    policy,
+    update,
+)
 from benchmarks.reference.actor_critic_parts import Episode, Estimate
 from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
 
@@ -25,8 +33,14 @@ class Ways(NamedTuple):
 
 
 TEMPLATE = {"total": 0.0} | dict.fromkeys(GOAL_WEIGHTS, 0.0)
-BEFORE = Ways(parts.leftmost_before, lambda paid: parts.reward_before(paid, GOAL_WEIGHTS), parts.gae_before)
-SEED = Ways(parts.leftmost_seed, lambda paid: parts.reward_seed(TEMPLATE, paid, GOAL_WEIGHTS), parts.gae_seed)
+BEFORE = Ways(
+    parts.leftmost_before, lambda paid: parts.reward_before(paid, GOAL_WEIGHTS), parts.gae_before
+)
+SEED = Ways(
+    parts.leftmost_seed,
+    lambda paid: parts.reward_seed(TEMPLATE, paid, GOAL_WEIGHTS),
+    parts.gae_seed,
+)
 
 
 class Iteration(NamedTuple):
@@ -49,17 +63,27 @@ class Met(NamedTuple):
     reward: float
 
 
-def iterate(acting: Acting, optimiser: torch.optim.Optimizer, ways: Ways, asked: Iteration) -> list[float]:
+def iterate(
+    acting: Acting, optimiser: torch.optim.Optimizer, ways: Ways, asked: Iteration
+) -> list[float]:
     """One iteration, of an episode that does not end in it; the loss of each epoch."""
     met = [act(acting, ways, asked.chosen.log_volume) for _ in range(asked.steps)]
     values = torch.stack([each.value for each in met])
     with torch.no_grad():
         last = acting.network(graph_of(acting.colony, acting.scale))[1]
-    rewards, next_values = torch.tensor([each.reward for each in met]), torch.cat([values[1:], last[None]])
+    rewards, next_values = (
+        torch.tensor([each.reward for each in met]),
+        torch.cat([values[1:], last[None]]),
+    )
     found = ways.advantages(Episode(rewards, values, next_values), asked.discount, asked.gae_lambda)
-    advantages = (found.advantages - found.advantages.mean()) / (found.advantages.std(correction=0) + 1e-8)
+    advantages = (found.advantages - found.advantages.mean()) / (
+        found.advantages.std(correction=0) + 1e-8
+    )
     columns = zip(met, advantages, found.returns, strict=True)
-    batch = [Taken(each.graph, each.z, each.log_prob, advantage, returns) for each, advantage, returns in columns]
+    batch = [
+        Taken(each.graph, each.z, each.log_prob, advantage, returns)
+        for each, advantage, returns in columns
+    ]
     return [update(acting.network, optimiser, batch, asked.chosen) for _ in range(asked.epochs)]
 
 

@@ -98,7 +98,9 @@ def gae_before(episode: Episode, discount: float, gae_lambda: float) -> Estimate
     return Estimate(torch.stack(advantages), torch.stack(returns))
 
 
-def gae_floats(columns: Sequence[Sequence[float]], discount: float, gae_lambda: float) -> list[list[float]]:
+def gae_floats(
+    columns: Sequence[Sequence[float]], discount: float, gae_lambda: float
+) -> list[list[float]]:
     """The same with numbers of Python: lists of advantages and of returns, from those that make up an episode."""
     advantages: list[float] = []
     returns: list[float] = []

@@ -45,7 +45,12 @@ class State(NamedTuple):
 def start(config: AlloConfig, learner: Learner) -> State:
     """Where the first of the project's learners stands, with a fresh optimiser."""
     params = jax.tree.map(lambda leaf: leaf[0], learner.params)
-    return State(params, optax.adam(config.train.learning_rate).init(params), learner.duals[0], learner.barrier[0])
+    return State(
+        params,
+        optax.adam(config.train.learning_rate).init(params),
+        learner.duals[0],
+        learner.barrier[0],
+    )
 
 
 # The encoder.

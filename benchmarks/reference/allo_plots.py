@@ -18,7 +18,11 @@ CURVES = ("loss", "graph", "dual", "barrier_term", "total_error", "norm_error")
 
 def blocking_plots(learned: np.ndarray, true: np.ndarray, history: History) -> int:
     """All figures at full resolution; maps are (d, height, width). Returns how many were saved."""
-    figures = [maps({"learned": learned}), maps({"true": true, "learned": learned}), *curves(history)]
+    figures = [
+        maps({"learned": learned}),
+        maps({"true": true, "learned": learned}),
+        *curves(history),
+    ]
     return save(figures, DPI)
 
 

@@ -28,7 +28,10 @@ def einsum_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
 def product_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
     """`@` in place of einsum."""
     n, d = phi.shape
-    inner_product_1, inner_product_2 = phi.T @ stop_gradient(phi) / n, phi_2.T @ stop_gradient(phi_2) / n
+    inner_product_1, inner_product_2 = (
+        phi.T @ stop_gradient(phi) / n,
+        phi_2.T @ stop_gradient(phi_2) / n,
+    )
     return jnp.tril(inner_product_1 - jnp.eye(d)), jnp.tril(inner_product_2 - jnp.eye(d))
 
 
@@ -45,7 +48,9 @@ def proposed_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
     """`@` and one identity matrix."""
     n, d = phi.shape
     eye = jnp.eye(d)
-    return jnp.tril(phi.T @ stop_gradient(phi) / n - eye), jnp.tril(phi_2.T @ stop_gradient(phi_2) / n - eye)
+    return jnp.tril(phi.T @ stop_gradient(phi) / n - eye), jnp.tril(
+        phi_2.T @ stop_gradient(phi_2) / n - eye
+    )
 
 
 def all_earlier_below(matrix: Array, threshold: Array) -> Array:

@@ -15,7 +15,9 @@ RUNNING, SUCCESS, OVERFLOW, EXTINCT, LEFT_DRIFT, TIMEOUT = range(6)
 class Plate:
     """Stiffness of the ground under x, column by column; `kind` is linear, exponential or user (a table)."""
 
-    def __init__(self, kind: str, m: float = 0.0, b: float = 1.0, table: Sequence[float] = ()) -> None:
+    def __init__(
+        self, kind: str, m: float = 0.0, b: float = 1.0, table: Sequence[float] = ()
+    ) -> None:
         self.kind = kind
         self.m, self.b = m, b
         self.table = table
@@ -34,7 +36,9 @@ class Plate:
 class Cell:
     """It stays where it was born; `parent` is the cell that spawned it, or the nearest ancestor still there."""
 
-    def __init__(self, x: float, y: float, parent: "Cell | None", pid: int, new: bool = False) -> None:
+    def __init__(
+        self, x: float, y: float, parent: "Cell | None", pid: int, new: bool = False
+    ) -> None:
         self.x, self.y = x, y
         self.parent = parent
         self.pid = pid
@@ -105,11 +109,15 @@ class Colony:
         self.next_pid = self.t = self.left = 0
         self.furthest = 0.0
 
-    def start(self, positions: Sequence[Sequence[float]], parents: Sequence[int] | None = None) -> State:
+    def start(
+        self, positions: Sequence[Sequence[float]], parents: Sequence[int] | None = None
+    ) -> State:
         """Cells in the order of their ids; the parent is an index, -1 for none. Without parents a chain."""
         chain = range(-1, len(positions) - 1)
         self.cells = []
-        for pid, ((x, y), parent) in enumerate(zip(positions, chain if parents is None else parents, strict=True)):
+        for pid, ((x, y), parent) in enumerate(
+            zip(positions, chain if parents is None else parents, strict=True)
+        ):
             self.cells.append(Cell(x, y, self.cells[parent] if parent >= 0 else None, pid))
         self.next_pid = len(self.cells)
         self.t = self.left = 0
@@ -153,7 +161,9 @@ class Colony:
         centroid_before = before.centroid
         centroid = after.centroid if after.size else centroid_before
         self.left = self.left + 1 if centroid[0] < centroid_before[0] else 0
-        born = [(cell.x, cell.y, self.plate.intensity(cell.x, self.rules.width)) for cell in children]
+        born = [
+            (cell.x, cell.y, self.plate.intensity(cell.x, self.rules.width)) for cell in children
+        ]
         return Step(
             self.rules, before, after, centroid_before, centroid, gamma, deleted, born,
             self.t, furthest_before, self.furthest, self.reason(after),
@@ -166,7 +176,9 @@ class Colony:
         length = gamma / (1 + (alpha / stiffness) ** 2) + noise
         x = cell.x + length * math.cos(theta)
         y = cell.y + length * math.sin(theta)
-        child = Cell(inside(x, self.rules.width), inside(y, self.rules.height), cell, self.next_pid, new=True)
+        child = Cell(
+            inside(x, self.rules.width), inside(y, self.rules.height), cell, self.next_pid, new=True
+        )
         self.next_pid += 1
         return child
 

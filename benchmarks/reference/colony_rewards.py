@@ -11,7 +11,14 @@ TERMINAL = {SUCCESS: 1.0, OVERFLOW: -1.0, EXTINCT: -1.0, LEFT_DRIFT: -0.5}
 MILESTONES = ((0.25, 50.0), (0.50, 150.0), (0.75, 300.0), (0.90, 500.0))
 EVEN = 1e-5
 """Relative; by so little an intensity is not below the mean, which rounding may lift above equal ones."""
-GOAL_WEIGHTS = {"progress": 10.0, "growth": 0.25, "metabolic": 0.05, "lane": 0.4, "time": 0.02, "terminal": 2.0}
+GOAL_WEIGHTS = {
+    "progress": 10.0,
+    "growth": 0.25,
+    "metabolic": 0.05,
+    "lane": 0.4,
+    "time": 0.02,
+    "terminal": 2.0,
+}
 
 
 def goal_control(step: Step) -> dict[str, float]:
@@ -30,7 +37,10 @@ def goal_control(step: Step) -> dict[str, float]:
 
 
 def centroid_distance_only(step: Step) -> dict[str, float]:
-    return {"distance": 5 * _moved(step) / (step.rules.width - 1), "terminal_scaled": scaled_terminal(step)}
+    return {
+        "distance": 5 * _moved(step) / (step.rules.width - 1),
+        "terminal_scaled": scaled_terminal(step),
+    }
 
 
 def simple_delete_only(step: Step) -> dict[str, float]:
@@ -115,7 +125,9 @@ def efficiency(step: Step) -> float:
 def _spawned(step: Step, x: float, y: float, intensity: float) -> float:
     """A child on ground stiffer than that of the nearest previous cell, away from the upper and lower edge."""
     before, height = step.before, step.rules.height
-    nearest = min(range(before.size), key=lambda index: math.dist((x, y), (before.x[index], before.y[index])))
+    nearest = min(
+        range(before.size), key=lambda index: math.dist((x, y), (before.x[index], before.y[index]))
+    )
     earned = 2.5 if intensity - before.intensity[nearest] >= step.rules.delta_intensity else -1.0
     edge = min(y, height - y) / height
     if edge < 0.08:
@@ -136,9 +148,16 @@ def edges(after: State) -> float:
 def nodes(step: Step) -> float:
     """Where the cells are after the step."""
     after, height = step.after, step.rules.height
-    mean, earned = after.mean_intensity * (1 - EVEN), 0.1 * len(hull(list(zip(after.x, after.y, strict=True))).vertices)
+    mean, earned = (
+        after.mean_intensity * (1 - EVEN),
+        0.1 * len(hull(list(zip(after.x, after.y, strict=True))).vertices),
+    )
     for x, y, intensity, age in zip(after.x, after.y, after.intensity, after.age, strict=True):
-        earned += 0.3 * intensity - (0.2 if x < 0.1 * step.rules.width else 0.0) - _zone(min(y, height - y) / height)
+        earned += (
+            0.3 * intensity
+            - (0.2 if x < 0.1 * step.rules.width else 0.0)
+            - _zone(min(y, height - y) / height)
+        )
         if abs(y - height / 2) / (height / 2) < 0.3:
             earned += 0.05
         if age >= step.rules.delta_time:

@@ -72,7 +72,9 @@ class NoisyLinear(nn.Module):
         super().__init__()
         bound = (3 / inputs) ** 0.5
         self.generator = generator
-        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator))
+        self.weight = nn.Parameter(
+            torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
+        )
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=generator))
         self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), SIGMA))
         self.bias_sigma = nn.Parameter(torch.full((outputs,), SIGMA))
@@ -94,7 +96,11 @@ class Iqn(nn.Module):
         hidden = settings.hidden
 
         def layer(inputs: int, outputs: int) -> nn.Module:
-            return NoisyLinear(inputs, outputs, generator) if settings.noisy else nn.Linear(inputs, outputs)
+            return (
+                NoisyLinear(inputs, outputs, generator)
+                if settings.noisy
+                else nn.Linear(inputs, outputs)
+            )
 
         self.hidden = nn.Linear(settings.inputs, hidden)
         self.cosine = nn.Linear(settings.cosines, hidden)
@@ -159,7 +165,10 @@ class Agent:
 
 def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, settings: Settings) -> Tensor:
     """The quantile Huber loss, averaged over samples and both kinds of quantiles."""
-    stack, next_stack = torch.from_numpy(batch.stack).float(), torch.from_numpy(batch.next_stack).float()
+    stack, next_stack = (
+        torch.from_numpy(batch.stack).float(),
+        torch.from_numpy(batch.next_stack).float(),
+    )
     action, reward = torch.from_numpy(batch.action).long(), torch.from_numpy(batch.reward).float()
     ended, valid = torch.from_numpy(batch.ended).float(), torch.from_numpy(batch.valid).float()
     best = online(next_stack, taus.selection).mean(1).argmax(1)

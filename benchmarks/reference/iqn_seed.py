@@ -40,7 +40,9 @@ def start(plan: Plan, params: network.Params) -> State:
 
 def _optimizer(plan: Plan) -> optax.GradientTransformation:
     settings = plan.settings
-    return optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), optax.adam(settings.learning_rate))
+    return optax.chain(
+        optax.clip_by_global_norm(settings.max_grad_norm), optax.adam(settings.learning_rate)
+    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -56,15 +58,25 @@ def act_of_all(plan: Plan, params: network.Params, stacks: Array, keys: Array) -
     return jax.vmap(partial(act, plan))(params, stacks, keys)
 
 
-def loss(params: network.Params, target_params: network.Params, batch: Batch, plan: Plan, key: Array) -> Array:
+def loss(
+    params: network.Params, target_params: network.Params, batch: Batch, plan: Plan, key: Array
+) -> Array:
     """The reference's loss; the noise of the three forward passes and their quantiles come from `key`."""
     settings, size = plan.settings, len(batch.action)
     taus = draw_taus(plan, size, key)
-    noise = jax.random.split(jax.random.fold_in(key, 1), 3) if settings.noisy else (None, None, None)
-    best = network.apply(plan.network, params, batch.next_stack, taus[0], noise[0]).mean(1).argmax(-1)
-    next_values = _of_action(network.apply(plan.network, target_params, batch.next_stack, taus[1], noise[1]), best)
+    noise = (
+        jax.random.split(jax.random.fold_in(key, 1), 3) if settings.noisy else (None, None, None)
+    )
+    best = (
+        network.apply(plan.network, params, batch.next_stack, taus[0], noise[0]).mean(1).argmax(-1)
+    )
+    next_values = _of_action(
+        network.apply(plan.network, target_params, batch.next_stack, taus[1], noise[1]), best
+    )
     wanted = batch.reward[:, None] + settings.discount * next_values * (1 - batch.ended[:, None])
-    values = _of_action(network.apply(plan.network, params, batch.stack, taus[2], noise[2]), batch.action)
+    values = _of_action(
+        network.apply(plan.network, params, batch.stack, taus[2], noise[2]), batch.action
+    )
     return quantile_huber(wanted[:, None, :] - values[:, :, None], taus[2], batch.valid)
 
 
@@ -91,7 +103,9 @@ def step(plan: Plan, state: State, batch: Batch, key: Array) -> tuple[State, Arr
     updates, optimizer = _optimizer(plan).update(gradients, state.optimizer)
     params = optax.apply_updates(state.params, updates)
     rate = plan.settings.target_rate
-    target = jax.tree.map(lambda kept, new: rate * new + (1 - rate) * kept, state.target_params, params)
+    target = jax.tree.map(
+        lambda kept, new: rate * new + (1 - rate) * kept, state.target_params, params
+    )
     return State(params, target, optimizer), value
 
 
@@ -128,7 +142,9 @@ class Agent:
 def kinds_of(world: ObjectWorld) -> np.ndarray:
     """(height, width, 2): the channel of every object, which a compiled observation must be handed."""
     number = {kind: channel for channel, kind in enumerate(world.kinds)} | {"nothing": 0}
-    return np.array([number[thing.kind] for thing in world.map.flat], np.int8).reshape(world.map.shape)
+    return np.array([number[thing.kind] for thing in world.map.flat], np.int8).reshape(
+        world.map.shape
+    )
 
 
 @partial(jax.jit, static_argnums=(3, 4))
@@ -139,7 +155,11 @@ def observe(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Arr
     inside = jnp.pad(jnp.ones(kinds.shape[:2]), radius)
     beyond = beyond.at[:, :, 1].add(1 - inside)
     side = 2 * radius + 1
-    return jax.lax.dynamic_slice(beyond, (y, x, 0), (side, side, channels)).transpose(2, 0, 1).reshape(-1)
+    return (
+        jax.lax.dynamic_slice(beyond, (y, x, 0), (side, side, channels))
+        .transpose(2, 0, 1)
+        .reshape(-1)
+    )
 
 
 @partial(jax.jit, static_argnums=(3, 4))
@@ -157,7 +177,9 @@ class Stored(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def sample(stored: Stored, starts: Array, key: Array, size: int, frames: int) -> tuple[Array, Array, Array, Array]:
+def sample(
+    stored: Stored, starts: Array, key: Array, size: int, frames: int
+) -> tuple[Array, Array, Array, Array]:
     """As `NumpyRing.sample`: states, actions, rewards, next states."""
     indices = jax.random.choice(key, starts, (size,))[:, None] + jnp.arange(frames)
     states, later = (stored.states[rows].reshape(size, -1) for rows in (indices, indices + 1))

@@ -47,9 +47,20 @@ class Society:
     """A world, and for each agent its network and memory; the methods go on where the last one stopped."""
 
     def __init__(
-        self, world: ObjectWorld, agents: list[Any], memories: list[Memory], rng: np.random.Generator, batch: int
+        self,
+        world: ObjectWorld,
+        agents: list[Any],
+        memories: list[Memory],
+        rng: np.random.Generator,
+        batch: int,
     ) -> None:
-        self.world, self.agents, self.memories, self.rng, self.batch = world, agents, memories, rng, batch
+        self.world, self.agents, self.memories, self.rng, self.batch = (
+            world,
+            agents,
+            memories,
+            rng,
+            batch,
+        )
         self.epsilon, self.episodes = 1.0, 0
 
     def episode(self) -> float:

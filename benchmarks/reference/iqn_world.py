@@ -17,7 +17,9 @@ MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
 class Thing:
     """What a cell's layer holds; `kind` is its channel."""
 
-    def __init__(self, kind: str, value: float = 0.0, passable: bool = False, changes: bool = False) -> None:
+    def __init__(
+        self, kind: str, value: float = 0.0, passable: bool = False, changes: bool = False
+    ) -> None:
         self.kind = kind
         self.value = value
         self.passable = passable
@@ -72,9 +74,13 @@ class ObjectWorld:
             else:
                 self.put((y, x, 1), self.floor(y, x))
                 cells.append((y, x, symbol))
-        marked = [(y, x) for y, x, symbol in cells if symbol == "A"] or [(y, x) for y, x, _ in cells]
+        marked = [(y, x) for y, x, symbol in cells if symbol == "A"] or [
+            (y, x) for y, x, _ in cells
+        ]
         if starts is None:
-            starts = [marked[i] for i in self.rng.choice(len(marked), self.rules.agents, replace=False)]
+            starts = [
+                marked[i] for i in self.rng.choice(len(marked), self.rules.agents, replace=False)
+            ]
         self.agents = [Walker(self.rules.agent_value) for _ in range(self.rules.agents)]
         for agent, (y, x) in zip(self.agents, starts, strict=True):
             self.put((int(y), int(x), 1), agent)
@@ -131,7 +137,9 @@ class ObjectWorld:
     def items(self) -> np.ndarray:
         """(height, width): 0 none, k an item of entity k."""
         numbers = {entity.name: k for k, entity in enumerate(self.rules.entities, start=1)}
-        return np.array([[numbers.get(thing.kind, 0) for thing in row] for row in self.map[:, :, 1]])
+        return np.array(
+            [[numbers.get(thing.kind, 0) for thing in row] for row in self.map[:, :, 1]]
+        )
 
 
 def play_randomly(world: ObjectWorld, turns: int) -> float:

@@ -37,12 +37,16 @@ class RowBuffer:
         positions = np.flatnonzero(self.terminals[row])
         missing = len(positions) - self.terminal_indices.shape[1]
         if missing > 0:
-            self.terminal_indices = np.pad(self.terminal_indices, ((0, 0), (0, missing)), constant_values=-1)
+            self.terminal_indices = np.pad(
+                self.terminal_indices, ((0, 0), (0, missing)), constant_values=-1
+            )
         self.terminal_indices[row, : len(positions)] = positions
         self.num_terminals[row] = len(positions)
         self.episodes += 1
 
-    def draw_starts(self, rng: np.random.Generator, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw_starts(
+        self, rng: np.random.Generator, batch_size: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         episode = rng.integers(self.episodes, size=batch_size)
         start = rng.integers(self.obs.shape[1] - 1, size=batch_size)
         while (flagged := self.terminals[episode, start] == 1).any():
@@ -102,6 +106,8 @@ def _pairs(
     discount: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     uniforms = rng.random(len(start))
-    lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount)).astype(np.int32)
+    lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount)).astype(
+        np.int32
+    )
     later = start + np.minimum(lags, horizons)
     return buffer.obs[episode, start], buffer.obs[episode, later]

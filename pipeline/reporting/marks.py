@@ -35,7 +35,9 @@ class Mark(NamedTuple):
     interval: tuple[float, float] | None
 
 
-def mark_of(line: Line, stored: Mapping[str, Any], found: Comparison, scores: Scores) -> Mark | None:
+def mark_of(
+    line: Line, stored: Mapping[str, Any], found: Comparison, scores: Scores
+) -> Mark | None:
     """The line of one metric; None where there is no baseline, no score, or nothing to stand between."""
     span = None if found.difference is None else span_of(line, stored, found.half)
     score = None if span is None else span.place(found.new)
@@ -49,15 +51,24 @@ def mark_of(line: Line, stored: Mapping[str, Any], found: Comparison, scores: Sc
 
 def span_of(line: Line, stored: Mapping[str, Any], half: float | None) -> Span | None:
     """From the best floor to the best ceiling; where a metric lacks one, from clearly worse to clearly better."""
-    best, floors, ceilings = (min if line.direction == "lower" else max), stored["floors"], stored["ceilings"]
+    best, floors, ceilings = (
+        (min if line.direction == "lower" else max),
+        stored["floors"],
+        stored["ceilings"],
+    )
     if floors and ceilings:
-        floor, ceiling = best(floors, key=floors.__getitem__), best(ceilings, key=ceilings.__getitem__)
+        floor, ceiling = (
+            best(floors, key=floors.__getitem__),
+            best(ceilings, key=ceilings.__getitem__),
+        )
         return _span(floors[floor], ceilings[ceiling], floor, ceiling)
     margin = max(line.tolerance, half or 0.0)
     if line.direction == "near":
         return _span(stored["value"] - margin, stored["value"] + margin, "too low", "too high")
     sign = -1 if line.direction == "lower" else 1
-    return _span(stored["value"] - sign * margin, stored["value"] + sign * margin, "worse", "better")
+    return _span(
+        stored["value"] - sign * margin, stored["value"] + sign * margin, "worse", "better"
+    )
 
 
 def _span(left: float, right: float, left_name: str, right_name: str) -> Span | None:
@@ -104,7 +115,9 @@ def as_svg(mark: Mark) -> str:
     else:
         tip, back = (WIDTH, WIDTH - 10) if mark.score > 1 else (0, 10)
         parts.append(f'<path class="score" d="M{tip} {middle}L{back} 5V{HEIGHT - 5}Z"/>')
-    label = html.escape(f"score at {mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}")
+    label = html.escape(
+        f"score at {mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}"
+    )
     drawing = f'<svg class="mark" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
     return f"{drawing}<br>{ends(mark.span)}"
 

@@ -44,7 +44,9 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
     )
 
 
-def _image(_: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: dict[str, Any]) -> str:
+def _image(
+    _: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: dict[str, Any]
+) -> str:
     """The picture itself in the place of its link, with its size, so that the page does not jump while it loads."""
     token = tokens[index]
     source = unquote(str(token.attrs["src"]))

@@ -52,7 +52,9 @@ def section(result: Result, draw: Draw) -> str:
         folded("Rules, floors and ceilings", rules_table(result.judged)),
         speed(name, result.speed),
         pictures(result.pictures),
-        folded(f"All scores of {name}", all_scores(result.judged.scores)) if result.judged.scores else "",
+        folded(f"All scores of {name}", all_scores(result.judged.scores))
+        if result.judged.scores
+        else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -60,7 +62,11 @@ def section(result: Result, draw: Draw) -> str:
 def standing(result: Result) -> str:
     """`Passed: 3 of 3 scores hold.`, the status in bold where it is not."""
     count, broken = len(result.lines), len(result.broken)
-    return f"**Broken:** {broken} of {count} scores." if broken else f"Passed: {count} of {count} scores hold."
+    return (
+        f"**Broken:** {broken} of {count} scores."
+        if broken
+        else f"Passed: {count} of {count} scores hold."
+    )
 
 
 def judged_table(result: Result, draw: Draw) -> str:
@@ -90,7 +96,9 @@ def judged_rows(result: Result, draw: Draw) -> list[list[str]]:
 
 def with_interval(metric: str, scores: Scores) -> str:
     """A score, and its 95 % interval where the evaluation tells one."""
-    return shown(scores.get(metric)) + bounds((scores.get(f"{metric}_low"), scores.get(f"{metric}_high")))
+    return shown(scores.get(metric)) + bounds(
+        (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
+    )
 
 
 def bounds(interval: Sequence[float | None]) -> str:
@@ -112,7 +120,9 @@ def rules_table(judged: Judged) -> str:
 
 def named(values: Mapping[str, float]) -> str:
     """`floor_random 0.083, floor_constant 0.091` -> a cell of short lines."""
-    return "<br>".join(f"{plain(name)} {value:.3f}" for name, value in sorted(values.items())) or "-"
+    return (
+        "<br>".join(f"{plain(name)} {value:.3f}" for name, value in sorted(values.items())) or "-"
+    )
 
 
 def origin(provenance: Mapping[str, Any]) -> str:
@@ -127,9 +137,7 @@ def origin(provenance: Mapping[str, Any]) -> str:
 def run_link(run_key: str) -> str:
     """Run ids differ from store to store, so a run is linked by the search that finds it in any of them."""
     search = f"tags.\"quatrain.run_key\" = '{run_key}'"
-    return (
-        f"Run: [in `make ui`]({UI}?searchFilter={quote(search, safe='')}), or search any tracking server for `{search}`"
-    )
+    return f"Run: [in `make ui`]({UI}?searchFilter={quote(search, safe='')}), or search any tracking server for `{search}`"
 
 
 def speed(model: str, results: Results | None) -> str:
@@ -139,13 +147,17 @@ def speed(model: str, results: Results | None) -> str:
         return f"Speed: not measured yet; `{command}` does."
     found = comparisons(results)
     met = [one.met for one in found if one.met is not None]
-    told = f"Speed: {reach(results)} that of plain references; {sum(met)} of {len(met)} goals reached"
+    told = (
+        f"Speed: {reach(results)} that of plain references; {sum(met)} of {len(met)} goals reached"
+    )
     machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
     origin = f"medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}"
     marks = {None: "", True: ", reached", False: ", **missed**"}
     rows = [[plain(one.work), one.ratio, plain(one.goal) + marks[one.met]] for one in found]
     body = table(("work", "times as fast", "goal"), rows)
-    return folded(told, f"{origin[0].upper()}{origin[1:]}; all rows in `{path_of(model)}`.\n\n{body}")
+    return folded(
+        told, f"{origin[0].upper()}{origin[1:]}; all rows in `{path_of(model)}`.\n\n{body}"
+    )
 
 
 def pictures(paths: Sequence[str]) -> str:
@@ -153,14 +165,21 @@ def pictures(paths: Sequence[str]) -> str:
     if not paths:
         return "No plots."
     names = [plain(PurePosixPath(path).stem) for path in paths]
-    drawn = [f"**{name}**\n\n![{name}]({quote(path)})" for name, path in zip(names, paths, strict=True)]
-    return folded(f"{len(paths)} picture{'' if len(paths) == 1 else 's'}", "\n\n".join(drawn), "open")
+    drawn = [
+        f"**{name}**\n\n![{name}]({quote(path)})" for name, path in zip(names, paths, strict=True)
+    ]
+    return folded(
+        f"{len(paths)} picture{'' if len(paths) == 1 else 's'}", "\n\n".join(drawn), "open"
+    )
 
 
 def all_scores(scores: Scores) -> str:
     """A row per score; an interval stands in the row of its score."""
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    rows = [[plain(name), with_interval(name, scores)] for name in sorted(scores.keys() - ends, key=natural)]
+    rows = [
+        [plain(name), with_interval(name, scores)]
+        for name in sorted(scores.keys() - ends, key=natural)
+    ]
     return table(("metric", "score"), rows)
 
 

@@ -89,7 +89,9 @@ def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | 
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
-        raise ArtifactError(f"{path}: {where}: {first['msg']}; `{command}` writes it anew") from None
+        raise ArtifactError(
+            f"{path}: {where}: {first['msg']}; `{command}` writes it anew"
+        ) from None
 
 
 def path_of(model: str) -> Path:
@@ -104,24 +106,36 @@ def comparisons(results: Results) -> list[Comparison]:
 
 def main_rows(results: Results) -> list[Row]:
     """Those that stand for a work of their own, not for a part of the one above."""
-    return [row for row in results.rows if not row.row.startswith(" ") and (PLAIN in row.ratios or row.goal)]
+    return [
+        row
+        for row in results.rows
+        if not row.row.startswith(" ") and (PLAIN in row.ratios or row.goal)
+    ]
 
 
 def reach(results: Results) -> str:
     """From the least to the greatest median of the main rows that time plain references."""
-    timed = [row for row in main_rows(results) if row.unit not in MEMORY and row.against == REFERENCE]
+    timed = [
+        row for row in main_rows(results) if row.unit not in MEMORY and row.against == REFERENCE
+    ]
     medians = [row.ratios[PLAIN].median for row in timed if PLAIN in row.ratios]
     return f"{times(min(medians))} to {times(max(medians))}" if medians else "no ratio to"
 
 
 def _told(row: Row) -> str:
     """The ratio; where it is one of memory, that it is."""
-    return shown(row.ratios.get(PLAIN)) + (" less memory" if row.unit in MEMORY and PLAIN in row.ratios else "")
+    return shown(row.ratios.get(PLAIN)) + (
+        " less memory" if row.unit in MEMORY and PLAIN in row.ratios else ""
+    )
 
 
 def shown(ratio: Ratio | None) -> str:
     """The median, and the rounds around it."""
-    return "-" if ratio is None else f"{times(ratio.median)} ({times(ratio.least)} to {times(ratio.greatest)})"
+    return (
+        "-"
+        if ratio is None
+        else f"{times(ratio.median)} ({times(ratio.least)} to {times(ratio.greatest)})"
+    )
 
 
 def times(ratio: float) -> str:
@@ -148,7 +162,9 @@ def goal_of(row: Row) -> str:
         share = "-" if reached is None else percent(reached.median)
         return f"at least {percent(float(number.removesuffix('x')))} of what the machine can do: {share}"
     variant = row.ratios.get(VARIANT)
-    return f"at least {number} a proposed variant: {'-' if variant is None else times(variant.median)}"
+    return (
+        f"at least {number} a proposed variant: {'-' if variant is None else times(variant.median)}"
+    )
 
 
 def in_units(value: float, unit: str) -> str:

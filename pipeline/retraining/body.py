@@ -41,13 +41,21 @@ class Better(NamedTuple):
         """Whose baselines move, and why the others stay."""
         if not self.moved:
             return "No baseline moves: the scores hold them, and none is clearly better."
-        stay = f" Those of {', '.join(self.kept)} stay: their scores hold them." if self.kept else ""
+        stay = (
+            f" Those of {', '.join(self.kept)} stay: their scores hold them." if self.kept else ""
+        )
         return f"Baselines of {', '.join(self.moved)} move: a score is clearly better, none is worse.{stay}"
 
 
-def proposal(origin: Origin, judged: Sequence[Judged], better: Better, diff: str, pictures: str) -> Told:
+def proposal(
+    origin: Origin, judged: Sequence[Judged], better: Better, diff: str, pictures: str
+) -> Told:
     """Of a passed gate with something to store."""
-    title = f"Retrain: {', '.join(better.moved)} better" if better.moved else "Retrain: scores hold their baselines"
+    title = (
+        f"Retrain: {', '.join(better.moved)} better"
+        if better.moved
+        else "Retrain: scores hold their baselines"
+    )
     seed = f" (seed {origin.seed})" if origin.asked else ""
     parts = [
         f"The gate passed ({origin.told}).",
@@ -62,7 +70,10 @@ def proposal(origin: Origin, judged: Sequence[Judged], better: Better, diff: str
 def broken(origin: Origin, judged: Sequence[Judged], kept: str) -> Told:
     """Of a broken gate."""
     why = [
-        f"* **{one.model}**: {line.why}" for one in judged for line in one.verdict.lines if line.status not in PASSED
+        f"* **{one.model}**: {line.why}"
+        for one in judged
+        for line in one.verdict.lines
+        if line.status not in PASSED
     ]
     parts = [
         f"The gate is broken ({origin.told}). Nothing was promoted and nothing was pushed.",
@@ -75,7 +86,9 @@ def broken(origin: Origin, judged: Sequence[Judged], kept: str) -> Told:
 
 def unchanged(origin: Origin) -> Told:
     """Of a passed gate that leaves nothing to store."""
-    return Told("Retrain: nothing changed", f"The gate passed ({origin.told}), and nothing changed.\n")
+    return Told(
+        "Retrain: nothing changed", f"The gate passed ({origin.told}), and nothing changed.\n"
+    )
 
 
 def paragraphs(parts: Sequence[str]) -> str:
@@ -90,7 +103,10 @@ def table(judged: Sequence[Judged]) -> str:
         for one in judged
         for found in one.comparisons
     ]
-    head = ["| model | metric | score | baseline | difference | status |", "|---|---|---|---|---|---|"]
+    head = [
+        "| model | metric | score | baseline | difference | status |",
+        "|---|---|---|---|---|---|",
+    ]
     return "\n".join([*head, *rows])
 
 
@@ -123,10 +139,15 @@ def pictures(reports: Path, branch: str, url: str) -> str:
     models = sorted({path.parent.parent.name for path in found})
     shown = {
         model: "\n\n".join(
-            f"![{path.stem}]({base}/{model}/plots/{path.name})" for path in found if path.parent.parent.name == model
+            f"![{path.stem}]({base}/{model}/plots/{path.name})"
+            for path in found
+            if path.parent.parent.name == model
         )
         for model in models
     }
     return paragraphs(
-        [f"[The whole report]({base}/report.md)", *(folded(f"Pictures of {model}", shown[model]) for model in models)]
+        [
+            f"[The whole report]({base}/report.md)",
+            *(folded(f"Pictures of {model}", shown[model]) for model in models),
+        ]
     ).rstrip("\n")

@@ -40,15 +40,21 @@ class Children:
 
     def __enter__(self) -> Self:
         self._held = self._acquire()
-        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._before = {
+            number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self._held)
 
-    def call(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> int:
+    def call(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    ) -> int:
         """Its exit code, 128 + number where a signal ended it; what it says is shown.
 
         Raises:
@@ -56,7 +62,9 @@ class Children:
         """
         return self._run(command, folder, environment, None)[0]
 
-    def read(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    def read(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    ) -> str:
         """What it prints, without the last newline.
 
         Raises:
@@ -69,7 +77,9 @@ class Children:
             raise Failed(f"`{' '.join(command)}` failed: {told[-1]}")
         return printed.rstrip("\n")
 
-    def works(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> bool:
+    def works(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    ) -> bool:
         """Whether it ends well; nothing is shown.
 
         Raises:
@@ -78,7 +88,11 @@ class Children:
         return self._run(command, folder, environment, subprocess.PIPE)[0] == 0
 
     def _run(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None, pipe: int | None
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str] | None,
+        pipe: int | None,
     ) -> tuple[int, str, str]:
         self._stop()
         self._child = subprocess.Popen(
@@ -122,7 +136,9 @@ class Children:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     os.close(descriptor)
-                    raise LockHeld(f"another {self._what} is at work in this checkout; wait for it or end it") from None
+                    raise LockHeld(
+                        f"another {self._what} is at work in this checkout; wait for it or end it"
+                    ) from None
                 time.sleep(0.05)
             else:
                 return descriptor

@@ -29,7 +29,9 @@ class Target(NamedTuple):
 
 def improved(judged: Sequence[Judged]) -> Better:
     """Models with a clearly better score; merely holding a baseline again and again must not wear it down."""
-    moved = [one.model for one in judged if any(line.status == "better" for line in one.verdict.lines)]
+    moved = [
+        one.model for one in judged if any(line.status == "better" for line in one.verdict.lines)
+    ]
     return Better(tuple(moved), tuple(one.model for one in judged if one.model not in moved))
 
 
@@ -38,7 +40,9 @@ def changed(copy: Copy) -> bool:
     return copy.git("status", "--porcelain", "--", *PROPOSED) != ""
 
 
-def propose(copy: Copy, target: Target, origin: Origin, judged: Sequence[Judged], better: Better) -> tuple[str, Told]:
+def propose(
+    copy: Copy, target: Target, origin: Origin, judged: Sequence[Judged], better: Better
+) -> tuple[str, Told]:
     """The branch with the result, and what to tell of it.
 
     Raises:
@@ -61,7 +65,10 @@ def propose(copy: Copy, target: Target, origin: Origin, judged: Sequence[Judged]
         push(copy, target, commits, outs=target.outs and origin.preset == "default")
     for branch, commit in commits.items():
         copy.git("branch", "--force", branch, commit)
-    tell(f"proposed: branch {result}" + (f", pushed to {target.remote}" if target.remote else "; --push would send it"))
+    tell(
+        f"proposed: branch {result}"
+        + (f", pushed to {target.remote}" if target.remote else "; --push would send it")
+    )
     return result, told
 
 
@@ -87,8 +94,12 @@ def promote(copy: Copy, preset: str, better: Better) -> None:
     """
     if not better.moved:
         return
-    if code := copy.python("pipeline.promote", "--preset", preset, "--keep-champion", *better.moved):
-        raise Failed("pipeline.promote did not take the better scores; the lines above say why", code)
+    if code := copy.python(
+        "pipeline.promote", "--preset", preset, "--keep-champion", *better.moved
+    ):
+        raise Failed(
+            "pipeline.promote did not take the better scores; the lines above say why", code
+        )
 
 
 def push(copy: Copy, target: Target, commits: Mapping[str, str], outs: bool) -> None:
@@ -98,7 +109,9 @@ def push(copy: Copy, target: Target, commits: Mapping[str, str], outs: bool) -> 
         Failed: a remote did not take it.
     """
     if outs and copy.children.call([*worktree.DVC, "push", "--quiet", "--run-cache"], copy.path):
-        raise Failed("the DVC remote did not take the outs, so no branch was pushed; the lines above say why")
+        raise Failed(
+            "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
+        )
     names = [f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()]
     copy.git("push", "--quiet", "--atomic", "--force", str(target.remote), *names)
 

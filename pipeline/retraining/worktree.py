@@ -50,7 +50,9 @@ class Copy(NamedTuple):
 
 def quiet() -> dict[str, str]:
     """The environment, less what leads git elsewhere; nobody is there to be asked for a password."""
-    return {name: value for name, value in os.environ.items() if name not in REPOSITORY} | {"GIT_TERMINAL_PROMPT": "0"}
+    return {name: value for name, value in os.environ.items() if name not in REPOSITORY} | {
+        "GIT_TERMINAL_PROMPT": "0"
+    }
 
 
 def git(children: Children, folder: Path, *arguments: str, **variables: str) -> str:
@@ -82,11 +84,15 @@ def clean_commit(children: Children, root: Path) -> str:
         commit = git(children, root, "rev-parse", "--verify", "HEAD^{commit}")
         changed = [line[3:] for line in git(children, root, "status", "--porcelain").splitlines()]
     except (Failed, FileNotFoundError):
-        raise ConfigError("a retraining starts from a commit; run it in a git checkout that has one") from None
+        raise ConfigError(
+            "a retraining starts from a commit; run it in a git checkout that has one"
+        ) from None
     if changed:
         more = f" and {len(changed) - TOLD} more" if len(changed) > TOLD else ""
         named = ", ".join(changed[:TOLD]) + more
-        raise ConfigError(f"a retraining starts from a commit, but {named} differ from it; commit or stash them first")
+        raise ConfigError(
+            f"a retraining starts from a commit, but {named} differ from it; commit or stash them first"
+        )
     return commit
 
 
@@ -99,7 +105,9 @@ def prepare(children: Children, root: Path, commit: str) -> Copy:
     ready = path / ".state" / "journal"
     if ready.is_symlink() and has(children, path, "rev-parse", "--is-inside-work-tree"):
         lock = path / git(children, path, "rev-parse", "--git-path", "index.lock")
-        lock.unlink(missing_ok=True)  # of a killed git: whoever holds the retraining's lock is alone here
+        lock.unlink(
+            missing_ok=True
+        )  # of a killed git: whoever holds the retraining's lock is alone here
         git(children, path, "checkout", "--quiet", "--force", "--detach", commit)
         git(children, path, "clean", "--quiet", "--force", "-d")
     else:
@@ -134,7 +142,9 @@ def share(children: Children, root: Path, path: Path) -> None:
     cache = root / children.read([*DVC, "cache", "dir"], root)
     cache.mkdir(parents=True, exist_ok=True)
     (path / ".dvc" / "cache").symlink_to(cache.absolute())
-    for line in sorted(settings(children, root) - settings(children, path)):  # paths relative to the config file
+    for line in sorted(
+        settings(children, root) - settings(children, path)
+    ):  # paths relative to the config file
         name, _, value = line.partition("=")
         children.read([*DVC, "config", "--quiet", "--local", name, value], path)
 
@@ -154,7 +164,9 @@ def git_remote(children: Children, root: Path) -> str | None:
     known = git(children, root, "remote").splitlines()
     branch = git(children, root, "branch", "--show-current")
     own = f"branch.{branch}.remote"
-    named = git(children, root, "config", "--default", "origin", "--get", own) if branch else "origin"
+    named = (
+        git(children, root, "config", "--default", "origin", "--get", own) if branch else "origin"
+    )
     return named if named in known else None
 
 
@@ -195,5 +207,9 @@ def commit_alone(copy: Copy, folder: Path, name: str, message: str) -> str:
 
 def identity(copy: Copy) -> list[str]:
     """git options that name a committer where nobody is configured."""
-    unknown = [key for key in IDENTITY if not has(copy.children, copy.path, "config", "--get", f"user.{key}")]
+    unknown = [
+        key
+        for key in IDENTITY
+        if not has(copy.children, copy.path, "config", "--get", f"user.{key}")
+    ]
     return [part for key in unknown for part in ("-c", f"user.{key}={IDENTITY[key]}")]

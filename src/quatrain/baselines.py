@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 Direction = Literal["higher", "lower", "near"]
-Status = Literal["ok", "better", "worse", "below goal", "below floor", "missing", "not finite", "no baseline", "stale"]
+Status = Literal[
+    "ok",
+    "better",
+    "worse",
+    "below goal",
+    "below floor",
+    "missing",
+    "not finite",
+    "no baseline",
+    "stale",
+]
 Scores = Mapping[str, float | None]
 
 PASSED = ("ok", "better")
@@ -42,7 +52,14 @@ class Gated(NamedTuple):
 
     def under(self, preset: str) -> Rule:
         """The rule for one preset."""
-        return Rule(self.metric, self.direction, self.tolerance, self.goals.get(preset), self.floors, self.ceilings)
+        return Rule(
+            self.metric,
+            self.direction,
+            self.tolerance,
+            self.goals.get(preset),
+            self.floors,
+            self.ceilings,
+        )
 
 
 class Line(NamedTuple):
@@ -79,7 +96,15 @@ class Comparison(NamedTuple):
     half: float | None
 
 
-NOTHING = Line("-", "missing", None, None, "-", 0.0, "nothing is judged: the model's evaluation names no metric")
+NOTHING = Line(
+    "-",
+    "missing",
+    None,
+    None,
+    "-",
+    0.0,
+    "nothing is judged: the model's evaluation names no metric",
+)
 
 
 class BaselineError(ValueError):
@@ -118,21 +143,33 @@ def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> 
     )
     if entry is None:
         why = f"preset {preset!r} has no baseline yet"
-        lines = tuple(line._replace(why=why) if line.status == "no baseline" else line for line in lines)
+        lines = tuple(
+            line._replace(why=why) if line.status == "no baseline" else line for line in lines
+        )
     lines = lines or (NOTHING,)
     return Verdict(all(line.status in PASSED for line in lines), lines)
 
 
 def _unruled(metric: str, stored: Mapping[str, Any], value: float | None) -> Line:
     why = f"{metric} is in the baseline, but the model's evaluation does not judge it any more"
-    return Line(metric, "stale", value, stored["value"], stored["direction"], stored["tolerance"], why)
+    return Line(
+        metric, "stale", value, stored["value"], stored["direction"], stored["tolerance"], why
+    )
 
 
 def _line(rule: Rule, stored: Mapping[str, Any] | None, scores: Scores) -> Line:
     status, why = _judged(rule, stored, scores)
     reference = stored["value"] if stored else None
     value = scores.get(rule.metric)
-    return Line(rule.metric, status, value, reference, rule.direction, rule.tolerance, f"{rule.metric} {why}")
+    return Line(
+        rule.metric,
+        status,
+        value,
+        reference,
+        rule.direction,
+        rule.tolerance,
+        f"{rule.metric} {why}",
+    )
 
 
 def _judged(rule: Rule, stored: Mapping[str, Any] | None, scores: Scores) -> tuple[Status, str]:
@@ -144,7 +181,10 @@ def _judged(rule: Rule, stored: Mapping[str, Any] | None, scores: Scores) -> tup
     if stored is None:
         return "no baseline", f"{value:.6g} has no entry in the baseline yet"
     if stored["direction"] != rule.direction:
-        return "stale", f"is {stored['direction']!r} in the baseline, but the model says {rule.direction!r}"
+        return (
+            "stale",
+            f"is {stored['direction']!r} in the baseline, but the model says {rule.direction!r}",
+        )
     status, why = _compared(rule, stored, scores, value)
     differing = [key for key in RULE if _plain(stored[key]) != _plain(getattr(rule, key))]
     if status in PASSED and differing:
@@ -157,7 +197,9 @@ def _plain(setting: Any) -> Any:
     return sorted(setting) if isinstance(setting, Mapping | tuple) else setting
 
 
-def _compared(rule: Rule, stored: Mapping[str, Any], scores: Scores, value: float) -> tuple[Status, str]:
+def _compared(
+    rule: Rule, stored: Mapping[str, Any], scores: Scores, value: float
+) -> tuple[Status, str]:
     reference, sign = stored["value"], -1.0 if rule.direction == "lower" else 1.0
     gain = -abs(value - reference) if rule.direction == "near" else sign * (value - reference)
     noise = _noise(rule.metric, stored, scores)
@@ -167,22 +209,38 @@ def _compared(rule: Rule, stored: Mapping[str, Any], scores: Scores, value: floa
     if clear and gain < 0:
         return "worse", f"{value:.6g} is {-gain:.3g} worse than {against}"
     if rule.goal is not None and rule.direction != "near" and sign * (value - rule.goal) < 0:
-        return "below goal", f"{value:.6g} misses the goal {rule.goal:g} ({rule.direction} is better)"
+        return (
+            "below goal",
+            f"{value:.6g} misses the goal {rule.goal:g} ({rule.direction} is better)",
+        )
     for name, floor in stored["floors"].items():
         if sign * (value - floor) <= 0:
-            return "below floor", f"{value:.6g} does not beat {name} {floor:.6g} ({rule.direction} is better)"
+            return (
+                "below floor",
+                f"{value:.6g} does not beat {name} {floor:.6g} ({rule.direction} is better)",
+            )
     if clear:
-        return "better", f"{value:.6g} is {gain:.3g} better than {against}; `make promote` would store it"
+        return (
+            "better",
+            f"{value:.6g} is {gain:.3g} better than {against}; `make promote` would store it",
+        )
     return "ok", f"{value:.6g} holds {against}"
 
 
 def _noise(metric: str, stored: Mapping[str, Any], scores: Scores) -> float:
     """Half width of the difference's interval; 0 where both sides are one number each."""
-    bounds = [(scores.get(f"{metric}_low"), scores.get(f"{metric}_high")), stored.get("interval", (None, None))]
-    return math.hypot(*((high - low) / 2 for low, high in bounds if low is not None and high is not None))
+    bounds = [
+        (scores.get(f"{metric}_low"), scores.get(f"{metric}_high")),
+        stored.get("interval", (None, None)),
+    ]
+    return math.hypot(
+        *((high - low) / 2 for low, high in bounds if low is not None and high is not None)
+    )
 
 
-def compare(verdict: Verdict, stored: Mapping[str, Mapping[str, Any]], scores: Scores) -> tuple[Comparison, ...]:
+def compare(
+    verdict: Verdict, stored: Mapping[str, Mapping[str, Any]], scores: Scores
+) -> tuple[Comparison, ...]:
     """What storing these scores would change; `stored` are the metrics of the baseline that judged them."""
     return tuple(_beside(line, stored.get(line.metric, {}), scores) for line in verdict.lines)
 
@@ -192,7 +250,9 @@ def _beside(line: Line, stored: Mapping[str, Any], scores: Scores) -> Comparison
     if line.baseline is None or new is None:
         return Comparison(line.metric, line.status, line.baseline, new, None, None)
     noise = _noise(line.metric, stored, scores)
-    return Comparison(line.metric, line.status, line.baseline, new, new - line.baseline, noise or None)
+    return Comparison(
+        line.metric, line.status, line.baseline, new, new - line.baseline, noise or None
+    )
 
 
 def preset_of(baseline: Any, preset: str) -> Mapping[str, Any] | None:
@@ -221,9 +281,13 @@ def preset_of(baseline: Any, preset: str) -> Mapping[str, Any] | None:
 
 def _check_entry(where: str, stored: Any) -> None:
     if not isinstance(stored, Mapping) or stored.keys() - {"interval"} != ENTRY:
-        raise BaselineError(f"{where} must have exactly the keys {', '.join(sorted(ENTRY))} (and may have interval)")
+        raise BaselineError(
+            f"{where} must have exactly the keys {', '.join(sorted(ENTRY))} (and may have interval)"
+        )
     if stored["direction"] not in ("higher", "lower", "near"):
-        raise BaselineError(f"{where}.direction is {stored['direction']!r}; allowed: higher, lower, near")
+        raise BaselineError(
+            f"{where}.direction is {stored['direction']!r}; allowed: higher, lower, near"
+        )
     numbers = {"value": stored["value"], "tolerance": stored["tolerance"]}
     numbers |= {} if stored["goal"] is None else {"goal": stored["goal"]}
     for kind in ("floors", "ceilings"):

@@ -14,12 +14,23 @@ from quatrain.section import Section
 class Params(Section):
     """params.yaml as one frozen value; every key is required, so that the file shows every number of a run."""
 
-    preset: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="`default`, or the name of the overlay in presets/")
-    seed: int = Field(ge=0, lt=2**32, description="each stage derives one named seed per purpose from it")
+    preset: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="`default`, or the name of the overlay in presets/",
+    )
+    seed: int = Field(
+        ge=0, lt=2**32, description="each stage derives one named seed per purpose from it"
+    )
     device: Literal["auto", "cpu", "cuda"]
-    threads: int = Field(ge=1, le=256, description="compute threads; a CPU result depends on this number")
-    deterministic: bool = Field(description="on a GPU: slower kernels whose result repeats bit for bit")
-    checkpoint_seconds: float = Field(ge=0, le=86400, description="at most so much work is lost to an interruption")
+    threads: int = Field(
+        ge=1, le=256, description="compute threads; a CPU result depends on this number"
+    )
+    deterministic: bool = Field(
+        description="on a GPU: slower kernels whose result repeats bit for bit"
+    )
+    checkpoint_seconds: float = Field(
+        ge=0, le=86400, description="at most so much work is lost to an interruption"
+    )
     allo: AlloConfig
     iqn: IqnConfig
     actor_critic: ActorCriticConfig

@@ -39,34 +39,53 @@ def curve(history: History, name: str, learners: int) -> Curve:
         return Curve(steps, values[None])
     parts = name.split("/")
     axes = next((place for place, part in enumerate(parts) if part.isdigit()), len(parts))
-    names = ["/".join([*parts[:axes], "seed", str(learner), *parts[axes:]]) for learner in range(learners)]
+    names = [
+        "/".join([*parts[:axes], "seed", str(learner), *parts[axes:]])
+        for learner in range(learners)
+    ]
     return Curve(history[names[0]][0], np.stack([history[one][1] for one in names]))
 
 
-def mean_with_interval(axes: Axes, x: np.ndarray, values: Float[np.ndarray, "samples points"], **style: Any) -> None:
+def mean_with_interval(
+    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "samples points"], **style: Any
+) -> None:
     """The mean over samples as a line, and its 95 % t-interval as a band that does not widen the axis."""
     mean, half = values.mean(0), half_interval(values)
     (line,) = axes.plot(x, mean, **style)
     if len(values) > 1:
         limits = axes.dataLim.frozen()
-        axes.fill_between(x, mean - half, mean + half, color=line.get_color(), alpha=0.15, linewidth=0)
+        axes.fill_between(
+            x, mean - half, mean + half, color=line.get_color(), alpha=0.15, linewidth=0
+        )
         axes.dataLim.set(limits)
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
     """Text right of the axes, each at its height, pushed apart where they would overlap; after everything is drawn."""
     axes.autoscale_view()
-    gap = LINE_HEIGHT / (72 * axes.figure.get_figure(root=True).get_figheight() * axes.get_position().height)
+    gap = LINE_HEIGHT / (
+        72 * axes.figure.get_figure(root=True).get_figheight() * axes.get_position().height
+    )
     ordered = sorted(labels, key=lambda label: label.y)
     to_fraction = axes.transData + axes.transAxes.inverted()
     wanted = [float(to_fraction.transform((0, label.y))[1]) for label in ordered]
     for label, height in zip(ordered, spread(wanted, gap), strict=True):
-        axes.text(1.015, height, label.text, color=label.color, fontsize=8, va="center", transform=axes.transAxes)
+        axes.text(
+            1.015,
+            height,
+            label.text,
+            color=label.color,
+            fontsize=8,
+            va="center",
+            transform=axes.transAxes,
+        )
 
 
 def caption(figure: Figure, *sentences: str) -> None:
     """What lines and bands are, below a figure; empty sentences are left out."""
-    figure.supxlabel(" ".join(sentence for sentence in sentences if sentence), fontsize=8, color="0.35")
+    figure.supxlabel(
+        " ".join(sentence for sentence in sentences if sentence), fontsize=8, color="0.35"
+    )
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -77,7 +96,9 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
         while len(clusters) > 1 and _low(clusters[-1], gap) - _high(clusters[-2], gap) < gap:
             above = clusters.pop()
             clusters[-1] += above
-    return [_low(cluster, gap) + place * gap for cluster in clusters for place in range(len(cluster))]
+    return [
+        _low(cluster, gap) + place * gap for cluster in clusters for place in range(len(cluster))
+    ]
 
 
 def _low(cluster: Sequence[float], gap: float) -> float:

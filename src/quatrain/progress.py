@@ -32,7 +32,9 @@ class TrainingDiverged(ArithmeticError):
     """Something is not finite: says model, step, term and the key to change."""
 
 
-def by_learner(metrics: Mapping[str, Shaped[np.ndarray, "_ _ ..."]]) -> dict[str, Shaped[np.ndarray, "_ ..."]]:
+def by_learner(
+    metrics: Mapping[str, Shaped[np.ndarray, "_ _ ..."]],
+) -> dict[str, Shaped[np.ndarray, "_ ..."]]:
     """Metrics (time, learners, *axes) as a yield has them: each under the same name, however many learners there are.
 
     `name` is the mean over learners; of several, `name/seed` keeps all of them: rows `cosine/3`, `cosine/seed/1/3`.
@@ -56,7 +58,9 @@ def rows(progress: Progress, start: int) -> list[Row]:
     steps = progress.step - start
     for name, values in progress.metrics.items():
         if len(values) and (steps < 1 or steps % len(values)):
-            raise ValueError(f"{name} has {len(values)} entries for {steps} steps; the number must divide the steps")
+            raise ValueError(
+                f"{name} has {len(values)} entries for {steps} steps; the number must divide the steps"
+            )
         for entry, value in enumerate(values, start=1):
             step = start + entry * steps // len(values)
             for index in np.ndindex(np.shape(value)):

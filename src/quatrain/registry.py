@@ -36,7 +36,12 @@ from typing import Literal
 
 Framework = Literal["jax", "torch"]
 
-MODELS: dict[str, Framework] = {"allo": "jax", "iqn": "jax", "actor_critic": "torch", "active_dynamics": "torch"}
+MODELS: dict[str, Framework] = {
+    "allo": "jax",
+    "iqn": "jax",
+    "actor_critic": "torch",
+    "active_dynamics": "torch",
+}
 
 
 def room(model: str, name: str) -> ModuleType:

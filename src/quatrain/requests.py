@@ -30,7 +30,9 @@ class Input(NamedTuple):
         return "whole numbers" if self.whole else "numbers"
 
 
-def checked(model: str, request: Mapping[str, np.ndarray], inputs: Mapping[str, Input]) -> dict[str, np.ndarray]:
+def checked(
+    model: str, request: Mapping[str, np.ndarray], inputs: Mapping[str, Input]
+) -> dict[str, np.ndarray]:
     """The inputs in their order and of their own types, for any number of questions but none.
 
     Raises:
@@ -38,7 +40,9 @@ def checked(model: str, request: Mapping[str, np.ndarray], inputs: Mapping[str, 
     """
     if request.keys() != inputs.keys():
         given = ", ".join(sorted(request)) or "none"
-        raise ValueError(f"{model}: the request has the inputs {given}; give exactly {', '.join(inputs)}")
+        raise ValueError(
+            f"{model}: the request has the inputs {given}; give exactly {', '.join(inputs)}"
+        )
     for name, own in inputs.items():
         _refuse_form(f"{model}: {name}", request[name], own)
     counts = {name: len(request[name]) for name in inputs}
@@ -46,9 +50,12 @@ def checked(model: str, request: Mapping[str, np.ndarray], inputs: Mapping[str, 
         told = ", ".join(f"{count} in {name}" for name, count in counts.items())
         raise ValueError(f"{model}: the request has {told}; give as many questions in each")
     if not any(counts.values()):
-        raise ValueError(f"{model}: the request has no question in {', '.join(inputs)}; give at least one")
+        raise ValueError(
+            f"{model}: the request has no question in {', '.join(inputs)}; give at least one"
+        )
     return {
-        name: _within(f"{model}: {name}", request[name], own, _used(request, name, own)) for name, own in inputs.items()
+        name: _within(f"{model}: {name}", request[name], own, _used(request, name, own))
+        for name, own in inputs.items()
     }
 
 
@@ -70,8 +77,13 @@ def _used(request: Mapping[str, np.ndarray], name: str, own: Input) -> np.ndarra
 def _within(label: str, array: np.ndarray, own: Input, used: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # too large for the type: infinite, and refused
         values = array.astype(own.dtype)
-    least, most = (np.broadcast_to(np.asarray(bound, own.dtype), array.shape) for bound in (own.least, own.most))
-    compared = array if own.whole else values  # whole numbers too large for the type would wrap round
+    least, most = (
+        np.broadcast_to(np.asarray(bound, own.dtype), array.shape)
+        for bound in (own.least, own.most)
+    )
+    compared = (
+        array if own.whole else values
+    )  # whole numbers too large for the type would wrap round
     refused = np.argwhere(used & ~((compared >= least) & (compared <= most)))
     if len(refused):
         place = tuple(refused[0].tolist())

@@ -45,7 +45,9 @@ class NamedArray(Section):
     @model_validator(mode="after")
     def _shape_holds_the_numbers(self) -> "NamedArray":
         if math.prod(self.shape) != len(self.numbers):
-            raise ValueError(f"{self.name}: shape {self.shape} does not hold {len(self.numbers)} numbers; mend one")
+            raise ValueError(
+                f"{self.name}: shape {self.shape} does not hold {len(self.numbers)} numbers; mend one"
+            )
         return self
 
 
@@ -80,7 +82,9 @@ Validator = Callable[[object, Any], object]
 def _reader(ending: str, kind: str, made: Callable[[str, Any], Section], writer: str) -> Validator:
     """A validator that puts a file's content in the place of its path."""
 
-    def read(value: object, info: Any) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
+    def read(
+        value: object, info: Any
+    ) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
         if not isinstance(value, str):
             return value
         if not value.endswith(ending):
@@ -94,7 +98,9 @@ def _read_named(value: object, info: Any) -> object:
     return _read(value, info) if names_file(value) else value
 
 
-def _read(value: object, info: Any) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
+def _read(
+    value: object, info: Any
+) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
     if not isinstance(value, str):
         return value
     if value.endswith((NUMBERS, ARRAYS)):
@@ -116,11 +122,19 @@ NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
 FileOrNone = Annotated[InputFile | None, BeforeValidator(_read, json_schema_input_type=str | None)]
 """A path whose content the reader of params.yaml puts in its place, or null."""
 
-_read_numbers = _reader(NUMBERS, "numbers", lambda name, found: InputNumbers(name=name, numbers=found), "numpy.save")
-_read_arrays = _reader(ARRAYS, "arrays", lambda name, found: InputArrays(name=name, arrays=found), "numpy.savez")
+_read_numbers = _reader(
+    NUMBERS, "numbers", lambda name, found: InputNumbers(name=name, numbers=found), "numpy.save"
+)
+_read_arrays = _reader(
+    ARRAYS, "arrays", lambda name, found: InputArrays(name=name, arrays=found), "numpy.savez"
+)
 
-NumbersOrNone = Annotated[InputNumbers | None, BeforeValidator(_read_numbers, json_schema_input_type=str | None)]
+NumbersOrNone = Annotated[
+    InputNumbers | None, BeforeValidator(_read_numbers, json_schema_input_type=str | None)
+]
 """A path to an .npy file whose numbers the reader of params.yaml puts in its place, or null."""
 
-ArraysOrNone = Annotated[InputArrays | None, BeforeValidator(_read_arrays, json_schema_input_type=str | None)]
+ArraysOrNone = Annotated[
+    InputArrays | None, BeforeValidator(_read_arrays, json_schema_input_type=str | None)
+]
 """A path to an .npz file whose arrays the reader of params.yaml puts in its place, or null."""

@@ -18,7 +18,9 @@ class Interval(NamedTuple):
     high: float
 
 
-def over_learners(per_learner: Sequence[Mapping[str, float]], judged: Sequence[str]) -> dict[str, float]:
+def over_learners(
+    per_learner: Sequence[Mapping[str, float]], judged: Sequence[str]
+) -> dict[str, float]:
     """Means over learners; for each judged metric of more than one learner also `_sd` and the 95 % `_low`, `_high`.
 
     A verdict takes the interval as noise (`baselines.judge`).
@@ -38,7 +40,9 @@ def half_interval(values: Float[np.ndarray, "samples *axes"]) -> Float[np.ndarra
     samples = len(values)
     if samples == 1:
         return np.zeros(values.shape[1:])
-    return np.asarray(scipy.stats.t.ppf(0.975, samples - 1) * values.std(0, ddof=1) / np.sqrt(samples))
+    return np.asarray(
+        scipy.stats.t.ppf(0.975, samples - 1) * values.std(0, ddof=1) / np.sqrt(samples)
+    )
 
 
 def interquartile_mean(values: Float[np.ndarray, " values"]) -> float:
@@ -76,4 +80,8 @@ def median_interval(values: Float[np.ndarray, " samples"]) -> Interval | None:
     """
     ordered, count = np.sort(values), len(values)
     left_out = int(scipy.stats.binom.ppf(0.025, count, 0.5)) - 1
-    return None if left_out < 0 else Interval(float(ordered[left_out]), float(ordered[count - 1 - left_out]))
+    return (
+        None
+        if left_out < 0
+        else Interval(float(ordered[left_out]), float(ordered[count - 1 - left_out]))
+    )

@@ -40,10 +40,25 @@ STEP = Row(
     tried="a fused kernel gave 1.1x",
 )
 PART = Row("  in a scan", "ms/step", measured(0.003), before=measured(0.012), claims=("allo-2",))
-SAMPLE = Row("sample, T=100", "us/call", measured(1e-6), measured(9e-6), measured(3e-6), goal=Goal(2, "seed's way"))
-MEMORY = Row("rollout", "MB", measured(2e6), measured(3e6), measured(4e6), claims=("colony-memory",))
+SAMPLE = Row(
+    "sample, T=100",
+    "us/call",
+    measured(1e-6),
+    measured(9e-6),
+    measured(3e-6),
+    goal=Goal(2, "seed's way"),
+)
+MEMORY = Row(
+    "rollout", "MB", measured(2e6), measured(3e6), measured(4e6), claims=("colony-memory",)
+)
 RING = [
-    Row(f"ring of {at:g}", "us/call", measured(2e-6), measured(at * 1e-7), point=Point("sampling", "capacity", at))
+    Row(
+        f"ring of {at:g}",
+        "us/call",
+        measured(2e-6),
+        measured(at * 1e-7),
+        point=Point("sampling", "capacity", at),
+    )
     for at in (1e3, 1e4, 1e6)
 ]
 PEERS = [
@@ -57,7 +72,12 @@ def keep(folder: Path, rows: dict[str, list[Row]], **machine: Any) -> Path:
     """The folder with a file per benchmark."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, each in rows.items():
-        content = {**MACHINE, **machine, "rows": [as_json(row) for row in each], "notes": [f"a note on {name}"]}
+        content = {
+            **MACHINE,
+            **machine,
+            "rows": [as_json(row) for row in each],
+            "notes": [f"a note on {name}"],
+        }
         (folder / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
     return folder
 

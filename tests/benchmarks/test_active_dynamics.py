@@ -25,7 +25,9 @@ def one_thread() -> Iterator[None]:
 
 
 def window_of(times: int, windows: int = 1) -> plain.Window:
-    return plain.Window(torch.randn(windows, times, SHAPE.obs), torch.randn(windows, times, SHAPE.action))
+    return plain.Window(
+        torch.randn(windows, times, SHAPE.obs), torch.randn(windows, times, SHAPE.action)
+    )
 
 
 # Copies of the latest transitions.
@@ -49,7 +51,9 @@ def test_conditional_clone_copies_as_much_and_loses_what_is_no_tensor():
     for rollout in rollouts:
         for _ in range(6):
             rollout.add({"state": torch.randn(3, requires_grad=True), "told": {"truncated": False}})
-    assert not any(value.requires_grad for value in rollouts[1].data.values() if isinstance(value, Tensor))
+    assert not any(
+        value.requires_grad for value in rollouts[1].data.values() if isinstance(value, Tensor)
+    )
     before, after = (rollout.copy().data for rollout in rollouts)
     assert before["state"].numel() == after["state"].numel() == 12
     for rollout, copied in zip(rollouts, (before, after), strict=True):
@@ -158,7 +162,10 @@ def agents_of_a_wrong_model() -> list[plain.Agent]:
     def predict(x: Tensor, u: Tensor) -> plain.Gaussian:
         return plain.Gaussian(x + 0.1 * u, torch.ones_like(x))
 
-    return [plain.Agent(encode, predict, RecentRollout(20)), seed.PredictingAgent(encode, predict, SeedRollout(20))]
+    return [
+        plain.Agent(encode, predict, RecentRollout(20)),
+        seed.PredictingAgent(encode, predict, SeedRollout(20)),
+    ]
 
 
 def test_fewer_encoder_calls_lose_the_state():
@@ -210,7 +217,9 @@ def test_horizons_have_fewer_transitions_one_after_another():
     x = q.mean[:, 0]
     for time in (1, 2):
         x = model.predicted(x, window.actions[:, time]).mean
-    expected = plain.kl(plain.Gaussian(q.mean[:, 2], q.variance[:, 2]), plain.Gaussian(x, model.step_variance))
+    expected = plain.kl(
+        plain.Gaussian(q.mean[:, 2], q.variance[:, 2]), plain.Gaussian(x, model.step_variance)
+    )
     torch.testing.assert_close(found[1][0, :, 0], expected)
 
 
@@ -218,7 +227,12 @@ def test_horizons_have_fewer_transitions_one_after_another():
 def test_a_plain_step_learns_and_forgets_its_moments(centres):
     model, window = plain.Model(SHAPE._replace(centres=centres)), window_of(8)
     before = {name: param.detach().clone() for name, param in model.named_parameters()}
-    plain.train_step(model, window, plain.Settings(samples=2, horizons=3, max_grad_norm=1e9), torch.randn)
-    moved = {name: (param.detach() - before[name]).abs().max().item() for name, param in model.named_parameters()}
+    plain.train_step(
+        model, window, plain.Settings(samples=2, horizons=3, max_grad_norm=1e9), torch.randn
+    )
+    moved = {
+        name: (param.detach() - before[name]).abs().max().item()
+        for name, param in model.named_parameters()
+    }
     # A first step of Adam is as long as the learning rate, whatever the gradient: so is every step here.
     assert all(found == pytest.approx(3e-3, rel=0.02) for found in moved.values())

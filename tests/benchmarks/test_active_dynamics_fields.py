@@ -59,13 +59,27 @@ def test_few_replicates_have_no_interval():
 def test_table_says_errors_floors_and_ratios():
     head, _, line = fields.table({"duffing": result()}).splitlines()
     assert head.split("  ")[0] == "field"
-    for cell in ("duffing", "0.430", "0.004", "1.003", "0.503", "0.253", "0.84", "7.2 [5.0 9.5]", "0.5", "12"):
+    for cell in (
+        "duffing",
+        "0.430",
+        "0.004",
+        "1.003",
+        "0.503",
+        "0.253",
+        "0.84",
+        "7.2 [5.0 9.5]",
+        "0.5",
+        "12",
+    ):
         assert cell in line
     assert line.count("-") == 1  # 800 transitions are not met
 
 
 def test_verdict_counts_fields():
-    found = {"duffing": result(), "snowman": result(**{"transition_ratio.random": 4.9, "transition_ratio.prbs": 1.0})}
+    found = {
+        "duffing": result(),
+        "snowman": result(**{"transition_ratio.random": 4.9, "transition_ratio.prbs": 1.0}),
+    }
     said = fields.verdicts(found)
     assert said[0] == "transition_ratio.random is at least 5 on 1 of 2 fields (goal: 5)"
     assert said[1] == "transition_ratio.prbs is at least 1 on 1 of 2 fields"
@@ -87,7 +101,10 @@ def test_what_is_done_is_not_done_again(project, monkeypatch, capsys):
     assert done == [("duffing", 40), ("snowman", 40), ("snowman", 40)]
     assert fields.main([*arguments, "41"]) == 0
     assert done[3:] == [("duffing", 41), ("snowman", 41)]
-    assert set(json.loads((project / fields.RESULTS).read_text())["fields"]) == {"duffing", "snowman"}
+    assert set(json.loads((project / fields.RESULTS).read_text())["fields"]) == {
+        "duffing",
+        "snowman",
+    }
     assert capsys.readouterr().out.count("transition_ratio.random is at least") == 2
 
 

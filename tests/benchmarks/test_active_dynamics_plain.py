@@ -47,7 +47,9 @@ def test_sensitivities_are_the_gradients():
         return torch.stack([step["state"] for step in rollout])
 
     expected = torch.autograd.functional.jacobian(ends, model.weight).flatten(2)
-    found = torch.stack(plain_planner.sensitivities(model, plain_planner.imagined(model, start, actions)))
+    found = torch.stack(
+        plain_planner.sensitivities(model, plain_planner.imagined(model, start, actions))
+    )
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -70,11 +72,16 @@ def test_what_each_weight_tells_is_all_there_is_to_tell_of_one_alone():
     alone[4, 4], model = prior[4, 4], model._replace(prior=torch.diag(torch.full((18,), 1e-9)))
     model.prior[4, 4] = alone[4, 4]
     each = plain_planner.diagonal_drop(model, rollout, plain_planner.of_noise)
-    assert each == pytest.approx(plain_planner.full_drop(model, rollout, plain_planner.of_noise), rel=1e-3)
+    assert each == pytest.approx(
+        plain_planner.full_drop(model, rollout, plain_planner.of_noise), rel=1e-3
+    )
 
 
 def test_plain_search_finds_the_best_action():
-    model, chosen = model_of(), plain_planner.Settings(candidates=48, iterations=12, horizon=3, elites=8, keep=2)
+    model, chosen = (
+        model_of(),
+        plain_planner.Settings(candidates=48, iterations=12, horizon=3, elites=8, keep=2),
+    )
     found = plain_planner.plan(
         model,
         torch.zeros(2),
@@ -97,36 +104,50 @@ def test_coloured_noise_has_unit_variance_at_each_time(times):
 
 
 def test_dense_filter_is_the_one_worked_out_by_hand():
-    model = plain_filter.Model(torch.zeros(1, 1), 1e6, 0.1, 0.1, torch.ones(1, 1), torch.zeros(1), torch.tensor([0.02]))
+    model = plain_filter.Model(
+        torch.zeros(1, 1), 1e6, 0.1, 0.1, torch.ones(1, 1), torch.zeros(1), torch.tensor([0.02])
+    )
     belief = plain_filter.Belief(torch.zeros(2), torch.diag(torch.tensor([0.01, 1.0])))
     predicted = plain_filter.predict(model, belief, torch.tensor([0.5]))
     torch.testing.assert_close(predicted.mean, torch.tensor([0.05, 0.0]))
     torch.testing.assert_close(predicted.covariance, torch.tensor([[0.03, 0.1], [0.1, 1.0]]))
     [corrected] = plain_filter.step(model, [belief], torch.tensor([[0.5]]), torch.tensor([[0.2]]))
     torch.testing.assert_close(corrected.belief.mean, torch.tensor([0.14, 0.3]))
-    torch.testing.assert_close(corrected.belief.covariance, torch.tensor([[0.012, 0.04], [0.04, 0.8]]))
+    torch.testing.assert_close(
+        corrected.belief.covariance, torch.tensor([[0.012, 0.04], [0.04, 0.8]])
+    )
 
 
 def test_table_made_anew_reads_its_nodes():
     rng = np.random.default_rng(0)
-    table = plain_world.Table((np.linspace(-1, 1, 3), np.linspace(0, 2, 5)), rng.standard_normal((3, 5, 2)))
+    table = plain_world.Table(
+        (np.linspace(-1, 1, 3), np.linspace(0, 2, 5)), rng.standard_normal((3, 5, 2))
+    )
     np.testing.assert_allclose(table([0.0, 1.5]), table.vectors[1, 3])
     np.testing.assert_allclose(table([0.5, 0.25]), table.vectors[1:3, 0:2].mean((0, 1)))
     np.testing.assert_allclose(table([7.0, -3.0]), table.vectors[2, 0])
 
 
 def test_a_plain_step_is_the_one_worked_out_by_hand():
-    world = plain_world.World(plain_world.limit_cycle, 0.1, 0.01, 1.0, 3.0, [[2.0, 0.0], [1.0, 1.0]], [0.0, 1.0], 0.1)
+    world = plain_world.World(
+        plain_world.limit_cycle, 0.1, 0.01, 1.0, 3.0, [[2.0, 0.0], [1.0, 1.0]], [0.0, 1.0], 0.1
+    )
     noise = plain_world.Noise([1.0, 0.0], [0.0, 1.0], [0.5, -0.5], [0.0, 0.0])
     quiet = noise._replace(process=[0.0, 0.0])
-    found = plain_world.step(world, [[0.5, 0.0], [2.9, 0.0]], [[0.1, -0.2], [5.0, 0.0]], [quiet, noise])
+    found = plain_world.step(
+        world, [[0.5, 0.0], [2.9, 0.0]], [[0.1, -0.2], [5.0, 0.0]], [quiet, noise]
+    )
     assert found[0].state == pytest.approx([0.5475, 0.03])
     assert found[0].observation == pytest.approx([1.095, 1.6775])
     assert found[0].truncated is False
-    away = plain_world.step(world._replace(field=lambda _: [50.0, 0.0]), [[2.9, 0.0]], [[0.0, 0.0]], [noise])
+    away = plain_world.step(
+        world._replace(field=lambda _: [50.0, 0.0]), [[2.9, 0.0]], [[0.0, 0.0]], [noise]
+    )
     assert away[0].truncated
     assert away[0].state == [0.5, -0.5]
-    moved = plain_world.step(world._replace(field=lambda _: [0.0, 0.0]), [[0.0, 0.0]], [[5.0, 0.0]], [noise])
+    moved = plain_world.step(
+        world._replace(field=lambda _: [0.0, 0.0]), [[0.0, 0.0]], [[5.0, 0.0]], [noise]
+    )
     assert moved[0].state == pytest.approx([0.1 + 0.001**0.5, 0])
 
 

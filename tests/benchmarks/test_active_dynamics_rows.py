@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from benchmarks import turns
-from benchmarks.active_dynamics import allocations, learning, memory, parts, planning, sides, vae, world
+from benchmarks.active_dynamics import (
+    allocations,
+    learning,
+    memory,
+    parts,
+    planning,
+    sides,
+    vae,
+    world,
+)
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_planner as plain_planner
@@ -17,7 +26,10 @@ from quatrain.models.active_dynamics.agents.vae import learner
 from quatrain.replay import windows
 from tests.conftest import ROOT
 
-FEW = {"rbf": {"side": 5, "length": 0.9}, "seq_vae": {"hidden": 5, "head": 6, "dynamics_hidden": [7]}}
+FEW = {
+    "rbf": {"side": 5, "length": 0.9},
+    "seq_vae": {"hidden": 5, "head": 6, "dynamics_hidden": [7]},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +49,14 @@ def few(monkeypatch):
         planning: {"SIDE": 5, "LEARNED": 3, "THREADS": (1,), "ENVIRONMENTS": (1, 16), "TIMED": 1},
         learning: {"SIDE": 5, "AGENT_STEPS": 20, "UPDATES": 1, "THREADS": (1,), "ENVIRONMENTS": 3},
         parts: {"ROWS": 3},
-        world: {"ROWS": (3, 1), "PLAIN_ROWS": 2, "OWN_STEPS": 1, "PLAIN_STEPS": 1, "FILTER_STEPS": 1, "NODES": 6},
+        world: {
+            "ROWS": (3, 1),
+            "PLAIN_ROWS": 2,
+            "OWN_STEPS": 1,
+            "PLAIN_STEPS": 1,
+            "FILTER_STEPS": 1,
+            "NODES": 6,
+        },
     }.items():
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
@@ -60,7 +79,9 @@ def beliefs():
 
 
 def well_formed(rows) -> bool:
-    return len(render(rows).splitlines()) == 2 + len(rows) and all(row.ours.median > 0 for row in rows)
+    return len(render(rows).splitlines()) == 2 + len(rows) and all(
+        row.ours.median > 0 for row in rows
+    )
 
 
 # Plans.
@@ -86,7 +107,10 @@ def test_rows_of_plans_are_well_formed():
 
 
 def test_candidates_one_by_one_lead_to_the_same_plan(beliefs):
-    together, apart = planning.own_plan(beliefs, beliefs.config), planning.alone(beliefs, beliefs.config)
+    together, apart = (
+        planning.own_plan(beliefs, beliefs.config),
+        planning.alone(beliefs, beliefs.config),
+    )
     threads = []
     scored = planning.planner.improved
 
@@ -161,7 +185,9 @@ def test_rows_of_worlds_and_filters_are_well_formed():
 
 def test_terms_and_gradients_are_those_of_plain_loops(vaes, monkeypatch):
     vae.refuse_another_loss(vaes)
-    monkeypatch.setattr(plain, "horizon_weights", lambda count, decay: seed.KlWeights()(count, decay))
+    monkeypatch.setattr(
+        plain, "horizon_weights", lambda count, decay: seed.KlWeights()(count, decay)
+    )
     with pytest.raises(NotTheSame, match="learning: kl_steps is"):
         vae.refuse_another_loss(vaes)
 
@@ -205,7 +231,9 @@ def test_rows_of_learning_are_well_formed():
 def test_learning_takes_one_thread_of_a_process_with_two(vaes, monkeypatch):
     threads = []
     original = learner.update
-    monkeypatch.setattr(learner, "update", lambda *args: threads.append(torch.get_num_threads()) or original(*args))
+    monkeypatch.setattr(
+        learner, "update", lambda *args: threads.append(torch.get_num_threads()) or original(*args)
+    )
     torch.set_num_threads(2)
     learner.learn(vaes.worker, vaes.ring, 0)
     assert threads == [1]
@@ -220,7 +248,8 @@ def test_rows_of_the_parts_are_well_formed():
     rows = parts.rows(1)
     assert well_formed(rows)
     assert [row.claims[0] for row in rows if row.claims] == [
-        f"dynamics-{name}" for name in ("clone", "pool", "kl", "mask", "variance", "device", "transfer")
+        f"dynamics-{name}"
+        for name in ("clone", "pool", "kl", "mask", "variance", "device", "transfer")
     ]
     assert all(row.before and row.seed_way for row in rows)
 
@@ -230,7 +259,11 @@ def test_bytes_of_the_proposal_are_those_of_before_but_for_the_mask():
     copy, write = parts.memory_rows(made)
     assert copy.unit == write.unit == "KiB"
     tensors = 4 * parts.LENGTH * (2 * parts.CHANNELS + parts.ACTION + 2 * parts.D + 1)
-    assert allocations.of_tensors(made.before.copy) == allocations.of_tensors(made.after.copy) == tensors
+    assert (
+        allocations.of_tensors(made.before.copy)
+        == allocations.of_tensors(made.after.copy)
+        == tensors
+    )
     assert allocations.of_tensors(lambda: windows.last(made.ring, parts.LENGTH)) == 0
     assert copy.ours.median < tensors / 4
     assert write.before.median == pytest.approx(write.seed_way.median, rel=0.05)
@@ -295,11 +328,15 @@ def test_memory_of_all_is_told(monkeypatch):
         "plan ours": 30,
     }
     monkeypatch.setattr(memory, "begun", lambda _, work: work)
-    monkeypatch.setattr(memory, "peak_of", lambda work: memory.Peak(300e6 + peaks[work], 1e6 * peaks[work]))
+    monkeypatch.setattr(
+        memory, "peak_of", lambda work: memory.Peak(300e6 + peaks[work], 1e6 * peaks[work])
+    )
     transitions, plan = memory.rows(ROOT)
     assert transitions.claims == ("dynamics-memory",)
     each = (transitions.before, transitions.seed_way, transitions.ours)
-    assert [measured.median * memory.TRANSITIONS for measured in each] == pytest.approx([40e6, 50e6, 8e6])
+    assert [measured.median * memory.TRANSITIONS for measured in each] == pytest.approx(
+        [40e6, 50e6, 8e6]
+    )
     assert (plan.before.median, plan.ours.median) == (300e6 + 20, 300e6 + 30)
 
 

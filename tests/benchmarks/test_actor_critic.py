@@ -54,7 +54,13 @@ def few(monkeypatch):
     monkeypatch.setattr(learning, "GRAPHS", 3)
     monkeypatch.setattr(learning, "COSTLY", 2)
     monkeypatch.setattr(learning, "UPDATES", 1)
-    for name, value in {"CELLS": 6, "COLONIES": 3, "HORIZON": 2, "MINIBATCH": 4, "PLAIN_STEPS": 2}.items():
+    for name, value in {
+        "CELLS": 6,
+        "COLONIES": 3,
+        "HORIZON": 2,
+        "MINIBATCH": 4,
+        "PLAIN_STEPS": 2,
+    }.items():
         monkeypatch.setattr(whole, name, value)
     monkeypatch.setattr(turns, "MOST", 1)
     monkeypatch.setattr(parts, "SAMPLES", 2)
@@ -111,7 +117,9 @@ def test_loops_find_the_advantages_worked_out_by_hand():
     expected = [[1.0 + 0.9 * 0.4 - 0.5, 0.9 * 0.3 - 0.4, 2 + 0.9 * 0.7 - 0.3, 1 + 0.9 * 0.6 - 0.2]]
     for step in (2, 1, 0):
         expected[0][step] += 0.72 * expected[0][step + 1]
-    expected.append([advantage + value for advantage, value in zip(expected[0], columns[1], strict=True)])
+    expected.append(
+        [advantage + value for advantage, value in zip(expected[0], columns[1], strict=True)]
+    )
     episode = reference.Episode(*map(torch.tensor, columns))
     for found in (reference.gae_before(episode, 0.9, 0.8), reference.gae_seed(episode, 0.9, 0.8)):
         np.testing.assert_allclose(np.stack(found), expected, rtol=1e-5)
@@ -163,8 +171,12 @@ def test_short_work_fills_a_turn(monkeypatch):
 
 @pytest.mark.usefixtures("few")
 def test_other_advantages_are_refused(monkeypatch):
-    monkeypatch.setattr(reference, "gae_seed", lambda *_: reference.Estimate(torch.zeros(7), torch.zeros(7)))
-    with pytest.raises(NotTheSame, match="advantages, T=200: ours are others than the seed's way's"):
+    monkeypatch.setattr(
+        reference, "gae_seed", lambda *_: reference.Estimate(torch.zeros(7), torch.zeros(7))
+    )
+    with pytest.raises(
+        NotTheSame, match="advantages, T=200: ours are others than the seed's way's"
+    ):
         gae.single_rows("T=200", 1)
 
 
@@ -179,7 +191,9 @@ def test_residual_networks_cost_and_change_nothing(sides):
     both = learning.minibatch_of(sides, 3, 6)
     costly = making.with_images(sides)
     costly.train()
-    assert not any(module.training for body in (costly.images.actor_body,) for module in body.modules())
+    assert not any(
+        module.training for body in (costly.images.actor_body,) for module in body.modules()
+    )
     graph = both.plain[0].graph
     torch.testing.assert_close(costly(graph), sides.plain(graph))
     plain.loss(costly, both.plain, both.chosen).backward()
@@ -197,7 +211,9 @@ def test_another_policy_is_refused(sides):
     other = sides._replace(plain=making.plain_network(sides.config))
     with torch.no_grad():
         other.plain.critic[-1].bias += 1
-    with pytest.raises(NotTheSame, match="policy: colony 0 of 6 cells: another distribution or value"):
+    with pytest.raises(
+        NotTheSame, match="policy: colony 0 of 6 cells: another distribution or value"
+    ):
         making.refuse_another_policy(other, 6)
 
 
@@ -246,7 +262,10 @@ def test_contestants_of_an_update_learn(sides):
 def test_rows_of_playing_and_updates_are_well_formed(sides):
     rows = playing.rows(sides, 1) + learning.update_rows(sides, 6, 1)
     assert len(render(rows).splitlines()) == 2 + len(rows)
-    assert [row.goal for row in rows if row.goal] == [Goal(10, "before"), *[Goal(100, "before")] * 4]
+    assert [row.goal for row in rows if row.goal] == [
+        Goal(10, "before"),
+        *[Goal(100, "before")] * 4,
+    ]
     assert [row.point.at for row in rows if row.point and row.point.axis == "cells"] == [6, 8]
     for row in rows:
         assert min(row.ours.median, row.before.median) > 0
@@ -258,7 +277,10 @@ def test_rows_of_playing_and_updates_are_well_formed(sides):
 @pytest.mark.usefixtures("few")
 def test_rows_of_a_whole_iteration_are_well_formed(sides):
     rows = whole.rows(sides, 1)
-    assert [row.claims for row in rows] == [("colony-overall", "colony-environments"), ("colony-overall",)]
+    assert [row.claims for row in rows] == [
+        ("colony-overall", "colony-environments"),
+        ("colony-overall",),
+    ]
     for row in rows:
         assert min(row.ours.median, row.before.median, row.seed_way.median) > 0
 
@@ -286,7 +308,10 @@ def test_one_query_trimming_and_padding_change_no_loss(sides):
     asked = []
     monitored = learning.asking_everyone(everyone)
     monitored.network.blocks[-1].attention.register_forward_hook(lambda *_: asked.append(1))
-    for found in (learning.train.objective(plainly, wide, 0.0)[0], learning.train.objective(monitored, batch, 0.0)[0]):
+    for found in (
+        learning.train.objective(plainly, wide, 0.0)[0],
+        learning.train.objective(monitored, batch, 0.0)[0],
+    ):
         torch.testing.assert_close(found, expected)
     assert asked == [1]
 
@@ -338,7 +363,9 @@ def test_memory_of_all_is_told(monkeypatch):
     assert rollout.n.eq(memory.CELLS).all()
     assert found.advantage.shape == (memory.STEPS, memory.COLONIES)
     monkeypatch.setattr(memory, "CELLS", 5)
-    monkeypatch.setattr(memory, "SIDES", {side: memory.SIDES[side] for side in ("before", "seed", "ours")})
+    monkeypatch.setattr(
+        memory, "SIDES", {side: memory.SIDES[side] for side in ("before", "seed", "ours")}
+    )
     [row] = memory.rows(ROOT)
     assert row.claims == ("colony-memory",)
     assert 2**20 < min(row.ours.median, row.seed_way.median) <= row.before.median * 2

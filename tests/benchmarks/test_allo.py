@@ -29,7 +29,13 @@ def world() -> worlds.World:
         collect={"num_envs": 13, "steps_per_env": 60, "held_out_fraction": 0.1},
         env={"max_episode_steps": 20},
         network={"d": 3, "hidden": 16, "layers": 2},
-        train={"batch_size": 32, "steps": 10, "record_every": STEPS, "evaluate_every": STEPS, "learning_rate": 0.01},
+        train={
+            "batch_size": 32,
+            "steps": 10,
+            "record_every": STEPS,
+            "evaluate_every": STEPS,
+            "learning_rate": 0.01,
+        },
     )
     return worlds.world_of(config, 7)
 
@@ -45,7 +51,9 @@ def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
         logged.append(metrics)
     learner, recorded = run_chunk(config, world.learner, world.data)
     for name in ("params", "duals", "barrier"):
-        pairs = zip(*map(jax.tree.leaves, (getattr(learner, name), getattr(state, name))), strict=True)
+        pairs = zip(
+            *map(jax.tree.leaves, (getattr(learner, name), getattr(state, name))), strict=True
+        )
         for project, plain in pairs:
             np.testing.assert_allclose(project[0], plain, atol=1e-5, err_msg=name)
     for name, values in recorded.items():
@@ -58,7 +66,9 @@ def test_every_way_to_encode_gives_the_same_features(world):
     states = tuple(np.random.default_rng(3).integers(len(table), size=(3, 11)))
     inputs = tuple(table[chosen] for chosen in states)
     expected = reference.three_calls(world.config)(params, inputs)
-    np.testing.assert_allclose(reference.one_call(world.config)(params, inputs), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        reference.one_call(world.config)(params, inputs), expected, atol=1e-6
+    )
 
 
 def ways(world) -> dict[str, reference.Way]:
@@ -73,10 +83,15 @@ def ways(world) -> dict[str, reference.Way]:
 def test_reference_loop_learns_and_logs_every_record(world, name):
     table, rng = np.asarray(world.data.inputs), np.random.default_rng(1)
     untrained = reference.start(world.config, world.learner)
-    state, logged = reference.learn(rng, untrained, world.buffer, table, world.config, ways(world)[name], range(200))
+    state, logged = reference.learn(
+        rng, untrained, world.buffer, table, world.config, ways(world)[name], range(200)
+    )
     assert len(logged) == 200 // STEPS
     truth = worlds.truth_of(world)
-    assert worlds.fit(world, truth, state.params).loss < worlds.fit(world, truth, untrained.params).loss / 2
+    assert (
+        worlds.fit(world, truth, state.params).loss
+        < worlds.fit(world, truth, untrained.params).loss / 2
+    )
 
 
 def test_a_proposed_step_is_the_original_step(world):
@@ -84,7 +99,9 @@ def test_a_proposed_step_is_the_original_step(world):
     inputs = worlds.first_inputs(world)
     expected, metrics = world.programs.original(state, inputs)
     found, other_metrics = world.programs.proposed(state, inputs)
-    for one, other in zip(jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True):
+    for one, other in zip(
+        jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True
+    ):
         np.testing.assert_allclose(one, other, atol=1e-4)
     assert reference.all_together(metrics) == reference.one_by_one(metrics)
     assert other_metrics.keys() == metrics.keys()
@@ -94,7 +111,9 @@ def test_one_gather_gives_the_three_batches(world):
     states = tuple(np.random.default_rng(3).integers(len(world.data.inputs), size=(3, 11)))
     for table in (world.data.inputs, np.asarray(world.data.inputs)):
         found = reference.one_gather(table, states)
-        np.testing.assert_array_equal(np.stack(found), np.stack(reference.three_gathers(table, states)))
+        np.testing.assert_array_equal(
+            np.stack(found), np.stack(reference.three_gathers(table, states))
+        )
 
 
 def test_every_spelling_of_the_terms_has_the_projects_gradient():
@@ -139,7 +158,9 @@ def test_another_loss_is_refused(world, monkeypatch):
 
     monkeypatch.setattr(reference, "loss", wrong)
     changed = world._replace(programs=worlds.programs_of(world.config))
-    with pytest.raises(NotTheSame, match="room4: loss or gradient of project and reference differ on one batch"):
+    with pytest.raises(
+        NotTheSame, match="room4: loss or gradient of project and reference differ on one batch"
+    ):
         worlds.refuse_another_gradient(changed)
 
 
@@ -147,7 +168,9 @@ def test_an_arm_that_does_not_learn_is_refused(world):
     before, here = reference.start(world.config, world.learner), world.learner
     arms = {
         "before": steps.Arm(lambda state: steps.Turn(state, 29.0), before, turn=1),
-        "ours": steps.Arm(lambda learner: steps.Turn(learner, 29.0 - 20 * len(arms["ours"].losses)), here, turn=1),
+        "ours": steps.Arm(
+            lambda learner: steps.Turn(learner, 29.0 - 20 * len(arms["ours"].losses)), here, turn=1
+        ),
     }
     for arm in (*arms.values(), *arms.values()):
         arm()
@@ -200,7 +223,9 @@ def test_samplers_follow_the_law_and_another_one_is_refused(world, monkeypatch):
 def test_pairs_that_cannot_be_are_refused():
     law = np.array([[0.5, 0.5], [0.0, 0.0]])
     with pytest.raises(NotTheSame, match="impossible: 101 pairs"):
-        sampling.refuse_another_law("impossible", (np.repeat([0, 1], [100, 1]), np.arange(101) % 2), law)
+        sampling.refuse_another_law(
+            "impossible", (np.repeat([0, 1], [100, 1]), np.arange(101) % 2), law
+        )
 
 
 def test_the_first_walks_are_a_buffer_of_their_own(world):
@@ -226,6 +251,8 @@ def test_a_whole_run_is_preparation_and_steps():
     preparation = Row("prepare", "s", measured(1), before=measured(20))
     step = Row("step", "ms/step", measured(0.001), before=measured(0.005), seed_way=measured(0.004))
     row = bench.whole_run_row(preparation, step)
-    assert [row.ours.median, row.before.median, row.seed_way.median] == pytest.approx([21, 120, 100])
+    assert [row.ours.median, row.before.median, row.seed_way.median] == pytest.approx(
+        [21, 120, 100]
+    )
     sampled = sampling.whole_row(step)
     assert [sampled.ours.median, sampled.before.median] == pytest.approx([40, 200])

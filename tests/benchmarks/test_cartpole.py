@@ -11,7 +11,15 @@ from benchmarks.peers import loop
 from benchmarks.peers.cartpole import dqn, sides, world
 from benchmarks.peers.cartpole.dqn import Layer, Schedule
 
-SMALL = Schedule(environments=3, capacity=90, warm_up=30, batch_size=7, hidden=(5,), target_every=6, epsilon_over=60)
+SMALL = Schedule(
+    environments=3,
+    capacity=90,
+    warm_up=30,
+    batch_size=7,
+    hidden=(5,),
+    target_every=6,
+    epsilon_over=60,
+)
 step = jax.jit(world.step)
 
 
@@ -42,7 +50,9 @@ def test_an_episode_is_cut_off_where_gymnasium_cuts_it_off():
     for count in range(1, world.MOST_STEPS + 1):
         theirs.unwrapped.state = np.zeros(4)
         _, _, terminated, truncated, _ = theirs.step(count % 2)
-        ours = step(standing(np.zeros((1, 4)), worlds.step), jnp.array([count % 2]), jnp.zeros((1, 4)))
+        ours = step(
+            standing(np.zeros((1, 4)), worlds.step), jnp.array([count % 2]), jnp.zeros((1, 4))
+        )
         assert (bool(ours.terminated[0]), bool(ours.truncated[0])) == (terminated, truncated)
         worlds = ours.worlds
     assert truncated
@@ -79,7 +89,9 @@ def test_values_are_those_of_layers_in_numpy():
     seen = np.random.default_rng(0).standard_normal((7, 4)).astype(np.float32)
     hidden = np.maximum(seen @ np.asarray(first.weight).T + np.asarray(first.bias), 0)
     expected = hidden @ np.asarray(second.weight).T + np.asarray(second.bias)
-    np.testing.assert_allclose(dqn.values([first, second], jnp.asarray(seen)).T, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        dqn.values([first, second], jnp.asarray(seen)).T, expected, rtol=1e-4, atol=1e-5
+    )
     assert sum(leaf.size for leaf in jax.tree.leaves([first, second])) == len(params)
 
 
@@ -98,9 +110,14 @@ def test_the_gradient_step_is_adams_on_each_parameter():
 
     def loss(layers: list[Layer]) -> jax.Array:
         def value(seen: jax.Array) -> jax.Array:
-            return layers[1].weight @ jax.nn.relu(layers[0].weight @ seen + layers[0].bias) + layers[1].bias
+            return (
+                layers[1].weight @ jax.nn.relu(layers[0].weight @ seen + layers[0].bias)
+                + layers[1].bias
+            )
 
-        fixed = jax.lax.stop_gradient(jax.vmap(value)(batch.next_stack).max(axis=1))  # params are the target's still
+        fixed = jax.lax.stop_gradient(
+            jax.vmap(value)(batch.next_stack).max(axis=1)
+        )  # params are the target's still
         chosen = jax.vmap(value)(batch.stack)[jnp.arange(7), batch.action.astype(int)]
         return 0.5 * jnp.mean((batch.returns + batch.bootstrap * fixed - chosen) ** 2)
 
@@ -111,14 +128,20 @@ def test_the_gradient_step_is_adams_on_each_parameter():
         jax.tree.leaves(dqn.layers(SMALL, changed)),
         strict=True,
     ):
-        expected = before - SMALL.learning_rate * slope / (jnp.abs(slope) + 1e-8)  # Adam's first step
+        expected = before - SMALL.learning_rate * slope / (
+            jnp.abs(slope) + 1e-8
+        )  # Adam's first step
         np.testing.assert_allclose(after, expected, atol=2e-5)
 
 
 def test_stored_transitions_are_steps_of_the_world():
-    learner, _ = dqn.train(SMALL, dqn.warmed_up(SMALL, jax.random.key(0), 30), jax.random.key(1), 40)
+    learner, _ = dqn.train(
+        SMALL, dqn.warmed_up(SMALL, jax.random.key(0), 30), jax.random.key(1), 40
+    )
     batch = dqn.draw(SMALL, learner.ring, jnp.arange(60, dtype=jnp.uint32))
-    led = world.step(standing(batch.stack, np.zeros(60)), batch.action.astype(jnp.int32), jnp.zeros((60, 4)))
+    led = world.step(
+        standing(batch.stack, np.zeros(60)), batch.action.astype(jnp.int32), jnp.zeros((60, 4))
+    )
     goes_on = np.asarray(batch.bootstrap) > 0
     np.testing.assert_array_equal(goes_on, ~np.asarray(led.terminated))
     np.testing.assert_allclose(batch.next_stack[goes_on], led.seen[goes_on], atol=1e-6)
@@ -127,7 +150,9 @@ def test_stored_transitions_are_steps_of_the_world():
 
 
 def test_the_target_stays_between_its_copies():
-    learner = dqn.warmed_up(SMALL, jax.random.key(0), 30)  # 10 turns; the target is copied every 2nd
+    learner = dqn.warmed_up(
+        SMALL, jax.random.key(0), 30
+    )  # 10 turns; the target is copied every 2nd
     first, _ = dqn.train(SMALL, learner, jax.random.key(1), 1)
     kept = np.asarray(first.target_params)
     np.testing.assert_array_equal(kept, first.params)
@@ -166,12 +191,22 @@ def times(*missing):
         found |= {loop.named("ours", schedule): 1.0, loop.named(loop.REJAX, schedule): 3.0}
     for capacity in (loop.SMALL, loop.LARGE, loop.LARGEST):
         found["full " + loop.named("ours", loop.with_capacity(capacity))] = 1.0
-    return {name: Measured(np.full(3, each)) for name, each in found.items() if not name.startswith(tuple(missing))}
+    return {
+        name: Measured(np.full(3, each))
+        for name, each in found.items()
+        if not name.startswith(tuple(missing))
+    }
 
 
 def test_each_goal_stands_in_a_row_with_what_it_is_against():
-    goals = {row.against: (row.goal.number, row.met) for row in loop.rows_of(times("none")) if row.goal}
-    assert goals == {"rejax": (2.5, True), "stable-baselines3": (15, True), "10,000 transitions": (0.8, True)}
+    goals = {
+        row.against: (row.goal.number, row.met) for row in loop.rows_of(times("none")) if row.goal
+    }
+    assert goals == {
+        "rejax": (2.5, True),
+        "stable-baselines3": (15, True),
+        "10,000 transitions": (0.8, True),
+    }
 
 
 def test_rows_stay_where_a_library_is_missing():

@@ -49,12 +49,19 @@ def test_promoting_stores_main_rows_where_they_come_from_and_no_seconds():
         "step": {"before/ours": {"ratio": 6.0}},
         "sample, T=100": {"before/ours": {"ratio": 9.0}, "seed's/ours": {"ratio": 3.0}},
     }
-    assert entry["machine"] == {"cpu": "some CPU", "device": "cpu", "backend": "cpu", "threads": "2"}
+    assert entry["machine"] == {
+        "cpu": "some CPU",
+        "device": "cpu",
+        "backend": "cpu",
+        "threads": "2",
+    }
     assert entry["commit"] == "none"
     assert (stored()["schema"], stored()["share"]) == (1, 0.6)
 
 
-@pytest.mark.parametrize(("times", "status", "code"), [(0.5, "better", 0), (1.6, "ok", 0), (1.7, "broken", 4)])
+@pytest.mark.parametrize(
+    ("times", "status", "code"), [(0.5, "better", 0), (1.6, "ok", 0), (1.7, "broken", 4)]
+)
 def test_a_ratio_may_fall_to_a_share_of_its_baseline(times: float, status: str, code: int, capsys):
     again([slower(STEP, times), SAMPLE])
     assert judged() == code
@@ -67,7 +74,9 @@ def test_a_broken_row_is_one_line_with_ratio_baseline_and_what_to_do(capsys):
     again([slower(STEP, 2), SAMPLE])
     assert judged() == 4
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert line.startswith("gate: allo: step: before/ours is 3x, below 3.6x (baseline 6x): measure again")
+    assert line.startswith(
+        "gate: allo: step: before/ours is 3x, below 3.6x (baseline 6x): measure again"
+    )
     assert "`make bench BENCH=allo`" in line
     assert line.endswith("`make bench-gate ARGS=--promote BENCH=allo` [exit 4]")
 
@@ -79,7 +88,10 @@ def test_the_way_of_the_proposal_is_judged_where_it_is_the_goal(capsys):
 
 
 def test_a_machine_twice_as_slow_breaks_nothing(capsys):
-    both = [slower(row, 2)._replace(before=row.before._replace(values=row.before.values * 2)) for row in (STEP,)]
+    both = [
+        slower(row, 2)._replace(before=row.before._replace(values=row.before.values * 2))
+        for row in (STEP,)
+    ]
     again([*both, SAMPLE])
     assert judged() == 0
     assert "gate: passed" in capsys.readouterr().out
@@ -92,7 +104,9 @@ def test_a_row_may_have_a_share_of_its_own_which_promoting_keeps():
     again([slower(STEP, 4), SAMPLE])
     assert judged() == 0
     assert judged("--promote") == 0
-    assert stored()["benchmarks"]["allo"]["rows"]["step"] == {"before/ours": {"ratio": 1.5, "share": 0.2}}
+    assert stored()["benchmarks"]["allo"]["rows"]["step"] == {
+        "before/ours": {"ratio": 1.5, "share": 0.2}
+    }
 
 
 def test_rows_that_are_new_or_gone_and_another_machine_are_said_and_break_nothing(capsys):
@@ -101,7 +115,10 @@ def test_rows_that_are_new_or_gone_and_another_machine_are_said_and_break_nothin
     told = capsys.readouterr().out
     assert "allo: new, without a baseline yet: new work\n" in told
     assert "allo: gone, in the baseline, but not measured: sample, T=100\n" in told
-    assert "allo: cpu is another CPU, the baseline's some CPU: ratios may differ for that alone" in told
+    assert (
+        "allo: cpu is another CPU, the baseline's some CPU: ratios may differ for that alone"
+        in told
+    )
     assert "allo: backend is cuda, the baseline's cpu" in told
     assert "device is" not in told
 
@@ -138,7 +155,10 @@ def test_only_named_benchmarks_are_judged():
 def test_what_was_not_measured_ends_with_3(capsys):
     assert judged("iqn") == 3
     told = capsys.readouterr().err
-    assert told == "gate: .bench/gate/iqn.json: is missing; `make bench BENCH=iqn` measures it [exit 3]\n"
+    assert (
+        told
+        == "gate: .bench/gate/iqn.json: is missing; `make bench BENCH=iqn` measures it [exit 3]\n"
+    )
     assert gate.main(["--results", "nowhere"]) == 3
 
 
@@ -153,15 +173,22 @@ def test_an_unknown_name_ends_with_2(capsys):
     ("content", "why"),
     [
         ({"schema": 2, "share": 0.6, "benchmarks": {}}, "schema: Input should be 1"),
-        ({"schema": 1, "share": 6, "benchmarks": {}}, "share: Input should be less than or equal to 1"),
-        ({"schema": 1, "share": 0.6, "benchmarks": {}, "more": 1}, "more: Extra inputs are not permitted"),
+        (
+            {"schema": 1, "share": 6, "benchmarks": {}},
+            "share: Input should be less than or equal to 1",
+        ),
+        (
+            {"schema": 1, "share": 0.6, "benchmarks": {}, "more": 1},
+            "more: Extra inputs are not permitted",
+        ),
     ],
 )
 def test_a_file_of_baselines_in_another_form_is_refused(content: dict[str, Any], why: str, capsys):
     gate.BASELINES.write_text(json.dumps(content))
     assert judged() == 3
     assert (
-        f"gate: benchmarks/baselines.json: {why}; `git checkout benchmarks/baselines.json`" in capsys.readouterr().err
+        f"gate: benchmarks/baselines.json: {why}; `git checkout benchmarks/baselines.json`"
+        in capsys.readouterr().err
     )
 
 

@@ -19,7 +19,9 @@ from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT
 from tests.conftest import ROOT
 
-TINY = reference.ORIGINAL._replace(inputs=6, hidden=16, cosines=4, quantiles=5, acting_quantiles=7, noisy=False)
+TINY = reference.ORIGINAL._replace(
+    inputs=6, hidden=16, cosines=4, quantiles=5, acting_quantiles=7, noisy=False
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +60,9 @@ def batch(size: int, reward: float) -> reference.Batch:
     rng = np.random.default_rng(5)
     stacks = rng.integers(0, 3, (2, size, TINY.inputs)).astype(np.float32)
     ones = np.ones(size, np.float32)
-    return reference.Batch(stacks[0], rng.integers(0, 4, size), reward * ones, stacks[1], ones, ones)
+    return reference.Batch(
+        stacks[0], rng.integers(0, 4, size), reward * ones, stacks[1], ones, ones
+    )
 
 
 def test_reference_has_the_parameters_of_the_original():
@@ -67,9 +71,13 @@ def test_reference_has_the_parameters_of_the_original():
 
 
 def test_reference_loss_is_the_mean_over_quantiles():
-    taus, values, wanted = (torch.tensor([each]) for each in ([0.25, 0.75], [1.0, 3.0], [0.0, 2.0, 4.5]))
+    taus, values, wanted = (
+        torch.tensor([each]) for each in ([0.25, 0.75], [1.0, 3.0], [0.0, 2.0, 4.5])
+    )
     errors = wanted[:, None, :] - values[:, :, None]
-    assert reference.quantile_huber(errors, taus, torch.ones(1)).item() == pytest.approx(0.458333, abs=1e-6)
+    assert reference.quantile_huber(errors, taus, torch.ones(1)).item() == pytest.approx(
+        0.458333, abs=1e-6
+    )
     assert reference.quantile_huber(errors, taus, torch.zeros(1)).item() == 0
 
 
@@ -79,7 +87,9 @@ def test_reference_learns_what_an_ended_step_pays():
     first, *_, last = [agent.learn(data) for _ in range(120)]
     assert last < first / 50
     taus = torch.full((32, 1), 0.5)
-    values = reference.of_action(agent.online(torch.from_numpy(data.stack), taus), torch.from_numpy(data.action))
+    values = reference.of_action(
+        agent.online(torch.from_numpy(data.stack), taus), torch.from_numpy(data.action)
+    )
     np.testing.assert_allclose(values.detach(), 1.0, atol=0.15)
 
 
@@ -135,7 +145,10 @@ def test_values_losses_and_gradients_are_the_same_and_others_are_refused(sides, 
     making.refuse_other_values(sides)
     making.refuse_another_gradient(sides)
     monkeypatch.setattr(seed, "quantile_huber", lambda errors, *_: 1.01 * (errors**2).mean())
-    with pytest.raises(NotTheSame, match="the seed's way's loss or gradient differs from the reference's on one batch"):
+    with pytest.raises(
+        NotTheSame,
+        match="the seed's way's loss or gradient differs from the reference's on one batch",
+    ):
         making.refuse_another_gradient(sides)
 
 
@@ -179,7 +192,11 @@ SAMPLE = seed.sample
 
 def test_rows_are_well_formed(sides, monkeypatch):
     monkeypatch.setattr(acting, "STACKS", 32)
-    rows = [loss.loss_row(sides, 1), acting.stacking_row(sides, 1), *acting.inference_rows(sides, 1)]
+    rows = [
+        loss.loss_row(sides, 1),
+        acting.stacking_row(sides, 1),
+        *acting.inference_rows(sides, 1),
+    ]
     assert len(render(rows).splitlines()) == 2 + len(rows)
     assert [row.claims for row in rows] == [
         ("agents-loss",), ("agents-stack",), ("agents-infer",), ("agents-act-together",)
@@ -191,7 +208,10 @@ def test_rows_are_well_formed(sides, monkeypatch):
 
 def test_rows_of_a_train_step_have_goals_a_limit_and_what_is_taken_away(sides):
     small, large = steps.small_rows(sides, 1), steps.large_rows(sides, 1)
-    assert {claim for row in small for claim in row.claims} == {"agents-train", "agents-train-together"}
+    assert {claim for row in small for claim in row.claims} == {
+        "agents-train",
+        "agents-train-together",
+    }
     assert "without/ours" in small[0].ratios
     assert [str(row.goal) for row in large] == [">= 0.9x before", ">= 0.3x limit"]
     assert large[1].met is not None
@@ -215,7 +235,10 @@ def test_the_clock_of_a_return_stands_while_the_return_is_judged(monkeypatch):
 
         return returns.Judged(steps, greedy)
 
-    run = (judged(steps, earned) for steps, earned in ((10, 20.0), (20, 99.9), (30, 100.0), (40, 110.0)))
+    run = (
+        judged(steps, earned)
+        for steps, earned in ((10, 20.0), (20, 99.9), (30, 100.0), (40, 110.0))
+    )
     assert returns.until_return("ours", run) == (6.0, 30)
     with pytest.raises(NotTheSame, match="before ended without a greedy return of 100"):
         returns.until_return("before", (judged(steps, 0.0) for steps in (1, 2)))

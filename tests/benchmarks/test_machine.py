@@ -76,21 +76,33 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with (tmp_path / "params.yaml").open("w") as file:
         YAML().dump(overlaid(parse(ROOT / "params.yaml"), {"device": "cpu", **SMALL}), file)
     monkeypatch.chdir(tmp_path)
-    for variable in ("NPROC", "OMP_NUM_THREADS", "JAX_PLATFORMS", "XLA_FLAGS", "CUBLAS_WORKSPACE_CONFIG"):
+    for variable in (
+        "NPROC",
+        "OMP_NUM_THREADS",
+        "JAX_PLATFORMS",
+        "XLA_FLAGS",
+        "CUBLAS_WORKSPACE_CONFIG",
+    ):
         monkeypatch.setenv(variable, "")
     monkeypatch.setattr(profile, "prepare_process", lambda _: None)
     monkeypatch.setattr(profile, "WARM", 1)
     return tmp_path
 
 
-@pytest.mark.parametrize(("model", "operation"), [("allo", "fusion"), ("active_dynamics", "aten::")])
+@pytest.mark.parametrize(
+    ("model", "operation"), [("allo", "fusion"), ("active_dynamics", "aten::")]
+)
 def test_a_profile_names_the_operations_and_keeps_the_trace(
     project: Path, model: str, operation: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert profile.main([model, "--seconds", "0"]) == 0
     out = capsys.readouterr().out
     assert operation in out
-    (file,) = [path for path in (project / ".bench" / "profile" / model).rglob("*trace.json*") if path.is_file()]
+    (file,) = [
+        path
+        for path in (project / ".bench" / "profile" / model).rglob("*trace.json*")
+        if path.is_file()
+    ]
     assert "1 yields in " in out
     assert str(file.relative_to(project)) in out
     assert operations(file)
@@ -100,8 +112,17 @@ def test_time_within_another_operation_is_counted_once() -> None:
     def event(name: str, begin: float, duration: float, thread: int = 0) -> dict[str, object]:
         return {"name": name, "ts": begin, "dur": duration, "pid": 1, "tid": thread}
 
-    events = [event("inner", 2e3, 3e3), event("outer", 0, 10e3), event("inner", 6e3, 1e3), event("other", 0, 7e3, 2)]
-    assert self_times(events) == [Spent("other", 1, 7.0), Spent("outer", 1, 6.0), Spent("inner", 2, 4.0)]
+    events = [
+        event("inner", 2e3, 3e3),
+        event("outer", 0, 10e3),
+        event("inner", 6e3, 1e3),
+        event("other", 0, 7e3, 2),
+    ]
+    assert self_times(events) == [
+        Spent("other", 1, 7.0),
+        Spent("outer", 1, 6.0),
+        Spent("inner", 2, 4.0),
+    ]
 
 
 def test_waits_and_ends_are_no_operations(tmp_path: Path) -> None:
@@ -120,9 +141,13 @@ def test_waits_and_ends_are_no_operations(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_an_unknown_model_or_a_wrong_params_yaml_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_model_or_a_wrong_params_yaml_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert profile.main(["alo"]) == 2
-    assert capsys.readouterr().err.startswith("profile: alo: there is no such model; there are allo, ")
+    assert capsys.readouterr().err.startswith(
+        "profile: alo: there is no such model; there are allo, "
+    )
     Path("params.yaml").write_text("seed: -1\n")
     assert profile.main(["allo"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

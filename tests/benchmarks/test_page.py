@@ -20,7 +20,11 @@ def rendered(folder: Path, rows: dict[str, list[Row]], drawn: tuple[str, ...] = 
 
 def line(text: str, *parts: str) -> list[str]:
     """The cells of the one line of a table that has all these parts."""
-    (found,) = [one for one in text.splitlines() if one.startswith("|") and all(part in one for part in parts)]
+    (found,) = [
+        one
+        for one in text.splitlines()
+        if one.startswith("|") and all(part in one for part in parts)
+    ]
     return [cell.strip() for cell in found.strip("|").split(" | ")]
 
 
@@ -43,8 +47,14 @@ def test_an_item_with_several_rows_has_a_line_for_all_and_one_for_each(tmp_path:
 
 def test_an_item_that_nothing_was_measured_for_says_why(tmp_path: Path):
     text = rendered(tmp_path, ALL)
-    assert line(text, "`_config` in place of `_cfg`")[-1] == "a name has no speed; here one pydantic config serves all"
-    assert line(text, "forward and backward pass compiled")[-1] == "not measured: run `make bench BENCH=iqn`"
+    assert (
+        line(text, "`_config` in place of `_cfg`")[-1]
+        == "a name has no speed; here one pydantic config serves all"
+    )
+    assert (
+        line(text, "forward and backward pass compiled")[-1]
+        == "not measured: run `make bench BENCH=iqn`"
+    )
 
 
 def test_counts_of_each_proposal_add_up_to_its_items(tmp_path: Path):
@@ -56,13 +66,30 @@ def test_counts_of_each_proposal_add_up_to_its_items(tmp_path: Path):
 
 
 def test_a_missed_goal_says_by_how_much_and_what_was_tried(tmp_path: Path):
-    slow = Row("network", "KiB", measured(4096.0), goal=Goal(2048, "value"), tried="smaller floats lose 3 %")
+    slow = Row(
+        "network",
+        "KiB",
+        measured(4096.0),
+        goal=Goal(2048, "value"),
+        tried="smaller floats lose 3 %",
+    )
     none = Row("nothing to compare", "s", measured(1.0), goal=Goal(2, "before"))
     share = Row("matmuls", "ms", measured(0.004), limit=measured(0.001), goal=Goal(0.5, "limit"))
     text = rendered(tmp_path, {"allo": [*ALL["allo"], slow, none, share]})
     missed, met = text.partition("### Missed: 4")[2].partition("### Met: 1")[::2]
-    assert line(missed, "| step |")[1:] == ["step", "at least 7x before", "6x", "86 %", "a fused kernel gave 1.1x"]
-    assert line(missed, "network")[2:] == ["at most 2 KiB", "4 KiB", "50 %", "smaller floats lose 3 %"]
+    assert line(missed, "| step |")[1:] == [
+        "step",
+        "at least 7x before",
+        "6x",
+        "86 %",
+        "a fused kernel gave 1.1x",
+    ]
+    assert line(missed, "network")[2:] == [
+        "at most 2 KiB",
+        "4 KiB",
+        "50 %",
+        "smaller floats lose 3 %",
+    ]
     assert line(missed, "nothing")[2:] == ["at least 2x before", "not measured", "0 %", "-"]
     assert line(missed, "matmuls")[2:5] == ["at least 50 % of the machine's limit", "25 %", "50 %"]
     assert line(met.partition("## ")[0], "sample")[2:] == ["at least 2x the proposal's way", "3x"]
@@ -70,7 +97,14 @@ def test_a_missed_goal_says_by_how_much_and_what_was_tried(tmp_path: Path):
 
 def test_what_is_taken_away_stands_beside_what_is_left_of_the_ratio(tmp_path: Path):
     part = rendered(tmp_path, ALL).partition("## What the ratios measure")[2].partition("\n## ")[0]
-    assert line(part, "the table of states")[4:] == ["12", "8", "2", "6x (3..12)", "1.5x (1.5..1.5)", "4x (2..8)"]
+    assert line(part, "the table of states")[4:] == [
+        "12",
+        "8",
+        "2",
+        "6x (3..12)",
+        "1.5x (1.5..1.5)",
+        "4x (2..8)",
+    ]
 
 
 def test_other_libraries_are_columns_of_one_line_and_bold_where_they_are_ahead(tmp_path: Path):
@@ -89,14 +123,22 @@ def test_what_stands_for_before_is_named_where_it_is_no_plain_reference(tmp_path
 def test_ours_without_something_is_no_other_library(tmp_path: Path):
     start = STEP._replace(name="start", against="an empty cache")
     advantages = STEP._replace(name="advantages", against="torchrl, vectorised")
-    found = kept.against_peers(kept.named(kept.read(keep(tmp_path, {"machine": [start, advantages]}))))
-    assert {work: list(each) for work, each in found.items()} == {"advantages": ["torchrl, vectorised"]}
+    found = kept.against_peers(
+        kept.named(kept.read(keep(tmp_path, {"machine": [start, advantages]})))
+    )
+    assert {work: list(each) for work, each in found.items()} == {
+        "advantages": ["torchrl, vectorised"]
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "work", "library"),
     [
-        ("advantages, T=200; before: torchrl, vectorised", "advantages, T=200", "torchrl, vectorised"),
+        (
+            "advantages, T=200; before: torchrl, vectorised",
+            "advantages, T=200",
+            "torchrl, vectorised",
+        ),
         ("update, before: torchrl", "update", "torchrl"),
         ("update against torchrl", "update", "torchrl"),
         ("before: torchrl", "", "torchrl"),
@@ -147,9 +189,14 @@ def test_nothing_measured_is_a_page_that_says_so(tmp_path: Path):
 
 
 def test_tables_are_whole_whatever_a_row_is_called(tmp_path: Path):
-    text = rendered(tmp_path, {"allo": [STEP._replace(name="a | b <i>*c*</i> `d`", tried="one\ntwo")]})
+    text = rendered(
+        tmp_path, {"allo": [STEP._replace(name="a | b <i>*c*</i> `d`", tried="one\ntwo")]}
+    )
     html = MarkdownIt("commonmark").enable("table").render(text)
-    assert "<td>a | b &lt;i&gt;*c*&lt;/i&gt; <code>d</code></td>\n<td>ms/step</td>\n<td>12</td>" in html
+    assert (
+        "<td>a | b &lt;i&gt;*c*&lt;/i&gt; <code>d</code></td>\n<td>ms/step</td>\n<td>12</td>"
+        in html
+    )
     assert "<td>one two</td>" in html
 
 
@@ -178,7 +225,9 @@ def test_a_file_of_another_form_ends_with_3_and_names_itself(
     (keep(tmp_path / "mine", {"allo": [STEP]}) / "allo.json").write_text('{"rows": []}')
     assert page.main(["--results", "mine"]) == 3
     told = capsys.readouterr().err
-    assert told.startswith("page: mine/allo.json: cpu: Field required; `make bench BENCH=allo` writes it anew")
+    assert told.startswith(
+        "page: mine/allo.json: cpu: Field required; `make bench BENCH=allo` writes it anew"
+    )
     with pytest.raises(ArtifactError):
         kept.read(Path("mine"))
 

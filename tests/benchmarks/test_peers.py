@@ -26,7 +26,12 @@ good==1.5 \\
 def few(monkeypatch):
     """Rows in no time, with one library that is our own ring."""
     monkeypatch.setattr(buffers, "CHECKED", 5_000)
-    for name, value in {"STORED": 1000, "LARGE_STORED": 500, "LARGE_FLOATS": 7, "TURN_SECONDS": 0.0}.items():
+    for name, value in {
+        "STORED": 1000,
+        "LARGE_STORED": 500,
+        "LARGE_FLOATS": 7,
+        "TURN_SECONDS": 0.0,
+    }.items():
         monkeypatch.setattr(host, name, value)
     monkeypatch.setattr(host, "CAPACITIES", (1000, 2000))
     monkeypatch.setitem(buffers.LIBRARIES, "cpprb", buffers.ours)
@@ -50,7 +55,9 @@ def failing(calls: list[list[str]], bad: str):
         calls.append(command)
         wanted = Path(command[-1]).read_text() if command[-2] == "-r" else command[-1]
         if bad in wanted:
-            raise subprocess.CalledProcessError(1, "pip", stderr="a\nERROR: no matching distribution\n")
+            raise subprocess.CalledProcessError(
+                1, "pip", stderr="a\nERROR: no matching distribution\n"
+            )
 
     return called
 
@@ -105,7 +112,9 @@ def test_a_library_that_cannot_be_imported_is_named_with_the_reason(monkeypatch)
     monkeypatch.setattr(measure, "MODULES", {"numpy": "numpy", "absent": "no_such_module_at_all"})
     found, notes = measure.importable()
     assert found == ["numpy"]
-    assert notes == ["absent is not installed: ModuleNotFoundError: No module named 'no_such_module_at_all'"]
+    assert notes == [
+        "absent is not installed: ModuleNotFoundError: No module named 'no_such_module_at_all'"
+    ]
 
 
 # Replays on the host.
@@ -181,9 +190,15 @@ def test_the_unchecked_ring_keeps_what_the_checked_one_does():
 @pytest.mark.usefixtures("few")
 def test_rows_of_advantages_are_those_of_the_libraries_that_are_there(monkeypatch):
     assert gae.rows([], 1) == []
-    monkeypatch.setattr(gae, "torchrl_contestants", lambda trace: {"torchrl, plain": lambda: plain_advantages(trace)})
+    monkeypatch.setattr(
+        gae,
+        "torchrl_contestants",
+        lambda trace: {"torchrl, plain": lambda: plain_advantages(trace)},
+    )
     rows = gae.rows(["torchrl"], 1)
-    assert [row.name for row in rows] == [f"advantages, {name}; before: torchrl, plain" for name in gae.SHAPES]
+    assert [row.name for row in rows] == [
+        f"advantages, {name}; before: torchrl, plain" for name in gae.SHAPES
+    ]
     assert {row.against for row in rows} == {"torchrl"}
 
 
@@ -192,7 +207,11 @@ def plain_advantages(trace: gae.Trace) -> tuple[torch.Tensor]:
     found, later = torch.zeros_like(trace.rewards), torch.zeros_like(trace.rewards[0])
     for time in reversed(range(len(found))):
         going = (~trace.terminated[time]).float()
-        delta = trace.rewards[time] + gae.DISCOUNT * going * trace.next_values[time] - trace.values[time]
+        delta = (
+            trace.rewards[time]
+            + gae.DISCOUNT * going * trace.next_values[time]
+            - trace.values[time]
+        )
         found[time] = later = delta + gae.DISCOUNT * gae.LAMBDA * going * later
     return (found.T[..., None],)
 
@@ -200,5 +219,8 @@ def plain_advantages(trace: gae.Trace) -> tuple[torch.Tensor]:
 def test_other_advantages_are_refused():
     trace = gae.trace_of("[16, 128]")
     gae.refuse_others("[16, 128]", trace, {"torchrl, plain": lambda: plain_advantages(trace)})
-    with pytest.raises(NotTheSame, match=r"advantages, \[16, 128\]: ours are others than those of stable-baselines3"):
+    with pytest.raises(
+        NotTheSame,
+        match=r"advantages, \[16, 128\]: ours are others than those of stable-baselines3",
+    ):
         gae.refuse_others("[16, 128]", trace, {"stable-baselines3": lambda: np.zeros((16, 128))})

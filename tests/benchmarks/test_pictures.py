@@ -48,7 +48,9 @@ def test_bars_are_the_measured_ratios_and_the_mark_is_the_promise(tmp_path: Path
 
 
 def test_an_item_with_several_rows_shows_the_middle_one(tmp_path: Path):
-    rows = [STEP._replace(name=f"step {slow}", before=measured(slow)) for slow in (0.012, 1.2, 0.12)]
+    rows = [
+        STEP._replace(name=f"step {slow}", before=measured(slow)) for slow in (0.012, 1.2, 0.12)
+    ]
     (axes,) = drawn(tmp_path, {"allo": rows})["claims_allo"].axes
     assert bars(axes, BLUE) == pytest.approx([60])
 
@@ -71,11 +73,16 @@ def test_a_curve_has_a_line_per_side_in_the_order_of_what_grows(tmp_path: Path):
 
 
 def test_a_flat_curve_looks_flat_and_has_numbers_beside_it(tmp_path: Path):
-    rows = [Row(f"at {at}", "us/call", measured(6.1e-6 + at * 1e-8), point=Point("c", "b", at)) for at in (1, 2, 4)]
+    rows = [
+        Row(f"at {at}", "us/call", measured(6.1e-6 + at * 1e-8), point=Point("c", "b", at))
+        for at in (1, 2, 4)
+    ]
     figure = drawn(tmp_path, {"machine": rows})["scaling"]
     FigureCanvasAgg(figure).draw()
     low, high = figure.axes[0].get_ylim()
-    shown = [float(label.get_text()) for label in figure.axes[0].get_yticklabels() if label.get_text()]
+    shown = [
+        float(label.get_text()) for label in figure.axes[0].get_yticklabels() if label.get_text()
+    ]
     assert high / low >= 10
     assert len([number for number in shown if low <= number <= high]) >= 3
 
@@ -90,7 +97,14 @@ def test_a_curve_against_another_library_names_it_and_stands_on_no_bar_chart(tmp
 
 def test_no_text_stands_on_another_and_none_on_a_promise(tmp_path: Path):
     close = [
-        Row(f"row {claim}", "s", measured(1 / slow), measured(1.0), measured(1 / way), claims=(claim,))
+        Row(
+            f"row {claim}",
+            "s",
+            measured(1 / slow),
+            measured(1.0),
+            measured(1 / way),
+            claims=(claim,),
+        )
         for claim, slow, way in (
             ("allo-1", 1.01, 1.4),
             ("allo-2", 900, 0.2),
@@ -98,15 +112,27 @@ def test_no_text_stands_on_another_and_none_on_a_promise(tmp_path: Path):
             ("allo-overall", 5e4, 1.9),
         )
     ]
-    points = [Row(f"at {at}", "s", measured(1.0), measured(1.1), point=Point("c", "b", at)) for at in (1, 2, 4, 8)]
-    peers = [PEERS[0]._replace(name=f"work; before: {name}", against=name) for name in ("stable-baselines3", "a")]
+    points = [
+        Row(f"at {at}", "s", measured(1.0), measured(1.1), point=Point("c", "b", at))
+        for at in (1, 2, 4, 8)
+    ]
+    peers = [
+        PEERS[0]._replace(name=f"work; before: {name}", against=name)
+        for name in ("stable-baselines3", "a")
+    ]
     for name, figure in drawn(tmp_path, {"allo": close, "machine": points, "peers": peers}).items():
         FigureCanvasAgg(figure).draw()
         for axes in figure.axes:
-            boxes = [text.get_window_extent() for text in (*axes.texts, *axes.get_yticklabels()) if text.get_text()]
+            boxes = [
+                text.get_window_extent()
+                for text in (*axes.texts, *axes.get_yticklabels())
+                if text.get_text()
+            ]
             assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])], name
             marks = [
-                line.get_window_extent() for line in axes.lines if line.get_color() == RED and len(line.get_xdata())
+                line.get_window_extent()
+                for line in axes.lines
+                if line.get_color() == RED and len(line.get_xdata())
             ]
             assert not [box for box in boxes for mark in marks if box.overlaps(mark)], name
             inside = figure.bbox

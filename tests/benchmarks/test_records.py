@@ -36,7 +36,9 @@ def found(rows: dict[str, list[Row]], folder: Path, **machine: Any) -> dict[str,
 def runs_named(uri: str, key: str) -> list[Any]:
     client = client_of(uri)
     experiment = client.get_experiment_by_name("benchmarks")
-    return list(client.search_runs([experiment.experiment_id], f"tags.`quatrain.benchmarks` = '{key}'"))
+    return list(
+        client.search_runs([experiment.experiment_id], f"tags.`quatrain.benchmarks` = '{key}'")
+    )
 
 
 def test_the_store_has_one_run_with_machine_ratios_counts_and_files(root: Path, store: str, capsys):
@@ -45,12 +47,25 @@ def test_the_store_has_one_run_with_machine_ratios_counts_and_files(root: Path, 
     publish.publish(root, results)
     (run,) = runs_named(store, "allo actor_critic machine peers")
     assert run.info.status == "FINISHED"
-    assert {"cpu": "some CPU", "jax": "0.10.2", "rounds": "3", "device": "cpu"}.items() <= run.data.params.items()
+    assert {
+        "cpu": "some CPU",
+        "jax": "0.10.2",
+        "rounds": "3",
+        "device": "cpu",
+    }.items() <= run.data.params.items()
     metrics = run.data.metrics
-    assert (metrics["allo/step"], metrics["allo.proposal/step"], metrics["allo.of_limit/step"]) == (6, 2, 0.5)
+    assert (metrics["allo/step"], metrics["allo.proposal/step"], metrics["allo.of_limit/step"]) == (
+        6,
+        2,
+        0.5,
+    )
     assert metrics["allo.over_without/step"] == 4
     assert metrics["allo/step_in_a_scan"] == 4
-    assert (metrics["goals/met"], metrics["goals/missed"], metrics["claims/reproduced"]) == (1, 1, 1)
+    assert (metrics["goals/met"], metrics["goals/missed"], metrics["claims/reproduced"]) == (
+        1,
+        1,
+        1,
+    )
     assert run.data.tags["quatrain.device"] == "cpu"
     assert run.data.tags["git.commit"] == "none"
     assert "* missed: step: >= 7x before" in run.data.tags["mlflow.note.content"]
@@ -58,7 +73,9 @@ def test_the_store_has_one_run_with_machine_ratios_counts_and_files(root: Path, 
     assert [file.path for file in client.list_artifacts(run.info.run_id, "results")] == [
         f"results/{name}.json" for name in ("actor_critic", "allo", "machine", "peers")
     ]
-    assert "benchmarks/claims_allo.png" in {file.path for file in client.list_artifacts(run.info.run_id, "benchmarks")}
+    assert "benchmarks/claims_allo.png" in {
+        file.path for file in client.list_artifacts(run.info.run_id, "benchmarks")
+    }
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "page: docs/benchmarks.md; 4 pictures: docs/benchmarks"
     assert told[1].startswith("run bench-all-")
@@ -74,7 +91,9 @@ def test_only_what_this_call_measured_is_recorded(root: Path, store: str):
     assert (results / "benchmarks.md").is_file()
 
 
-def test_a_server_that_is_away_costs_one_line_and_loses_nothing(root: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+def test_a_server_that_is_away_costs_one_line_and_loses_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{free_port()}")
     results = keep(root / "benchmarks" / "results", {"allo": [STEP]})
     publish.publish(root, results)
@@ -105,14 +124,20 @@ def test_a_page_that_cannot_be_written_is_one_line(root: Path, capsys):
 
 def test_names_that_become_alike_stay_apart(tmp_path: Path):
     rows = [STEP._replace(name=name) for name in ("a (b)", "a [b]", "a: b " + "c" * 300)]
-    names = [name for name, *_ in records.metrics(found({"allo": rows}, tmp_path)) if name.startswith("allo/")]
+    names = [
+        name
+        for name, *_ in records.metrics(found({"allo": rows}, tmp_path))
+        if name.startswith("allo/")
+    ]
     assert names[:2] == ["allo/a_b", "allo/a_b_2"]
     assert len(names) == len(set(names)) == 3
     assert max(map(len, names)) < 250
 
 
 def test_benchmarks_on_two_devices_are_told_apart(tmp_path: Path):
-    both = found({"allo": [STEP]}, tmp_path) | found({"iqn": [STEP]}, tmp_path / "gpu", device="cuda")
+    both = found({"allo": [STEP]}, tmp_path) | found(
+        {"iqn": [STEP]}, tmp_path / "gpu", device="cuda"
+    )
     header = records.header_of(tmp_path, "key", both)
     assert header.tags["quatrain.device"] == "cpu, cuda"
     assert (header.params["allo.device"], header.params["iqn.device"]) == ("cpu", "cuda")

@@ -22,7 +22,10 @@ from tests.benchmarks.small_results import PART, STEP
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(
-    arguments: list[str], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.setattr(run, "measured", lambda *_: pytest.fail("a benchmark ran"))
     with pytest.raises(SystemExit) as ended:
@@ -32,7 +35,9 @@ def test_wrong_arguments_are_refused_before_anything_runs(
 
 
 def test_the_json_has_machine_rows_and_notes():
-    text = run.as_text(Report([STEP, PART], ["a note"], "cpu"), {"cpu": "some CPU", "backend": "cpu"}, 5)
+    text = run.as_text(
+        Report([STEP, PART], ["a note"], "cpu"), {"cpu": "some CPU", "backend": "cpu"}, 5
+    )
     kept = json.loads(text)
     assert [row["row"] for row in kept["rows"]] == ["step", "  in a scan"]
     assert (kept["cpu"], kept["rounds"], kept["notes"]) == ("some CPU", 5, ["a note"])

@@ -41,7 +41,13 @@ def test_a_goal_against_a_contestant_that_did_not_run_is_not_met(against):
 def test_ratios_are_those_of_each_pair():
     found = {name: ratio.median for name, ratio in STEP.ratios.items()}
     assert found == pytest.approx(
-        {"before/ours": 6, "seed's/ours": 3, "before/seed's": 2, "limit/ours": 0.5, "without/ours": 4}
+        {
+            "before/ours": 6,
+            "seed's/ours": 3,
+            "before/seed's": 2,
+            "limit/ours": 0.5,
+            "without/ours": 4,
+        }
     )
 
 
@@ -49,7 +55,18 @@ def test_table_shows_medians_in_the_rows_unit_claims_and_ratios():
     text = render([STEP, row(0.004, None)._replace(name="without goal"), MEMORY])
     header, _, first, second, third = text.splitlines()
     cells = [piece.strip() for piece in first.split("  ") if piece]
-    for cell in ("step", "allo-overall", "2-3x faster training", "12", "6", "2", "8", "1", "2 (2..2)", "6 (3..12)"):
+    for cell in (
+        "step",
+        "allo-overall",
+        "2-3x faster training",
+        "12",
+        "6",
+        "2",
+        "8",
+        "1",
+        "2 (2..2)",
+        "6 (3..12)",
+    ):
         assert cell in cells
     assert header.index("goal") == first.index(">= 7x before")
     assert first.split()[-2:] == ["no", "0.2"]
@@ -60,9 +77,21 @@ def test_table_shows_medians_in_the_rows_unit_claims_and_ratios():
 
 def test_json_keeps_the_values_of_every_round_and_what_was_taken_away():
     kept = json.loads(json.dumps(as_json(STEP)))
-    assert kept["ours"] == {"median": 0.002, "rounds": [0.002, 0.004, 0.001], "compile_seconds": 0.25}
+    assert kept["ours"] == {
+        "median": 0.002,
+        "rounds": [0.002, 0.004, 0.001],
+        "compile_seconds": 0.25,
+    }
     assert (kept["without"]["what"], kept["without"]["median"]) == ("the table of states", 0.008)
     assert kept["ratios"]["before/ours"] == {"median": 6, "least": 3, "greatest": 12}
-    assert (kept["goal"], kept["met"], kept["tried"]) == (">= 7x before", False, "a fused kernel gave 1.1x")
-    assert (kept["claims"], kept["against"], kept["point"]) == (["allo-overall"], "plain reference", None)
+    assert (kept["goal"], kept["met"], kept["tried"]) == (
+        ">= 7x before",
+        False,
+        "a fused kernel gave 1.1x",
+    )
+    assert (kept["claims"], kept["against"], kept["point"]) == (
+        ["allo-overall"],
+        "plain reference",
+        None,
+    )
     assert as_json(RING[1])["point"] == {"curve": "sampling", "axis": "capacity", "at": 1e4}

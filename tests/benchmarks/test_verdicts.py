@@ -12,11 +12,19 @@ from tests.benchmarks.small_results import measured, rows_of
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
-UNMEASURED = [name for name in COMMANDS if "BENCH=" in COMMANDS[name] and not (RESULTS / f"{name}.json").exists()]
-committed = pytest.mark.skipif(bool(UNMEASURED), reason=f"not measured yet: {', '.join(UNMEASURED)}")
+UNMEASURED = [
+    name
+    for name in COMMANDS
+    if "BENCH=" in COMMANDS[name] and not (RESULTS / f"{name}.json").exists()
+]
+committed = pytest.mark.skipif(
+    bool(UNMEASURED), reason=f"not measured yet: {', '.join(UNMEASURED)}"
+)
 
 
-def row(name: str, *claims: str, before: float = 1.0, its_way: tuple[float, ...] = (), ours: float = 0.1) -> Row:
+def row(
+    name: str, *claims: str, before: float = 1.0, its_way: tuple[float, ...] = (), ours: float = 0.1
+) -> Row:
     way = measured(*its_way) if its_way else None
     return Row(name, "s", measured(ours), measured(before), way, claims=claims)
 
@@ -35,20 +43,29 @@ def verdict(folder: Path, claim: str, *rows: Row) -> Judged:
         ((1.5, 1.5, 1.5), "refuted"),
     ],
 )
-def test_a_promise_of_2x_is_held_against_the_rounds(tmp_path: Path, its_way: tuple[float, ...], word: str):
+def test_a_promise_of_2x_is_held_against_the_rounds(
+    tmp_path: Path, its_way: tuple[float, ...], word: str
+):
     assert CLAIMS["allo-overall"].least == 2
     found = verdict(tmp_path, "allo-overall", row("step", "allo-overall", its_way=its_way))
     assert (found.word, found.told, found.words) == (word, word, (word,))
 
 
 def test_what_the_project_reaches_is_no_verdict_on_the_proposal(tmp_path: Path):
-    found = verdict(tmp_path, "allo-overall", row("step", "allo-overall", its_way=(0.9, 0.9, 0.9), ours=0.001))
+    found = verdict(
+        tmp_path, "allo-overall", row("step", "allo-overall", its_way=(0.9, 0.9, 0.9), ours=0.001)
+    )
     assert found.word == "refuted"
 
 
 def test_where_only_ours_is_measured_it_is_told(tmp_path: Path):
-    found = verdict(tmp_path, "allo-overall", row("a", "allo-overall"), row("b", "allo-overall", ours=0.05))
-    assert (found.word, found.told) == ("not built that way", "not built that way; ours: 10x to 20x")
+    found = verdict(
+        tmp_path, "allo-overall", row("a", "allo-overall"), row("b", "allo-overall", ours=0.05)
+    )
+    assert (found.word, found.told) == (
+        "not built that way",
+        "not built that way; ours: 10x to 20x",
+    )
 
 
 def test_a_promise_without_a_number_cannot_be_checked(tmp_path: Path):
@@ -72,13 +89,19 @@ def test_a_comparison_that_several_rows_repeat_counts_once(tmp_path: Path):
     rows = [row(name, "allo-overall", ours=ours, **same) for name, ours in (("a", 0.1), ("b", 0.2))]
     rows.append(row("c", "allo-overall", its_way=(0.6, 0.4, 0.9)))
     found = verdict(tmp_path, "allo-overall", *rows)
-    assert (found.word, found.told) == ("in doubt", "refuted in 1 of 2 comparisons, in doubt in the others")
+    assert (found.word, found.told) == (
+        "in doubt",
+        "refuted in 1 of 2 comparisons, in doubt in the others",
+    )
 
 
 def test_no_row_is_the_sentence_that_says_why_or_what_to_run(tmp_path: Path):
     assert verdict(tmp_path, "dynamics-naming").told == CLAIMS["dynamics-naming"].no_row
     missing = verdict(tmp_path, "agents-overall")
-    assert (missing.word, missing.told) == ("not measured", "not measured: run `make bench BENCH=iqn`")
+    assert (missing.word, missing.told) == (
+        "not measured",
+        "not measured: run `make bench BENCH=iqn`",
+    )
 
 
 def test_each_claim_has_a_verdict_in_the_order_of_its_proposal():
@@ -105,4 +128,6 @@ def test_committed_results_answer_every_claim():
 
 @committed
 def test_each_goal_that_is_missed_says_what_was_tried():
-    assert [one.name for one in named(read(RESULTS)) if one.row.met is False and not one.row.tried] == []
+    assert [
+        one.name for one in named(read(RESULTS)) if one.row.met is False and not one.row.tried
+    ] == []

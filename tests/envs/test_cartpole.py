@@ -75,14 +75,18 @@ def test_the_track_is_a_circle():
     state, action = rows(3), torch.full((3, 1), 0.5)
     shift = torch.tensor([2 * math.pi, 0, 0, 0])
     torch.testing.assert_close(step(state + shift, action), step(state, action) + shift)
-    torch.testing.assert_close(observe(state + shift, "full"), observe(state, "full"), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        observe(state + shift, "full"), observe(state, "full"), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_rows_start_near_upright_at_the_same_place():
     start = reset(5000, torch.Generator().manual_seed(3))
     assert start[:, 0].eq(0).all()
     assert start[:, 1:].abs().max() <= cartpole.SPREAD
-    torch.testing.assert_close(start[:, 1:].var(0), torch.full((3,), 0.05**2 / 3), rtol=0.06, atol=0)
+    torch.testing.assert_close(
+        start[:, 1:].var(0), torch.full((3,), 0.05**2 / 3), rtol=0.06, atol=0
+    )
     assert torch.equal(start, reset(5000, torch.Generator().manual_seed(3)))
     assert not torch.equal(start, reset(5000, torch.Generator().manual_seed(4)))
 

@@ -102,9 +102,9 @@ def test_room4_has_the_known_eigenvalues_for_lags_without_end():
 def test_room4_has_the_known_eigenvalues_for_lags_within_50_steps():
     mu = walk_eigenvalues(named_layout("room4"))[:11]
     g, horizons = 0.9, range(1, 51)
-    mean = sum(sum((1 - g) * g ** (k - 1) / (1 - g**m) * mu**k for k in range(1, m + 1)) for m in horizons) / len(
-        horizons
-    )
+    mean = sum(
+        sum((1 - g) * g ** (k - 1) / (1 - g**m) * mu**k for k in range(1, m + 1)) for m in horizons
+    ) / len(horizons)
     known = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935]
     np.testing.assert_allclose(1 - mean, known, atol=5e-5)
 
@@ -131,7 +131,10 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 def test_no_named_layout_but_the_empty_room_is_a_grid_of_the_paper():
     if not PAPER_GRIDS.exists():
         pytest.skip("the paper's grids are data that is not part of the project")
-    paper = {layout_hash(parse_layout(path.read_text(), path.name)) for path in PAPER_GRIDS.glob("Grid*.txt")}
+    paper = {
+        layout_hash(parse_layout(path.read_text(), path.name))
+        for path in PAPER_GRIDS.glob("Grid*.txt")
+    }
     assert {name for name, (_, rows_hash) in EXPECTED.items() if rows_hash in paper} <= {"room1"}
 
 
@@ -144,7 +147,14 @@ def test_a_name_like_no_other_still_gets_an_answer(name):
 # Rooms.
 
 
-@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.integers(2, 6), st.integers(0, 99), st.data())
+@given(
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.integers(2, 6),
+    st.integers(0, 99),
+    st.data(),
+)
 @settings(max_examples=50, deadline=None)
 def test_rooms_are_connected_by_a_tree_and_the_extra_doors(rows, cols, height, width, seed, data):
     tree = rows * cols - 1

@@ -10,8 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quatrain.envs.grid.catalogue import named_layout
-from quatrain.envs.grid.dynamics import fourier_frequencies, fourier_inputs, make_grid, observe, reset, step
-from quatrain.envs.grid.layouts import DOWN, LEFT, MOVES, RIGHT, UP, parse_layout, reverse, with_random_doors
+from quatrain.envs.grid.dynamics import (
+    fourier_frequencies,
+    fourier_inputs,
+    make_grid,
+    observe,
+    reset,
+    step,
+)
+from quatrain.envs.grid.layouts import (
+    DOWN,
+    LEFT,
+    MOVES,
+    RIGHT,
+    UP,
+    parse_layout,
+    reverse,
+    with_random_doors,
+)
 
 # States 0 1 2 / 3 . 4: the goal is state 2, the start is state 3.
 SMALL = parse_layout("..G\nSX.", "small")
@@ -35,7 +51,11 @@ def plain_next_state(layout):
 
 maps = (
     st.integers(1, 7)
-    .flatmap(lambda width: st.lists(st.text("X.", min_size=width, max_size=width), min_size=1, max_size=5))
+    .flatmap(
+        lambda width: st.lists(
+            st.text("X.", min_size=width, max_size=width), min_size=1, max_size=5
+        )
+    )
     .filter(lambda rows: "".join(rows).count(".") >= 2)
 )
 
@@ -57,12 +77,16 @@ def test_a_map_without_marks_has_neither_start_nor_goal():
 
 def test_walls_and_borders_leave_the_state_unchanged():
     np.testing.assert_array_equal(
-        make_grid(SMALL).next_state, [[0, 1, 3, 0], [1, 2, 1, 0], [2, 2, 4, 1], [0, 3, 3, 3], [2, 4, 4, 4]]
+        make_grid(SMALL).next_state,
+        [[0, 1, 3, 0], [1, 2, 1, 0], [2, 2, 4, 1], [0, 3, 3, 3], [2, 4, 4, 4]],
     )
 
 
 def test_a_door_blocks_only_the_way_back():
-    plain, door = make_grid(parse_layout("...\n...", "m")), make_grid(parse_layout(".,DR,.\n.,.,.", "m"))
+    plain, door = (
+        make_grid(parse_layout("...\n...", "m")),
+        make_grid(parse_layout(".,DR,.\n.,.,.", "m")),
+    )
     differs = np.argwhere(plain.next_state != door.next_state)
     np.testing.assert_array_equal(differs, [[2, LEFT]])
     assert door.next_state[2, LEFT] == 2
@@ -73,7 +97,9 @@ def test_a_door_blocks_only_the_way_back():
 @settings(deadline=None)
 def test_the_table_follows_the_rules_told_cell_by_cell(rows, door_seed, share):
     layout = parse_layout("\n".join(rows), "map")
-    moves = np.sum(make_grid(layout).next_state != np.arange(len(make_grid(layout).coords))[:, None])
+    moves = np.sum(
+        make_grid(layout).next_state != np.arange(len(make_grid(layout).coords))[:, None]
+    )
     layout = with_random_doors(layout, int(share * moves / 2), door_seed)
     np.testing.assert_array_equal(make_grid(layout).next_state, plain_next_state(layout))
 
@@ -136,9 +162,7 @@ def test_onehot_sees_the_state_itself():
 
 @pytest.mark.parametrize("observation", ["fourier", "pixels"])
 def test_an_unknown_observation_is_refused(observation):
-    message = (
-        f"unknown observation '{observation}'; known: centred, corner, paper, onehot; for fourier call fourier_inputs"
-    )
+    message = f"unknown observation '{observation}'; known: centred, corner, paper, onehot; for fourier call fourier_inputs"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         observe(make_grid(SMALL), observation)
 
@@ -177,7 +201,9 @@ def test_a_uniform_reset_finds_every_state_but_the_goal_equally_often():
 
 
 def test_without_a_goal_every_state_is_found():
-    counts = np.bincount(resets(parse_layout("...\nXX.\nXX.", "map"), uniform=False, count=5000), minlength=5)
+    counts = np.bincount(
+        resets(parse_layout("...\nXX.\nXX.", "map"), uniform=False, count=5000), minlength=5
+    )
     np.testing.assert_allclose(counts, 1000, atol=115)
 
 
@@ -210,7 +236,9 @@ def test_steps_of_many_walkers_at_once_follow_the_table():
         (0, UP, 6, False, True),  # a bump is a step
     ],
 )
-def test_the_goal_terminates_and_the_step_limit_truncates(state, action, elapsed, terminated, truncated):
+def test_the_goal_terminates_and_the_step_limit_truncates(
+    state, action, elapsed, terminated, truncated
+):
     moved = step(make_grid(SMALL), *map(jnp.int32, (state, elapsed, action)), max_episode_steps=7)
     assert (bool(moved.terminated), bool(moved.truncated)) == (terminated, truncated)
 
@@ -224,7 +252,9 @@ def test_without_a_goal_nothing_terminates():
     grid = make_grid(parse_layout("..\n.X", "map"))
     for state in range(3):
         for action in (UP, RIGHT, DOWN, LEFT):
-            assert not step(grid, *map(jnp.int32, (state, 0, action)), max_episode_steps=9).terminated
+            assert not step(
+                grid, *map(jnp.int32, (state, 0, action)), max_episode_steps=9
+            ).terminated
 
 
 def test_a_grid_may_be_an_argument_of_a_compiled_program():

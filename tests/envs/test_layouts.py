@@ -36,7 +36,11 @@ def as_tiles(text):
 
 maps = (
     st.integers(1, 7)
-    .flatmap(lambda width: st.lists(st.text("X.", min_size=width, max_size=width), min_size=1, max_size=5))
+    .flatmap(
+        lambda width: st.lists(
+            st.text("X.", min_size=width, max_size=width), min_size=1, max_size=5
+        )
+    )
     .filter(lambda rows: "".join(rows).count(".") >= 2)
 )
 
@@ -55,7 +59,12 @@ def test_tiles_may_be_empty_padded_and_carry_doors():
     layout = parse_layout(" SDR ,\t., ,X\n,DDL,GDU,.\n.,,,x", "map.txt")
     np.testing.assert_array_equal(layout.walls, [[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]])
     assert (layout.start, layout.goal) == ((0, 0), (2, 1))
-    assert set(layout.doors) == {Door(0, 0, RIGHT), Door(1, 1, DOWN), Door(1, 1, LEFT), Door(2, 1, UP)}
+    assert set(layout.doors) == {
+        Door(0, 0, RIGHT),
+        Door(1, 1, DOWN),
+        Door(1, 1, LEFT),
+        Door(2, 1, UP),
+    }
 
 
 def test_a_letter_given_twice_is_one_door():
@@ -69,7 +78,9 @@ def test_trailing_blank_lines_add_no_row(ending):
 
 def test_carriage_returns_before_newlines_change_nothing():
     text = "XXX\nX X\nX X\nXXX\n"
-    assert layout_rows(parse_layout(text.replace("\n", "\r\n"), "m")) == layout_rows(parse_layout(text, "m"))
+    assert layout_rows(parse_layout(text.replace("\n", "\r\n"), "m")) == layout_rows(
+        parse_layout(text, "m")
+    )
 
 
 def test_leading_and_trailing_spaces_are_free_cells():
@@ -104,7 +115,9 @@ def test_ragged_lines_name_the_line():
 
 @pytest.mark.parametrize("text", ["...\n\n...", "., ,.\n  \n.,.,."])
 def test_a_blank_line_inside_the_map_has_no_cells(text):
-    with pytest.raises(LayoutError, match=r"^map\.txt line 2: 0 cells, the first line has 3\. An editor"):
+    with pytest.raises(
+        LayoutError, match=r"^map\.txt line 2: 0 cells, the first line has 3\. An editor"
+    ):
         parse_layout(text, "map.txt")
 
 
@@ -192,7 +205,9 @@ def test_error_mode_refuses_several_components_even_with_a_start():
 
 
 def test_many_components_are_summed_up():
-    with pytest.raises(LayoutError, match=r"has 8 components of 4, 3, 2, 1, 1 and at most 1 cells \(for"):
+    with pytest.raises(
+        LayoutError, match=r"has 8 components of 4, 3, 2, 1, 1 and at most 1 cells \(for"
+    ):
         keep_components(parse_layout("....X...X..X.X.X.X.X.", "map.txt"), "auto")
 
 
@@ -222,7 +237,9 @@ def test_of_equally_large_components_the_first_is_kept():
 
 
 def test_all_keeps_every_component():
-    assert layout_rows(keep_components(parse_layout(SPLIT, "map.txt"), "all")) == tuple(SPLIT.split("\n"))
+    assert layout_rows(keep_components(parse_layout(SPLIT, "map.txt"), "all")) == tuple(
+        SPLIT.split("\n")
+    )
 
 
 @pytest.mark.parametrize("mode", ["auto", "start", "largest", "all", "error"])

@@ -6,11 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quatrain.envs.grid.layouts import LEFT, MOVES, RIGHT, Door, LayoutError, parse_layout, with_random_doors
+from quatrain.envs.grid.layouts import (
+    LEFT,
+    MOVES,
+    RIGHT,
+    Door,
+    LayoutError,
+    parse_layout,
+    with_random_doors,
+)
 
 maps = (
     st.integers(1, 7)
-    .flatmap(lambda width: st.lists(st.text("X.", min_size=width, max_size=width), min_size=1, max_size=5))
+    .flatmap(
+        lambda width: st.lists(
+            st.text("X.", min_size=width, max_size=width), min_size=1, max_size=5
+        )
+    )
     .filter(lambda rows: "".join(rows).count(".") >= 2)
 )
 
@@ -27,7 +39,12 @@ def test_random_doors_follow_the_seed():
 def test_random_doors_join_free_cells_and_never_close_a_passage(rows, door_seed, data):
     layout = parse_layout("\n".join(rows), "map.txt")
     free = {(x, y) for y, row in enumerate(rows) for x, cell in enumerate(row) if cell == "."}
-    passages = {frozenset([(x, y), (x + dx, y + dy)]) for x, y in free for dx, dy in MOVES if (x + dx, y + dy) in free}
+    passages = {
+        frozenset([(x, y), (x + dx, y + dy)])
+        for x, y in free
+        for dx, dy in MOVES
+        if (x + dx, y + dy) in free
+    }
     count = data.draw(st.integers(0, len(passages)))
     drawn = [
         frozenset([(x, y), (x + MOVES[action][0], y + MOVES[action][1])])
@@ -52,6 +69,8 @@ def test_both_directions_of_a_passage_are_drawn_sometimes():
 
 
 def test_more_random_doors_than_passages_are_refused():
-    message = "map.txt: doors: 3 but only 2 passages between two cells have no door yet; lower doors"
+    message = (
+        "map.txt: doors: 3 but only 2 passages between two cells have no door yet; lower doors"
+    )
     with pytest.raises(LayoutError, match=f"^{re.escape(message)}$"):
         with_random_doors(parse_layout("DR,.,.,.", "map.txt"), 3, 42)

@@ -69,8 +69,15 @@ def copy_of_the_project(root: Path) -> None:
 def add_the_model(root: Path) -> None:
     """The five steps."""
     for name in NEW:
-        shutil.copytree(FIXTURE / name, root / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    insert(root / "src/quatrain/registry.py", "MODELS: dict[str, Framework] = {", '"tides": "jax", ')
+        shutil.copytree(
+            FIXTURE / name,
+            root / name,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    insert(
+        root / "src/quatrain/registry.py", "MODELS: dict[str, Framework] = {", '"tides": "jax", '
+    )
     params = root / "src/quatrain/params.py"
     insert(params, "import IqnConfig\n", "from quatrain.models.tides.config import TidesConfig\n")
     insert(params, "    iqn: IqnConfig\n", "    tides: TidesConfig\n")
@@ -89,5 +96,7 @@ def add_the_model(root: Path) -> None:
 def insert(path: Path, after: str, text: str) -> None:
     """Put a text behind another one, which must be there once."""
     content = path.read_text()
-    assert content.count(after) == 1, f"{path.name}: {after!r} is there {content.count(after)} times"
+    assert content.count(after) == 1, (
+        f"{path.name}: {after!r} is there {content.count(after)} times"
+    )
     path.write_text(content.replace(after, after + text))

@@ -43,11 +43,20 @@ def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The port of a real tracking server."""
     folder, port = tmp_path_factory.mktemp("server"), free_port()
     shutil.copy(template, folder / "mlflow.db")
-    command = f"{sys.executable} -m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()
-    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/files"]
+    command = (
+        f"{sys.executable} -m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()
+    )
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{folder}/mlflow.db",
+        "--artifacts-destination",
+        f"{folder}/files",
+    ]
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         until(lambda: answers(port))
         yield port
@@ -70,7 +79,14 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     root.mkdir()
     spaces = make_workspace(root)
-    for name in ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", ".dvc/config", "dvc.lock"):
+    for name in (
+        "src/a.py",
+        "src/deep/b.py",
+        "pipeline/c.py",
+        "docs/d.md",
+        ".dvc/config",
+        "dvc.lock",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"{name} as committed\n")
     (root / ".gitignore").write_text(".presets/\n/models/\n__pycache__/\n")
@@ -111,7 +127,9 @@ def all_stages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
 
 
 @pytest.fixture
-def uninterrupted(all_stages_of: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
+def uninterrupted(
+    all_stages_of: Callable[[str], Project], request: pytest.FixtureRequest
+) -> Project:
     return all_stages_of(getattr(request, "param", "allo"))
 
 

@@ -34,7 +34,9 @@ class Faulty(ThreadingHTTPServer):
         """The fault of this request; a reply is lost twice, for mlflow itself asks a second time."""
         self.calls -= 1
         self.seen[request] += 1
-        if self.calls >= 0 or (self.fault == "lost reply" and (request[:3] == b"GET" or self.seen[request] > 2)):
+        if self.calls >= 0 or (
+            self.fault == "lost reply" and (request[:3] == b"GET" or self.seen[request] > 2)
+        ):
             return ""
         return self.fault
 
@@ -64,13 +66,19 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
     def forward(self, body: bytes, lost: bool) -> None:
-        headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+        headers = {
+            name: value for name, value in self.headers.items() if name.lower() != "connection"
+        }
         with closing(http.client.HTTPConnection("127.0.0.1", self.server.upstream)) as connection:
             connection.request(self.command, self.path, body, headers)
             reply = connection.getresponse()
             content = reply.read()
         if not lost:
-            self.reply(reply.status, {"Content-Type": reply.headers.get("Content-Type", "text/plain")}, content)
+            self.reply(
+                reply.status,
+                {"Content-Type": reply.headers.get("Content-Type", "text/plain")},
+                content,
+            )
 
     def reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)

@@ -21,7 +21,11 @@ from tests.pipeline.recorded_runs import until
 MOTO = Path(sys.prefix) / "moto" / "bin" / "moto_server"
 POSTGRESQL = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 BUCKET = "quatrain"
-KEYS = {"AWS_ACCESS_KEY_ID": "quatrain", "AWS_SECRET_ACCESS_KEY": "not-a-secret", "AWS_DEFAULT_REGION": "us-east-1"}
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "quatrain",
+    "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 PASSWORD = "swordfish/9"
 
 
@@ -36,7 +40,9 @@ class Sshd(NamedTuple):
 
 def program(name: str, *folders: Path, reason: str = "") -> str:
     """Where a program lies; the test is skipped where it is not installed."""
-    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, folders)]))
+    found = shutil.which(
+        name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, folders)])
+    )
     if found is None:
         pytest.skip(reason or f"{name} is not installed")
     return found
@@ -62,10 +68,14 @@ def folder_of(server: Mapping[str, Any]) -> Iterator[Path]:
 
 
 @contextmanager
-def running(command: list[str], log: Path, ready: Callable[[], bool], **given: Any) -> Iterator[None]:
+def running(
+    command: list[str], log: Path, ready: Callable[[], bool], **given: Any
+) -> Iterator[None]:
     """A server from its first answer on; it is killed with all that it started."""
     with log.open("a") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, **given)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, start_new_session=True, **given
+        )
     try:
         until(lambda: ready() or process.poll() is not None)
         assert process.poll() is None, f"{command[0]} ended:\n{log.read_text()}"
@@ -100,7 +110,10 @@ def sshd(client: Path) -> Iterator[Sshd]:
             "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
         )
         with running(
-            [binary, "-D", "-e", "-f", f"{folder}/config"], log, lambda: "listening" in log.read_text(), **user
+            [binary, "-D", "-e", "-f", f"{folder}/config"],
+            log,
+            lambda: "listening" in log.read_text(),
+            **user,
         ):
             yield Sshd(port, name, client / "client_key", folder / "store")
 
@@ -111,7 +124,9 @@ def s3(log: Path) -> Iterator[str]:
     binary = program(str(MOTO), reason=f"{MOTO} is not there: `make moto` installs it")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with running([binary, "-H", "127.0.0.1", "-p", str(port)], log, lambda: opens(f"{url}/moto-api/")):
+    with running(
+        [binary, "-H", "127.0.0.1", "-p", str(port)], log, lambda: opens(f"{url}/moto-api/")
+    ):
         yield url
 
 
@@ -122,7 +137,15 @@ class Postgresql:
         self.port = free_port()
         self._folder, self._user = folder, user
         (folder / "password").write_text(PASSWORD)
-        options = ["-U", "quatrain", "--pwfile", f"{folder}/password", "-A", "scram-sha-256", "--no-sync"]
+        options = [
+            "-U",
+            "quatrain",
+            "--pwfile",
+            f"{folder}/password",
+            "-A",
+            "scram-sha-256",
+            "--no-sync",
+        ]
         self._call("initdb", "-D", f"{folder}/data", "-E", "UTF8", "--locale", "C", *options)
         settings = {
             "port": self.port,
@@ -142,11 +165,24 @@ class Postgresql:
 
     def create(self, database: str, template: str = "template0") -> str:
         """The URI of a new database."""
-        self._call("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "quatrain", "-T", template, database)
+        self._call(
+            "createdb",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "quatrain",
+            "-T",
+            template,
+            database,
+        )
         return self.uri(database)
 
     def uri(self, database: str) -> str:
-        return f"postgresql://quatrain:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{self.port}/{database}"
+        return (
+            f"postgresql://quatrain:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{self.port}/{database}"
+        )
 
     def _control(self, *arguments: str) -> None:
         self._call("pg_ctl", "-D", f"{self._folder}/data", "-w", "-s", *arguments)
@@ -155,7 +191,12 @@ class Postgresql:
         command = [program(name, *POSTGRESQL), *arguments]
         environment = os.environ | {"PGPASSWORD": PASSWORD}
         done = subprocess.run(
-            command, cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **self._user
+            command,
+            cwd=self._folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **self._user,
         )
         assert done.returncode == 0, done.stdout
 
@@ -180,10 +221,27 @@ def mlflow_server(folder: Path, store: str, artifacts: str, **environment: str) 
     """The URL of a tracking server that keeps runs in `store` and their files in `artifacts`."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     given = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
     given |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
-    with running(command, folder / "mlflow.log", lambda: opens(f"{url}/health"), env=os.environ | given, cwd=folder):
+    with running(
+        command,
+        folder / "mlflow.log",
+        lambda: opens(f"{url}/health"),
+        env=os.environ | given,
+        cwd=folder,
+    ):
         yield url
 
 

@@ -47,7 +47,9 @@ def recorded(folder: Path, run_key: str, end: str = "FINISHED") -> Journal:
     journal = Journal(folder)
     journal.begin(header(run_key))
     journal.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1400)])
-    journal.metrics([("train/odd", i, value) for i, value in enumerate([math.nan, math.inf, -math.inf])])
+    journal.metrics(
+        [("train/odd", i, value) for i, value in enumerate([math.nan, math.inf, -math.inf])]
+    )
     for step in range(7):
         journal.metrics([(f"train/cosine/{k}", step, step / 7 + k) for k in range(11)])
     (folder.parent / "curve.png").write_bytes(b"picture")
@@ -61,20 +63,31 @@ def expected(*journals: Journal) -> Arrived:
     for journal in journals:
         for _, line in journal.lines():
             for name, step, value in line.get("rows", ()):
-                shown = repr(max(-LARGEST, min(LARGEST, float(value)))) if float(value) == float(value) else "nan"
+                shown = (
+                    repr(max(-LARGEST, min(LARGEST, float(value))))
+                    if float(value) == float(value)
+                    else "nan"
+                )
                 rows.setdefault(name, []).append((step, shown, line["time"]))
     return {name: sorted(points) for name, points in rows.items()}
 
 
 def runs_of(client: Any, run_key: str) -> list[Any]:
     experiment = client.get_experiment_by_name("quatrain")
-    return list(client.search_runs([experiment.experiment_id], f"tags.`quatrain.run_key` = '{run_key}'"))
+    return list(
+        client.search_runs([experiment.experiment_id], f"tags.`quatrain.run_key` = '{run_key}'")
+    )
 
 
 def arrived(client: Any, run_key: str) -> Arrived:
     (run,) = runs_of(client, run_key)
-    histories = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
-    return {name: sorted((m.step, repr(m.value), m.timestamp) for m in points) for name, points in histories.items()}
+    histories = {
+        name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics
+    }
+    return {
+        name: sorted((m.step, repr(m.value), m.timestamp) for m in points)
+        for name, points in histories.items()
+    }
 
 
 def deliver(journal: Journal, uri: str, attempts: int = 1) -> None:

@@ -77,7 +77,13 @@ class Night:
         self.made = folder / "made"
         shutil.copytree(root, folder / "scored", ignore=shutil.ignore_patterns(".git"))
         self.made.mkdir()
-        for name, text in (("exit", "0"), ("settings", ""), ("refused", ""), ("date", "2026-02-03"), ("calls", "")):
+        for name, text in (
+            ("exit", "0"),
+            ("settings", ""),
+            ("refused", ""),
+            ("date", "2026-02-03"),
+            ("calls", ""),
+        ):
             (folder / name).write_text(text)
         (folder / "dvc.py").write_text(DVC)
         self.before = self.state()
@@ -85,7 +91,9 @@ class Night:
     def scores(self, model: str, **changed: float) -> None:
         """What the model will reach."""
         Workspace(self.folder / "scored", model).score(**changed)
-        shutil.copytree(self.folder / "scored" / "reports", self.made / "reports", dirs_exist_ok=True)
+        shutil.copytree(
+            self.folder / "scored" / "reports", self.made / "reports", dirs_exist_ok=True
+        )
 
     def preset(self, model: str, **changed: float) -> None:
         """All models hold the baselines of preset smoke, which are committed; one reaches these scores."""
@@ -94,7 +102,9 @@ class Night:
             Workspace(self.root, name).set_baseline("smoke")
         git(self.root, "commit", "-q", "-a", "-m", "baselines of a preset")
         self.before = self.state()
-        shutil.copytree(self.root, work, ignore=shutil.ignore_patterns(".git", ".presets", ".state"))
+        shutil.copytree(
+            self.root, work, ignore=shutil.ignore_patterns(".git", ".presets", ".state")
+        )
         for name in MODELS:
             Workspace(work, name).score("smoke", **(changed if name == model else {}))
         (work / "params.yaml").write_text(
@@ -110,13 +120,26 @@ class Night:
 
     def calls(self, verb: str = "") -> list[str]:
         """How the scripts were called."""
-        return [line for line in (self.folder / "calls").read_text().splitlines() if line.startswith(verb)]
+        return [
+            line
+            for line in (self.folder / "calls").read_text().splitlines()
+            if line.startswith(verb)
+        ]
 
     def state(self) -> tuple[object, ...]:
         """All that a retraining must not change in the checkout."""
-        files = {name: data for name, data in contents(self.root).items() if not name.startswith((".state/", ".dvc/c"))}
+        files = {
+            name: data
+            for name, data in contents(self.root).items()
+            if not name.startswith((".state/", ".dvc/c"))
+        }
         head = (self.root / ".git" / "HEAD").read_text()
-        return files, head, git(self.root, "rev-parse", "HEAD"), git(self.root, "status", "--porcelain")
+        return (
+            files,
+            head,
+            git(self.root, "rev-parse", "HEAD"),
+            git(self.root, "status", "--porcelain"),
+        )
 
     def ended(self) -> Ended:
         """What is on record of it."""
@@ -131,7 +154,9 @@ class Night:
     def branches(self, folder: Path | None = None) -> list[str]:
         """Those that retrainings made, here or in another repository."""
         places = ("refs/heads/retrain", "refs/heads/retrain-pictures")
-        return git(folder or self.root, "for-each-ref", "--format=%(refname:short)", *places).splitlines()
+        return git(
+            folder or self.root, "for-each-ref", "--format=%(refname:short)", *places
+        ).splitlines()
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """In a process of its own."""
@@ -150,7 +175,9 @@ def make_retrainable(root: Path) -> None:
     """Give a checkout the two scripts."""
     for name, text in (("__init__", ""), ("repro", REPRO), ("promote", PROMOTE)):
         (root / "pipeline" / f"{name}.py").write_text(text)
-    (root / ".gitignore").write_text(".presets/\n.state/\n/models/\n/.dvc/cache\n/.dvc/config.local\n__pycache__/\n")
+    (root / ".gitignore").write_text(
+        ".presets/\n.state/\n/models/\n/.dvc/cache\n/.dvc/config.local\n__pycache__/\n"
+    )
     for model in ("allo", "iqn"):
         plots = root / "reports" / model / "plots"
         plots.mkdir(parents=True)

@@ -55,7 +55,13 @@ SCORES: dict[str, dict[str, Any]] = {
 }
 """Per model: scores that reach every goal."""
 
-PROVENANCE = {"run_key": "0" * 64, "commit": "abc123", "date": "2026-01-02", "seeds": 1, "why": None}
+PROVENANCE = {
+    "run_key": "0" * 64,
+    "commit": "abc123",
+    "date": "2026-01-02",
+    "seeds": 1,
+    "why": None,
+}
 
 
 class Workspace:
@@ -94,7 +100,9 @@ class Workspace:
         """Change a metric's entry by hand; a value of ... removes the key."""
         content = self.baseline()
         entry = content["presets"]["default"]["metrics"][metric] | changed
-        content["presets"]["default"]["metrics"][metric] = {k: v for k, v in entry.items() if v is not ...}
+        content["presets"]["default"]["metrics"][metric] = {
+            k: v for k, v in entry.items() if v is not ...
+        }
         self.edit_baseline(content)
 
     def edit_verdict(self, **changed: Any) -> None:

@@ -30,7 +30,11 @@ from tests.conftest import QUICK, ROOT, SMALL
 NOBODY = "http://127.0.0.1:1"
 """A tracking server that refuses at once."""
 YIELDS = 12
-BODIES: dict[str, Callable[[Stage, Signals], None]] = {"collect": collect, "train": train, "evaluate": evaluate}
+BODIES: dict[str, Callable[[Stage, Signals], None]] = {
+    "collect": collect,
+    "train": train,
+    "evaluate": evaluate,
+}
 each_model = pytest.mark.parametrize("uninterrupted", MODELS, indirect=True)
 """For what must hold of every model; the other tests take one for all."""
 OUTS = ("data", "models", "reports")
@@ -90,7 +94,9 @@ class Project:
         assert config.train.steps == YIELDS * config.train.record_every
         return yields * config.train.record_every
 
-    def choose(self, params: dict[str, Any] | None = None, overlay: dict[str, Any] | None = None) -> None:
+    def choose(
+        self, params: dict[str, Any] | None = None, overlay: dict[str, Any] | None = None
+    ) -> None:
         """Write params.yaml, with some values changed."""
         chosen = overlaid(params or parse(self.root / "params.yaml"), overlay or {})
         with (self.root / "params.yaml").open("w") as file:
@@ -103,8 +109,13 @@ class Project:
 
     def hashes(self, *outs: str) -> dict[str, str]:
         """sha256 of every file that DVC would hash."""
-        files = (path for out in outs or OUTS for path in (self.root / out).rglob("*") if path.is_file())
-        return {str(path.relative_to(self.root)): sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+        files = (
+            path for out in outs or OUTS for path in (self.root / out).rglob("*") if path.is_file()
+        )
+        return {
+            str(path.relative_to(self.root)): sha256(path.read_bytes()).hexdigest()
+            for path in sorted(files)
+        }
 
     def history_steps(self) -> list[int]:
         """The column `step` of history.csv."""
@@ -151,7 +162,9 @@ def surround(patch: pytest.MonkeyPatch, project: Project) -> None:
     """For `call`: no tracking server, one picture that is quickly drawn, all modules loaded that a key may name."""
     room(project.model, "evaluate")
     patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
-    patch.setattr(room(project.model, "plots"), "plots", lambda *_: {"empty": Figure(figsize=(1, 1))})
+    patch.setattr(
+        room(project.model, "plots"), "plots", lambda *_: {"empty": Figure(figsize=(1, 1))}
+    )
     patch.chdir(project.root)
 
 
@@ -196,7 +209,9 @@ def flip_bit(path: Path) -> None:
 class Disk:
     """Takes so many writes below a folder, and half of one more."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC
+    ) -> None:
         self.left: float = float("inf")
         self.taken = 0
         write = os.write

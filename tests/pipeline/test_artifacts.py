@@ -30,8 +30,15 @@ def test_what_is_loaded_is_what_was_saved(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["data.npz", "weights.safetensors"])
 def test_the_order_of_an_array_in_memory_does_not_reach_the_disk(tmp_path: Path, name: str) -> None:
     plain = np.arange(15, dtype=np.float32).reshape(3, 5)
-    layouts = [plain, np.asfortranarray(plain), plain.astype(">f4"), np.repeat(plain, 2, axis=1)[:, ::2]]
-    digests = {save(tmp_path / str(i), {name: {"x": layout}}, {}) for i, layout in enumerate(layouts)}
+    layouts = [
+        plain,
+        np.asfortranarray(plain),
+        plain.astype(">f4"),
+        np.repeat(plain, 2, axis=1)[:, ::2],
+    ]
+    digests = {
+        save(tmp_path / str(i), {name: {"x": layout}}, {}) for i, layout in enumerate(layouts)
+    }
     assert len(digests) == 1
     np.testing.assert_array_equal(load(tmp_path / "3").contents[name]["x"], plain, strict=True)
 
@@ -41,7 +48,9 @@ def test_equal_contents_give_equal_bytes_whatever_their_order(tmp_path: Path) ->
         name: dict(reversed(content.items())) if isinstance(content, dict) else content
         for name, content in reversed(CONTENTS.items())
     }
-    assert save(tmp_path / "a", CONTENTS, INFO) == save(tmp_path / "b", reverse, dict(reversed(INFO.items())))
+    assert save(tmp_path / "a", CONTENTS, INFO) == save(
+        tmp_path / "b", reverse, dict(reversed(INFO.items()))
+    )
     for name in FILES:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -54,7 +63,9 @@ def test_saving_again_removes_what_an_earlier_version_left(folder: Path) -> None
 
 
 @pytest.mark.parametrize("foreign", ["notes.md", "plots/loss.png"])
-def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_there(folder: Path, foreign: str) -> None:
+def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_there(
+    folder: Path, foreign: str
+) -> None:
     (folder / foreign).parent.mkdir(exist_ok=True)
     (folder / foreign).write_text("mine")
     with pytest.raises(ArtifactError, match=r"is in the way of a folder .*; move it elsewhere"):
@@ -67,7 +78,11 @@ def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_ther
     ("name", "content", "message"),
     [
         ("a.npz", {"x": np.asarray([1.0, np.nan])}, "array 'x' holds NaN or infinity"),
-        ("a.safetensors", {"x": np.asarray([np.inf], np.float32)}, "array 'x' holds NaN or infinity"),
+        (
+            "a.safetensors",
+            {"x": np.asarray([np.inf], np.float32)},
+            "array 'x' holds NaN or infinity",
+        ),
         ("a.npz", {"x": np.asarray([None])}, "array 'x' has dtype object; known: bool, int8"),
         ("a.npz", {"x": np.asarray(["text"])}, "array 'x' has dtype <U4"),
         ("a.npz", {"../x": np.ones(2)}, "should match pattern"),
@@ -83,7 +98,9 @@ def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_ther
         ("manifest.json", {}, "is the name of the manifest"),
     ],
 )
-def test_content_that_could_not_be_loaded_is_not_written(tmp_path: Path, name: str, content: Any, message: str) -> None:
+def test_content_that_could_not_be_loaded_is_not_written(
+    tmp_path: Path, name: str, content: Any, message: str
+) -> None:
     with pytest.raises(ArtifactError) as error:
         save(tmp_path / "allo", {name: content}, {})
     assert message in str(error.value)
@@ -111,7 +128,13 @@ DATASET = Dataset(
 
 def test_a_tree_of_arrays_survives_the_disk(tmp_path: Path) -> None:
     flat = to_arrays(DATASET)
-    assert list(flat) == ["train/state", "train/weight", "held_out/state", "held_out/weight", "goal"]
+    assert list(flat) == [
+        "train/state",
+        "train/weight",
+        "held_out/state",
+        "held_out/weight",
+        "goal",
+    ]
     save(tmp_path / "data", {"dataset.npz": flat}, {})
     found = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.npz"])
     assert type(found.train) is Episodes

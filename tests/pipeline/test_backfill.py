@@ -37,7 +37,9 @@ def call(project: Project) -> int:
 
 
 def lacking(project: Project) -> list[str]:
-    return backfill.lacking(project.root, read_params(project.root), project.model, resolve_uri(project.root))
+    return backfill.lacking(
+        project.root, read_params(project.root), project.model, resolve_uri(project.root)
+    )
 
 
 def journal(project: Project, verb: str) -> Journal:
@@ -71,7 +73,9 @@ def everything(project: Project) -> dict[str, bytes]:
 
 
 @each_model
-def test_restored_results_get_the_run_that_their_stages_record(uninterrupted: Project, restored: Project, uri: str):
+def test_restored_results_get_the_run_that_their_stages_record(
+    uninterrupted: Project, restored: Project, uri: str
+):
     assert lacking(restored) == ["train", "evaluate"]
     assert call(restored) == 0
     assert lacking(restored) == []
@@ -95,7 +99,9 @@ def test_restored_results_get_the_run_that_their_stages_record(uninterrupted: Pr
 
 def test_the_tags_tell_where_it_was_trained_not_where_it_was_restored(restored: Project):
     contents, info, _ = artifacts.load(restored.weights)
-    artifacts.save(restored.weights, contents, info | {"settings": info["settings"] | {"cpu": "of elsewhere"}})
+    artifacts.save(
+        restored.weights, contents, info | {"settings": info["settings"] | {"cpu": "of elsewhere"}}
+    )
     assert call(restored) == 0
     header = journal(restored, "train").header
     assert header is not None
@@ -217,7 +223,12 @@ def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restor
     )
     given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=restored.root, env=given, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=restored.root,
+        env=given,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "['train', 'evaluate']\nset()\n"
 
@@ -240,9 +251,15 @@ def test_sync_records_delivers_registers_and_is_done(
         said = f"backfill@allo: {verb}@allo was restored from a cache; its run is recorded now\n"
         assert said in told.err
     assert f"2 of 2 journals are complete at {uri}" in told.out
-    there, versions = arrived(client_of(uri), run_key(restored)), versions_of(client_of(uri), "quatrain-allo")
+    there, versions = (
+        arrived(client_of(uri), run_key(restored)),
+        versions_of(client_of(uri), "quatrain-allo"),
+    )
     assert len(versions) == 1
-    assert client_of(uri).get_model_version_by_alias("quatrain-allo", "candidate").version == versions[0].version
+    assert (
+        client_of(uri).get_model_version_by_alias("quatrain-allo", "candidate").version
+        == versions[0].version
+    )
 
     assert sync.main([]) == 0
     told = capfd.readouterr()

@@ -26,8 +26,14 @@ def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
         monkeypatch.undo()
     shown = read_to_the_end(ours)
     assert shown.startswith("train@allo: preparing, then 240 steps\r\n")
-    assert bool(re.search(r"\rtrain@allo: 100%\|█+\| 240/240 \[.* steps/s, loss=0.25\]", shown)) == is_bar
-    assert bool(re.search(r"\ntrain@allo: 240/240  .* steps/s  0 s left  loss 0.25\r\n", shown)) != is_bar
+    assert (
+        bool(re.search(r"\rtrain@allo: 100%\|█+\| 240/240 \[.* steps/s, loss=0.25\]", shown))
+        == is_bar
+    )
+    assert (
+        bool(re.search(r"\ntrain@allo: 240/240  .* steps/s  0 s left  loss 0.25\r\n", shown))
+        != is_bar
+    )
 
 
 def read_to_the_end(descriptor: int) -> str:
@@ -40,10 +46,15 @@ def read_to_the_end(descriptor: int) -> str:
     return b"".join(pieces).decode()
 
 
-def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     show(Bar("train@allo", 240, 60, ("loss",)))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == ["train@allo: continues at step 60 of 240", "train@allo: preparing, then 180 steps"]
+    assert lines[:2] == [
+        "train@allo: continues at step 60 of 240",
+        "train@allo: preparing, then 180 steps",
+    ]
     assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
 
 

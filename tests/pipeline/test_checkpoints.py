@@ -76,9 +76,13 @@ def test_the_damaged_slot_is_written_over_and_not_the_only_valid_one(tmp_path: P
     assert found.step == 100
 
 
-def test_a_learner_that_is_not_finite_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
+def test_a_learner_that_is_not_finite_is_refused_and_the_last_good_one_stays(
+    tmp_path: Path,
+) -> None:
     checkpoints = saved(tmp_path, 100, 200)
-    with pytest.raises(ArtifactError, match="array 'step' holds NaN or infinity; nothing was written"):
+    with pytest.raises(
+        ArtifactError, match="array 'step' holds NaN or infinity; nothing was written"
+    ):
         checkpoints.save(300, {"step": np.asarray(np.nan)})
     found = checkpoints.latest()
     assert found is not None
@@ -137,7 +141,9 @@ def test_the_key_depends_neither_on_the_order_of_what_is_named_nor_on_the_place_
         {"settings": {"device": "cpu", "threads": 1, "jax": "0.10.3"}},
     ],
 )
-def test_the_key_changes_with_each_thing_that_the_result_depends_on(project: Path, changed: dict[str, Any]) -> None:
+def test_the_key_changes_with_each_thing_that_the_result_depends_on(
+    project: Path, changed: dict[str, Any]
+) -> None:
     assert key(project, **changed) != key(project)
 
 
@@ -197,7 +203,9 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
         "from pathlib import Path; from pipeline.checkpoints import folder_lock; import time\n"
         f"with folder_lock(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
         with (

@@ -30,9 +30,13 @@ def clone(tmp_path: Path) -> Path:
 
 def call(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))
+    }
     environment |= {"PATH": path, "PYTHONPATH": f"{root / 'src'}:{root}", "DVC_NO_ANALYTICS": "1"}
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=280
+    )
 
 
 def test_a_preset_runs_once_and_then_not_again(clone: Path):
@@ -40,13 +44,27 @@ def test_a_preset_runs_once_and_then_not_again(clone: Path):
     first = call(clone, "python", "-m", "pipeline.repro", "--preset", "smoke")
     assert first.returncode in (0, 4), first.stdout + first.stderr
     assert "Traceback" not in first.stderr
-    assert "gate: passed" in first.stdout or "no baseline: preset 'smoke' has no baseline yet" in first.stderr
+    assert (
+        "gate: passed" in first.stdout
+        or "no baseline: preset 'smoke' has no baseline yet" in first.stderr
+    )
     made = contents(clone).keys() - before.keys()
-    assert {name for name in made if not name.startswith((".mlflow/", ".dvc/")) and "__pycache__" not in name} == set()
-    assert {name for name, content in contents(clone).items() if before.get(name, content) != content} == set()
+    assert {
+        name
+        for name in made
+        if not name.startswith((".mlflow/", ".dvc/")) and "__pycache__" not in name
+    } == set()
+    assert {
+        name for name, content in contents(clone).items() if before.get(name, content) != content
+    } == set()
     work = clone / ".presets" / "smoke"
     made = contents(work)
-    assert {"dvc.lock", "reports/report.md", "reports/allo/verdict.json", "models/allo/history.csv"} <= made.keys()
+    assert {
+        "dvc.lock",
+        "reports/report.md",
+        "reports/allo/verdict.json",
+        "models/allo/history.csv",
+    } <= made.keys()
     second = call(clone, "python", "-m", "pipeline.repro", "--preset", "smoke")
     assert second.returncode == first.returncode
     assert "Running stage" not in second.stdout

@@ -36,7 +36,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """What `keep` tells the process is forgotten after the test."""
-    told = {name: value for name, value in os.environ.items() if name != "DVC_ROOT" and not name.startswith("JAX_")}
+    told = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "DVC_ROOT" and not name.startswith("JAX_")
+    }
     monkeypatch.setattr(os, "environ", told)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     return monkeypatch
@@ -44,9 +48,15 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def summed(folder: Path, **variables: str) -> tuple[str, list[str]]:
     """What a process prints that compiles a small program, and its lines on stderr."""
-    given = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "TF_CPP_", "DVC_"))}
+    given = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_", "TF_CPP_", "DVC_"))
+    }
     given |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables
-    done = subprocess.run([sys.executable, "-c", SUM], cwd=folder, env=given, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SUM], cwd=folder, env=given, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr.splitlines()
 
@@ -63,7 +73,9 @@ def of_lambda(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("model", ["allo", pytest.param("iqn", marks=pytest.mark.slow)])
-def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(tmp_path: Path, model: str) -> None:
+def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(
+    tmp_path: Path, model: str
+) -> None:
     cold = Project.made(tmp_path / "cold", model, code=True)
     for verb in ("collect", "train"):
         assert cold.run(verb).code == 0
@@ -155,7 +167,9 @@ def test_another_processor_has_programs_of_its_own(monkeypatch: pytest.MonkeyPat
     assert len({here, fewer, kind_of(params)}) == 3
 
 
-def test_presets_and_experiments_share_the_folder_of_the_checkout(own_environment: pytest.MonkeyPatch) -> None:
+def test_presets_and_experiments_share_the_folder_of_the_checkout(
+    own_environment: pytest.MonkeyPatch,
+) -> None:
     root = Path("/home/me/quatrain")
     assert checkout_of(root) == checkout_of(root / ".presets" / "smoke") == root
     own_environment.setenv("DVC_ROOT", str(root))
@@ -164,7 +178,9 @@ def test_presets_and_experiments_share_the_folder_of_the_checkout(own_environmen
     assert checkout_of(root / ".presets" / "smoke") == root
 
 
-def test_a_folder_and_limits_that_the_user_chose_are_kept(own_environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_and_limits_that_the_user_chose_are_kept(
+    own_environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     params = params_with({})
     own_environment.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
     own_environment.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "12345")
@@ -172,7 +188,9 @@ def test_a_folder_and_limits_that_the_user_chose_are_kept(own_environment: pytes
         keep(tmp_path, params)
         assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "mine" / kind_of(params))
     assert os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] == "12345"
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == sorted(["mine", kind_of(params)])
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == sorted(
+        ["mine", kind_of(params)]
+    )
 
 
 @pytest.mark.usefixtures("own_environment")

@@ -21,7 +21,9 @@ def refusal(folder: Path) -> str:
         load(folder)
     message = str(error.value)
     assert "\n" not in message
-    assert message.endswith("; restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`")
+    assert message.endswith(
+        "; restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
+    )
     return message
 
 
@@ -100,47 +102,77 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: (f / "manifest.json").unlink(),
         "manifest.json: cannot be opened (No such",
     ),
-    "folder missing": (lambda f: f.rename(f.with_name("b")), "manifest.json: cannot be opened (No such"),
+    "folder missing": (
+        lambda f: f.rename(f.with_name("b")),
+        "manifest.json: cannot be opened (No such",
+    ),
     "link": (_link_outside, "history.csv: cannot be opened (Too many levels of symbolic links)"),
     "pipe": (_pipe, "history.csv: is not a regular file"),
     "sub-folder": (_sub_folder, "history.csv: is not a regular file"),
-    "longer": (lambda f: (f / "history.csv").write_text("s" * 20), "has 20 bytes, more than the 19"),
+    "longer": (
+        lambda f: (f / "history.csv").write_text("s" * 20),
+        "has 20 bytes, more than the 19",
+    ),
     "shorter": (lambda f: (f / "history.csv").write_text("s" * 18), "has 18 bytes instead of 19"),
     "other": (lambda f: (f / "history.csv").write_text("s" * 19), "does not match its sha256"),
     "files of another dataset": (_files_of_another_dataset, "data.npz: does not match its sha256"),
-    "manifest of another dataset": (_manifest_of_another_dataset, "history.csv: does not match its sha256"),
+    "manifest of another dataset": (
+        _manifest_of_another_dataset,
+        "history.csv: does not match its sha256",
+    ),
     "manifest rewritten": (_pretty_manifest, "manifest.json: does not match its own digest"),
     "terabyte of zeros": (_huge_sparse_file, "declares more than 17,179,869,184 bytes"),
     "manifest empty": (lambda f: _text(f, ""), "manifest.json: cannot be read (JSONDecodeError"),
     "manifest a list": (lambda f: _text(f, "[]"), "has schema version None, but this code reads 1"),
     "manifest with equal keys": (lambda f: _text(f, '{"a": 1, "a": 2}'), "holds the key 'a' twice"),
-    "manifest with NaN": (lambda f: _text(f, '{"a": NaN}'), "holds the number NaN, which is not finite"),
+    "manifest with NaN": (
+        lambda f: _text(f, '{"a": NaN}'),
+        "holds the number NaN, which is not finite",
+    ),
     "manifest nested deep": (
         lambda f: _text(f, "[" * 10**5),
         "manifest.json: cannot be read (RecursionError",
     ),
-    "manifest huge": (lambda f: os.truncate(f / "manifest.json", 2**40), "more than the 16,777,216"),
+    "manifest huge": (
+        lambda f: os.truncate(f / "manifest.json", 2**40),
+        "more than the 16,777,216",
+    ),
 }
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "schema of the past": (
         lambda m: m.update(schema_version=0),
         "has schema version 0, but this code reads 1",
     ),
-    "schema of the future": (lambda m: m.update(schema_version=2), "has schema version 2, but this code"),
+    "schema of the future": (
+        lambda m: m.update(schema_version=2),
+        "has schema version 2, but this code",
+    ),
     "schema a word": (
         lambda m: m.update(schema_version="1"),
         "has schema version '1', but this code reads 1",
     ),
     "unknown key": (lambda m: m.update(notes=[]), "'notes': Extra inputs are not permitted"),
     "no files": (lambda m: m.pop("files"), "'files': Field required"),
-    "path upwards": (lambda m: m["files"].update({"../x.csv": m["files"]["history.csv"]}), "match pattern"),
+    "path upwards": (
+        lambda m: m["files"].update({"../x.csv": m["files"]["history.csv"]}),
+        "match pattern",
+    ),
     "absolute path": (
         lambda m: m["files"].update({"/etc/passwd": m["files"]["history.csv"]}),
         "match pattern",
     ),
-    "hidden file": (lambda m: m["files"].update({".x.csv": m["files"]["history.csv"]}), "match pattern"),
-    "negative size": (lambda m: m["files"]["history.csv"].update(size=-1), "greater than or equal to 0"),
-    "quoted size": (lambda m: m["files"]["history.csv"].update(size="20"), "should be a valid integer"),
+    "hidden file": (
+        lambda m: m["files"].update({".x.csv": m["files"]["history.csv"]}),
+        "match pattern",
+    ),
+    "negative size": (
+        lambda m: m["files"]["history.csv"].update(size=-1),
+        "greater than or equal to 0",
+    ),
+    "quoted size": (
+        lambda m: m["files"]["history.csv"].update(size="20"),
+        "should be a valid integer",
+    ),
     "other dtype": (
         lambda m: m["files"]["data.npz"]["arrays"]["train/state"].update(dtype="float32"),
         "data.npz: array 'train/state' is int32 [11], but declared as float32 [11]",

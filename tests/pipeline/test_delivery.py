@@ -8,7 +8,15 @@ from pipeline import store
 from pipeline.delivery import Delivery
 from pipeline.journal import Journal
 from pipeline.tracking import Shipper
-from tests.pipeline.recorded_runs import arrived, client_of, deliver, expected, header, recorded, runs_of
+from tests.pipeline.recorded_runs import (
+    arrived,
+    client_of,
+    deliver,
+    expected,
+    header,
+    recorded,
+    runs_of,
+)
 
 
 def test_a_run_arrives_whole(uri: str, tmp_path: Path) -> None:
@@ -46,7 +54,9 @@ def test_artifacts_of_an_sqlite_store_lie_beside_it(uri: str, tmp_path: Path) ->
     assert len(list((tmp_path / "artifacts").rglob("curve.png"))) == 1
 
 
-@pytest.mark.parametrize("note", [None, b"", b"{", b"[]", b'{"uri": "http://elsewhere", "run_id": "x", "offset": 9}'])
+@pytest.mark.parametrize(
+    "note", [None, b"", b"{", b"[]", b'{"uri": "http://elsewhere", "run_id": "x", "offset": 9}']
+)
 def test_a_second_delivery_changes_nothing(uri: str, tmp_path: Path, note: bytes | None) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     deliver(journal, uri)
@@ -128,10 +138,15 @@ def test_a_run_deleted_during_its_delivery_is_made_anew(uri: str, tmp_path: Path
     assert arrived(client, "k1") == expected(journal)
 
 
-def test_of_two_runs_with_one_key_the_oldest_is_taken_and_an_empty_twin_removed(uri: str, tmp_path: Path) -> None:
+def test_of_two_runs_with_one_key_the_oldest_is_taken_and_an_empty_twin_removed(
+    uri: str, tmp_path: Path
+) -> None:
     client = store.open_client(uri)
     experiment = client.create_experiment("quatrain", str(tmp_path / "files"))
-    twins = [client.create_run(experiment, start, {"quatrain.run_key": "k1"}).info.run_id for start in (900, 700, 800)]
+    twins = [
+        client.create_run(experiment, start, {"quatrain.run_key": "k1"}).info.run_id
+        for start in (900, 700, 800)
+    ]
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     deliver(journal, uri)
 
@@ -142,7 +157,9 @@ def test_of_two_runs_with_one_key_the_oldest_is_taken_and_an_empty_twin_removed(
 def test_a_deleted_experiment_is_named(uri: str, tmp_path: Path) -> None:
     client = store.open_client(uri)
     client.delete_experiment(client.create_experiment("quatrain"))
-    with pytest.raises(store.Unreachable, match="experiment 'quatrain' is deleted there; restore it in the UI"):
+    with pytest.raises(
+        store.Unreachable, match="experiment 'quatrain' is deleted there; restore it in the UI"
+    ):
         deliver(recorded(tmp_path / "journal" / "train@allo", "k1"), uri)
 
 

@@ -37,7 +37,12 @@ class FakeTorch(SimpleNamespace):
             get_num_interop_threads=lambda: interop_threads,
             get_deterministic_debug_mode=lambda: 0,
         )
-        for name in ("num_threads", "num_interop_threads", "default_device", "deterministic_debug_mode"):
+        for name in (
+            "num_threads",
+            "num_interop_threads",
+            "default_device",
+            "deterministic_debug_mode",
+        ):
             setattr(self, f"set_{name}", self._hearing(name))
         self.use_deterministic_algorithms = self._hearing("deterministic_algorithms")
 
@@ -63,7 +68,11 @@ without_device = pytest.mark.parametrize("fake", [{"available": False}], indirec
 def settings_of_torch() -> Iterator[None]:
     threads, mode, filling = torch.get_num_threads(), torch.get_deterministic_debug_mode(), fills()
     yield
-    assert (torch.get_num_threads(), torch.get_deterministic_debug_mode(), fills()) == (threads, mode, filling)
+    assert (torch.get_num_threads(), torch.get_deterministic_debug_mode(), fills()) == (
+        threads,
+        mode,
+        filling,
+    )
     assert torch.get_default_device() == torch.device("cpu")
 
 
@@ -82,7 +91,9 @@ def with_cpu(threads: int) -> Params:
 def test_on_a_gpu_torch_works_there_deterministically_where_that_is_asked_for(
     deterministic: bool, fake: FakeTorch
 ) -> None:
-    with on_device(params_with({"device": "cuda", "threads": 3, "deterministic": deterministic}), "torch"):
+    with on_device(
+        params_with({"device": "cuda", "threads": 3, "deterministic": deterministic}), "torch"
+    ):
         assert fake.told == [
             ("num_interop_threads", 1),
             ("num_threads", 3),
@@ -91,7 +102,11 @@ def test_on_a_gpu_torch_works_there_deterministically_where_that_is_asked_for(
         ]
         assert not fake.filling
         fake.told.clear()
-    assert fake.told == [("default_device", None), ("deterministic_debug_mode", 0), ("num_threads", 7)]
+    assert fake.told == [
+        ("default_device", None),
+        ("deterministic_debug_mode", 0),
+        ("num_threads", 7),
+    ]
     assert fake.filling
 
 
@@ -101,8 +116,14 @@ def test_on_a_gpu_torch_works_there_deterministically_where_that_is_asked_for(
 def test_on_a_cpu_torch_is_deterministic_and_its_default_device_is_left_alone(
     device: str, deterministic: bool, fake: FakeTorch
 ) -> None:
-    with on_device(params_with({"device": device, "threads": 3, "deterministic": deterministic}), "torch"):
-        assert fake.told == [("num_interop_threads", 1), ("num_threads", 3), ("deterministic_debug_mode", "error")]
+    with on_device(
+        params_with({"device": device, "threads": 3, "deterministic": deterministic}), "torch"
+    ):
+        assert fake.told == [
+            ("num_interop_threads", 1),
+            ("num_threads", 3),
+            ("deterministic_debug_mode", "error"),
+        ]
 
 
 @pytest.mark.parametrize("fake", [{"available": False, "interop_threads": 1}], indirect=True)
@@ -152,11 +173,16 @@ def test_torch_without_a_device_is_refused_in_one_line() -> None:
         r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built without CUDA\); "
         r"set device: auto or cpu$"
     )
-    with pytest.raises(DeviceMissing, match=expected), on_device(params_with({"device": "cuda"}), "torch"):
+    with (
+        pytest.raises(DeviceMissing, match=expected),
+        on_device(params_with({"device": "cuda"}), "torch"),
+    ):
         pytest.fail("it works without a device")
 
 
-def test_auto_is_what_the_framework_of_the_model_can_reach(fake: FakeTorch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_what_the_framework_of_the_model_can_reach(
+    fake: FakeTorch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(devices, "find_spec", lambda _: None)
     automatic = params_with({"device": "auto"})
     assert device_of(automatic, "jax") == "cpu"
@@ -172,7 +198,9 @@ def test_a_device_that_is_named_is_recorded_as_it_is(device: str, framework: Fra
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_stage_works_on_the_device_of_its_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stage_works_on_the_device_of_its_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(MODELS, "allo", "torch")
     stage = Stage("train", "allo", tmp_path, params_with({"device": "cuda", "threads": 5}))
     told: list[Any] = []
@@ -226,5 +254,12 @@ def test_a_device_is_chosen_without_another_framework(framework: Framework) -> N
 
 
 def test_every_model_names_a_framework_that_a_device_can_be_chosen_for() -> None:
-    assert set(MODELS.values()) <= set(devices.ON_DEVICE) == set(devices.REACHES_CUDA) == set(FRAMEWORKS)
-    assert {Stage("train", model, ROOT, read_params(ROOT)).framework for model in MODELS} == set(MODELS.values())
+    assert (
+        set(MODELS.values())
+        <= set(devices.ON_DEVICE)
+        == set(devices.REACHES_CUDA)
+        == set(FRAMEWORKS)
+    )
+    assert {Stage("train", model, ROOT, read_params(ROOT)).framework for model in MODELS} == set(
+        MODELS.values()
+    )

@@ -68,7 +68,11 @@ def campaign(root: Path, work: str) -> list[Path]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_can_be_repeated(
@@ -132,7 +136,9 @@ def test_a_full_disk_leaves_the_old_content_and_nothing_partial(
     assert load(folder).contents.keys() == OLD.keys()
 
 
-def test_a_file_that_stops_growing_in_the_middle_leaves_the_old_one_and_names_itself(tmp_path: Path) -> None:
+def test_a_file_that_stops_growing_in_the_middle_leaves_the_old_one_and_names_itself(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "history.csv"
     write_durably(path, b"old")
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -148,7 +154,11 @@ def test_a_file_that_stops_growing_in_the_middle_leaves_the_old_one_and_names_it
 
 def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slowly(function: Callable[..., Any], *arguments: Any) -> Any:
-        return os.write(arguments[0], arguments[1][:7]) if function is os.write else function(*arguments)
+        return (
+            os.write(arguments[0], arguments[1][:7])
+            if function is os.write
+            else function(*arguments)
+        )
 
     monkeypatch.setattr(durable, "counted", slowly)
     write_durably(tmp_path / "a" / "b" / "text.txt", bytes(range(100)))

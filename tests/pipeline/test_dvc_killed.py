@@ -41,8 +41,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in sorted(listed(ROOT) - {"dvc.lock"}):
         copy_if_changed(ROOT / name, work / name)
     (work / "dvc.lock").unlink(missing_ok=True)
-    Project(work).choose(overlay=overlaid(parse(ROOT / "presets" / "smoke.yaml"), {"checkpoint_seconds": 0}))
-    write_durably(work / ".dvc" / "config.local", b"[core]\n    analytics = false\n[cache]\n    dir = cache\n")
+    Project(work).choose(
+        overlay=overlaid(parse(ROOT / "presets" / "smoke.yaml"), {"checkpoint_seconds": 0})
+    )
+    write_durably(
+        work / ".dvc" / "config.local", b"[core]\n    analytics = false\n[cache]\n    dir = cache\n"
+    )
     untouched = work.with_name("untouched")
     shutil.copytree(work, untouched)
     with repro(work) as process:

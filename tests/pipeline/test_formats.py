@@ -47,7 +47,9 @@ def npy(array: np.ndarray) -> bytes:
 
 def npy_header(dtype: str, *shape: int) -> bytes:
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": dtype, "fortran_order": False, "shape": shape}
+    )
     return buffer.getvalue()
 
 

@@ -35,7 +35,9 @@ def test_a_held_baseline_passes_and_the_table_says_so(capsys: Capture):
     )
 
 
-def test_a_worse_experiment_is_broken_with_its_baseline_and_the_way_out(space: Workspace, capsys: Capture):
+def test_a_worse_experiment_is_broken_with_its_baseline_and_the_way_out(
+    space: Workspace, capsys: Capture
+):
     space.score(cosine_min=0.5)
     assert gate.main(["allo"]) == 4
     assert capsys.readouterr().err == (
@@ -47,14 +49,18 @@ def test_a_worse_experiment_is_broken_with_its_baseline_and_the_way_out(space: W
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_each_model_is_judged_whether_it_is_named_or_not(space: Workspace, capsys: Capture, model: str):
+def test_each_model_is_judged_whether_it_is_named_or_not(
+    space: Workspace, capsys: Capture, model: str
+):
     assert gate.main([]) == 0
     assert (
         f"gate: passed; {sum(len(verdicts.rules_of(one, 'default')) for one in MODELS)} metrics"
         in capsys.readouterr().out
     )
     first, *_ = verdicts.rules_of(model, "default")
-    Workspace(space.root, model).score(**{first.metric: -1e9 if first.direction == "higher" else 1e9})
+    Workspace(space.root, model).score(
+        **{first.metric: -1e9 if first.direction == "higher" else 1e9}
+    )
     for named in ([], [model]):
         assert gate.main(named) == 4
         assert f"gate: {model}: worse: {first.metric} " in capsys.readouterr().err
@@ -157,7 +163,10 @@ def below_goal(space: Workspace) -> None:
 
 
 def below_floor(space: Workspace) -> None:
-    space.edit_entry("cosine_mean", floors={"floor_untrained": 0.999, "floor_random": 0.08, "floor_constant": 0.09})
+    space.edit_entry(
+        "cosine_mean",
+        floors={"floor_untrained": 0.999, "floor_random": 0.08, "floor_constant": 0.09},
+    )
     space.score()
 
 
@@ -168,24 +177,51 @@ BROKEN: list[tuple[Callable[[Workspace], None], str]] = [
         "worse: cosine_mean 0.995 is 1 worse than baseline 2 (higher is better, tolerance 0.005)",
     ),
     (no_baseline, "no baseline: preset 'default' has no baseline yet [exit 4]"),
-    (no_baseline_since, "stale: baselines/allo.json changed after the verdict; run `make repro` [exit 4]"),
-    (other_direction, "stale: orthogonality is 'higher' in the baseline, but the model says 'lower'"),
-    (loosened, "worse: cosine_min 0.4 is 0.58 worse than baseline 0.98 (higher is better, tolerance 0.03)"),
+    (
+        no_baseline_since,
+        "stale: baselines/allo.json changed after the verdict; run `make repro` [exit 4]",
+    ),
+    (
+        other_direction,
+        "stale: orthogonality is 'higher' in the baseline, but the model says 'lower'",
+    ),
+    (
+        loosened,
+        "worse: cosine_min 0.4 is 0.58 worse than baseline 0.98 (higher is better, tolerance 0.03)",
+    ),
     (baseline_lacks_a_metric, "no baseline: cosine_min 0.98 has no entry in the baseline yet"),
-    (baseline_has_a_metric_more, "stale: recall is in the baseline, but the model's evaluation does not judge it any"),
+    (
+        baseline_has_a_metric_more,
+        "stale: recall is in the baseline, but the model's evaluation does not judge it any",
+    ),
     (score_missing, "missing: cosine_min is judged, but the evaluation did not report it"),
     (score_not_finite, "not finite: cosine_mean is NaN or infinite"),
     (scores_changed, "stale: the scores changed after the verdict; run `make repro` [exit 4]"),
-    (verdict_passed_by_hand, "stale: the verdict is not what these scores give: altered; run `make repro` [exit 4]"),
-    (verdict_lines_altered, "stale: the verdict is not what these scores give: altered; run `make repro` [exit 4]"),
-    (verdict_with_other_rules, "stale: the verdict is not what these scores give: altered; run `make repro` [exit 4]"),
-    (verdict_of_another_preset, "stale: the verdict is one of preset 'smoke', not of 'default'; run `make repro`"),
+    (
+        verdict_passed_by_hand,
+        "stale: the verdict is not what these scores give: altered; run `make repro` [exit 4]",
+    ),
+    (
+        verdict_lines_altered,
+        "stale: the verdict is not what these scores give: altered; run `make repro` [exit 4]",
+    ),
+    (
+        verdict_with_other_rules,
+        "stale: the verdict is not what these scores give: altered; run `make repro` [exit 4]",
+    ),
+    (
+        verdict_of_another_preset,
+        "stale: the verdict is one of preset 'smoke', not of 'default'; run `make repro`",
+    ),
     (verdict_of_another_model, "stale: the verdict is not one of allo; run `make repro` [exit 4]"),
     (verdict_is_a_list, "stale: the verdict is not one of allo; run `make repro` [exit 4]"),
     (no_verdict, "missing: allo was not evaluated yet; run `make repro` [exit 4]"),
     (no_scores, "missing: allo was not evaluated yet; run `make repro` [exit 4]"),
     (below_goal, "below goal: cosine_mean 0.985 misses the goal 0.99 (higher is better)"),
-    (below_floor, "below floor: cosine_mean 0.995 does not beat floor_untrained 0.999 (higher is better)"),
+    (
+        below_floor,
+        "below floor: cosine_mean 0.995 does not beat floor_untrained 0.999 (higher is better)",
+    ),
 ]
 
 
@@ -209,7 +245,10 @@ RESTORES = "; `git checkout baselines/allo.json` restores it [exit 3]\n"
     [
         ("", "cannot be read (JSONDecodeError"),
         ("{", "cannot be read (JSONDecodeError"),
-        ('{"schema": 1, "model": "allo", "presets": {"default": {"metr', "cannot be read (JSONDecodeError"),
+        (
+            '{"schema": 1, "model": "allo", "presets": {"default": {"metr',
+            "cannot be read (JSONDecodeError",
+        ),
         ('{"schema": 1, "schema": 1}', "holds the key 'schema' twice"),
         ('{"schema": NaN}', "holds the number NaN, which is not finite"),
         ('{"schema": 1e999}', "holds the number 1e999, which is not finite"),
@@ -219,10 +258,15 @@ RESTORES = "; `git checkout baselines/allo.json` restores it [exit 3]\n"
         ('{"schema": 0, "model": "allo", "presets": {}}', "has schema 0, but this code reads 1"),
         ('{"schema": 7, "model": "allo", "presets": {}}', "has schema 7, but this code reads 1"),
         ('{"schema": 1, "model": "iqn", "presets": {}}', "is not the baseline of allo"),
-        ('{"schema": 1, "model": "allo", "presets": {"default": 3}}', "presets.default must have exactly the keys"),
+        (
+            '{"schema": 1, "model": "allo", "presets": {"default": 3}}',
+            "presets.default must have exactly the keys",
+        ),
     ],
 )
-def test_a_baseline_that_cannot_be_read_ends_with_3_in_one_line(space: Workspace, capsys: Capture, text: str, why: str):
+def test_a_baseline_that_cannot_be_read_ends_with_3_in_one_line(
+    space: Workspace, capsys: Capture, text: str, why: str
+):
     space.edit_baseline(text)
     assert gate.main(["allo"]) == 3
     out, err = capsys.readouterr()
@@ -243,7 +287,9 @@ def test_a_baseline_that_cannot_be_read_ends_with_3_in_one_line(space: Workspace
         ({"value": ...}, "cosine_min must have exactly the keys"),
     ],
 )
-def test_an_entry_of_another_form_ends_with_3(space: Workspace, capsys: Capture, changed: dict[str, object], why: str):
+def test_an_entry_of_another_form_ends_with_3(
+    space: Workspace, capsys: Capture, changed: dict[str, object], why: str
+):
     space.edit_entry("cosine_min", **changed)
     assert gate.main(["allo"]) == 3
     err = capsys.readouterr().err
@@ -252,8 +298,12 @@ def test_an_entry_of_another_form_ends_with_3(space: Workspace, capsys: Capture,
 
 
 @pytest.mark.parametrize("name", ["scores", "verdict"])
-@pytest.mark.parametrize("text", ["", "{", '{"a": 1, "a": 2}', '{"preset": "default", "model": "allo", "scores_sha2'])
-def test_damaged_scores_or_verdict_end_with_3(space: Workspace, capsys: Capture, name: str, text: str):
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"a": 1, "a": 2}', '{"preset": "default", "model": "allo", "scores_sha2']
+)
+def test_damaged_scores_or_verdict_end_with_3(
+    space: Workspace, capsys: Capture, name: str, text: str
+):
     getattr(space.files, name).write_text(text)
     if name == "scores":
         space.edit_verdict(scores_sha256=artifacts.file_digest(space.files.scores))
@@ -269,29 +319,43 @@ def test_scores_that_are_no_numbers_end_with_3(space: Workspace, capsys: Capture
     space.edit_verdict(scores_sha256=artifacts.file_digest(space.files.scores))
     assert gate.main(["allo"]) == 3
     assert (
-        "scores.json: must map names to numbers; run `dvc repro` to write it anew [exit 3]" in capsys.readouterr().err
+        "scores.json: must map names to numbers; run `dvc repro` to write it anew [exit 3]"
+        in capsys.readouterr().err
     )
 
 
 def test_rules_of_another_form_end_with_3(space: Workspace, capsys: Capture):
     space.edit_verdict(rules=[{"metric": "cosine_mean", "direction": "up"}])
     assert gate.main(["allo"]) == 3
-    assert "verdict.json: has no rules; run `dvc repro` to write it anew [exit 3]" in capsys.readouterr().err
+    assert (
+        "verdict.json: has no rules; run `dvc repro` to write it anew [exit 3]"
+        in capsys.readouterr().err
+    )
 
 
-def test_a_model_that_judges_nothing_ends_with_4(space: Workspace, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+def test_a_model_that_judges_nothing_ends_with_4(
+    space: Workspace, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(verdicts, "rules_of", lambda *_: ())
     space.files.baseline.unlink()
     space.score()
     assert gate.main(["allo"]) == 4
     out, err = capsys.readouterr()
-    assert err == "gate: allo: missing: nothing is judged: the model's evaluation names no metric [exit 4]\n"
+    assert (
+        err
+        == "gate: allo: missing: nothing is judged: the model's evaluation names no metric [exit 4]\n"
+    )
     assert "passed" not in out
 
 
-def test_an_unknown_model_and_unreadable_params_end_with_2_in_one_line(space: Workspace, capsys: Capture):
+def test_an_unknown_model_and_unreadable_params_end_with_2_in_one_line(
+    space: Workspace, capsys: Capture
+):
     assert gate.main(["alo"]) == 2
-    assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {', '.join(MODELS)} [exit 2]\n"
+    assert (
+        capsys.readouterr().err
+        == f"gate: unknown model 'alo'; known: {', '.join(MODELS)} [exit 2]\n"
+    )
     (space.root / "params.yaml").unlink()
     assert gate.main(["allo"]) == 2
     assert capsys.readouterr().err.endswith("[exit 2]\n")

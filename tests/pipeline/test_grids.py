@@ -70,5 +70,8 @@ def test_a_map_whose_training_diverges_does_not_end_the_sweep(
 
 
 def test_a_folder_without_maps_is_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"holds no map \(\*.txt\); pass a folder of maps: make grids GRIDS=FOLDER"):
+    with pytest.raises(
+        ConfigError,
+        match=r"holds no map \(\*.txt\); pass a folder of maps: make grids GRIDS=FOLDER",
+    ):
         grids.sweep(ROOT, tmp_path, "large", {})

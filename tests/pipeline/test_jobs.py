@@ -20,7 +20,9 @@ def python(code: str) -> list[str]:
 
 
 def run(folder: Path, at_once: int, codes: Mapping[str, str]) -> dict[str, int]:
-    return Jobs(at_once).run({name: python(code) for name, code in codes.items()}, folder, os.environ)
+    return Jobs(at_once).run(
+        {name: python(code) for name, code in codes.items()}, folder, os.environ
+    )
 
 
 def when(path: Path, number: signal.Signals) -> None:
@@ -58,7 +60,11 @@ def test_no_more_run_than_are_allowed(tmp_path: Path):
 
 
 def test_a_job_that_fails_stops_no_other(tmp_path: Path):
-    codes = {"a": "sys.exit(7)", "b": "os.kill(os.getpid(), 9)", "c": "pathlib.Path('done').touch()"}
+    codes = {
+        "a": "sys.exit(7)",
+        "b": "os.kill(os.getpid(), 9)",
+        "c": "pathlib.Path('done').touch()",
+    }
     assert run(tmp_path, 2, codes) == {"a": 7, "b": 137, "c": 0}
     assert (tmp_path / "done").exists()
 
@@ -107,7 +113,11 @@ def test_sigterm_reaches_all_and_waits_until_they_have_saved(tmp_path: Path):
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     when(tmp_path / "a.ready", signal.SIGTERM)
     codes = {name: SAVES.format(me=name, other=other) for name, other in (("a", "b"), ("b", "a"))}
-    assert run(tmp_path, 2, codes | {"c": "pathlib.Path('c').touch()"}) == {"a": 143, "b": 143, "c": 143}
+    assert run(tmp_path, 2, codes | {"c": "pathlib.Path('c').touch()"}) == {
+        "a": 143,
+        "b": 143,
+        "c": 143,
+    }
     assert (tmp_path / "a.saved").exists()
     assert (tmp_path / "b.saved").exists()
     assert not (tmp_path / "c").exists()
@@ -141,5 +151,8 @@ sys.exit(5)
 def test_ctrl_c_is_the_terminals_to_pass_on_and_starts_no_further_job(tmp_path: Path):
     """The terminal sends it to all; sent once more by us, it would end a stage that is saving."""
     when(tmp_path / "ready", signal.SIGINT)
-    assert run(tmp_path, 1, {"a": SAVES_ON_CTRL_C, "b": "pathlib.Path('b').touch()"}) == {"a": 5, "b": 130}
+    assert run(tmp_path, 1, {"a": SAVES_ON_CTRL_C, "b": "pathlib.Path('b').touch()"}) == {
+        "a": 5,
+        "b": 130,
+    }
     assert not (tmp_path / "b").exists()

@@ -52,7 +52,9 @@ def test_what_was_written_is_read_back_by_the_next_process(tmp_path: Path) -> No
 
 
 def test_nan_and_infinities_survive(tmp_path: Path) -> None:
-    begun(tmp_path).metrics([("loss", step, value) for step, value in enumerate([math.nan, math.inf, -math.inf, -0.0])])
+    begun(tmp_path).metrics(
+        [("loss", step, value) for step, value in enumerate([math.nan, math.inf, -math.inf, -0.0])]
+    )
 
     values = [value for _, value in Journal(tmp_path).history()["loss"]]
 
@@ -95,7 +97,9 @@ def test_a_line_holds_no_more_than_mlflow_takes_in_one_call(tmp_path: Path) -> N
     assert len({line["time"] for line in lines}) == 1
 
 
-@pytest.mark.parametrize("kept", [1, 17, -1], ids=["one byte", "some bytes", "all but the line feed"])
+@pytest.mark.parametrize(
+    "kept", [1, 17, -1], ids=["one byte", "some bytes", "all but the line feed"]
+)
 def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int) -> None:
     journal = begun(tmp_path)
     journal.metrics([("loss", 1, 0.5)])
@@ -126,11 +130,15 @@ def test_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
     lines = (tmp_path / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "journal.jsonl").write_bytes(b"{damaged}\n" + lines[1])
 
-    with pytest.raises(DataError, match=r"journal\.jsonl line 1: cannot be read; move its folder away"):
+    with pytest.raises(
+        DataError, match=r"journal\.jsonl line 1: cannot be read; move its folder away"
+    ):
         Journal(tmp_path)
 
 
-def test_a_full_disk_leaves_a_journal_that_can_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_a_journal_that_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = begun(tmp_path)
     write = os.write
     with monkeypatch.context() as full:

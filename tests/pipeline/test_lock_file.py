@@ -55,7 +55,9 @@ def at_once(root: Path) -> int:
         return code or repro.dvc(root, root, "repro", "--quiet")
 
 
-def test_the_lock_is_that_of_one_after_the_other(toy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_the_lock_is_that_of_one_after_the_other(
+    toy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     shutil.copytree(toy, tmp_path / "serial")
     assert repro.dvc(tmp_path / "serial", tmp_path / "serial", "repro", "--quiet") == 0
     assert at_once(toy) == 0
@@ -63,7 +65,9 @@ def test_the_lock_is_that_of_one_after_the_other(toy: Path, tmp_path: Path, capf
     assert "train@actor_critic: > ./train actor_critic\n" in capfd.readouterr().err
 
 
-def test_where_one_training_fails_the_others_are_done_and_known(toy: Path, capfd: pytest.CaptureFixture[str]):
+def test_where_one_training_fails_the_others_are_done_and_known(
+    toy: Path, capfd: pytest.CaptureFixture[str]
+):
     (toy / "broken-iqn").touch()
     assert at_once(toy) == 255
     said = capfd.readouterr().err
@@ -83,7 +87,15 @@ def written(root: Path, *names: str) -> Path:
 def test_known_stages_stay_where_they_are(toy: Path):
     lock = written(toy, "train@iqn", "collect@allo")
     with lock_file.in_order(toy):
-        written(toy, "train@iqn", "collect@allo", "evaluate@allo", "train@allo", "of an older dvc.yaml", "collect@iqn")
+        written(
+            toy,
+            "train@iqn",
+            "collect@allo",
+            "evaluate@allo",
+            "train@allo",
+            "of an older dvc.yaml",
+            "collect@iqn",
+        )
     assert lock_file.stages(toy) == [
         "train@iqn",
         "collect@allo",

@@ -75,11 +75,16 @@ def test_a_half_written_lock_is_removed(lock: Path, tmp_path: Path, capsys: Capt
     lock.write_text(text)
     locks.repair(tmp_path)
     assert not lock.exists()
-    assert capsys.readouterr().err == "repro: removed .dvc/tmp/rwlock, which a killed run left half-written\n"
+    assert (
+        capsys.readouterr().err
+        == "repro: removed .dvc/tmp/rwlock, which a killed run left half-written\n"
+    )
 
 
 def test_what_a_living_dvc_holds_is_kept(lock: Path, tmp_path: Path, living: int, capsys: Capture):
-    text = json.dumps({"write": {"/models/allo": holder(living)}, "read": {"/data/allo": [holder(living)]}})
+    text = json.dumps(
+        {"write": {"/models/allo": holder(living)}, "read": {"/data/allo": [holder(living)]}}
+    )
     lock.write_text(text)
     locks.repair(tmp_path)
     assert lock.read_text() == text
@@ -106,10 +111,14 @@ def test_what_dead_processes_hold_is_released_and_the_rest_is_kept(
         "write": {"/models/iqn": holder(living)},
         "read": {"/inputs": [holder(living)]},
     }
-    assert capsys.readouterr().err == (f"repro: released in .dvc/tmp/rwlock what killed runs held (process {gone})\n")
+    assert capsys.readouterr().err == (
+        f"repro: released in .dvc/tmp/rwlock what killed runs held (process {gone})\n"
+    )
 
 
-def test_a_number_that_another_process_has_got_meanwhile_holds_nothing(lock: Path, tmp_path: Path, living: int):
+def test_a_number_that_another_process_has_got_meanwhile_holds_nothing(
+    lock: Path, tmp_path: Path, living: int
+):
     """dvc itself asks only whether there is a process of that number, and would be blocked for ever."""
     lock.write_text(json.dumps({"write": {"/models/iqn": holder(living, "repro -s train@iqn")}}))
     locks.repair(tmp_path)
@@ -128,7 +137,10 @@ def test_dvc_takes_the_lock_that_was_repaired(lock: Path, tmp_path: Path):
     lock.write_text(json.dumps({"write": {"/models/allo": holder(os.getpid())}}))
     locks.repair(tmp_path)
     with rwlock(str(lock.parent), localfs, "dvc repro", [], ["/models/allo"], False):
-        assert json.loads(lock.read_text())["write"]["/models/allo"] == {"pid": os.getpid(), "cmd": "dvc repro"}
+        assert json.loads(lock.read_text())["write"]["/models/allo"] == {
+            "pid": os.getpid(),
+            "cmd": "dvc repro",
+        }
 
 
 def test_a_lock_that_a_living_dvc_is_writing_is_kept(lock: Path, tmp_path: Path):

@@ -13,7 +13,15 @@ def test_a_sample_is_taken_when_it_is_due_and_counted(monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine.time, "monotonic", lambda: next(clock))
     busy = Machine(cuda=False)
     taken = [list(busy.rows()) for _ in range(7)]  # at 2, 4, ... 14 seconds; one in five is due
-    assert [{step for _, step, _ in rows} for rows in taken] == [{1}, set(), set(), {2}, set(), set(), {3}]
+    assert [{step for _, step, _ in rows} for rows in taken] == [
+        {1},
+        set(),
+        set(),
+        {2},
+        set(),
+        set(),
+        {3},
+    ]
 
 
 def test_names_are_those_that_the_ui_groups_and_values_are_plausible():
@@ -25,7 +33,9 @@ def test_names_are_those_that_the_ui_groups_and_values_are_plausible():
         "system/process_memory_megabytes",
     }
     assert 0 <= rows["system/cpu_utilization_percentage"] <= 100
-    assert 0 < rows["system/process_memory_megabytes"] < rows["system/system_memory_usage_megabytes"]
+    assert (
+        0 < rows["system/process_memory_megabytes"] < rows["system/system_memory_usage_megabytes"]
+    )
 
 
 def test_a_resumed_stage_goes_on_counting():

@@ -18,7 +18,9 @@ def add_version(uri: str, run_key: str) -> str:
     client: Any = client_of(uri)
     with versions.unless("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(NAME)
-    return str(client.create_model_version(NAME, "/nowhere", tags={versions.RUN_KEY_TAG: run_key}).version)
+    return str(
+        client.create_model_version(NAME, "/nowhere", tags={versions.RUN_KEY_TAG: run_key}).version
+    )
 
 
 def holder(uri: str, alias: str) -> str:
@@ -53,14 +55,16 @@ def test_a_learner_that_was_trained_after_the_verdict_stands_in_for_no_champion(
 
 def test_a_preset_asks_only_for_the_models_that_it_changes(tmp_path: Path):
     make_workspace(tmp_path)
-    assert [one.name for one in model_aliases.wanted(tmp_path, tmp_path, "paper", ["allo", "iqn"])] == [
-        "quatrain-allo-paper"
-    ]
+    assert [
+        one.name for one in model_aliases.wanted(tmp_path, tmp_path, "paper", ["allo", "iqn"])
+    ] == ["quatrain-allo-paper"]
 
 
 def test_a_preset_has_a_model_of_its_own(tmp_path: Path):
     make_workspace(tmp_path)
-    (only,) = model_aliases.wanted(tmp_path, tmp_path, "smoke", ["allo"])  # no baseline of smoke, so no champion
+    (only,) = model_aliases.wanted(
+        tmp_path, tmp_path, "smoke", ["allo"]
+    )  # no baseline of smoke, so no champion
     assert only == Wanted("quatrain-allo-smoke", "candidate", "a" * 64)
 
 
@@ -86,20 +90,26 @@ def test_a_settled_store_is_not_asked_again(root: Path, uri: str, monkeypatch: p
     assert model_aliases.crown(root, aliases) == []
 
 
-def test_an_alias_that_somebody_took_away_comes_back_when_the_store_is_asked_anew(root: Path, uri: str):
+def test_an_alias_that_somebody_took_away_comes_back_when_the_store_is_asked_anew(
+    root: Path, uri: str
+):
     add_version(uri, "k1")
     aliases = [Wanted(NAME, "champion", "k1")]
     model_aliases.crown(root, aliases)
     client_of(uri).delete_registered_model_alias(NAME, "champion")
     assert model_aliases.crown(root, aliases) == []
-    assert model_aliases.crown(root, aliases, anew=True) == ["quatrain-allo@champion: version 1, run k1"]
+    assert model_aliases.crown(root, aliases, anew=True) == [
+        "quatrain-allo@champion: version 1, run k1"
+    ]
     assert model_aliases.crown(root, aliases, anew=True) == []
 
 
 def test_the_champion_moves_when_the_baseline_does(root: Path, uri: str):
     add_version(uri, "k1"), add_version(uri, "k2")
     model_aliases.crown(root, [Wanted(NAME, "champion", "k1")])
-    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k2")]) == ["quatrain-allo@champion: version 2, run k2"]
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k2")]) == [
+        "quatrain-allo@champion: version 2, run k2"
+    ]
     assert holder(uri, "champion") == "2"
 
 
@@ -108,13 +118,20 @@ def test_a_store_without_the_baselines_run_takes_one_that_held_the_baseline_unti
 ):
     add_version(uri, "k2")
     told = "quatrain-allo@champion: version 1, run k2"
-    assert model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k2")]) == [told]
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k2")]) == [
+        told
+    ]
     add_version(uri, "k3")
     assert model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k3")]) == []
     told = ["quatrain-allo@champion: run elsewhere has no version in this store; version 1 stays"]
-    assert model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k3")], anew=True) == told
+    assert (
+        model_aliases.crown(root, [Wanted(NAME, "champion", "elsewhere", stand_in="k3")], anew=True)
+        == told
+    )
     assert holder(uri, "champion") == "1"
-    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k3")]) == ["quatrain-allo@champion: version 2, run k3"]
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k3")]) == [
+        "quatrain-allo@champion: version 2, run k3"
+    ]
 
 
 def test_a_run_without_a_version_is_told_and_asked_for_again(root: Path, uri: str):
@@ -140,4 +157,6 @@ def test_a_damaged_note_costs_no_more_than_a_question(root: Path, uri: str, note
     add_version(uri, "k1")
     (root / ".state").mkdir()
     (root / ".state" / "aliases.json").write_bytes(note)
-    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k1")]) == ["quatrain-allo@champion: version 1, run k1"]
+    assert model_aliases.crown(root, [Wanted(NAME, "champion", "k1")]) == [
+        "quatrain-allo@champion: version 1, run k1"
+    ]

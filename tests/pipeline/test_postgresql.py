@@ -16,7 +16,15 @@ from pipeline.store import reason_of
 from tests.conftest import ROOT
 from tests.pipeline import loopback
 from tests.pipeline.loopback import BUCKET, KEYS, PASSWORD, Postgresql
-from tests.pipeline.recorded_runs import arrived, client_of, deliver, expected, header, recorded, runs_of
+from tests.pipeline.recorded_runs import (
+    arrived,
+    client_of,
+    deliver,
+    expected,
+    header,
+    recorded,
+    runs_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +44,9 @@ def engine_of(uri: str) -> Any:
     return store.open_client(uri)._tracking_client.store.engine
 
 
-def test_a_run_arrives_once(database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_arrives_once(
+    database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uri = database("once")
     monkeypatch.chdir(tmp_path)
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
@@ -52,7 +62,10 @@ def test_a_run_arrives_once(database: Callable[[str], str], tmp_path: Path, monk
 
 
 def test_a_database_that_fails_in_between_has_every_line_once(
-    postgresql: Postgresql, database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgresql: Postgresql,
+    database: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     uri = database("failing")
     monkeypatch.chdir(tmp_path)
@@ -72,15 +85,22 @@ def test_a_database_that_fails_in_between_has_every_line_once(
 
 
 @pytest.mark.slow
-def test_processes_that_use_a_new_database_at_once_lose_nothing(postgresql: Postgresql, tmp_path: Path) -> None:
+def test_processes_that_use_a_new_database_at_once_lose_nothing(
+    postgresql: Postgresql, tmp_path: Path
+) -> None:
     uri = postgresql.create("fresh")
     journals = []
     for number in range(3):
-        journals.append(recorded(tmp_path / str(number) / ".state" / "journal" / "train@allo", f"k{number}"))
+        journals.append(
+            recorded(tmp_path / str(number) / ".state" / "journal" / "train@allo", f"k{number}")
+        )
     given = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-m", "pipeline.sync", "--wait", "120"]
     places = [tmp_path / str(number) for number in range(3)]
-    running = [subprocess.Popen(command, cwd=place, env=given, stdout=subprocess.PIPE, text=True) for place in places]
+    running = [
+        subprocess.Popen(command, cwd=place, env=given, stdout=subprocess.PIPE, text=True)
+        for place in places
+    ]
     told = [process.communicate()[0] for process in running]
 
     assert [process.returncode for process in running] == [0, 0, 0], "\n".join(told)
@@ -104,7 +124,11 @@ def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
     with loopback.s3(tmp_path / "moto.log") as url:
         settings = KEYS | {"AWS_ENDPOINT_URL": url}
         for _ in range(2):  # as compose.yaml does, each time it starts
-            subprocess.run([sys.executable, ROOT / "docker/bucket.py", BUCKET], env=os.environ | settings, check=True)
+            subprocess.run(
+                [sys.executable, ROOT / "docker/bucket.py", BUCKET],
+                env=os.environ | settings,
+                check=True,
+            )
         with loopback.mlflow_server(
             tmp_path / "server", database("served"), f"s3://{BUCKET}/mlflow", **settings
         ) as uri:

@@ -131,7 +131,9 @@ def test_a_first_baseline_below_its_goal_needs_a_reason(space: Workspace, capsys
 def test_a_first_baseline_below_a_floor_needs_a_reason(space: Workspace, capsys: Capture):
     space.files.baseline.unlink()
     space.score(floor_untrained=0.996)
-    assert "cosine_mean 0.995 does not beat floor_untrained 0.996 (higher is better)" in refused(space, capsys)
+    assert "cosine_mean 0.995 does not beat floor_untrained 0.996 (higher is better)" in refused(
+        space, capsys
+    )
 
 
 @pytest.mark.parametrize("name", ["cosine_min", "floor_random", "ceiling_truth"])
@@ -154,12 +156,18 @@ def test_a_metric_that_is_new_in_the_code_is_stored_without_a_reason(space: Work
 def test_dropping_or_loosening_what_was_judged_needs_a_reason(space: Workspace, capsys: Capture):
     space.edit_entry("cosine_mean", tolerance=0.001)
     space.score()
-    assert "cosine_mean has another tolerance in the baseline than in the model" in refused(space, capsys)
+    assert "cosine_mean has another tolerance in the baseline than in the model" in refused(
+        space, capsys
+    )
     content = space.baseline()
-    content["presets"]["default"]["metrics"]["recall"] = content["presets"]["default"]["metrics"]["cosine_min"]
+    content["presets"]["default"]["metrics"]["recall"] = content["presets"]["default"]["metrics"][
+        "cosine_min"
+    ]
     space.edit_baseline(content)
     space.score()
-    assert "recall is in the baseline, but the model's evaluation does not judge it" in refused(space, capsys)
+    assert "recall is in the baseline, but the model's evaluation does not judge it" in refused(
+        space, capsys
+    )
 
 
 def test_scores_changed_after_the_verdict_are_refused(space: Workspace, capsys: Capture):
@@ -169,14 +177,20 @@ def test_scores_changed_after_the_verdict_are_refused(space: Workspace, capsys: 
     assert refused(space, capsys, "--force", "--why", "no matter") == why
 
 
-def test_scores_of_another_learner_than_the_one_at_hand_are_refused(space: Workspace, capsys: Capture):
+def test_scores_of_another_learner_than_the_one_at_hand_are_refused(
+    space: Workspace, capsys: Capture
+):
     space.train("b" * 64)
-    assert refused(space, capsys) == ("promote: models/allo changed after the verdict; run `make repro` [exit 4]\n")
+    assert refused(space, capsys) == (
+        "promote: models/allo changed after the verdict; run `make repro` [exit 4]\n"
+    )
 
 
 def test_nothing_evaluated_is_refused(space: Workspace, capsys: Capture):
     space.files.verdict.unlink()
-    assert refused(space, capsys) == "promote: allo was not evaluated yet; run `make repro` [exit 4]\n"
+    assert (
+        refused(space, capsys) == "promote: allo was not evaluated yet; run `make repro` [exit 4]\n"
+    )
     assert refused(space, capsys, "--preset", "smoke") == (
         "promote: allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]\n"
     )
@@ -185,21 +199,29 @@ def test_nothing_evaluated_is_refused(space: Workspace, capsys: Capture):
 def test_a_damaged_baseline_is_not_written_over(space: Workspace, capsys: Capture):
     for damaged in ("{", "null", '{"schema": 9, "model": "allo", "presets": {}}'):
         space.edit_baseline(damaged)
-        assert "`git checkout baselines/allo.json` restores it [exit 3]" in refused(space, capsys, code=3)
+        assert "`git checkout baselines/allo.json` restores it [exit 3]" in refused(
+            space, capsys, code=3
+        )
 
 
 def test_scores_of_other_params_are_refused(space: Workspace, capsys: Capture):
     params = space.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 1", 1))
     assert (
-        refused(space, capsys) == "promote: params.yaml changed after allo was evaluated; run `make repro` [exit 4]\n"
+        refused(space, capsys)
+        == "promote: params.yaml changed after allo was evaluated; run `make repro` [exit 4]\n"
     )
 
 
 def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, capsys: Capture):
     known = ", ".join(MODELS)
-    assert refused(space, capsys, "alo", code=2) == f"promote: unknown model 'alo'; known: {known} [exit 2]\n"
-    assert "promote: unknown preset 'smok'; did you mean 'smoke'?" in refused(space, capsys, "--preset", "smok", code=2)
+    assert (
+        refused(space, capsys, "alo", code=2)
+        == f"promote: unknown model 'alo'; known: {known} [exit 2]\n"
+    )
+    assert "promote: unknown preset 'smok'; did you mean 'smoke'?" in refused(
+        space, capsys, "--preset", "smok", code=2
+    )
     assert "unknown preset '../..'" in refused(space, capsys, "--preset", "../..", code=2)
 
 
@@ -230,5 +252,10 @@ def test_committed_baselines_are_what_promote_writes():
             read_params(ROOT, preset)
             for rule in promote.verdicts.rules_of(path.stem, preset):
                 found = entry["metrics"][rule.metric]
-                assert (found["direction"], found["tolerance"], found["goal"]) == rule[1:4], rule.metric
-                assert (set(found["floors"]), set(found["ceilings"])) == (set(rule.floors), set(rule.ceilings))
+                assert (found["direction"], found["tolerance"], found["goal"]) == rule[1:4], (
+                    rule.metric
+                )
+                assert (set(found["floors"]), set(found["ceilings"])) == (
+                    set(rule.floors),
+                    set(rule.ceilings),
+                )

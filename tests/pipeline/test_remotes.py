@@ -70,10 +70,16 @@ class Copy:
     def dvc(self, *arguments: str, code: int = 0) -> str:
         """What it says; a failing command is told by another exit code."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SSH_"))}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "SSH_"))
+        }
         environment |= {"PATH": path, "RUNS": str(self._runs), "DVC_NO_ANALYTICS": "1"}
         command = [sys.executable, "-m", "dvc", *arguments]
-        done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -108,7 +114,12 @@ class Copy:
 
 def section(settings: dict[str, str]) -> str:
     """Of DVC's config."""
-    return "\n    ".join(["['remote \"store\"']", *(f"{name} = {value}" for name, value in settings.items())]) + "\n"
+    return (
+        "\n    ".join(
+            ["['remote \"store\"']", *(f"{name} = {value}" for name, value in settings.items())]
+        )
+        + "\n"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +142,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 @pytest.fixture(scope="module")
 def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
     with loopback.sshd(tmp_path_factory.mktemp("sshd")) as server:
-        settings = {"url": f"ssh://127.0.0.1:{server.port}{server.store}", "user": server.name, "verify": "true"}
+        settings = {
+            "url": f"ssh://127.0.0.1:{server.port}{server.store}",
+            "user": server.name,
+            "verify": "true",
+        }
         private = {"keyfile": str(server.key)}
         yield Remote(settings, private, lambda name, data: (server.store / name).write_bytes(data))
 
@@ -140,9 +155,19 @@ def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
     with loopback.s3(tmp_path_factory.mktemp("moto") / "log") as url:
         loopback.put(f"{url}/{BUCKET}", b"")
-        settings = {"url": f"s3://{BUCKET}/cache", "endpointurl": url, "region": "us-east-1", "verify": "true"}
-        private = {"access_key_id": KEYS["AWS_ACCESS_KEY_ID"], "secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"]}
-        yield Remote(settings, private, lambda name, data: loopback.put(f"{url}/{BUCKET}/cache/{name}", data))
+        settings = {
+            "url": f"s3://{BUCKET}/cache",
+            "endpointurl": url,
+            "region": "us-east-1",
+            "verify": "true",
+        }
+        private = {
+            "access_key_id": KEYS["AWS_ACCESS_KEY_ID"],
+            "secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"],
+        }
+        yield Remote(
+            settings, private, lambda name, data: loopback.put(f"{url}/{BUCKET}/cache/{name}", data)
+        )
 
 
 @pytest.fixture(params=["ssh", "s3"])
@@ -161,7 +186,9 @@ def source(made: Copy, remote: Remote, tmp_path: Path) -> Copy:
     return copy
 
 
-def test_what_was_pushed_is_pulled_elsewhere_and_nothing_runs(source: Copy, remote: Remote, tmp_path: Path) -> None:
+def test_what_was_pushed_is_pulled_elsewhere_and_nothing_runs(
+    source: Copy, remote: Remote, tmp_path: Path
+) -> None:
     clone = source.cloned(tmp_path / "clone", remote)
     clone.dvc("pull", "--run-cache")
 
@@ -177,13 +204,18 @@ def test_what_was_pushed_is_pulled_elsewhere_and_nothing_runs(source: Copy, remo
     assert clone.runs == []
 
 
-def test_a_file_that_changed_on_the_remote_is_refused(source: Copy, remote: Remote, tmp_path: Path) -> None:
+def test_a_file_that_changed_on_the_remote_is_refused(
+    source: Copy, remote: Remote, tmp_path: Path
+) -> None:
     digest = md5(source.outs["total.txt"]).hexdigest()
     remote.overwrite(f"files/md5/{digest[:2]}/{digest[2:]}", b"3001")
     clone = source.cloned(tmp_path / "clone", remote)
     told = clone.dvc("pull", code=1)
 
-    assert "failed to pull data from the cloud - Checkout failed for following targets:\ntotal.txt\n" in told
+    assert (
+        "failed to pull data from the cloud - Checkout failed for following targets:\ntotal.txt\n"
+        in told
+    )
     assert clone.outs == {name: data for name, data in source.outs.items() if name != "total.txt"}
 
 

@@ -30,7 +30,9 @@ def page(space: Workspace) -> str:
 
 def section(space: Workspace) -> str:
     """The part of one model."""
-    return sections.section(Result(verdicts.check(space.root, space.model, "default"), "a" * 64, [], None), as_text)
+    return sections.section(
+        Result(verdicts.check(space.root, space.model, "default"), "a" * 64, [], None), as_text
+    )
 
 
 def row(space: Workspace, metric: str) -> list[str]:
@@ -70,8 +72,13 @@ def test_a_better_score_is_offered_for_promotion_unless_another_is_broken(space:
 def test_each_model_has_a_row_on_top_and_a_section_that_it_leads_to(space: Workspace):
     space.score(orthogonality=0.9)
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (.+?) \| (\S+)", page(space), re.MULTILINE)
-    held = {model: f"{count} of {count} hold" for model, count in COUNTS.items()} | {"allo": "**1 of 3 broken**"}
-    assert rows == [(model, model, held[model], verdicts.rules_of(model, "default")[0].metric) for model in MODELS]
+    held = {model: f"{count} of {count} hold" for model, count in COUNTS.items()} | {
+        "allo": "**1 of 3 broken**"
+    }
+    assert rows == [
+        (model, model, held[model], verdicts.rules_of(model, "default")[0].metric)
+        for model in MODELS
+    ]
     assert re.findall(r"^## (.+)$", page(space), re.MULTILINE) == list(MODELS)
 
 
@@ -123,12 +130,18 @@ def test_run_and_baseline_are_named(space: Workspace):
     key = "a" * 64
     assert f"search any tracking server for `tags.\"quatrain.run_key\" = '{key}'`" in page(space)
     assert f"runs?searchFilter=tags.%22quatrain.run_key%22%20%3D%20%27{key}%27)" in page(space)
-    assert "Passed: 3 of 3 scores hold. Baseline: 2026-01-02, commit abc123, 1 seed.\n" in page(space)
+    assert "Passed: 3 of 3 scores hold. Baseline: 2026-01-02, commit abc123, 1 seed.\n" in page(
+        space
+    )
 
 
 def test_a_baseline_that_was_lowered_says_why():
-    told = sections.origin({"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"})
-    assert told == "Baseline: 2026-01-02, commit f00, 3 seeds; stored although worse: smaller network."
+    told = sections.origin(
+        {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
+    )
+    assert (
+        told == "Baseline: 2026-01-02, commit f00, 3 seeds; stored although worse: smaller network."
+    )
 
 
 def test_without_baseline_the_page_says_so_and_still_shows_the_scores(space: Workspace):
@@ -141,7 +154,9 @@ def test_without_baseline_the_page_says_so_and_still_shows_the_scores(space: Wor
 
 def test_scores_that_were_not_judged_are_not_shown(space: Workspace):
     space.files.verdict.unlink()
-    assert "* **allo**: allo was not evaluated yet; run `make repro`" in page(space).replace("\\", "")
+    assert "* **allo**: allo was not evaluated yet; run `make repro`" in page(space).replace(
+        "\\", ""
+    )
     assert row(space, "-") == ["-", "-", "-", "-", "**missing**"]
     assert "All scores of allo" not in page(space)
     assert "All scores of iqn" in page(space)

@@ -9,7 +9,14 @@ import pytest
 from pipeline.reporting.marks import Mark, Span, as_svg, as_text, ends, mark_of
 from quatrain.baselines import Gated, compare, entry_of, judge
 
-HIGHER = Gated("accuracy", "higher", 0.1, {"default": 0.7}, ("floor_random", "floor_constant"), ("oracle", "limit"))
+HIGHER = Gated(
+    "accuracy",
+    "higher",
+    0.1,
+    {"default": 0.7},
+    ("floor_random", "floor_constant"),
+    ("oracle", "limit"),
+)
 LOWER = Gated("error", "lower", 0.5, {}, ("zero", "affine"), ("floor",))
 ALONE = Gated("rate", "higher", 0.2, {"default": 0.6})
 ALONE_LOWER = Gated("rate", "lower", 0.2, {})
@@ -32,7 +39,10 @@ def mark(gated: Gated, **changed: Any) -> Mark:
     """Where a score stands that was 0.6, 2 or 0.5 when the baseline was stored."""
     rule, scores = gated.under("default"), SCORES | changed
     stored = entry_of(rule, SCORES)
-    baseline = {"schema": 1, "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}}}
+    baseline = {
+        "schema": 1,
+        "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
+    }
     verdict = judge(scores, baseline, [rule], "default")
     (found,) = compare(verdict, {rule.metric: stored}, scores)
     made = mark_of(verdict.lines[0], stored, found, scores)
@@ -76,13 +86,20 @@ def test_an_interval_goes_from_left_to_right_whatever_is_better():
     assert mark(LOWER, error_low=1.5, error_high=3.5).interval == pytest.approx((0.5, 0.9))
 
 
-@pytest.mark.parametrize("changed", [{"accuracy": None}, {"accuracy_low": None, "accuracy_high": None}])
+@pytest.mark.parametrize(
+    "changed", [{"accuracy": None}, {"accuracy_low": None, "accuracy_high": None}]
+)
 def test_a_score_or_interval_that_is_not_finite_is_not_drawn(changed: dict[str, None]):
     rule = HIGHER.under("default")
     stored, scores = entry_of(rule, SCORES), SCORES | changed
-    baseline = {"schema": 1, "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}}}
+    baseline = {
+        "schema": 1,
+        "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
+    }
     verdict = judge(scores, baseline, [rule], "default")
-    found = mark_of(verdict.lines[0], stored, compare(verdict, {rule.metric: stored}, scores)[0], scores)
+    found = mark_of(
+        verdict.lines[0], stored, compare(verdict, {rule.metric: stored}, scores)[0], scores
+    )
     assert found is None if "accuracy" in changed else found is not None and found.interval is None
 
 
@@ -90,9 +107,15 @@ def test_nothing_stands_on_a_line_without_length():
     gated = ALONE._replace(tolerance=0.0)
     rule = gated.under("default")
     stored = entry_of(rule, SCORES)
-    baseline = {"schema": 1, "presets": {"default": {"metrics": {"rate": stored}, "provenance": {}}}}
+    baseline = {
+        "schema": 1,
+        "presets": {"default": {"metrics": {"rate": stored}, "provenance": {}}},
+    }
     verdict = judge(SCORES, baseline, [rule], "default")
-    assert mark_of(verdict.lines[0], stored, compare(verdict, {"rate": stored}, SCORES)[0], SCORES) is None
+    assert (
+        mark_of(verdict.lines[0], stored, compare(verdict, {"rate": stored}, SCORES)[0], SCORES)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,6 +157,6 @@ def test_a_score_beyond_the_end_is_an_arrow(place: float, tip: str):
 
 
 def test_names_in_a_drawing_are_text():
-    assert parsed(Mark(Span(0, 1, '<"a">', "b"), 0.5, None, None, None))["mark"]["aria-label"].endswith(
-        'from <"a"> to b'
-    )
+    assert parsed(Mark(Span(0, 1, '<"a">', "b"), 0.5, None, None, None))["mark"][
+        "aria-label"
+    ].endswith('from <"a"> to b')

@@ -66,10 +66,16 @@ def test_a_file_that_is_no_picture_is_refused(folder: Path):
 
 def test_the_page_asks_no_server_for_anything_and_runs_no_script(folder: Path):
     read = page("# x\n\n![a](a%20b.png)\n\n[run](http://127.0.0.1:5000)", folder)
-    policy = {tag["http-equiv"]: tag["content"] for tag in read.named("meta") if "http-equiv" in tag}
-    assert policy == {"Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'"}
+    policy = {
+        tag["http-equiv"]: tag["content"] for tag in read.named("meta") if "http-equiv" in tag
+    }
+    assert policy == {
+        "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    }
     assert read.named("link") == read.named("script") == []
-    assert not re.search(r"url\(|@import", (ROOT / "pipeline" / "reporting" / "page.css").read_text())
+    assert not re.search(
+        r"url\(|@import", (ROOT / "pipeline" / "reporting" / "page.css").read_text()
+    )
 
 
 def test_words_of_a_file_become_no_tag(folder: Path):
@@ -80,7 +86,9 @@ def test_words_of_a_file_become_no_tag(folder: Path):
 
 
 def test_each_cell_knows_its_column(folder: Path):
-    read = page(f"{table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n{table(['c'], [['5']])}", folder)
+    read = page(
+        f"{table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n{table(['c'], [['5']])}", folder
+    )
     assert [cell["data-label"] for cell in read.named("td")] == ["a", "b", "a", "b", "c"]
 
 
@@ -96,8 +104,15 @@ def test_the_verdict_gives_the_page_its_colour(folder: Path, verdict: str):
 
 
 def test_it_fits_a_phone_and_a_dark_room(folder: Path):
-    metas = {tag.get("name"): tag["content"] for tag in page("# x", folder).named("meta") if "name" in tag}
-    assert metas == {"viewport": "width=device-width, initial-scale=1", "color-scheme": "light dark"}
+    metas = {
+        tag.get("name"): tag["content"]
+        for tag in page("# x", folder).named("meta")
+        if "name" in tag
+    }
+    assert metas == {
+        "viewport": "width=device-width, initial-scale=1",
+        "color-scheme": "light dark",
+    }
     style = (ROOT / "pipeline" / "reporting" / "page.css").read_text()
     assert "@media (max-width: 800px)" in style
     assert "@media (prefers-color-scheme: dark)" in style

@@ -25,7 +25,14 @@ def measured(*values: float) -> Measured:
 ROWS = [
     Row("step", "ms/step", measured(1, 2, 4), measured(6, 10, 24000), goal=Goal(5, "before")),
     Row("  a part of it", "ms/step", measured(1, 1, 1), measured(90, 90, 90)),
-    Row("sample", "us/call", measured(2, 2, 2), measured(6, 6, 6), measured(3, 3, 3), goal=Goal(2, "seed's way")),
+    Row(
+        "sample",
+        "us/call",
+        measured(2, 2, 2),
+        measured(6, 6, 6),
+        measured(3, 3, 3),
+        goal=Goal(2, "seed's way"),
+    ),
     Row("refusal", "s", measured(0.25, 0.25, 0.25), goal=Goal(2, "value")),
     Row("without a goal", "s", measured(1, 1, 1), measured(0.5, 0.5, 0.5)),
     Row("without a comparison", "s", measured(1, 1, 1)),
@@ -39,7 +46,9 @@ def kept(root: Path, **changed: Any) -> None:
     """As `make bench` keeps it."""
     path = root / path_of("allo")
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({**MACHINE, "rows": [as_json(row) for row in ROWS], "notes": [], **changed}))
+    path.write_text(
+        json.dumps({**MACHINE, "rows": [as_json(row) for row in ROWS], "notes": [], **changed})
+    )
 
 
 def read(root: Path) -> Results:
@@ -65,7 +74,10 @@ def test_the_main_rows_stand_beside_their_goals(tmp_path: Path):
 def test_the_report_says_how_much_faster_how_many_goals_and_who_measured(tmp_path: Path):
     kept(tmp_path)
     told = sections.speed("allo", read(tmp_path))
-    assert "<summary>Speed: 0.5x to 6x that of plain references; 2 of 5 goals reached</summary>" in told
+    assert (
+        "<summary>Speed: 0.5x to 6x that of plain references; 2 of 5 goals reached</summary>"
+        in told
+    )
     assert (
         "Medians (least to greatest) of 3 rounds by `make bench BENCH=allo` on some CPU, cpu, 2 threads; "
         "all rows in `benchmarks/results/allo.json`."
@@ -89,11 +101,16 @@ def test_what_was_never_measured_is_nothing(tmp_path: Path):
     [
         ({"rows": [{"row": "step"}]}, "rows.0.against: Field required"),
         ({"rounds": 0}, "rounds: Input should be greater than 0"),
-        ({"rows": [as_json(ROWS[0]) | {"goal": "fast"}]}, "rows.0.goal: String should match pattern"),
+        (
+            {"rows": [as_json(ROWS[0]) | {"goal": "fast"}]},
+            "rows.0.goal: String should match pattern",
+        ),
         ({"threads": None}, "threads: Input should be a valid string"),
     ],
 )
-def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path, changed: dict[str, Any], why: str):
+def test_results_of_another_form_are_refused_in_one_line(
+    tmp_path: Path, changed: dict[str, Any], why: str
+):
     kept(tmp_path, **changed)
     with pytest.raises(ArtifactError) as caught:
         read_results(tmp_path, "allo")

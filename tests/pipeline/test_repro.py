@@ -33,7 +33,10 @@ def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_aliases.Wanted]]
     ("arguments", "why"),
     [
         (["alo"], f"repro: unknown model 'alo'; known: {', '.join(MODELS)} [exit 2]\n"),
-        (["--preset", "smok"], "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default, "),
+        (
+            ["--preset", "smok"],
+            "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default, ",
+        ),
         (["--preset", "../x"], "repro: unknown preset '../x'; known: default, "),
     ],
 )
@@ -56,7 +59,9 @@ def test_jobs_are_counted(capsys: Capture, jobs: str):
     assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in told
 
 
-def test_params_that_cannot_be_used_never_reach_dvc(checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+def test_params_that_cannot_be_used_never_reach_dvc(
+    checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(repro, "dvc", lambda *_: pytest.fail("dvc was called"))
     (checkout / "params.yaml").write_text("seed: -1\n")
     assert repro.main([]) == 2
@@ -176,7 +181,9 @@ def test_the_aliases_follow_what_was_judged(
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+def test_a_store_that_is_away_costs_a_line_and_no_verdict(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
@@ -187,26 +194,36 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monke
     assert capsys.readouterr().err.endswith(told)
 
 
-def test_a_preset_says_where_its_report_is(checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+def test_a_preset_says_where_its_report_is(
+    checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     assert repro.main(["--preset", "smoke"]) == 4
     assert [work for work, _ in dvc.calls] == [checkout / ".presets" / "smoke"]
     out, err = capsys.readouterr()
-    assert "gate: allo: missing: allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]" in err
+    assert (
+        "gate: allo: missing: allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]"
+        in err
+    )
     assert "report   .presets/smoke/reports/report.md" in out
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_run_that_cannot_be_recorded_yet_changes_no_verdict(capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_that_cannot_be_recorded_yet_changes_no_verdict(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(repro, "dvc", Dvc())
     monkeypatch.setattr("pipeline.backfill.catch_up", lambda *_: 6)
     assert repro.main([]) == 0
-    assert "repro: some runs are not recorded yet; the line above says why, `make sync` tries again\n" in (
-        capsys.readouterr().err
+    assert (
+        "repro: some runs are not recorded yet; the line above says why, `make sync` tries again\n"
+        in (capsys.readouterr().err)
     )
 
 
-def test_several_jobs_collect_first_then_train_then_do_the_rest(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+def test_several_jobs_collect_first_then_train_then_do_the_rest(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     trained: list[tuple[int, dict[str, list[str]]]] = []
 
@@ -223,7 +240,8 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(checkout: Path, 
     ((at_once, commands),) = trained
     assert at_once == 3
     assert {stage: command[3:] for stage, command in commands.items()} == {
-        f"train@{model}": ["--wait-for-lock", "repro", "--single-item", f"train@{model}"] for model in ("allo", "iqn")
+        f"train@{model}": ["--wait-for-lock", "repro", "--single-item", f"train@{model}"]
+        for model in ("allo", "iqn")
     }
     assert {work for work, _ in dvc.calls} == {checkout}
 
@@ -234,10 +252,15 @@ def test_where_dvc_stops_there_is_no_judgement(capsys: Capture, monkeypatch: pyt
     assert repro.main([]) == 255
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
+    assert (
+        err
+        == "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
+    )
 
 
-def test_judging_again_evaluates_and_reports_but_never_trains(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+def test_judging_again_evaluates_and_reports_but_never_trains(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     assert repro.judge_again(checkout, "default", MODELS) == 0
     assert [arguments for _, arguments in dvc.calls] == [
@@ -246,7 +269,9 @@ def test_judging_again_evaluates_and_reports_but_never_trains(checkout: Path, mo
     ]
 
 
-def test_dvc_runs_with_this_python_first_and_the_checkouts_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_dvc_runs_with_this_python_first_and_the_checkouts_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     seen: list[dict[str, str]] = []
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("DVC_ROOT", raising=False)

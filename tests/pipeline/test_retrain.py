@@ -21,7 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 # What passed and is new.
 
 
-def test_a_clearly_better_model_is_promoted_on_a_branch_and_the_checkout_is_as_it_was(night: Night, capsys: Capture):
+def test_a_clearly_better_model_is_promoted_on_a_branch_and_the_checkout_is_as_it_was(
+    night: Night, capsys: Capture
+):
     night.scores("iqn", return_mean=140.0)
     night.lock("new outs\n")
     assert retrain.main([]) == 0
@@ -34,7 +36,10 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_and_the_checkout_is_as_i
         "reports/iqn/verdict.json",
     ]
     assert git(night.root, "rev-parse", f"{branch}^") == git(night.root, "rev-parse", "main")
-    assert night.calls() == ["repro --preset default", "promote --preset default --keep-champion iqn"]
+    assert night.calls() == [
+        "repro --preset default",
+        "promote --preset default --keep-champion iqn",
+    ]
     assert capsys.readouterr().out.splitlines() == [
         "retrain: no default DVC remote is set; what the local cache lacks is computed",
         f"retrain: proposed: branch {branch}; --push would send it",
@@ -55,9 +60,18 @@ def test_the_proposal_says_what_moves_and_shows_scores_metrics_and_pictures(nigh
     )
     assert "| iqn | return_mean | 140.0000 | 105.0000 | +35.0000 | **better** |" in told.body
     assert "| allo | cosine_mean | 0.9950 | 0.9950 | 0.0000 | ok |" in told.body
-    assert "<details><summary>dvc metrics diff</summary>\n\n| metric |\n|---|\n| of iqn |\n\n</details>" in told.body
-    assert f"![curve](https://example.org/raw/retrain-pictures/{digest}/reports/iqn/plots/curve.png)" in told.body
-    assert git(night.root, "show", f"retrain-pictures/{digest}:reports/iqn/plots/curve.png") == "a picture of iqn"
+    assert (
+        "<details><summary>dvc metrics diff</summary>\n\n| metric |\n|---|\n| of iqn |\n\n</details>"
+        in told.body
+    )
+    assert (
+        f"![curve](https://example.org/raw/retrain-pictures/{digest}/reports/iqn/plots/curve.png)"
+        in told.body
+    )
+    assert (
+        git(night.root, "show", f"retrain-pictures/{digest}:reports/iqn/plots/curve.png")
+        == "a picture of iqn"
+    )
     assert git(night.root, "rev-list", "--count", f"retrain-pictures/{digest}") == "1\n"
 
 
@@ -69,19 +83,27 @@ def test_scores_that_merely_hold_their_baselines_never_move_them(night: Night):
     changed = git(night.root, "diff", "--name-only", "main", night.proposed())
     assert "dvc.lock" in changed
     assert "baselines" not in changed
-    assert "No baseline moves: the scores hold them, and none is clearly better." in night.ended().told.body
+    assert (
+        "No baseline moves: the scores hold them, and none is clearly better."
+        in night.ended().told.body
+    )
 
 
 def test_without_a_place_for_pictures_the_branch_is_named(night: Night):
     night.lock("new outs\n")
     assert retrain.main([]) == 0
     digest = night.proposed().removeprefix("retrain/")
-    assert f"Report and pictures: branch `retrain-pictures/{digest}`, `reports/report.md`." in night.ended().told.body
+    assert (
+        f"Report and pictures: branch `retrain-pictures/{digest}`, `reports/report.md`."
+        in night.ended().told.body
+    )
 
 
 def test_where_nothing_changed_nothing_is_proposed(night: Night, capsys: Capture):
     assert retrain.main([]) == 0
-    assert capsys.readouterr().out.endswith("retrain: passed, and nothing changed; there is nothing to propose\n")
+    assert capsys.readouterr().out.endswith(
+        "retrain: passed, and nothing changed; there is nothing to propose\n"
+    )
     assert night.branches() == []
     assert night.ended().kind == "unchanged"
     assert night.state() == night.before
@@ -104,8 +126,13 @@ def test_the_same_result_is_proposed_once_whatever_the_day(night: Night, capsys:
 def test_a_preset_proposes_its_baselines_alone(night: Night):
     night.preset("iqn", return_mean=140.0)
     assert retrain.main(["--preset", "smoke", "--jobs", "2"]) == 0
-    assert night.calls() == ["repro --preset smoke --jobs 2", "promote --preset smoke --keep-champion iqn"]
-    assert git(night.root, "diff", "--name-only", "main", night.proposed()).splitlines() == ["baselines/iqn.json"]
+    assert night.calls() == [
+        "repro --preset smoke --jobs 2",
+        "promote --preset smoke --keep-champion iqn",
+    ]
+    assert git(night.root, "diff", "--name-only", "main", night.proposed()).splitlines() == [
+        "baselines/iqn.json"
+    ]
     pictures = night.proposed().replace("retrain/", "retrain-pictures/")
     assert '"return_mean": 140.0' in git(night.root, "show", f"{pictures}:reports/iqn/scores.json")
     assert night.state() == night.before
@@ -128,14 +155,18 @@ def test_a_broken_gate_ends_with_4_keeps_the_report_and_promotes_and_pushes_noth
     assert night.state() == night.before
     assert night.calls() == ["repro --preset default"]
     assert night.branches() == night.branches(remote) == []
-    assert (night.root / ".state" / "retrain" / "report" / "report.md").read_text() == "# the report\n"
+    assert (
+        night.root / ".state" / "retrain" / "report" / "report.md"
+    ).read_text() == "# the report\n"
     ended = night.ended()
     assert (ended.kind, ended.code, ended.told.title) == ("broken", 4, ISSUE)
     assert "* **allo**: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in ended.told.body
     assert "| allo | cosine_mean | 0.5000 | 0.9950 | -0.4950 | **worse** |" in ended.told.body
 
 
-def test_a_run_that_stops_before_the_gate_ends_with_its_code_and_the_next_one_works(night: Night, capsys: Capture):
+def test_a_run_that_stops_before_the_gate_ends_with_its_code_and_the_next_one_works(
+    night: Night, capsys: Capture
+):
     night.set("exit", "255")
     assert retrain.main([]) == 255
     why = "pipeline.repro stopped before the gate; the log says why"
@@ -168,13 +199,18 @@ def test_a_new_seed_is_the_date_so_that_an_interrupted_retraining_is_continued()
 def test_what_is_no_seed_is_refused(text: str, capsys: Capture):
     with pytest.raises(SystemExit, match="2"):
         retrain.main([f"--seed={text}"])
-    assert f"{text!r} is no seed; pass `new` or a whole number below 2**32" in capsys.readouterr().err
+    assert (
+        f"{text!r} is no seed; pass `new` or a whole number below 2**32" in capsys.readouterr().err
+    )
 
 
 def test_a_seed_for_another_preset_is_refused(capsys: Capture):
     with pytest.raises(SystemExit, match="2"):
         retrain.main(["--preset", "smoke", "--seed", "3"])
-    assert "--seed goes with the default preset: it is written into params.yaml" in capsys.readouterr().err
+    assert (
+        "--seed goes with the default preset: it is written into params.yaml"
+        in capsys.readouterr().err
+    )
 
 
 # Where a retraining begins.
@@ -191,7 +227,9 @@ def test_changes_that_are_not_committed_are_refused(night: Night, capsys: Captur
     assert night.calls() == []
 
 
-def test_outside_a_git_checkout_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture):
+def test_outside_a_git_checkout_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert retrain.main([]) == 2

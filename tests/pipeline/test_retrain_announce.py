@@ -48,7 +48,17 @@ class GitHub:
         if ended is not None:
             outcome.write(self.folder, ended)
         assert (
-            announce.main(["--folder", str(self.folder), "--base", "trunk", "--link", "https://example.org/log"]) == 0
+            announce.main(
+                [
+                    "--folder",
+                    str(self.folder),
+                    "--base",
+                    "trunk",
+                    "--link",
+                    "https://example.org/log",
+                ]
+            )
+            == 0
         )
         calls = [json.loads(line) for line in (self.state / "calls").read_text().splitlines()]
         return [call for call in calls if call[1] != "list"]
@@ -79,7 +89,9 @@ def test_a_result_opens_a_pull_request(github: GitHub, capsys: Capture):
 
 def test_an_open_pull_request_is_brought_up_to_date(github: GitHub):
     github.has("pr", {"number": 3, "state": "CLOSED"}, {"number": 5, "state": "OPEN"})
-    assert github.hears(PROPOSED) == [["pr", "edit", "5", "--title", "Retrain: iqn better", "--body-file", github.text]]
+    assert github.hears(PROPOSED) == [
+        ["pr", "edit", "5", "--title", "Retrain: iqn better", "--body-file", github.text]
+    ]
 
 
 @pytest.mark.parametrize("state", ["CLOSED", "MERGED"])
@@ -91,14 +103,19 @@ def test_what_a_person_has_decided_is_not_asked_again(github: GitHub, state: str
 
 
 def test_a_broken_gate_opens_one_issue_and_afterwards_updates_it(github: GitHub):
-    assert github.hears(BROKEN) == [["issue", "create", "--title", ISSUE, "--body-file", github.text]]
+    assert github.hears(BROKEN) == [
+        ["issue", "create", "--title", ISSUE, "--body-file", github.text]
+    ]
     github.has("issue", {"number": 4, "title": "something else"}, {"number": 7, "title": ISSUE})
     assert github.hears(BROKEN)[1:] == [["issue", "edit", "7", "--body-file", github.text]]
 
 
 def test_a_retraining_that_left_no_outcome_is_told_of_too(github: GitHub):
     assert github.hears(None) == [["issue", "create", "--title", ISSUE, "--body-file", github.text]]
-    assert "it was killed, interrupted or could not begin; its log says more" in Path(github.text).read_text()
+    assert (
+        "it was killed, interrupted or could not begin; its log says more"
+        in Path(github.text).read_text()
+    )
 
 
 def test_when_it_passes_again_the_issue_is_closed(github: GitHub, capsys: Capture):
@@ -122,7 +139,9 @@ def test_a_github_that_refuses_is_an_error_of_the_environment(github: GitHub, ca
     )
 
 
-def test_without_gh_it_says_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture):
+def test_without_gh_it_says_where_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+):
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome.write(tmp_path, BROKEN)
     assert announce.main(["--folder", str(tmp_path)]) == 5

@@ -31,9 +31,15 @@ Gated.under = _forgiving
 def start(root: Path, *command: str) -> "subprocess.Popen[str]":
     """A command as in a shell of its own, with nobody at the tracking server's address."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    given = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_", "PYTHONPATH"))}
+    given = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_", "PYTHONPATH"))
+    }
     given |= {"PATH": path, "MLFLOW_TRACKING_URI": NOBODY, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(command, cwd=root, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=root, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def call(root: Path, *command: str) -> tuple[int, str]:
@@ -87,14 +93,20 @@ def move_baseline(root: Path, by: float) -> None:
     """Change what iqn is judged by, and commit that."""
     path = root / "baselines" / "iqn.json"
     content = json.loads(path.read_text())
-    metric = next(one for one in content["presets"]["default"]["metrics"].values() if one["direction"] == "higher")
+    metric = next(
+        one
+        for one in content["presets"]["default"]["metrics"].values()
+        if one["direction"] == "higher"
+    )
     metric["value"] += by
     path.write_text(json.dumps(content))
     share(root, "another baseline")
 
 
 def proposals(remote: Path) -> list[str]:
-    return git(remote, "for-each-ref", "--format=%(refname:short)", "refs/heads/retrain").splitlines()
+    return git(
+        remote, "for-each-ref", "--format=%(refname:short)", "refs/heads/retrain"
+    ).splitlines()
 
 
 def test_a_retraining_finds_nothing_to_do_then_a_broken_gate_then_survives_a_kill_and_proposes(
@@ -126,17 +138,27 @@ def test_a_retraining_finds_nothing_to_do_then_a_broken_gate_then_survives_a_kil
     process.communicate()
     work = Project(root / outcome.FOLDER / "work")
     until(lambda: not orphans(work))
-    assert (git(root, "status", "--porcelain", "--branch"), git(root, "rev-parse", "HEAD")) == before
+    assert (
+        git(root, "status", "--porcelain", "--branch"),
+        git(root, "rev-parse", "HEAD"),
+    ) == before
 
     code, said = retrain(root, "--push", "--seed", "11")
     assert code == 0, said
-    assert said.count("Running stage 'collect") < 4  # what was done before the kill is not done again
+    assert (
+        said.count("Running stage 'collect") < 4
+    )  # what was done before the kill is not done again
     (branch,) = proposals(remote)
     changed = git(root, "diff", "--name-only", "main", branch).splitlines()
-    assert {"baselines/iqn.json", "dvc.lock", "params.yaml", "reports/iqn/scores.json"} <= set(changed)
+    assert {"baselines/iqn.json", "dvc.lock", "params.yaml", "reports/iqn/scores.json"} <= set(
+        changed
+    )
     assert [name for name in changed if name.startswith("baselines/")] == ["baselines/iqn.json"]
     assert "| reports/iqn/scores.json" in (root / outcome.FOLDER / "body.md").read_text()
-    assert (git(root, "status", "--porcelain", "--branch"), git(root, "rev-parse", "HEAD")) == before
+    assert (
+        git(root, "status", "--porcelain", "--branch"),
+        git(root, "rev-parse", "HEAD"),
+    ) == before
 
     review = clone_of(remote, tmp_path / "review")
     git(review, "checkout", "-q", branch)

@@ -40,7 +40,9 @@ sys.exit(subprocess.call([sys.executable, "-m", "dvc", "repro", "--quiet"], env=
 
 def dvc(folder: Path, *arguments: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run([*DVC, *arguments, "--quiet"], cwd=folder, env=os.environ | {"PATH": path}, check=True)
+    subprocess.run(
+        [*DVC, *arguments, "--quiet"], cwd=folder, env=os.environ | {"PATH": path}, check=True
+    )
 
 
 @pytest.fixture
@@ -66,7 +68,9 @@ def night(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ni
 
 
 @pytest.mark.slow
-def test_what_a_retraining_pushes_can_be_pulled_and_what_was_pushed_is_not_computed_again(night: Night, tmp_path: Path):
+def test_what_a_retraining_pushes_can_be_pulled_and_what_was_pushed_is_not_computed_again(
+    night: Night, tmp_path: Path
+):
     shutil.rmtree(night.root / ".dvc" / "cache")
     (night.root / "learner").unlink()
     before = git(night.root, "status", "--porcelain", "--branch")
@@ -88,5 +92,7 @@ def test_what_a_retraining_pushes_can_be_pulled_and_what_was_pushed_is_not_compu
     assert git(review, "status", "--porcelain") == ""
 
     shutil.rmtree(night.root / ".dvc" / "cache")
-    assert retrain.main(["--push", "--seed", "5"]) == 0  # another machine, another day: the run cache has nothing new
+    assert (
+        retrain.main(["--push", "--seed", "5"]) == 0
+    )  # another machine, another day: the run cache has nothing new
     assert len(night.branches()) == 2

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 # Remotes.
 
 
-def test_pushing_sends_outs_first_and_then_both_branches(night: Night, remote: Path, capsys: Capture):
+def test_pushing_sends_outs_first_and_then_both_branches(
+    night: Night, remote: Path, capsys: Capture
+):
     night.set("settings", "core.remote=storage\nremote.storage.url=/somewhere\n")
     night.scores("iqn", return_mean=140.0)
     assert retrain.main(["--push"]) == 0
@@ -33,7 +35,10 @@ def test_pushing_sends_outs_first_and_then_both_branches(night: Night, remote: P
     ]
     assert night.branches(remote) == night.branches()
     assert len(night.branches()) == 2
-    assert capsys.readouterr().out == f"retrain: proposed: branch {night.proposed()}, pushed to origin\n"
+    assert (
+        capsys.readouterr().out
+        == f"retrain: proposed: branch {night.proposed()}, pushed to origin\n"
+    )
     assert git(remote, "for-each-ref", "refs/heads/main") == ""
 
 
@@ -47,7 +52,9 @@ def test_a_result_that_was_proposed_here_alone_is_sent_later(night: Night, remot
     assert git(remote, "rev-parse", night.proposed()) == commit
 
 
-def test_a_dvc_remote_that_refuses_leaves_no_branch_anywhere(night: Night, remote: Path, capsys: Capture):
+def test_a_dvc_remote_that_refuses_leaves_no_branch_anywhere(
+    night: Night, remote: Path, capsys: Capture
+):
     night.set("settings", "core.remote=storage\n")
     night.set("refused", "fetch push")
     night.lock("new outs\n")
@@ -75,9 +82,14 @@ def test_pushing_needs_a_remote(night: Night, capsys: Capture):
 def test_a_remote_that_is_away_stops_only_who_pushes(remote: Path, capsys: Capture):
     remote.rename(remote.with_name("away"))
     assert retrain.main([]) == 0
-    assert "retrain: goes on without origin: `git -c core.hooksPath=/dev/null fetch" in capsys.readouterr().out
+    assert (
+        "retrain: goes on without origin: `git -c core.hooksPath=/dev/null fetch"
+        in capsys.readouterr().out
+    )
     assert retrain.main(["--push"]) == 5
-    assert capsys.readouterr().err.startswith("retrain: `git -c core.hooksPath=/dev/null fetch --quiet origin` failed")
+    assert capsys.readouterr().err.startswith(
+        "retrain: `git -c core.hooksPath=/dev/null fetch --quiet origin` failed"
+    )
 
 
 def test_commits_that_were_not_pulled_are_told_of(night: Night, remote: Path, capsys: Capture):
@@ -129,7 +141,9 @@ def test_cache_and_journals_are_the_checkouts_and_stay(night: Night):
 def test_what_a_preset_records_is_kept_with_the_checkouts_journals(night: Night):
     night.set("exit", "255")
     assert retrain.main(["--preset", "smoke"]) == 255
-    journals = night.root / ".state" / "retrain" / "work" / ".presets" / "smoke" / ".state" / "journal"
+    journals = (
+        night.root / ".state" / "retrain" / "work" / ".presets" / "smoke" / ".state" / "journal"
+    )
     assert journals.resolve() == night.root / ".state" / "journal"
 
 
@@ -191,7 +205,9 @@ def test_a_killed_retraining_takes_its_run_along_and_the_next_one_waits_for_that
     assert retrain.main([]) == 0
     child = int((night.folder / "begun").read_text())
     with suppress(psutil.NoSuchProcess):
-        assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE  # which nobody has asked how it ended
+        assert (
+            psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+        )  # which nobody has asked how it ended
     assert (night.folder / "found").read_text() == "checkpoint"
     assert night.state() == night.before
 

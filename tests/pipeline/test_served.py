@@ -38,11 +38,18 @@ def servable(uninterrupted: Project, tmp_path: Path) -> Path:
 
 
 @each_model
-def test_a_fresh_process_answers_the_example_as_the_room_does(uninterrupted: Project, servable: Path, tmp_path: Path):
+def test_a_fresh_process_answers_the_example_as_the_room_does(
+    uninterrupted: Project, servable: Path, tmp_path: Path
+):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false", "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/db"}
+    environment |= {
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/db",
+    }
     command = [sys.executable, "-I", "-c", ANSWER, str(servable), str(tmp_path / "answer.json")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     answered = json.loads((tmp_path / "answer.json").read_text())
 
@@ -51,8 +58,12 @@ def test_a_fresh_process_answers_the_example_as_the_room_does(uninterrupted: Pro
     data = (servable / "artifacts" / "weights.safetensors").read_bytes()
     request = json.loads((servable / "input_example.json").read_text())
     typed = signature_of(servable)
-    expected = serving.answer(config, arrays_of(data), {name: np.array(request[name], typed[name]) for name in typed})
-    assert {name: dtype for name, (dtype, _) in answered.items()} == {n: str(a.dtype) for n, a in expected.items()}
+    expected = serving.answer(
+        config, arrays_of(data), {name: np.array(request[name], typed[name]) for name in typed}
+    )
+    assert {name: dtype for name, (dtype, _) in answered.items()} == {
+        n: str(a.dtype) for n, a in expected.items()
+    }
     for name, (_, values) in answered.items():
         np.testing.assert_allclose(np.array(values), expected[name], rtol=1e-5, atol=1e-6)
 
@@ -74,14 +85,33 @@ def arrays_of(data: bytes) -> dict[str, np.ndarray]:
 @each_model
 def test_it_holds_no_pickle_and_no_code_of_other_models(uninterrupted: Project, servable: Path):
     names = {str(path.relative_to(servable)) for path in servable.rglob("*") if path.is_file()}
-    assert {name.rpartition(".")[2] for name in names} <= {"MLmodel", "txt", "yaml", "json", "safetensors", "py"}
+    assert {name.rpartition(".")[2] for name in names} <= {
+        "MLmodel",
+        "txt",
+        "yaml",
+        "json",
+        "safetensors",
+        "py",
+    }
     rooms = {name for name in names if name.startswith("code/quatrain/models/")}
-    others = {name for name in rooms if name.split("/")[3] in MODELS and name.split("/")[3] != uninterrupted.model}
-    assert {name.rpartition("/")[2] for name in others} == {"config.py", "__init__.py"}  # which params.py names
+    others = {
+        name
+        for name in rooms
+        if name.split("/")[3] in MODELS and name.split("/")[3] != uninterrupted.model
+    }
+    assert {name.rpartition("/")[2] for name in others} == {
+        "config.py",
+        "__init__.py",
+    }  # which params.py names
 
 
 def test_requirements_are_exact_and_of_one_framework():
-    assert {line.partition("==")[0] for line in requirements("jax")} >= {"jax", "flax", "optax", "mlflow"}
+    assert {line.partition("==")[0] for line in requirements("jax")} >= {
+        "jax",
+        "flax",
+        "optax",
+        "mlflow",
+    }
     torch = requirements("torch")
     assert "torch==2.13.0" in torch  # without the name of the build that is installed here
     assert not [line for line in torch if line.startswith("jax==")]

@@ -62,13 +62,17 @@ def the_rest_is_as_if_nothing_had_happened(project: Project, finished: Project) 
 
 def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project) -> None:
     # What starts the tests may have had SIGINT ignored (a shell does it to background jobs).
-    pressed = "signal.signal(2, signal.default_int_handler)\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n"
+    pressed = (
+        "signal.signal(2, signal.default_int_handler)\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n"
+    )
     (project.root / "safetensors.py").write_text("import os, signal, time\n" + pressed)
     assert project.run("train") == Ended(-signal.SIGINT, ["interrupted by SIGINT [exit 130]"])
 
 
 @pytest.mark.parametrize("finished", MODELS, indirect=True)
-def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(project: Project, finished: Project) -> None:
+def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(
+    project: Project, finished: Project
+) -> None:
     for operation in (3, 60):
         assert project.run("train", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
         assert not (project.root / "models").exists()
@@ -79,10 +83,15 @@ def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(projec
 def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Project) -> None:
     for number, name, code in ((signal.SIGTERM, "SIGTERM", 143), (signal.SIGINT, "SIGINT", 130)):
         done = interrupted(project.start("train"), number, r"/240 ")
-        assert (done.code, done.said) == (code, f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]")
+        assert (done.code, done.said) == (
+            code,
+            f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]",
+        )
         assert f"{name}: saving, then leaving (Ctrl-C: at once)" in done.lines
         assert project.statuses("train") == ["KILLED"]
-    assert re.search(r"^train@allo: continues at step \d+ of 240$", "\n".join(done.lines), re.MULTILINE)
+    assert re.search(
+        r"^train@allo: continues at step \d+ of 240$", "\n".join(done.lines), re.MULTILINE
+    )
 
 
 def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -> None:
@@ -99,11 +108,15 @@ def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -
     assert (twice.code, twice.lines[1]) == (143, "saved")
     assert twice.said == f"collect@allo: interrupted by SIGTERM; {CONTINUES} [exit 143]"
     assert project.run("-c", code, "15", "2").code == 130
-    assert project.run("-c", code, "2", "2") == Ended(130, ["SIGINT: saving, then leaving (Ctrl-C: at once)"])
+    assert project.run("-c", code, "2", "2") == Ended(
+        130, ["SIGINT: saving, then leaving (Ctrl-C: at once)"]
+    )
 
 
 def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project) -> None:
-    as_dvc = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pipeline.train', 'allo'])"
+    as_dvc = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pipeline.train', 'allo'])"
+    )
     dvc = project.start("-c", as_dvc, DVC_STAGE="train@allo")
     lines_until(dvc.stderr, r"/240 ")
     dvc.kill()
@@ -121,12 +134,19 @@ def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: 
     )
     assert project.run("-c", code, "/sbin/init", DVC_STAGE="train@allo").code == 143
     assert project.run("-c", code, "/usr/bin/dvc repro", DVC_STAGE="train@allo").code == 0
-    assert project.run("-c", "import os; del os.environ['DVC_STAGE']\n" + code, "/sbin/init", DVC_STAGE="x").code == 0
+    assert (
+        project.run(
+            "-c", "import os; del os.environ['DVC_STAGE']\n" + code, "/sbin/init", DVC_STAGE="x"
+        ).code
+        == 0
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", [6, 20, 60])
-def test_a_killed_evaluation_is_repeated_to_the_same_bytes(finished: Project, tmp_path: Path, operation: int) -> None:
+def test_a_killed_evaluation_is_repeated_to_the_same_bytes(
+    finished: Project, tmp_path: Path, operation: int
+) -> None:
     project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
     assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
     assert not (project.reports / "verdict.json").exists()
@@ -136,7 +156,9 @@ def test_a_killed_evaluation_is_repeated_to_the_same_bytes(finished: Project, tm
 
 
 @pytest.mark.slow
-def test_a_killed_collection_leaves_nothing_that_can_be_loaded(finished: Project, tmp_path: Path) -> None:
+def test_a_killed_collection_leaves_nothing_that_can_be_loaded(
+    finished: Project, tmp_path: Path
+) -> None:
     project = finished.copied(tmp_path / "project")
     shutil.rmtree(project.root / "data")
     assert project.run("collect", QUATRAIN_CRASH_AT="9").code == -signal.SIGKILL
@@ -156,7 +178,10 @@ def test_changed_code_starts_afresh(project: Project) -> None:
     assert project.run("train", QUATRAIN_CRASH_AT="60").code == -signal.SIGKILL
     with (project.root / "src/quatrain/models/allo/losses.py").open("a") as losses:
         losses.write("\n# changed\n")
-    assert project.run("train", QUATRAIN_CRASH_AT="60").lines[0] == "train@allo: preparing, then 240 steps"
+    assert (
+        project.run("train", QUATRAIN_CRASH_AT="60").lines[0]
+        == "train@allo: preparing, then 240 steps"
+    )
     assert sorted(project.statuses("train")) == ["KILLED", "RUNNING"]
 
 
@@ -199,7 +224,9 @@ def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
     )
 
 
-def test_a_disk_that_is_really_full_is_told_in_a_line(project: Project, small_disk: Callable[[Path], None]) -> None:
+def test_a_disk_that_is_really_full_is_told_in_a_line(
+    project: Project, small_disk: Callable[[Path], None]
+) -> None:
     small_disk(project.root / ".state")
     full = project.run("train")
     assert full.code == 5
@@ -217,7 +244,9 @@ def small_disk() -> Iterator[Callable[[Path], None]]:
 
     def mount(folder: Path) -> None:
         folder.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k", "none", folder], capture_output=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=48k", "none", folder], capture_output=True
+        )
         if done.returncode:
             pytest.skip("only root may mount")
         mounted.append(folder)
@@ -237,13 +266,21 @@ def test_a_warning_is_a_plain_line(project: Project) -> None:
     assert project.run("-c", code) == Ended(0, expected)
 
 
-def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_names_the_code_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     room("allo", "train")
     monkeypatch.chdir(tmp_path)
     names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
-    assert {"src/quatrain/models/allo/losses.py", "src/quatrain/errors.py", "pipeline/formats.py"} <= names
+    assert {
+        "src/quatrain/models/allo/losses.py",
+        "src/quatrain/errors.py",
+        "pipeline/formats.py",
+    } <= names
     assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
-    assert {name for name in names if "/models/" in name} == {name for name in names if "/models/allo/" in name}
+    assert {name for name in names if "/models/" in name} == {
+        name for name in names if "/models/allo/" in name
+    }
     assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
 
 
@@ -251,7 +288,9 @@ def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
     read, write = os.pipe()
     os.close(read)
     code = "from pipeline.stage import say; say('x'); say('y'); import os; os._exit(42)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"})
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"}
+    )
     os.close(write)
     assert done.returncode == 42
     say("to a reader that listens")
@@ -261,7 +300,9 @@ def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_crashes_all_over_a_training_change_no_byte(project: Project, finished: Project, tmp_path: Path) -> None:
+def test_crashes_all_over_a_training_change_no_byte(
+    project: Project, finished: Project, tmp_path: Path
+) -> None:
     """Killed before its n-th operation on the disk, then before its n/3-th, then left alone."""
     operation, code = 1, -signal.SIGKILL
     while code == -signal.SIGKILL:

@@ -10,7 +10,15 @@ import pytest
 
 from pipeline import artifacts
 from tests.conftest import WIDER
-from tests.pipeline.small_project import BODIES, Disk, Project, each_model, flip_bit, last_line, surround
+from tests.pipeline.small_project import (
+    BODIES,
+    Disk,
+    Project,
+    each_model,
+    flip_bit,
+    last_line,
+    surround,
+)
 
 # Data and learners that cannot be trusted.
 
@@ -32,28 +40,38 @@ def test_a_flipped_bit_in_the_data_is_never_trained_on(
 
 
 @each_model
-@pytest.mark.parametrize("name", ["weights.safetensors", "state.safetensors", "history.csv", "config.json"])
+@pytest.mark.parametrize(
+    "name", ["weights.safetensors", "state.safetensors", "history.csv", "config.json"]
+)
 def test_a_flipped_bit_in_a_learner_is_never_evaluated(
     evaluated: Project, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = evaluated.hashes("reports")
     flip_bit(evaluated.weights / name)
     assert evaluated.call("evaluate") == 3
-    assert capsys.readouterr().err.startswith(f"evaluate@{evaluated.model}: models/{evaluated.model}/{name}: ")
+    assert capsys.readouterr().err.startswith(
+        f"evaluate@{evaluated.model}: models/{evaluated.model}/{name}: "
+    )
     assert evaluated.hashes("reports") == before
 
 
 @each_model
-def test_a_learner_of_another_config_is_not_evaluated(evaluated: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_learner_of_another_config_is_not_evaluated(
+    evaluated: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     evaluated.choose(overlay={evaluated.model: {"network": WIDER[evaluated.model]}})
     assert evaluated.call("evaluate") == 3
     told = last_line(capsys)
-    assert told.startswith(f"evaluate@{evaluated.model}: models/{evaluated.model}: not a learner of this config: ")
+    assert told.startswith(
+        f"evaluate@{evaluated.model}: models/{evaluated.model}: not a learner of this config: "
+    )
     assert told.endswith(f"; run `dvc repro train@{evaluated.model}` [exit 3]")
 
 
 @each_model
-def test_a_learner_of_other_data_is_not_evaluated(evaluated: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_learner_of_other_data_is_not_evaluated(
+    evaluated: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     evaluated.choose(overlay={"seed": 1})
     assert evaluated.call("collect") == 0
     before = evaluated.hashes("reports")
@@ -124,7 +142,10 @@ def test_a_full_disk_leaves_nothing_half_written_and_the_next_run_continues(
 
 @pytest.mark.parametrize("number", [errno.EDQUOT, errno.EROFS, errno.EIO])
 def test_other_refusals_of_a_disk_are_told_alike(
-    collected: Project, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    collected: Project,
+    number: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     Disk(monkeypatch, collected.root, number).takes(0)
     assert collected.call("collect") == 5

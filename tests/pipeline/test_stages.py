@@ -21,7 +21,10 @@ from tests.pipeline.small_project import Pretended, Project, each_model, flip_bi
 
 
 def checkpoint(project: Project) -> int:
-    folder = max((project.root / ".state" / project.name("train")).iterdir(), key=lambda kept: kept.stat().st_mtime)
+    folder = max(
+        (project.root / ".state" / project.name("train")).iterdir(),
+        key=lambda kept: kept.stat().st_mtime,
+    )
     found = Checkpoints(folder).latest()
     assert found is not None
     return found.step
@@ -37,7 +40,10 @@ def test_training_interrupted_again_and_again_ends_with_the_same_bytes(
     stage = collected.name("train")
     for yields in (4, 8, 12):
         assert collected.call("train", Pretended(signal.SIGTERM, after=3)) == 143
-        assert last_line(capsys) == f"{stage}: interrupted by SIGTERM; the next run continues [exit 143]"
+        assert (
+            last_line(capsys)
+            == f"{stage}: interrupted by SIGTERM; the next run continues [exit 143]"
+        )
         assert checkpoint(collected) == collected.steps(yields)
         assert collected.statuses("train") == ["KILLED"]
         assert not (collected.root / "models").exists()
@@ -47,13 +53,17 @@ def test_training_interrupted_again_and_again_ends_with_the_same_bytes(
     assert collected.statuses("train") == ["FINISHED"]
 
 
-def test_the_learner_is_saved_at_an_interruption_however_long_checkpoints_last(collected: Project) -> None:
+def test_the_learner_is_saved_at_an_interruption_however_long_checkpoints_last(
+    collected: Project,
+) -> None:
     collected.choose(overlay={"checkpoint_seconds": 3600})
     assert collected.call("train", Pretended(signal.SIGINT, after=2)) == 130
     assert checkpoint(collected) == collected.steps(3)
 
 
-def test_how_often_checkpoints_are_kept_changes_no_byte(collected: Project, uninterrupted: Project) -> None:
+def test_how_often_checkpoints_are_kept_changes_no_byte(
+    collected: Project, uninterrupted: Project
+) -> None:
     collected.choose(overlay={"checkpoint_seconds": 3600})
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
@@ -65,7 +75,9 @@ def test_a_training_that_is_done_is_not_repeated_where_only_dvc_does_not_know_it
     assert collected.call("train") == 0
     for path in (collected.weights).iterdir():
         path.unlink()  # as DVC does before it runs a stage
-    monkeypatch.setattr(room("allo", "train"), "run_chunk", lambda *_: pytest.fail("it trains again"))
+    monkeypatch.setattr(
+        room("allo", "train"), "run_chunk", lambda *_: pytest.fail("it trains again")
+    )
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
@@ -113,7 +125,9 @@ def test_changed_params_start_afresh_and_end_the_run_that_was_killed(
     assert [line for _, line in Journal(killed).lines()][-1]["status"] == "KILLED"
 
 
-def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_run_is_left_running_in_the_store(
+    collected: Project, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     stage = Stage("train", "allo", collected.root, read_params(collected.root))
     killed = Run.of(stage, "k" * 64, "k" * 64, "d" * 64)
@@ -124,19 +138,27 @@ def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monke
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
     with pytest.raises(Interrupted), Run.of(stage, "n" * 64, "n" * 64, "d" * 64):
         raise Interrupted(signal.SIGTERM)
-    assert [run.info.status for key in "kn" for run in runs_of(client, key * 64)] == ["KILLED", "KILLED"]
+    assert [run.info.status for key in "kn" for run in runs_of(client, key * 64)] == [
+        "KILLED",
+        "KILLED",
+    ]
 
 
 @each_model
 def test_a_silent_server_costs_one_line_and_no_byte(
-    collected: Project, uninterrupted: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    collected: Project,
+    uninterrupted: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert collected.call("train") == 0
     said = capsys.readouterr().err.splitlines()
     (warned,) = (line for line in said if not line.startswith(collected.name("train")))
-    assert re.match(r"warning: tracking: [\d,]+ metrics and 3 files of \S+ are not yet at http://127", warned)
+    assert re.match(
+        r"warning: tracking: [\d,]+ metrics and 3 files of \S+ are not yet at http://127", warned
+    )
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
@@ -145,7 +167,10 @@ def test_a_silent_server_costs_one_line_and_no_byte(
 
 @each_model
 def test_a_diverging_training_keeps_its_last_good_learner(
-    collected: Project, uninterrupted: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    collected: Project,
+    uninterrupted: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     collected.choose(overlay={"checkpoint_seconds": 3600})
     learning, stage = room(collected.model, "train"), collected.name("train")
@@ -173,7 +198,9 @@ def test_a_diverging_training_keeps_its_last_good_learner(
 def test_a_training_that_diverges_at_once_promises_no_checkpoint(
     collected: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    collected.choose(overlay={"allo": {"train": {"lr_dual": 1e38, "dual_clip": None, "learning_rate": 10}}})
+    collected.choose(
+        overlay={"allo": {"train": {"lr_dual": 1e38, "dual_clip": None, "learning_rate": 10}}}
+    )
     assert collected.call("train") == 7
     assert last_line(capsys).endswith("; no step before was good [exit 7]")
     assert not list((collected.root / ".state" / "train@allo").glob("*/*"))

@@ -41,12 +41,18 @@ stage.main("train", "", train.train, [model])
 
 def imported(project: Project) -> dict[str, set[str]]:
     """By verb, the packages that its process has loaded: collect's at its end, train's at the first yield."""
-    given = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DVC_"))}
+    given = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DVC_"))
+    }
     given |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": f"sqlite:///{project.root}/mlflow.db"}
     command = [sys.executable, "-c", VERBS, project.model]
     done = subprocess.run(command, cwd=project.root, env=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines() if line.split()[0] in ("collect", "train", "evaluate")]
+    lines = [
+        line.split()
+        for line in done.stdout.splitlines()
+        if line.split()[0] in ("collect", "train", "evaluate")
+    ]
     return {verb: set(packages) for verb, *packages in lines}
 
 
@@ -79,7 +85,9 @@ class Told:
 
 
 @pytest.mark.parametrize("call", ["wake", "finish"])
-def test_a_run_is_delivered_from_its_first_record_on(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_delivered_from_its_first_record_on(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = Told()
     monkeypatch.setattr(tracking, "Delivery", lambda *_: told)
     shipper = Shipper(Any, "sqlite:///nowhere", latest_seconds=1e6)  # type: ignore[arg-type]

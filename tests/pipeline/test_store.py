@@ -35,9 +35,13 @@ sys.exit(sum(os.wait()[1] != 0 for _ in range(5)))
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (1,)
 
 
-def test_a_store_of_an_older_mlflow_is_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_an_older_mlflow_is_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    prepare_store(f"sqlite:///{tmp_path}/other/mlflow.db")  # imports mlflow without its own warnings
+    prepare_store(
+        f"sqlite:///{tmp_path}/other/mlflow.db"
+    )  # imports mlflow without its own warnings
     from alembic import command
     from alembic.script import ScriptDirectory
     from mlflow.store.db import utils
@@ -59,5 +63,7 @@ def test_a_store_of_an_older_mlflow_is_upgraded(tmp_path: Path, monkeypatch: pyt
 
     assert client.get_experiment("0").name == "Default"
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
-        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (newest.revision,)
+        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (
+            newest.revision,
+        )
     client._tracking_client.store.engine.dispose()

@@ -22,7 +22,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str) -> Path:
     return tmp_path
 
 
-def test_sync_delivers_every_journal_once(checkout: Path, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sync_delivers_every_journal_once(
+    checkout: Path, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert sync.main([]) == 0
     assert capsys.readouterr().out == (
         "train@allo-1 (allo-k1, key k1): 1,480 metrics and 2 files sent\n"
@@ -30,14 +32,19 @@ def test_sync_delivers_every_journal_once(checkout: Path, uri: str, capsys: pyte
         f"2 of 2 journals are complete at {uri}; 2,960 metrics and 4 files sent\n"
     )
     assert sync.main([]) == 0
-    assert f"2 of 2 journals are complete at {uri}; 0 metrics and 0 files sent" in capsys.readouterr().out
+    assert (
+        f"2 of 2 journals are complete at {uri}; 0 metrics and 0 files sent"
+        in capsys.readouterr().out
+    )
     for i in (1, 2):
         journal = Journal(checkout / ".state" / "journal" / f"train@allo-{i}")
         assert arrived(client_of(uri), f"k{i}") == expected(journal)
 
 
 @pytest.mark.usefixtures("checkout")
-def test_sync_without_a_server_ends_with_6(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sync_without_a_server_ends_with_6(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:hunter2@127.0.0.1:{free_port()}")
     monkeypatch.setattr("pipeline.sync.FIRST_PAUSE", 0.01)
 
@@ -63,7 +70,9 @@ def test_sync_delivers_the_others_where_one_journal_is_damaged(
     assert arrived(client_of(uri), "k2") == expected(Journal(damaged.parents[1] / "train@allo-2"))
 
 
-def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_sync_with_nothing_to_do_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert sync.main([]) == 0
@@ -79,7 +88,9 @@ def test_sync_tells_which_aliases_moved_and_which_cannot(
     monkeypatch.setattr("pipeline.backfill.catch_up", lambda *_: 0)
     monkeypatch.setattr("pipeline.model_aliases.wanted", lambda *_: wanted)
     assert sync.main([]) == 0
-    assert capsys.readouterr().out.endswith("quatrain-allo@champion: run k1 has no version in this store\n")
+    assert capsys.readouterr().out.endswith(
+        "quatrain-allo@champion: run k1 has no version in this store\n"
+    )
 
     monkeypatch.setattr("pipeline.model_aliases.crown", lambda *_, **__: [][0])
     assert sync.main([]) == 6
@@ -99,7 +110,9 @@ def test_what_could_not_be_recorded_keeps_nothing_from_being_delivered(
         work.mkdir(parents=True, exist_ok=True)
         (work / "params.yaml").touch()
     asked: list[Path] = []
-    monkeypatch.setattr("pipeline.backfill.catch_up", lambda work, *_: asked.append(work) or 3 * (work == tmp_path))
+    monkeypatch.setattr(
+        "pipeline.backfill.catch_up", lambda work, *_: asked.append(work) or 3 * (work == tmp_path)
+    )
     assert sync.main([]) == 3
     assert asked == [tmp_path, tmp_path / ".presets" / "smoke"]
     assert "2 of 2 journals are complete at " in capsys.readouterr().out

@@ -14,7 +14,15 @@ from pipeline.delivery import Delivery
 from pipeline.tracking import Shipper, resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import faulty, free_port
-from tests.pipeline.recorded_runs import arrived, client_of, deliver, expected, recorded, runs_of, until
+from tests.pipeline.recorded_runs import (
+    arrived,
+    client_of,
+    deliver,
+    expected,
+    recorded,
+    runs_of,
+    until,
+)
 
 
 @pytest.fixture
@@ -23,7 +31,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(("fault", "calls"), [("reset", 2), ("reset", 9), ("500", 9), ("503", 4), ("hang", 9)])
+@pytest.mark.parametrize(
+    ("fault", "calls"), [("reset", 2), ("reset", 9), ("500", 9), ("503", 4), ("hang", 9)]
+)
 def test_a_fault_is_survived(upstream: int, tmp_path: Path, fault: str, calls: int) -> None:
     key = f"{fault}-{calls}"
     journal = recorded(tmp_path / "journal" / "train@allo", key)
@@ -48,7 +58,9 @@ def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: 
         assert [run.info.status for run in runs_of(client_of(server.uri), "lost")] == ["FINISHED"]
 
 
-def test_a_server_that_restarts_during_the_run_gets_everything(upstream: int, tmp_path: Path) -> None:
+def test_a_server_that_restarts_during_the_run_gets_everything(
+    upstream: int, tmp_path: Path
+) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "restart")
     with faulty(upstream) as server:
         server.fault, server.calls = "reset", 8
@@ -88,7 +100,10 @@ def test_a_failing_server_is_left_alone_for_a_while(tmp_path: Path) -> None:
 
 def test_a_closed_port_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
-    shipper = Shipper(recorded(tmp_path / "journal" / "train@allo-k1", "k1"), f"http://me:hunter2@127.0.0.1:{port}")
+    shipper = Shipper(
+        recorded(tmp_path / "journal" / "train@allo-k1", "k1"),
+        f"http://me:hunter2@127.0.0.1:{port}",
+    )
 
     assert not shipper.finish()
     assert capsys.readouterr().err == (
@@ -97,10 +112,14 @@ def test_a_closed_port_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     )
 
 
-def test_a_stage_does_not_wait_for_a_silent_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_does_not_wait_for_a_silent_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        shipper = Shipper(recorded(tmp_path / "journal" / "train@allo-k1", "k1"), address, wait_seconds=1e6)
+        shipper = Shipper(
+            recorded(tmp_path / "journal" / "train@allo-k1", "k1"), address, wait_seconds=1e6
+        )
 
         assert not shipper.finish()
     assert "are not yet at http://127.0.0.1:" in capsys.readouterr().err
@@ -118,7 +137,13 @@ sys.exit(7 if shipper.finish() else 0)
 """
     with faulty() as server:
         server.fault = "hang"
-        command = [sys.executable, "-c", code, str(tmp_path / "journal" / "train@allo-k1"), server.uri]
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            str(tmp_path / "journal" / "train@allo-k1"),
+            server.uri,
+        ]
         environment = os.environ | {"MLFLOW_HTTP_REQUEST_TIMEOUT": "100000", "PYTHONPATH": "src"}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
@@ -128,9 +153,15 @@ sys.exit(7 if shipper.finish() else 0)
     assert done.stderr.count("\n") == 1
 
 
-def test_a_store_that_is_no_database_costs_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "mlflow.db").write_bytes(b"something else, and long enough to be read as a header" * 20)
-    shipper = Shipper(recorded(tmp_path / "journal" / "train@allo-k1", "k1"), f"sqlite:///{tmp_path}/mlflow.db")
+def test_a_store_that_is_no_database_costs_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mlflow.db").write_bytes(
+        b"something else, and long enough to be read as a header" * 20
+    )
+    shipper = Shipper(
+        recorded(tmp_path / "journal" / "train@allo-k1", "k1"), f"sqlite:///{tmp_path}/mlflow.db"
+    )
 
     assert not shipper.finish()
     err = capfd.readouterr().err
@@ -151,7 +182,10 @@ def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path) -> N
 
 
 def test_a_password_is_seen_by_nobody(
-    upstream: int, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    upstream: int,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "password")
     with faulty(upstream) as server:
@@ -165,13 +199,17 @@ def test_a_password_is_seen_by_nobody(
         (run,) = runs_of(client_of(server.uri), "password")
 
     told = capfd.readouterr()
-    kept = [path.read_text(errors="replace") for path in journal.folder.rglob("*") if path.is_file()]
+    kept = [
+        path.read_text(errors="replace") for path in journal.folder.rglob("*") if path.is_file()
+    ]
     assert "500" in told.err
     seen = [told.out, told.err, caplog.text, str(run.to_dictionary()), *kept]
     assert not [text for text in seen if "hunter2" in text]
 
 
-def test_the_store_is_the_named_one_or_that_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_is_the_named_one_or_that_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("MLFLOW_TRACKING_URI", "DVC_ROOT"):
         monkeypatch.delenv(name, raising=False)
     assert resolve_uri(tmp_path) == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"

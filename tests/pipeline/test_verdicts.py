@@ -22,7 +22,9 @@ def checked(space: Workspace, model: str = "allo") -> Judged:
 
 
 def test_a_promotion_shows_old_new_difference_and_status(space: Workspace):
-    space.score(cosine_min=0.9, orthogonality=0.01, orthogonality_low=0.007, orthogonality_high=0.013)
+    space.score(
+        cosine_min=0.9, orthogonality=0.01, orthogonality_low=0.007, orthogonality_high=0.013
+    )
     assert verdicts.comparison_table([checked(space)]) == (
         "model  preset   metric         old     new     difference        status\n"
         "-----------------------------------------------------------------------\n"
@@ -40,15 +42,18 @@ def test_several_models_stand_in_one_table(space: Workspace):
 def test_a_first_baseline_has_nothing_to_differ_from(space: Workspace):
     space.files.baseline.unlink()
     space.score()
-    assert "allo   default  cosine_min     -    0.9800  -           no baseline\n" in verdicts.comparison_table(
-        [checked(space)]
+    assert (
+        "allo   default  cosine_min     -    0.9800  -           no baseline\n"
+        in verdicts.comparison_table([checked(space)])
     )
 
 
 def test_a_verdict_carries_the_scores_that_it_judged(space: Workspace):
     space.score(cosine_min=0.97)
     assert checked(space).scores == SCORES["allo"] | {"cosine_min": 0.97}
-    assert verdicts.write(space.root, "allo", read_params(space.root)).scores == checked(space).scores
+    assert (
+        verdicts.write(space.root, "allo", read_params(space.root)).scores == checked(space).scores
+    )
 
 
 def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
@@ -67,5 +72,7 @@ def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
         (None, None, "-"),
     ],
 )
-def test_a_difference_has_its_sign_and_nothing_has_none(difference: float | None, half: float | None, text: str):
+def test_a_difference_has_its_sign_and_nothing_has_none(
+    difference: float | None, half: float | None, text: str
+):
     assert shown_difference(Comparison("accuracy", "ok", 0.5, 0.5, difference, half)) == text

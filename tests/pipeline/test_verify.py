@@ -30,7 +30,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made") / "toy"
     (root / ".dvc").mkdir(parents=True)
     (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
-    (root / "dvc.yaml").write_text(TOY.replace("echo fine > report", "echo fine > report && echo {} > scores.json"))
+    (root / "dvc.yaml").write_text(
+        TOY.replace("echo fine > report", "echo fine > report && echo {} > scores.json")
+    )
     assert repro.dvc(root, root, "repro", "--quiet") == 0
     return root
 
@@ -66,7 +68,9 @@ def test_an_intact_checkout_is_read_whole(capsys: Capture):
     assert verify.main([]) == 0
     told = capsys.readouterr()
     assert told.out.startswith("verify: 9 files with ")
-    assert told.out.endswith(" bytes read: every cache object is what its name says, every out what dvc.lock says\n")
+    assert told.out.endswith(
+        " bytes read: every cache object is what its name says, every out what dvc.lock says\n"
+    )
     assert told.err == ""
 
 
@@ -111,7 +115,10 @@ def test_files_too_many_or_too_few_in_a_folder_are_named(toy: Path, capsys: Capt
     (toy / "data" / "allo" / "manifest").unlink()
     (toy / "data" / "allo" / "stray").write_text("of somebody\n")
     assert verify.main([]) == 3
-    assert "verify: data/allo: is not what dvc.lock says (manifest, stray); " in capsys.readouterr().err
+    assert (
+        "verify: data/allo: is not what dvc.lock says (manifest, stray); "
+        in capsys.readouterr().err
+    )
 
 
 def test_a_single_file_and_one_outside_the_cache_are_outs_too(toy: Path, capsys: Capture):
@@ -121,7 +128,8 @@ def test_a_single_file_and_one_outside_the_cache_are_outs_too(toy: Path, capsys:
     told = capsys.readouterr().err
     assert "verify: report: is not what dvc.lock says; " in told
     assert (
-        "verify: scores.json: is not what dvc.lock says; `git checkout scores.json` restores it, or `dvc repro`" in told
+        "verify: scores.json: is not what dvc.lock says; `git checkout scores.json` restores it, or `dvc repro`"
+        in told
     )
     assert "verify: 2 damaged; " in told
 
@@ -140,7 +148,9 @@ def test_outs_that_are_not_here_are_no_damage(toy: Path, capsys: Capture):
     shutil.rmtree(toy / "data")
     (toy / "report").unlink()
     assert verify.main([]) == 0
-    assert capsys.readouterr().out.endswith("; 2 outs are not here (`dvc pull` or `make repro` brings them)\n")
+    assert capsys.readouterr().out.endswith(
+        "; 2 outs are not here (`dvc pull` or `make repro` brings them)\n"
+    )
 
 
 def test_presets_are_read_too(toy: Path, tmp_path: Path, capsys: Capture):
@@ -175,7 +185,11 @@ def test_a_lock_that_dvc_refuses_is_one_line(toy: Path, capsys: Capture):
     )
 
 
-def test_outside_a_checkout_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture):
+def test_outside_a_checkout_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+):
     monkeypatch.chdir(tmp_path)
     assert verify.main([]) == 2
-    assert capsys.readouterr().err == ("verify: this is no folder of DVC's; run from the repository root [exit 2]\n")
+    assert capsys.readouterr().err == (
+        "verify: this is no folder of DVC's; run from the repository root [exit 2]\n"
+    )

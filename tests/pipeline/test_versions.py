@@ -32,14 +32,18 @@ def recorded(folder: Path, run_key: str, servable: Path, parent: Parent | None =
 
 
 def found(uri: str) -> list[Any]:
-    return sorted(client_of(uri).search_model_versions(f"name = '{NAME}'"), key=lambda one: int(one.version))
+    return sorted(
+        client_of(uri).search_model_versions(f"name = '{NAME}'"), key=lambda one: int(one.version)
+    )
 
 
 def holder(uri: str, alias: str) -> str:
     return client_of(uri).get_model_version_by_alias(NAME, alias).tags[versions.RUN_KEY_TAG]
 
 
-def test_a_runs_model_arrives_whole_as_the_candidate(uri: str, servable: Path, tmp_path: Path) -> None:
+def test_a_runs_model_arrives_whole_as_the_candidate(
+    uri: str, servable: Path, tmp_path: Path
+) -> None:
     deliver(recorded(tmp_path / "journal" / "one", "k1", servable), uri)
     (version,) = found(uri)
     (run,) = runs_of(client_of(uri), "k1")
@@ -52,7 +56,9 @@ def test_a_runs_model_arrives_whole_as_the_candidate(uri: str, servable: Path, t
     assert [output.model_id for output in run.outputs.model_outputs] == [logged.model_id]
 
 
-def test_a_second_delivery_makes_no_second_version(uri: str, servable: Path, tmp_path: Path) -> None:
+def test_a_second_delivery_makes_no_second_version(
+    uri: str, servable: Path, tmp_path: Path
+) -> None:
     journal = recorded(tmp_path / "journal" / "one", "k1", servable)
     deliver(journal, uri)
     (journal.folder / "cursor.json").unlink()
@@ -63,7 +69,13 @@ def test_a_second_delivery_makes_no_second_version(uri: str, servable: Path, tmp
 
 
 @pytest.mark.parametrize(
-    "lost", ["create_logged_model", "log_model_artifacts", "create_model_version", "set_registered_model_alias"]
+    "lost",
+    [
+        "create_logged_model",
+        "log_model_artifacts",
+        "create_model_version",
+        "set_registered_model_alias",
+    ],
 )
 def test_a_call_whose_answer_is_lost_is_made_again_without_harm(
     uri: str, servable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
@@ -104,7 +116,9 @@ def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path) -> None:
     assert Journal(journal.folder).has_model
 
 
-def test_runs_of_one_pipeline_stand_below_one_run_that_ends_with_them(uri: str, tmp_path: Path, servable: Path) -> None:
+def test_runs_of_one_pipeline_stand_below_one_run_that_ends_with_them(
+    uri: str, tmp_path: Path, servable: Path
+) -> None:
     parent = Parent("p1", "pipeline-default-p1")
     for key in ("k1", "k2"):
         deliver(recorded(tmp_path / "journal" / key, key, servable, parent), uri)
@@ -125,7 +139,9 @@ def test_a_killed_stage_leaves_no_pipeline_running(uri: str, tmp_path: Path) -> 
     assert above.info.status == "KILLED"
 
 
-def test_a_journal_written_before_there_were_pipelines_still_arrives(uri: str, tmp_path: Path) -> None:
+def test_a_journal_written_before_there_were_pipelines_still_arrives(
+    uri: str, tmp_path: Path
+) -> None:
     journal = Journal(tmp_path / "journal" / "one")
     journal.begin(header("k1"))
     path = journal.folder / "journal.jsonl"

@@ -23,13 +23,22 @@ def test_a_preset_gets_a_copy_with_its_own_params_and_leaves_the_checkout_alone(
     assert work == checkout / ".presets" / "smoke"
     assert contents(checkout) == before
     copied = contents(work)
-    for name in ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", "baselines/allo.json", ".dvc/config"):
+    for name in (
+        "src/a.py",
+        "src/deep/b.py",
+        "pipeline/c.py",
+        "docs/d.md",
+        "baselines/allo.json",
+        ".dvc/config",
+    ):
         assert copied[name] == before[name]
     overlaid = YAML(typ="safe").load(work / "params.yaml")
     assert overlaid["preset"] == "smoke"
     assert overlaid["allo"]["train"]["steps"] == 2000
     assert overlaid["allo"]["train"]["learning_rate"] == 1e-3
-    assert not {name for name in copied if name.startswith(("models/", "reports/")) or name == "dvc.lock"}
+    assert not {
+        name for name in copied if name.startswith(("models/", "reports/")) or name == "dvc.lock"
+    }
 
 
 def test_a_workspace_shares_the_cache_and_is_no_git_repository_of_its_own(checkout: Path):
@@ -61,7 +70,14 @@ def test_files_that_are_gone_from_the_checkout_go_from_the_workspace(checkout: P
 
 def test_what_the_preset_has_made_stays(checkout: Path):
     work = repro.prepare_workspace(checkout, "smoke")
-    for name in ("dvc.lock", "data/allo/dataset.npz", "models/allo/m", "reports/r", ".state/x/y", ".dvc/tmp/z"):
+    for name in (
+        "dvc.lock",
+        "data/allo/dataset.npz",
+        "models/allo/m",
+        "reports/r",
+        ".state/x/y",
+        ".dvc/tmp/z",
+    ):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("made")
     before = contents(work)
@@ -87,6 +103,7 @@ def test_two_presets_do_not_meet(checkout: Path):
 def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
     (checkout / ".git").rename(checkout / "not-git")
     with pytest.raises(
-        ConfigError, match="a preset runs in a copy of what git lists; run from a git checkout, with git"
+        ConfigError,
+        match="a preset runs in a copy of what git lists; run from a git checkout, with git",
     ):
         repro.prepare_workspace(checkout, "smoke")

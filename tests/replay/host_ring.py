@@ -31,7 +31,12 @@ class HostRing:
     def starts(self, window: Window) -> list[tuple[int, int]]:
         """(time, lane) of all transitions that may be drawn, oldest first."""
         lanes = range(self.history[0].turn.size)
-        return [(time, lane) for time in self._stored() for lane in lanes if self._is_start(time, lane, window)]
+        return [
+            (time, lane)
+            for time in self._stored()
+            for lane in lanes
+            if self._is_start(time, lane, window)
+        ]
 
     def _stored(self) -> range:
         return range(max(0, len(self.history) - self.capacity), len(self.history))
@@ -41,7 +46,9 @@ class HostRing:
         episode_began = time - int(now.turn[lane])
         oldest_needed = max(episode_began, time - window.frames + 1)
         cut = now.truncated[lane] and not now.terminated[lane]
-        return oldest_needed in self._stored() and time + window.n_step in self._stored() and not cut
+        return (
+            oldest_needed in self._stored() and time + window.n_step in self._stored() and not cut
+        )
 
     def transition(self, time: int, lane: int, agent: int, window: Window) -> HostTransition:
         returns, discount, later = 0.0, 1.0, time
@@ -54,17 +61,23 @@ class HostRing:
                 break
             discount, later = discount * window.discount, later + 1
         stack, next_stack = (self._stack(at, lane, agent, window.frames) for at in (time, later))
-        return HostTransition(stack, int(self.history[time].actions[agent, lane]), returns, discount, next_stack)
+        return HostTransition(
+            stack, int(self.history[time].actions[agent, lane]), returns, discount, next_stack
+        )
 
     def _stack(self, time: int, lane: int, agent: int, frames: int) -> np.ndarray:
         """What the agent saw then: the last frames of its episode, oldest first, blank ones before the beginning."""
         began = time - int(self.history[time].turn[lane])
         blank = np.zeros_like(self.history[time].frames[agent, lane])
         times = range(time - frames + 1, time + 1)
-        return np.concatenate([self.history[at].frames[agent, lane] if at >= began else blank for at in times])
+        return np.concatenate(
+            [self.history[at].frames[agent, lane] if at >= began else blank for at in times]
+        )
 
 
-def tagged_turns(turns: int, agents: int, lanes: int, ends: tuple[float, float], seed: int = 0) -> Transitions:
+def tagged_turns(
+    turns: int, agents: int, lanes: int, ends: tuple[float, float], seed: int = 0
+) -> Transitions:
     """Turns whose frames say (agent, lane, episode, turn), each from 1; in every turn a lane's episode may end.
 
     Args:
@@ -79,7 +92,10 @@ def tagged_turns(turns: int, agents: int, lanes: int, ends: tuple[float, float],
         episode[now] = episode[now - 1] + ended
     shape = (turns, agents, lanes)
     agent, lane = np.arange(agents)[:, None], np.arange(lanes)
-    tags = np.stack([np.broadcast_to(tag, shape) for tag in (agent, lane, episode[:, None], turn[:, None])], axis=-1)
+    tags = np.stack(
+        [np.broadcast_to(tag, shape) for tag in (agent, lane, episode[:, None], turn[:, None])],
+        axis=-1,
+    )
     return Transitions(
         frames=(tags + 1).astype(np.int8),
         actions=rng.integers(0, 4, shape).astype(np.int8),

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quatrain.replay.episodes.pairs import pair_matrix
-from quatrain.replay.episodes.trajectories import Episodes, ReplayError, Ring, Trajectory, from_trajectories
+from quatrain.replay.episodes.trajectories import (
+    Episodes,
+    ReplayError,
+    Ring,
+    Trajectory,
+    from_trajectories,
+)
 
 CAPACITY, STATES = 23, 6
 
@@ -14,7 +20,9 @@ CAPACITY, STATES = 23, 6
 def trajectory(state, terminated=False) -> Trajectory:
     steps = len(state) - 1
     last = np.arange(steps) == steps - 1
-    return Trajectory(np.array(state), np.arange(steps) % 4, last & terminated, last & (not terminated))
+    return Trajectory(
+        np.array(state), np.arange(steps) % 4, last & terminated, last & (not terminated)
+    )
 
 
 def survivors_of_a_plain_list(capacity, trajectories) -> list[Trajectory]:
@@ -42,11 +50,15 @@ def assert_same_replay(ring: Ring, fresh: Episodes) -> None:
     assert what_starts_see(episodes) == what_starts_see(fresh)
     assert sorted(episodes.starts.tolist()) == episodes.horizon.nonzero()[0].tolist()
     np.testing.assert_allclose(
-        pair_matrix(episodes, STATES, (0.5, 1.0)), pair_matrix(fresh, STATES, (0.5, 1.0)), atol=1e-15
+        pair_matrix(episodes, STATES, (0.5, 1.0)),
+        pair_matrix(fresh, STATES, (0.5, 1.0)),
+        atol=1e-15,
     )
 
 
-trajectories = st.builds(trajectory, st.lists(st.integers(0, STATES - 1), min_size=2, max_size=CAPACITY), st.booleans())
+trajectories = st.builds(
+    trajectory, st.lists(st.integers(0, STATES - 1), min_size=2, max_size=CAPACITY), st.booleans()
+)
 
 
 @settings(deadline=None, max_examples=150)
@@ -60,7 +72,10 @@ def test_any_history_leaves_what_a_fresh_buffer_of_the_survivors_holds(history):
 
 def test_many_short_trajectories_overwrite_long_ones_several_times_round():
     rng = np.random.default_rng(0)
-    history = [trajectory(rng.integers(STATES, size=22)), trajectory(rng.integers(STATES, size=23), True)]
+    history = [
+        trajectory(rng.integers(STATES, size=22)),
+        trajectory(rng.integers(STATES, size=23), True),
+    ]
     history += [trajectory(rng.integers(STATES, size=rng.integers(2, 7))) for _ in range(70)]
     ring = Ring(CAPACITY, STATES)
     for appended, new in enumerate(history, start=1):
@@ -100,10 +115,16 @@ def test_what_does_not_fit_is_refused_and_leaves_the_ring_as_it_was():
     ring = Ring(4, STATES)
     ring.append(trajectory([1, 2, 3]))
     before = what_starts_see(ring.episodes())
-    with pytest.raises(ReplayError, match="of 4 transitions needs 5 slots, the ring has 4; raise its capacity or cut"):
+    with pytest.raises(
+        ReplayError,
+        match="of 4 transitions needs 5 slots, the ring has 4; raise its capacity or cut",
+    ):
         ring.append(trajectory([1, 2, 3, 4, 5]))
     for wrong in (6, -1):
-        with pytest.raises(ReplayError, match=rf"State {wrong} at position 1 .* outside \[0, 6\); was it collected on"):
+        with pytest.raises(
+            ReplayError,
+            match=rf"State {wrong} at position 1 .* outside \[0, 6\); was it collected on",
+        ):
             ring.append(trajectory([1, wrong]))
     with pytest.raises(ReplayError, match="without transitions"):
         ring.append(trajectory([1]))

@@ -23,7 +23,9 @@ from quatrain.replay.episodes.trajectories import (
 def trajectory(state, terminated=False) -> Trajectory:
     steps = len(state) - 1
     last = np.arange(steps) == steps - 1
-    return Trajectory(np.array(state), np.arange(steps) % 4, last & terminated, last & (not terminated))
+    return Trajectory(
+        np.array(state), np.arange(steps) % 4, last & terminated, last & (not terminated)
+    )
 
 
 def numbered(lengths) -> Episodes:
@@ -67,7 +69,9 @@ def flattened_by_a_plain_loop(state, action, next_state, terminated, truncated) 
 def draw_pairs(backend, episodes, batch_size, discounts, constraint_batches=1):
     """One batch as NumPy arrays, from either twin."""
     if backend == "numpy":
-        return sample_numpy(np.random.default_rng(5), episodes, batch_size, discounts, constraint_batches)
+        return sample_numpy(
+            np.random.default_rng(5), episodes, batch_size, discounts, constraint_batches
+        )
     on_device = jax.tree.map(jnp.asarray, episodes)
     jitted = jax.jit(sample, static_argnums=(2, 3, 4))
     batch = jitted(jax.random.key(5), on_device, batch_size, discounts, constraint_batches)
@@ -91,7 +95,9 @@ def test_two_trajectories_lie_back_to_back_with_their_horizons_and_starts():
 
 def test_walks_give_the_same_slots_as_trajectories():
     walks = [np.array([row]) for row in ([5, 6, 2], [0, 1, 0], [6, 7, 3])]
-    episodes = from_walks(*walks, np.array([[False, False, True]]), np.array([[False, True, False]]))
+    episodes = from_walks(
+        *walks, np.array([[False, False, True]]), np.array([[False, True, False]])
+    )
     expected = from_trajectories([trajectory([5, 6, 7]), trajectory([2, 3], terminated=True)])
     for column, values in zip(episodes, expected, strict=True):
         np.testing.assert_array_equal(column, values)
@@ -117,7 +123,9 @@ def test_the_unfinished_tail_of_a_walker_is_kept_as_a_truncated_trajectory():
 
 def test_a_step_that_terminates_and_is_cut_counts_as_terminated():
     column = np.array([[1, 1]])
-    episodes = from_walks(column, column, column, np.array([[False, True]]), np.array([[False, True]]))
+    episodes = from_walks(
+        column, column, column, np.array([[False, True]]), np.array([[False, True]])
+    )
     assert episodes.terminated.tolist() == [False, True, False]
     assert not episodes.truncated.any()
 
@@ -139,25 +147,36 @@ def test_a_walk_that_jumps_without_a_flag_is_refused():
         np.array([[2, 3, 3], [5, 9, 6]]),
         np.zeros((2, 3), bool),
     )
-    with pytest.raises(ReplayError, match="Walker 1 enters state 9 at step 1 but goes on from state 6; set term"):
+    with pytest.raises(
+        ReplayError, match="Walker 1 enters state 9 at step 1 but goes on from state 6; set term"
+    ):
         from_walks(state, state, next_state, off, off)
 
 
 def test_walks_without_steps_are_refused():
     empty, off = np.zeros((3, 0), np.int32), np.zeros((3, 0), bool)
-    with pytest.raises(ReplayError, match="No transition in 3 walks of 0 steps; collect at least one step"):
+    with pytest.raises(
+        ReplayError, match="No transition in 3 walks of 0 steps; collect at least one step"
+    ):
         from_walks(empty, empty, empty, off, off)
 
 
 def test_malformed_trajectories_are_refused_with_the_reason():
     whole = trajectory([4, 5, 6, 7])
-    with pytest.raises(ReplayError, match="A trajectory without transitions has no pair to give; leave it out"):
+    with pytest.raises(
+        ReplayError, match="A trajectory without transitions has no pair to give; leave it out"
+    ):
         from_trajectories([trajectory([4])])
-    with pytest.raises(ReplayError, match="3 actions needs 4 states and 3 flags of each kind, but has 3 states, 3 t"):
+    with pytest.raises(
+        ReplayError,
+        match="3 actions needs 4 states and 3 flags of each kind, but has 3 states, 3 t",
+    ):
         from_trajectories([whole._replace(state=np.array([4, 5, 6]))])
     for flag in ("terminated", "truncated"):
         early = whole._replace(**{flag: np.array([False, True, False])})
-        with pytest.raises(ReplayError, match=f"is {flag} at transition 1, before its last; split it there"):
+        with pytest.raises(
+            ReplayError, match=f"is {flag} at transition 1, before its last; split it there"
+        ):
             from_trajectories([early])
 
 
@@ -171,7 +190,9 @@ def test_batches_have_the_sizes_and_types_that_the_signature_promises(backend):
     batch = draw_pairs(backend, numbered([3, 8]), 5, (0.2,), constraint_batches=2)
     assert [column.shape for column in batch] == [(5,), (5,), (2, 5)]
     assert {column.dtype for column in batch} == {np.dtype(np.int32)}
-    assert draw_pairs(backend, numbered([3, 8]), 5, (0.2,), constraint_batches=0).constraint_states.shape == (
+    assert draw_pairs(
+        backend, numbered([3, 8]), 5, (0.2,), constraint_batches=0
+    ).constraint_states.shape == (
         0,
         5,
     )
@@ -179,7 +200,10 @@ def test_batches_have_the_sizes_and_types_that_the_signature_promises(backend):
 
 @both_backends
 def test_an_empty_replay_cannot_be_sampled(backend):
-    with pytest.raises(ReplayError, match=r"Cannot sample 5 pairs: the replay holds no transition\. Collect or append"):
+    with pytest.raises(
+        ReplayError,
+        match=r"Cannot sample 5 pairs: the replay holds no transition\. Collect or append",
+    ):
         draw_pairs(backend, from_trajectories([]), 5, (0.2,))
 
 
@@ -227,8 +251,12 @@ def test_lags_of_mixed_trajectories_follow_their_law(backend, discounts):
         chosen = of_length[batch.state]
         lags = (batch.later_state - batch.state)[chosen]
         horizons = episodes.horizon[of_length & (episodes.horizon > 0)]
-        share = [lag_weights(lag, 1000, discounts)[horizons].mean() for lag in range(1, longest + 1)]
-        assert chi_square_p_value(np.bincount(lags, minlength=longest + 1)[1:], np.array(share)) > 1e-4
+        share = [
+            lag_weights(lag, 1000, discounts)[horizons].mean() for lag in range(1, longest + 1)
+        ]
+        assert (
+            chi_square_p_value(np.bincount(lags, minlength=longest + 1)[1:], np.array(share)) > 1e-4
+        )
 
 
 def chi_square_p_value(counts, probabilities) -> float:

@@ -10,7 +10,9 @@ from quatrain.replay.episodes.lags import draw_lags, lag_weights, lags, longest_
 
 def law(max_horizon: int, discounts: tuple[float, ...]) -> np.ndarray:
     """P(k | max_horizon) for k = 1..max_horizon."""
-    return np.array([lag_weights(lag, max_horizon, discounts)[-1] for lag in range(1, max_horizon + 1)])
+    return np.array(
+        [lag_weights(lag, max_horizon, discounts)[-1] for lag in range(1, max_horizon + 1)]
+    )
 
 
 def first_lag_whose_sum_exceeds(uniform: float, discount: float, horizon: int) -> int:
@@ -56,7 +58,9 @@ def test_weights_of_a_mixture_are_the_mean_of_the_laws():
 def test_lags_invert_the_summed_law(discount):
     rng = np.random.default_rng(3)
     uniforms, horizons = rng.random(400), rng.integers(1, 60, size=400)
-    expected = [first_lag_whose_sum_exceeds(u, discount, m) for u, m in zip(uniforms, horizons, strict=True)]
+    expected = [
+        first_lag_whose_sum_exceeds(u, discount, m) for u, m in zip(uniforms, horizons, strict=True)
+    ]
     np.testing.assert_array_equal(lags(uniforms, horizons, (discount,)), expected)
 
 
@@ -65,10 +69,14 @@ def test_one_uniform_number_picks_the_discount_and_then_the_lag():
     within, horizons = np.array([0.1, 0.6, 0.9]), np.array([6, 6, 6])
     for choice, discount in enumerate(discounts):
         uniforms = (choice + within) / 3
-        np.testing.assert_array_equal(lags(uniforms, horizons, discounts), lags(within, horizons, (discount,)))
+        np.testing.assert_array_equal(
+            lags(uniforms, horizons, discounts), lags(within, horizons, (discount,))
+        )
 
 
-@pytest.mark.parametrize("discounts", [(0.2,), (0.999,), (0.0,), (1.0,), (0.9, 0.99, 0.999), (0.0, 1.0)])
+@pytest.mark.parametrize(
+    "discounts", [(0.2,), (0.999,), (0.0,), (1.0,), (0.9, 0.99, 0.999), (0.0, 1.0)]
+)
 def test_single_precision_in_jax_agrees_with_double_precision_but_for_rounding(discounts):
     uniforms = jax.random.uniform(jax.random.key(1), (20_000,))
     horizons = jax.random.randint(jax.random.key(2), (20_000,), 1, 1500)
@@ -93,7 +101,9 @@ def test_the_smallest_and_largest_uniform_numbers_stay_within_every_horizon(disc
         assert (found <= horizons).all()
 
 
-@pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (0.999,), (1 - 2**-50,), (1.0,), (0.9, 0.9999)])
+@pytest.mark.parametrize(
+    "discounts", [(0.0,), (0.2,), (0.999,), (1 - 2**-50,), (1.0,), (0.9, 0.9999)]
+)
 def test_drawn_lags_stay_within_every_horizon(discounts):
     horizons = np.arange(1, 1001, dtype=np.int32).repeat(20)
     drawn = draw_lags(np.random.default_rng(4), horizons, discounts)
@@ -101,11 +111,16 @@ def test_drawn_lags_stay_within_every_horizon(discounts):
     assert (drawn <= horizons).all()
 
 
-@pytest.mark.parametrize(("discount", "horizon"), [(0.2, 3), (0.9, 2), (0.5, 40), (0.999, 7), (1.0, 4), (0.0, 3)])
+@pytest.mark.parametrize(
+    ("discount", "horizon"), [(0.2, 3), (0.9, 2), (0.5, 40), (0.999, 7), (1.0, 4), (0.0, 3)]
+)
 def test_drawn_lags_follow_the_truncated_law(discount, horizon):
     draws = 40_000
     drawn = draw_lags(np.random.default_rng(4), np.full(draws, horizon, np.int32), (discount,))
-    shares, expected = np.bincount(drawn, minlength=horizon + 1)[1:] / draws, law(horizon, (discount,))
+    shares, expected = (
+        np.bincount(drawn, minlength=horizon + 1)[1:] / draws,
+        law(horizon, (discount,)),
+    )
     assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / draws)).all()
 
 

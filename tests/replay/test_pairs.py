@@ -92,13 +92,17 @@ def test_rows_add_up_to_the_share_of_starts():
 def test_device_arrays_are_accepted():
     episodes = random_episodes([9, 4], states=3)
     on_device = jax.device_put(episodes)
-    np.testing.assert_array_equal(pair_matrix(on_device, 3, (0.9,)), pair_matrix(episodes, 3, (0.9,)))
+    np.testing.assert_array_equal(
+        pair_matrix(on_device, 3, (0.9,)), pair_matrix(episodes, 3, (0.9,))
+    )
 
 
 def test_an_empty_replay_and_a_foreign_state_are_refused():
     with pytest.raises(ReplayError, match="No pair to count: the replay holds no transition"):
         pair_matrix(from_trajectories([]), 4, (0.9,))
-    with pytest.raises(ReplayError, match=r"holds state 7, but the matrix is for 7 states: .*another layout"):
+    with pytest.raises(
+        ReplayError, match=r"holds state 7, but the matrix is for 7 states: .*another layout"
+    ):
         pair_matrix(from_trajectories([walk([6, 7])]), 7, (0.9,))
 
 
@@ -107,7 +111,9 @@ def test_both_samplers_draw_the_pairs_as_often_as_the_matrix_says(discounts):
     episodes = random_episodes([1, 2, 7, 100, 40, 3], states=4)
     matrix = pair_matrix(episodes, 4, discounts)
     on_host = sample_numpy(np.random.default_rng(2), episodes, 200_000, discounts)
-    on_device = jax.jit(sample, static_argnums=(2, 3))(jax.random.key(2), jax.device_put(episodes), 200_000, discounts)
+    on_device = jax.jit(sample, static_argnums=(2, 3))(
+        jax.random.key(2), jax.device_put(episodes), 200_000, discounts
+    )
     assert chi_square_p_value(on_host.state, on_host.later_state, matrix) > 1e-3
     state, later_state = np.asarray(on_device.state), np.asarray(on_device.later_state)
     assert chi_square_p_value(state, later_state, matrix) > 1e-3
@@ -131,7 +137,9 @@ def test_the_slow_references_follow_long_rows():
     buffer, rows = RowBuffer(max_episodes=2, episode_length=41), []
     for _ in range(2):
         row = [walk(rng.integers(3, size=30)), walk(rng.integers(3, size=11))]
-        buffer.add_episode(np.concatenate([one.state for one in row]), np.isin(np.arange(41), [29, 40]))
+        buffer.add_episode(
+            np.concatenate([one.state for one in row]), np.isin(np.arange(41), [29, 40])
+        )
         rows += row
     matrix = pair_matrix(from_trajectories(rows), 3, (0.8,))
     for reference in (sample_searching, sample_with_terminal_table):

@@ -61,12 +61,16 @@ def everything(window: Window, ring: Ring) -> Drawable:
     starts = valid_starts(ring, window)
     entries = entries_at(ring, starts, jnp.arange(ring.data.turn.size))
     agents = jnp.arange(ring.data.actions.shape[1])
-    return Drawable(starts.total, entries, jax.vmap(lambda agent: gather(ring, agent, entries, window))(agents))
+    return Drawable(
+        starts.total, entries, jax.vmap(lambda agent: gather(ring, agent, entries, window))(agents)
+    )
 
 
 def at_every_moment(moments: Ring, window: Window) -> list[Drawable]:
     drawable = jax.device_get(jax.vmap(partial(everything, window))(moments))
-    return [jax.tree.map(lambda column, at=at: column[at], drawable) for at in range(len(LAPS.turn))]
+    return [
+        jax.tree.map(lambda column, at=at: column[at], drawable) for at in range(len(LAPS.turn))
+    ]
 
 
 def assert_same(batch: Batch, expected: list[HostTransition]) -> None:
@@ -81,7 +85,9 @@ def assert_same(batch: Batch, expected: list[HostTransition]) -> None:
 
 @pytest.mark.parametrize("n_step", [1, 2, 3, 4])
 @pytest.mark.parametrize("frames", [1, 2, 3, 4, 5])
-def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_episodes_gives(moments, frames, n_step):
+def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_episodes_gives(
+    moments, frames, n_step
+):
     window, host = Window(frames, n_step, 0.9), HostRing(CAPACITY)
     for turn, drawable in enumerate(at_every_moment(moments, window)):
         host.write(part(LAPS, turn, turn + 1))
@@ -92,7 +98,9 @@ def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_
             continue
         for agent in range(AGENTS):
             batch = Batch(*(column[agent, : drawable.total] for column in drawable.batch))
-            assert_same(batch, [host.transition(time, lane, agent, window) for time, lane in starts])
+            assert_same(
+                batch, [host.transition(time, lane, agent, window) for time, lane in starts]
+            )
 
 
 def test_no_stack_holds_two_episodes_or_an_overwritten_frame(moments):
@@ -101,13 +109,23 @@ def test_no_stack_holds_two_episodes_or_an_overwritten_frame(moments):
             tags = stacks[:, : drawable.total].reshape(-1, 5, 4)
             there, latest = tags[:, :, 0] > 0, tags[:, -1:, :]
             assert there[:, -1].all()
-            np.testing.assert_array_equal(tags[..., :3], np.where(there[..., None], latest[..., :3], 0))
-            np.testing.assert_array_equal(tags[..., 3], np.maximum(latest[..., 3] - np.arange(4, -1, -1), 0))
+            np.testing.assert_array_equal(
+                tags[..., :3], np.where(there[..., None], latest[..., :3], 0)
+            )
+            np.testing.assert_array_equal(
+                tags[..., 3], np.maximum(latest[..., 3] - np.arange(4, -1, -1), 0)
+            )
 
 
 TABLE = {
     "truncated": [(5.23, 0.729, 3), (7.94, 0.729, 4), (6.6, 0.81, 4), (4.0, 0.9, 4)],
-    "terminated": [(5.23, 0.729, 3), (7.94, 0.729, 4), (10.65, 0.0, 2), (8.5, 0.0, 3), (5.0, 0.0, 4)],
+    "terminated": [
+        (5.23, 0.729, 3),
+        (7.94, 0.729, 4),
+        (10.65, 0.0, 2),
+        (8.5, 0.0, 3),
+        (5.0, 0.0, 4),
+    ],
     "both": [(5.23, 0.729, 3), (7.94, 0.729, 4), (10.65, 0.0, 2), (8.5, 0.0, 3), (5.0, 0.0, 4)],
 }
 """By how an episode of 5 turns with rewards 1 to 5 ends, for each start: return of 3 turns, bootstrap, next turn."""
@@ -134,14 +152,18 @@ def test_returns_stop_where_an_episode_ends_and_a_cut_turn_is_never_a_start(end)
 def test_every_valid_start_is_drawn_equally_often():
     window, draws = Window(3, 2, 0.9), 1_000_000
     turns = tagged_turns(20, AGENTS, LANES, ends=(0.1, 0.2))
-    numbers = np.broadcast_to(np.arange(20)[:, None, None] * LANES + np.arange(LANES), (20, AGENTS, LANES))
+    numbers = np.broadcast_to(
+        np.arange(20)[:, None, None] * LANES + np.arange(LANES), (20, AGENTS, LANES)
+    )
     turns, host = turns._replace(frames=numbers[..., None].astype(np.int32)), HostRing(CAPACITY)
     ring = fill(CAPACITY, part(turns, 0, 8))
     for begin in (8, 12, 16):
         ring = put(ring, part(turns, begin, begin + 4))
     host.write(turns)
 
-    batch = jax.jit(lambda key: sample(key, ring, valid_starts(ring, window), 1, window, draws))(jax.random.key(5))
+    batch = jax.jit(lambda key: sample(key, ring, valid_starts(ring, window), 1, window, draws))(
+        jax.random.key(5)
+    )
     counts = np.bincount(batch.stack[:, -1], minlength=20 * LANES)
     valid = [time * LANES + lane for time, lane in host.starts(window)]
     assert 10 < len(valid) < SIZE - window.n_step * LANES
@@ -159,4 +181,6 @@ def test_a_draw_is_of_the_agent_asked_for():
         return sample(key, ring, valid_starts(ring, window), agent, window, batch_size=7)
 
     stacks = draw(jnp.arange(AGENTS), jax.random.split(jax.random.key(0), AGENTS)).stack
-    np.testing.assert_array_equal(stacks.reshape(AGENTS, 7, 2, 4)[:, :, -1, 0], [[agent + 1] * 7 for agent in range(2)])
+    np.testing.assert_array_equal(
+        stacks.reshape(AGENTS, 7, 2, 4)[:, :, -1, 0], [[agent + 1] * 7 for agent in range(2)]
+    )

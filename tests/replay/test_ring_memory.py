@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from quatrain.replay.ring import Ring, Transitions, Window, filled, init, sample, valid_starts, write
+from quatrain.replay.ring import (
+    Ring,
+    Transitions,
+    Window,
+    filled,
+    init,
+    sample,
+    valid_starts,
+    write,
+)
 from tests.replay.host_ring import tagged_turns
 
 AGENTS, LANES, FRAME = 5, 16, 125  # of the named world treasurehunt
@@ -19,7 +28,9 @@ def turns_of(turns: int, lanes: int = LANES) -> Transitions:
     shape = (turns, AGENTS, lanes)
     world = np.zeros((turns, lanes), bool)
     actions, rewards = np.zeros(shape, np.int8), np.zeros(shape, np.float32)
-    return Transitions(np.zeros((*shape, FRAME), np.int8), actions, rewards, world, world, world.astype(np.int16))
+    return Transitions(
+        np.zeros((*shape, FRAME), np.int8), actions, rewards, world, world, world.astype(np.int16)
+    )
 
 
 def cycle(ring: Ring, key: Array, block: Transitions) -> tuple[Ring, Array]:
@@ -43,15 +54,21 @@ def test_a_transition_takes_130_bytes_an_agent():
 def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():
     seeds = 2
     keys = jax.random.split(jax.random.key(0), (2, seeds))
-    blocks = jax.tree.map(lambda column: np.broadcast_to(column, (2, seeds, *column.shape)), turns_of(5))
+    blocks = jax.tree.map(
+        lambda column: np.broadcast_to(column, (2, seeds, *column.shape)), turns_of(5)
+    )
 
     @partial(jax.jit, donate_argnums=0)
     def run(rings: Ring, keys: Array, blocks: Transitions) -> tuple[Ring, Array]:
-        return jax.lax.scan(lambda rings, cycles: jax.vmap(cycle)(rings, *cycles), rings, (keys, blocks))
+        return jax.lax.scan(
+            lambda rings, cycles: jax.vmap(cycle)(rings, *cycles), rings, (keys, blocks)
+        )
 
     def temporary_bytes(capacity: int) -> int:
         ring = jax.eval_shape(partial(init, capacity), turns_of(1))
-        rings = jax.tree.map(lambda column: jax.ShapeDtypeStruct((seeds, *column.shape), column.dtype), ring)
+        rings = jax.tree.map(
+            lambda column: jax.ShapeDtypeStruct((seeds, *column.shape), column.dtype), ring
+        )
         return run.lower(rings, keys, blocks).compile().memory_analysis().temp_size_in_bytes
 
     smaller_ring = 100 * LANES * AGENTS * 130 * seeds
@@ -87,9 +104,18 @@ def test_without_a_turn_that_has_all_its_successors_there_is_nothing_to_draw():
 
 def test_what_cannot_fit_is_refused_when_the_program_is_traced():
     ring = init(12, turns_of(1, lanes=2))
-    with pytest.raises(ValueError, match=r"A block of 5 turns would go round the end of a ring of 12; make the capac"):
+    with pytest.raises(
+        ValueError,
+        match=r"A block of 5 turns would go round the end of a ring of 12; make the capac",
+    ):
         jax.eval_shape(write, ring, turns_of(5, lanes=2))
-    with pytest.raises(ValueError, match=r"13 turns do not fit into a ring of 12; raise its capacity or drop the old"):
+    with pytest.raises(
+        ValueError,
+        match=r"13 turns do not fit into a ring of 12; raise its capacity or drop the old",
+    ):
         jax.eval_shape(partial(filled, 12), turns_of(13, lanes=2))
-    with pytest.raises(ValueError, match=r"of 12 turns never holds a stack of 9 frames and the 4 turns .* at least 13"):
+    with pytest.raises(
+        ValueError,
+        match=r"of 12 turns never holds a stack of 9 frames and the 4 turns .* at least 13",
+    ):
         jax.eval_shape(partial(valid_starts, window=Window(9, 4, 0.9)), ring)

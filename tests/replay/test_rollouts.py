@@ -11,7 +11,16 @@ from quatrain.replay.rollouts.buffer import Graphs, Rollout, Sizes, Step, Transi
 from quatrain.replay.rollouts.gae import Trace
 
 FORMS = ("loop", "scan", "lfilter")
-SIZES = Sizes(horizon=4, lanes=3, cells=9, node_features=2, graph_features=5, actions=6, components=7, values=())
+SIZES = Sizes(
+    horizon=4,
+    lanes=3,
+    cells=9,
+    node_features=2,
+    graph_features=5,
+    actions=6,
+    components=7,
+    values=(),
+)
 
 
 def recurrence(delta: Tensor, coef: Tensor) -> Tensor:
@@ -25,7 +34,9 @@ def recurrence(delta: Tensor, coef: Tensor) -> Tensor:
     return found
 
 
-def random_recurrence(steps: int, lanes: int, ends: float, factor: float = 0.93) -> tuple[Tensor, Tensor]:
+def random_recurrence(
+    steps: int, lanes: int, ends: float, factor: float = 0.93
+) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(steps * 100 + lanes)
     delta = torch.randn(steps, lanes, generator=generator, dtype=torch.float64)
     ended = torch.rand(steps, lanes, generator=generator) < ends
@@ -36,7 +47,19 @@ def random_recurrence(steps: int, lanes: int, ends: float, factor: float = 0.93)
 @pytest.mark.parametrize("ends", [0.0, 0.1, 0.6, 1.0])
 @pytest.mark.parametrize(
     ("steps", "lanes"),
-    [(1, 1), (1, 4), (2, 1), (2, 3), (3, 1), (3, 5), (31, 2), (32, 1), (32, 40), (1000, 1), (300, 3)],
+    [
+        (1, 1),
+        (1, 4),
+        (2, 1),
+        (2, 3),
+        (3, 1),
+        (3, 5),
+        (31, 2),
+        (32, 1),
+        (32, 40),
+        (1000, 1),
+        (300, 3),
+    ],
 )
 def test_every_form_is_the_recurrence_wherever_episodes_end(how, ends, steps, lanes):
     delta, coef = random_recurrence(steps, lanes, ends)
@@ -50,19 +73,27 @@ def test_every_form_is_the_recurrence_wherever_episodes_end(how, ends, steps, la
 @pytest.mark.parametrize("factor", [0.0, 1.0])
 def test_every_form_takes_a_discount_of_nothing_and_of_one(how, factor):
     delta, coef = random_recurrence(33, 4, 0.1, factor)
-    torch.testing.assert_close(gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("how", ["loop", "scan"])
 def test_loop_and_scan_take_any_coefficients(how):
     delta, coef = random_recurrence(33, 4, 0.1)
-    coef = coef * torch.rand(coef.shape, generator=torch.Generator().manual_seed(1), dtype=coef.dtype)
-    torch.testing.assert_close(gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12)
+    coef = coef * torch.rand(
+        coef.shape, generator=torch.Generator().manual_seed(1), dtype=coef.dtype
+    )
+    torch.testing.assert_close(
+        gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_lfilter_refuses_two_coefficients():
     delta, coef = torch.zeros(3, 2), torch.tensor([[0.9, 0.9], [0.5, 0.9], [0.9, 0.9]])
-    with pytest.raises(ValueError, match="one coefficient, or 0 where an episode ends; use scan or loop"):
+    with pytest.raises(
+        ValueError, match="one coefficient, or 0 where an episode ends; use scan or loop"
+    ):
         gae.gae(delta, coef, "lfilter")
 
 
@@ -100,10 +131,14 @@ WORKED = {
 
 @pytest.mark.parametrize("how", FORMS)
 @pytest.mark.parametrize("end", list(WORKED))
-def test_worked_advantages_bootstrap_where_time_was_up_and_not_where_the_episode_terminated(how, end):
+def test_worked_advantages_bootstrap_where_time_was_up_and_not_where_the_episode_terminated(
+    how, end
+):
     never = torch.zeros(4, 1, dtype=torch.bool)
     ends = {"terminated": never, "truncated": never} | {end: at_2()}
-    trace = Trace(column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends)
+    trace = Trace(
+        column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends
+    )
     found = gae.advantages(trace, 0.9, 0.8, how)
     expected = [column(*numbers) for numbers in WORKED[end]]
     torch.testing.assert_close(list(found), expected, rtol=0, atol=1e-6)
@@ -111,7 +146,9 @@ def test_worked_advantages_bootstrap_where_time_was_up_and_not_where_the_episode
 
 def random_trace(*components: int) -> Trace:
     generator = torch.Generator().manual_seed(3)
-    rewards, values, next_values = torch.randn(3, 13, 5, *components, generator=generator, dtype=torch.float64)
+    rewards, values, next_values = torch.randn(
+        3, 13, 5, *components, generator=generator, dtype=torch.float64
+    )
     terminated, truncated = torch.rand(2, 13, 5, generator=generator) < 0.15
     return Trace(rewards, values, next_values, terminated, truncated & ~terminated)
 
@@ -124,7 +161,9 @@ def test_a_lambda_of_one_gives_discounted_returns_and_of_zero_single_differences
         for time in reversed(range(13)):
             if time == 12 or trace.truncated[time, lane]:
                 later = float(trace.next_values[time, lane])
-            later = float(trace.rewards[time, lane]) + 0.9 * later * (not trace.terminated[time, lane])
+            later = float(trace.rewards[time, lane]) + 0.9 * later * (
+                not trace.terminated[time, lane]
+            )
             returns[time, lane] = later
     chained = trace._replace(next_values=torch.cat([trace.values[1:], trace.next_values[-1:]]))
     chained.next_values[trace.truncated] = trace.next_values[trace.truncated]
@@ -143,7 +182,9 @@ def test_what_would_follow_a_terminal_state_counts_for_nothing_even_if_it_is_not
 def test_weighted_components_give_the_advantage_of_the_weighted_reward():
     trace, weights = random_trace(3), torch.tensor([10.0, -0.3, 0.05], dtype=torch.float64)
     total = trace._replace(
-        rewards=trace.rewards @ weights, values=trace.values @ weights, next_values=trace.next_values @ weights
+        rewards=trace.rewards @ weights,
+        values=trace.values @ weights,
+        next_values=trace.next_values @ weights,
     )
     found, expected = (gae.advantages(each, 0.97, 0.95, "auto") for each in (trace, total))
     torch.testing.assert_close(found.advantage @ weights, expected.advantage)
@@ -180,10 +221,17 @@ def steps(widths: list[int]) -> Iterator[Step]:
         n[0] = width
         mask = torch.arange(width) < n
         parent = torch.randint(-1, width, (SIZES.lanes, width), generator=generator).where(mask, -1)
-        graphs = Graphs(draw(width, SIZES.node_features) * mask[..., None], draw(SIZES.graph_features), parent, mask)
+        graphs = Graphs(
+            draw(width, SIZES.node_features) * mask[..., None],
+            draw(SIZES.graph_features),
+            parent,
+            mask,
+        )
         z, first, second = draw(3, SIZES.actions).unbind(1)
         ends = draw(2) > 0.7
-        yield Step(graphs, z, draw(), first, second, draw(), draw(SIZES.components), ends[:, 0], ends[:, 1])
+        yield Step(
+            graphs, z, draw(), first, second, draw(), draw(SIZES.components), ends[:, 0], ends[:, 1]
+        )
 
 
 def written(widths: list[int]) -> tuple[Rollout, list[Step]]:
@@ -229,7 +277,9 @@ def test_a_group_of_a_minibatch_is_as_wide_as_its_largest_graph():
     transitions = transitions_of(rollout)
     found = buffer.minibatch(transitions, torch.arange(12))
     sizes = transitions.n.sort().values.view(buffer.GROUPS, -1)
-    assert [group.node.shape[:2] for group in found.groups] == [(3, int(own.max())) for own in sizes]
+    assert [group.node.shape[:2] for group in found.groups] == [
+        (3, int(own.max())) for own in sizes
+    ]
 
 
 def test_a_minibatch_can_be_as_wide_as_asked():
@@ -286,7 +336,9 @@ def test_every_transition_is_equally_often_in_every_minibatch():
 
 
 def test_torchrl_agrees():
-    functional = pytest.importorskip("torchrl.objectives.value.functional", reason="torchrl is no dependency")
+    functional = pytest.importorskip(
+        "torchrl.objectives.value.functional", reason="torchrl is no dependency"
+    )
     trace = random_trace()
     ours = gae.advantages(trace, 0.97, 0.95, "auto")
     lanes_first = [each.T[..., None] for each in trace]

@@ -22,7 +22,9 @@ class Step(NamedTuple):
 
 def step(number: int) -> Step:
     image = (np.arange(6, dtype=np.uint8).reshape(3, 2) + number) % 251
-    return Step(image.astype(np.uint8), np.int8(number % 5), np.float32(number), np.bool_(number % 3 == 0))
+    return Step(
+        image.astype(np.uint8), np.int8(number % 5), np.float32(number), np.bool_(number % 3 == 0)
+    )
 
 
 def batch(*numbers: int) -> Step:
@@ -31,13 +33,21 @@ def batch(*numbers: int) -> Step:
 
 def as_dicts(drawn: Step) -> list[dict]:
     rows = zip(*drawn, strict=True)
-    return [{name: value.tolist() for name, value in zip(Step._fields, row, strict=True)} for row in rows]
+    return [
+        {name: value.tolist() for name, value in zip(Step._fields, row, strict=True)}
+        for row in rows
+    ]
 
 
 def held(ring: Ring) -> list[dict]:
     """All that is ever drawn, by number."""
     drawn = as_dicts(ring.sample(np.random.default_rng(0), 60 * len(ring)))
-    return [dict(one) for one in sorted({tuple(row.items()) for row in map(hashable, drawn)}, key=lambda one: one[2])]
+    return [
+        dict(one)
+        for one in sorted(
+            {tuple(row.items()) for row in map(hashable, drawn)}, key=lambda one: one[2]
+        )
+    ]
 
 
 def hashable(row: dict) -> dict:
@@ -46,7 +56,10 @@ def hashable(row: dict) -> dict:
 
 def expected(plain: list[Step]) -> list[dict]:
     newest = sorted(plain[-CAPACITY:], key=lambda one: float(one.number))
-    return [hashable({name: np.asarray(value).tolist() for name, value in one._asdict().items()}) for one in newest]
+    return [
+        hashable({name: np.asarray(value).tolist() for name, value in one._asdict().items()})
+        for one in newest
+    ]
 
 
 def test_three_laps_leave_what_a_plain_list_of_the_newest_holds():
@@ -125,14 +138,23 @@ def test_numbers_of_python_and_numpy_are_taken_where_they_fit():
         (True, 0.25, False),
     ):
         ring.add(step(0)._replace(action=action, number=number, done=done))
-    found = sorted(zip(*(column.tolist() for column in ring.sample(np.random.default_rng(0), 50)[1:]), strict=True))
+    found = sorted(
+        zip(
+            *(column.tolist() for column in ring.sample(np.random.default_rng(0), 50)[1:]),
+            strict=True,
+        )
+    )
     assert sorted(set(found)) == [(-128, 2.0, True), (1, 0.25, False), (127, 0.5, False)]
 
 
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("image", np.zeros((2, 3), np.uint8), r"Column image has shape \(2, 3\), not \(3, 2\); a ring keeps that of"),
+        (
+            "image",
+            np.zeros((2, 3), np.uint8),
+            r"Column image has shape \(2, 3\), not \(3, 2\); a ring keeps that of",
+        ),
         ("image", np.uint8(3), r"Column image has shape \(\), not \(3, 2\)"),
         (
             "image",
@@ -140,7 +162,11 @@ def test_numbers_of_python_and_numpy_are_taken_where_they_fit():
             r"image is kept as uint8, which int64 values \(\[256\] first\) do not fit; cast",
         ),
         ("action", 128, "action is kept as int8, which int64"),
-        ("action", np.array(2.5), r"action is kept as int8, which float64 values \(\[2.5\] first\)"),
+        (
+            "action",
+            np.array(2.5),
+            r"action is kept as int8, which float64 values \(\[2.5\] first\)",
+        ),
         ("number", np.zeros(1, np.float32), r"Column number has shape \(1,\), not \(\)"),
         ("number", "3", "number is kept as float32, which <U1"),
         ("done", 1, "done is kept as bool, which int64"),
@@ -165,7 +191,8 @@ def test_other_columns_are_refused():
         ring.add(step(0)._asdict())
     named = Ring(CAPACITY, {"a": 1, "b": 2.0})
     with pytest.raises(
-        ReplayError, match="A dict with a, c does not fit a ring of dict with a, b; give it what its exam"
+        ReplayError,
+        match="A dict with a, c does not fit a ring of dict with a, b; give it what its exam",
     ):
         named.add({"a": 1, "c": 2.0})
     with pytest.raises(ReplayError, match="A tuple with no names"):
@@ -175,12 +202,16 @@ def test_other_columns_are_refused():
 def test_batches_that_are_uneven_or_too_long_are_refused():
     ring = Ring(CAPACITY, step(0))
     with pytest.raises(
-        ReplayError, match="equally many rows, not image 2, action 2, number 3, done 2; `add` takes one"
+        ReplayError,
+        match="equally many rows, not image 2, action 2, number 3, done 2; `add` takes one",
     ):
         ring.extend(batch(0, 1)._replace(number=np.zeros(3, np.float32)))
     with pytest.raises(ReplayError, match="not image 3, action None"):
         ring.extend(step(0))
-    with pytest.raises(ReplayError, match="A batch of 8 transitions does not fit into a ring of 7; raise its capacity"):
+    with pytest.raises(
+        ReplayError,
+        match="A batch of 8 transitions does not fit into a ring of 7; raise its capacity",
+    ):
         ring.extend(batch(*range(8)))
     assert len(ring) == 0
 
@@ -193,9 +224,13 @@ def test_nothing_is_drawn_from_an_empty_ring():
 def test_rings_without_room_or_numbers_are_refused():
     with pytest.raises(ReplayError, match="A ring of 0 transitions holds nothing"):
         Ring(0, step(0))
-    with pytest.raises(ReplayError, match="A float names no column; begin a ring with a NamedTuple or a dictionary"):
+    with pytest.raises(
+        ReplayError, match="A float names no column; begin a ring with a NamedTuple or a dictionary"
+    ):
         Ring(3, 1.0)
     with pytest.raises(ReplayError, match="A dict names no column"):
         Ring(3, {})
-    with pytest.raises(ReplayError, match="Column info of the example has dtype object; give it numbers"):
+    with pytest.raises(
+        ReplayError, match="Column info of the example has dtype object; give it numbers"
+    ):
         Ring(3, {"info": None})

@@ -21,7 +21,9 @@ def entry(number: int, ends: tuple[set[int], ...] = ENDS) -> Entry:
     return Entry(first + torch.arange(OBS), first + 50 + torch.arange(ACTION), ended)
 
 
-def written(count: int, size: int = SIZE, length: int = LENGTH, ends: tuple[set[int], ...] = ENDS) -> Ring:
+def written(
+    count: int, size: int = SIZE, length: int = LENGTH, ends: tuple[set[int], ...] = ENDS
+) -> Ring:
     ring = windows.allocate(len(ends), size, OBS, ACTION)
     for number in range(count):
         windows.write(ring, entry(number, ends), length)
@@ -30,7 +32,12 @@ def written(count: int, size: int = SIZE, length: int = LENGTH, ends: tuple[set[
 
 def listed(numbers: range, ends: tuple[set[int], ...] = ENDS) -> Entry:
     """The same transitions from a list."""
-    return Entry(*(torch.stack(parts, 1) for parts in zip(*(entry(number, ends) for number in numbers), strict=True)))
+    return Entry(
+        *(
+            torch.stack(parts, 1)
+            for parts in zip(*(entry(number, ends) for number in numbers), strict=True)
+        )
+    )
 
 
 def whole(count: int, row: int, size: int = SIZE, length: int = LENGTH) -> list[int]:
@@ -76,11 +83,15 @@ def test_windows_that_are_not_stored_are_refused():
         windows.window(ring, 0, 4, 3)
     with pytest.raises(ValueError, match="Transitions 10 to 12 are not in the ring"):
         windows.window(ring, 0, 10, 3)
-    with pytest.raises(ValueError, match="The last 8 transitions are not in the ring: it holds 7; ask for fewer"):
+    with pytest.raises(
+        ValueError, match="The last 8 transitions are not in the ring: it holds 7; ask for fewer"
+    ):
         windows.last(ring, 8)
 
 
-@pytest.mark.parametrize(("size", "length"), [(SIZE, LENGTH), (SIZE, SIZE), (SIZE, 1), (40, LENGTH), (40, 1)])
+@pytest.mark.parametrize(
+    ("size", "length"), [(SIZE, LENGTH), (SIZE, SIZE), (SIZE, 1), (40, LENGTH), (40, 1)]
+)
 def test_starts_are_those_of_whole_windows_in_one_episode(size: int, length: int):
     ring = windows.allocate(ROWS, size, OBS, ACTION)
     for number in range(WRITES):
@@ -99,7 +110,9 @@ def test_drawn_windows_hold_the_transitions_of_their_starts():
         assert drawn.actions.shape == (LENGTH, 11, ACTION)
         for place, start in enumerate(drawn.starts.tolist()):
             assert start in whole(WRITES, row, 20)
-            assert torch.equal(drawn.observations[:, place], kept.observation[row, start : start + LENGTH])
+            assert torch.equal(
+                drawn.observations[:, place], kept.observation[row, start : start + LENGTH]
+            )
             assert torch.equal(drawn.actions[:, place], kept.action[row, start : start + LENGTH])
 
 
@@ -132,15 +145,21 @@ def test_a_row_is_told_nothing_by_the_others():
 
 
 def test_only_a_gpu_is_uploaded_to():
-    held = Windows(torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64))
+    held = Windows(
+        torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
+    )
     assert windows.uploaded(held, torch.device("cpu")) is held
 
 
 def test_an_upload_is_pinned_and_does_not_wait(monkeypatch: pytest.MonkeyPatch):
     calls: list[Any] = []
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: calls.append("pinned") or tensor)
-    monkeypatch.setattr(Tensor, "to", lambda tensor, _, non_blocking: calls.append(non_blocking) or tensor)
-    held = Windows(torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64))
+    monkeypatch.setattr(
+        Tensor, "to", lambda tensor, _, non_blocking: calls.append(non_blocking) or tensor
+    )
+    held = Windows(
+        torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
+    )
     found = windows.uploaded(held, torch.device("cuda"))
     assert type(found) is Windows
     assert calls == ["pinned", True] * 3

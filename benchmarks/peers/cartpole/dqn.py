@@ -97,7 +97,9 @@ def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
     """A learner that has acted at random for a while, and learnt nothing yet."""
     for_params, for_worlds, for_play = jax.random.split(key, 3)
     params = init_params(schedule, for_params)
-    worlds = world.reset(world.starts_of(jax.random.uniform(for_worlds, (schedule.environments, SEEN))))
+    worlds = world.reset(
+        world.starts_of(jax.random.uniform(for_worlds, (schedule.environments, SEEN)))
+    )
 
     def turn(carry: tuple[Worlds, Ring], chances: Chances) -> tuple[tuple[Worlds, Ring], None]:
         worlds, memory = carry
@@ -109,11 +111,15 @@ def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
     template = jax.eval_shape(played, worlds, chances.actions[0], worlds.seen)[1]
     memory = ring.init(schedule.capacity // schedule.environments, template)
     (worlds, memory), _ = jax.lax.scan(turn, (worlds, memory), chances)
-    return Learner(params, params, optimizer(schedule).init(params), worlds, memory, jnp.int32(turns))
+    return Learner(
+        params, params, optimizer(schedule).init(params), worlds, memory, jnp.int32(turns)
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 3), donate_argnums=1)
-def train(schedule: Schedule, learner: Learner, key: PRNGKeyArray, turns: int) -> tuple[Learner, Ended]:
+def train(
+    schedule: Schedule, learner: Learner, key: PRNGKeyArray, turns: int
+) -> tuple[Learner, Ended]:
     """So many turns, each with one gradient step."""
     chances = drawn(schedule, jax.random.fold_in(key, learner.turns), turns)
     return jax.lax.scan(partial(turn, schedule), learner, chances)
@@ -122,7 +128,9 @@ def train(schedule: Schedule, learner: Learner, key: PRNGKeyArray, turns: int) -
 def turn(schedule: Schedule, learner: Learner, chances: Chances) -> tuple[Learner, Ended]:
     """Act in all worlds, store, draw, learn; now and then the target follows."""
     explore = chances.explores < schedule.epsilon(learner.turns)
-    actions = jnp.where(explore, chances.actions, greedy(schedule, learner.params, learner.worlds.seen))
+    actions = jnp.where(
+        explore, chances.actions, greedy(schedule, learner.params, learner.worlds.seen)
+    )
     worlds, turns, ended = played(learner.worlds, actions, chances.starts)
     memory = ring.write(learner.ring, turns)
     params, adam = learnt(schedule, learner, draw(schedule, memory, chances.ranks))
@@ -156,11 +164,15 @@ def played(
     stepped = world.step(worlds, actions, starts)
     columns = (worlds.seen, actions.astype(jnp.int8), stepped.rewards)
     flags = (stepped.terminated, stepped.truncated, worlds.step.astype(jnp.int16))
-    turns = Transitions(*(column[None, None] for column in columns), *(flag[None] for flag in flags))
+    turns = Transitions(
+        *(column[None, None] for column in columns), *(flag[None] for flag in flags)
+    )
     return stepped.worlds, turns, Ended(stepped.terminated | stepped.truncated, worlds.step + 1)
 
 
-def greedy(schedule: Schedule, params: Vector, seen: Float32[Array, "any 4"]) -> Int32[Array, "any"]:
+def greedy(
+    schedule: Schedule, params: Vector, seen: Float32[Array, "any 4"]
+) -> Int32[Array, "any"]:
     value = values(layers(schedule, params), seen)
     return (value[1] > value[0]).astype(jnp.int32)
 
@@ -198,7 +210,9 @@ def rectified(x: Float32[Array, "units any"]) -> Float32[Array, "units any"]:
     return jnp.maximum(x, 0)
 
 
-rectified.defvjp(lambda x: (rectified(x), rectified(x)), lambda given, slope: (jnp.where(given > 0, slope, 0),))
+rectified.defvjp(
+    lambda x: (rectified(x), rectified(x)), lambda given, slope: (jnp.where(given > 0, slope, 0),)
+)
 
 
 # Learning.

@@ -119,7 +119,8 @@ def stable_baselines3(schedule: Schedule) -> Side:
         target_update_interval=schedule.target_every,
         tau=1.0,
         max_grad_norm=float("inf"),
-        exploration_fraction=schedule.epsilon_over / LEARNT_AFTER,  # of its first call, which is to learn
+        exploration_fraction=schedule.epsilon_over
+        / LEARNT_AFTER,  # of its first call, which is to learn
         exploration_final_eps=schedule.epsilon_end,
         seed=SEED,
         device="cpu",
@@ -141,14 +142,20 @@ def refuse_unlearnt(name: str, side: Side, steps_a_call: int = LEARNT_AFTER) -> 
         side.train(steps_a_call)
     found = greedy_return(side.act)
     if found < LEARNT:
-        raise NotTheSame(f"{name}: a greedy return of {found:.0f} after {LEARNT_AFTER:,} steps, less than {LEARNT:g}")
+        raise NotTheSame(
+            f"{name}: a greedy return of {found:.0f} after {LEARNT_AFTER:,} steps, less than {LEARNT:g}"
+        )
     return found
 
 
 def greedy_return(act: Callable[[Array], Any]) -> float:
     """Mean over the first episodes of some worlds, which are the same for every learner."""
     starts = world.starts_of(jax.random.uniform(jax.random.key(SEED), (JUDGED_WORLDS, dqn.SEEN)))
-    worlds, going, total = world.reset(starts), np.ones(JUDGED_WORLDS, bool), np.zeros(JUDGED_WORLDS)
+    worlds, going, total = (
+        world.reset(starts),
+        np.ones(JUDGED_WORLDS, bool),
+        np.zeros(JUDGED_WORLDS),
+    )
     step = jax.jit(world.step)
     while going.any():
         stepped = step(worlds, jnp.asarray(act(worlds.seen), jnp.int32), starts)
@@ -160,8 +167,14 @@ def greedy_return(act: Callable[[Array], Any]) -> float:
 def products(schedule: Schedule, turns: int) -> Contestant:
     """The matrix products of the largest layer alone: act, look ahead, value, and both of its gradient."""
     rng, batch, units = np.random.default_rng(SEED), schedule.batch_size, schedule.hidden[0]
-    weight, rows, slopes = (rng.standard_normal((many, units)).astype(np.float32) for many in (units, batch, batch))
-    acting, given, slope = rows[: schedule.environments].copy(), np.empty_like(rows), np.empty_like(weight)
+    weight, rows, slopes = (
+        rng.standard_normal((many, units)).astype(np.float32) for many in (units, batch, batch)
+    )
+    acting, given, slope = (
+        rows[: schedule.environments].copy(),
+        np.empty_like(rows),
+        np.empty_like(weight),
+    )
 
     def run() -> None:
         for _ in range(turns):

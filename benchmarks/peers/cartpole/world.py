@@ -44,7 +44,9 @@ def starts_of(uniforms: Float32[Array, "*any 4"]) -> Float32[Array, "*any 4"]:
     return (2 * uniforms - 1) * START
 
 
-def step(worlds: Worlds, actions: Int32[Array, "lanes"], starts: Float32[Array, "lanes 4"]) -> Stepped:
+def step(
+    worlds: Worlds, actions: Int32[Array, "lanes"], starts: Float32[Array, "lanes 4"]
+) -> Stepped:
     """Push each cart to the right (1) or left (0); an episode that ends is followed by one from `starts`."""
     seen, steps = moved(worlds.seen, actions), worlds.step + 1
     terminated = (jnp.abs(seen[:, 0]) > TRACK) | (jnp.abs(seen[:, 2]) > LEANING)
@@ -54,12 +56,16 @@ def step(worlds: Worlds, actions: Int32[Array, "lanes"], starts: Float32[Array, 
     return Stepped(following, seen, jnp.ones_like(seen[:, 0]), terminated, truncated)
 
 
-def moved(seen: Float32[Array, "lanes 4"], actions: Int32[Array, "lanes"]) -> Float32[Array, "lanes 4"]:
+def moved(
+    seen: Float32[Array, "lanes 4"], actions: Int32[Array, "lanes"]
+) -> Float32[Array, "lanes 4"]:
     """One step of Euler's method (https://coneural.org/florian/papers/05_cart_pole.pdf)."""
     angle, spin = seen[:, 2], seen[:, 3]
     sine, cosine = jnp.sin(angle), jnp.cos(angle)
     push = (jnp.where(actions == 1, FORCE, -FORCE) + POLE_MASS * HALF_POLE * spin**2 * sine) / MASS
-    spin_change = (GRAVITY * sine - cosine * push) / (HALF_POLE * (4 / 3 - POLE_MASS * cosine**2 / MASS))
+    spin_change = (GRAVITY * sine - cosine * push) / (
+        HALF_POLE * (4 / 3 - POLE_MASS * cosine**2 / MASS)
+    )
     speed_change = push - POLE_MASS * HALF_POLE * spin_change * cosine / MASS
     change = jnp.stack([seen[:, 1], speed_change, spin, spin_change], axis=1)
     return seen + SECONDS_A_STEP * change

@@ -39,7 +39,9 @@ def step(states: States, action: Float[Tensor, "row 1"]) -> States:
     theta_speedup = torque / (LENGTH * (4 / 3 - POLE_MASS * cos.square() / TOTAL_MASS))
     phi_speedup = (pushed - swing * theta_speedup * cos / TOTAL_MASS) / RADIUS
     phi_speed, theta_speed = phi_speed + STEP * phi_speedup, theta_speed + STEP * theta_speedup
-    return torch.stack([phi + STEP * phi_speed, phi_speed, theta + STEP * theta_speed, theta_speed], 1)
+    return torch.stack(
+        [phi + STEP * phi_speed, phi_speed, theta + STEP * theta_speed, theta_speed], 1
+    )
 
 
 def observe(states: States, seen: Seen) -> Float[Tensor, "row obs"]:

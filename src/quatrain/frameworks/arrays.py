@@ -20,8 +20,12 @@ def verify(arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Form]) -> None
         ValueError: they are not.
     """
     if arrays.keys() != wanted.keys():
-        raise ValueError(f"not a learner of this config: differing arrays {sorted(arrays.keys() ^ wanted.keys())}")
+        raise ValueError(
+            f"not a learner of this config: differing arrays {sorted(arrays.keys() ^ wanted.keys())}"
+        )
     for name, (dtype, shape) in wanted.items():
         array = arrays[name]
         if array.shape != shape or array.dtype != dtype:
-            raise ValueError(f"not a learner of this config: {name} is {array.dtype}{array.shape}, not {dtype}{shape}")
+            raise ValueError(
+                f"not a learner of this config: {name} is {array.dtype}{array.shape}, not {dtype}{shape}"
+            )

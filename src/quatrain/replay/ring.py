@@ -80,13 +80,17 @@ class Batch(NamedTuple):
     stack: Shaped[Array, "batch inputs"]  # frames oldest first, zeros before the episode began
     action: Int8[Array, "batch"]
     returns: Float32[Array, "batch"]  # discounted sum of the rewards up to next_stack
-    bootstrap: Float32[Array, "batch"]  # discount to the power of the turns up to next_stack, 0 if terminated
+    bootstrap: Float32[
+        Array, "batch"
+    ]  # discount to the power of the turns up to next_stack, 0 if terminated
     next_stack: Shaped[Array, "batch inputs"]
 
 
 def init(capacity: int, template: Transitions) -> Ring:
     """An empty ring of `capacity` turns, for transitions with the template's sizes and types."""
-    data = Transitions(*(jnp.zeros((capacity, *column.shape[1:]), column.dtype) for column in template))
+    data = Transitions(
+        *(jnp.zeros((capacity, *column.shape[1:]), column.dtype) for column in template)
+    )
     zero, counts = jnp.zeros((), jnp.int32), jnp.zeros(capacity, jnp.int32)
     return Ring(data, zero, zero, Candidates(jnp.zeros(data.turn.size, jnp.int32), counts, zero))
 
@@ -99,7 +103,9 @@ def filled(capacity: int, transitions: Transitions) -> Ring:
     """
     turns = len(transitions.turn)
     if turns > capacity:
-        raise ValueError(f"{turns} turns do not fit into a ring of {capacity}; raise its capacity or drop the oldest.")
+        raise ValueError(
+            f"{turns} turns do not fit into a ring of {capacity}; raise its capacity or drop the oldest."
+        )
     return _put(init(capacity, transitions), transitions)
 
 
@@ -122,7 +128,9 @@ def write(ring: Ring, block: Transitions) -> Ring:
 
 def _put(ring: Ring, block: Transitions) -> Ring:
     return Ring(
-        data=Transitions(*(_put_rows(*columns, ring.head) for columns in zip(ring.data, block, strict=True))),
+        data=Transitions(
+            *(_put_rows(*columns, ring.head) for columns in zip(ring.data, block, strict=True))
+        ),
         head=(ring.head + len(block.turn)) % len(ring.data.turn),
         written=ring.written + len(block.turn),
         candidates=_put_candidates(ring.candidates, block, ring.head),
@@ -130,12 +138,16 @@ def _put(ring: Ring, block: Transitions) -> Ring:
 
 
 def _put_rows(
-    column: Shaped[AnyArray, "slots ..."], rows: Shaped[AnyArray, "turns ..."], head: Int32[Array, ""]
+    column: Shaped[AnyArray, "slots ..."],
+    rows: Shaped[AnyArray, "turns ..."],
+    head: Int32[Array, ""],
 ) -> Shaped[Array, "slots ..."]:
     return lax.dynamic_update_slice_in_dim(column, jnp.asarray(rows), head, axis=0)
 
 
-def _put_candidates(candidates: Candidates, block: Transitions, head: Int32[Array, ""]) -> Candidates:
+def _put_candidates(
+    candidates: Candidates, block: Transitions, head: Int32[Array, ""]
+) -> Candidates:
     """Appends the block's. Those it overwrites need no work: the oldest slot's number now tells where to begin."""
     lanes = block.turn.shape[1]
     followed = _followed(block.terminated, block.truncated).ravel()
@@ -149,7 +161,9 @@ def _put_candidates(candidates: Candidates, block: Transitions, head: Int32[Arra
     )
 
 
-def _followed(terminated: Bool[AnyArray, "*any"], truncated: Bool[AnyArray, "*any"]) -> Bool[Array, "*any"]:
+def _followed(
+    terminated: Bool[AnyArray, "*any"], truncated: Bool[AnyArray, "*any"]
+) -> Bool[Array, "*any"]:
     """Whether a turn's successor is known (be it that there is none): not if the turn was cut off."""
     return jnp.asarray(terminated | ~truncated)
 
@@ -179,7 +193,9 @@ def valid_starts(ring: Ring, window: Window) -> Starts:
     early_slots = (oldest + jnp.arange(back, dtype=jnp.int32)) % capacity
     early = _early_starts(ring, early_slots, stored - window.n_step)
     later = candidates.before[(oldest + back) % capacity]
-    later_count = candidates.modulo(candidates.before[(ring.head - window.n_step) % capacity] - later)
+    later_count = candidates.modulo(
+        candidates.before[(ring.head - window.n_step) % capacity] - later
+    )
     return Starts(
         early=_entries_where(early, early_slots),
         early_count=_sum(early),
@@ -197,7 +213,9 @@ def _early_starts(
     return followed & (data.turn[slots] <= order)
 
 
-def _entries_where(chosen: Bool[Array, "slots lanes"], slots: Int32[Array, "slots"]) -> Int32[Array, "slots_lanes"]:
+def _entries_where(
+    chosen: Bool[Array, "slots lanes"], slots: Int32[Array, "slots"]
+) -> Int32[Array, "slots_lanes"]:
     """The entries of the chosen ones, in order, and something after them."""
     entries = slots[:, None] * chosen.shape[1] + jnp.arange(chosen.shape[1], dtype=jnp.int32)
     return entries.ravel()[jnp.nonzero(chosen.ravel(), size=chosen.size, fill_value=0)[0]]
@@ -214,7 +232,12 @@ def entries_at(ring: Ring, starts: Starts, ranks: Int[Array, "batch"]) -> Int32[
 
 
 def sample(
-    key: PRNGKeyArray, ring: Ring, starts: Starts, agent: Int[AnyArray, ""] | int, window: Window, batch_size: int
+    key: PRNGKeyArray,
+    ring: Ring,
+    starts: Starts,
+    agent: Int[AnyArray, ""] | int,
+    window: Window,
+    batch_size: int,
 ) -> Batch:
     """Transitions of one agent, uniform with replacement over all valid starts; there must be at least one."""
     return sample_by(words(key, batch_size), ring, starts, agent, window)
@@ -226,19 +249,27 @@ def words(key: PRNGKeyArray, batch_size: int) -> UInt32[Array, "batch"]:
 
 
 def sample_by(
-    words: UInt32[Array, "batch"], ring: Ring, starts: Starts, agent: Int[AnyArray, ""] | int, window: Window
+    words: UInt32[Array, "batch"],
+    ring: Ring,
+    starts: Starts,
+    agent: Int[AnyArray, ""] | int,
+    window: Window,
 ) -> Batch:
     """What `sample` draws with these words. A rank is a word modulo the total: none is favoured by > total / 2^32."""
     ranks = words % jnp.maximum(starts.total, 1).astype(jnp.uint32)
     return gather(ring, agent, entries_at(ring, starts, ranks.astype(jnp.int32)), window)
 
 
-def gather(ring: Ring, agent: Int[AnyArray, ""] | int, entries: Int32[Array, "batch"], window: Window) -> Batch:
+def gather(
+    ring: Ring, agent: Int[AnyArray, ""] | int, entries: Int32[Array, "batch"], window: Window
+) -> Batch:
     """The agent's transitions that start at these valid entries."""
     data, (slots, lanes) = ring.data, ring.data.turn.shape
     path = (entries[:, None] + jnp.arange(window.n_step, dtype=jnp.int32) * lanes) % (slots * lanes)
     terminated, truncated = _rows(data.terminated, path, 2), _rows(data.truncated, path[:, 1:], 2)
-    truncated = jnp.pad(truncated, ((0, 0), (1, 0)))  # that of a start decides nothing: alone it would be no start
+    truncated = jnp.pad(
+        truncated, ((0, 0), (1, 0))
+    )  # that of a start decides nothing: alone it would be no start
     ended = (terminated | truncated).astype(jnp.int32)
     reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
     paid = reached & _followed(terminated, truncated)
@@ -282,11 +313,15 @@ def _stacks(
         return _rows(data.frames, rows, 3).reshape(*turns_on.shape, -1)
     # On a CPU XLA would find the place of each number of a flat stack by divisions, and take ten times as long.
     # It cannot look through a branch; this one is always taken.
-    stacks = lax.platform_dependent(cpu=lambda: lax.cond(ring.head >= 0, found, blank), default=found)
+    stacks = lax.platform_dependent(
+        cpu=lambda: lax.cond(ring.head >= 0, found, blank), default=found
+    )
     return stacks.reshape(*turns_on.shape, -1)
 
 
-def _of_agent(data: Transitions, agent: Int[AnyArray, ""] | int, entries: Int32[Array, "*any"]) -> Int32[Array, "*any"]:
+def _of_agent(
+    data: Transitions, agent: Int[AnyArray, ""] | int, entries: Int32[Array, "*any"]
+) -> Int32[Array, "*any"]:
     """Rows of the columns that belong to an agent, whose axes are slot, agent, lane."""
     _, agents, lanes = data.actions.shape
     return entries + (entries // lanes * (agents - 1) + agent) * lanes

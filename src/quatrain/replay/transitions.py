@@ -50,13 +50,18 @@ class Ring(Generic[Form]):
             ReplayError: there is no room or no column, or a column is not of numbers.
         """
         if capacity < 1:
-            raise ReplayError(f"A ring of {capacity} transitions holds nothing; its capacity must be at least 1.")
+            raise ReplayError(
+                f"A ring of {capacity} transitions holds nothing; its capacity must be at least 1."
+            )
         self._names, values = _named(example)
         if not self._names:
             raise ReplayError(
                 f"A {type(example).__name__} names no column; begin a ring with a NamedTuple or a dictionary."
             )
-        columns = [_column(name, np.asarray(value), capacity) for name, value in zip(self._names, values, strict=True)]
+        columns = [
+            _column(name, np.asarray(value), capacity)
+            for name, value in zip(self._names, values, strict=True)
+        ]
         self._slots = [column.slots for column in columns]
         # Plain tuples: those with names take longer to unpack.
         self._wanted: list[tuple[Any, ...]] = [tuple(column[2:]) for column in columns]
@@ -114,7 +119,9 @@ class Ring(Generic[Form]):
             ReplayError: the ring is empty.
         """
         if self._stored == 0:
-            raise ReplayError(f"Cannot sample {batch_size} transitions: the ring holds none. Add one first.")
+            raise ReplayError(
+                f"Cannot sample {batch_size} transitions: the ring holds none. Add one first."
+            )
         # floor(u N) is half the price of rng.integers, and as even as 53 bits allow.
         uniforms = rng.random(batch_size)
         uniforms *= self._stored
@@ -148,8 +155,12 @@ class Ring(Generic[Form]):
         lengths = [len(rows) if rows.ndim else None for rows in values]
         count = lengths[0]
         if count is None or lengths.count(count) < len(lengths):
-            told = ", ".join(f"{name} {length}" for name, length in zip(self._names, lengths, strict=True))
-            raise ReplayError(f"Columns of a batch must have equally many rows, not {told}; `add` takes one.")
+            told = ", ".join(
+                f"{name} {length}" for name, length in zip(self._names, lengths, strict=True)
+            )
+            raise ReplayError(
+                f"Columns of a batch must have equally many rows, not {told}; `add` takes one."
+            )
         if count > self._capacity:
             raise ReplayError(
                 f"A batch of {count} transitions does not fit into a ring of {self._capacity}; "
@@ -199,7 +210,9 @@ def _column(name: str, value: np.ndarray, capacity: int) -> Column:
 def _refuse(name: str, values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
     """Raises where values cannot stand in a column as they are or cast."""
     if values.shape != shape:
-        raise ReplayError(f"Column {name} has shape {values.shape}, not {shape}; a ring keeps that of its example.")
+        raise ReplayError(
+            f"Column {name} has shape {values.shape}, not {shape}; a ring keeps that of its example."
+        )
     if not _fits(values, dtype):
         raise ReplayError(
             f"Column {name} is kept as {dtype}, which {values.dtype} values ({values.ravel()[:1].tolist()} first) "

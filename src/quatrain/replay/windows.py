@@ -72,7 +72,9 @@ class View(NamedTuple):
 
 def allocate(rows: int, size: int, obs: int, action: int) -> Ring:
     """A ring of `size` transitions that nothing was written to."""
-    starts = Starts(torch.zeros(rows, size, dtype=torch.int64), *torch.zeros(3, rows, dtype=torch.int64))
+    starts = Starts(
+        torch.zeros(rows, size, dtype=torch.int64), *torch.zeros(3, rows, dtype=torch.int64)
+    )
     return Ring(
         observations=torch.zeros(rows, 2 * size, obs),
         actions=torch.zeros(rows, 2 * size, action),
@@ -101,7 +103,9 @@ def _note(starts: Starts, number: int, truncated: Bool[Tensor, " row"], length: 
         oldest = numbers.gather(1, (first % size)[:, None])[:, 0]
         first.add_((oldest == number - size) & (first < end))
         place = end % size
-    numbers.scatter_(1, place[:, None], number - length + 1)  # behind the last one, where it counts only if it is valid
+    numbers.scatter_(
+        1, place[:, None], number - length + 1
+    )  # behind the last one, where it counts only if it is valid
     end.add_(age.add_(1) >= length)
     age.masked_fill_(truncated, 0)
 
@@ -120,7 +124,8 @@ def sample(ring: Ring, row: int, batch_size: int, length: int, generator: Genera
     numbers = starts.numbers[row].index_select(0, rank % size)
     index = (numbers % size + torch.arange(length, device=device)[:, None]).flatten()
     observations, actions = (
-        storage[row].index_select(0, index).unflatten(0, (length, batch_size)) for storage in ring[:2]
+        storage[row].index_select(0, index).unflatten(0, (length, batch_size))
+        for storage in ring[:2]
     )
     return Windows(observations, actions, numbers)
 
@@ -148,7 +153,9 @@ def last(ring: Ring, length: int) -> View:
         ValueError: there are not so many in the ring.
     """
     if length > ring.stored:
-        raise ValueError(f"The last {length} transitions are not in the ring: it holds {ring.stored}; ask for fewer.")
+        raise ValueError(
+            f"The last {length} transitions are not in the ring: it holds {ring.stored}; ask for fewer."
+        )
     place = (int(ring.written) - length) % ring.size
     return View(*(storage[:, place : place + length] for storage in ring[:3]))
 
@@ -161,4 +168,8 @@ def uploaded(tensors: Tensors, device: torch.device) -> Tensors:
 
 
 def _each(tree: Any, change: Any) -> Any:
-    return change(tree) if isinstance(tree, Tensor) else type(tree)(*(_each(child, change) for child in tree))
+    return (
+        change(tree)
+        if isinstance(tree, Tensor)
+        else type(tree)(*(_each(child, change) for child in tree))
+    )

@@ -48,7 +48,9 @@ def test_the_world_checks_actions_where_the_rules_say_so():
         world = make_world(rules(check_actions=checked), all_kinds())
         colonies = start(world, 3, generator)
         if checked:
-            with pytest.raises(ValueError, match=r"action\[1\]\.gamma = 17\.2 outside \[0\.5, 15\.0\]"):
+            with pytest.raises(
+                ValueError, match=r"action\[1\]\.gamma = 17\.2 outside \[0\.5, 15\.0\]"
+            ):
                 step(world, colonies, action, generator)
         else:
             assert isinstance(step(world, colonies, action, generator), Stepped)

@@ -25,7 +25,13 @@ RULES = rules(
     n0_max=31,
     left_limit=3,
     delta_intensity=0.23,
-    bounds=(Bounds(0, 1), Bounds(0.5, 15), Bounds(0.5, 4), Bounds(0.05, 0.5), Bounds(-np.pi, np.pi)),
+    bounds=(
+        Bounds(0, 1),
+        Bounds(0.5, 15),
+        Bounds(0.5, 4),
+        Bounds(0.05, 0.5),
+        Bounds(-np.pi, np.pi),
+    ),
 )
 """Theta reaches all around, because otherwise no centroid ever moves to the left."""
 SLOPES = {"linear": (0.013, 0.071, -0.0071), "exponential": (0.0031, 0.0079, 0.0113)}
@@ -102,12 +108,19 @@ def assert_equal(colonies, row, colony):
     state = colony.state()
     shown = min(state.size, SLOTS)
     of = lambda name: getattr(colonies, name)[row].numpy()  # noqa: E731
-    np.testing.assert_allclose(of("pos")[:shown], np.array([state.x, state.y]).T[:shown].reshape(-1, 2), atol=1e-4)
+    np.testing.assert_allclose(
+        of("pos")[:shown], np.array([state.x, state.y]).T[:shown].reshape(-1, 2), atol=1e-4
+    )
     for name in ("pid", "age", "new"):
         np.testing.assert_array_equal(of(name)[:shown], getattr(state, name)[:shown], name)
     np.testing.assert_array_equal(of("parent")[:shown], state.parent[:shown])
     np.testing.assert_allclose(of("furthest"), colony.furthest, atol=1e-4)
-    for name, expected in (("n", state.size), ("t", colony.t), ("left", colony.left), ("next_pid", colony.next_pid)):
+    for name, expected in (
+        ("n", state.size),
+        ("t", colony.t),
+        ("left", colony.left),
+        ("next_pid", colony.next_pid),
+    ):
         assert of(name) == expected, name
     if state.size:
         np.testing.assert_allclose(of("centroid"), state.centroid, **CLOSE)
@@ -143,7 +156,10 @@ def in_doubt(points):
 
 def paid_by(world, transition):
     """Per preset the components of all colonies."""
-    worlds = {preset: world._replace(rules=RULES._replace(reward=tuple(REWARDS[preset].items()))) for preset in REWARDS}
+    worlds = {
+        preset: world._replace(rules=RULES._replace(reward=tuple(REWARDS[preset].items())))
+        for preset in REWARDS
+    }
     return {preset: components(world, transition).tolist() for preset, world in worlds.items()}
 
 
@@ -152,7 +168,9 @@ def assert_paid(taken, preset, found):
     expected = colony_rewards.PRESETS[preset](taken)
     assert tuple(expected) == tuple(REWARDS[preset])
     for (name, value), paid in zip(expected.items(), found, strict=True):
-        slack = 5e-4 if name == "centroid" else 1e-4  # five times the difference of two float32 in pixels
+        slack = (
+            5e-4 if name == "centroid" else 1e-4
+        )  # five times the difference of two float32 in pixels
         if name == "node" and paid != pytest.approx(value, rel=1e-4, abs=slack):
             slack += 0.1 * sum(in_doubt(list(zip(taken.after.x, taken.after.y, strict=True))))
         assert paid == pytest.approx(value, rel=1e-4, abs=slack), (preset, name)
@@ -167,7 +185,9 @@ def assert_seen(world, colonies, copies):
         for row, colony in enumerate(copies):
             state, n = colony.state(), len(colony.cells)
             expected = (
-                colony_features.full(state) if kind == "full" else colony_features.light(state, RULES, colony.left)
+                colony_features.full(state)
+                if kind == "full"
+                else colony_features.light(state, RULES, colony.left)
             )
             node = seen.node[row, :n].numpy()
             if kind == "full":
@@ -189,9 +209,18 @@ def test_plain_loop_takes_the_step_worked_out_by_hand():
     assert taken.after.x == [50, 20, 30, 40, 51.5, 21.5, 31.5, 41.5]
     assert taken.after.parent == [-1, 0, 1, 0, 0, 1, 2, 3]
     paid = colony_rewards.goal_control(taken)
-    expected = {"progress": 0.0095993, "growth": -1, "metabolic": -0.0222222, "lane": 0, "time": -1, "terminal": 0}
+    expected = {
+        "progress": 0.0095993,
+        "growth": -1,
+        "metabolic": -0.0222222,
+        "lane": 0,
+        "time": -1,
+        "terminal": 0,
+    }
     assert paid == pytest.approx(expected, abs=1e-7)
-    assert sum(dict(RULES.reward)[name] * value for name, value in paid.items()) == pytest.approx(-0.1751178, abs=1e-7)
+    assert sum(dict(RULES.reward)[name] * value for name, value in paid.items()) == pytest.approx(
+        -0.1751178, abs=1e-7
+    )
 
 
 @pytest.fixture(params=["linear", "exponential", "user"])
@@ -208,18 +237,26 @@ def test_every_step_equals_that_of_the_plain_loop(kind):
     weights, reasons = dict(RULES.reward), set()
     for turn in range(STEPS):
         action = actions(colonies, turn, rng)
-        transition, stepped = advance(world, colonies, action), step(world, colonies, action, generator)
+        transition, stepped = (
+            advance(world, colonies, action),
+            step(world, colonies, action, generator),
+        )
         assert_lawful(stepped.colonies)
         paid = paid_by(world, transition)
         for row, colony in enumerate(copies):
             taken = colony.step(action[row].tolist())
             assert_equal(stepped.last, row, colony)
             assert int(stepped.reason[row]) == taken.reason
-            assert (stepped.terminated[row], stepped.truncated[row]) == (taken.terminated, taken.truncated)
+            assert (stepped.terminated[row], stepped.truncated[row]) == (
+                taken.terminated,
+                taken.truncated,
+            )
             taken = adopted(colony, taken, stepped.last.pos[row])
             for preset in REWARDS:
                 assert_paid(taken, preset, paid[preset][row])
-            earned = sum(weights[name] * value for name, value in colony_rewards.goal_control(taken).items())
+            earned = sum(
+                weights[name] * value for name, value in colony_rewards.goal_control(taken).items()
+            )
             assert stepped.reward[row].item() == pytest.approx(earned, rel=1e-4, abs=1e-4)
             reasons.add(REASONS[taken.reason])
             if taken.reason != RUNNING:

@@ -20,7 +20,9 @@ def row(*xs: float, y: float = 200.0) -> list[tuple[float, float]]:
     return [(x, y) for x in xs]
 
 
-def stepped(cells: list[tuple[float, float]], action: tuple[float, ...], parents: list[int] | None = None) -> Stepped:
+def stepped(
+    cells: list[tuple[float, float]], action: tuple[float, ...], parents: list[int] | None = None
+) -> Stepped:
     colonies = colonies_of(FLAT.rules, cells, parents=None if parents is None else [parents])
     return step(FLAT, colonies, torch.tensor([action]), torch.Generator())
 
@@ -39,10 +41,14 @@ def sizes(n: int, ratio: float, steps: int) -> list[int]:
 
 def test_step_a_by_hand():
     ended = stepped(row(50, 10, 20, 30, 40), (0.2, 5, 2, 0.5, 0), parents=[-1, 0, 1, 2, 1])
-    assert ended.last.pos[0, :8, 0].tolist() == pytest.approx([50, 20, 30, 40, 51.5, 21.5, 31.5, 41.5])
+    assert ended.last.pos[0, :8, 0].tolist() == pytest.approx(
+        [50, 20, 30, 40, 51.5, 21.5, 31.5, 41.5]
+    )
     assert ended.last.parent[0, :9].tolist() == [-1, 0, 1, 0, 0, 1, 2, 3, -1]
     assert ended.last.pid[0, :9].tolist() == [0, 2, 3, 4, 5, 6, 7, 8, -1]
-    assert ended.components[0].tolist() == pytest.approx([0.0095993, -1, -0.0222222, 0, -1, 0], abs=1e-6)
+    assert ended.components[0].tolist() == pytest.approx(
+        [0.0095993, -1, -0.0222222, 0, -1, 0], abs=1e-6
+    )
     assert ended.reward.item() == pytest.approx(-0.1751178, abs=1e-6)
 
 
@@ -51,16 +57,23 @@ def test_step_b_by_hand():
     wanted = [(30, 200), (40, 200), (40.82532, 206.25), (50.82532, 206.25)]
     np.testing.assert_allclose(ended.last.pos[0, :4], wanted, atol=1e-4)
     assert ended.last.parent[0, :4].tolist() == [-1, 0, 0, 1]
-    assert ended.components[0].tolist() == pytest.approx([0.0257307, -1, -0.1, -0.00024414, -1, 0], abs=1e-6)
+    assert ended.components[0].tolist() == pytest.approx(
+        [0.0257307, -1, -0.1, -0.00024414, -1, 0], abs=1e-6
+    )
     assert ended.reward.item() == pytest.approx(-0.0177912, abs=1e-6)
 
 
 def test_the_originals_first_step_is_paid_by_what_is_left_to_go():
     weighted = (("distance", 1.0), ("first_step", 1.0))
     some = world(flat_plate(), reward=weighted)
-    colonies, action = colonies_of(some.rules, row(50, 10, 20, 30, 40)), torch.tensor([[0.2, 5.0, 2.0, 0.5, 0.0]])
+    colonies, action = (
+        colonies_of(some.rules, row(50, 10, 20, 30, 40)),
+        torch.tensor([[0.2, 5.0, 2.0, 0.5, 0.0]]),
+    )
     first = step(some, colonies, action, torch.Generator())
-    assert first.reward.item() == pytest.approx(-(599 - 35.75) / 599)  # the mean x after step A is 35.75
+    assert first.reward.item() == pytest.approx(
+        -(599 - 35.75) / 599
+    )  # the mean x after step A is 35.75
     second = step(some, first.colonies, action, torch.Generator())
     moved = (second.last.centroid - first.last.centroid)[0, 0].item()
     assert second.components[0].tolist() == pytest.approx([5 * moved / 599, 0])
@@ -70,9 +83,12 @@ def test_the_originals_first_step_is_paid_by_what_is_left_to_go():
     ("gamma", "alpha", "noise", "intensity", "length"),
     [(5, 2, 0.5, 4, 4.5), (15, 0.5, 0.5, 1, 12.5), (0.5, 2, 0.1, 1, 0.2)],
 )
-def test_hill_length_by_hand(gamma: float, alpha: float, noise: float, intensity: float, length: float):
+def test_hill_length_by_hand(
+    gamma: float, alpha: float, noise: float, intensity: float, length: float
+):
     found = dynamics.hill_length(
-        *(torch.tensor([float(v)]) for v in (gamma, alpha, noise)), torch.tensor([[float(intensity)]])
+        *(torch.tensor([float(v)]) for v in (gamma, alpha, noise)),
+        torch.tensor([[float(intensity)]]),
     )
     assert found.item() == pytest.approx(length)
 
@@ -102,7 +118,12 @@ def test_below_one_half_every_colony_overflows():
 def test_float32_loses_no_deletion(n: int):
     for tenths in range(11):
         colonies = chain(n)
-        survivors = advance(FLAT, colonies, torch.tensor([[tenths / 10, 5.0, 2.0, 0.5, 0.0]])).after.n.item() // 2
+        survivors = (
+            advance(
+                FLAT, colonies, torch.tensor([[tenths / 10, 5.0, 2.0, 0.5, 0.0]])
+            ).after.n.item()
+            // 2
+        )
         assert survivors == n - tenths * n // 10
 
 
@@ -125,14 +146,19 @@ def test_orphans_over_many_generations_are_adopted():
     colonies = colonies_of(FLAT.rules, row(*range(90, 10, -1)), parents=[[-1, *range(79)]])
     pos = colonies.pos.clone()
     pos[0, 1:79, 0] = 5  # all but the root and the last leaf will go
-    after = advance(FLAT, colonies._replace(pos=pos), torch.tensor([[0.975, 5.0, 2.0, 0.5, 0.0]])).after
+    after = advance(
+        FLAT, colonies._replace(pos=pos), torch.tensor([[0.975, 5.0, 2.0, 0.5, 0.0]])
+    ).after
     assert after.pid[0, :4].tolist() == [0, 79, 80, 81]
     assert after.parent[0, :4].tolist() == [-1, 0, 0, 1]
 
 
 def test_children_stay_inside_the_margins():
     ended = stepped([(592.0, 393.0), (3.0, 399.0)], (0.0, 15, 0.5, 0.5, PI_6))
-    assert ended.last.pos[0, 2:4].tolist() == [[594, 396], [pytest.approx(3 + 12.5 * math.cos(PI_6)), 396]]
+    assert ended.last.pos[0, 2:4].tolist() == [
+        [594, 396],
+        [pytest.approx(3 + 12.5 * math.cos(PI_6)), 396],
+    ]
 
 
 def test_time_age_and_new_count_steps_since_birth():
@@ -142,14 +168,22 @@ def test_time_age_and_new_count_steps_since_birth():
     assert colonies.age[0, :5].tolist() == [1, 1, 0, 0, 0]
     assert colonies.new[0, :5].tolist() == [False, False, True, True, False]
     colonies = advance(FLAT, colonies, action).after
-    assert (colonies.t.item(), colonies.age[0, :4].tolist()) == (2, [1, 1, 0, 0])  # the oldest two were leftmost
+    assert (colonies.t.item(), colonies.age[0, :4].tolist()) == (
+        2,
+        [1, 1, 0, 0],
+    )  # the oldest two were leftmost
 
 
 def test_forests_stay_forests():
     some = world()
-    colonies, generator = start(some, 7, torch.Generator().manual_seed(3)), torch.Generator().manual_seed(4)
+    colonies, generator = (
+        start(some, 7, torch.Generator().manual_seed(3)),
+        torch.Generator().manual_seed(4),
+    )
     for _ in range(60):
-        colonies = step(some, colonies, steered(colonies, some.rules, generator), generator).colonies
+        colonies = step(
+            some, colonies, steered(colonies, some.rules, generator), generator
+        ).colonies
         for parent, pid, n in zip(colonies.parent, colonies.pid, colonies.n.tolist(), strict=True):
             assert (parent[:n] < torch.arange(n)).all()  # hence no cycle
             assert (parent[:n] >= -1).all()
@@ -166,7 +200,9 @@ def test_a_colony_steps_alike_in_any_batch():
     together = advance(some, colonies, action).after
     for place in range(9):
         alone = advance(
-            some, Colonies(*(leaf[place : place + 1] for leaf in colonies)), action[place : place + 1]
+            some,
+            Colonies(*(leaf[place : place + 1] for leaf in colonies)),
+            action[place : place + 1],
         ).after
         for one, all_of_them in zip(alone, together, strict=True):
             assert torch.equal(one[0], all_of_them[place])

@@ -54,7 +54,11 @@ def light_node(cell: Cell, cells: list[Cell]) -> list[float]:
 def light_graph(cells: list[Cell], left: int) -> list[float]:
     n, xs = len(cells), [cell.x for cell in cells]
     size = [n / 40 - 1, math.log(n / 40), 40 / n - 1]
-    place = [2 * mean(xs) / 600 - 1, 2 * mean([cell.y for cell in cells]) / 400 - 1, (max(xs) - min(xs)) / 100]
+    place = [
+        2 * mean(xs) / 600 - 1,
+        2 * mean([cell.y for cell in cells]) / 400 - 1,
+        (max(xs) - min(xs)) / 100,
+    ]
     soft = mean([cell.intensity / (1 + cell.intensity) for cell in cells])
     stiffness = mean([math.log(max(cell.intensity, 1e-6)) for cell in cells]) / 3
     return [*size, *place, soft, stiffness, 2 * max(xs) / 600 - 1, left / 30]
@@ -66,7 +70,14 @@ def full_node(cell: Cell, cells: list[Cell]) -> list[float]:
     away = [distance for distance in away if distance > 1e-6]
     centrality = 1 / (mean(away) + 1e-6) if away else 1.0
     degrees = [float(cell.parent >= 0), cell.children]
-    here = [cell.x, cell.y, cell.intensity, *degrees, centrality, math.dist((cell.x, cell.y), (cx, cy))]
+    here = [
+        cell.x,
+        cell.y,
+        cell.intensity,
+        *degrees,
+        centrality,
+        math.dist((cell.x, cell.y), (cx, cy)),
+    ]
     return [*here, math.nan, cell.new, cell.age / 100, cell.age / 50]
 
 
@@ -92,13 +103,17 @@ def full_graph(cells: list[Cell]) -> list[float]:
 
 
 def seen(some_world: World, colonies: Colonies, spare: int = 0) -> Observation:
-    return observe(some_world, colonies, min(int(colonies.n.max()) + spare, colonies.parent.shape[1]))
+    return observe(
+        some_world, colonies, min(int(colonies.n.max()) + spare, colonies.parent.shape[1])
+    )
 
 
 def close(found: torch.Tensor, expected: list[float], tolerance: float) -> None:
     """By the size of each number, or of 1."""
     scale = np.maximum(np.abs(expected), 1)
-    np.testing.assert_allclose(found.numpy() / scale, np.array(expected) / scale, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        found.numpy() / scale, np.array(expected) / scale, rtol=0, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize("steps", AMONG)
@@ -123,7 +138,9 @@ def test_full_features_are_those_of_a_plain_loop(steps: int):
         for cell in cells:
             expected = full_node(cell, cells)
             close(found.node[row, cell.slot][others], [expected[column] for column in others], 5e-5)
-            assert found.node[row, cell.slot, 5].item() == pytest.approx(expected[5], rel=1e-5)  # a small number
+            assert found.node[row, cell.slot, 5].item() == pytest.approx(
+                expected[5], rel=1e-5
+            )  # a small number
         close(found.graph[row], full_graph(cells), 2e-5)
 
 
@@ -202,14 +219,30 @@ def test_one_cell():
     close(observe(light, alone, 4).graph[0], graph, 1e-6)
     assert observe(full, alone, 4).node[0, 0].tolist() == [30, 100, 2.5, 0, 0, 1, 0, 1, 0, 0, 0]
     box = [30, 100, 30, 100, 0, 0, 0]
-    assert observe(full, alone, 4).graph[0].tolist() == [1, 0, 0, 30, 100, *box, 0, 0, 0, 0, 2.5, 2.5, 2.5]
+    assert observe(full, alone, 4).graph[0].tolist() == [
+        1,
+        0,
+        0,
+        30,
+        100,
+        *box,
+        0,
+        0,
+        0,
+        0,
+        2.5,
+        2.5,
+        2.5,
+    ]
 
 
 def test_two_cells():
     full = world(features="full")
     found = observe(full, colonies_of(full.rules, [(10.0, 100.0), (13.0, 104.0)]), 2)
     assert found.node[0, :, 3:5].tolist() == [[0, 1], [1, 0]]
-    np.testing.assert_allclose(found.node[0, :, 5:8].numpy(), [[1 / (5 + 1e-6), 2.5, 1]] * 2, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.node[0, :, 5:8].numpy(), [[1 / (5 + 1e-6), 2.5, 1]] * 2, rtol=1e-6
+    )
     assert found.graph[0, :13].tolist() == [2, 1, 0.5, 11.5, 102, 10, 100, 13, 104, 3, 4, 12, 0]
 
 
@@ -250,7 +283,18 @@ def test_columns_of_intensities_are_named():
     colonies = wandering(some_world, 4, 2)
     softer = world(all_kinds()._replace(intensity=all_kinds().intensity * 3), features="full")
     one, two = seen(some_world, colonies), seen(softer, colonies)
-    tripled = [column for column in range(11) if not torch.equal(one.node[..., column], two.node[..., column])]
-    of_graph = [column for column in range(19) if not torch.equal(one.graph[:, column], two.graph[:, column])]
-    assert (tuple(tripled), tuple(of_graph)) == (NODE_INTENSITIES["full"], GRAPH_INTENSITIES["full"])
+    tripled = [
+        column
+        for column in range(11)
+        if not torch.equal(one.node[..., column], two.node[..., column])
+    ]
+    of_graph = [
+        column
+        for column in range(19)
+        if not torch.equal(one.graph[:, column], two.graph[:, column])
+    ]
+    assert (tuple(tripled), tuple(of_graph)) == (
+        NODE_INTENSITIES["full"],
+        GRAPH_INTENSITIES["full"],
+    )
     assert NODE_INTENSITIES["light"] == GRAPH_INTENSITIES["light"] == ()

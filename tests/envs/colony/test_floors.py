@@ -10,7 +10,13 @@ from quatrain.envs.colony import floors
 from quatrain.envs.colony.dynamics import Colonies, World, advance
 from quatrain.envs.colony.episodes import episodes, repeated, returns, taken
 from quatrain.envs.colony.floors import best_constant, best_gamma
-from quatrain.envs.colony.policies import Act, bounds_of, constant_policy, feedback_policy, random_policy
+from quatrain.envs.colony.policies import (
+    Act,
+    bounds_of,
+    constant_policy,
+    feedback_policy,
+    random_policy,
+)
 from quatrain.envs.colony.rewards import components
 from quatrain.envs.colony.rules import RUNNING
 from quatrain.envs.colony.world import start
@@ -48,9 +54,13 @@ def test_each_colony_plays_one_episode_as_if_alone():
     colonies = begun(17)
     low, high = bounds_of(SMALL.rules)
     act = constant_policy(low + (high - low) * torch.rand(17, 5, generator=generator(1)))
-    np.testing.assert_allclose(returns(SMALL, colonies, act), by_loop(SMALL, colonies, act), atol=1e-4)
+    np.testing.assert_allclose(
+        returns(SMALL, colonies, act), by_loop(SMALL, colonies, act), atol=1e-4
+    )
     steady = feedback_policy(SMALL.rules, torch.linspace(1, 15, 17))
-    np.testing.assert_allclose(returns(SMALL, colonies, steady), by_loop(SMALL, colonies, steady), atol=1e-4)
+    np.testing.assert_allclose(
+        returns(SMALL, colonies, steady), by_loop(SMALL, colonies, steady), atol=1e-4
+    )
 
 
 def test_who_ended_plays_no_more_and_no_one_is_forgotten():
@@ -91,7 +101,10 @@ def test_the_order_of_colonies_does_not_matter():
 def test_a_batch_is_repeated_as_a_whole():
     colonies = wandering(SMALL, 3, 2)
     twice = repeated(colonies, 2)
-    assert all(torch.equal(both, torch.cat([leaf, leaf])) for both, leaf in zip(twice, colonies, strict=True))
+    assert all(
+        torch.equal(both, torch.cat([leaf, leaf]))
+        for both, leaf in zip(twice, colonies, strict=True)
+    )
 
 
 def searched(fixed: Mapping[str, float] = {}, points: int = 60, seed: int = 0) -> floors.Search:
@@ -126,7 +139,8 @@ def test_every_point_lies_within_the_bounds(search: floors.Search):
 def test_finalists_are_the_best_that_were_tried(search: floors.Search):
     best = search.returns.sort(descending=True).values[:8]
     scores = {
-        tuple(action.tolist()): float(score) for action, score in zip(search.actions, search.returns, strict=True)
+        tuple(action.tolist()): float(score)
+        for action, score in zip(search.actions, search.returns, strict=True)
     }
     assert [scores[tuple(one.tolist())] for one in search.finalists] == best.tolist()
     assert not torch.equal(search.final_returns, best)  # on colonies of their own
@@ -136,7 +150,10 @@ def test_the_best_in_the_end_need_not_be_the_best_before(search: floors.Search):
     found = [search, *(searched(seed=seed) for seed in (1, 2))]
     winners = [int(one.final_returns.argmax()) for one in found]
     assert set(winners) != {0}
-    assert all(torch.equal(one.best, one.finalists[winner]) for one, winner in zip(found, winners, strict=True))
+    assert all(
+        torch.equal(one.best, one.finalists[winner])
+        for one, winner in zip(found, winners, strict=True)
+    )
 
 
 def test_rounds_come_nearer_to_what_pays(search: floors.Search):
@@ -145,7 +162,9 @@ def test_rounds_come_nearer_to_what_pays(search: floors.Search):
     assert search.actions[-48:].std(0).sum() < search.actions[60:108].std(0).sum()
 
 
-def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(monkeypatch: pytest.MonkeyPatch):
+def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
+    monkeypatch: pytest.MonkeyPatch,
+):
     batches = []
 
     def noted(some_world: World, colonies: Colonies, act: Act) -> torch.Tensor:
@@ -168,7 +187,9 @@ def test_what_is_fixed_stays_so_in_every_point(fixed: dict[str, float]):
     search = searched(fixed)
     for column, name in enumerate(("delete_ratio", "gamma", "alpha", "noise", "theta")):
         values = search.actions[:, column].unique()
-        assert torch.equal(values, torch.tensor([fixed[name]])) if name in fixed else len(values) > 50
+        assert (
+            torch.equal(values, torch.tensor([fixed[name]])) if name in fixed else len(values) > 50
+        )
 
 
 def test_the_same_seed_finds_the_same(search: floors.Search):
@@ -181,7 +202,8 @@ def test_the_controllers_throw_is_the_best_of_eight_on_the_same_colonies():
     colonies = start(SMALL, floors.GAMMA_COLONIES, generator(5))
     tried = torch.linspace(0.5, 15, 8)
     scores = [
-        returns(SMALL, colonies, feedback_policy(SMALL.rules, one.expand(len(colonies.n)))).mean() for one in tried
+        returns(SMALL, colonies, feedback_policy(SMALL.rules, one.expand(len(colonies.n)))).mean()
+        for one in tried
     ]
     assert len({float(score) for score in scores}) > 1
     assert found == tried[int(np.argmax(scores))]

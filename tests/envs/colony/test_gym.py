@@ -36,7 +36,9 @@ def drawn(count: int, steps: int, seed: int = 0) -> list[np.ndarray]:
     """Random actions."""
     low, high = np.array(rules().bounds, np.float32).T
     rng = np.random.default_rng(seed)
-    return [rng.uniform(low, high, (count, 5)).astype(np.float32).clip(low, high) for _ in range(steps)]
+    return [
+        rng.uniform(low, high, (count, 5)).astype(np.float32).clip(low, high) for _ in range(steps)
+    ]
 
 
 def trajectory(envs: ColonyVectorEnv, actions: list[np.ndarray]) -> list[Any]:
@@ -44,7 +46,9 @@ def trajectory(envs: ColonyVectorEnv, actions: list[np.ndarray]) -> list[Any]:
 
 
 @pytest.mark.parametrize("features", ["light", "full"])
-@pytest.mark.filterwarnings("ignore:.*For Box action spaces, we recommend", "ignore:.*A Box observation space m")
+@pytest.mark.filterwarnings(
+    "ignore:.*For Box action spaces, we recommend", "ignore:.*A Box observation space m"
+)
 def test_gymnasium_finds_no_fault(features: str):
     check_env(alone(features=features), skip_render_check=True)
 
@@ -64,8 +68,12 @@ def test_observations_are_in_their_space(features: str):
 
 def test_bounds_are_those_of_the_rules():
     envs = vector(3)
-    np.testing.assert_array_equal(envs.single_action_space.low, np.array(rules().bounds, np.float32)[:, 0])
-    np.testing.assert_array_equal(envs.single_action_space.high, np.array(rules().bounds, np.float32)[:, 1])
+    np.testing.assert_array_equal(
+        envs.single_action_space.low, np.array(rules().bounds, np.float32)[:, 0]
+    )
+    np.testing.assert_array_equal(
+        envs.single_action_space.high, np.array(rules().bounds, np.float32)[:, 1]
+    )
     envs.reset(seed=0)
     envs.step(np.tile(envs.single_action_space.low, (3, 1)))
     envs.step(np.tile(envs.single_action_space.high, (3, 1)))
@@ -82,7 +90,11 @@ def test_an_ended_colony_begins_anew_in_the_same_step():
     codes, sums, returns = set(), torch.zeros(5, 6), torch.zeros(5)
     for action, (observation, reward, terminated, truncated, info) in steps:
         stepped = step(world, colonies, torch.tensor(action), generator)
-        colonies, sums, returns = stepped.colonies, sums + stepped.components, returns + stepped.reward
+        colonies, sums, returns = (
+            stepped.colonies,
+            sums + stepped.components,
+            returns + stepped.reward,
+        )
         for name, values in observe(world, colonies, 100)._asdict().items():
             np.testing.assert_array_equal(observation[name], values)
         np.testing.assert_array_equal(reward, stepped.reward)
@@ -110,7 +122,9 @@ def ended_as_told(info: dict[str, Any], over: np.ndarray, told: dict[str, torch.
             np.testing.assert_array_equal(place[f"_{name}"], over)
 
 
-def final_observations(info: dict[str, Any], over: np.ndarray, last: dict[str, torch.Tensor]) -> None:
+def final_observations(
+    info: dict[str, Any], over: np.ndarray, last: dict[str, torch.Tensor]
+) -> None:
     np.testing.assert_array_equal(info["_final_obs"], over)
     np.testing.assert_array_equal(info["_final_info"], over)
     for row, final in enumerate(info["final_obs"]):
@@ -134,7 +148,11 @@ def test_a_timeout_truncates_and_terminates_nothing():
     for _ in range(2):
         assert envs.step(np.array([STEADY] * 2, np.float32))[-1] == {}
     *_, terminated, truncated, info = envs.step(np.array([STEADY] * 2, np.float32))
-    assert (terminated.any(), truncated.all(), info["episode_length"].tolist()) == (False, True, [3, 3])
+    assert (terminated.any(), truncated.all(), info["episode_length"].tolist()) == (
+        False,
+        True,
+        [3, 3],
+    )
 
 
 def test_the_same_seed_gives_the_same_episodes_and_another_others():
@@ -197,7 +215,9 @@ def test_a_vector_of_one_is_the_single_environment():
         if terminated[0] or truncated[0]:
             ends += 1
             assert data_equivalence(single, info["final_obs"][0], exact=True)
-            assert data_equivalence(single_info, {name: info[name][0] for name in ENDED}, exact=True)
+            assert data_equivalence(
+                single_info, {name: info[name][0] for name in ENDED}, exact=True
+            )
             single, _ = one.reset()
         else:
             assert single_info == {}
@@ -215,7 +235,8 @@ def test_a_single_environment_can_be_reset_at_any_time():
 
 def test_a_step_needs_an_episode():
     needed = pytest.raises(
-        gymnasium.error.ResetNeeded, match=r"No episode is running: call reset\(\) before step\(\)\."
+        gymnasium.error.ResetNeeded,
+        match=r"No episode is running: call reset\(\) before step\(\)\.",
     )
     env, action = alone(max_steps=1), np.array(STEADY, np.float32)
     with needed:
@@ -230,7 +251,9 @@ def test_a_step_needs_an_episode():
 
 def test_reset_takes_no_options():
     for env in (vector(), alone()):
-        with pytest.raises(ValueError, match=r"reset\(\) takes no options, got \['size'\]; remove them\."):
+        with pytest.raises(
+            ValueError, match=r"reset\(\) takes no options, got \['size'\]; remove them\."
+        ):
             env.reset(seed=0, options={"size": 3})
 
 
@@ -238,7 +261,8 @@ def test_a_state_of_other_colonies_is_refused():
     envs = vector(3)
     envs.reset(seed=0)
     with pytest.raises(
-        ValueError, match=r"The state is of .* \(\(3, 100\), \(3, 6\)\), this environment of \(\(4, 100\)"
+        ValueError,
+        match=r"The state is of .* \(\(3, 100\), \(3, 6\)\), this environment of \(\(4, 100\)",
     ):
         vector(4).load_state_dict(envs.state_dict())
 

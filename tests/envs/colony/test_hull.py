@@ -40,8 +40,12 @@ def shapes(rng: np.random.Generator, n: int) -> list[np.ndarray]:
 def test_corners_are_those_of_scipy(n: int):
     rng = np.random.default_rng(n)
     points = np.concatenate([shapes(rng, n) for _ in range(40)]).astype(np.float32)
-    found = hull_vertices(torch.tensor(points), torch.ones(points.shape[:2], dtype=torch.bool)).numpy()
-    sharp, inside = map(np.array, zip(*(decided(one.astype(np.float64)) for one in points), strict=True))
+    found = hull_vertices(
+        torch.tensor(points), torch.ones(points.shape[:2], dtype=torch.bool)
+    ).numpy()
+    sharp, inside = map(
+        np.array, zip(*(decided(one.astype(np.float64)) for one in points), strict=True)
+    )
     assert found[sharp].all()
     assert not found[inside].any()
     assert (sharp | inside).mean() > 0.97
@@ -53,13 +57,17 @@ def test_cells_that_do_not_exist_are_no_corners_and_change_none():
     exists = torch.tensor(rng.random((300, 23)) < 0.6)
     found = hull_vertices(points, exists)
     for some, there, corner in zip(points, exists, found, strict=True):
-        alone = hull_vertices(some[there][None], torch.ones(1, int(there.sum()), dtype=torch.bool))[0]
+        alone = hull_vertices(some[there][None], torch.ones(1, int(there.sum()), dtype=torch.bool))[
+            0
+        ]
         assert torch.equal(corner[there], alone)
         assert not corner[~there].any()
 
 
 def corners_of(*points: tuple[float, float]) -> list[bool]:
-    return hull_vertices(torch.tensor([points]), torch.ones(1, len(points), dtype=torch.bool))[0].tolist()
+    return hull_vertices(torch.tensor([points]), torch.ones(1, len(points), dtype=torch.bool))[
+        0
+    ].tolist()
 
 
 def test_one_cell_two_cells_and_cells_in_one_point_are_all_corners():
@@ -74,13 +82,17 @@ def test_all_cells_in_one_corner_are_corners():
 
 
 def test_a_cell_in_the_centroid_is_no_corner():
-    assert corners_of((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0), (1.0, 1.0)) == [True] * 4 + [False]
+    assert corners_of((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0), (1.0, 1.0)) == [True] * 4 + [
+        False
+    ]
 
 
 @pytest.mark.parametrize("turn", range(8))
 def test_the_ends_of_a_line_are_corners(turn: int):
     angle = turn * torch.pi / 4
-    along = torch.tensor([-7.0, -2.0, 1.0, 4.0, 11.0])[:, None] * torch.tensor([np.cos(angle), np.sin(angle)])
+    along = torch.tensor([-7.0, -2.0, 1.0, 4.0, 11.0])[:, None] * torch.tensor(
+        [np.cos(angle), np.sin(angle)]
+    )
     found = corners_of(*(200 + along.to(torch.float32)).tolist())
     assert found[0]
     assert found[-1]

@@ -34,10 +34,16 @@ def test_what_is_drawn_lies_within_the_law_and_fills_it(law: Law):
         for low, high in ranges_of(law, kind):
             here = slopes[(slopes >= np.float32(low)) & (slopes <= np.float32(high))]
             share = 1 / len(ranges_of(law, kind))
-            assert len(here) == pytest.approx(share * len(slopes), abs=4.5 * math.sqrt(len(slopes)) / 2)
+            assert len(here) == pytest.approx(
+                share * len(slopes), abs=4.5 * math.sqrt(len(slopes)) / 2
+            )
             np.testing.assert_allclose([here[0], here[-1]], [low, high], atol=0.02 * (high - low))
             assert here.mean() == pytest.approx((low + high) / 2, abs=0.05 * (high - low))
-        assert all(inside(law, kind, slope) for slope in slopes.astype(float) if slope not in bounds32(law, kind))
+        assert all(
+            inside(law, kind, slope)
+            for slope in slopes.astype(float)
+            if slope not in bounds32(law, kind)
+        )
     assert 0.5 <= found.b.min() < 0.51
     assert 1.99 < found.b.max() <= 2
 
@@ -85,7 +91,9 @@ def test_training_plates_stay_below_250_at_the_shipped_width():
         (EXPONENTIAL, 0.0, -1.0, [1.0, 1.0, 1.0, 1.0]),
     ],
 )
-def test_what_is_not_above_a_millionth_or_not_finite_counts_as_one(kind: int, m: float, b: float, wanted: list[float]):
+def test_what_is_not_above_a_millionth_or_not_finite_counts_as_one(
+    kind: int, m: float, b: float, wanted: list[float]
+):
     made = plates.make_plates(np.array([kind]), np.array([m]), np.array([b]), 4)
     np.testing.assert_allclose(made.intensity, [wanted], rtol=1e-5)
 
@@ -114,7 +122,12 @@ def test_a_plate_of_ones_own_is_taken_as_it_is():
 
 @pytest.mark.parametrize(
     "made",
-    [lambda: drawn(TRAINING, count=3), lambda: drawn(OUTSIDE, count=0), lambda: plates.fixed_plate(WIDTH), all_kinds],
+    [
+        lambda: drawn(TRAINING, count=3),
+        lambda: drawn(OUTSIDE, count=0),
+        lambda: plates.fixed_plate(WIDTH),
+        all_kinds,
+    ],
 )
 def test_all_plates_have_the_same_types(made: Callable[[], Plates]):
     assert [str(column.dtype) for column in made()] == ["int8", "float32", "float32", "float32"]

@@ -40,7 +40,8 @@ def turn_of(rules, state, actions):
     """Let the agents act in their order."""
     world = make_world(rules)
     lanes = turns.Lanes(
-        jax.tree.map(lambda leaf: leaf[None], state), jnp.zeros((world.agents, 1, 0, world.frame_size), jnp.int8)
+        jax.tree.map(lambda leaf: leaf[None], state),
+        jnp.zeros((world.agents, 1, 0, world.frame_size), jnp.int8),
     )
     played = _play(world, lanes, jnp.asarray(actions, jnp.int8))
     side = 2 * rules.vision_radius + 1

@@ -5,7 +5,15 @@ import re
 import numpy as np
 import pytest
 
-from quatrain.envs.treasurehunt.layouts import LayoutError, items, open_map, parse_map, spawnable, starts, walls
+from quatrain.envs.treasurehunt.layouts import (
+    LayoutError,
+    items,
+    open_map,
+    parse_map,
+    spawnable,
+    starts,
+    walls,
+)
 
 NAME = "iqn.env.layout"
 
@@ -25,7 +33,11 @@ def test_an_open_map_is_a_room_in_a_ring_of_walls():
 def test_each_symbol_has_its_meaning():
     room = parsed("#####", "#.-2#", "#A#A#", "#1..#", "#####")
     assert walls(room)[1:4, 1:4].tolist() == [[False] * 3, [False, True, False], [False] * 3]
-    assert spawnable(room)[1:4, 1:4].tolist() == [[True, False, True], [True, False, True], [True] * 3]
+    assert spawnable(room)[1:4, 1:4].tolist() == [
+        [True, False, True],
+        [True, False, True],
+        [True] * 3,
+    ]
     assert items(room)[1:4, 1:4].tolist() == [[0, 0, 2], [0, 0, 0], [1, 0, 0]]
     assert starts(room).tolist() == [[2, 1], [2, 3]]
 
@@ -35,7 +47,9 @@ def test_without_start_cells_agents_start_on_floor_that_holds_no_item():
 
 
 def test_line_ends_of_windows_and_blank_last_lines_are_no_cells():
-    assert parse_map("####\r\n#..#\r\n####\r\n\r\n  \n", NAME, 1) == parse_map("####\n#..#\n####", NAME, 1)
+    assert parse_map("####\r\n#..#\r\n####\r\n\r\n  \n", NAME, 1) == parse_map(
+        "####\n#..#\n####", NAME, 1
+    )
 
 
 def test_a_map_is_hashable_and_keeps_its_name():
@@ -57,12 +71,18 @@ def test_a_map_is_hashable_and_keeps_its_name():
         ),
         (["####", "#0.#", "####"], "iqn.env.layout row 2, column 2: unknown symbol '0'."),
         (["####", "#².#", "####"], "iqn.env.layout row 2, column 2: unknown symbol '²'."),
-        (["####", "#.3#", "####"], "iqn.env.layout row 2, column 3: '3' names entity 3, but env.entities has 2."),
+        (
+            ["####", "#.3#", "####"],
+            "iqn.env.layout row 2, column 3: '3' names entity 3, but env.entities has 2.",
+        ),
         (
             ["###.#", "#...#", "#####"],
             "iqn.env.layout row 1, column 4: '.' on the border. The outer ring must be '#'.",
         ),
-        (["####", "#..#", "#A##"], "iqn.env.layout row 3, column 2: 'A' on the border. The outer ring must be '#'."),
+        (
+            ["####", "#..#", "#A##"],
+            "iqn.env.layout row 3, column 2: 'A' on the border. The outer ring must be '#'.",
+        ),
         (
             ["#" * 10, "#..#######", *["#" * 10] * 5, "#" * 10, "########.#", "#" * 10],
             "iqn.env.layout: floor (1,1) cannot reach (8,8). Open a way or wall one region up.",

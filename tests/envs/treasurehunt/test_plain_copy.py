@@ -18,7 +18,12 @@ from quatrain.envs.treasurehunt.world import make_world, sprouts
 from tests.envs.treasurehunt.played import order_of
 
 TURNS = 200
-POLICIES = (random_policy, free_random_policy, partial(oracle_policy, view="view"), partial(oracle_policy, view="full"))
+POLICIES = (
+    random_policy,
+    free_random_policy,
+    partial(oracle_policy, view="view"),
+    partial(oracle_policy, view="full"),
+)
 
 
 def drawn_map(rng, entities):
@@ -38,7 +43,12 @@ def drawn_map(rng, entities):
 
 def drawn_rules(seed):
     rng = np.random.default_rng(seed)
-    entities = (Entity("gem", 3.0, 1.0), Entity("bone", -2.0, 0.5), Entity("dust", 0.0, 0.0), Entity("food", 1.5, 2.0))
+    entities = (
+        Entity("gem", 3.0, 1.0),
+        Entity("bone", -2.0, 0.5),
+        Entity("dust", 0.0, 0.0),
+        Entity("food", 1.5, 2.0),
+    )
     entities = entities[: rng.integers(2, 5)]
     room = drawn_map(rng, len(entities))
     return Rules(
@@ -62,14 +72,22 @@ def test_every_turn_equals_that_of_the_plain_copy(seed):
     world, world_key, key = make_world(rules), jax.random.key(seed), jax.random.key(seed + 1)
     policy = POLICIES[seed % len(POLICIES)](rules)
     played = jax.jit(
-        lambda: turns.play(world, turns.start(world, world_key[None], 1), policy, key, jnp.int32(0), TURNS)
+        lambda: turns.play(
+            world, turns.start(world, world_key[None], 1), policy, key, jnp.int32(0), TURNS
+        )
     )()
     reset = jax.jit(world.reset)
     grow = jax.jit(lambda episode, turn: sprouts(rules, world_key, episode, turn))
     turn = jax.tree.map(
-        lambda leaf: np.asarray(leaf)[..., 0, :] if leaf.ndim == 4 else np.asarray(leaf)[..., 0], played.turns
+        lambda leaf: np.asarray(leaf)[..., 0, :] if leaf.ndim == 4 else np.asarray(leaf)[..., 0],
+        played.turns,
     )
-    payable = {rules.wall_value, rules.agent_value, 0.0, *(entity.value for entity in rules.entities)}
+    payable = {
+        rules.wall_value,
+        rules.agent_value,
+        0.0,
+        *(entity.value for entity in rules.entities),
+    }
     assert set(turn.rewards.reshape(-1).tolist()) <= payable
     copy, episode = ObjectWorld(rules, np.random.default_rng(0)), 0
     copy.reset(np.asarray(reset(world_key, jnp.int32(0)).positions))
@@ -85,14 +103,18 @@ def test_every_turn_equals_that_of_the_plain_copy(seed):
             episode += 1
             copy.reset(np.asarray(reset(world_key, jnp.int32(episode)).positions))
     np.testing.assert_array_equal(played.lanes.state.items[0], copy.items())
-    assert played.lanes.state.positions[0].tolist() == [list(agent.location[:2]) for agent in copy.agents]
+    assert played.lanes.state.positions[0].tolist() == [
+        list(agent.location[:2]) for agent in copy.agents
+    ]
 
 
 def assert_lawful(copy):
     """Agents stand on distinct floor cells, and nothing else with them."""
     cells = {agent.location for agent in copy.agents}
     assert len(cells) == len(copy.agents)
-    assert all(copy.rules.map.rows[y][x] != "#" and copy.map[y, x, 1].kind == "agent" for y, x, _ in cells)
+    assert all(
+        copy.rules.map.rows[y][x] != "#" and copy.map[y, x, 1].kind == "agent" for y, x, _ in cells
+    )
 
 
 @pytest.mark.slow

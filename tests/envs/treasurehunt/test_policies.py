@@ -7,7 +7,12 @@ import pytest
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.layouts import parse_map
-from quatrain.envs.treasurehunt.policies import constant_policy, free_random_policy, oracle_policy, random_policy
+from quatrain.envs.treasurehunt.policies import (
+    constant_policy,
+    free_random_policy,
+    oracle_policy,
+    random_policy,
+)
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT, TREASUREHUNT_LARGE, Entity
 from quatrain.envs.treasurehunt.world import make_world
 from tests.envs.treasurehunt.played import DOWN, LEFT, RIGHT, UP, placed
@@ -60,7 +65,11 @@ def test_free_random_avoids_walls_and_agents_only(positions, free):
 
 def test_who_cannot_move_goes_up():
     tomb = ALONE._replace(map=parse_map("###\n#.#\n###", "tomb", 1), vision_radius=1)
-    for policy in (free_random_policy(tomb), oracle_policy(tomb, "view"), oracle_policy(tomb, "full")):
+    for policy in (
+        free_random_policy(tomb),
+        oracle_policy(tomb, "view"),
+        oracle_policy(tomb, "full"),
+    ):
         assert chosen(policy, placed(tomb, [(1, 1)])) == {UP}
 
 

@@ -72,7 +72,9 @@ def test_the_stack_holds_the_last_frames_of_the_episode_oldest_first(rules, fram
     stacks = []
 
     def policy(key, agent, stack, states):
-        jax.debug.callback(lambda *seen: stacks.append(tuple(map(np.asarray, seen))), agent, states.turn, stack)
+        jax.debug.callback(
+            lambda *seen: stacks.append(tuple(map(np.asarray, seen))), agent, states.turn, stack
+        )
         return random_policy(rules)(key, agent, stack, states)
 
     lanes = begun(rules, lanes=2, frames=frames)
@@ -83,10 +85,14 @@ def test_the_stack_holds_the_last_frames_of_the_episode_oldest_first(rules, fram
     for call, (agent, turn, stack) in enumerate(stacks):
         number = call // 3
         wanted = [
-            seen[number - age, agent] if age <= turn[0] else np.zeros_like(seen[0, 0]) for age in range(frames)[::-1]
+            seen[number - age, agent] if age <= turn[0] else np.zeros_like(seen[0, 0])
+            for age in range(frames)[::-1]
         ]
         np.testing.assert_array_equal(stack, np.concatenate(wanted, 1))
-    back = [seen[8 - age].astype(int) if age < 2 else np.zeros_like(seen[0]) for age in range(frames - 1)[::-1]]
+    back = [
+        seen[8 - age].astype(int) if age < 2 else np.zeros_like(seen[0])
+        for age in range(frames - 1)[::-1]
+    ]
     wanted_history = np.stack(back, 2) if back else np.zeros((3, 2, 0, 125))
     np.testing.assert_array_equal(played.lanes.history, wanted_history)
 
@@ -124,7 +130,9 @@ def test_two_policies_meet_the_same_growth():
     grown = []
     for policy in (random_policy(rules), constant_policy(rules)):
         state = play(world, policy, lanes, jnp.int32(0), 3).lanes.state
-        empty = state._replace(items=jnp.zeros_like(state.items), positions=jnp.ones_like(state.positions))
+        empty = state._replace(
+            items=jnp.zeros_like(state.items), positions=jnp.ones_like(state.positions)
+        )
         grown.append(np.asarray(jax.vmap(world.begin_turn)(empty).items))
     assert grown[0].any()
     np.testing.assert_array_equal(*grown)

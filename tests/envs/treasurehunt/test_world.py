@@ -7,7 +7,13 @@ import pytest
 from scipy import stats
 
 from quatrain.envs.treasurehunt.layouts import open_map, parse_map
-from quatrain.envs.treasurehunt.rules import TREASUREHUNT, TREASUREHUNT_LARGE, Entity, channels, frame_size
+from quatrain.envs.treasurehunt.rules import (
+    TREASUREHUNT,
+    TREASUREHUNT_LARGE,
+    Entity,
+    channels,
+    frame_size,
+)
 from quatrain.envs.treasurehunt.world import make_world, sprouts
 from tests.envs.treasurehunt.played import DOWN, LEFT, RIGHT, UP, placed, turn_of
 
@@ -58,7 +64,11 @@ def test_in_the_middle_there_is_no_wall_and_ground_everywhere():
 def test_on_plain_ground_a_wall_counts_once_inside_and_outside():
     seen = observed(TREASUREHUNT_LARGE, [(1, 1), (3, 3)], [((1, 2), 1), ((2, 2), 2), ((3, 1), 3)])
     assert seen["wall"].tolist() == image(["11111", "11111", "11000", "11000", "11000"])
-    assert [np.argwhere(seen[name]).tolist() for name in ("gem", "bone", "food")] == [[[2, 3]], [[3, 3]], [[4, 2]]]
+    assert [np.argwhere(seen[name]).tolist() for name in ("gem", "bone", "food")] == [
+        [[2, 3]],
+        [[3, 3]],
+        [[4, 2]],
+    ]
     assert np.argwhere(seen["agent"]).tolist() == [[2, 2], [4, 4]]
 
 
@@ -152,14 +162,21 @@ def test_nothing_grows_on_bare_floor_walls_items_and_agents():
 
 def test_as_many_spawn_on_the_first_turn_as_the_probability_says():
     world = make_world(TREASUREHUNT)
-    states = jax.jit(jax.vmap(world.reset, (0, None)))(jax.random.split(jax.random.key(4), 8192), jnp.int32(0))
+    states = jax.jit(jax.vmap(world.reset, (0, None)))(
+        jax.random.split(jax.random.key(4), 8192), jnp.int32(0)
+    )
     counts = np.asarray(jnp.sum(jax.jit(jax.vmap(world.begin_turn))(states).items, (1, 2)))
     assert counts.mean() == pytest.approx(59 * 0.02, abs=4 * np.sqrt(59 * 0.02 * 0.98 / 8192))
     assert counts.var() == pytest.approx(59 * 0.02 * 0.98, rel=0.1)
 
 
 def test_entities_grow_by_their_weight():
-    kinds = (Entity("gem", 10.0, 2.0), Entity("dust", 0.0, 0.0), Entity("bone", -10.0, 5.0), Entity("food", 5.0, 1.0))
+    kinds = (
+        Entity("gem", 10.0, 2.0),
+        Entity("dust", 0.0, 0.0),
+        Entity("bone", -10.0, 5.0),
+        Entity("food", 5.0, 1.0),
+    )
     rules = TREASUREHUNT._replace(entities=kinds, spawn_probability=0.1)
     keys = jax.random.split(jax.random.key(5), 2000)
     grow = jax.jit(jax.vmap(lambda key: sprouts(rules, key, jnp.int32(1), jnp.int32(2))))
@@ -173,7 +190,9 @@ def test_entities_grow_by_their_weight():
 def test_growth_differs_between_turns_episodes_and_worlds():
     rules = TREASUREHUNT._replace(spawn_probability=0.5)
     draws = [
-        np.asarray(sprouts(rules, jax.random.key(seed), jnp.int32(episode), jnp.int32(turn))).tobytes()
+        np.asarray(
+            sprouts(rules, jax.random.key(seed), jnp.int32(episode), jnp.int32(turn))
+        ).tobytes()
         for seed, episode, turn in [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
     ]
     assert len(set(draws)) == 4
@@ -191,7 +210,9 @@ def test_agents_start_uniformly_on_distinct_cells():
     for agent in (0, 4):
         assert stats.chisquare(np.bincount(cells[:, agent], minlength=64)).pvalue > 1e-4
     # Pairs too: none of the 64·63 is preferred.
-    pairs = np.bincount(cells[:, 0] * 64 + cells[:, 1], minlength=64**2).reshape(64, 64)[~np.eye(64, dtype=bool)]
+    pairs = np.bincount(cells[:, 0] * 64 + cells[:, 1], minlength=64**2).reshape(64, 64)[
+        ~np.eye(64, dtype=bool)
+    ]
     assert stats.chisquare(pairs).pvalue > 1e-4
 
 

@@ -11,7 +11,9 @@ from tests.envs.vector_field.worlds import LEAVING, gaussian, points, poisson, s
 EMISSIONS = [pytest.param(gaussian(), id="gaussian"), pytest.param(poisson(), id="counts")]
 
 
-def path(world: World, arms: dict[str, tuple[int, int]], steps: int = 25) -> dict[str, dict[str, Tensor]]:
+def path(
+    world: World, arms: dict[str, tuple[int, int]], steps: int = 25
+) -> dict[str, dict[str, Tensor]]:
     """Of each arm {name: (its seed, that of its actions)}, with 4 replicates: what it did and what was drawn for it."""
     noise, counts = ([seeded(seed + more) for seed, _ in arms.values()] for more in (0, 1000))
     draws = draw(world, 4, noise)
@@ -24,7 +26,10 @@ def path(world: World, arms: dict[str, tuple[int, int]], steps: int = 25) -> dic
         drawn = {f"drawn_{name}": leaf for name, leaf in draws._asdict().items()}
         told.append({**stepped._asdict(), "state": state.x, **drawn, "first": seen})
     stacked = {name: torch.stack([moment[name] for moment in told], 1) for name in told[0]}
-    return {arm: {name: leaf[4 * i : 4 * i + 4] for name, leaf in stacked.items()} for i, arm in enumerate(arms)}
+    return {
+        arm: {name: leaf[4 * i : 4 * i + 4] for name, leaf in stacked.items()}
+        for i, arm in enumerate(arms)
+    }
 
 
 @pytest.mark.parametrize("emission", EMISSIONS)
@@ -74,6 +79,8 @@ def test_as_much_is_drawn_whether_episodes_end_or_not():
         generator = seeded(3)
         path_of = reset(world, draw(world, 4, [generator]), [seeded(0)]).state
         for _ in range(5):
-            path_of = step(world, path_of, torch.zeros(4, 2), draw(world, 4, [generator]), [seeded(0)]).state
+            path_of = step(
+                world, path_of, torch.zeros(4, 2), draw(world, 4, [generator]), [seeded(0)]
+            ).state
         states.append(generator.get_state())
     assert torch.equal(*states)

@@ -45,7 +45,9 @@ def _forgotten_afterwards() -> Iterator[None]:
 )
 def test_velocities_by_hand(kind: str, parameters: dict[str, float], x: tuple, velocity: tuple):
     field = raw_field(kind, parameters=tuple(parameters.items()))
-    assert field(torch.tensor([x], dtype=torch.float32))[0].tolist() == pytest.approx(velocity, rel=1e-3, abs=1e-7)
+    assert field(torch.tensor([x], dtype=torch.float32))[0].tolist() == pytest.approx(
+        velocity, rel=1e-3, abs=1e-7
+    )
 
 
 def plain(kind: str, x: float, y: float) -> tuple[float, float]:
@@ -82,7 +84,9 @@ def test_batches_equal_the_formula_point_by_point(kind: str):
     field, x = raw_field(kind, parameters=tuple(OTHERS[kind].items())), points(3, 5, 2, seed=4)
     velocity = field(x)
     assert velocity.shape == (3, 5, 2)
-    for found, place in zip(velocity.reshape(-1, 2).tolist(), x.reshape(-1, 2).tolist(), strict=True):
+    for found, place in zip(
+        velocity.reshape(-1, 2).tolist(), x.reshape(-1, 2).tolist(), strict=True
+    ):
         assert found == pytest.approx(plain(kind, *place), rel=1e-4, abs=1e-5)
 
 
@@ -109,7 +113,10 @@ def test_any_leading_axes_give_the_same_velocities(kind: str):
 def test_a_linear_field_has_any_number_of_dimensions():
     matrix = torch.randn(3, 3, generator=seeded(2))
     rows = tuple(map(tuple, matrix.tolist()))
-    field, x = make_field(field_spec("linear", matrix=rows, normalise="region_rms"), seeded(0)), points(7, 3)
+    field, x = (
+        make_field(field_spec("linear", matrix=rows, normalise="region_rms"), seeded(0)),
+        points(7, 3),
+    )
     for place, velocity in zip(x, field(x), strict=True):
         torch.testing.assert_close(velocity, field.alpha * (matrix @ place))
     assert field(region_grid(1.5, 3)).square().sum(1).mean() == pytest.approx(1)
@@ -177,7 +184,9 @@ def test_the_box_has_40_points_per_axis():
 
 
 def test_the_same_seed_draws_the_same_field():
-    one, same, other = (make_field(field_spec("multi_attractor"), seeded(seed)) for seed in (3, 3, 4))
+    one, same, other = (
+        make_field(field_spec("multi_attractor"), seeded(seed)) for seed in (3, 3, 4)
+    )
     assert torch.equal(one.table, same.table)
     assert (one.table - other.table).abs().max() > 0.1
 
@@ -223,7 +232,9 @@ def test_a_field_is_finite_on_the_whole_box():
 
 
 def test_a_field_computes_a_new_tensor():
-    refuses(lambda x: x.mul_(-1), r"^Field 'my_field' changed its argument: compute a new tensor\.$")
+    refuses(
+        lambda x: x.mul_(-1), r"^Field 'my_field' changed its argument: compute a new tensor\.$"
+    )
 
 
 def test_a_field_that_is_zero_has_no_factor():

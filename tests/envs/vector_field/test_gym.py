@@ -30,7 +30,9 @@ def actions(count: int) -> list[np.ndarray]:
         pytest.param(env_of(), id="gaussian"),
         pytest.param(env_of(None, poisson(5)), id="counts"),
         pytest.param(env_of(None, gaussian("identity", 2)), id="identity"),
-        pytest.param(env_of(control=((0.5, 0.0, 1.0), (0.0, 1.0, 1.0)), episode_transitions=3), id="control"),
+        pytest.param(
+            env_of(control=((0.5, 0.0, 1.0), (0.0, 1.0, 1.0)), episode_transitions=3), id="control"
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m")
@@ -39,7 +41,9 @@ def test_gymnasium_finds_no_fault(env: VectorFieldGym):
 
 
 def test_spaces_are_those_of_the_world():
-    env = env_of(None, gaussian(channels=9), action_bound=0.4, control=((1.0, 0.0, 1.0), (0.0, 1.0, 1.0)))
+    env = env_of(
+        None, gaussian(channels=9), action_bound=0.4, control=((1.0, 0.0, 1.0), (0.0, 1.0, 1.0))
+    )
     assert env.observation_space.shape == (9,)
     assert (env.observation_space.dtype, env.action_space.dtype) == (np.float32, np.float32)
     np.testing.assert_array_equal(env.action_space.low, np.full(3, -0.4, np.float32))
@@ -55,7 +59,9 @@ def test_a_step_is_that_of_the_world():
     for action in actions(20):
         before = torch.tensor(info["state"])
         observation, reward, terminated, truncated, info = env.step(action)
-        np.testing.assert_allclose(info["state"], step_mean(world, before, torch.tensor(action)), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            info["state"], step_mean(world, before, torch.tensor(action)), rtol=1e-5, atol=1e-6
+        )
         noise = observation - world.emission.mean(torch.tensor(info["state"])).numpy()
         assert 0 < np.abs(noise).max() < 0.6
         assert (reward, terminated, truncated) == (0.0, False, False)
@@ -85,7 +91,8 @@ def test_an_episode_is_truncated_where_the_row_leaves_the_box():
 
 def test_a_step_needs_an_episode():
     needed = pytest.raises(
-        gymnasium.error.ResetNeeded, match=r"^No episode is running: call reset\(\) before step\(\)\.$"
+        gymnasium.error.ResetNeeded,
+        match=r"^No episode is running: call reset\(\) before step\(\)\.$",
     )
     env, action = env_of(episode_transitions=2), np.zeros(2, np.float32)
     with needed:
@@ -101,7 +108,10 @@ def test_a_step_needs_an_episode():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (np.array([0, np.nan]), r"^The action of row 0 is not finite: \[0\.0, nan\]; give finite numbers\.$"),
+        (
+            np.array([0, np.nan]),
+            r"^The action of row 0 is not finite: \[0\.0, nan\]; give finite numbers\.$",
+        ),
         (np.array([np.inf, 0]), r"^The action of row 0 is not finite: \[inf, 0\.0\]"),
         (np.zeros(3), r"^An action has shape \(2,\), got \(3,\)\.$"),
         (np.zeros((1, 2)), r"^An action has shape \(2,\), got \(1, 2\)\.$"),
@@ -115,7 +125,9 @@ def test_what_is_no_action_is_refused(action: np.ndarray, message: str):
 
 
 def test_reset_takes_no_options():
-    with pytest.raises(ValueError, match=r"^reset\(\) takes no options, got \['x'\]; remove them\.$"):
+    with pytest.raises(
+        ValueError, match=r"^reset\(\) takes no options, got \['x'\]; remove them\.$"
+    ):
         env_of().reset(seed=0, options={"x": 3})
 
 

@@ -15,7 +15,14 @@ from quatrain.envs.vector_field.kinds import (
     register_table,
     unknown_kind,
 )
-from tests.envs.vector_field.worlds import SIX, field_spec, fields_registered_here, raw_field, seeded, world_of
+from tests.envs.vector_field.worlds import (
+    SIX,
+    field_spec,
+    fields_registered_here,
+    raw_field,
+    seeded,
+    world_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +41,10 @@ def test_a_misspelt_kind_is_told_the_nearest():
         "duffing, snowman, multi_attractor, linear, table"
     )
     assert "did you mean 'snowman'?" in unknown_kind("?snow?")
-    with pytest.raises(FieldError, match=r"^Field 'limitcycle' is unknown: did you mean 'limit_cycle'\? Known: .*\.$"):
+    with pytest.raises(
+        FieldError,
+        match=r"^Field 'limitcycle' is unknown: did you mean 'limit_cycle'\? Known: .*\.$",
+    ):
         raw_field("limitcycle")
 
 
@@ -48,7 +58,8 @@ def test_a_registered_field_is_a_kind_and_is_proposed_too():
 @pytest.mark.parametrize("kind", KINDS)
 def test_built_in_kinds_keep_their_meaning(kind: str):
     refused = pytest.raises(
-        FieldError, match=f"^Field '{kind}' cannot be registered: a built-in kind has this name; choose another.$"
+        FieldError,
+        match=f"^Field '{kind}' cannot be registered: a built-in kind has this name; choose another.$",
     )
     with refused:
         register_field(kind)

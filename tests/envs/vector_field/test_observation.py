@@ -43,7 +43,9 @@ def test_identity_sees_the_state():
 
 
 def test_the_exponent_of_a_rate_stops_at_20():
-    it = Emission("loglinear", "gaussian", torch.tensor([[1.0], [-1.0]]), torch.zeros(2), torch.ones(2))
+    it = Emission(
+        "loglinear", "gaussian", torch.tensor([[1.0], [-1.0]]), torch.zeros(2), torch.ones(2)
+    )
     mean = it.mean(torch.tensor([[19.0], [21.0], [500.0]]))
     torch.testing.assert_close(mean[:, 0], torch.tensor([19.0, 20.0, 20.0]).exp())
     assert it.jacobian(torch.tensor([[500.0]])).tolist() == [[[0], [0]]]
@@ -74,7 +76,11 @@ def test_precision_and_pull_by_dense_matrices(it: Emission):
 
 
 def test_what_counts_tell():
-    it, x, y = emission("loglinear", "poisson").double(), points(4, 2).double(), torch.arange(28.0).view(4, 7).double()
+    it, x, y = (
+        emission("loglinear", "poisson").double(),
+        points(4, 2).double(),
+        torch.arange(28.0).view(4, 7).double(),
+    )
     for row in range(4):
         rate = (it.weight @ x[row] + it.bias).exp()
         torch.testing.assert_close(it.variance(x)[row], rate)
@@ -121,7 +127,13 @@ def test_counts_are_integers_whose_mean_and_variance_are_the_rate():
 
 
 def test_a_silent_channel_counts_next_to_nothing():
-    it = Emission("loglinear", "poisson", torch.zeros(3, 2), torch.tensor([-200.0, -15.0, 1.0]), torch.zeros(3))
+    it = Emission(
+        "loglinear",
+        "poisson",
+        torch.zeros(3, 2),
+        torch.tensor([-200.0, -15.0, 1.0]),
+        torch.zeros(3),
+    )
     x = torch.zeros(1000, 2)
     assert it.sample(x, None, seeded(0))[:, :2].sum() <= 1
     assert it.precision(x).isfinite().all()
@@ -129,7 +141,9 @@ def test_a_silent_channel_counts_next_to_nothing():
 
 
 def test_weights_and_biases_have_the_stated_law():
-    drawn = draw_emission(EmissionSpec("linear", 20000, "gaussian", 0.2, weight_sd=0.5, bias_sd=0.1), 2, seeded(4))
+    drawn = draw_emission(
+        EmissionSpec("linear", 20000, "gaussian", 0.2, weight_sd=0.5, bias_sd=0.1), 2, seeded(4)
+    )
     assert drawn.weight.std().item() == pytest.approx(0.5, rel=0.02)
     assert drawn.bias.std().item() == pytest.approx(0.1, rel=0.03)
     assert drawn.weight.mean().abs() < 0.02

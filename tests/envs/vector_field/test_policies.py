@@ -52,7 +52,9 @@ def test_random_actions_are_uniform_and_independent():
     actions = taken("random", 2000).double()
     share = (actions.flatten() + BOUND) / (2 * BOUND)
     counts = torch.histc(share, 10, 0, 1)
-    assert float(((counts - len(share) / 10).square() / (len(share) / 10)).sum()) < 27.9  # chi-square, p = .001
+    assert (
+        float(((counts - len(share) / 10).square() / (len(share) / 10)).sum()) < 27.9
+    )  # chi-square, p = .001
     series = actions.flatten(1).T
     assert (torch.corrcoef(series) - torch.eye(len(series))).abs().amax() < 0.1
     later = (series[:, 1:] * series[:, :-1]).mean(1) / series.square().mean(1)
@@ -63,7 +65,9 @@ def test_a_step_is_held_and_then_drawn_anew():
     actions = taken("step")
     pieces = actions.unflatten(0, (-1, 50))
     assert torch.equal(pieces, pieces[:, :1].expand_as(pieces))
-    assert len({tuple(one) for one in pieces[:, 0].flatten(0, 1).tolist()}) == TRANSITIONS // 50 * ROWS
+    assert (
+        len({tuple(one) for one in pieces[:, 0].flatten(0, 1).tolist()}) == TRANSITIONS // 50 * ROWS
+    )
 
 
 def test_prbs_is_at_corners_of_the_box():
@@ -88,7 +92,9 @@ def test_prbs_holds_its_signs_for_each_length_alike():
     assert counts[:3].sum() == 0
     assert counts[20:].sum() == 0
     expected = counts.sum() / 17
-    assert float(((counts[3:20] - expected).square() / expected).sum()) < 39.3  # chi-square, 16 degrees, p = .001
+    assert (
+        float(((counts[3:20] - expected).square() / expected).sum()) < 39.3
+    )  # chi-square, 16 degrees, p = .001
 
 
 def test_prbs_draws_all_signs_at_once():
@@ -122,7 +128,9 @@ def test_a_chirp_gets_as_fast_as_it_should():
     signs = taken("chirp").sign()
     crossings = (signs[1:] != signs[:-1]).float()
     whole = TRANSITIONS * DT
-    torch.testing.assert_close(crossings.sum(0), torch.full((ROWS, SIZE), (0.05 + 2.0) * whole), atol=1.01, rtol=0)
+    torch.testing.assert_close(
+        crossings.sum(0), torch.full((ROWS, SIZE), (0.05 + 2.0) * whole), atol=1.01, rtol=0
+    )
     last = crossings[-100:].sum(0) / (100 * DT)
     torch.testing.assert_close(last, torch.full((ROWS, SIZE), 2 * 1.84), atol=0.3, rtol=0)
 
@@ -150,7 +158,9 @@ def test_as_much_is_drawn_whatever_is_held(arm):
 
 @pytest.mark.parametrize("arm", ["step", "prbs"])
 def test_what_is_held_stays_until_its_time_is_over(arm):
-    held = Held(torch.full((ROWS, SIZE), 0.1), torch.tensor([3, 0, 1, 0, 2, 5, 0]), torch.zeros(ROWS, SIZE))
+    held = Held(
+        torch.full((ROWS, SIZE), 0.1), torch.tensor([3, 0, 1, 0, 2, 5, 0]), torch.zeros(ROWS, SIZE)
+    )
     after = act(arm, SPEC, held, 0, generator())
     stays = held.left > 0
     assert (after.action[stays] == 0.1).all()
@@ -160,5 +170,7 @@ def test_what_is_held_stays_until_its_time_is_over(arm):
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="arm 'active' is no policy; known: random, step, prbs, chirp, off"):
+    with pytest.raises(
+        ValueError, match="arm 'active' is no policy; known: random, step, prbs, chirp, off"
+    ):
         act("active", SPEC, first_held(ROWS, SIZE, generator()), 0, generator())

@@ -10,7 +10,14 @@ import torch
 from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.kinds import FieldError, Table, register_table
 from quatrain.envs.vector_field.tables import gaussian_process, multi_attractor
-from tests.envs.vector_field.worlds import field_spec, fields_registered_here, points, raw_field, seeded, wind
+from tests.envs.vector_field.worlds import (
+    field_spec,
+    fields_registered_here,
+    points,
+    raw_field,
+    seeded,
+    wind,
+)
 
 EVEN = np.linspace(-2, 2, 5)
 
@@ -30,7 +37,9 @@ def plain(table: Table, x: float, y: float) -> np.ndarray:
         places.append((cell, place - cell))
     (i, u), (j, v) = places
     corner = lambda a, b: np.array(table.vectors[i + a][j + b])  # noqa: E731
-    return (1 - u) * ((1 - v) * corner(0, 0) + v * corner(0, 1)) + u * ((1 - v) * corner(1, 0) + v * corner(1, 1))
+    return (1 - u) * ((1 - v) * corner(0, 0) + v * corner(0, 1)) + u * (
+        (1 - v) * corner(1, 0) + v * corner(1, 1)
+    )
 
 
 def test_at_every_node_a_table_is_the_stored_vector():
@@ -65,15 +74,24 @@ def test_a_transposed_table_is_another_field():
     swapped = wind(axes=[EVEN, EVEN], vectors=np.array(table.vectors)[..., ::-1])
     x = torch.tensor([1.0, -2.0])
     found = [raw_field("table", table=it)(x).tolist() for it in (table, turned, swapped)]
-    assert found == [list(table.vectors[3][0]), list(table.vectors[0][3]), list(table.vectors[3][0])[::-1]]
+    assert found == [
+        list(table.vectors[3][0]),
+        list(table.vectors[0][3]),
+        list(table.vectors[3][0])[::-1],
+    ]
     assert found[0] != found[1] != found[2] != found[0]
 
 
 def test_a_registered_table_is_the_same_field_as_one_of_the_config():
-    axes, vectors = [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)], np.random.default_rng(0).normal(size=(3, 5, 2))
+    axes, vectors = (
+        [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)],
+        np.random.default_rng(0).normal(size=(3, 5, 2)),
+    )
     register_table("my_wind", axes, vectors)
     registered = make_field(field_spec("my_wind", normalise="region_rms"), seeded(0))
-    given = make_field(field_spec("table", table=wind(axes, vectors), normalise="region_rms"), seeded(0))
+    given = make_field(
+        field_spec("table", table=wind(axes, vectors), normalise="region_rms"), seeded(0)
+    )
     x = points(50, 2, reach=7.0)
     assert torch.equal(registered(x), given(x))
     assert torch.equal(registered.table, given.table)
@@ -84,7 +102,9 @@ def test_a_registered_table_is_the_same_field_as_one_of_the_config():
 def test_a_drawn_field_has_the_stated_covariance(length: float):
     """Of all pairs of nodes, within five standard errors; and none between the components."""
     s, generator, count = torch.linspace(-1, 1, 3, dtype=torch.float64), seeded(5), 4000
-    drawn = torch.stack([gaussian_process(s, length, 0.5, generator) for _ in range(count)]).flatten(2)
+    drawn = torch.stack(
+        [gaussian_process(s, length, 0.5, generator) for _ in range(count)]
+    ).flatten(2)
     x = torch.cartesian_prod(s, s)
     wanted = 0.5 * torch.exp(-torch.cdist(x, x).square() / (2 * length**2))
     one, other = drawn.unbind(1)
@@ -95,7 +115,9 @@ def test_a_drawn_field_has_the_stated_covariance(length: float):
 
 
 def test_arrows_have_one_length_but_for_the_pull_to_the_middle():
-    nodes = multi_attractor(seeded(0), nodes=7.0, length=0.5, variance=0.5, speed=0.25, w_attractor=0.1)
+    nodes = multi_attractor(
+        seeded(0), nodes=7.0, length=0.5, variance=0.5, speed=0.25, w_attractor=0.1
+    )
     assert nodes.shape == (1, 2, 7, 7)
     s = torch.linspace(-2, 2, 7)
     for i, x1 in enumerate(s):
@@ -127,13 +149,21 @@ def test_a_multi_attractor_is_read_at_its_nodes():
             r"^wind\.npz axis_0 is not increasing \(2, then 0\): sort the grid\.$",
         ),
         ([EVEN[::-1], EVEN], (5, 5, 2), r"^wind\.npz axis_0 is not increasing \(2, then 1\)"),
-        ([np.array([0, np.nan, 2]), EVEN], (3, 5, 2), r"^wind\.npz axis_0 is not increasing \(0, then nan\)"),
+        (
+            [np.array([0, np.nan, 2]), EVEN],
+            (3, 5, 2),
+            r"^wind\.npz axis_0 is not increasing \(0, then nan\)",
+        ),
         (
             [np.zeros(1), EVEN],
             (1, 5, 2),
             r"^wind\.npz axis_0 has shape \(1,\), expected \(n,\) with n at least 2: give a grid",
         ),
-        ([EVEN[:, None], EVEN], (5, 5, 2), r"^wind\.npz axis_0 has shape \(5, 1\), expected \(n,\)"),
+        (
+            [EVEN[:, None], EVEN],
+            (5, 5, 2),
+            r"^wind\.npz axis_0 has shape \(5, 1\), expected \(n,\)",
+        ),
         (
             [EVEN] * 3,
             (5, 5, 5),
@@ -151,7 +181,11 @@ def test_a_multi_attractor_is_read_at_its_nodes():
             r"^wind\.npz covers \[-1, 1\], the evaluation region needs \[-1\.5, 1\.5\]: "
             r"widen the grid or lower active_dynamics\.env\.region_radius\.$",
         ),
-        ([np.linspace(-1, 2, 3), EVEN], (3, 5, 2), r"^wind\.npz covers \[-1, 2\], the evaluation region needs"),
+        (
+            [np.linspace(-1, 2, 3), EVEN],
+            (3, 5, 2),
+            r"^wind\.npz covers \[-1, 2\], the evaluation region needs",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(axes: Any, shape: tuple[int, ...], message: str):
@@ -165,14 +199,17 @@ def test_a_table_with_a_hole_is_refused():
     vectors = np.ones((5, 5, 2))
     vectors[3, 4, 1] = np.nan
     with pytest.raises(
-        FieldError, match=r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each node\.$"
+        FieldError,
+        match=r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each node\.$",
     ):
         raw_field("table", table=wind([EVEN, EVEN], vectors))
 
 
 def test_a_table_that_just_covers_the_region_is_taken():
     axis = np.linspace(-1.5, 1.5, 4, dtype=np.float32)
-    assert raw_field("table", table=wind([axis, axis], np.ones((4, 4, 2))))(torch.zeros(2)).tolist() == [1, 1]
+    assert raw_field("table", table=wind([axis, axis], np.ones((4, 4, 2))))(
+        torch.zeros(2)
+    ).tolist() == [1, 1]
 
 
 def test_a_table_of_whole_numbers_is_one_of_numbers():
@@ -183,4 +220,6 @@ def test_a_table_of_whole_numbers_is_one_of_numbers():
 def test_single_precision_axes_are_even():
     axis = np.linspace(-2, 2, 1001, dtype=np.float32)
     vectors = np.ones((1001, 2, 2))
-    assert raw_field("table", table=wind([axis, np.array([-2.0, 2.0])], vectors))(torch.zeros(2)).tolist() == [1, 1]
+    assert raw_field("table", table=wind([axis, np.array([-2.0, 2.0])], vectors))(
+        torch.zeros(2)
+    ).tolist() == [1, 1]

@@ -8,7 +8,12 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import make_field
-from quatrain.envs.vector_field.kinds import EmissionSpec, FieldError, register_field, register_table
+from quatrain.envs.vector_field.kinds import (
+    EmissionSpec,
+    FieldError,
+    register_field,
+    register_table,
+)
 from quatrain.envs.vector_field.world import (
     Draws,
     State,
@@ -90,14 +95,17 @@ def test_linear_control_maps_actions_to_pushes():
     control = ((1.0, 0.0, 2.0), (0.5, -1.0, 0.0))
     world, x, action = world_of(control=control), points(4, 2), points(4, 3, seed=2, reach=1.0)
     still = step_mean(world, x, torch.zeros(4, 3))
-    torch.testing.assert_close(step_mean(world, x, action) - still, 0.1 * action @ torch.tensor(control).T)
+    torch.testing.assert_close(
+        step_mean(world, x, action) - still, 0.1 * action @ torch.tensor(control).T
+    )
 
 
 def test_an_action_that_is_not_finite_is_refused_by_name_of_its_row():
     check_actions(torch.tensor([[0.0, 5.0], [-5.0, 1.0]]))
     for value in (math.nan, math.inf, -math.inf):
         with pytest.raises(
-            ValueError, match=rf"^The action of row 1 is not finite: \[0\.0, {value}\]; give finite numbers\.$"
+            ValueError,
+            match=rf"^The action of row 1 is not finite: \[0\.0, {value}\]; give finite numbers\.$",
         ):
             check_actions(torch.tensor([[0.0, 1.0], [0.0, value], [0.0, math.nan]]))
 
@@ -159,7 +167,9 @@ def test_what_is_seen_is_the_state_after_the_step():
     world, x = world_of(), points(5, 2, reach=1.0)
     draws = draw(world, 5, [seeded(3)])
     stepped = step(world, state_at(x), torch.zeros(5, 2), draws, [seeded(4)])
-    torch.testing.assert_close(stepped.observation, world.emission.mean(stepped.state.x) + 0.1 * draws.observation)
+    torch.testing.assert_close(
+        stepped.observation, world.emission.mean(stepped.state.x) + 0.1 * draws.observation
+    )
     assert torch.equal(stepped.observation, stepped.final_observation)
 
 
@@ -184,8 +194,12 @@ def test_the_final_observation_is_of_the_last_state_and_the_next_one_of_the_new(
     draws = draw(world, 2, [seeded(5)])
     stepped = step(world, state_at(x), torch.zeros(2, 2), draws, [seeded(6)])
     mean = world.emission.mean
-    torch.testing.assert_close(stepped.final_observation, mean(stepped.final_x) + 0.1 * draws.observation)
-    torch.testing.assert_close(stepped.observation[0], mean(draws.start[0]) + 0.1 * draws.start_observation[0])
+    torch.testing.assert_close(
+        stepped.final_observation, mean(stepped.final_x) + 0.1 * draws.observation
+    )
+    torch.testing.assert_close(
+        stepped.observation[0], mean(draws.start[0]) + 0.1 * draws.start_observation[0]
+    )
 
 
 def test_an_episode_ends_after_its_transitions():
@@ -202,7 +216,9 @@ def test_nothing_ends_within_the_box():
     world, generators = world_of(), [seeded(0)]
     state = reset(world, draw(world, 3, generators), generators).state
     for number in range(200):
-        stepped = step(world, state, points(3, 2, seed=number), draw(world, 3, generators), generators)
+        stepped = step(
+            world, state, points(3, 2, seed=number), draw(world, 3, generators), generators
+        )
         state = stepped.state
         assert not stepped.truncated.any()
     assert state.age.tolist() == [200] * 3
@@ -218,8 +234,12 @@ def test_rows_do_not_influence_each_other():
     for number, drawn in enumerate(draws):
         action = points(5, 2, seed=number)
         stepped = step(world, one, action, drawn, [seeded(0)])
-        permuted = step(world, other, action[order], Draws(*(leaf[order] for leaf in drawn)), [seeded(0)])
-        for found, wanted in zip((*permuted.state, *permuted[1:]), (*stepped.state, *stepped[1:]), strict=True):
+        permuted = step(
+            world, other, action[order], Draws(*(leaf[order] for leaf in drawn)), [seeded(0)]
+        )
+        for found, wanted in zip(
+            (*permuted.state, *permuted[1:]), (*stepped.state, *stepped[1:]), strict=True
+        ):
             torch.testing.assert_close(found, wanted[order], rtol=1e-5, atol=1e-6)
         one, other, ends = stepped.state, permuted.state, ends + int(stepped.truncated.sum())
     assert ends > 3

@@ -38,12 +38,21 @@ LEAVING = field_spec("linear", matrix=((0.0, 0.0), (0.0, 5.0)))
 
 
 def world_of(
-    field: FieldSpec | None = None, emission: EmissionSpec | None = None, seed: int = 0, **changes: Any
+    field: FieldSpec | None = None,
+    emission: EmissionSpec | None = None,
+    seed: int = 0,
+    **changes: Any,
 ) -> World:
     """Limit cycle, loose box, 7 linear channels, but for the changes of the world's spec."""
     field, generator = field or field_spec(), seeded(seed)
     spec = WorldSpec(
-        field, dt=0.1, process_noise=0.01, control=None, action_bound=1.0, escape_radius=3.0, episode_transitions=None
+        field,
+        dt=0.1,
+        process_noise=0.01,
+        control=None,
+        action_bound=1.0,
+        escape_radius=3.0,
+        episode_transitions=None,
     )
     drawn = draw_emission(emission or gaussian(), field.d, generator)
     return make_world(spec._replace(**changes), make_field(field, generator), drawn)
@@ -54,7 +63,9 @@ def gaussian(kind: Any = "linear", channels: int = 7) -> EmissionSpec:
 
 
 def poisson(channels: int = 7) -> EmissionSpec:
-    return EmissionSpec("loglinear", channels, noise="poisson", noise_sd=0.1, weight_sd=0.5, bias_sd=0.1)
+    return EmissionSpec(
+        "loglinear", channels, noise="poisson", noise_sd=0.1, weight_sd=0.5, bias_sd=0.1
+    )
 
 
 def wind(axes: Any = None, vectors: Any = None, name: str = "wind.npz") -> Table:
@@ -62,7 +73,11 @@ def wind(axes: Any = None, vectors: Any = None, name: str = "wind.npz") -> Table
     axes = [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)] if axes is None else axes
     shape = (*map(len, axes), 2)
     vectors = np.arange(np.prod(shape)).reshape(shape) ** 2.0 if vectors is None else vectors
-    return Table(name, tuple(tuple(np.asarray(axis).tolist()) for axis in axes), tuple(map(tuple, vectors.tolist())))
+    return Table(
+        name,
+        tuple(tuple(np.asarray(axis).tolist()) for axis in axes),
+        tuple(map(tuple, vectors.tolist())),
+    )
 
 
 @contextmanager

@@ -25,18 +25,27 @@ def rbf(side: int = 3, d: int = 2, length: float = 1.1) -> Rbf:
     return Rbf(torch.linspace(-2, 2, side, dtype=torch.float64), length, d)
 
 
-def emission(kind: str = "linear", noise: str = "gaussian", channels: int = 5, d: int = 2) -> Emission:
+def emission(
+    kind: str = "linear", noise: str = "gaussian", channels: int = 5, d: int = 2
+) -> Emission:
     """Each channel has a noise of its own."""
     weight, bias = 0.6 * drawn(channels, d, seed=3), 0.4 * drawn(channels, seed=4)
     variance = torch.linspace(0.02, 0.07, channels, dtype=torch.float64)
     if kind == "identity":
         weight, bias = torch.eye(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64)
     chosen: Any = (kind, noise)
-    return Emission(*chosen, weight, bias, variance if noise == "gaussian" else torch.zeros_like(variance))
+    return Emission(
+        *chosen, weight, bias, variance if noise == "gaussian" else torch.zeros_like(variance)
+    )
 
 
 def filter_of(channels: Any, functions: Any = None) -> Filter:
-    return Filter(rbf(d=channels.weight.shape[-1]) if functions is None else functions, channels, DT, PROCESS_NOISE)
+    return Filter(
+        rbf(d=channels.weight.shape[-1]) if functions is None else functions,
+        channels,
+        DT,
+        PROCESS_NOISE,
+    )
 
 
 def some_belief(rows: int, size: int, seed: int = 5) -> Belief:

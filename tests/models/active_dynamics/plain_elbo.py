@@ -61,7 +61,10 @@ def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int
         if time < burn_in:
             hidden = hidden.detach()
             continue
-        mean, raw = (through([w[i] for w in heads.weights], [b[i] for b in heads.biases], hidden[0]) for i in (0, 1))
+        mean, raw = (
+            through([w[i] for w in heads.weights], [b[i] for b in heads.biases], hidden[0])
+            for i in (0, 1)
+        )
         found.mean.append(mean)
         found.variance.append(variance_of(raw))
     return found
@@ -71,7 +74,9 @@ def field(network: SeqVae, member: int, x: Tensor) -> Tensor:
     dynamics = network.dynamics
     if network.is_rbf:
         centres = torch.cartesian_prod(*[dynamics.axis] * len(x))
-        return dynamics.weight[0] @ torch.exp(-(x - centres).square().sum(1) / (2 * dynamics.length**2))
+        return dynamics.weight[0] @ torch.exp(
+            -(x - centres).square().sum(1) / (2 * dynamics.length**2)
+        )
     layers = dynamics.layers
     return through([w[member] for w in layers.weights], [b[member] for b in layers.biases], x)
 
@@ -79,7 +84,9 @@ def field(network: SeqVae, member: int, x: Tensor) -> Tensor:
 def log_prob(network: SeqVae, y: Tensor, x: Tensor) -> Tensor:
     decoder = network.decoder
     if hasattr(decoder, "layers"):
-        mean = through([w[0] for w in decoder.layers.weights], [b[0] for b in decoder.layers.biases], x)
+        mean = through(
+            [w[0] for w in decoder.layers.weights], [b[0] for b in decoder.layers.biases], x
+        )
         return Normal(mean, variance_of(decoder.raw_variance).sqrt()).log_prob(y).sum()
     mean = decoder.weight @ x + decoder.bias
     if decoder.kind == "loglinear":
@@ -110,17 +117,26 @@ def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
 
     for m in range(members):
         for s in range(samples):
-            z = [mean[t] + variance[t].sqrt() * draws.posterior[m, :, s, t, window] for t in range(times)]
+            z = [
+                mean[t] + variance[t].sqrt() * draws.posterior[m, :, s, t, window]
+                for t in range(times)
+            ]
             starts = list(z)
             for t in range(1, times):
                 if draws.kept is not None and not draws.kept[t, window]:
-                    starts[t] = after(m, z[t - 1], t) + noise.sqrt() * draws.replaced[m, :, s, t - 1, window]
+                    starts[t] = (
+                        after(m, z[t - 1], t)
+                        + noise.sqrt() * draws.replaced[m, :, s, t - 1, window]
+                    )
             ell[m] += sum(log_prob(network, y[t], starts[t]) for t in range(times)) / samples
             for k, weight in enumerate(weights, start=1):
                 for t in range(times - k):
                     state = starts[t]
                     for j in range(1, k):
-                        state = after(m, state, t + j) + noise.sqrt() * draws.steps[j - 1, m, :, s, t, window]
+                        state = (
+                            after(m, state, t + j)
+                            + noise.sqrt() * draws.steps[j - 1, m, :, s, t, window]
+                        )
                     if draws.kept is None or draws.kept[t + k, window]:
                         found = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
                         kl_steps[m] += weight * found / samples

@@ -38,7 +38,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "seq_vae": {"network": {"family": "seq_vae"}, "train": {"transitions": 40}},
     "an ensemble": {
         "network": {"family": "seq_vae", "seq_vae": {"dynamics": "ensemble", "members": 2}},
-        "train": {"transitions": 40, "acquisition": {"weights": {"disagreement": 1.0, "variance": 0.0}}},
+        "train": {
+            "transitions": 40,
+            "acquisition": {"weights": {"disagreement": 1.0, "variance": 0.0}},
+        },
     },
 }
 """Changes to the small config."""
@@ -68,7 +71,13 @@ def run(**sections: Any) -> Run:
     for progress in train(config, dataset, 1):
         found += rows(progress, last)
         last = progress.step
-    return Run(config, dataset, progress.learner, history(found), evaluate(config, progress.learner, dataset, 0))
+    return Run(
+        config,
+        dataset,
+        progress.learner,
+        history(found),
+        evaluate(config, progress.learner, dataset, 0),
+    )
 
 
 @functools.cache

@@ -40,7 +40,10 @@ class Run(NamedTuple):
 
 def configured(family: str = "bayes_filter", **sections: Any) -> ActiveDynamicsConfig:
     """The small config of a family; sections are changed, `network` beside the family."""
-    return small("active_dynamics", **sections | {"network": {"family": family} | sections.get("network", {})})
+    return small(
+        "active_dynamics",
+        **sections | {"network": {"family": family} | sections.get("network", {})},
+    )
 
 
 def run(config: ActiveDynamicsConfig, seed: int = 0) -> Run:

@@ -44,7 +44,9 @@ def region(at: Tensor) -> Tensor:
 def covariance(size: int, generator: torch.Generator) -> Tensor:
     """Some positive definite matrix, whose rows differ a lot."""
     draw = torch.randn(size, size, dtype=torch.float64, generator=generator) / size**0.5
-    return draw @ draw.T * 0.2 + torch.diag(torch.rand(size, dtype=torch.float64, generator=generator) * 0.1)
+    return draw @ draw.T * 0.2 + torch.diag(
+        torch.rand(size, dtype=torch.float64, generator=generator) * 0.1
+    )
 
 
 def known(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> Known:
@@ -83,7 +85,9 @@ def jacobian(x: Tensor, weights: Tensor, at: Tensor) -> Tensor:
 
 def single(surrogate: Surrogate) -> Surrogate:
     """In single precision."""
-    parts = {name: part.float() for name, part in surrogate._asdict().items() if isinstance(part, Tensor)}
+    parts = {
+        name: part.float() for name, part in surrogate._asdict().items() if isinstance(part, Tensor)
+    }
     called = {
         "field": lambda x: Felt(*(part.float() for part in surrogate.field(x.double()))),
         "jacobian": lambda x: surrogate.jacobian(x.double()).float(),

@@ -42,13 +42,17 @@ def unit() -> Surrogate:
 SAME, OTHER = (1.0, 0.0), (0.0, 1.0)
 
 
-@pytest.mark.parametrize(("points", "nats"), [([SAME], 0.549306), ([SAME, SAME], 0.804719), ([SAME, OTHER], 1.098612)])
+@pytest.mark.parametrize(
+    ("points", "nats"), [([SAME], 0.549306), ([SAME, SAME], 0.804719), ([SAME, OTHER], 1.098612)]
+)
 def test_worked_information(points, nats):
     found = acquisition.information(unit(), 1)(of_features(*points))
     assert float(found) == pytest.approx(nats, abs=1e-6)
 
 
-@pytest.mark.parametrize(("points", "drop"), [([SAME], 2 / 3), ([SAME, SAME], 0.8), ([SAME, OTHER], 4 / 3)])
+@pytest.mark.parametrize(
+    ("points", "drop"), [([SAME], 2 / 3), ([SAME, SAME], 0.8), ([SAME, OTHER], 4 / 3)]
+)
 def test_worked_variance(points, drop):
     found = acquisition.variance(unit(), 1)(of_features(*points))
     assert float(found) == pytest.approx(drop, abs=1e-6)
@@ -90,7 +94,9 @@ def test_sensitivities_are_those_that_autograd_finds():
     jacobians = surrogate.jacobian(paths)
     for row in range(ROWS):
         found = sensitivities(jacobians[row], features(paths[row], at), surrogate.dt)[-1]
-        exact = torch.autograd.functional.jacobian(lambda w, row=row: final_state(w, row, taken[row, 0]), weights[row])
+        exact = torch.autograd.functional.jacobian(
+            lambda w, row=row: final_state(w, row, taken[row, 0]), weights[row]
+        )
         torch.testing.assert_close(found, exact.flatten(1), rtol=1e-5, atol=1e-12)
 
 
@@ -106,7 +112,9 @@ def plain_path(surrogate: Surrogate, row: int, of_candidate: Tensor, hold: int) 
 
 
 def test_paths_are_those_of_the_mean_one_candidate_after_another():
-    surrogate = known(ROWS).surrogate._replace(control=torch.tensor([[0.5, 0, -1], [0.2, 2, 0.3]]).double())
+    surrogate = known(ROWS).surrogate._replace(
+        control=torch.tensor([[0.5, 0, -1], [0.2, 2, 0.3]]).double()
+    )
     taken = actions(ROWS, CANDIDATES, DECISIONS, size=3)
     found = imagine(surrogate, taken, HOLD)
     for row in range(ROWS):
@@ -119,7 +127,10 @@ def test_paths_are_those_of_the_mean_one_candidate_after_another():
 
 def test_paths_have_no_noise():
     surrogate, taken = known(ROWS).surrogate, actions(ROWS, CANDIDATES, DECISIONS)
-    calm, wild = (surrogate._replace(step_variance=torch.full((ROWS,), scale).double()) for scale in (0.0, 100.0))
+    calm, wild = (
+        surrogate._replace(step_variance=torch.full((ROWS,), scale).double())
+        for scale in (0.0, 100.0)
+    )
     assert torch.equal(imagine(calm, taken, HOLD).states, imagine(wild, taken, HOLD).states)
 
 
@@ -155,7 +166,9 @@ def plain_fisher(name: str, surrogate: Surrogate, row: int, path: Tensor) -> Ten
     before, one = surrogate.full_covariance[row], torch.eye(surrogate.state.shape[1]).double()
     carried, information = torch.zeros(len(one), len(before)).double(), torch.zeros_like(before)
     for phi, jacobian in zip(felt, jacobians, strict=True):
-        carried = (one + surrogate.dt * jacobian) @ carried + surrogate.dt * torch.kron(one, phi[None])
+        carried = (one + surrogate.dt * jacobian) @ carried + surrogate.dt * torch.kron(
+            one, phi[None]
+        )
         information = information + carried.T @ surrogate.precision[row] @ carried
     after = torch.linalg.inv(torch.linalg.inv(before) + information)
     if name == "fisher_a":
@@ -176,7 +189,10 @@ POSTERIORS = ("variance", "information", "fisher_d", "fisher_a")
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_values_are_what_the_covariance_of_all_weights_says(name, d):
     """Full covariances with correlated outputs, precisions that are not isotropic, rows that differ."""
-    surrogate, taken = known(ROWS, side=6 - d, d=d).surrogate, actions(ROWS, CANDIDATES, DECISIONS, size=d)
+    surrogate, taken = (
+        known(ROWS, side=6 - d, d=d).surrogate,
+        actions(ROWS, CANDIDATES, DECISIONS, size=d),
+    )
     found = acquisition.VALUES[name](surrogate, HOLD)(imagine(surrogate, taken, HOLD))
     torch.testing.assert_close(found, plain_values(name, surrogate, taken), rtol=1e-8, atol=1e-10)
 
@@ -186,7 +202,10 @@ def test_each_row_may_have_a_region_of_its_own():
     surrogate, taken = known(ROWS).surrogate, actions(ROWS, CANDIDATES, DECISIONS)
     scales = torch.tensor([1.0, 2.0, 3.0]).double()
     several = surrogate._replace(region=surrogate.region * scales[:, None, None])
-    shared, own = (acquisition.variance(each, HOLD)(imagine(each, taken, HOLD)) for each in (surrogate, several))
+    shared, own = (
+        acquisition.variance(each, HOLD)(imagine(each, taken, HOLD))
+        for each in (surrogate, several)
+    )
     torch.testing.assert_close(own, shared * scales[:, None])
 
 
@@ -204,7 +223,9 @@ def test_channels_that_see_one_direction_alone_are_no_special_case(name):
 @pytest.mark.parametrize("name", ["fisher_d", "fisher_a"])
 def test_who_sees_nothing_learns_nothing(name):
     surrogate = known(ROWS).surrogate._replace(precision=torch.zeros(ROWS, 2, 2).double())
-    found = acquisition.VALUES[name](surrogate, HOLD)(imagine(surrogate, actions(ROWS, CANDIDATES, DECISIONS), HOLD))
+    found = acquisition.VALUES[name](surrogate, HOLD)(
+        imagine(surrogate, actions(ROWS, CANDIDATES, DECISIONS), HOLD)
+    )
     assert torch.equal(found, torch.zeros(ROWS, CANDIDATES).double())
 
 
@@ -265,7 +286,9 @@ def plain_score(surrogate: Surrogate, taken: Tensor, chosen: Acquisition) -> Ten
             values = torch.stack([plain_value(name, surrogate, row, one) for one in taken[row]])
             total = total + weight * values / max(abs(float(value)) for value in values)
         for n, one in enumerate(taken[row]):
-            farthest = max(float(state.norm()) for state in plain_path(surrogate, row, one, HOLD)[1:])
+            farthest = max(
+                float(state.norm()) for state in plain_path(surrogate, row, one, HOLD)[1:]
+            )
             total[n] -= 10 * max(0.0, farthest - surrogate.region_radius - chosen.margin)
         found.append(total)
     return torch.stack(found)
@@ -307,7 +330,9 @@ def test_where_a_row_stands_already_costs_nothing():
 
 
 def test_values_that_are_all_zero_stay_zero():
-    found = scorer(still(), weighing(action_cost=1.0), HOLD)(torch.zeros(ROWS, CANDIDATES, DECISIONS, 2).double())
+    found = scorer(still(), weighing(action_cost=1.0), HOLD)(
+        torch.zeros(ROWS, CANDIDATES, DECISIONS, 2).double()
+    )
     assert torch.equal(found, torch.zeros(ROWS, CANDIDATES).double())
 
 
@@ -336,7 +361,9 @@ def test_a_covariance_that_is_none_has_no_values(name):
     surrogate, taken = known(ROWS).surrogate, actions(ROWS, CANDIDATES, DECISIONS)
     signs = torch.tensor([1.0, -1.0, 1.0]).double()[:, None, None]
     broken = surrogate._replace(covariance=surrogate.covariance * signs)
-    sound, found = (scorer(each, weighing(**{name: 1.0}), HOLD)(taken) for each in (surrogate, broken))
+    sound, found = (
+        scorer(each, weighing(**{name: 1.0}), HOLD)(taken) for each in (surrogate, broken)
+    )
     assert (found[1] == acquisition.WORST).all()
     assert torch.equal(found[[0, 2]], sound[[0, 2]])
 
@@ -376,7 +403,10 @@ def after_exploring(transitions: int, seed: int) -> Surrogate:
     for _ in range(transitions):
         action = torch.rand(2, dtype=torch.float64, generator=generator) * 2 - 1
         velocity = 0.76 * (state * (1 - state.square().sum()) + torch.stack([-state[1], state[0]]))
-        shaken = velocity + torch.randn(2, dtype=torch.float64, generator=generator) * (NOISE / DT**2) ** 0.5
+        shaken = (
+            velocity
+            + torch.randn(2, dtype=torch.float64, generator=generator) * (NOISE / DT**2) ** 0.5
+        )
         seen.append(features(state, at))
         targets.append(shaken)
         state = state + (velocity + action) * DT
@@ -400,12 +430,17 @@ def recursion(surrogate: Surrogate, paths: Tensor) -> Tensor:
     one, weights = torch.eye(2).double(), surrogate.full_covariance[0]
     joint = torch.block_diag(one / LOOKS, weights).repeat(len(paths), 1, 1)
     for states in paths.unbind(1):
-        seen, jacobians = surrogate.field(states[None]).features[0], surrogate.jacobian(states[None])[0]
+        seen, jacobians = (
+            surrogate.field(states[None]).features[0],
+            surrogate.jacobian(states[None])[0],
+        )
         own = torch.stack([torch.kron(one, phi[None]) for phi in seen])
         moved = torch.cat([one + DT * jacobians, DT * own], 2) @ joint
         predicted = joint.clone()
         predicted[:, :2], predicted[:, :, :2] = moved, moved.mT
-        predicted[:, :2, :2] = moved @ torch.cat([one + DT * jacobians, DT * own], 2).mT + one * (NOISE - 1 / LOOKS)
+        predicted[:, :2, :2] = moved @ torch.cat([one + DT * jacobians, DT * own], 2).mT + one * (
+            NOISE - 1 / LOOKS
+        )
         gain = predicted[:, :, :2] @ torch.linalg.inv(predicted[:, :2, :2] + one / LOOKS)
         joint = predicted - gain @ predicted[:, :2]
     return joint[:, 2:, 2:]

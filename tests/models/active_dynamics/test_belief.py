@@ -14,7 +14,15 @@ from quatrain.models.active_dynamics.agents.filter.belief import Belief, Filter
 from quatrain.models.active_dynamics.agents.filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.network import Derived, Rbf
 from tests.models.active_dynamics import filters
-from tests.models.active_dynamics.filters import Dense, copied, drawn, emission, filter_of, row_of, some_belief
+from tests.models.active_dynamics.filters import (
+    Dense,
+    copied,
+    drawn,
+    emission,
+    filter_of,
+    row_of,
+    some_belief,
+)
 
 ROWS, D = 4, 2
 SIZE = D + D * 9
@@ -57,7 +65,9 @@ def scalar() -> Worked:
 
 
 def close(found: Tensor, expected: Any) -> None:
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(
+        found, torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_worked_prediction():
@@ -96,9 +106,13 @@ def dense_run(given: Filter, belief: Belief, u: list[Tensor], y: list[Tensor]) -
     noise = filters.process_noise(given.d, belief.mean.shape[1])
     for action, observation in zip(u, y, strict=True):
         ahead = [
-            filters.predicted(filters.joint_step(given.rbf, action[row]), noise, one) for row, one in enumerate(now)
+            filters.predicted(filters.joint_step(given.rbf, action[row]), noise, one)
+            for row, one in enumerate(now)
         ]
-        now = [filters.corrected(given.emission, observation[row], one) for row, one in enumerate(ahead)]
+        now = [
+            filters.corrected(given.emission, observation[row], one)
+            for row, one in enumerate(ahead)
+        ]
         found.append(now)
     return found
 
@@ -116,7 +130,10 @@ def test_it_is_the_dense_extended_kalman_filter(case: str):
     kind, noise, count = SEEN[case]
     given = filter_of(emission(kind, noise, count))
     belief = some_belief(ROWS, SIZE)
-    u, y = [drawn(ROWS, D, seed=time) for time in range(5)], [seen_of(given.emission, ROWS, time) for time in range(5)]
+    u, y = (
+        [drawn(ROWS, D, seed=time) for time in range(5)],
+        [seen_of(given.emission, ROWS, time) for time in range(5)],
+    )
     expected = dense_run(given, belief, u, y)
     for time in range(5):
         beliefs.predict(given, belief, u[time])
@@ -126,7 +143,10 @@ def test_it_is_the_dense_extended_kalman_filter(case: str):
 def test_three_dimensions_are_the_dense_filter_too():
     given = filter_of(emission(channels=2, d=3))
     belief = some_belief(2, 3 + 3 * 27)
-    u, y = [drawn(2, 3, seed=time) for time in range(2)], [seen_of(given.emission, 2, time) for time in range(2)]
+    u, y = (
+        [drawn(2, 3, seed=time) for time in range(2)],
+        [seen_of(given.emission, 2, time) for time in range(2)],
+    )
     expected = dense_run(given, belief, u, y)
     for time in range(2):
         beliefs.predict(given, belief, u[time])
@@ -135,7 +155,9 @@ def test_three_dimensions_are_the_dense_filter_too():
 
 def test_channels_of_each_row_are_the_dense_filter_of_that_row():
     own = [emission(channels=5)._replace(weight=0.6 * drawn(5, 2, seed=row)) for row in range(ROWS)]
-    learned = LearnedChannels(*(torch.stack(parts) for parts in zip(*(one[2:] for one in own), strict=True)))
+    learned = LearnedChannels(
+        *(torch.stack(parts) for parts in zip(*(one[2:] for one in own), strict=True))
+    )
     given, belief = filter_of(learned, filters.rbf()), some_belief(ROWS, SIZE)
     y = drawn(ROWS, 5, seed=9)
     expected = [filters.corrected(one, y[row], row_of(belief, row)) for row, one in enumerate(own)]
@@ -145,12 +167,16 @@ def test_channels_of_each_row_are_the_dense_filter_of_that_row():
 def steep(noise: str, noise_sd: float, weight_sd: float, count: int, seed: int) -> Emission:
     weight, bias = weight_sd * drawn(count, D, seed=seed), 0.1 * drawn(count, seed=seed + 1)
     of: Any = noise
-    return Emission("loglinear", of, weight, bias, torch.full((count,), noise_sd**2, dtype=torch.float64))
+    return Emission(
+        "loglinear", of, weight, bias, torch.full((count,), noise_sd**2, dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize("count", [50, 7])
 @pytest.mark.parametrize("weight_sd", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize(("noise", "noise_sd"), [("gaussian", 0.1), ("gaussian", 1e-3), ("poisson", 0.0)])
+@pytest.mark.parametrize(
+    ("noise", "noise_sd"), [("gaussian", 0.1), ("gaussian", 1e-3), ("poisson", 0.0)]
+)
 def test_a_state_that_is_seen_first_is_found_within_its_claimed_deviation(
     noise: str, noise_sd: float, weight_sd: float, count: int
 ):
@@ -167,7 +193,9 @@ def test_a_state_that_is_seen_first_is_found_within_its_claimed_deviation(
 
 
 @pytest.mark.parametrize("count", [7, 1])
-@pytest.mark.parametrize(("noise", "noise_sd"), [("gaussian", 0.1), ("gaussian", 1e-3), ("poisson", 0.0)])
+@pytest.mark.parametrize(
+    ("noise", "noise_sd"), [("gaussian", 0.1), ("gaussian", 1e-3), ("poisson", 0.0)]
+)
 def test_where_a_state_is_found_nothing_near_is_likelier(noise: str, noise_sd: float, count: int):
     """By differences of the posterior's density, which need no derivative."""
     rows, channels = 40, steep(noise, noise_sd, 1.0, count, seed=5)
@@ -178,7 +206,11 @@ def test_where_a_state_is_found_nothing_near_is_likelier(noise: str, noise_sd: f
 
     def cost(at: Tensor) -> Tensor:
         h = channels.mean(at)
-        misfit = (y - h).square() / channels.noise_variance / 2 if noise == "gaussian" else h - y * h.log()
+        misfit = (
+            (y - h).square() / channels.noise_variance / 2
+            if noise == "gaussian"
+            else h - y * h.log()
+        )
         return misfit.sum(1) - MultivariateNormal(before.mean, before.covariance).log_prob(at)
 
     for axis in torch.linalg.cholesky(after.covariance).unbind(2):
@@ -252,8 +284,15 @@ def test_with_known_weights_of_a_linear_field_it_is_the_kalman_filter():
     x, spread = torch.zeros(rows, 2).double(), (torch.eye(2) / 3).double()
     for time in range(30):
         u, y = drawn(rows, D, seed=time), drawn(rows, 5, seed=100 + time)
-        x, spread = x @ moved.T + filters.DT * u, moved @ spread @ moved.T + filters.process_noise(2, 2)
-        gain = spread @ channels.weight.T @ torch.linalg.inv(channels.weight @ spread @ channels.weight.T + noise)
+        x, spread = (
+            x @ moved.T + filters.DT * u,
+            moved @ spread @ moved.T + filters.process_noise(2, 2),
+        )
+        gain = (
+            spread
+            @ channels.weight.T
+            @ torch.linalg.inv(channels.weight @ spread @ channels.weight.T + noise)
+        )
         x, spread = x + (y - channels.mean(x)) @ gain.T, spread - gain @ channels.weight @ spread
         beliefs.predict(given, belief, u)
         beliefs.correct(given, belief, y)
@@ -276,7 +315,9 @@ def test_with_certain_weights_a_belief_about_states_alone_is_the_same():
         scores = [beliefs.correct(given, one, y) for one in (joint, alone)]
         torch.testing.assert_close(*scores, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(alone.mean, joint.mean[:, :2], rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(alone.covariance, joint.covariance[:, :2, :2], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            alone.covariance, joint.covariance[:, :2, :2], rtol=1e-6, atol=1e-6
+        )
 
 
 # Long runs.
@@ -296,14 +337,20 @@ def test_covariances_stay_symmetric_and_positive_definite(count: int):
     least = []
     for time in range(count):
         u = 2 * torch.rand(rows, D, generator=draws, dtype=torch.float64) - 1
-        x = x + (turning(x) + u) * filters.DT + 0.05 * torch.randn(rows, D, generator=draws, dtype=torch.float64)
+        x = (
+            x
+            + (turning(x) + u) * filters.DT
+            + 0.05 * torch.randn(rows, D, generator=draws, dtype=torch.float64)
+        )
         beliefs.predict(given, belief, u)
         beliefs.correct(given, belief, given.emission.sample(x, None, draws))
         over = torch.tensor([time % 130 == 129, time % 170 == 169])
         x = torch.where(over[:, None], 0.5, x)
         beliefs.begin(given, belief, over, given.emission.sample(x, None, draws))
         if time % 50 == 49:
-            assert (belief.covariance - belief.covariance.mT).abs().max() < 1e-14 * belief.covariance.abs().max()
+            assert (
+                belief.covariance - belief.covariance.mT
+            ).abs().max() < 1e-14 * belief.covariance.abs().max()
             least.append(torch.linalg.eigvalsh(belief.covariance).min())
     assert len(least) == count // 50
     assert min(least) > 1e-7
@@ -316,7 +363,9 @@ def test_the_field_is_learned_where_the_state_was():
     x = torch.zeros(rows, D, dtype=torch.float64)
     for _ in range(400):
         u = 2 * torch.rand(rows, D, generator=draws, dtype=torch.float64) - 1
-        noise = (filters.PROCESS_NOISE * filters.DT) ** 0.5 * torch.randn(rows, D, generator=draws, dtype=torch.float64)
+        noise = (filters.PROCESS_NOISE * filters.DT) ** 0.5 * torch.randn(
+            rows, D, generator=draws, dtype=torch.float64
+        )
         x = x + (turning(x) + u) * filters.DT + noise
         beliefs.predict(given, belief, u)
         beliefs.correct(given, belief, given.emission.sample(x, None, draws))
@@ -367,7 +416,9 @@ def test_a_beginning_is_the_dense_one():
 def test_where_no_episode_ended_nothing_changes():
     given, belief = filter_of(emission(channels=5)), some_belief(ROWS, SIZE)
     before = copied(belief)
-    beliefs.begin(given, belief, torch.zeros(ROWS, dtype=torch.bool), seen_of(given.emission, ROWS, 3))
+    beliefs.begin(
+        given, belief, torch.zeros(ROWS, dtype=torch.bool), seen_of(given.emission, ROWS, 3)
+    )
     assert all(torch.equal(*pair) for pair in zip(belief, before, strict=True))
 
 
@@ -418,7 +469,9 @@ def test_what_one_row_sees_changes_no_other():
 
 def test_more_channels_of_the_same_do_as_one_with_less_noise():
     few, many = emission(channels=3), emission(channels=3)
-    many = many._replace(**{name: torch.cat([getattr(many, name)] * 4) for name in ("weight", "bias")})
+    many = many._replace(
+        **{name: torch.cat([getattr(many, name)] * 4) for name in ("weight", "bias")}
+    )
     many = many._replace(noise_variance=4 * torch.cat([few.noise_variance] * 4))
     y, found = drawn(ROWS, 3), []
     for channels, seen in ((few, y), (many, y.repeat(1, 4))):

@@ -33,7 +33,10 @@ SEED, REPLICATES, CHANNELS, WARMUP, HELD_OUT, STARTS = 11, 3, 7, 13, 10, 9
 CONTROL = [[0.8, 0.3, -0.2], [-0.5, 0.9, 0.1]]
 """B of three numbers of an action."""
 KINDS: dict[str, dict[str, Any]] = {
-    **{kind: {"kind": kind} for kind in ("limit_cycle", "double_limit_cycle", "van_der_pol", "duffing", "snowman")},
+    **{
+        kind: {"kind": kind}
+        for kind in ("limit_cycle", "double_limit_cycle", "van_der_pol", "duffing", "snowman")
+    },
     "multi_attractor": {"kind": "multi_attractor", "parameters": {"nodes": 12}},
     "linear": {"kind": "linear", "matrix": [[-0.5, -1.0, 0.0], [1.0, -0.5, 0.2], [0.0, 0.1, -0.3]]},
 }
@@ -43,9 +46,17 @@ KINDS: dict[str, dict[str, Any]] = {
 def configured(kind: str = "limit_cycle", **sections: Any) -> ActiveDynamicsConfig:
     """A small run with sizes that all differ; sections: of `env`, `collect`."""
     env = {"field": KINDS[kind], "observation": {"channels": CHANNELS}} | sections.get("env", {})
-    own = {"warmup": WARMUP, "held_out_rollouts": HELD_OUT, "starts": STARTS} | sections.get("collect", {})
+    own = {"warmup": WARMUP, "held_out_rollouts": HELD_OUT, "starts": STARTS} | sections.get(
+        "collect", {}
+    )
     network = {"rbf": {"side": 4, "length": 1.2}}
-    return small("active_dynamics", seeds=sections.get("seeds", REPLICATES), env=env, collect=own, network=network)
+    return small(
+        "active_dynamics",
+        seeds=sections.get("seeds", REPLICATES),
+        env=env,
+        collect=own,
+        network=network,
+    )
 
 
 @cache
@@ -56,10 +67,14 @@ def collected(kind: str = "limit_cycle") -> Dataset:
 def equal(one: Any, other: Any) -> bool:
     """Of parts of datasets."""
     first, second = to_arrays(one), to_arrays(other)
-    return first.keys() == second.keys() and all(first[name].tobytes() == second[name].tobytes() for name in first)
+    return first.keys() == second.keys() and all(
+        first[name].tobytes() == second[name].tobytes() for name in first
+    )
 
 
-def of_rollouts(name: str, rollouts: int, steps: int, action: int, d: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+def of_rollouts(
+    name: str, rollouts: int, steps: int, action: int, d: int
+) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {
         f"{name}/observations": ("float32", (rollouts, steps + 1, CHANNELS)),
         f"{name}/next_observations": ("float32", (rollouts, steps, CHANNELS)),
@@ -81,7 +96,9 @@ def of_rollouts(name: str, rollouts: int, steps: int, action: int, d: int) -> di
 def test_sizes_and_types(kind: str, d: int, action: int, points: int, table: tuple[int, ...]):
     config = configured(kind, env={"control": CONTROL if action > d else None})
     dataset = collect(config, SEED)
-    assert {name: (str(array.dtype), array.shape) for name, array in to_arrays(dataset).items()} == {
+    assert {
+        name: (str(array.dtype), array.shape) for name, array in to_arrays(dataset).items()
+    } == {
         **of_rollouts("train", REPLICATES, WARMUP, action, d),
         "emission/weight": ("float32", (CHANNELS, d)),
         "emission/bias": ("float32", (CHANNELS,)),
@@ -143,7 +160,11 @@ def test_the_start_and_channels_do_not_depend_on_what_is_drawn_of_a_field():
 def test_no_two_parts_share_random_numbers():
     dataset = collected()
     held_out = dataset.held_out
-    drawn = dataset.train.actions, held_out.rollouts.actions[: HELD_OUT // 2], held_out.start_actions
+    drawn = (
+        dataset.train.actions,
+        held_out.rollouts.actions[: HELD_OUT // 2],
+        held_out.start_actions,
+    )
     for one, other in itertools.combinations(drawn, 2):
         assert len(np.intersect1d(one, other)) <= 2
 
@@ -158,7 +179,9 @@ def test_a_multi_attractor_is_another_with_another_seed_and_the_same_with_the_sa
 # The environment.
 
 
-def stepped(config: ActiveDynamicsConfig, dataset: Dataset, x: np.ndarray, action: np.ndarray) -> np.ndarray:
+def stepped(
+    config: ActiveDynamicsConfig, dataset: Dataset, x: np.ndarray, action: np.ndarray
+) -> np.ndarray:
     """One state one transition ahead, without noise."""
     control = np.eye(config.env.d) if config.env.control is None else np.array(config.env.control)
     velocity = world_of(config, dataset).field(torch.tensor(x)[None])[0].numpy()
@@ -168,14 +191,18 @@ def stepped(config: ActiveDynamicsConfig, dataset: Dataset, x: np.ndarray, actio
 def residuals(config: ActiveDynamicsConfig, dataset: Dataset, rollouts: Rollouts) -> np.ndarray:
     """What of each transition is noise."""
     found = []
-    for states, after, actions in zip(rollouts.states, rollouts.next_states, rollouts.actions, strict=True):
+    for states, after, actions in zip(
+        rollouts.states, rollouts.next_states, rollouts.actions, strict=True
+    ):
         for x, next_x, action in zip(states[:-1], after, actions, strict=True):
             found.append(next_x - stepped(config, dataset, x, action))
     return np.array(found)
 
 
 @pytest.mark.parametrize("control", [None, CONTROL])
-def test_transitions_are_those_of_the_true_field_the_actions_and_noise_of_its_variance(control: Any):
+def test_transitions_are_those_of_the_true_field_the_actions_and_noise_of_its_variance(
+    control: Any,
+):
     config = configured("duffing", env={"control": control})
     dataset = collect(config, SEED)
     noise = residuals(config, dataset, dataset.held_out.rollouts)
@@ -215,26 +242,35 @@ def test_a_truncated_rollout_begins_anew_and_keeps_what_was_seen_last():
     config = configured(env={"episode_transitions": 5})
     dataset = collect(config, SEED)
     train = dataset.train
-    assert np.array_equal(train.truncated, np.arange(1, WARMUP + 1) % 5 * np.ones((REPLICATES, 1)) == 0)
+    assert np.array_equal(
+        train.truncated, np.arange(1, WARMUP + 1) % 5 * np.ones((REPLICATES, 1)) == 0
+    )
     later = train.states[:, 1:]
     assert np.array_equal(train.next_states[~train.truncated], later[~train.truncated])
     assert (train.next_states[train.truncated] != later[train.truncated]).all()
     assert np.abs(later[train.truncated]).max() <= 1
     assert np.abs(residuals(config, dataset, train)).max() < 0.15
-    for states, seen in ((train.states, train.observations), (train.next_states, train.next_observations)):
+    for states, seen in (
+        (train.states, train.observations),
+        (train.next_states, train.next_observations),
+    ):
         left = seen - states @ dataset.emission.weight.T - dataset.emission.bias
         assert np.abs(left).max() < 0.55
 
 
 def test_an_episode_ends_where_the_state_leaves_the_box():
-    config = configured("linear", env={"field": {"kind": "linear", "matrix": [[0.9, 0.0], [0.0, 0.9]]}})
+    config = configured(
+        "linear", env={"field": {"kind": "linear", "matrix": [[0.9, 0.0], [0.0, 0.9]]}}
+    )
     rollouts = collect(config, SEED).held_out.rollouts
     assert rollouts.truncated.any()
     assert np.array_equal(rollouts.truncated, np.abs(rollouts.next_states).max(2) > 3)
 
 
 def test_counts_are_counts():
-    config = configured(env={"observation": {"channels": CHANNELS, "kind": "loglinear", "noise": "poisson"}})
+    config = configured(
+        env={"observation": {"channels": CHANNELS, "kind": "loglinear", "noise": "poisson"}}
+    )
     dataset = collect(config, SEED)
     for rollouts in (dataset.train, dataset.held_out.rollouts):
         assert np.array_equal(rollouts.observations, rollouts.observations.round())
@@ -251,7 +287,9 @@ def test_actions_of_the_warm_up_are_uniform_in_the_box():
     assert np.abs(actions).max() <= 0.7
     found = np.histogram(actions, bins=8, range=(-0.7, 0.7))[0]
     expected = len(actions) / 8
-    assert ((found - expected) ** 2 / expected).sum() < 24.3  # of 7 degrees of freedom exceeded once in 1000
+    assert (
+        (found - expected) ** 2 / expected
+    ).sum() < 24.3  # of 7 degrees of freedom exceeded once in 1000
 
 
 def test_actions_of_the_warm_up_differ_by_replicate_and_time():
@@ -315,7 +353,9 @@ def test_clean_rollouts_are_a_plain_loop_of_the_true_field():
     dataset = collect(config, SEED)
     held_out = dataset.held_out
     assert np.array_equal(held_out.clean_states[:, 0], held_out.starts)
-    for start, actions, path in zip(held_out.starts, held_out.start_actions, held_out.clean_states, strict=True):
+    for start, actions, path in zip(
+        held_out.starts, held_out.start_actions, held_out.clean_states, strict=True
+    ):
         x = start
         for time in range(20):
             x = stepped(config, dataset, x, actions[time]).astype(np.float32)
@@ -325,7 +365,9 @@ def test_clean_rollouts_are_a_plain_loop_of_the_true_field():
 
 
 def test_clean_rollouts_go_on_outside_the_box():
-    config = configured("linear", env={"field": {"kind": "linear", "matrix": [[0.9, 0.0], [0.0, 0.9]]}})
+    config = configured(
+        "linear", env={"field": {"kind": "linear", "matrix": [[0.9, 0.0], [0.0, 0.9]]}}
+    )
     held_out = collect(config, SEED).held_out
     assert np.abs(held_out.clean_states).max() > 3
     assert np.abs(np.diff(held_out.clean_states, axis=1)).max() < 1
@@ -336,7 +378,9 @@ def test_the_true_field_is_told_on_the_region_s_grid(kind: str):
     config, dataset = configured(kind), collected(kind)
     grid = region_grid(1.5, config.env.d)
     assert np.array_equal(dataset.held_out.grid, grid.numpy())
-    assert np.array_equal(dataset.held_out.grid_field, world_of(config, dataset).field(grid).numpy())
+    assert np.array_equal(
+        dataset.held_out.grid_field, world_of(config, dataset).field(grid).numpy()
+    )
     speed = np.sqrt((dataset.held_out.grid_field.astype(float) ** 2).sum(1).mean())
     assert speed == pytest.approx(1, abs=1e-5)
 
@@ -365,7 +409,9 @@ def test_the_world_comes_back_as_it_was_to_the_bit(kind: str, monkeypatch: pytes
     x = 3 * torch.randn(50, config.env.d, generator=Generator().manual_seed(0))
     assert torch.equal(restored.field(x), first.field(x))
     assert restored.emission[:2] == first.emission[:2]
-    assert all(torch.equal(*pair) for pair in zip(restored.emission[2:], first.emission[2:], strict=True))
+    assert all(
+        torch.equal(*pair) for pair in zip(restored.emission[2:], first.emission[2:], strict=True)
+    )
     assert torch.equal(restored.control, first.control)
     assert restored.spec == first.spec
 
@@ -374,7 +420,10 @@ def test_a_user_s_field_comes_back():
     functions = dict(kinds._functions)
     try:
         kinds.register_field("of_a_user")(lambda x: torch.stack([-x[:, 1], 0.5 * x[:, 0]], 1))
-        config = small("active_dynamics", env={"field": {"kind": "of_a_user"}, "observation": {"channels": CHANNELS}})
+        config = small(
+            "active_dynamics",
+            env={"field": {"kind": "of_a_user"}, "observation": {"channels": CHANNELS}},
+        )
         dataset = collect(config, SEED)
         x = torch.tensor([[1.0, 2.0]])
         found = world_of(config, dataset).field(x)
@@ -429,7 +478,10 @@ OTHERS: Mapping[str, tuple[ActiveDynamicsConfig, str]] = {
         configured(env={"control": CONTROL}),
         "train.actions has shape (3, 13, 2), this config wants (3, 13, 3)",
     ),
-    "more dimensions": (configured("linear"), "train.actions has shape (3, 13, 2), this config wants (3, 13, 3)"),
+    "more dimensions": (
+        configured("linear"),
+        "train.actions has shape (3, 13, 2), this config wants (3, 13, 3)",
+    ),
     "more starts": (
         configured(collect={"starts": 10}),
         "held_out.starts has shape (9, 2), this config wants (10, 2)",
@@ -445,7 +497,9 @@ OTHERS: Mapping[str, tuple[ActiveDynamicsConfig, str]] = {
 @pytest.mark.parametrize("case", OTHERS)
 def test_a_dataset_of_other_sizes_is_refused(case: str):
     config, why = OTHERS[case]
-    with pytest.raises(DatasetMismatch, match=f"^{re.escape(f'active_dynamics: {why}; collect again')}$"):
+    with pytest.raises(
+        DatasetMismatch, match=f"^{re.escape(f'active_dynamics: {why}; collect again')}$"
+    ):
         check(config, collected())
 
 
@@ -457,14 +511,23 @@ def test_a_dataset_of_another_field_is_refused(kind: str):
 
 
 ALMOST: Mapping[str, tuple[dict[str, Any], str]] = {
-    "other parameters": ({"field": {"kind": "limit_cycle", "parameters": {"w": 1.3}}}, "field than env.field"),
+    "other parameters": (
+        {"field": {"kind": "limit_cycle", "parameters": {"w": 1.3}}},
+        "field than env.field",
+    ),
     "a faster field": ({"field": {"kind": "limit_cycle", "speed": 1.5}}, "field than env.field"),
-    "a field as it is": ({"field": {"kind": "limit_cycle", "normalise": "none"}}, "field than env.field"),
+    "a field as it is": (
+        {"field": {"kind": "limit_cycle", "normalise": "none"}},
+        "field than env.field",
+    ),
     "a wider region": ({"region_radius": 1.6}, "region than env.region_radius"),
     "a shorter step": ({"dt": 0.09}, "step than env.dt, control and action_bound"),
     "a weaker push": ({"action_bound": 0.5}, "step than env.dt, control and action_bound"),
     "another push": ({"control": [[0, 1], [1, 0]]}, "step than env.dt, control and action_bound"),
-    "more noise": ({"observation": {"channels": CHANNELS, "noise_sd": 0.2}}, "noise than env.observation"),
+    "more noise": (
+        {"observation": {"channels": CHANNELS, "noise_sd": 0.2}},
+        "noise than env.observation",
+    ),
     "counts": (
         {"observation": {"channels": CHANNELS, "kind": "loglinear", "noise": "poisson"}},
         "noise than env.observation",
@@ -504,9 +567,13 @@ def test_a_dataset_of_its_own_config_is_accepted(kind: str):
 
 @pytest.mark.parametrize("name", ["observations", "next_observations"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_an_observation_that_is_no_number_is_refused_with_its_replicate_and_time(name: str, value: float):
+def test_an_observation_that_is_no_number_is_refused_with_its_replicate_and_time(
+    name: str, value: float
+):
     arrays = {each: array.copy() for each, array in collected().train._asdict().items()}
     arrays[name][2, 8, 4] = value
-    why = f"active_dynamics: train.{name} of replicate 2 at transition 8 is not finite; collect again"
+    why = (
+        f"active_dynamics: train.{name} of replicate 2 at transition 8 is not finite; collect again"
+    )
     with pytest.raises(DatasetMismatch, match=f"^{re.escape(why)}$"):
         check(configured(), collected()._replace(train=Rollouts(**arrays)))

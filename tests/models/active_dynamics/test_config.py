@@ -88,7 +88,9 @@ def chosen(overlay: dict[str, Any], **arrays: Any) -> ActiveDynamicsConfig:
         NamedArray(name=name, shape=array.shape, numbers=tuple(array.ravel().tolist()))
         for name, array in (arrays or TABLE).items()
     )
-    return validate(overlaid(RAW, {"active_dynamics": overlay}), {FILE: content}.__getitem__).active_dynamics
+    return validate(
+        overlaid(RAW, {"active_dynamics": overlay}), {FILE: content}.__getitem__
+    ).active_dynamics
 
 
 def refusal(overlay: dict[str, Any], **arrays: Any) -> str:
@@ -113,8 +115,14 @@ FIELDS = {
         field(kind="linear", matrix=ROTATION, parameters={"w": 1.0}),
         "active_dynamics.env.field: parameters: 'w' is no parameter of kind linear; it has: none",
     ),
-    "a number that is none": (field(parameters={"w": float("nan")}), "active_dynamics.env.field.parameters.w = nan: "),
-    "a number beyond sums": (field(parameters={"w": 2e6}), "active_dynamics.env.field.parameters.w = 2000000.0: "),
+    "a number that is none": (
+        field(parameters={"w": float("nan")}),
+        "active_dynamics.env.field.parameters.w = nan: ",
+    ),
+    "a number beyond sums": (
+        field(parameters={"w": 2e6}),
+        "active_dynamics.env.field.parameters.w = 2000000.0: ",
+    ),
     "a draw of no length": (
         field(kind="multi_attractor", parameters={"length": 0.0}),
         "active_dynamics.env.field: parameters: length 0 must be above 0",
@@ -131,7 +139,10 @@ FIELDS = {
         field(kind="multi_attractor", parameters={"nodes": 40.5}),
         "parameters: nodes 40.5 must be a whole number from 2 to 1000",
     ),
-    "a draw beyond memory": (field(kind="multi_attractor", parameters={"nodes": 1e5}), "parameters: nodes 100000 must"),
+    "a draw beyond memory": (
+        field(kind="multi_attractor", parameters={"nodes": 1e5}),
+        "parameters: nodes 100000 must",
+    ),
     "a linear field without a matrix": (
         field(kind="linear"),
         "active_dynamics.env.field: kind: linear and matrix go together; set both, or matrix: null",
@@ -144,14 +155,26 @@ FIELDS = {
         field(kind="linear", matrix=[[1.0, 0.0], [1.0]]),
         "active_dynamics.env.field: matrix is not square: give as many rows as columns",
     ),
-    "a wide matrix": (field(kind="linear", matrix=[[1.0, 0.0]]), "matrix is not square: give as many rows as columns"),
-    "no matrix at all": (field(kind="linear", matrix=[]), "active_dynamics.env.field.matrix = []: "),
-    "a word in a matrix": (field(kind="linear", matrix=[["a"]]), "active_dynamics.env.field.matrix"),
+    "a wide matrix": (
+        field(kind="linear", matrix=[[1.0, 0.0]]),
+        "matrix is not square: give as many rows as columns",
+    ),
+    "no matrix at all": (
+        field(kind="linear", matrix=[]),
+        "active_dynamics.env.field.matrix = []: ",
+    ),
+    "a word in a matrix": (
+        field(kind="linear", matrix=[["a"]]),
+        "active_dynamics.env.field.matrix",
+    ),
     "a table without a file": (
         field(kind="table"),
         "active_dynamics.env.field: kind: table and table_file go together; set both, or table_file: null",
     ),
-    "a file without its kind": (field(table_file=FILE), "kind: table and table_file go together; set both, or table_f"),
+    "a file without its kind": (
+        field(table_file=FILE),
+        "kind: table and table_file go together; set both, or table_f",
+    ),
     "a text as table": (
         field(kind="table", table_file="inputs/active_dynamics/wind.csv"),
         "active_dynamics.env.field.table_file = 'inputs/active_dynamics/wind.csv': inputs/active_dynamics/wind.csv is "
@@ -226,7 +249,10 @@ LEARNERS = {
         network(seq_vae={"members": 3}),
         "active_dynamics.network.seq_vae: members 3 with dynamics: rbf; set dynamics: ensemble, or 1",
     ),
-    "a network without layers": (network(seq_vae={"dynamics_hidden": []}), "network.seq_vae.dynamics_hidden = []"),
+    "a network without layers": (
+        network(seq_vae={"dynamics_hidden": []}),
+        "network.seq_vae.dynamics_hidden = []",
+    ),
     "a decoder that only gradients learn": (
         network(decoder="mlp"),
         "active_dynamics.network: decoder: mlp is learned by seq_vae alone; set known or linear",
@@ -278,14 +304,19 @@ VALUES = {
         weights(variance=0.0),
         "active_dynamics.train.acquisition: all weights are 0: nothing is looked for; give one value a weight",
     ),
-    "something to shun": (weights(action_cost=-1.0), "active_dynamics.train.acquisition.weights.action_cost = -1.0: "),
+    "something to shun": (
+        weights(action_cost=-1.0),
+        "active_dynamics.train.acquisition.weights.action_cost = -1.0: ",
+    ),
     "disagreement of one": (
         weights(disagreement=1.0),
         "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae with dynamics: ensemble "
         "and several members; set these, or weigh another value",
     ),
     "disagreement of a single member": (
-        together(ENSEMBLE, network(seq_vae={"members": 1}), weights(variance=0.0, disagreement=1.0)),
+        together(
+            ENSEMBLE, network(seq_vae={"members": 1}), weights(variance=0.0, disagreement=1.0)
+        ),
         "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae with dynamics: ensemble",
     ),
     "disagreement of another family": (
@@ -391,9 +422,18 @@ TOGETHER = {
 }
 
 CHOICES = {
-    "observation": (seen(kind="mlp"), "env.observation.kind = 'mlp': Input should be 'identity', 'linear' or 'loglin"),
-    "noise": (seen(noise="laplace"), "env.observation.noise = 'laplace': Input should be 'gaussian' or 'poisson'"),
-    "family": (network(family="ekf"), "network.family = 'ekf': Input should be 'bayes_filter' or 'seq_vae'"),
+    "observation": (
+        seen(kind="mlp"),
+        "env.observation.kind = 'mlp': Input should be 'identity', 'linear' or 'loglin",
+    ),
+    "noise": (
+        seen(noise="laplace"),
+        "env.observation.noise = 'laplace': Input should be 'gaussian' or 'poisson'",
+    ),
+    "family": (
+        network(family="ekf"),
+        "network.family = 'ekf': Input should be 'bayes_filter' or 'seq_vae'",
+    ),
     "decoder": (
         network(decoder="learned"),
         "network.decoder = 'learned': Input should be 'known', 'linear', 'loglinea",
@@ -402,17 +442,32 @@ CHOICES = {
         network(seq_vae={"dynamics": "gp"}),
         "seq_vae.dynamics = 'gp': Input should be 'linear', 'mlp', 'rbf'",
     ),
-    "planner": (planner(kind="cem"), "train.planner.kind = 'cem': Input should be 'icem' or 'mppi'"),
-    "optimizer": (windows(optimizer="adamw"), "train.seq_vae.optimizer = 'adamw': Input should be 'adam' or 'sgd'"),
-    "annealing": (windows(anneal_kind="cyclic"), "anneal_kind = 'cyclic': Input should be 'none' or 'linear'"),
+    "planner": (
+        planner(kind="cem"),
+        "train.planner.kind = 'cem': Input should be 'icem' or 'mppi'",
+    ),
+    "optimizer": (
+        windows(optimizer="adamw"),
+        "train.seq_vae.optimizer = 'adamw': Input should be 'adam' or 'sgd'",
+    ),
+    "annealing": (
+        windows(anneal_kind="cyclic"),
+        "anneal_kind = 'cyclic': Input should be 'none' or 'linear'",
+    ),
     "a misspelt key": (
         planner(candidate=32),
         "active_dynamics.train.planner.candidate: unknown key; did you mean 'candidates'?",
     ),
-    "a goal": (train(acquisition={"goal": [0.0, 0.0]}), "active_dynamics.train.acquisition.goal: unknown key"),
+    "a goal": (
+        train(acquisition={"goal": [0.0, 0.0]}),
+        "active_dynamics.train.acquisition.goal: unknown key",
+    ),
     "coupling": (network(coupling="decoupled"), "active_dynamics.network.coupling: unknown key"),
     "features": (network(features="fourier"), "active_dynamics.network.features: unknown key"),
-    "environments": (windows(environments=4), "active_dynamics.train.seq_vae.environments: unknown key"),
+    "environments": (
+        windows(environments=4),
+        "active_dynamics.train.seq_vae.environments: unknown key",
+    ),
 }
 
 LIMITS = {
@@ -522,16 +577,24 @@ def test_an_unknown_choice_or_key_is_refused(case: str):
             TABLE | {"axis_2": AXIS},
             "holds axis_0, axis_1, vectors, axis_2; numpy.savez it with exactly axis_0, axis_1,",
         ),
-        ({"x": AXIS, "y": AXIS, "v": AXIS}, "holds x, y, v; numpy.savez it with exactly axis_0, axis_1, vectors"),
+        (
+            {"x": AXIS, "y": AXIS, "v": AXIS},
+            "holds x, y, v; numpy.savez it with exactly axis_0, axis_1, vectors",
+        ),
         (
             TABLE | {"axis_1": np.ones((5, 3))},
             "axis_1 has 2 axes, expected one: the coordinates of the nodes",
         ),
-        (TABLE | {"axis_0": np.float64(1)}, "axis_0 has 0 axes, expected one: the coordinates of the nodes"),
+        (
+            TABLE | {"axis_0": np.float64(1)},
+            "axis_0 has 0 axes, expected one: the coordinates of the nodes",
+        ),
     ],
 )
 def test_a_table_of_other_arrays_is_refused(arrays: dict[str, Any], line: str):
-    assert f"active_dynamics.env.field.table_file = '{FILE}': {line}" in refusal(OWN_TABLE, **arrays)
+    assert f"active_dynamics.env.field.table_file = '{FILE}': {line}" in refusal(
+        OWN_TABLE, **arrays
+    )
 
 
 @pytest.mark.parametrize("keys", LIMITS, ids=".".join)
@@ -543,7 +606,11 @@ def test_each_number_has_limits_that_its_refusal_names(keys: tuple[str, ...]):
 
 
 def test_every_number_has_limits():
-    numbers = {keys for keys, value in leaves(params_with({}).active_dynamics) if type(value) in (int, float)}
+    numbers = {
+        keys
+        for keys, value in leaves(params_with({}).active_dynamics)
+        if type(value) in (int, float)
+    }
     assert numbers == set(LIMITS)
 
 
@@ -553,11 +620,17 @@ def test_every_number_has_limits():
 def test_a_field_has_the_numbers_of_its_kind_but_for_those_that_are_given():
     found = chosen(field(kind="snowman", parameters={"beta": 3})).env.world.field
     assert dict(found.parameters) == {"w": 1.0, "d": 1.0, "beta": 3.0}
-    assert [kind for kind in KINDS if kind not in ("linear", "table") and chosen(field(kind=kind)).env.d != 2] == []
+    assert [
+        kind
+        for kind in KINDS
+        if kind not in ("linear", "table") and chosen(field(kind=kind)).env.d != 2
+    ] == []
 
 
 def test_a_linear_field_has_the_dimensions_of_its_matrix():
-    found = chosen(together(field(kind="linear", matrix=np.eye(3).tolist()), network(rbf={"side": 5}))).env
+    found = chosen(
+        together(field(kind="linear", matrix=np.eye(3).tolist()), network(rbf={"side": 5}))
+    ).env
     assert (found.d, found.world.field.d, found.world.action_size) == (3, 3, 3)
     assert found.world.field.matrix == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
@@ -594,13 +667,22 @@ def test_a_decoder_is_learned_where_the_warm_up_tells_it():
     turned = env(control=[[0.0, 2.0, 0.0], [-1.0, 0.0, 0.5]])
     assert chosen(together(LINEAR, turned)).env.world.action_size == 3
     assert chosen(together(VAE, network(decoder="mlp"))).network.decoder == "mlp"
-    assert chosen(together(VAE, COUNTS, network(decoder="loglinear"))).env.emission.noise == "poisson"
+    assert (
+        chosen(together(VAE, COUNTS, network(decoder="loglinear"))).env.emission.noise == "poisson"
+    )
 
 
 def test_an_ensemble_may_look_for_disagreement():
     found = chosen(together(ENSEMBLE, weights(variance=0.0, disagreement=1.0, action_cost=0.1)))
-    assert found.train.acquisition.weights == {"variance": 0.0, "disagreement": 1.0, "action_cost": 0.1}
-    assert chosen(network(seq_vae={"dynamics": "ensemble", "members": 3})).network.family == "bayes_filter"
+    assert found.train.acquisition.weights == {
+        "variance": 0.0,
+        "disagreement": 1.0,
+        "action_cost": 0.1,
+    }
+    assert (
+        chosen(network(seq_vae={"dynamics": "ensemble", "members": 3})).network.family
+        == "bayes_filter"
+    )
 
 
 def test_a_window_may_be_as_long_as_an_episode():
@@ -609,7 +691,13 @@ def test_a_window_may_be_as_long_as_an_episode():
 
 
 def test_a_learner_without_features_takes_any_dimension():
-    found = chosen(together(VAE, network(seq_vae={"dynamics": "mlp"}), field(kind="linear", matrix=np.eye(7).tolist())))
+    found = chosen(
+        together(
+            VAE,
+            network(seq_vae={"dynamics": "mlp"}),
+            field(kind="linear", matrix=np.eye(7).tolist()),
+        )
+    )
     assert found.env.d == 7
     assert not found.network.uses_rbf
 
@@ -628,19 +716,32 @@ def test_the_original_has_the_numbers_of_the_original():
     assert found.rows == 2
     assert found.env.emission == ("loglinear", 50, "gaussian", 0.001, 0.408, 0.408)
     assert (found.env.world.field.normalise, found.env.world.field.speed) == ("box_max", 2.0)
-    assert (found.env.process_noise, found.env.action_bound, found.env.escape_radius) == (0.1, 0.1, 10.0)
+    assert (found.env.process_noise, found.env.action_bound, found.env.escape_radius) == (
+        0.1,
+        0.1,
+        10.0,
+    )
     assert (found.network.family, found.network.decoder, found.network.seq_vae.dynamics) == (
         "seq_vae",
         "loglinear",
         "mlp",
     )
-    assert [name for name, weight in found.train.acquisition.weights.items() if weight] == ["fisher_a"]
-    assert (found.train.transitions, found.train.seq_vae.optimizer, found.train.seq_vae.length) == (10_000, "sgd", 20)
+    assert [name for name, weight in found.train.acquisition.weights.items() if weight] == [
+        "fisher_a"
+    ]
+    assert (found.train.transitions, found.train.seq_vae.optimizer, found.train.seq_vae.length) == (
+        10_000,
+        "sgd",
+        20,
+    )
 
 
 def test_the_large_ensemble_may_look_for_disagreement():
     raw = overlaid(parse(ROOT / "params.yaml"), parse(ROOT / "presets" / "large.yaml"))
-    found = validate(overlaid(raw, {"active_dynamics": together(VAE, weights(variance=0.0, disagreement=1.0))}), str)
+    found = validate(
+        overlaid(raw, {"active_dynamics": together(VAE, weights(variance=0.0, disagreement=1.0))}),
+        str,
+    )
     assert found.active_dynamics.network.seq_vae.members == 5
 
 
@@ -706,12 +807,19 @@ def test_a_key_that_needs_others_changes_what_is_collected_with_them(key: str):
     beside, change = BESIDE[key]
     base = overlaid(SMALL["active_dynamics"], beside)
     turned = TABLE | {"vectors": TABLE["vectors"][::-1]}
-    one, other = chosen(base), chosen(overlaid(base, change), **(turned if key == "env.field.table_file" else TABLE))
+    one, other = (
+        chosen(base),
+        chosen(overlaid(base, change), **(turned if key == "env.field.table_file" else TABLE)),
+    )
     assert written(collect(one, 0)) != written(collect(other, 0))
 
 
 def test_no_key_of_env_or_collect_is_forgotten_above():
-    keys = {".".join(keys) for keys, _ in leaves(small("active_dynamics")) if keys[0] in ("env", "collect")}
+    keys = {
+        ".".join(keys)
+        for keys, _ in leaves(small("active_dynamics"))
+        if keys[0] in ("env", "collect")
+    }
     assert keys == set(COLLECTED) | set(BESIDE)
 
 
@@ -728,11 +836,21 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
     brief = {"seeds": 1, "train": {"transitions": 20, "record_every": 10, "checkpoints": 2}}
     configs = [small("active_dynamics", **together(brief, run)) for run in RUNS]
     datasets = [collect(config, 0) for config in configs]
-    own = {name: part for name, part in vars(room).items() if isinstance(part, type) and issubclass(part, Section)}
-    sections = [part for part in own.values() if part.__module__ == room.__name__ and part is not room.Collect]
+    own = {
+        name: part
+        for name, part in vars(room).items()
+        if isinstance(part, type) and issubclass(part, Section)
+    }
+    sections = [
+        part
+        for part in own.values()
+        if part.__module__ == room.__name__ and part is not room.Collect
+    ]
     read: set[tuple[str, str]] = set()
     for section in sections:
-        monkeypatch.setattr(section, "__getattribute__", noting(read, section.__name__), raising=False)
+        monkeypatch.setattr(
+            section, "__getattribute__", noting(read, section.__name__), raising=False
+        )
     for config, dataset in zip(configs, datasets, strict=True):
         evaluate(config, list(learn(config, dataset, 0))[-1].learner, dataset, 0)
     wanted = {(section.__name__, name) for section in sections for name in section.model_fields}

@@ -49,14 +49,20 @@ def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]
 
 
 @pytest.fixture
-def trial(case: tuple[ActiveDynamicsConfig, Dataset], monkeypatch: pytest.MonkeyPatch) -> Iterator[Trial]:
+def trial(
+    case: tuple[ActiveDynamicsConfig, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Trial]:
     """At work on the device without values; constants that are made once, by asking, are known there as well."""
     config, dataset = case
     monkeypatch.setattr(draws, "Generator", Elsewhere)
     fresh = learners.fresh
     monkeypatch.setattr(learners, "fresh", lambda *given: on_the_cpu(fresh(*given)))
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
-    monkeypatch.setattr(trials.windows, "uploaded", lambda given, device: tree_map(lambda leaf: leaf.to(device), given))
+    monkeypatch.setattr(
+        trials.windows,
+        "uploaded",
+        lambda given, device: tree_map(lambda leaf: leaf.to(device), given),
+    )
     monkeypatch.setattr(filter_rows, "weight_variance", lambda *_: 0.2)
     monkeypatch.setattr(networks, "prior_weight_variance", lambda *_: 0.2)
     with torch.device("meta"):
@@ -85,14 +91,19 @@ def test_what_a_learner_is_made_of_lies_on_the_default_device(trial: Trial):
     learner = train.snapshot(trial)
     on_cpu = [learner.transitions, learner.replay.written, *learner.generators.values()]
     elsewhere = learner._replace(
-        transitions=None, generators=None, replay=learner.replay._replace(written=None), further=None
+        transitions=None,
+        generators=None,
+        replay=learner.replay._replace(written=None),
+        further=None,
     )
     assert all(leaf.is_cpu for leaf in on_cpu[1:])
     found = {leaf.device.type for leaf in tree_leaves(tuple(elsewhere)) if isinstance(leaf, Tensor)}
     assert found == {"meta"}
 
 
-def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(trial: Trial, monkeypatch: pytest.MonkeyPatch):
+def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+):
     """But for the counter of the replay, which is there; and until the first update, for how many windows there are."""
     monkeypatch.setattr(learners, "ready", lambda *_: True)
     advanced(trial, WARMUP)  # whose transitions come from the dataset

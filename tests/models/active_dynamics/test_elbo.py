@@ -20,8 +20,16 @@ FORMS: dict[str, dict[str, Any]] = {
     "an MLP, learned channels": {"dynamics": "mlp", "decoder": "linear"},
     "deep, channels by an MLP": {"dynamics": "deep", "decoder": "mlp"},
     "radial basis functions": {"dynamics": "rbf"},
-    "an ensemble, learned rates": {"dynamics": "ensemble", "decoder": "loglinear", "observation": COUNTS},
-    "learned exponentials": {"dynamics": "rbf", "decoder": "loglinear", "observation": {"kind": "loglinear"}},
+    "an ensemble, learned rates": {
+        "dynamics": "ensemble",
+        "decoder": "loglinear",
+        "observation": COUNTS,
+    },
+    "learned exponentials": {
+        "dynamics": "rbf",
+        "decoder": "loglinear",
+        "observation": {"kind": "loglinear"},
+    },
     "known rates": {"dynamics": "mlp", "observation": COUNTS},
 }
 
@@ -38,7 +46,9 @@ def case(masked: bool = False, **form: Any) -> Case:
     sampled = Windows(sampled.observations.double(), sampled.actions.double(), sampled.starts)
     scene = elbo.encode(network, sampled, TRAINING["burn_in"])
     drawn = elbo.draw(network.members, TRAINING["samples"], TRAINING["horizons"], scene, draws)
-    return Case(network, sampled, elbo.masked(drawn, 0.4, draws) if masked else drawn, TRAINING["burn_in"])
+    return Case(
+        network, sampled, elbo.masked(drawn, 0.4, draws) if masked else drawn, TRAINING["burn_in"]
+    )
 
 
 def with_gradients(network: SeqVae, terms: Any) -> dict[str, Tensor]:
@@ -62,7 +72,9 @@ def test_terms_and_gradients_are_those_of_plain_loops(form: str, masked: bool):
     own = with_gradients(network, (scored.ell, scored.kl_first, scored.kl_steps))
     weights = network.counted[:, 0].double().tolist()
     each = [plain_terms(made, weights, window) for window in range(TRAINING["batch_size"])]
-    expected = with_gradients(network, [torch.stack(parts, -1) for parts in zip(*each, strict=True)])
+    expected = with_gradients(
+        network, [torch.stack(parts, -1) for parts in zip(*each, strict=True)]
+    )
     for name, value in expected.items():
         torch.testing.assert_close(own[name], value, rtol=1e-9, atol=1e-11)
 
@@ -71,9 +83,13 @@ def test_in_single_precision_the_terms_are_the_same():
     made = case(dynamics="mlp", decoder="linear")
     expected = elbo.score(made.network, made.scene, made.draws, made.network.counted.double())
     network = made.network.float()
-    sampled = Windows(made.windows.observations.float(), made.windows.actions.float(), made.windows.starts)
+    sampled = Windows(
+        made.windows.observations.float(), made.windows.actions.float(), made.windows.starts
+    )
     draws = Draws(made.draws.posterior.float(), made.draws.steps.float(), None, None)
-    found = elbo.score(network, elbo.encode(network, sampled, TRAINING["burn_in"]), draws, network.counted)
+    found = elbo.score(
+        network, elbo.encode(network, sampled, TRAINING["burn_in"]), draws, network.counted
+    )
     for own, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(own.double(), wanted, rtol=1e-5, atol=1e-5)
 
@@ -98,18 +114,25 @@ def test_masks_do_not_change_the_exact_bound():
 
 
 def test_nothing_after_an_episode_s_end_counts_in_the_exact_bound():
-    made, lasts = case(dynamics="rbf"), torch.ones(TRAINING["window"], TRAINING["batch_size"], dtype=torch.float64)
+    made, lasts = (
+        case(dynamics="rbf"),
+        torch.ones(TRAINING["window"], TRAINING["batch_size"], dtype=torch.float64),
+    )
     lasts[4:, 1], lasts[2:, 2] = 0, 0
     found = elbo.evidence_bound(made.network, made.scene, made.draws, lasts)
     for window, times in ((0, 6), (1, 4), (2, 2)):
         scene = Scene(*(part[:, :times, [window]] for part in made.scene))
         posterior = made.draws.posterior[..., :times, [window]]
         alone = Draws(posterior, made.draws.steps[..., : times - 1, [window]], None, None)
-        torch.testing.assert_close(found[window], elbo.evidence_bound(made.network, scene, alone)[0])
+        torch.testing.assert_close(
+            found[window], elbo.evidence_bound(made.network, scene, alone)[0]
+        )
 
 
 def kl_steps(made: Case, scene: Scene | None = None, draws: Draws | None = None) -> Tensor:
-    scored = elbo.score(made.network, scene or made.scene, draws or made.draws, made.network.counted.double())
+    scored = elbo.score(
+        made.network, scene or made.scene, draws or made.draws, made.network.counted.double()
+    )
     return scored.kl_steps.detach()
 
 
@@ -125,13 +148,17 @@ def test_masked_targets_contribute_nothing():
     changed = made.scene._replace(mean=mean, variance=variance)
     assert torch.equal(kl_steps(made, changed), kl_steps(made))
     mean[:, 2, 3] += 7
-    assert (kl_steps(made, changed) != kl_steps(made)).tolist() == [[False, False, False, True, False]]
+    assert (kl_steps(made, changed) != kl_steps(made)).tolist() == [
+        [False, False, False, True, False]
+    ]
 
 
 def test_horizons_beyond_the_window_contribute_nothing():
     made = case(dynamics="mlp")
     steps, times = made.draws.steps.clone(), TRAINING["window"]
-    for place in range(len(steps)):  # drawn before step place + 2, which counts from t on while t + place + 2 < times
+    for place in range(
+        len(steps)
+    ):  # drawn before step place + 2, which counts from t on while t + place + 2 < times
         steps[place, ..., times - 2 - place :, :] += 5
     assert torch.equal(kl_steps(made, draws=made.draws._replace(steps=steps)), kl_steps(made))
     steps[0, ..., 0, :] += 5
@@ -150,11 +177,15 @@ def test_the_first_of_a_window_is_never_masked_and_others_are_as_often_as_asked(
 def test_the_burn_in_is_seen_but_gets_no_gradient():
     made = case(dynamics="mlp")
     observations = made.windows.observations.clone().requires_grad_()
-    scene = elbo.encode(made.network, made.windows._replace(observations=observations), TRAINING["burn_in"])
+    scene = elbo.encode(
+        made.network, made.windows._replace(observations=observations), TRAINING["burn_in"]
+    )
     (gradient,) = torch.autograd.grad(scene.mean.sum() + scene.variance.sum(), observations)
     assert gradient[: TRAINING["burn_in"]].abs().max() == 0
     assert (gradient[TRAINING["burn_in"] :].abs().amax((1, 2)) > 0).all()
     changed = made.windows.observations.clone()
     changed[0] += 1
-    other = elbo.encode(made.network, made.windows._replace(observations=changed), TRAINING["burn_in"])
+    other = elbo.encode(
+        made.network, made.windows._replace(observations=changed), TRAINING["burn_in"]
+    )
     assert not torch.equal(other.mean, scene.mean)

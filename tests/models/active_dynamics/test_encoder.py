@@ -11,7 +11,9 @@ OBS, ACTION, D, HIDDEN, HEAD, TIME, BATCH = 5, 2, 3, 7, 6, 9, 4
 
 
 def made() -> Encoder:
-    config = SeqVaeNetwork(hidden=HIDDEN, head=HEAD, dynamics="rbf", dynamics_hidden=(1,), members=1)
+    config = SeqVaeNetwork(
+        hidden=HIDDEN, head=HEAD, dynamics="rbf", dynamics_hidden=(1,), members=1
+    )
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return Encoder(config, OBS, ACTION, D).double()
@@ -31,7 +33,11 @@ def plain(encoder: Encoder, inputs: Tensor, hidden: Tensor) -> Tensor:
 
 
 def test_states_and_gradients_are_those_of_torch():
-    encoder, inputs, hidden = made(), drawn(TIME, BATCH, OBS + ACTION).requires_grad_(), drawn(BATCH, HIDDEN, seed=1)
+    encoder, inputs, hidden = (
+        made(),
+        drawn(TIME, BATCH, OBS + ACTION).requires_grad_(),
+        drawn(BATCH, HIDDEN, seed=1),
+    )
     weights, found = drawn(TIME, BATCH, HIDDEN, seed=2), []
     for states in (encoder(inputs, hidden), plain(encoder, inputs, hidden)):
         grads = torch.autograd.grad((states * weights).sum(), [inputs, *encoder.cell.parameters()])
@@ -73,7 +79,9 @@ def test_beliefs_of_many_are_those_of_each():
     for own, expected in zip(encoder.over_time(hidden), encoder.belief(hidden), strict=True):
         torch.testing.assert_close(own.movedim(0, 2), expected)
     (mean, _), head = encoder.belief(hidden), encoder.heads
-    plain_mean = head.weights[1][0] @ torch.tanh(head.weights[0][0] @ hidden[3, 2, :, None] + head.biases[0][0])
+    plain_mean = head.weights[1][0] @ torch.tanh(
+        head.weights[0][0] @ hidden[3, 2, :, None] + head.biases[0][0]
+    )
     torch.testing.assert_close(mean[3, 2], (plain_mean + head.biases[1][0])[:, 0])
 
 
@@ -96,4 +104,6 @@ def test_episodes_in_a_row_are_encoded_as_if_each_were_alone():
 
 def test_the_first_variance_is_the_same_everywhere():
     variance = made().belief(drawn(BATCH, HIDDEN)).variance
-    torch.testing.assert_close(variance, torch.full_like(variance, 0.048587 + 1e-6), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        variance, torch.full_like(variance, 0.048587 + 1e-6), atol=1e-6, rtol=0
+    )

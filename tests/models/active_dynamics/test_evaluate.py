@@ -45,12 +45,16 @@ def features(config: ActiveDynamicsConfig, x: Any) -> Tensor:
 def best_weights(config: ActiveDynamicsConfig, dataset: Dataset) -> Tensor:
     """[d, feature]: least squares on the grid."""
     held_out = dataset.held_out
-    return torch.linalg.lstsq(features(config, held_out.grid), torch.tensor(held_out.grid_field).double()).solution.T
+    return torch.linalg.lstsq(
+        features(config, held_out.grid), torch.tensor(held_out.grid_field).double()
+    ).solution.T
 
 
 def knowing(learner: Learner, weight: Tensor) -> Learner:
     """All rows, at all checkpoints."""
-    mean = torch.cat([learner.params.mean[:, : len(weight)], weight.flatten().expand(len(learner.path), -1)], 1)
+    mean = torch.cat(
+        [learner.params.mean[:, : len(weight)], weight.flatten().expand(len(learner.path), -1)], 1
+    )
     kept = learner.snapshots["weight"]
     return learner._replace(
         params=learner.params._replace(mean=mean),
@@ -87,7 +91,11 @@ def test_no_field_scores_1_and_explains_no_displacement():
         for k in AHEAD:
             assert scores[f"displacement_r2_{k}.{arm}"] == pytest.approx(0, abs=1e-6)
     assert scores["position_r2_1.active"] > 0.9  # that nothing moves is nearly right at first
-    assert scores["position_r2_20.active"] < scores["position_r2_5.active"] < scores["position_r2_1.active"]
+    assert (
+        scores["position_r2_20.active"]
+        < scores["position_r2_5.active"]
+        < scores["position_r2_1.active"]
+    )
 
 
 TURN, SHIFT = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double(), torch.tensor([1.0, 0.0]).double()
@@ -107,7 +115,9 @@ def turned(values: Tensor) -> Tensor:
     return found
 
 
-def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(monkeypatch: pytest.MonkeyPatch):
+def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+):
     """Weights and variances of centres that both grids have; the others are 0."""
     monkeypatch.setattr("quatrain.models.active_dynamics.config.LEARNED_WARMUP", 10)
     sections = {"network": {"decoder": "linear", "rbf": {"side": 9, "length": 0.6}}, "seeds": 1}
@@ -117,7 +127,9 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(monkeyp
     inner[2:7, 2:7] = torch.randn(5, 5, 2, generator=draws, dtype=torch.float64)
     spread = torch.zeros(9, 9, 1).double()
     spread[2:7, 2:7] = torch.rand(5, 5, 1, generator=draws, dtype=torch.float64)
-    emission = [torch.tensor(part).double().expand(config.rows, *part.shape) for part in dataset.emission]
+    emission = [
+        torch.tensor(part).double().expand(config.rows, *part.shape) for part in dataset.emission
+    ]
     plain = LearnedChannels(*emission)
     other = plain._replace(weight=plain.weight @ TURN, bias=plain.bias + plain.weight @ SHIFT)
     scores = []
@@ -143,18 +155,24 @@ def test_a_learner_on_its_way_is_judged_by_what_it_knows():
     for name in ("active", "random"):
         assert late[f"field_nrmse.{name}"] < early[f"field_nrmse.{name}"] < 1
         told = found.yields[0].metrics[f"monitor/field_nrmse.{name}"].item()
-        assert early[f"field_nrmse.{name}"] == pytest.approx(told, rel=0.05)  # of every fourth point
+        assert early[f"field_nrmse.{name}"] == pytest.approx(
+            told, rel=0.05
+        )  # of every fourth point
 
 
 def test_errors_are_those_of_each_checkpoint():
-    found = run(small("active_dynamics", train={"record_every": 2, "transitions": 24, "checkpoints": 4}))
+    found = run(
+        small("active_dynamics", train={"record_every": 2, "transitions": 24, "checkpoints": 4})
+    )
     steps = checkpoint_steps(found.config)
     learners = {one.step: one.learner for one in found.yields}
     errors = known_by(found, found.learner).nrmse
     assert errors.shape == (4, 4)
     for place, step in enumerate(steps):
         if step in learners:
-            assert known_by(found, learners[step]).nrmse[-1] == pytest.approx(errors[place], rel=1e-5)
+            assert known_by(found, learners[step]).nrmse[-1] == pytest.approx(
+                errors[place], rel=1e-5
+            )
     assert len({*errors.flatten().round(9)}) > 12
 
 
@@ -190,7 +208,9 @@ def test_of_an_affine_field_the_best_affine_one_is_no_floor():
 def test_each_drawn_table_has_floors_of_its_own():
     """Of 64 of them: affine .73 (.60 to .88), projection .135 (.095 to .173), as medians and nine in ten."""
     drawn = floors_of(8, kind="multi_attractor")
-    affine, projection = (np.array([one[name] for one in drawn]) for name in ("affine_field", "projection_floor"))
+    affine, projection = (
+        np.array([one[name] for one in drawn]) for name in ("affine_field", "projection_floor")
+    )
     assert np.median(affine) == pytest.approx(0.73, abs=0.12)
     assert np.median(projection) == pytest.approx(0.135, abs=0.03)
     assert len({*affine}) == 8
@@ -198,7 +218,9 @@ def test_each_drawn_table_has_floors_of_its_own():
 
 @cache
 def any_dataset() -> Dataset:
-    return collect(params_with({"active_dynamics": {"seeds": 1, "collect": FEW}}).active_dynamics, 0)
+    return collect(
+        params_with({"active_dynamics": {"seeds": 1, "collect": FEW}}).active_dynamics, 0
+    )
 
 
 def floors_of(draws: int = 1, **field: Any) -> list[dict[str, float]]:
@@ -207,7 +229,9 @@ def floors_of(draws: int = 1, **field: Any) -> list[dict[str, float]]:
     held_out, generator, found = any_dataset().held_out, torch.Generator().manual_seed(0), []
     for _ in range(draws):
         truth = make_field(config.env.world.field, generator)(torch.tensor(held_out.grid)).numpy()
-        found.append(floors(config, any_dataset()._replace(held_out=held_out._replace(grid_field=truth))))
+        found.append(
+            floors(config, any_dataset()._replace(held_out=held_out._replace(grid_field=truth)))
+        )
     return found
 
 
@@ -222,11 +246,15 @@ def test_without_radial_functions_any_field_can_be_represented():
 def test_predictions_are_paths_of_the_mean_field_from_true_starts():
     """Which count until the true ones leave the region."""
     effect = np.array([[0.0, 4.0], [2.0, 1.0]])
-    config, dataset, learner = made(env={"control": effect.tolist()}, train={"arms": ("random",)}, seeds=1)
+    config, dataset, learner = made(
+        env={"control": effect.tolist()}, train={"arms": ("random",)}, seeds=1
+    )
     weight = 0.7 * best_weights(config, dataset)
     scores = evaluate(config, knowing(learner, weight), dataset, 0)
     held_out, paths = dataset.held_out, {k: [] for k in AHEAD}
-    for start, actions, truth in zip(held_out.starts, held_out.start_actions, held_out.clean_states, strict=True):
+    for start, actions, truth in zip(
+        held_out.starts, held_out.start_actions, held_out.clean_states, strict=True
+    ):
         x, pushed = start.astype(float), np.zeros(2)
         for k, action in enumerate(actions, 1):
             x = x + 0.1 * (weight.numpy() @ features(config, x).numpy() + effect @ action)
@@ -248,7 +276,11 @@ def test_predictions_are_paths_of_the_mean_field_from_true_starts():
 @pytest.mark.parametrize("control", [[[0.0, 2.0], [1.0, 0.0]], [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]])
 def test_who_knows_the_field_is_hardly_more_surprised_than_the_oracle(control: list[list[float]]):
     """Whatever actions do: held-out rollouts are driven by them."""
-    brief = {"seeds": 1, "train": {"arms": ("random",)}, "network": {"rbf": {"side": 9, "length": 0.6}}}
+    brief = {
+        "seeds": 1,
+        "train": {"arms": ("random",)},
+        "network": {"rbf": {"side": 9, "length": 0.6}},
+    }
     config, dataset, learner = made(env={"control": control}, **brief)
     scores = evaluate(config, knowing(learner, best_weights(config, dataset)), dataset, 0)
     ignorant = evaluate(config, knowing(learner, torch.zeros(2, 81).double()), dataset, 0)
@@ -277,7 +309,11 @@ def test_calibration_of_errors_that_are_as_large_as_said():
     held_out = dataset.held_out._replace(grid_field=truth)
     error = np.random.default_rng(1).normal(size=(5000, 2))
     deviation = np.array([0.3, 0.15, 0.6])[:, None, None]  # right, too sure, too unsure
-    known = Known(truth + 0.3 * error[None].repeat(3, 0), np.broadcast_to(deviation**2, (3, 5000, 2)), np.zeros((1, 3)))
+    known = Known(
+        truth + 0.3 * error[None].repeat(3, 0),
+        np.broadcast_to(deviation**2, (3, 5000, 2)),
+        np.zeros((1, 3)),
+    )
     found = calibration(known, held_out)
     inside = [0.9, 0.5892, 0.99899]
     np.testing.assert_allclose(found["coverage_90"], inside, atol=0.01)
@@ -301,7 +337,9 @@ def test_a_field_that_is_surely_right_is_covered():
 def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
     """Each replicate has a field of its own, in each dimension's box; both arms meet the same ones."""
     replicates = 32
-    config = small("active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1})
+    config = small(
+        "active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1}
+    )
     dataset = collect(config, 0)
     given = trials.fresh(config, dataset, 0).rows.given
     draws = torch.Generator().manual_seed(7)
@@ -339,10 +377,16 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
         ((0.9, 0.4, 0.1), 0.1, 1000.0),
         ((0.9, 0.4, 0.1), 0.95, 10.0),
         ((0.9, 0.4, 0.1), 0.09, None),
-        ((0.9, 0.2, 0.5), 0.3, 10.0 ** (1 + np.log(0.9 / 0.3) / np.log(0.9 / 0.2))),  # the first time counts
+        (
+            (0.9, 0.2, 0.5),
+            0.3,
+            10.0 ** (1 + np.log(0.9 / 0.3) / np.log(0.9 / 0.2)),
+        ),  # the first time counts
     ],
 )
-def test_an_error_is_reached_along_logarithms(errors: tuple[float, ...], wanted: float, transitions: float | None):
+def test_an_error_is_reached_along_logarithms(
+    errors: tuple[float, ...], wanted: float, transitions: float | None
+):
     found = reached_at((10, 100, 1000), np.array(errors), wanted)
     assert found is None if transitions is None else found == pytest.approx(transitions)
 
@@ -366,7 +410,10 @@ def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.Mo
     config = small("active_dynamics", seeds=9)
     steps = np.array(checkpoint_steps(config))[:, None]
     luck = np.exp(0.3 * np.random.default_rng(0).normal(size=(2, 9)))
-    alike, drawn = (np.concatenate([3 * own[0] / steps, 6 * own[1] / steps], 1) for own in (np.ones((2, 9)), luck))
+    alike, drawn = (
+        np.concatenate([3 * own[0] / steps, 6 * own[1] / steps], 1)
+        for own in (np.ones((2, 9)), luck)
+    )
     name = "transition_ratio.random"
     assert ratio_interval(config, alike, name, 0) == pytest.approx((2, 2))
     low, high = ratio_interval(config, drawn, name, 0)
@@ -407,11 +454,15 @@ def test_scores_are_medians_with_order_statistics_from_six_replicates_on(seeds: 
 def test_what_is_judged_is_scored_with_numbers(family: str):
     found = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
     scores = evaluate(found.config, found.learner, found.dataset, 0)
-    assert {name for gated in GATED for name in (gated.metric, *gated.floors, *gated.ceilings)} <= scores.keys()
+    assert {
+        name for gated in GATED for name in (gated.metric, *gated.floors, *gated.ceilings)
+    } <= scores.keys()
     assert all(type(value) is float and np.isfinite(value) for value in scores.values())
     assert ("elbo.active" in scores) == (family == "seq_vae")
     again, other = (evaluate(found.config, found.learner, found.dataset, seed) for seed in (0, 1))
     assert again == scores
     differing = {name.split(".")[0] for name in scores if other[name] != scores[name]}
     assert differing == ({"elbo"} if family == "seq_vae" else set())
-    assert {gated.metric: gated.goals for gated in GATED if gated.goals} == {"transition_ratio.random": {"default": 5}}
+    assert {gated.metric: gated.goals for gated in GATED if gated.goals} == {
+        "transition_ratio.random": {"default": 5}
+    }

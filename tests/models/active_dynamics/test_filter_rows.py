@@ -13,9 +13,19 @@ from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics.agents.filter import belief as beliefs
 from quatrain.models.active_dynamics.agents.filter.belief import Belief, Filter
 from quatrain.models.active_dynamics.agents.filter.channels import LearnedChannels
-from quatrain.models.active_dynamics.agents.filter.rows import FilterRows, frozen_innovation, weight_variance
+from quatrain.models.active_dynamics.agents.filter.rows import (
+    FilterRows,
+    frozen_innovation,
+    weight_variance,
+)
 from quatrain.models.active_dynamics.agents.rows import Seen
-from quatrain.models.active_dynamics.collect import Dataset, Rollouts, collect, emission_of, world_of
+from quatrain.models.active_dynamics.collect import (
+    Dataset,
+    Rollouts,
+    collect,
+    emission_of,
+    world_of,
+)
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.replay import windows
 from tests.conftest import small
@@ -39,7 +49,11 @@ def configured(seen: str = "linear", episode: int | None = None) -> Any:
     return small(
         "active_dynamics",
         seeds=REPLICATES,
-        env={"control": CONTROL, "episode_transitions": episode, "observation": {"channels": CHANNELS} | SEEN[seen]},
+        env={
+            "control": CONTROL,
+            "episode_transitions": episode,
+            "observation": {"channels": CHANNELS} | SEEN[seen],
+        },
         network={"rbf": {"side": 4, "length": 1.1}},
         train={"acquisition": {"weights": {"fisher_d": 1.0}}},
     )
@@ -59,7 +73,10 @@ def transitions(rows: FilterRows, count: int, ends: dict[int, int] | None = None
     channels, draws = rows.emission, Generator().manual_seed(1)
     for time in range(count):
         action = 2 * torch.rand(ROWS, 3, generator=draws) - 1
-        y, begun = (channels.sample(torch.rand(ROWS, D, generator=draws) - 0.5, None, draws) for _ in range(2))
+        y, begun = (
+            channels.sample(torch.rand(ROWS, D, generator=draws) - 0.5, None, draws)
+            for _ in range(2)
+        )
         truncated = torch.arange(ROWS) == (ends or {}).get(time, -1)
         begun = torch.where(truncated[:, None], begun, y)
         yield Seen(action, action @ torch.tensor(CONTROL).T, y, truncated, begun)
@@ -100,7 +117,9 @@ def test_rows_begin_with_the_prior_and_their_replicate_s_first_observation(seen:
 
 
 @pytest.mark.parametrize("seen", SEEN)
-def test_a_transition_is_a_prediction_a_correction_and_where_an_episode_ended_a_beginning(seen: str):
+def test_a_transition_is_a_prediction_a_correction_and_where_an_episode_ended_a_beginning(
+    seen: str,
+):
     rows = rows_at_work(seen)
     channels, size, env = rows.emission.double(), rows.belief.mean.shape[1], rows.config.env
     assert (env.dt, env.process_noise) == (filters.DT, 0.01)
@@ -132,7 +151,11 @@ def beliefs_along(seen: list[Seen]) -> list[Belief]:
 def changed(which: str, one: Seen) -> Seen:
     """Of row 2 something else."""
     row = (torch.arange(ROWS) == 2)[:, None]
-    given = {name: torch.where(row, value + 0.3, value) for name, value in one._asdict().items() if name == which}
+    given = {
+        name: torch.where(row, value + 0.3, value)
+        for name, value in one._asdict().items()
+        if name == which
+    }
     return one._replace(**given)
 
 
@@ -216,7 +239,9 @@ def test_moments_of_the_field_by_brute_force():
             for i in range(D):
                 weight = rows.belief.mean[row, D + i * count : D + (i + 1) * count]
                 torch.testing.assert_close(found.mean[row, point, i], weight @ felt)
-                torch.testing.assert_close(found.variance[row, point, i], felt @ blocks[row, i] @ felt)
+                torch.testing.assert_close(
+                    found.variance[row, point, i], felt @ blocks[row, i] @ felt
+                )
 
 
 def test_moments_are_those_of_fields_drawn_from_the_belief():
@@ -249,7 +274,9 @@ def test_drift_is_the_mean_field_in_the_precision_of_the_weights():
 
 def test_information_is_the_log_determinant_that_weights_lost():
     rows = experienced()
-    prior = beliefs.prior(rows.given.rbf, ROWS, weight_variance(rows.config, rows.given)).covariance[:, D:, D:]
+    prior = beliefs.prior(
+        rows.given.rbf, ROWS, weight_variance(rows.config, rows.given)
+    ).covariance[:, D:, D:]
     now = rows.belief.covariance[:, D:, D:]
     expected = (torch.linalg.slogdet(prior).logabsdet - torch.linalg.slogdet(now).logabsdet) / 2
     torch.testing.assert_close(rows.information(), expected, rtol=1e-9, atol=1e-9)
@@ -293,7 +320,9 @@ def test_a_surrogate_is_the_belief_in_single_precision():
 
 
 @pytest.mark.parametrize(("fisher", "there"), [(None, False), (0.0, False), (0.5, True)])
-def test_a_surrogate_has_the_covariance_of_all_weights_where_a_value_asks_for_it(fisher: float | None, there: bool):
+def test_a_surrogate_has_the_covariance_of_all_weights_where_a_value_asks_for_it(
+    fisher: float | None, there: bool
+):
     weights = {"variance": 1.0} if fisher is None else {"variance": 1.0, "fisher_a": fisher}
     rows = experienced()
     acquisition = rows.config.train.acquisition.model_copy(update={"weights": weights})
@@ -307,7 +336,9 @@ def test_a_surrogate_s_field_and_its_slopes_are_those_of_the_mean_weights():
     found, x = rows.surrogate(slice(0, ROWS)), drawn(ROWS, 5, D).float()
     felt = found.field(x)
     torch.testing.assert_close(felt.value, rows.drift(rows.weights, x))
-    torch.testing.assert_close(felt.features.double(), rows.given.rbf.features(x.double()), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        felt.features.double(), rows.given.rbf.features(x.double()), atol=1e-6, rtol=0
+    )
     slopes = found.jacobian(x)
     for row, point in ((0, 1), (4, 3)):
 
@@ -317,7 +348,11 @@ def test_a_surrogate_s_field_and_its_slopes_are_those_of_the_mean_weights():
             return rows.moments(moved).mean[row, point]
 
         expected = torch.stack(
-            [(at(x[row, point] + e) - at(x[row, point] - e)) / 2e-4 for e in 1e-4 * torch.eye(D).double()], 1
+            [
+                (at(x[row, point] + e) - at(x[row, point] - e)) / 2e-4
+                for e in 1e-4 * torch.eye(D).double()
+            ],
+            1,
         )
         torch.testing.assert_close(slopes[row, point].double(), expected, rtol=1e-3, atol=1e-4)
 
@@ -351,7 +386,9 @@ def test_dimensions_that_no_channel_shows_add_nothing_to_a_surrogate_s_noise():
     found = rows.surrogate(slice(0, ROWS))
     shown = (blind.weight[:, 0] ** 2 / blind.noise_variance).sum()
     assert not found.precision[:, 1].any()
-    torch.testing.assert_close(found.step_variance, torch.full((ROWS,), float(0.001 + 1 / shown / 2)))
+    torch.testing.assert_close(
+        found.step_variance, torch.full((ROWS,), float(0.001 + 1 / shown / 2))
+    )
 
 
 def same_surrogate(one: Any, other: Any, x: Tensor) -> None:
@@ -371,11 +408,17 @@ def cut(surrogate: Any, rows: slice) -> Any:
             whole = torch.zeros(ROWS, *x.shape[1:])
             whole[rows] = x
             found = function(whole)
-            return type(found)(*(part[rows] for part in found)) if isinstance(found, tuple) else found[rows]
+            return (
+                type(found)(*(part[rows] for part in found))
+                if isinstance(found, tuple)
+                else found[rows]
+            )
 
         return at
 
-    return surrogate._replace(**own, field=among_all(surrogate.field), jacobian=among_all(surrogate.jacobian))
+    return surrogate._replace(
+        **own, field=among_all(surrogate.field), jacobian=among_all(surrogate.jacobian)
+    )
 
 
 def learned_by_row() -> LearnedChannels:
@@ -419,19 +462,24 @@ def test_a_surrogate_stays_as_it_was_while_its_rows_learn_on():
 # Held-out rollouts.
 
 
-def plain_frozen(given: Filter, rollouts: Rollouts, u: Tensor, drift: Callable[[Tensor], Tensor]) -> Tensor:
+def plain_frozen(
+    given: Filter, rollouts: Rollouts, u: Tensor, drift: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Mean over rollouts and times, one rollout after the other, with the field's slopes by autograd."""
     channels, told = given.emission, []
     noise = given.process_noise * given.dt * torch.eye(D).double()
     nothing = Dense(torch.zeros(D).double(), torch.eye(D).double() / 3)
     for number in range(len(u)):
         y, next_y = (
-            torch.tensor(part[number]).double() for part in (rollouts.observations, rollouts.next_observations)
+            torch.tensor(part[number]).double()
+            for part in (rollouts.observations, rollouts.next_observations)
         )
         now = filters.corrected(channels, y[0], nothing)
         for time in range(u.shape[1]):
             push = u[number, time]
-            ahead = filters.predicted(lambda x, push=push: x + (drift(x) + push) * given.dt, noise, now)
+            ahead = filters.predicted(
+                lambda x, push=push: x + (drift(x) + push) * given.dt, noise, now
+            )
             now = filters.corrected(channels, next_y[time], ahead)
             told.append(now.nll)
             if rollouts.truncated[number, time]:
@@ -441,11 +489,15 @@ def plain_frozen(given: Filter, rollouts: Rollouts, u: Tensor, drift: Callable[[
 
 def shortened(rollouts: Rollouts, count: int, steps: int) -> Rollouts:
     """A few, of a few transitions."""
-    return Rollouts(*(part[:count, : steps + (part.shape[1] > rollouts.actions.shape[1])] for part in rollouts))
+    return Rollouts(
+        *(part[:count, : steps + (part.shape[1] > rollouts.actions.shape[1])] for part in rollouts)
+    )
 
 
 @pytest.mark.parametrize("seen", SEEN)
-def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout_with_weights_as_they_are(seen: str):
+def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout_with_weights_as_they_are(
+    seen: str,
+):
     rows = experienced(seen)
     held_out = collected(seen, 5).held_out
     rollouts = shortened(held_out.rollouts, 3, 12)
@@ -455,7 +507,9 @@ def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout_with_weight
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     for row in range(ROWS):
         weight = rows.weights["weight"][row].double()
-        expected = plain_frozen(rows.given, rollouts, u, lambda x, weight=weight: weight @ rows.given.rbf.features(x))
+        expected = plain_frozen(
+            rows.given, rollouts, u, lambda x, weight=weight: weight @ rows.given.rbf.features(x)
+        )
         torch.testing.assert_close(found["innovation_nll"][row], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -471,7 +525,9 @@ def test_held_out_scores_of_learned_channels_are_those_of_each_row_s_own():
             weight=own.weight[row], bias=own.bias[row], noise_variance=own.noise_variance[row]
         )
         alone = given._replace(emission=channels)
-        expected = plain_frozen(alone, rollouts, u, lambda x, row=row: weight[row] @ given.rbf.features(x))
+        expected = plain_frozen(
+            alone, rollouts, u, lambda x, row=row: weight[row] @ given.rbf.features(x)
+        )
         torch.testing.assert_close(found[row], expected, rtol=1e-5, atol=1e-6)
 
 

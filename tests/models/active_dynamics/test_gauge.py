@@ -27,12 +27,18 @@ WIDE = [[0.7, 0.2, -0.4], [0.1, -0.8, 0.5]]
 
 
 @cache
-def configured(control: str = "identity", episode: int | None = None, arms: tuple[str, ...] = ("random",)) -> Any:
+def configured(
+    control: str = "identity", episode: int | None = None, arms: tuple[str, ...] = ("random",)
+) -> Any:
     chosen = {"identity": None, "square": CONTROL, "wide": WIDE}[control]
     return small(
         "active_dynamics",
         seeds=REPLICATES,
-        env={"control": chosen, "episode_transitions": episode, "observation": {"channels": CHANNELS}},
+        env={
+            "control": chosen,
+            "episode_transitions": episode,
+            "observation": {"channels": CHANNELS},
+        },
         collect={"warmup": WARMUP},
         network={"decoder": "linear"},
         train={"arms": list(arms), "transitions": WARMUP + 10},
@@ -52,7 +58,9 @@ def relative(found: Tensor, truth: Tensor) -> float:
     return float((found - truth).norm() / truth.norm())
 
 
-@pytest.mark.parametrize(("control", "episode"), [("identity", None), ("square", None), ("wide", 40)])
+@pytest.mark.parametrize(
+    ("control", "episode"), [("identity", None), ("square", None), ("wide", 40)]
+)
 def test_channels_are_found_within_5_percent_and_their_noise_too(control: str, episode: int | None):
     config, dataset = configured(control, episode), collected(control, episode)
     assert dataset.train.truncated.any() == (episode is not None)
@@ -70,7 +78,9 @@ def test_the_origin_of_learned_channels_is_the_mean_state():
     emission = dataset.emission
     for replicate, bias in enumerate(filter_rows.learned_channels(configured(), dataset).bias):
         middle = emission.weight @ dataset.train.states[replicate].mean(0) + emission.bias
-        torch.testing.assert_close(bias, torch.tensor(middle).double(), atol=5 * 0.1 / WARMUP**0.5, rtol=0)
+        torch.testing.assert_close(
+            bias, torch.tensor(middle).double(), atol=5 * 0.1 / WARMUP**0.5, rtol=0
+        )
 
 
 def test_replicates_learn_channels_of_their_own_and_arms_share_them():
@@ -95,7 +105,9 @@ def test_transitions_that_were_truncated_are_left_out():
     expected = filter_rows.learned_channels(config, dataset._replace(train=spoiled(dataset.train)))
     assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
     intact = dataset.train._replace(truncated=np.zeros_like(dataset.train.truncated))
-    wrong = filter_rows.learned_channels(config, dataset._replace(train=spoiled(intact._replace(truncated=FIRST))))
+    wrong = filter_rows.learned_channels(
+        config, dataset._replace(train=spoiled(intact._replace(truncated=FIRST)))
+    )
     assert not torch.equal(wrong.weight, found.weight)
 
 
@@ -168,7 +180,9 @@ def test_learned_channels_offer_what_true_ones_do():
 
 def turned(degrees: float, scale: float) -> Tensor:
     angle = torch.deg2rad(torch.tensor(degrees, dtype=torch.float64))
-    return scale * torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
+    return scale * torch.stack(
+        [torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])]
+    )
 
 
 def gauges() -> Gauge:
@@ -192,7 +206,9 @@ def test_inward_undoes_outward():
 
 def test_points_that_all_rows_share_are_read_by_each_row():
     x = drawn(5, 2)
-    torch.testing.assert_close(gauges().inward(x.expand(3, -1, -1)), gauges().inward(x.expand(3, 5, 2).clone()))
+    torch.testing.assert_close(
+        gauges().inward(x.expand(3, -1, -1)), gauges().inward(x.expand(3, 5, 2).clone())
+    )
 
 
 def field(x: Tensor) -> Tensor:
@@ -227,7 +243,9 @@ def test_spread_is_the_variance_of_velocities():
 
 def test_spread_of_a_quarter_turn_swaps_the_axes():
     variance = torch.tensor([[4.0, 9.0]], dtype=torch.float64).expand(3, 1, 2)
-    torch.testing.assert_close(gauges().spread(variance)[1, 0], torch.tensor([9.0, 4.0], dtype=torch.float64))
+    torch.testing.assert_close(
+        gauges().spread(variance)[1, 0], torch.tensor([9.0, 4.0], dtype=torch.float64)
+    )
 
 
 def test_alignment_finds_the_gauge():
@@ -242,8 +260,12 @@ def test_alignment_is_least_squares():
     z, x = drawn(40, 2), drawn(40, 2, seed=1)
     found = aligned(z, x)
     left = x - z @ found.turn.T - found.shift
-    torch.testing.assert_close(left.mean(0), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
-    torch.testing.assert_close(left.T @ z, torch.zeros(2, 2, dtype=torch.float64), atol=1e-10, rtol=0)
+    torch.testing.assert_close(
+        left.mean(0), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0
+    )
+    torch.testing.assert_close(
+        left.T @ z, torch.zeros(2, 2, dtype=torch.float64), atol=1e-10, rtol=0
+    )
 
 
 def test_a_filter_that_learned_its_channels_reads_states_by_them():
@@ -256,7 +278,9 @@ def test_a_filter_that_learned_its_channels_reads_states_by_them():
         own = rows.decoder[:2]
         weight, bias = own[0][row], own[1][row]
         x = drawn(4, 2)
-        seen = x @ torch.tensor(dataset.emission.weight).double().T + torch.tensor(dataset.emission.bias)
+        seen = x @ torch.tensor(dataset.emission.weight).double().T + torch.tensor(
+            dataset.emission.bias
+        )
         z = (seen - bias) @ torch.linalg.pinv(weight).T
         read = z @ gauge.turn[row].T + gauge.shift[row]
         torch.testing.assert_close(read, x, atol=0.06, rtol=0.05)
@@ -268,14 +292,20 @@ def test_channels_of_turned_and_shifted_states_give_the_gauge_itself():
     config, dataset, gauge = configured(), collected(), gauges()
     rows = filter_rows.FilterRows.fresh(config, dataset, np.random.SeedSequence(0))
     weight, bias = (torch.tensor(part).double() for part in dataset.emission[:2])
-    seen = weight @ gauge.turn, bias + gauge.shift @ weight.T, torch.ones(REPLICATES, CHANNELS).double()
+    seen = (
+        weight @ gauge.turn,
+        bias + gauge.shift @ weight.T,
+        torch.ones(REPLICATES, CHANNELS).double(),
+    )
     rows.decoder = LearnedChannels(*seen)
     for found, expected in zip(rows.gauge(rows.weights, dataset.held_out), gauge, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
 def known(config: ActiveDynamicsConfig) -> ActiveDynamicsConfig:
-    return config.model_copy(update={"network": config.network.model_copy(update={"decoder": "known"})})
+    return config.model_copy(
+        update={"network": config.network.model_copy(update={"decoder": "known"})}
+    )
 
 
 def test_a_filter_that_knows_its_channels_means_true_states():

@@ -35,10 +35,14 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
     for time in range(TRANSITIONS):
         action, y = (wave(ROWS, size, start=4.0 + 3 * time + size) for size in (D, CHANNELS))
         ended = torch.tensor([time == 3, False, False])
-        told.append(rows.observe(Seen(action, action, y, ended, torch.where(ended[:, None], y.flip(0), y))))
+        told.append(
+            rows.observe(Seen(action, action, y, ended, torch.where(ended[:, None], y.flip(0), y)))
+        )
     nll, gained = torch.stack(told).mean(), rows.information().mean()
     size = rows.weights["weight"].square().mean().sqrt()
-    assert [float(nll), float(gained), float(size)] == pytest.approx([1.9026664, 1.4123513, 0.064184055], rel=1e-4)
+    assert [float(nll), float(gained), float(size)] == pytest.approx(
+        [1.9026664, 1.4123513, 0.064184055], rel=1e-4
+    )
 
 
 def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.MonkeyPatch):
@@ -51,8 +55,14 @@ def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.M
     drawn = Draws(wave(1, D, 2, 8, 5, start=5.0), wave(2, 1, D, 2, 7, 5, start=6.0), None, None)
     monkeypatch.setattr(elbo, "draw", lambda *_: drawn)
     worker.updates = 2  # beta 0.4
-    sampled = Windows(wave(10, 5, CHANNELS, start=7.0), wave(10, 5, D, start=8.0), torch.zeros(5, dtype=torch.int64))
+    sampled = Windows(
+        wave(10, 5, CHANNELS, start=7.0),
+        wave(10, 5, D, start=8.0),
+        torch.zeros(5, dtype=torch.int64),
+    )
     _, told = learner.objective(worker, sampled, 20)
     found = [float(told[name]) for name in ("loss", *losses.ELBO_TERMS, "elbo_exact")]
-    assert found == pytest.approx([23.632786, -2.405907, 0.018738262, 5.134388, 0.26302776, -3.700384], rel=1e-4)
+    assert found == pytest.approx(
+        [23.632786, -2.405907, 0.018738262, 5.134388, 0.26302776, -3.700384], rel=1e-4
+    )
     assert np.isclose(float(told["beta"]), 0.4)

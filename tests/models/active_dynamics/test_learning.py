@@ -38,7 +38,9 @@ def errors(found: Run) -> np.ndarray:
 
 def test_after_200_transitions_who_asked_is_less_wrong():
     """One-sided, paired over six replicates, of the logarithm."""
-    found = run(configured(seeds=6, train={"transitions": 200, "record_every": 200, "checkpoints": 3}))
+    found = run(
+        configured(seeds=6, train={"transitions": 200, "record_every": 200, "checkpoints": 3})
+    )
     active, random = errors(found)[-1]
     assert ttest_rel(np.log(active), np.log(random), alternative="less").pvalue < 0.05
     assert np.median(active) < 0.75 * np.median(random)
@@ -49,7 +51,12 @@ def test_after_200_transitions_who_asked_is_less_wrong():
 @cache
 def network_run() -> Run:
     changes = {"hidden": 16, "head": 16}
-    train_part = {"arms": ("active", "random"), "transitions": 120, "record_every": 40, "seq_vae": SMALL_VAE}
+    train_part = {
+        "arms": ("active", "random"),
+        "transitions": 120,
+        "record_every": 40,
+        "seq_vae": SMALL_VAE,
+    }
     return run(configured("seq_vae", seeds=1, network={"seq_vae": changes}, train=train_part))
 
 
@@ -59,7 +66,10 @@ def test_a_network_beats_the_zero_field_and_its_exact_bound_rises(arm: str):
     bound = [one.metrics[f"elbo_exact.{arm}"].item() for one in found.yields]
     assert bound[0] < bound[1] - 0.2
     assert bound[0] < bound[2] - 0.2
-    first, last = (evaluate(found.config, one.learner, found.dataset, 0) for one in (found.yields[0], found.yields[-1]))
+    first, last = (
+        evaluate(found.config, one.learner, found.dataset, 0)
+        for one in (found.yields[0], found.yields[-1])
+    )
     assert last[f"field_nrmse.{arm}"] < 0.8 < 1
     assert last[f"displacement_r2_5.{arm}"] > 0.5
     assert last[f"elbo.{arm}"] > first[f"elbo.{arm}"] + 0.2
@@ -67,17 +77,24 @@ def test_a_network_beats_the_zero_field_and_its_exact_bound_rises(arm: str):
 
 
 @pytest.mark.slow
-def test_the_committed_settings_need_a_fifth_of_random_s_transitions(capsys: pytest.CaptureFixture[str]):
+def test_the_committed_settings_need_a_fifth_of_random_s_transitions(
+    capsys: pytest.CaptureFixture[str],
+):
     """Ten replicates, as the stages collect, train and judge them."""
     params = read_params(ROOT, None)
-    seed = {verb: Stage(verb, "active_dynamics", ROOT, params).seed(verb) for verb in ("collect", "train", "evaluate")}
+    seed = {
+        verb: Stage(verb, "active_dynamics", ROOT, params).seed(verb)
+        for verb in ("collect", "train", "evaluate")
+    }
     config = params.active_dynamics
     with on_device(params, "torch"):
         dataset = collect(config, seed["collect"])
         yields = list(train(config, dataset, seed["train"]))
         scores = evaluate(config, yields[-1].learner, dataset, seed["evaluate"])
     shown = [f"transition_ratio.{arm}" for arm in config.train.arms[1:]]
-    shown += [f"{name}.{arm}" for name in ("field_nrmse", "coverage_90") for arm in config.train.arms]
+    shown += [
+        f"{name}.{arm}" for name in ("field_nrmse", "coverage_90") for arm in config.train.arms
+    ]
     with capsys.disabled():
         for name in shown:
             interval = f"{scores[f'{name}_low']:.4g} to {scores[f'{name}_high']:.4g}"

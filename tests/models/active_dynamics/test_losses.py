@@ -29,13 +29,17 @@ def test_worked_divergence_of_a_step_takes_its_variance_times_dt(variance: float
 def test_divergences_are_those_of_normal_distributions():
     mean_q, mean_p = drawn(BATCH, D), drawn(D, seed=1)
     variance_q, variance_p = drawn(BATCH, D, seed=2).exp(), drawn(D, seed=3).exp()
-    expected = kl_divergence(Normal(mean_q, variance_q.sqrt()), Normal(mean_p, variance_p.sqrt())).sum(1)
+    expected = kl_divergence(
+        Normal(mean_q, variance_q.sqrt()), Normal(mean_p, variance_p.sqrt())
+    ).sum(1)
     torch.testing.assert_close(losses.kl(mean_q, variance_q, mean_p, variance_p), expected)
 
 
 def test_worked_weights_of_horizons():
     found = losses.horizon_weights(3, 0.8)
-    torch.testing.assert_close(found, torch.tensor([0.409836, 0.327869, 0.262295]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        found, torch.tensor([0.409836, 0.327869, 0.262295]), atol=1e-6, rtol=0
+    )
 
 
 def test_weights_of_horizons_are_normal_in_the_first_call_too_and_follow_the_decay():
@@ -51,7 +55,9 @@ def test_horizons_beyond_the_window_do_not_count():
     assert found.tolist() == torch.tensor([[0.5, 0.5, 0.5], [0.3, 0.3, 0], [0.2, 0, 0]]).tolist()
 
 
-@pytest.mark.parametrize(("updates", "expected"), [(99, 0), (100, 0), (300, 0.5), (500, 1), (9000, 1)])
+@pytest.mark.parametrize(
+    ("updates", "expected"), [(99, 0), (100, 0), (300, 0.5), (500, 1), (9000, 1)]
+)
 def test_beta_rises_along_a_line_after_the_warm_up(updates: int, expected: float):
     config = training(anneal_kind="linear", warmup=100, anneal=400)
     assert losses.beta_at(config, updates) == expected
@@ -64,7 +70,12 @@ def test_beta_is_all_there_after_the_warm_up_without_annealing(updates: int, exp
 
 
 def test_terms_and_weights_have_the_same_names():
-    assert losses.weights(20, 300, 0.5) == {"ell": -0.05, "kl_first": 0.025, "kl_steps": 0.025, "weight_prior": 1 / 300}
+    assert losses.weights(20, 300, 0.5) == {
+        "ell": -0.05,
+        "kl_first": 0.025,
+        "kl_steps": 0.025,
+        "weight_prior": 1 / 300,
+    }
     assert tuple(losses.weights(1, 1, 1.0)) == losses.ELBO_TERMS
     assert all(callable(getattr(losses, term)) for term in (*losses.TERMS, "weight_prior"))
 
@@ -77,7 +88,9 @@ def test_gaussian_likelihood_is_that_of_normal_distributions():
 
 def test_likelihood_of_counts_is_that_of_poisson_distributions():
     log_rate = drawn(MEMBER, OBS, TIME, BATCH)
-    y = torch.poisson(torch.full((OBS, TIME, BATCH), 2.0, dtype=torch.float64), Generator().manual_seed(1))
+    y = torch.poisson(
+        torch.full((OBS, TIME, BATCH), 2.0, dtype=torch.float64), Generator().manual_seed(1)
+    )
     expected = Poisson(log_rate.exp()).log_prob(y).sum(1)
     torch.testing.assert_close(losses.poisson(y, log_rate), expected)
 
@@ -95,5 +108,7 @@ def test_innovations_are_judged_by_their_own_distribution():
     pull = (weighed @ residual[..., None])[..., 0]
     found = losses.innovation_nll(residual, noise, pull, weighed @ slope, covariance)
     whole = slope @ covariance @ slope.mT + torch.diag(noise)
-    expected = -MultivariateNormal(torch.zeros(BATCH, OBS, dtype=torch.float64), whole).log_prob(residual)
+    expected = -MultivariateNormal(torch.zeros(BATCH, OBS, dtype=torch.float64), whole).log_prob(
+        residual
+    )
     torch.testing.assert_close(found, expected)

@@ -9,7 +9,12 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics.config import RbfGrid
-from quatrain.models.active_dynamics.network import Rbf, make_rbf, prior_weight_variance, region_products
+from quatrain.models.active_dynamics.network import (
+    Rbf,
+    make_rbf,
+    prior_weight_variance,
+    region_products,
+)
 from tests.conftest import params_with
 
 SIDES = {1: 7, 2: 5, 3: 3}
@@ -43,7 +48,9 @@ def test_features_are_the_plain_formula_in_the_order_of_the_grid(d: int):
     x = states(6, d)
     found = double(d).features(x)
     assert found.shape == (6, SIDES[d] ** d)
-    torch.testing.assert_close(found, torch.tensor([plain(one) for one in x], dtype=torch.float64), atol=1e-7, rtol=0)
+    torch.testing.assert_close(
+        found, torch.tensor([plain(one) for one in x], dtype=torch.float64), atol=1e-7, rtol=0
+    )
 
 
 def test_the_first_coordinate_of_centres_changes_slowest():

@@ -54,7 +54,9 @@ def test_the_typical_row_has_the_median_error_of_its_arm(study: Study):
         (("random",), ("random",)),
     ],
 )
-def test_maps_are_of_the_active_arm_and_a_plain_one(study: Study, arms: tuple[str, ...], pair: tuple[str, ...]):
+def test_maps_are_of_the_active_arm_and_a_plain_one(
+    study: Study, arms: tuple[str, ...], pair: tuple[str, ...]
+):
     train = study.config.train.model_copy(update={"arms": arms})
     assert study._replace(config=study.config.model_copy(update={"train": train})).pair == pair
 
@@ -73,7 +75,9 @@ def test_charts_go_by_x1_first(study: Study, chart: Chart):
 
 def test_charts_agree_with_what_is_judged(study: Study, chart: Chart):
     middle, origin = plane.SIDE // 2, np.flatnonzero((study.dataset.held_out.grid == 0).all(1))
-    np.testing.assert_allclose(chart.mean[:, middle, middle], study.known.mean[:, origin[0]], atol=1e-12)
+    np.testing.assert_allclose(
+        chart.mean[:, middle, middle], study.known.mean[:, origin[0]], atol=1e-12
+    )
     inside = chart.within(study.radius)
     size = np.sqrt(np.square(chart.error(2)[inside]).sum() / np.square(chart.true[inside]).sum())
     assert size == pytest.approx(study.known.nrmse[-1, 2], rel=0.05)
@@ -93,7 +97,9 @@ def test_believed_and_true_errors_are_beside_each_other_on_one_scale(study: Stud
         row = study.typical(arm)
         np.testing.assert_array_equal(maps[2 * place].get_array(), chart.believed(row).T)
         np.testing.assert_array_equal(maps[2 * place + 1].get_array(), chart.error(row).T)
-        np.testing.assert_array_equal(figure.axes[2 * place].collections[1].get_offsets(), study.path[row])
+        np.testing.assert_array_equal(
+            figure.axes[2 * place].collections[1].get_offsets(), study.path[row]
+        )
     assert len({(one.norm.vmin, one.norm.vmax) for one in maps}) == 1
 
 
@@ -160,7 +166,9 @@ def test_learned_channels_lead_to_paths_near_the_true_ones():
 
 
 def test_distances_count_until_the_true_path_leaves_the_region(study: Study):
-    x1 = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 1.0], [1.0, 1.0]])  # the first path leaves, and comes back
+    x1 = np.array(
+        [[0.0, 0.0], [1.0, 0.0], [2.0, 1.0], [1.0, 1.0]]
+    )  # the first path leaves, and comes back
     true = np.stack([x1, np.zeros_like(x1)], 2)
     off = np.zeros_like(true)
     off[1], off[2:, 0] = [3.0, 4.0], 100.0
@@ -184,7 +192,11 @@ def test_coverage_is_the_share_within_intervals_of_a_normal_law(study: Study):
 def test_the_calibration_curve_passes_the_scored_coverage(plain: Run, study: Study):
     (axes,) = judged.draw_calibration(study).axes
     for arm in study.arms:
-        (dot,) = (line for line in axes.lines if line.get_color() == COLORS[arm] and line.get_marker() == "o")
+        (dot,) = (
+            line
+            for line in axes.lines
+            if line.get_color() == COLORS[arm] and line.get_marker() == "o"
+        )
         assert float(dot.get_xdata()[0]) == pytest.approx(0.9)
         assert float(dot.get_ydata()[0]) == pytest.approx(plain.scores[f"coverage_90.{arm}"])
 
@@ -218,7 +230,11 @@ def test_traces_are_the_actions_one_above_the_other(study: Study):
 
 def test_of_a_long_warm_up_only_its_end_is_shown():
     study = run(collect={"warmup": 50}).study
-    (trace, *_) = (line for line in actions.draw_actions(study).axes[0].lines if line.get_color() == COLORS["active"])
+    (trace, *_) = (
+        line
+        for line in actions.draw_actions(study).axes[0].lines
+        if line.get_color() == COLORS["active"]
+    )
     assert trace.get_xdata().tolist() == list(range(30, 60))
     np.testing.assert_array_equal(trace.get_ydata(), study.actions[study.typical("active"), 30:, 0])
 
@@ -262,7 +278,10 @@ def test_the_oracle_is_a_kalman_filter_of_the_true_field():
         if time:
             mean = move @ mean + 0.1 * learner.replay.actions[row, time - 1].numpy()
             spread = move @ spread @ move.T + 0.001 * np.eye(2)
-        residual, total = y[time] - weight @ mean - bias, weight @ spread @ weight.T + np.diag(variance)
+        residual, total = (
+            y[time] - weight @ mean - bias,
+            weight @ spread @ weight.T + np.diag(variance),
+        )
         square = residual @ np.linalg.solve(total, residual)
         expected.append((np.linalg.slogdet(2 * np.pi * total).logabsdet + square) / (2 * channels))
         gain = spread @ weight.T @ np.linalg.inv(total)

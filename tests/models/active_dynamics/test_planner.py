@@ -34,7 +34,11 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def some_plan(config: Planner, seed: int = 5) -> Plan:
     """In the box."""
-    drawn = torch.rand(ROWS, 1 + config.keep, config.horizon, SIZE, generator=generator(seed)) * (2 * BOUND) - BOUND
+    drawn = (
+        torch.rand(ROWS, 1 + config.keep, config.horizon, SIZE, generator=generator(seed))
+        * (2 * BOUND)
+        - BOUND
+    )
     return Plan(drawn[:, 0], drawn[:, 1:])
 
 
@@ -64,7 +68,9 @@ class Watched:
         return self.answered[-1]
 
 
-def plain_icem(config: Planner, mean: Tensor, elites: list[Tensor], noise: Tensor, to: Tensor) -> Plan:
+def plain_icem(
+    config: Planner, mean: Tensor, elites: list[Tensor], noise: Tensor, to: Tensor
+) -> Plan:
     """Of one row, by lists."""
     std = torch.full_like(mean, config.init_std * BOUND)
     for drawn in noise:
@@ -79,14 +85,18 @@ def plain_icem(config: Planner, mean: Tensor, elites: list[Tensor], noise: Tenso
     return Plan(mean, torch.stack(elites))
 
 
-def plain_mppi(config: Planner, mean: Tensor, elites: list[Tensor], noise: Tensor, to: Tensor) -> Plan:
+def plain_mppi(
+    config: Planner, mean: Tensor, elites: list[Tensor], noise: Tensor, to: Tensor
+) -> Plan:
     std = config.init_std * BOUND
     for drawn in noise:
         candidates = [mean, *elites, *[(mean + std * one).clamp(-BOUND, BOUND) for one in drawn]]
         scores = torch.stack([-(one - to).square().sum() for one in candidates])
         standard = (scores - scores.mean()) / scores.std(correction=0)
         weights = torch.exp(standard / config.temperature)
-        mean = sum(weight * one for weight, one in zip(weights / weights.sum(), candidates, strict=True))
+        mean = sum(
+            weight * one for weight, one in zip(weights / weights.sum(), candidates, strict=True)
+        )
         elites = [candidates[place] for place in scores.argsort(descending=True)[: config.keep]]
     return Plan(mean, torch.stack(elites))
 
@@ -107,7 +117,13 @@ def test_rows_do_not_influence_each_other(kind):
     config, order = configured(kind=kind), torch.tensor([2, 0, 1])
     plan, noise, to = some_plan(config), some_noise(config), goal(config)
     found = improved(config, BOUND, nearness(to), plan, noise)
-    permuted = improved(config, BOUND, nearness(to[order]), Plan(plan.mean[order], plan.elites[order]), noise[:, order])
+    permuted = improved(
+        config,
+        BOUND,
+        nearness(to[order]),
+        Plan(plan.mean[order], plan.elites[order]),
+        noise[:, order],
+    )
     assert torch.equal(permuted.mean, found.mean[order])
     assert torch.equal(permuted.elites, found.elites[order])
 
@@ -118,7 +134,13 @@ def test_a_row_whose_scores_all_failed_leaves_the_others_alone(kind):
     plan, noise, near = some_plan(config), some_noise(config), nearness(goal(config))
     failed = torch.tensor([0.0, 0.0, WORST])[:, None]
     sound, broken = (
-        improved(config, BOUND, lambda actions, worse=worse: near(actions) * (worse == 0) + worse, plan, noise)
+        improved(
+            config,
+            BOUND,
+            lambda actions, worse=worse: near(actions) * (worse == 0) + worse,
+            plan,
+            noise,
+        )
         for worse in (failed * 0, failed)
     )
     assert torch.equal(sound.mean[:2], broken.mean[:2])
@@ -132,9 +154,13 @@ def test_candidates_that_failed_count_nothing_and_change_nothing_of_what_others_
     plan, noise, to = first_plan(config, ROWS, SIZE), some_noise(config), goal(config)
     watched = Watched(nearness(to))
     failed = torch.arange(config.candidates) % 3 == 1
-    found = improved(config, BOUND, lambda actions: watched(actions).masked_fill(failed, WORST), plan, noise)
+    found = improved(
+        config, BOUND, lambda actions: watched(actions).masked_fill(failed, WORST), plan, noise
+    )
     candidates, scores = watched.asked[0][:, ~failed], watched.answered[0][:, ~failed]
-    weights = ((scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0) / 0.5).softmax(1)
+    weights = (
+        (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0) / 0.5
+    ).softmax(1)
     torch.testing.assert_close(found.mean, (weights[:, :, None, None] * candidates).sum(1))
     assert weights.amax() > 3 * weights.amin()
 
@@ -146,7 +172,9 @@ def test_the_mean_and_the_elites_of_before_are_judged_again():
     assert len(watched.asked) == config.iterations
     assert torch.equal(watched.asked[0][:, 0], plan.mean)
     assert torch.equal(watched.asked[0][:, 1 : 1 + config.keep], plan.elites)
-    for before, scores, after in zip(watched.asked, watched.answered, watched.asked[1:], strict=False):
+    for before, scores, after in zip(
+        watched.asked, watched.answered, watched.asked[1:], strict=False
+    ):
         for row in range(ROWS):
             best = scores[row].argsort(descending=True)[: config.keep]
             assert torch.equal(after[row, 1 : 1 + config.keep], before[row, best])
@@ -232,7 +260,9 @@ def test_the_same_generator_makes_the_same_plan_and_goes_on():
 
 def test_a_plan_without_elites_to_keep():
     config = configured(keep=0)
-    found = replan(config, BOUND, nearness(goal(config)), first_plan(config, ROWS, SIZE), generator())
+    found = replan(
+        config, BOUND, nearness(goal(config)), first_plan(config, ROWS, SIZE), generator()
+    )
     assert found.elites.shape == (ROWS, 0, 6, SIZE)
     assert found.mean.any()
 
@@ -262,7 +292,9 @@ def test_what_is_drawn_has_unit_variance_and_the_asked_spectral_slope(colour):
     power = torch.fft.rfft(drawn, dim=2).abs().square().mean((0, 1, 3))[1:].log()
     frequency = torch.arange(1, 9).float().log()
     centred = frequency - frequency.mean()
-    assert float((centred * power).sum() / centred.square().sum()) == pytest.approx(-colour, abs=0.03)
+    assert float((centred * power).sum() / centred.square().sum()) == pytest.approx(
+        -colour, abs=0.03
+    )
 
 
 def test_rows_dimensions_and_iterations_are_drawn_apart():

@@ -42,12 +42,18 @@ OF_SEQ_VAE = ("seq_vae", "an ensemble")
 @pytest.mark.parametrize("name", RUNS)
 def test_every_figure_is_drawn_for_every_run(name: str):
     figures = named(name).figures()
-    wanted = ALWAYS | (set() if name in OF_A_LINE_OR_A_SPACE else PLANE) | ({"elbo"} if name in OF_SEQ_VAE else set())
+    wanted = (
+        ALWAYS
+        | (set() if name in OF_A_LINE_OR_A_SPACE else PLANE)
+        | ({"elbo"} if name in OF_SEQ_VAE else set())
+    )
     assert set(figures) == wanted
     for drawn, figure in figures.items():
         figure.canvas.draw()
         assert all(axes.has_data() for axes in figure.axes), drawn
-        assert not [text for axes in figure.axes for text in (*texts(axes), titles(axes)) if "nan" in text], drawn
+        assert not [
+            text for axes in figure.axes for text in (*texts(axes), titles(axes)) if "nan" in text
+        ], drawn
 
 
 def test_some_of_those_runs_are_what_they_are_called():
@@ -73,7 +79,9 @@ def study() -> Study:
     return studied("six replicates")
 
 
-def test_learning_curve_is_the_median_error_of_each_arm_at_its_checkpoints(plain: Run, study: Study):
+def test_learning_curve_is_the_median_error_of_each_arm_at_its_checkpoints(
+    plain: Run, study: Study
+):
     axes = learning_curve(plain, study)
     for place, arm in enumerate(("random", "active", "prbs")):
         (line,) = lines_of(axes, arm)
@@ -108,13 +116,19 @@ def test_the_arrow_goes_from_the_rival_s_last_transition_to_as_many_fewer(plain:
     assert arrow.xy == (60 / 2.5, 0.4)
     assert arrow.xyann == (60, 0.4)
     assert "2.5 times fewer" in texts(axes)
-    assert titles(axes) == "Planned actions know the field after 24 transitions as well as random ones after 60"
+    assert (
+        titles(axes)
+        == "Planned actions know the field after 24 transitions as well as random ones after 60"
+    )
 
 
 def test_where_nothing_was_won_no_arrow_says_so(plain: Run, study: Study):
     axes = learning_curve(plain, study, **{"transition_ratio.random": 0.0})
     assert not arrows_of(axes)
-    assert titles(axes) == "Planned actions never know the field as well as random ones after 60 transitions"
+    assert (
+        titles(axes)
+        == "Planned actions never know the field as well as random ones after 60 transitions"
+    )
 
 
 def test_without_an_active_arm_the_errors_are_told():
@@ -177,13 +191,18 @@ def recorded(study: Study, **metrics: np.ndarray) -> History:
     for name, values in metrics.items():
         for arm in study.arms:
             found[f"{name}.{arm}"] = (steps, values)
-            found |= {f"{name}.{arm}/seed/{one}": (steps, values + one / 10) for one in range(study.config.seeds)}
+            found |= {
+                f"{name}.{arm}/seed/{one}": (steps, values + one / 10)
+                for one in range(study.config.seeds)
+            }
     return found
 
 
 def test_information_stands_at_the_checkpoint_that_it_is_of(study: Study):
     assert study.steps == (10, 16, 24, 38, 60)
-    kept = at_checkpoints(study, recorded(study, information_gained=np.array([1.0, 3.0, 3.5])), "prbs")
+    kept = at_checkpoints(
+        study, recorded(study, information_gained=np.array([1.0, 3.0, 3.5])), "prbs"
+    )
     assert kept.steps.tolist() == [16, 38, 60]
     assert kept.records.tolist() == [0, 1, 2]
     np.testing.assert_allclose(kept.values[:, 1], 3 + np.arange(6) / 10)
@@ -191,7 +210,10 @@ def test_information_stands_at_the_checkpoint_that_it_is_of(study: Study):
 
 def test_a_checkpoint_is_drawn_once(study: Study):
     steps = np.array([20, 22, 60])
-    twice = {name: (steps, values) for name, (_, values) in recorded(study, information_gained=np.ones(3)).items()}
+    twice = {
+        name: (steps, values)
+        for name, (_, values) in recorded(study, information_gained=np.ones(3)).items()
+    }
     assert at_checkpoints(study, twice, "prbs").steps.tolist() == [16, 60]
 
 
@@ -201,10 +223,16 @@ def test_what_is_believed_and_what_is_wrong_are_in_the_same_unit(plain: Run, stu
         believed, wrong = lines_of(right, arm)
         rows = slice(6 * place, 6 * place + 6)
         np.testing.assert_allclose(
-            believed.get_ydata()[-1], np.median(np.sqrt(study.known.variance[rows].mean((1, 2)))), rtol=0.1
+            believed.get_ydata()[-1],
+            np.median(np.sqrt(study.known.variance[rows].mean((1, 2)))),
+            rtol=0.1,
         )
-        error = np.sqrt(np.square(study.known.mean[rows] - study.dataset.held_out.grid_field).mean((1, 2)))
-        np.testing.assert_allclose(wrong.get_ydata()[-1], np.median(error), rtol=0.1)  # of every fourth point
+        error = np.sqrt(
+            np.square(study.known.mean[rows] - study.dataset.held_out.grid_field).mean((1, 2))
+        )
+        np.testing.assert_allclose(
+            wrong.get_ydata()[-1], np.median(error), rtol=0.1
+        )  # of every fourth point
 
 
 # Surprise.

@@ -11,7 +11,12 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.train import train
 from tests.conftest import ROOT
 
-PRESETS = [None, *sorted(one.stem for one in (ROOT / "presets").glob("*.yaml") if "active_dynamics" in parse(one))]
+PRESETS = [
+    None,
+    *sorted(
+        one.stem for one in (ROOT / "presets").glob("*.yaml") if "active_dynamics" in parse(one)
+    ),
+]
 FEW = {"held_out_rollouts": 8, "starts": 8}
 BRIEF: dict[str, Any] = {
     "collect": {"warmup": 20, **FEW},
@@ -40,4 +45,9 @@ def test_a_preset_learns(preset: str | None):
 
 @pytest.mark.slow
 def test_the_large_preset_learns_as_large_as_it_is():
-    learned(changed("large", {"train": {"transitions": 30, "record_every": 10, "checkpoints": 3}, "collect": FEW}))
+    learned(
+        changed(
+            "large",
+            {"train": {"transitions": 30, "record_every": 10, "checkpoints": 3}, "collect": FEW},
+        )
+    )

@@ -73,7 +73,8 @@ def cells(path: Tensor) -> int:
 
 def test_who_asks_sees_more_of_the_plane_than_who_does_not():
     active, random = (
-        [cells(path) for path in learned().of(arm, learned().learner.path)] for arm in ("active", "random")
+        [cells(path) for path in learned().of(arm, learned().learner.path)]
+        for arm in ("active", "random")
     )
     assert min(active) > 2 * max(random)
 
@@ -88,7 +89,10 @@ def test_who_asks_stays_where_it_matters():
 
 def test_the_field_is_surest_where_it_was_seen():
     found = learned()
-    grid, deviation = torch.tensor(found.dataset.held_out.grid), torch.tensor(known_of(found).variance).sqrt()
+    grid, deviation = (
+        torch.tensor(found.dataset.held_out.grid),
+        torch.tensor(known_of(found).variance).sqrt(),
+    )
     paths = found.of("random", found.learner.path)
     for path, own in zip(paths, found.of("random", deviation).mean(2), strict=True):
         nearest = torch.cdist(grid, path).amin(1)
@@ -97,7 +101,11 @@ def test_the_field_is_surest_where_it_was_seen():
 
 def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
     """Shown each point of the grid and where the field leads from there, an episode each."""
-    env = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}, "process_noise": 0.0, "dt": 0.4}
+    env = {
+        "observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3},
+        "process_noise": 0.0,
+        "dt": 0.4,
+    }
     config = configured(seeds=1, env=env, network=GRID, train={"arms": ("random",)})
     dataset = collect(config, 0)
     rows, world = trials.fresh(config, dataset, 0).rows, world_of(config, dataset)
@@ -123,7 +131,9 @@ def test_the_prior_holds_where_nothing_was_seen():
     config = configured(seeds=1, env=LINEAR, train={"arms": ("off",), "transitions": 40})
     found = run(config)
     rows = trials.restored(config, found.dataset, found.learner).rows
-    corners = torch.cartesian_prod(torch.tensor([-2.0, 2.0]), torch.tensor([-2.0, 2.0])).double()[None]
+    corners = torch.cartesian_prod(torch.tensor([-2.0, 2.0]), torch.tensor([-2.0, 2.0])).double()[
+        None
+    ]
     before = trials.fresh(config, found.dataset, 0).rows.moments(corners)
     after = rows.moments(corners)
     assert (after.mean.abs() < before.variance.sqrt()).all()

@@ -31,7 +31,12 @@ CASES: dict[str, dict[str, Any]] = {
     "a filter of counts, out of time": {"env": {**SHORT, "observation": COUNTS}},
     "a filter that learned its channels": {"network": {"decoder": "linear"}},
     "a network": {"family": "seq_vae", "train": {"arms": ("active", "prbs")}, "seeds": 1},
-    "a network out of time": {"family": "seq_vae", "env": SHORT, "train": {"seq_vae": BRIEF}, "seeds": 1},
+    "a network out of time": {
+        "family": "seq_vae",
+        "env": SHORT,
+        "train": {"seq_vae": BRIEF},
+        "seeds": 1,
+    },
     "an ensemble that sees counts, out of time": {
         "family": "seq_vae",
         "env": {**SHORT, "observation": COUNTS},
@@ -49,7 +54,9 @@ def config_of(case: str, record_every: int) -> ActiveDynamicsConfig:
     """All that differs is how often it tells of itself."""
     sections = CASES[case]
     own = {"transitions": END, "record_every": record_every, "policies": HABITS, "planner": PLANNER}
-    return configured(**sections | {"train": sections.get("train", {}) | own, "collect": {"warmup": 10}})
+    return configured(
+        **sections | {"train": sections.get("train", {}) | own, "collect": {"warmup": 10}}
+    )
 
 
 class Case(NamedTuple):

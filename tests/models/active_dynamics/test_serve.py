@@ -21,7 +21,10 @@ TRANSITIONS = 20
 """Ten of them after the common start, but where channels are learned from a longer one."""
 VAE = {"family": "seq_vae"}
 FORMS: dict[str, dict[str, Any]] = {
-    **{name: RUNS[name] for name in ("as it is", "a line", "a space", "counts", "learned channels", "an ensemble")},
+    **{
+        name: RUNS[name]
+        for name in ("as it is", "a line", "a space", "counts", "learned channels", "an ensemble")
+    },
     "the active arm second": {"train": {"arms": ["random", "active"]}},
     "one arm, which is not active": {"train": {"arms": ["step"]}},
     "seq_vae": {"network": VAE},
@@ -62,7 +65,9 @@ def test_the_served_field_and_its_deviation_are_what_the_row_is_judged_by_on_the
     config, dataset, arrays, known = served(form)
     found, row = answer(config, arrays, {"states": dataset.held_out.grid}), SERVED.get(form, 0)
     np.testing.assert_allclose(found["velocity"], known.mean[row], rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found["deviation"], np.sqrt(known.variance[row]), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        found["deviation"], np.sqrt(known.variance[row]), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_the_first_replicate_of_the_active_arm_is_served_and_no_other_row():
@@ -71,7 +76,9 @@ def test_the_first_replicate_of_the_active_arm_is_served_and_no_other_row():
     assert [np.allclose(found, mean) for mean in known.mean] == [False, False, True, False]
 
 
-@pytest.mark.parametrize("form", ["learned channels", "seq_vae of layers, with channels of its own"])
+@pytest.mark.parametrize(
+    "form", ["learned channels", "seq_vae of layers, with channels of its own"]
+)
 def test_a_field_that_was_learned_in_coordinates_of_its_own_is_served_in_the_true_ones(form: str):
     """Read as if they were true, its own would tell of another field."""
     config, dataset, arrays, known = served(form)
@@ -132,7 +139,9 @@ def test_what_is_served_is_of_one_row_alone(family: str):
 def test_arrays_of_another_config_are_refused(family: str):
     _, dataset, arrays, _ = of_family(family)
     other = configured(family, network={"rbf": {"side": 6}})
-    with pytest.raises(ValueError, match=r"^not a learner of this config: field/weight is float\d\d\(.*25\), not "):
+    with pytest.raises(
+        ValueError, match=r"^not a learner of this config: field/weight is float\d\d\(.*25\), not "
+    ):
         answer(other, arrays, request(other, dataset))
 
 
@@ -140,9 +149,18 @@ def test_arrays_of_another_config_are_refused(family: str):
     ("asked", "message"),
     [
         ({}, "the request has the inputs none; give exactly states"),
-        ({"states": np.zeros((1, 3), np.float32)}, "states is float32[1, 3]; give numbers [questions, 2]"),
-        ({"states": np.array([[0, 0], [0, np.nan]])}, "states[1, 1] is nan; give numbers in -1000000.0..1000000.0"),
-        ({"states": np.array([[-2e6, 0]])}, "states[0, 0] is -2000000.0; give numbers in -1000000.0..1000000.0"),
+        (
+            {"states": np.zeros((1, 3), np.float32)},
+            "states is float32[1, 3]; give numbers [questions, 2]",
+        ),
+        (
+            {"states": np.array([[0, 0], [0, np.nan]])},
+            "states[1, 1] is nan; give numbers in -1000000.0..1000000.0",
+        ),
+        (
+            {"states": np.array([[-2e6, 0]])},
+            "states[0, 0] is -2000000.0; give numbers in -1000000.0..1000000.0",
+        ),
     ],
 )
 def test_what_is_no_state_of_the_system_is_refused(asked: dict[str, np.ndarray], message: str):

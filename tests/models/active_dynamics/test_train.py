@@ -54,14 +54,21 @@ def first_yield(config: ActiveDynamicsConfig) -> Run:
 @pytest.mark.parametrize("episode", [None, 4])
 @both_families
 def test_the_warm_up_of_all_arms_is_the_dataset_s(family: str, episode: int | None):
-    train_part = {"arms": ARMS, "transitions": 20, "record_every": WARMUP, "seq_vae": {**BRIEF, "window": 3}}
+    train_part = {
+        "arms": ARMS,
+        "transitions": 20,
+        "record_every": WARMUP,
+        "seq_vae": {**BRIEF, "window": 3},
+    }
     found = first_yield(configured(family, env={"episode_transitions": episode}, train=train_part))
     learner, given, ring = found.learner, found.dataset.train, found.learner.replay
     assert int(ring.written) == int(learner.transitions) == WARMUP
     assert given.truncated.any() == (episode is not None)
     for arm in ARMS:
         rows = rows_of(found.config, arm)
-        for stored, column in zip(ring[:3], (given.next_observations, given.actions, given.truncated), strict=True):
+        for stored, column in zip(
+            ring[:3], (given.next_observations, given.actions, given.truncated), strict=True
+        ):
             np.testing.assert_array_equal(stored[rows, :WARMUP], column)
         np.testing.assert_array_equal(learner.path[rows, :WARMUP], given.next_states)
         np.testing.assert_array_equal(learner.environment.x[rows], given.states[:, WARMUP])
@@ -73,7 +80,9 @@ def test_arms_of_a_replicate_meet_the_same_noise_wherever_they_are():
     found = run(configured(seeds=3, train={"arms": ARMS, "transitions": 40}))
     world, learner = world_of(found.config, found.dataset), found.learner
     after, actions = learner.path, learner.replay.actions[:, :40]
-    before = torch.cat([torch.tensor(found.dataset.train.states[:, 0]).repeat(3, 1)[:, None], after[:, :-1]], 1)
+    before = torch.cat(
+        [torch.tensor(found.dataset.train.states[:, 0]).repeat(3, 1)[:, None], after[:, :-1]], 1
+    )
     assert not learner.replay.truncated.any()
     moved = (after - step_mean(world, before, actions)).unflatten(0, (3, 3))
     seen = (learner.replay.observations[:, :40] - world.emission.mean(after)).unflatten(0, (3, 3))
@@ -89,7 +98,9 @@ def test_arms_of_a_replicate_meet_the_same_noise_wherever_they_are():
 def test_counts_are_drawn_of_the_same_seed_until_arms_part():
     counted = {"observation": {"kind": "loglinear", "noise": "poisson", "bias_sd": 2.0}}
     found = run(configured(env=counted, train={"arms": ("active", "off"), "transitions": 13}))
-    active, off = (found.of(arm, found.learner.replay.observations[:, :13]) for arm in ("active", "off"))
+    active, off = (
+        found.of(arm, found.learner.replay.observations[:, :13]) for arm in ("active", "off")
+    )
     assert torch.equal(active, active.round())
     assert torch.equal(active[:, :WARMUP], off[:, :WARMUP])
     assert not torch.equal(active[:, WARMUP:], off[:, WARMUP:])
@@ -98,13 +109,17 @@ def test_counts_are_drawn_of_the_same_seed_until_arms_part():
 @both_families
 def test_what_an_arm_learns_does_not_depend_on_which_other_arms_there_are(family: str):
     """Bit for bit."""
-    together = run(configured(family, train={"arms": ("prbs", "active", "random"), "transitions": 22}))
+    together = run(
+        configured(family, train={"arms": ("prbs", "active", "random"), "transitions": 22})
+    )
     for arm in ("random", "prbs"):
         alone = configured(family, train={"arms": (arm,), "transitions": 22})
         *_, end = train.train(alone, together.dataset, 0)
         assert torch.equal(end.learner.path, together.of(arm, together.learner.path))
         for name, kept in end.learner.snapshots.items():
-            assert torch.equal(kept[-1], together.of(arm, together.learner.snapshots[name][-1])), name
+            assert torch.equal(kept[-1], together.of(arm, together.learner.snapshots[name][-1])), (
+                name
+            )
             assert kept[-1].any(), name
 
 
@@ -115,13 +130,17 @@ def test_arms_learn_from_what_they_saw_themselves(family: str):
     for one, other in (("active", "random"), ("active", "prbs"), ("random", "prbs")):
         assert not torch.equal(found.of(one, path), found.of(other, path))
         assert not torch.equal(found.of(one, kept[-1]), found.of(other, kept[-1]))
-        assert torch.equal(found.of(one, kept[0]), found.of(other, kept[0]))  # at the end of the warm-up
+        assert torch.equal(
+            found.of(one, kept[0]), found.of(other, kept[0])
+        )  # at the end of the warm-up
 
 
 # What a transition is.
 
 
-def told_otherwise(monkeypatch: pytest.MonkeyPatch, moment: int, change: Callable[[Met], Met]) -> None:
+def told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, moment: int, change: Callable[[Met], Met]
+) -> None:
     """Lets learners see something else in the transition of that number."""
     answer = train.met_by
 
@@ -133,19 +152,25 @@ def told_otherwise(monkeypatch: pytest.MonkeyPatch, moment: int, change: Callabl
 
 
 def farther(met: Met) -> Met:
-    return met._replace(seen=met.seen._replace(observation=met.seen.observation + 3, begun=met.seen.begun + 3))
+    return met._replace(
+        seen=met.seen._replace(observation=met.seen.observation + 3, begun=met.seen.begun + 3)
+    )
 
 
 @pytest.mark.parametrize(("moment", "first"), [(15, 16), (16, 18)])
 @both_families
-def test_the_next_plan_knows_what_was_seen_last(family: str, moment: int, first: int, monkeypatch: pytest.MonkeyPatch):
+def test_the_next_plan_knows_what_was_seen_last(
+    family: str, moment: int, first: int, monkeypatch: pytest.MonkeyPatch
+):
     """It plans before the transitions 10, 12, 14 ... What is seen after transition t is what t + 1 begins with."""
     config = configured(family, train={"transitions": 20, "planner": PLANNED})
     dataset = collect(config, 0)
     whole = at(config, 20, dataset)
     told_otherwise(monkeypatch, moment, farther)
     other = at(config, 20, dataset)
-    same = (whole.replay.actions == other.replay.actions)[rows_of(config, "active"), :20].all(2).all(0)
+    same = (
+        (whole.replay.actions == other.replay.actions)[rows_of(config, "active"), :20].all(2).all(0)
+    )
     assert same[:first].all()
     assert not same[first]
     random = rows_of(config, "random")
@@ -153,7 +178,9 @@ def test_the_next_plan_knows_what_was_seen_last(family: str, moment: int, first:
 
 
 @both_families
-def test_what_is_seen_changes_beliefs_at_once_and_nothing_before(family: str, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_seen_changes_beliefs_at_once_and_nothing_before(
+    family: str, monkeypatch: pytest.MonkeyPatch
+):
     config = configured(family, train={"arms": ("random",), "transitions": 20})
     dataset = collect(config, 0)
     whole = [means(at(config, count, dataset)) for count in (15, 16)]
@@ -173,18 +200,27 @@ def means(trial: Trial) -> Tensor:
 
 def test_actions_stay_in_the_box_and_are_those_that_acted():
     bound = 0.3
-    found = run(configured(env={"action_bound": bound, "process_noise": 0.0}, train={"arms": ARMS, "transitions": 40}))
+    found = run(
+        configured(
+            env={"action_bound": bound, "process_noise": 0.0},
+            train={"arms": ARMS, "transitions": 40},
+        )
+    )
     actions, path = found.learner.replay.actions[:, :40], found.learner.path
     assert actions.abs().amax() <= bound
     assert (found.of("prbs", actions)[:, WARMUP:].abs() == bound).all()
     assert found.of("active", actions)[:, WARMUP:].abs().amax() > 0.9 * bound
     world = world_of(found.config, found.dataset)
-    torch.testing.assert_close(path[:, 1:], step_mean(world, path[:, :-1], actions[:, 1:]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        path[:, 1:], step_mean(world, path[:, :-1], actions[:, 1:]), atol=1e-6, rtol=0
+    )
 
 
 def test_plans_are_held_and_made_anew_when_they_are_due(monkeypatch: pytest.MonkeyPatch):
     made, replan = [], train.planner.replan
-    monkeypatch.setattr(train.planner, "replan", lambda *given: made.append(trial.transitions) or replan(*given))
+    monkeypatch.setattr(
+        train.planner, "replan", lambda *given: made.append(trial.transitions) or replan(*given)
+    )
     trial = at(configured(train={"transitions": 24, "planner": {"hold": 2, "replan_every": 4}}), 0)
     advanced(trial, 24)
     assert made == [10, 14, 18, 22]
@@ -210,13 +246,17 @@ def test_a_truncated_row_goes_on_from_a_new_beginning(family: str, env: dict[str
         over = trial.replay.truncated[:, moment]
         final, now = trial.path[:, moment], trial.environment
         beyond = final.abs().amax(1) > trial.config.env.escape_radius
-        assert torch.equal(over, beyond if env is NARROW else torch.full_like(over, (moment + 1) % 6 == 0))
+        assert torch.equal(
+            over, beyond if env is NARROW else torch.full_like(over, (moment + 1) % 6 == 0)
+        )
         assert torch.equal(now.x[~over], final[~over])
         assert (now.x[over].abs() <= 1).all()
         assert (now.x[over] != final[over]).all()
         assert (now.age[over] == 0).all()
         assert (now.age[~over] > 0).all()
-        assert ((final - before).abs().amax() < 0.5).all()  # the path is that of the state that acted
+        assert (
+            (final - before).abs().amax() < 0.5
+        ).all()  # the path is that of the state that acted
         ended.append(over)
     assert torch.stack(ended)[WARMUP:].any()
 
@@ -227,7 +267,9 @@ def began_elsewhere(met: Met) -> Met:
     return met._replace(seen=seen._replace(begun=begun), state=State(met.state.x, met.state.age))
 
 
-def test_a_filter_learns_nothing_from_the_step_between_two_episodes(monkeypatch: pytest.MonkeyPatch):
+def test_a_filter_learns_nothing_from_the_step_between_two_episodes(
+    monkeypatch: pytest.MonkeyPatch,
+):
     """What is seen of a new beginning says where the state is, and nothing about the field."""
     config = configured(env=SHORT, train={"arms": ("random",), "transitions": 30})
     dataset = collect(config, 0)
@@ -240,7 +282,9 @@ def test_a_filter_learns_nothing_from_the_step_between_two_episodes(monkeypatch:
     assert torch.equal(weights(2, held), weights(2, changed))
     assert torch.equal(held.covariance[:, 2:, 2:], changed.covariance[:, 2:, 2:])
     assert not held.covariance[:, :2, 2:].any()
-    assert not torch.equal(weights(2, advanced(whole, 1).rows.belief), weights(2, advanced(other, 1).rows.belief))
+    assert not torch.equal(
+        weights(2, advanced(whole, 1).rows.belief), weights(2, advanced(other, 1).rows.belief)
+    )
 
 
 def test_a_network_never_sees_both_sides_of_an_end():
@@ -256,7 +300,9 @@ def test_a_network_never_sees_both_sides_of_an_end():
         for start in starts.numbers[row, : starts.end[row]].tolist():
             assert not ends[row, start : start + BRIEF["window"] + BRIEF["burn_in"] - 1].any()
             seen += 1
-    assert seen == config.rows * (6 * 2 + 0)  # two in each whole episode of six, none in the four left over
+    assert seen == config.rows * (
+        6 * 2 + 0
+    )  # two in each whole episode of six, none in the four left over
     assert int(windows.valid(trial.replay)[0]) == 12
 
 
@@ -285,7 +331,9 @@ def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
     steps = checkpoint_steps(found.config)
     assert steps == (10, 13, 18, 24)
     by_step = {one.step: one.learner for one in found.yields}
-    restored = {step: trials.restored(found.config, found.dataset, by_step[step]) for step in (10, 18, 24)}
+    restored = {
+        step: trials.restored(found.config, found.dataset, by_step[step]) for step in (10, 18, 24)
+    }
     for name, kept in found.learner.snapshots.items():
         for step, trial in restored.items():
             assert torch.equal(kept[steps.index(step)], trial.rows.weights[name]), name
@@ -300,10 +348,16 @@ def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
 @pytest.mark.parametrize("seeds", [1, 2])
 @both_families
 def test_each_yield_tells_the_same_of_each_arm_and_of_all(family: str, seeds: int):
-    found = run(configured(family, seeds=seeds, train={"arms": ARMS, "record_every": 7, "transitions": 16}))
+    found = run(
+        configured(family, seeds=seeds, train={"arms": ARMS, "record_every": 7, "transitions": 16})
+    )
     common = {"innovation_nll", "field_sd", "monitor/field_nrmse", "information_gained"}
     common |= {"outside_region", "truncations"}
-    own = {*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss"} if family == "seq_vae" else set()
+    own = (
+        {*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss"}
+        if family == "seq_vae"
+        else set()
+    )
     names = {f"{name}{of}" for name in common | own for of in ("", *(f".{arm}" for arm in ARMS))}
     names |= {f"{name}/seed" for name in names} if seeds > 1 else set()
     assert [one.step for one in found.yields] == [7, 14, 16]
@@ -334,7 +388,11 @@ def test_ends_are_counted_and_the_region_s_outside_is_a_share():
 def test_updates_begin_with_enough_windows_after_the_warm_up(min_windows: int, before: int):
     """Windows are of six transitions, so that the ninth is there after the fourteenth transition."""
     windows_of_six = {**BRIEF, "window": 5, "min_windows": min_windows}
-    found = run(configured("seq_vae", train={"record_every": 2, "transitions": 18, "seq_vae": windows_of_six}))
+    found = run(
+        configured(
+            "seq_vae", train={"record_every": 2, "transitions": 18, "seq_vae": windows_of_six}
+        )
+    )
     for one in found.yields:
         told = [one.metrics[name].item() for name in ("ell", "kl_steps", "grad_norm")]
         assert (np.array(told) != 0).all() if one.step > before else told == [0, 0, 0]
@@ -378,9 +436,12 @@ REMEDIES = {
 
 
 @pytest.mark.parametrize(
-    ("family", "value"), [("bayes_filter", float("nan")), ("bayes_filter", float("inf")), ("seq_vae", float("nan"))]
+    ("family", "value"),
+    [("bayes_filter", float("nan")), ("bayes_filter", float("inf")), ("seq_vae", float("nan"))],
 )
-def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(family: str, value: float):
+def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(
+    family: str, value: float
+):
     given = begun(family)
     x = given.learner.environment.x.clone()
     x[4, 1] = value
@@ -390,7 +451,9 @@ def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(family
 
 
 @both_families
-def test_the_moment_is_that_of_the_transition_not_of_the_yield(family: str, monkeypatch: pytest.MonkeyPatch):
+def test_the_moment_is_that_of_the_transition_not_of_the_yield(
+    family: str, monkeypatch: pytest.MonkeyPatch
+):
     def unseen(met: Met) -> Met:
         y = met.seen.observation.clone()
         y[2, 5] = float("nan")
@@ -398,7 +461,11 @@ def test_the_moment_is_that_of_the_transition_not_of_the_yield(family: str, monk
 
     given = begun(family)
     told_otherwise(monkeypatch, 17, unseen)
-    refused(given, given.learner, rf"active_dynamics stopped at transition 18: .* of row active/2 .*{REMEDIES[family]}")
+    refused(
+        given,
+        given.learner,
+        rf"active_dynamics stopped at transition 18: .* of row active/2 .*{REMEDIES[family]}",
+    )
 
 
 @pytest.mark.parametrize("part", ["mean", "covariance"])
@@ -407,7 +474,11 @@ def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
     value = getattr(given.learner.params, part).clone()
     value[3] = float("nan")
     broken = given.learner._replace(params=given.learner.params._replace(**{part: value}))
-    refused(given, broken, f"active_dynamics stopped at transition 13: .* of row random/0 .*{REMEDIES['bayes_filter']}")
+    refused(
+        given,
+        broken,
+        f"active_dynamics stopped at transition 13: .* of row random/0 .*{REMEDIES['bayes_filter']}",
+    )
 
 
 def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
@@ -415,7 +486,11 @@ def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
     params = [{name: value.clone() for name, value in own.items()} for own in given.learner.params]
     params[1]["dynamics.weight"][0] = float("nan")
     broken = given.learner._replace(params=tuple(params))
-    refused(given, broken, f"active_dynamics stopped at transition 13: .* of row active/1 .*{REMEDIES['seq_vae']}")
+    refused(
+        given,
+        broken,
+        f"active_dynamics stopped at transition 13: .* of row active/1 .*{REMEDIES['seq_vae']}",
+    )
 
 
 def test_weights_are_looked_at_too():
@@ -424,7 +499,9 @@ def test_weights_are_looked_at_too():
     trial = trials.restored(given.config, given.dataset, given.learner)
     with torch.no_grad():
         trial.rows.workers[5].network.first_mean.fill_(float("nan"))
-    where = "active_dynamics stopped at transition 12: params/first_mean of row random/2 is not finite"
+    where = (
+        "active_dynamics stopped at transition 12: params/first_mean of row random/2 is not finite"
+    )
     with pytest.raises(TrainingDiverged, match=re.escape(where)):
         train.records.refuse_divergence(trial, {"innovation_nll": torch.zeros(5, 6)})
 
@@ -474,7 +551,9 @@ def test_information_that_cannot_be_told_ends_the_training():
     belief.belief.covariance[4, 7, 7] = -1.0
     trial.gained = trial.rows.information()
     assert trial.gained.isnan().tolist() == [False] * 4 + [True] + [False] * (given.config.rows - 5)
-    where = "active_dynamics stopped at transition 12: information_gained of row random/1 is not finite"
+    where = (
+        "active_dynamics stopped at transition 12: information_gained of row random/1 is not finite"
+    )
     with pytest.raises(TrainingDiverged, match=re.escape(where)):
         train.records.refuse_divergence(trial, {})
 
@@ -482,10 +561,22 @@ def test_information_that_cannot_be_told_ends_the_training():
 @pytest.mark.parametrize(
     ("sections", "why"),
     [
-        ({"seeds": 4}, r"train\.observations has shape \(2, 11, 8\), this config wants \(4, 11, 8\)"),
-        ({"collect": {"warmup": 12}}, r"train\.observations has shape \(2, 11, 8\), this config wants \(2, 13, 8\)"),
-        ({"env": {"field": {"kind": "duffing"}}}, r"the dataset is of another field than env\.field"),
-        ({"env": {"field": {"parameters": {"w": 1.5}}}}, r"the dataset is of another field than env\.field"),
+        (
+            {"seeds": 4},
+            r"train\.observations has shape \(2, 11, 8\), this config wants \(4, 11, 8\)",
+        ),
+        (
+            {"collect": {"warmup": 12}},
+            r"train\.observations has shape \(2, 11, 8\), this config wants \(2, 13, 8\)",
+        ),
+        (
+            {"env": {"field": {"kind": "duffing"}}},
+            r"the dataset is of another field than env\.field",
+        ),
+        (
+            {"env": {"field": {"parameters": {"w": 1.5}}}},
+            r"the dataset is of another field than env\.field",
+        ),
     ],
 )
 def test_a_dataset_of_another_config_is_refused(sections: dict[str, Any], why: str):
@@ -517,7 +608,10 @@ def test_arrays_of_another_network_are_refused(family: str):
 
 ENSEMBLE = {"seq_vae": {"dynamics": "ensemble", "members": 3}}
 LOOKED_FOR = [
-    *((FAMILIES[0], {}, name, "icem") for name in ("variance", "information", "fisher_d", "fisher_a", "action_cost")),
+    *(
+        (FAMILIES[0], {}, name, "icem")
+        for name in ("variance", "information", "fisher_d", "fisher_a", "action_cost")
+    ),
     (FAMILIES[1], {"seq_vae": {"dynamics": "mlp"}}, "information", "icem"),
     (FAMILIES[1], {}, "fisher_a", "icem"),
     (FAMILIES[1], ENSEMBLE, "disagreement", "icem"),
@@ -551,6 +645,14 @@ def test_what_is_looked_for_and_how_it_is_found_decide_what_is_done():
     for kind in ("icem", "mppi"):
         for value in ("variance", "information", "fisher_d", "fisher_a"):
             weights_of = {"variance": 0.0, value: 1.0}
-            train_part = {"acquisition": {"weights": weights_of}, "planner": {"kind": kind}, "transitions": 18}
-            done.append(run(configured(seeds=1, train={"arms": ("active",), **train_part})).learner.path)
-    assert all(not torch.equal(one, other) for place, one in enumerate(done) for other in done[:place])
+            train_part = {
+                "acquisition": {"weights": weights_of},
+                "planner": {"kind": kind},
+                "transitions": 18,
+            }
+            done.append(
+                run(configured(seeds=1, train={"arms": ("active",), **train_part})).learner.path
+            )
+    assert all(
+        not torch.equal(one, other) for place, one in enumerate(done) for other in done[:place]
+    )

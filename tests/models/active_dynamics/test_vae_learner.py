@@ -16,7 +16,14 @@ from quatrain.models.active_dynamics.agents.vae import elbo, learner, network
 from quatrain.models.active_dynamics.agents.vae.learner import Row, Worker
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, Ring, Windows
-from tests.models.active_dynamics.workers import COUNTS, channels, configured, gradients, replay, worker
+from tests.models.active_dynamics.workers import (
+    COUNTS,
+    channels,
+    configured,
+    gradients,
+    replay,
+    worker,
+)
 
 FORMS: list[dict[str, Any]] = [
     {"dynamics": "linear", "decoder": "linear"},
@@ -47,7 +54,9 @@ def test_every_parameter_gets_a_gradient_after_two_updates(form: dict[str, Any])
     assert {"raw_noise", "first_mean", "raw_first_variance"} <= found.keys()
     for name, gradient in found.items():
         each = gradient if name.startswith(("dynamics", "encoder.heads")) else gradient[None]
-        assert (each.abs().flatten(1).amax(1) > 0).all(), name  # of each member; of mean and variance
+        assert (each.abs().flatten(1).amax(1) > 0).all(), (
+            name
+        )  # of each member; of mean and variance
 
 
 def test_at_the_first_update_only_the_hidden_layer_of_the_variance_gets_none():
@@ -101,7 +110,9 @@ def test_the_loss_weighs_terms_members_and_windows():
         for member in range(3):
             divergence = scored.kl_first[place] + scored.kl_steps[member, place]
             gained = scored.ell[member, place] - 0.3 * divergence
-            expected -= made.bootstrap[start, member] * gained / train.window / 3 / len(batch.starts)
+            expected -= (
+                made.bootstrap[start, member] * gained / train.window / 3 / len(batch.starts)
+            )
     torch.testing.assert_close(found, expected)
 
 
@@ -118,7 +129,9 @@ def test_the_prior_of_weights_counts_less_the_more_was_seen():
 
 def test_the_bootstrap_is_poisson_and_once_for_all_without_an_ensemble():
     config = configured("ensemble", seq_vae=EARLY)
-    config = config.model_copy(update={"train": config.train.model_copy(update={"transitions": 20_000})})
+    config = config.model_copy(
+        update={"train": config.train.model_copy(update={"transitions": 20_000})}
+    )
     drawn = learner.bootstrap(config, Generator().manual_seed(0))
     assert drawn.shape == (20_000, 3)
     assert float(drawn.mean()) == pytest.approx(1, abs=0.02)
@@ -132,7 +145,9 @@ def test_two_losses_share_one_backward_and_gradients_add_up():
     made = worker(config := configured("mlp", "linear", seq_vae={**EARLY, "mask": 0.5}))
     batches = [sampled(made, replay(config), seed) for seed in (0, 1)]
     state = made.elbo.get_state()
-    (learner.objective(made, batches[0], 40).loss + learner.objective(made, batches[1], 40).loss).backward()
+    (
+        learner.objective(made, batches[0], 40).loss + learner.objective(made, batches[1], 40).loss
+    ).backward()
     together = gradients(made)
     made.network.zero_grad()
     made.elbo.set_state(state)
@@ -154,7 +169,9 @@ def test_nothing_is_masked_while_beta_is_zero():
 
 @pytest.mark.parametrize("mask", [0.0, 0.5])
 def test_metrics_are_per_time_and_channel_or_dimension(mask: float):
-    made = worker(config := configured("mlp", "linear", seq_vae={**EARLY, "mask": mask, "beta": 0.5}))
+    made = worker(
+        config := configured("mlp", "linear", seq_vae={**EARLY, "mask": mask, "beta": 0.5})
+    )
     found = learner.learn(made, replay(config), 0)
     assert found.keys() == {*losses.ELBO_TERMS, "elbo_exact", "loss", "beta", "grad_norm"}
     channels_each, d_each = config.env.observation.channels, config.env.d
@@ -200,7 +217,9 @@ def test_the_optimiser_is_one_for_the_whole_run_and_counts_its_steps():
 
 
 def test_sgd_without_moments_may_be_asked_for():
-    made = worker(config := configured("mlp", seq_vae={**EARLY, "optimizer": "sgd", "max_grad_norm": None}))
+    made = worker(
+        config := configured("mlp", seq_vae={**EARLY, "optimizer": "sgd", "max_grad_norm": None})
+    )
     before, rate = dict(learner.snapshot(made).params), config.train.seq_vae.learning_rate
     learner.learn(made, replay(config), 0)
     for name, param in made.network.named_parameters():
@@ -253,7 +272,9 @@ def test_beliefs_of_the_carried_state_are_those_of_the_whole_episode():
     made, ends = worker(config := configured("rbf")), (7,)
     ring = replay(config, count=20, ends=ends)
     inputs = torch.cat([ring.observations, ring.actions], 2)[0, :20]
-    full = made.network.encoder.belief(made.network.encoder.over_episodes(inputs, ring.truncated[0, :20]))
+    full = made.network.encoder.belief(
+        made.network.encoder.over_episodes(inputs, ring.truncated[0, :20])
+    )
     first = made.network.first
     for number in range(20):
         found = learner.observe(made, ring.observations[0, number], ring.actions[0, number])
@@ -267,14 +288,21 @@ def test_beliefs_of_the_carried_state_are_those_of_the_whole_episode():
 def test_a_belief_follows_what_is_seen_and_done():
     config = configured("rbf")
     y, action = torch.ones(config.env.observation.channels), torch.ones(2)
-    means = [learner.observe(worker(config), *given).mean for given in ((y, action), (y + 1, action), (y, -action))]
+    means = [
+        learner.observe(worker(config), *given).mean
+        for given in ((y, action), (y + 1, action), (y, -action))
+    ]
     assert not torch.equal(means[0], means[1])
     assert not torch.equal(means[0], means[2])
 
 
 def test_no_module_of_the_family_moves_tensors_between_devices_or_empties_caches():
     sources = [inspect.getsource(module) for module in (learner, elbo, network, windows)]
-    assert not any(word in source for source in sources for word in ("empty_cache", ".cuda(", ".item(", "tolist"))
+    assert not any(
+        word in source
+        for source in sources
+        for word in ("empty_cache", ".cuda(", ".item(", "tolist")
+    )
 
 
 def walked(config: Any, count: int) -> Ring:
@@ -291,7 +319,14 @@ def walked(config: Any, count: int) -> Ring:
 
 
 def test_the_bound_rises_and_the_field_beats_none():
-    training = {"batch_size": 16, "samples": 3, "window": 15, "burn_in": 5, "learning_rate": 0.01, "anneal": 30}
+    training = {
+        "batch_size": 16,
+        "samples": 3,
+        "window": 15,
+        "burn_in": 5,
+        "learning_rate": 0.01,
+        "anneal": 30,
+    }
     made = worker(config := configured("rbf", seq_vae=training))
     with torch.no_grad():
         made.network.dynamics.weight.zero_()

@@ -61,10 +61,14 @@ def test_each_row_sees_its_own_field(dynamics: str):
     felt = surrogate.field(x)
     for row, one in enumerate(made):
         for point in range(POINTS):
-            each = [field(one.network, member, x[row, point]) for member in range(one.network.members)]
+            each = [
+                field(one.network, member, x[row, point]) for member in range(one.network.members)
+            ]
             torch.testing.assert_close(felt.value[row, point], torch.stack(each).mean(0), **TRUSTED)
             if surrogate.members is not None:
-                torch.testing.assert_close(surrogate.members(x)[row, point], torch.stack(each), **TRUSTED)
+                torch.testing.assert_close(
+                    surrogate.members(x)[row, point], torch.stack(each), **TRUSTED
+                )
         if dynamics != "ensemble":
             torch.testing.assert_close(felt.features[row], features(one, x[row]), **TRUSTED)
     assert (surrogate.members is not None) == (dynamics == "ensemble")
@@ -73,7 +77,9 @@ def test_each_row_sees_its_own_field(dynamics: str):
 @pytest.mark.parametrize("dynamics", [*SINGLE, "ensemble"])
 def test_jacobians_are_those_of_autograd(dynamics: str):
     surrogate, x = seen(workers(dynamics=dynamics)), drawn(ROWS, POINTS, 2)
-    expected = torch.autograd.functional.jacobian(lambda at: surrogate.field(at).value.sum((0, 1)), x)
+    expected = torch.autograd.functional.jacobian(
+        lambda at: surrogate.field(at).value.sum((0, 1)), x
+    )
     torch.testing.assert_close(surrogate.jacobian(x), expected.permute(1, 2, 0, 3), **TRUSTED)
 
 
@@ -131,7 +137,9 @@ DECODERS: list[dict[str, Any]] = [
 def expected_mean(decoder: Decoder | MlpDecoder, x: Tensor) -> Tensor:
     if isinstance(decoder, MlpDecoder):
         weights, biases = decoder.layers.weights, decoder.layers.biases
-        return weights[1][0] @ torch.tanh(weights[0][0] @ x + biases[0][0, :, 0]) + biases[1][0, :, 0]
+        return (
+            weights[1][0] @ torch.tanh(weights[0][0] @ x + biases[0][0, :, 0]) + biases[1][0, :, 0]
+        )
     drive = decoder.weight @ x + decoder.bias
     return drive.exp() if decoder.kind == "loglinear" else drive
 
@@ -142,18 +150,24 @@ def test_precision_is_what_an_observation_tells_where_the_state_is(form: dict[st
     surrogate = seen(made)
     for row, one in enumerate(made):
         decoder, x = one.network.decoder, one.belief.mean
-        slope = torch.autograd.functional.jacobian(lambda at, decoder=decoder: expected_mean(decoder, at), x)
+        slope = torch.autograd.functional.jacobian(
+            lambda at, decoder=decoder: expected_mean(decoder, at), x
+        )
         told = decoder.channels()
         noise = told.mean(x) if form.get("observation") is COUNTS else told.variance(x)
         torch.testing.assert_close(surrogate.precision[row], (slope.T / noise) @ slope, **TRUSTED)
         torch.testing.assert_close(told.mean(x), expected_mean(decoder, x), **TRUSTED)
         y = told.mean(x) + 1
-        torch.testing.assert_close(told.pull(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED)
+        torch.testing.assert_close(
+            told.pull(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
+        )
 
 
 @pytest.mark.parametrize("dynamics", ["rbf", "mlp", "ensemble"])
 def test_a_planner_can_ask_it_anything_it_has(dynamics: str):
-    asked = {"disagreement": 1.0} if dynamics == "ensemble" else {"information": 1.0, "fisher_a": 1.0}
+    asked = (
+        {"disagreement": 1.0} if dynamics == "ensemble" else {"information": 1.0, "fisher_a": 1.0}
+    )
     made = workers(dynamics=dynamics, weights={"variance": 0.0, **asked})
     train = made[0].config.train
     score = acquisition.scorer(seen(made), train.acquisition, train.planner.hold)
@@ -174,13 +188,17 @@ def test_before_anything_is_seen_weights_have_their_prior(dynamics: str):
     expected = torch.eye(grid.shape[1]) * variance
     torch.testing.assert_close(known.covariance, expected)
     noise = torch.nn.functional.softplus(torch.tensor(-3.0))
-    torch.testing.assert_close(known.step_variance, noise * config.env.dt + 2 * noise, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        known.step_variance, noise * config.env.dt + 2 * noise, atol=1e-5, rtol=0
+    )
 
 
 def test_worked_posterior_of_one_weight():
     """Features of 1, Σ = 1, q = .5: 1/3, and then .2."""
     made = worker(configured(dynamics="linear"))
-    known = Posterior(torch.diag(torch.tensor([1.0, 1.0, 0.0])), torch.tensor(0.5 * made.network.dt**2))
+    known = Posterior(
+        torch.diag(torch.tensor([1.0, 1.0, 0.0])), torch.tensor(0.5 * made.network.dt**2)
+    )
     for expected in (1 / 3, 0.2):
         known = posterior.noted(made.network, known, torch.tensor([1.0, 0.0]))
         torch.testing.assert_close(known.covariance, torch.diag(torch.tensor([expected, 1.0, 0.0])))
@@ -228,7 +246,9 @@ def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
     network, cell = made.network, made.network.encoder.cell
     hidden, means, variances = cell.weight_hh.new_zeros(1, cell.hidden_size), [], []
     for number in range(30):
-        hidden = cell(torch.cat([ring.observations[0, number], ring.actions[0, number]])[None], hidden)
+        hidden = cell(
+            torch.cat([ring.observations[0, number], ring.actions[0, number]])[None], hidden
+        )
         mean, variance = network.encoder.belief(hidden)
         means.append(mean[0])
         variances.append(variance[0])
@@ -237,9 +257,13 @@ def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
 
     def regression(step_variance: Tensor) -> Tensor:
         q = step_variance.double() / network.dt**2
-        return torch.linalg.inv(torch.eye(found.shape[1]) / network.prior_variance + found.T @ found / q).float()
+        return torch.linalg.inv(
+            torch.eye(found.shape[1]) / network.prior_variance + found.T @ found / q
+        ).float()
 
-    torch.testing.assert_close(made.posterior.covariance, regression(prior.step_variance), **TRUSTED)
+    torch.testing.assert_close(
+        made.posterior.covariance, regression(prior.step_variance), **TRUSTED
+    )
     refreshed = posterior.refreshed(network, ring, 0)
     expected = (network.step_variance + 2 * torch.stack(variances)).mean()
     torch.testing.assert_close(refreshed.step_variance, expected)

@@ -25,14 +25,21 @@ COUNTS = {"kind": "loglinear", "noise": "poisson"}
 """Channels that count."""
 
 
-def configured(dynamics: str = "rbf", decoder: str = "known", **others: Any) -> ActiveDynamicsConfig:
+def configured(
+    dynamics: str = "rbf", decoder: str = "known", **others: Any
+) -> ActiveDynamicsConfig:
     """A small seq_vae. others: seq_vae (of training), observation, weights (of the acquisition)."""
-    weights = {"disagreement": 1.0, "variance": 0.0} if dynamics == "ensemble" else {"variance": 1.0}
+    weights = (
+        {"disagreement": 1.0, "variance": 0.0} if dynamics == "ensemble" else {"variance": 1.0}
+    )
     return small(
         "active_dynamics",
         env={"observation": others.get("observation", {})},
         network={"family": "seq_vae", "decoder": decoder, "seq_vae": KINDS[dynamics]},
-        train={"seq_vae": others.get("seq_vae", {}), "acquisition": {"weights": others.get("weights", weights)}},
+        train={
+            "seq_vae": others.get("seq_vae", {}),
+            "acquisition": {"weights": others.get("weights", weights)},
+        },
     )
 
 
@@ -50,16 +57,22 @@ def worker(config: ActiveDynamicsConfig, seed: int = 0) -> Worker:
     return made
 
 
-def replay(config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()) -> Ring:
+def replay(
+    config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()
+) -> Ring:
     """A walk of each row that is pushed about, and begins anew after the transitions `ends`."""
     draws, emission = Generator().manual_seed(1), channels(config)
-    ring = windows.allocate(rows, config.train.transitions, config.env.observation.channels, config.env.d)
+    ring = windows.allocate(
+        rows, config.train.transitions, config.env.observation.channels, config.env.d
+    )
     x = torch.zeros(rows, config.env.d)
     for number in range(count):
         action = torch.rand(rows, config.env.d, generator=draws) * 2 - 1
         x = 0.95 * x + 0.3 * action
         y = emission.sample(x, None, draws)
-        windows.write(ring, Entry(y, action, torch.full((rows,), number in ends)), config.train.seq_vae.length)
+        windows.write(
+            ring, Entry(y, action, torch.full((rows,), number in ends)), config.train.seq_vae.length
+        )
         x = x * (number not in ends)
     return ring
 

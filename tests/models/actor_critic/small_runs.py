@@ -30,7 +30,9 @@ class Run(NamedTuple):
     @property
     def replays(self) -> Replays:
         held_out = self.dataset.held_out
-        return replayed(self.config, self.learner, held_out.floors, held_out.plates, held_out.colonies)
+        return replayed(
+            self.config, self.learner, held_out.floors, held_out.plates, held_out.colonies
+        )
 
     def figures(self) -> dict[str, Figure]:
         return room.plots(self.config, self.learner, self.dataset, self.history, self.scores)
@@ -45,7 +47,10 @@ def configured(**sections: Any) -> ActorCriticConfig:
 
 def free(*names: str) -> dict[str, Any]:
     """Only these numbers of an action are chosen."""
-    return {"active_params": names, "fixed_params": {name: at for name, at in FIXED.items() if name not in names}}
+    return {
+        "active_params": names,
+        "fixed_params": {name: at for name, at in FIXED.items() if name not in names},
+    }
 
 
 def run(config: ActorCriticConfig) -> Run:
@@ -53,4 +58,10 @@ def run(config: ActorCriticConfig) -> Run:
     for progress in train(config, dataset, 1):
         found += rows(progress, last)
         last = progress.step
-    return Run(config, dataset, progress.learner, history(found), evaluate(config, progress.learner, dataset, 0))
+    return Run(
+        config,
+        dataset,
+        progress.learner,
+        history(found),
+        evaluate(config, progress.learner, dataset, 0),
+    )

@@ -15,7 +15,14 @@ from quatrain.envs.colony.dynamics import Colonies, World, advance, make_world
 from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.features import Observation, observe
 from quatrain.envs.colony.plates import LINEAR, OUTSIDE, TRAINING, USER, Plates
-from quatrain.envs.colony.policies import Act, blurred, constant_policy, feedback_policy, fixing, random_policy
+from quatrain.envs.colony.policies import (
+    Act,
+    blurred,
+    constant_policy,
+    feedback_policy,
+    fixing,
+    random_policy,
+)
 from quatrain.envs.colony.rules import PARAMETERS, RUNNING
 from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
@@ -48,11 +55,15 @@ def partly() -> tuple[ActorCriticConfig, Dataset]:
 def equal(one: Any, other: Any) -> bool:
     """Of parts of datasets."""
     first, second = to_arrays(one), to_arrays(other)
-    return first.keys() == second.keys() and all(first[name].tobytes() == second[name].tobytes() for name in first)
+    return first.keys() == second.keys() and all(
+        first[name].tobytes() == second[name].tobytes() for name in first
+    )
 
 
 def test_sizes_and_types():
-    assert {name: (str(array.dtype), array.shape) for name, array in to_arrays(collected()).items()} == {
+    assert {
+        name: (str(array.dtype), array.shape) for name, array in to_arrays(collected()).items()
+    } == {
         **of_plates("train/plates", 3),
         "train/norm/node_mean": ("float32", (8,)),
         "train/norm/node_std": ("float32", (8,)),
@@ -66,7 +77,10 @@ def test_sizes_and_types():
         **of_starts("held_out/colonies", 64),
         **of_plates("held_out/outside", 2),
         **of_starts("held_out/colonies_outside", 32),
-        **{f"held_out/floors/{name}": ("float32", (64,)) for name in ("random", "constant", "feedback")},
+        **{
+            f"held_out/floors/{name}": ("float32", (64,))
+            for name in ("random", "constant", "feedback")
+        },
         "held_out/floors/constant_action": ("float32", (5,)),
         "held_out/floors/feedback_gamma": ("float32", ()),
     }
@@ -75,11 +89,18 @@ def test_sizes_and_types():
 
 def of_plates(name: str, count: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     shapes = {"kind": ("int8", (count,)), "m": ("float32", (count,)), "b": ("float32", (count,))}
-    return {f"{name}/{key}": value for key, value in (shapes | {"intensity": ("float32", (count, 60))}).items()}
+    return {
+        f"{name}/{key}": value
+        for key, value in (shapes | {"intensity": ("float32", (count, 60))}).items()
+    }
 
 
 def of_starts(name: str, count: int) -> dict[str, tuple[str, tuple[int, ...]]]:
-    shapes = {"n": ("int64", (count,)), "pos": ("float32", (count, 8, 2)), "substrate": ("int64", (count,))}
+    shapes = {
+        "n": ("int64", (count,)),
+        "pos": ("float32", (count, 8, 2)),
+        "substrate": ("int64", (count,)),
+    }
     return {f"{name}/{key}": value for key, value in shapes.items()}
 
 
@@ -106,7 +127,9 @@ def test_random_numbers_of_torch_and_numpy_are_left_alone():
 
 
 def test_parts_do_not_depend_on_each_others_sizes():
-    more = collect(small("actor_critic", collect={"n_train": 5, "n_outside": 3, "constant_search": 210}), SEED)
+    more = collect(
+        small("actor_critic", collect={"n_train": 5, "n_outside": 3, "constant_search": 210}), SEED
+    )
     assert equal(more.held_out.plates, collected().held_out.plates)
     assert equal(more.held_out.colonies, collected().held_out.colonies)
     assert not equal(more.held_out.floors, collected().held_out.floors)
@@ -117,7 +140,10 @@ def test_parts_do_not_depend_on_each_others_sizes():
 
 def test_no_held_out_plate_is_one_to_train_on():
     many = collect(small("actor_critic", collect={"n_train": 300, "n_held_out": 300}), SEED)
-    rows = [set(zip(one.kind.tolist(), one.m.tolist(), one.b.tolist(), strict=True)) for one in plates_of(many)]
+    rows = [
+        set(zip(one.kind.tolist(), one.m.tolist(), one.b.tolist(), strict=True))
+        for one in plates_of(many)
+    ]
     assert [len(one) for one in rows] == [300, 300, 2]
     assert not rows[0] & rows[1]
 
@@ -137,7 +163,10 @@ def test_plates_outside_are_flatter_or_steeper_than_all_to_train_on():
 
 
 def test_held_out_colonies_begin_as_all_colonies_do():
-    for starts, plates in ((collected().held_out.colonies, 4), (collected().held_out.colonies_outside, 2)):
+    for starts, plates in (
+        (collected().held_out.colonies, 4),
+        (collected().held_out.colonies_outside, 2),
+    ):
         assert set(starts.n) <= set(range(2, 9))
         assert set(starts.substrate) == set(range(plates))
         for n, pos in zip(starts.n, starts.pos, strict=True):
@@ -152,13 +181,17 @@ def test_colonies_come_back_as_they_began():
     starts = collected().held_out.colonies
     colonies = colonies_of(CONFIG.env.rules, starts)
     assert colonies.pos.shape == (64, 32, 2)
-    fresh = start(make_world(CONFIG.env.rules, collected().held_out.plates), 64, generator(sequence(3)))
+    fresh = start(
+        make_world(CONFIG.env.rules, collected().held_out.plates), 64, generator(sequence(3))
+    )
     assert all(torch.equal(*pair) for pair in zip(colonies, fresh, strict=True))
 
 
 def test_colonies_outside_are_others():
     colonies = colonies_of(CONFIG.env.rules, collected().held_out.colonies_outside)
-    fresh = start(make_world(CONFIG.env.rules, collected().held_out.outside), 32, generator(sequence(4)))
+    fresh = start(
+        make_world(CONFIG.env.rules, collected().held_out.outside), 32, generator(sequence(4))
+    )
     assert all(torch.equal(*pair) for pair in zip(colonies, fresh, strict=True))
 
 
@@ -169,7 +202,9 @@ def sequence(place: int) -> np.random.SeedSequence:
 @pytest.mark.parametrize("plates", ["fixed", "user"])
 def test_the_only_plate_stands_on_both_sides(plates: str):
     config, dataset = with_one_plate(plates)
-    expected = laws.fixed_plate(60) if plates == "fixed" else laws.user_plate(np.array(OWN, np.float32))
+    expected = (
+        laws.fixed_plate(60) if plates == "fixed" else laws.user_plate(np.array(OWN, np.float32))
+    )
     assert equal(dataset.train.plates, expected)
     assert equal(dataset.held_out.plates, expected)
     assert dataset.held_out.outside.intensity.shape == (0, 60)
@@ -189,7 +224,9 @@ def with_one_plate(plates: str) -> tuple[ActorCriticConfig, Dataset]:
 # What is seen.
 
 
-def seen_by_loop(config: ActorCriticConfig, dataset: Dataset) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def seen_by_loop(
+    config: ActorCriticConfig, dataset: Dataset
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Features of each cell and each colony in each step, of one colony after the other."""
     some_world, draws = make_world(config.env.rules, dataset.train.plates), generator(sequence(5))
     rules, gamma = some_world.rules, sum(config.env.action.bounds.gamma) / 2
@@ -199,10 +236,17 @@ def seen_by_loop(config: ActorCriticConfig, dataset: Dataset) -> tuple[list[np.n
         colonies, rows = start(some_world, 64, draws), torch.arange(64)
         while len(rows):
             for row in range(len(rows)):
-                seen = observe(some_world, Colonies(*(leaf[[row]] for leaf in colonies)), rules.max_nodes)
-                cells += [logged(seen.node[0, slot], rules.features, 0) for slot in range(int(colonies.n[row]))]
+                seen = observe(
+                    some_world, Colonies(*(leaf[[row]] for leaf in colonies)), rules.max_nodes
+                )
+                cells += [
+                    logged(seen.node[0, slot], rules.features, 0)
+                    for slot in range(int(colonies.n[row]))
+                ]
                 graphs.append(logged(seen.graph[0], rules.features, 1))
-            step = advance(some_world, colonies, fixing(config.env.action.fixed_params, act)(rows, colonies))
+            step = advance(
+                some_world, colonies, fixing(config.env.action.fixed_params, act)(rows, colonies)
+            )
             living = step.reason == RUNNING
             rows, colonies = rows[living], Colonies(*(leaf[living] for leaf in step.after))
     return cells, graphs
@@ -224,7 +268,10 @@ def test_norm_is_the_mean_and_deviation_of_what_was_seen(sections: dict[str, Any
     cells, graphs = (np.array(values) for values in seen_by_loop(config, dataset))
     assert len(cells) > 2000
     norm = dataset.train.norm
-    for values, mean, std in ((cells, norm.node_mean, norm.node_std), (graphs, norm.graph_mean, norm.graph_std)):
+    for values, mean, std in (
+        (cells, norm.node_mean, norm.node_std),
+        (graphs, norm.graph_mean, norm.graph_std),
+    ):
         np.testing.assert_allclose(mean, values.mean(0), rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(std, values.std(0).clip(1e-3), rtol=1e-3, atol=1e-5)
 
@@ -237,7 +284,9 @@ def test_what_never_changes_is_not_divided_by_nothing():
 
 
 def test_stiffness_is_compressed_and_nothing_else():
-    some_world = world(laws.make_plates(np.array([1]), np.array([0.03]), np.array([1.0]), 600), features="full")
+    some_world = world(
+        laws.make_plates(np.array([1]), np.array([0.03]), np.array([1.0]), 600), features="full"
+    )
     colonies = start(some_world, 7, torch.Generator().manual_seed(0))
     plain = observe(some_world, colonies, 80)
     kept = Observation(*(column.clone() for column in plain))
@@ -257,7 +306,10 @@ def test_stiffness_is_compressed_and_nothing_else():
 def test_floors_are_the_returns_of_the_chosen_policies_on_held_out_colonies(which: str):
     config, dataset = (CONFIG, collected()) if which == "all" else partly()
     some_world = make_world(config.env.rules, dataset.held_out.plates)
-    colonies, floors = colonies_of(config.env.rules, dataset.held_out.colonies), dataset.held_out.floors
+    colonies, floors = (
+        colonies_of(config.env.rules, dataset.held_out.colonies),
+        dataset.held_out.floors,
+    )
 
     def scored(act: Act) -> np.ndarray:
         return returns(some_world, colonies, fixing(config.env.action.fixed_params, act)).numpy()
@@ -266,7 +318,10 @@ def test_floors_are_the_returns_of_the_chosen_policies_on_held_out_colonies(whic
     np.testing.assert_array_equal(floors.constant, returns(some_world, colonies, constant).numpy())
     gamma = torch.tensor(floors.feedback_gamma).expand(64)
     np.testing.assert_array_equal(floors.feedback, scored(feedback_policy(some_world.rules, gamma)))
-    chance = [scored(random_policy(some_world.rules, torch.Generator().manual_seed(seed))) for seed in range(16)]
+    chance = [
+        scored(random_policy(some_world.rules, torch.Generator().manual_seed(seed)))
+        for seed in range(16)
+    ]
     error = float(np.std([one.mean() for one in chance]))
     assert float(floors.random.mean()) == pytest.approx(float(np.mean(chance)), abs=4.5 * error)
 
@@ -330,21 +385,42 @@ def test_the_shipped_task_is_worth_learning():
 FOREIGN = "the dataset was not collected for actor_critic.env and .collect: {}; run `dvc repro`"
 
 OTHERS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "more plates": ({"collect": {"n_train": 5}}, "training plates have the shape (3, 60), not (5, 60)"),
-    "a wider plate": ({"env": {"width": 70}}, "training plates have the shape (3, 60), not (3, 70)"),
-    "more held-out plates": ({"collect": {"n_held_out": 5}}, "held-out plates have the shape (4, 60), not (5, 60)"),
-    "fewer plates outside": ({"collect": {"n_outside": 1}}, "plates outside have the shape (2, 60), not (1, 60)"),
-    "none outside": ({"collect": {"n_outside": 0}}, "plates outside have the shape (2, 60), not (0, 60)"),
+    "more plates": (
+        {"collect": {"n_train": 5}},
+        "training plates have the shape (3, 60), not (5, 60)",
+    ),
+    "a wider plate": (
+        {"env": {"width": 70}},
+        "training plates have the shape (3, 60), not (3, 70)",
+    ),
+    "more held-out plates": (
+        {"collect": {"n_held_out": 5}},
+        "held-out plates have the shape (4, 60), not (5, 60)",
+    ),
+    "fewer plates outside": (
+        {"collect": {"n_outside": 1}},
+        "plates outside have the shape (2, 60), not (1, 60)",
+    ),
+    "none outside": (
+        {"collect": {"n_outside": 0}},
+        "plates outside have the shape (2, 60), not (0, 60)",
+    ),
     "fewer colonies": (
         {"collect": {"held_out_colonies": 40}},
         "held-out colonies have the shape (64, 8, 2), not (40, 8, 2)",
     ),
-    "larger colonies": ({"env": {"n0_max": 9}}, "held-out colonies have the shape (64, 8, 2), not (64, 9, 2)"),
+    "larger colonies": (
+        {"env": {"n0_max": 9}},
+        "held-out colonies have the shape (64, 8, 2), not (64, 9, 2)",
+    ),
     "more points": (
         {"collect": {"constant_search": 201}},
         "points of the search have the shape (392, 5), not (393, 5)",
     ),
-    "other features": ({"env": {"features": "full"}}, "means of node features have the shape (8,), not (11,)"),
+    "other features": (
+        {"env": {"features": "full"}},
+        "means of node features have the shape (8,), not (11,)",
+    ),
     "no small colonies": ({"env": {"n0_min": 3}}, "it has colonies of another size"),
     "colonies further up": ({"env": {"y_center": [0.5, 0.75]}}, "it has colonies of another place"),
     "colonies closer together": ({"env": {"y_spread": 0.0}}, "it has colonies of another place"),
@@ -365,7 +441,9 @@ def test_a_dataset_of_another_config_is_refused(case: str):
         check(small("actor_critic", **changes), collected())
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [("fixed", "default_law"), ("user", "fixed"), ("default_law", "user")])
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("fixed", "default_law"), ("user", "fixed"), ("default_law", "user")]
+)
 def test_plates_of_another_law_are_refused(ours: str, theirs: str):
     with pytest.raises(DatasetMismatch, match="it has plates of another law"):
         check(with_one_plate(ours)[0], with_one_plate(theirs)[1])
@@ -380,7 +458,9 @@ def test_numbers_fixed_at_another_value_are_refused():
 
 
 def small_env(held: dict[str, float]) -> Any:
-    return small("actor_critic", env={"action": PARTLY["env"]["action"] | {"fixed_params": held}}).env
+    return small(
+        "actor_critic", env={"action": PARTLY["env"]["action"] | {"fixed_params": held}}
+    ).env
 
 
 def spoiled(change: Callable[[dict[str, np.ndarray]], None], *path: str) -> Dataset:
@@ -409,12 +489,32 @@ SPOILED = {
     "a plate of a user": (put("kind", USER), ("held_out", "plates"), "plates of another law"),
     "no cell": (put("n", 0), ("held_out", "colonies"), "colonies of another size"),
     "too many cells": (put("n", 9), ("held_out", "colonies_outside"), "colonies of another size"),
-    "no such plate": (put("substrate", 4), ("held_out", "colonies"), "colonies on plates that are not there"),
-    "no plate": (put("substrate", -1), ("held_out", "colonies"), "colonies on plates that are not there"),
+    "no such plate": (
+        put("substrate", 4),
+        ("held_out", "colonies"),
+        "colonies on plates that are not there",
+    ),
+    "no plate": (
+        put("substrate", -1),
+        ("held_out", "colonies"),
+        "colonies on plates that are not there",
+    ),
     "a cell beyond": (put("pos", 7.0), ("held_out", "colonies"), "colonies of another place"),
-    "a cell nowhere": (put("pos", np.nan), ("held_out", "colonies_outside"), "colonies of another place"),
-    "an action of nothing": (put("actions", np.nan), ("train", "search"), "actions outside their bounds"),
-    "a deletion of more than all": (put("actions", 1.1), ("train", "search"), "actions outside their bounds"),
+    "a cell nowhere": (
+        put("pos", np.nan),
+        ("held_out", "colonies_outside"),
+        "colonies of another place",
+    ),
+    "an action of nothing": (
+        put("actions", np.nan),
+        ("train", "search"),
+        "actions outside their bounds",
+    ),
+    "a deletion of more than all": (
+        put("actions", 1.1),
+        ("train", "search"),
+        "actions outside their bounds",
+    ),
 }
 
 
@@ -428,5 +528,7 @@ def test_a_dataset_with_impossible_values_is_refused(case: str):
 def test_parts_of_another_shape_are_refused():
     fewer = collected().held_out.floors._replace(constant=np.zeros(63, np.float32))
     dataset = collected()._replace(held_out=collected().held_out._replace(floors=fewer))
-    with pytest.raises(DatasetMismatch, match=r"returns of the constant action have the shape \(63,\), not \(64,\)"):
+    with pytest.raises(
+        DatasetMismatch, match=r"returns of the constant action have the shape \(63,\), not \(64,\)"
+    ):
         check(CONFIG, dataset)

@@ -49,11 +49,22 @@ def train(**changes: Any) -> dict[str, Any]:
 
 
 def own_plate(**changes: Any) -> dict[str, Any]:
-    return {"collect": {"plates": "user", "plates_file": FILE, "n_train": 1, "n_held_out": 1, "n_outside": 0} | changes}
+    return {
+        "collect": {
+            "plates": "user",
+            "plates_file": FILE,
+            "n_train": 1,
+            "n_held_out": 1,
+            "n_outside": 0,
+        }
+        | changes
+    }
 
 
 def chosen(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> ActorCriticConfig:
-    return validate(overlaid(RAW, {"actor_critic": overlay}), {FILE: numbers}.__getitem__).actor_critic
+    return validate(
+        overlaid(RAW, {"actor_critic": overlay}), {FILE: numbers}.__getitem__
+    ).actor_critic
 
 
 def refusal(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> str:
@@ -71,7 +82,10 @@ COLONIES = {
         env(n0_max=120),
         "actor_critic.env: n0_max (120) exceeds env.max_nodes (100): colonies would overflow at reset; lower n0_max.",
     ),
-    "a start of no size": (env(n0_min=81), "actor_critic.env: n0_min (81) exceeds n0_max (80); lower n0_min"),
+    "a start of no size": (
+        env(n0_min=81),
+        "actor_critic.env: n0_min (81) exceeds n0_max (80); lower n0_min",
+    ),
     "a size that overflows": (
         env(target_nodes=100),
         "actor_critic.env: target_nodes (100) is not below max_nodes (100); lower it",
@@ -81,9 +95,18 @@ COLONIES = {
         "actor_critic.env: y_center [0.05, 0.75] with y_spread 0.1 leaves the plate: both ends must lie in [0.1, 0.9], "
         "the first not above the second",
     ),
-    "a start below the plate": (env(y_center=[0.25, 0.95]), "y_center [0.25, 0.95] with y_spread 0.1 leaves the plate"),
-    "a start wider than the plate": (env(y_spread=0.4), "y_center [0.25, 0.75] with y_spread 0.4 leaves the plate"),
-    "a start from right to left": (env(y_center=[0.75, 0.25]), "y_center [0.75, 0.25] with y_spread 0.1 leaves"),
+    "a start below the plate": (
+        env(y_center=[0.25, 0.95]),
+        "y_center [0.25, 0.95] with y_spread 0.1 leaves the plate",
+    ),
+    "a start wider than the plate": (
+        env(y_spread=0.4),
+        "y_center [0.25, 0.75] with y_spread 0.4 leaves the plate",
+    ),
+    "a start from right to left": (
+        env(y_center=[0.75, 0.25]),
+        "y_center [0.75, 0.25] with y_spread 0.1 leaves",
+    ),
     "colonies that never shrink": (
         bounds(delete_ratio=[0.0, 0.5]),
         "actor_critic.env: action.bounds.delete_ratio upper bound 0.5 is not above 0.5: "
@@ -110,10 +133,22 @@ ACTIONS = {
         bounds(alpha=[2.0, 2.0]),
         "actor_critic.env.action.bounds: alpha: [2, 2] is no range; the first must be less than the second",
     ),
-    "a range upside down": (bounds(gamma=[15.0, 0.5]), "gamma: [15, 0.5] is no range; the first must be less than"),
-    "a share above 1": (bounds(delete_ratio=[0.0, 1.1]), "delete_ratio: [0, 1.1] must lie within 0..1"),
-    "a share below 0": (bounds(delete_ratio=[-0.1, 0.7]), "delete_ratio: [-0.1, 0.7] must lie within 0..1"),
-    "a throw backwards": (bounds(theta=[-1.6, 1.6]), "theta: [-1.6, 1.6] must lie within -1.571..1.571"),
+    "a range upside down": (
+        bounds(gamma=[15.0, 0.5]),
+        "gamma: [15, 0.5] is no range; the first must be less than",
+    ),
+    "a share above 1": (
+        bounds(delete_ratio=[0.0, 1.1]),
+        "delete_ratio: [0, 1.1] must lie within 0..1",
+    ),
+    "a share below 0": (
+        bounds(delete_ratio=[-0.1, 0.7]),
+        "delete_ratio: [-0.1, 0.7] must lie within 0..1",
+    ),
+    "a throw backwards": (
+        bounds(theta=[-1.6, 1.6]),
+        "theta: [-1.6, 1.6] must lie within -1.571..1.571",
+    ),
     "a throw of nothing": (bounds(gamma=[0.0, 15.0]), "gamma: [0, 15] must lie above 0"),
     "a negative stiffness": (bounds(alpha=[-0.5, 4.0]), "alpha: [-0.5, 4] must lie above 0"),
     "a negative length": (bounds(noise=[-0.05, 0.5]), "noise: [-0.05, 0.5] must lie above 0"),
@@ -131,7 +166,10 @@ ACTIONS = {
         "theta",
     ),
     "numbers in another order": (
-        action(active_params=["gamma", "delete_ratio"], fixed_params={"alpha": 2.0, "noise": 0.1, "theta": 0.0}),
+        action(
+            active_params=["gamma", "delete_ratio"],
+            fixed_params={"alpha": 2.0, "noise": 0.1, "theta": 0.0},
+        ),
         "active_params: name each once, in this order: delete_ratio, gamma, alpha, noise, theta",
     ),
     "a number without a value": (
@@ -161,9 +199,18 @@ REWARD = {
         reward(weights=dict.fromkeys(REWARDS["goal_control"], 0.0)),
         "actor_critic.env.reward: all weights are 0: nothing can be learned; give one component a weight",
     ),
-    "a weight that is no number": (reward(weights={"growth": float("nan")}), "actor_critic.env.reward.weights.growth"),
-    "a weight beyond sums": (reward(weights={"growth": 2e6}), "actor_critic.env.reward.weights.growth = 2000000.0: "),
-    "an unknown preset": (reward(preset="goal"), "actor_critic.env.reward.preset = 'goal': Input should be 'goal_con"),
+    "a weight that is no number": (
+        reward(weights={"growth": float("nan")}),
+        "actor_critic.env.reward.weights.growth",
+    ),
+    "a weight beyond sums": (
+        reward(weights={"growth": 2e6}),
+        "actor_critic.env.reward.weights.growth = 2000000.0: ",
+    ),
+    "an unknown preset": (
+        reward(preset="goal"),
+        "actor_critic.env.reward.preset = 'goal': Input should be 'goal_con",
+    ),
 }
 
 PLATES = {
@@ -172,7 +219,11 @@ PLATES = {
         STIFF[:512],
         "actor_critic: collect.plates_file: 600 values expected (env.width), got 512",
     ),
-    "a plate of nothing": (own_plate(), (), "collect.plates_file: 600 values expected (env.width), got 0"),
+    "a plate of nothing": (
+        own_plate(),
+        (),
+        "collect.plates_file: 600 values expected (env.width), got 0",
+    ),
     "a stiffness that is none": (
         own_plate(),
         (*STIFF[:17], float("nan"), *STIFF[18:]),
@@ -326,13 +377,22 @@ LIMITS = {
 }
 
 CHOICES = {
-    "features": (env(features="all"), "actor_critic.env.features = 'all': Input should be 'light' or 'full'"),
-    "norm": (env(obs_norm=True), "actor_critic.env.obs_norm = True: Input should be 'dataset' or 'none'"),
+    "features": (
+        env(features="all"),
+        "actor_critic.env.features = 'all': Input should be 'light' or 'full'",
+    ),
+    "norm": (
+        env(obs_norm=True),
+        "actor_critic.env.obs_norm = True: Input should be 'dataset' or 'none'",
+    ),
     "growth": (
         env(allow_unbounded_growth=1),
         "actor_critic.env.allow_unbounded_growth = 1: Input should be a valid bo",
     ),
-    "checks": (env(check_actions="yes"), "actor_critic.env.check_actions = 'yes': Input should be a valid boolean"),
+    "checks": (
+        env(check_actions="yes"),
+        "actor_critic.env.check_actions = 'yes': Input should be a valid boolean",
+    ),
     "policy": (
         {"network": {"policy": "gaussian"}},
         "actor_critic.network.policy = 'gaussian': Input should be 'beta' o",
@@ -341,10 +401,19 @@ CHOICES = {
         {"network": {"value_heads": 2}},
         "actor_critic.network.value_heads = 2: Input should be 'total' or 'com",
     ),
-    "gae": (train(gae="fast"), "actor_critic.train.gae = 'fast': Input should be 'auto', 'scan', 'lfilter' or 'loop'"),
+    "gae": (
+        train(gae="fast"),
+        "actor_critic.train.gae = 'fast': Input should be 'auto', 'scan', 'lfilter' or 'loop'",
+    ),
     "amp": (train(amp="fp16"), "actor_critic.train.amp = 'fp16': Input should be 'none' or 'bf16'"),
-    "compile": (train(compile="yes"), "actor_critic.train.compile = 'yes': Input should be a valid boolean"),
-    "a misspelt key": (train(gae_lamda=0.9), "actor_critic.train.gae_lamda: unknown key; did you mean 'gae_lambda'?"),
+    "compile": (
+        train(compile="yes"),
+        "actor_critic.train.compile = 'yes': Input should be a valid boolean",
+    ),
+    "a misspelt key": (
+        train(gae_lamda=0.9),
+        "actor_critic.train.gae_lamda: unknown key; did you mean 'gae_lambda'?",
+    ),
     "a key of the original": (env(spawn_law="hill"), "actor_critic.env.spawn_law: unknown key"),
 }
 
@@ -394,7 +463,9 @@ def test_each_number_has_limits_that_its_refusal_names(keys: tuple[str, ...]):
 
 
 def test_every_number_has_limits():
-    numbers = {keys for keys, value in leaves(params_with({}).actor_critic) if type(value) in (int, float)}
+    numbers = {
+        keys for keys, value in leaves(params_with({}).actor_critic) if type(value) in (int, float)
+    }
     assert numbers == set(LIMITS)
 
 
@@ -427,7 +498,14 @@ def test_a_goal_just_in_reach_is_none():
 def test_weights_stand_in_place_of_a_presets_or_beside_them():
     weights = {"growth": 0.5, "time": 0.0, "milestone": 2.0}
     found = dict(chosen(reward(weights=weights)).env.reward.weighted)
-    assert found == {"progress": 10, "growth": 0.5, "metabolic": 0.05, "lane": 0.4, "terminal": 2, "milestone": 2}
+    assert found == {
+        "progress": 10,
+        "growth": 0.5,
+        "metabolic": 0.05,
+        "lane": 0.4,
+        "terminal": 2,
+        "milestone": 2,
+    }
     assert list(found) == [name for name in COMPONENTS if name in found]
 
 
@@ -448,7 +526,10 @@ def test_half_precision_wants_a_gpu():
     with pytest.raises(ConfigError) as caught:
         params_with({"device": "cpu", "actor_critic": train(amp="bf16")})
     assert line in str(caught.value)
-    assert params_with({"device": "cuda", "actor_critic": train(amp="bf16")}).actor_critic.train.amp == "bf16"
+    assert (
+        params_with({"device": "cuda", "actor_critic": train(amp="bf16")}).actor_critic.train.amp
+        == "bf16"
+    )
 
 
 @pytest.mark.parametrize("preset", [None, "original", "large", "smoke"])
@@ -463,15 +544,26 @@ def test_each_preset_can_be_used(preset: str | None):
 
 def test_the_original_has_the_numbers_of_the_original():
     found = read_params(ROOT, "original").actor_critic
-    assert (found.env.n0_min, found.env.n0_max, found.env.target_nodes, found.env.max_steps) == (5, 5, 50, 1000)
+    assert (found.env.n0_min, found.env.n0_max, found.env.target_nodes, found.env.max_steps) == (
+        5,
+        5,
+        50,
+        1000,
+    )
     assert found.env.action.fixed_params == {"gamma": 0.5, "alpha": 2.0, "noise": 0.1, "theta": 0.0}
-    assert found.env.reward.weighted == (("distance", 1.0), ("first_step", 1.0), ("terminal_scaled", 1.0))
+    assert found.env.reward.weighted == (
+        ("distance", 1.0),
+        ("first_step", 1.0),
+        ("terminal_scaled", 1.0),
+    )
     assert found.env.rules.bounds[0] == (0.0, 0.5)
     assert (found.collect.plates, found.train.steps) == ("fixed", 489)
 
 
 def test_the_example_plate_can_be_used():
-    found = params_with({"actor_critic": own_plate(plates_file="inputs/actor_critic/two_steps.npy")}).actor_critic
+    found = params_with(
+        {"actor_critic": own_plate(plates_file="inputs/actor_critic/two_steps.npy")}
+    ).actor_critic
     assert found.collect.plates_file is not None
     assert len(found.collect.plates_file.numbers) == found.env.width
 
@@ -494,10 +586,14 @@ COLLECTED = {
     "env.action.bounds.alpha": bounds(alpha=[0.5, 3.0]),
     "env.action.bounds.noise": bounds(noise=[0.06, 0.5]),
     "env.action.bounds.theta": bounds(theta=[-0.5, 0.4]),
-    "env.action.active_params": action(active_params=list(PARAMETERS[:4]), fixed_params={"theta": 0.0}),
+    "env.action.active_params": action(
+        active_params=list(PARAMETERS[:4]), fixed_params={"theta": 0.0}
+    ),
     "env.reward.preset": reward(preset="centroid_distance_only"),
     "env.reward.weights": reward(weights={"growth": 0.3}),
-    "collect.plates": {"collect": {"plates": "fixed", "n_train": 1, "n_held_out": 1, "n_outside": 0}},
+    "collect.plates": {
+        "collect": {"plates": "fixed", "n_train": 1, "n_held_out": 1, "n_outside": 0}
+    },
     "collect.n_train": {"collect": {"n_train": 5}},
     "collect.n_held_out": {"collect": {"n_held_out": 5}},
     "collect.n_outside": {"collect": {"n_outside": 5}},
@@ -551,7 +647,9 @@ def test_a_key_that_needs_others_changes_what_is_collected_with_them(key: str):
 
 
 def test_no_key_of_env_or_collect_is_forgotten_above():
-    keys = {".".join(keys) for keys, _ in leaves(small("actor_critic")) if keys[0] in ("env", "collect")}
+    keys = {
+        ".".join(keys) for keys, _ in leaves(small("actor_critic")) if keys[0] in ("env", "collect")
+    }
     assert keys == set(COLLECTED) | set(BESIDE) | ELSEWHERE
 
 
@@ -559,14 +657,21 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
     """Read by what runs, not by the config's own checks, which are done before."""
     config = small("actor_critic", train={"transitions": 24 * 8 * 2, "record_every": 1})
     dataset = collect(config, 0)
-    sections = {"network": room.Network, "train": room.Train, "evaluate": room.Evaluate, "": ActorCriticConfig}
+    sections = {
+        "network": room.Network,
+        "train": room.Train,
+        "evaluate": room.Evaluate,
+        "": ActorCriticConfig,
+    }
     read: set[str] = set()
     for above, section in sections.items():
         monkeypatch.setattr(section, "__getattribute__", noting(read, above), raising=False)
     monkeypatch.setattr(room.Env, "__getattribute__", noting(read, "env"), raising=False)
     progress = list(learn(config, dataset, 0))[-1]
     evaluate(config, progress.learner, dataset, 0)
-    wanted = {f"{above}.{name}" for above, section in sections.items() for name in section.model_fields}
+    wanted = {
+        f"{above}.{name}" for above, section in sections.items() for name in section.model_fields
+    }
     assert wanted | {"env.obs_norm"} <= read, wanted - read
 
 

@@ -34,7 +34,8 @@ GENERATORS = ("environment", "policy", "order")
 KINDS = [("light", "beta", "total"), ("full", "squashed_gaussian", "components")]
 IDS = [" ".join(kind) for kind in KINDS]
 without_a_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="torch.compile finds no C++ compiler"
+    not any(map(shutil.which, ("g++", "clang++", "c++"))),
+    reason="torch.compile finds no C++ compiler",
 )
 
 
@@ -53,7 +54,9 @@ def case(request: pytest.FixtureRequest) -> tuple[ActorCriticConfig, Dataset]:
 
 
 @pytest.fixture
-def agent(case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch) -> Iterator[agents.Agent]:
+def agent(
+    case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[agents.Agent]:
     """At work on the device without values; where an iteration begins is known there as well."""
     monkeypatch.setattr(draws, "Generator", Elsewhere)
     config, dataset = case
@@ -128,15 +131,27 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers
         graphs = see(actor, colonies)
         output = actor.forward(graphs)
         chosen = actor.policy.distribution(output.raw)
-        log_prob, entropy = actor.policy.log_prob(chosen, actor.policy.centre(chosen)), actor.policy.entropy(chosen)
+        log_prob, entropy = (
+            actor.policy.log_prob(chosen, actor.policy.centre(chosen)),
+            actor.policy.entropy(chosen),
+        )
         transition = advance(world, colonies, action)
-        return Answers(graphs.graph, *output, log_prob, entropy, transition.after.pos, components(world, transition))
+        return Answers(
+            graphs.graph,
+            *output,
+            log_prob,
+            entropy,
+            transition.after.pos,
+            components(world, transition),
+        )
 
 
 # Other ways to compute the same.
 
 
-def test_half_precision_is_near_to_whole(case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch):
+def test_half_precision_is_near_to_whole(
+    case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
+):
     config, dataset = case
     monkeypatch.setattr(acting, "on_gpu", lambda: True)
     whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
@@ -166,7 +181,9 @@ def furthest_when_compiled(kind: tuple[str, str, str]) -> float:
     """How far at most the outputs of a compiled network and its gradients are from those of the same one as written."""
     config = config_of(*kind)
     dataset = collect(config, 0)
-    eager, compiled = (outputs(config_with(config, compile=chosen), dataset) for chosen in (False, True))
+    eager, compiled = (
+        outputs(config_with(config, compile=chosen), dataset) for chosen in (False, True)
+    )
     return max(float((one - other).abs().max()) for one, other in zip(eager, compiled, strict=True))
 
 
@@ -184,7 +201,10 @@ def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
     actor = make_actor(config, world, scale_of(config, dataset), net)
     output = actor.forward(see(actor, by_hand.wandering(world, 9, 5)))
     (output.raw.square().mean() + output.value.square().mean()).backward()
-    return [*(part.detach() for part in output), *(param.grad for param in net.parameters() if param.grad is not None)]
+    return [
+        *(part.detach() for part in output),
+        *(param.grad for param in net.parameters() if param.grad is not None),
+    ]
 
 
 # What is refused.
@@ -202,14 +222,19 @@ def test_half_precision_without_a_gpu_is_refused(case: tuple[ActorCriticConfig, 
 
 FULL = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
+    ),
 ]
 
 
 @pytest.mark.parametrize("error", FULL, ids=["GPU", "CPU"])
 @pytest.mark.parametrize("where", ["empty_rollout", "play"])
 def test_a_device_without_memory_is_told_with_the_keys_to_lower(
-    error: RuntimeError, where: str, case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
+    error: RuntimeError,
+    where: str,
+    case: tuple[ActorCriticConfig, Dataset],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     def full(*_: Any) -> None:
         raise error
@@ -224,7 +249,9 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
         next(train.train(config, dataset, 0))
 
 
-def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory(case: tuple[ActorCriticConfig, Dataset]):
+def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory(
+    case: tuple[ActorCriticConfig, Dataset],
+):
     with pytest.raises(RuntimeError, match="illegal memory access"), memory.told(case[0]):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
@@ -233,4 +260,6 @@ def test_the_size_of_a_rollout_is_that_of_all_ranks(case: tuple[ActorCriticConfi
     config, _ = case
     rollout = playing.empty_rollout(config, config.train.num_envs)
     size = sum(column.numel() * column.element_size() for column in rollout)
-    assert memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == size  # seeds learn in turn
+    assert (
+        memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == size
+    )  # seeds learn in turn

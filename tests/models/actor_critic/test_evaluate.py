@@ -16,7 +16,14 @@ from quatrain.envs.colony.policies import constant_policy, feedback_policy
 from quatrain.envs.colony.rules import COMPONENTS, OVERFLOW, REASONS, SUCCESS, TIMEOUT
 from quatrain.models.actor_critic import evaluate as room
 from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.collect import Dataset, Floors, HeldOut, Starts, collect, colonies_of
+from quatrain.models.actor_critic.collect import (
+    Dataset,
+    Floors,
+    HeldOut,
+    Starts,
+    collect,
+    colonies_of,
+)
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import Outcome, ends, evaluate, learned, played
 from quatrain.models.actor_critic.ppo.acting import drawn_policy, mean_policy
@@ -28,7 +35,9 @@ NAN = float("nan")
 STEPS = 6
 
 
-def outcome(earned: Sequence[float], reasons: Sequence[int] | None = None, **traces: Any) -> Outcome:
+def outcome(
+    earned: Sequence[float], reasons: Sequence[int] | None = None, **traces: Any
+) -> Outcome:
     """Episodes of six steps with these returns; what is not given stays at its aim."""
     count = len(earned)
     aims = {
@@ -42,12 +51,17 @@ def outcome(earned: Sequence[float], reasons: Sequence[int] | None = None, **tra
     return Outcome(returns=np.array(earned, float), **(aims | traces))
 
 
-def judged(count: int, floors: Mapping[str, Sequence[float]], kind: Sequence[int] = (LINEAR, EXPONENTIAL)) -> Dataset:
+def judged(
+    count: int, floors: Mapping[str, Sequence[float]], kind: Sequence[int] = (LINEAR, EXPONENTIAL)
+) -> Dataset:
     """A dataset of so many held-out colonies, the first half of them on the first plate."""
     plates = make_plates(np.array(kind), np.full(2, 0.01), np.ones(2), 60)
     substrate = np.arange(count) * 2 // count
     starts = Starts(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
-    columns = [np.broadcast_to(np.float32(floors[name]), count) for name in ("random", "constant", "feedback")]
+    columns = [
+        np.broadcast_to(np.float32(floors[name]), count)
+        for name in ("random", "constant", "feedback")
+    ]
     own = Floors(*columns, np.zeros(5, np.float32), np.float32(1))
     return Dataset(None, HeldOut(plates, starts, plates, starts._replace(n=np.full(count, 3)), own))
 
@@ -98,7 +112,9 @@ def test_a_margin_over_a_loss_is_a_share_of_its_size(monkeypatch: pytest.MonkeyP
     scores = scored(monkeypatch, [outcome([-1.0, -1.0])], floors)
     assert scores["margin_over_constant"] == pytest.approx(0.75)
     assert scores["normalised_score"] == pytest.approx(0.7)
-    assert scored(monkeypatch, [outcome([1.0, 1.0])], {"constant": [0.0]})["margin_over_constant"] == pytest.approx(1e6)
+    assert scored(monkeypatch, [outcome([1.0, 1.0])], {"constant": [0.0]})[
+        "margin_over_constant"
+    ] == pytest.approx(1e6)
 
 
 def test_a_controller_no_better_than_chance_leaves_no_score(monkeypatch: pytest.MonkeyPatch):
@@ -117,7 +133,12 @@ def test_sizes_count_once_they_had_time_to_settle(monkeypatch: pytest.MonkeyPatc
 
 
 def test_colonies_that_end_at_once_have_no_settled_size(monkeypatch: pytest.MonkeyPatch):
-    short = outcome([0.0, 0.0], n=np.full((3, 2), 9.0), centroid=np.full((3, 2, 2), 1.0), lengths=np.array([3, 2]))
+    short = outcome(
+        [0.0, 0.0],
+        n=np.full((3, 2), 9.0),
+        centroid=np.full((3, 2, 2), 1.0),
+        lengths=np.array([3, 2]),
+    )
     assert np.isnan(scored(monkeypatch, [short])["size_rmse"])
 
 
@@ -171,7 +192,9 @@ def test_returns_stand_by_kind_of_plate_where_there_is_one(monkeypatch: pytest.M
     assert "return_exponential" not in scores
 
 
-def test_what_is_drawn_and_what_lies_outside_have_scores_of_their_own(monkeypatch: pytest.MonkeyPatch):
+def test_what_is_drawn_and_what_lies_outside_have_scores_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+):
     others = {"drawn": outcome([1.0, 2.0]), "outside": outcome([-1.0, -2.0], [SUCCESS, OVERFLOW])}
     scores = scored(monkeypatch, [outcome([7.0, 9.0])], others=others)
     assert scores["return_mean"] == 8
@@ -189,13 +212,23 @@ def test_intervals_hold_their_means_and_are_paired(monkeypatch: pytest.MonkeyPat
     luck = np.linspace(2, 18, 40)
     floors = {"constant": luck, "feedback": 2 * luck}
     scores = scored(monkeypatch, [outcome(1.5 * luck)], floors)
-    assert scores["return_mean_low"] < 14 < 15 == scores["return_mean"] < 16 < scores["return_mean_high"]
+    assert (
+        scores["return_mean_low"]
+        < 14
+        < 15
+        == scores["return_mean"]
+        < 16
+        < scores["return_mean_high"]
+    )
     for name, value in (("margin_over_constant", 0.5), ("fraction_of_feedback", 0.75)):
         assert scores[f"{name}_low"] == pytest.approx(value, abs=1e-6)
         assert scores[f"{name}_high"] == pytest.approx(value, abs=1e-6)
     noise = np.where(np.arange(40) % 2, 4.0, -4.0)
     scores = scored(monkeypatch, [outcome(1.5 * luck + noise)], floors)
-    for name, value, spread in (("margin_over_constant", 0.5, 0.13), ("fraction_of_feedback", 0.75, 0.065)):
+    for name, value, spread in (
+        ("margin_over_constant", 0.5, 0.13),
+        ("fraction_of_feedback", 0.75, 0.065),
+    ):
         low, high = scores[f"{name}_low"], scores[f"{name}_high"]
         assert value - 1.6 * spread < low < value - 0.5 * spread < scores[name]
         assert scores[name] < value + 0.5 * spread < high < value + 1.6 * spread
@@ -223,12 +256,16 @@ def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest
     assert scores["margin_over_constant_high"] == pytest.approx(0.4 + half / 5)
     assert scores["fraction_of_feedback_low"] == pytest.approx(0.7 - half / 10)
     assert (scores["success_rate_low"], scores["success_rate_high"]) == (0.5, 0.5)
-    assert {f"{gated.metric}{end}" for gated in room.GATED for end in ("", "_low", "_high")} <= scores.keys()
+    assert {
+        f"{gated.metric}{end}" for gated in room.GATED for end in ("", "_low", "_high")
+    } <= scores.keys()
 
 
 def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
     scores = scored(monkeypatch, [outcome([1.0, 2.0])])
-    assert {name for gated in room.GATED for name in (gated.metric, *gated.floors, *gated.ceilings)} <= scores.keys()
+    assert {
+        name for gated in room.GATED for name in (gated.metric, *gated.floors, *gated.ceilings)
+    } <= scores.keys()
     assert {gated.metric: gated.goals for gated in room.GATED if gated.goals} == {
         "margin_over_constant": {"default": 0.25},
         "fraction_of_feedback": {"default": 0.95},
@@ -276,7 +313,12 @@ def test_every_held_out_colony_plays_exactly_one_episode():
     assert len(set(found.lengths)) > 1
     assert (found.lengths[found.reasons == TIMEOUT] == 9).all()
     lives = np.arange(found.lengths.max())[:, None] < found.lengths
-    for trace in (found.n, found.centroid[..., 0], found.centroid[..., 1], *np.moveaxis(found.action, 2, 0)):
+    for trace in (
+        found.n,
+        found.centroid[..., 0],
+        found.centroid[..., 1],
+        *np.moveaxis(found.action, 2, 0),
+    ):
         np.testing.assert_array_equal(np.isfinite(trace), lives)
 
 
@@ -287,7 +329,9 @@ def test_traces_are_those_of_colonies_that_play_alone():
     actions = low + (high - low) * torch.rand(64, 5, generator=draws)
     found = played(some_world, starts, constant_policy(actions))
     for row in range(0, 64, 7):
-        alone = played(some_world, permuted(starts, np.array([row])), constant_policy(actions[[row]]))
+        alone = played(
+            some_world, permuted(starts, np.array([row])), constant_policy(actions[[row]])
+        )
         length = int(alone.lengths[0])
         assert (found.lengths[row], found.reasons[row]) == (length, alone.reasons[0])
         np.testing.assert_array_equal(found.n[:length, row], alone.n[:, 0])
@@ -306,7 +350,9 @@ def test_returns_are_undiscounted_sums_of_weighted_components():
     weights = dict(some_world.rules.reward)
     by_name = dict(zip(weights, found.components.T, strict=True))
     np.testing.assert_array_equal(by_name["time"], -found.lengths)
-    np.testing.assert_array_equal(by_name["terminal"], np.array([0, 1, -1, -1, -0.5, 0, -1])[found.reasons])
+    np.testing.assert_array_equal(
+        by_name["terminal"], np.array([0, 1, -1, -1, -0.5, 0, -1])[found.reasons]
+    )
     total = sum(weights[name] * by_name[name] for name in COMPONENTS if name in weights)
     np.testing.assert_allclose(found.returns, total)
     assert (found.reasons == SUCCESS).any()
@@ -317,10 +363,14 @@ def test_the_order_of_colonies_does_not_matter():
     order = np.random.default_rng(0).permutation(64)
     gamma = torch.linspace(1, 15, 64)
     one = played(some_world, starts, feedback_policy(some_world.rules, gamma))
-    other = played(some_world, permuted(starts, order), feedback_policy(some_world.rules, gamma[order]))
+    other = played(
+        some_world, permuted(starts, order), feedback_policy(some_world.rules, gamma[order])
+    )
     for name, values in one._asdict().items():
         traced = name in ("n", "centroid", "action")
-        np.testing.assert_allclose(getattr(other, name), values[:, order] if traced else values[order], atol=1e-4)
+        np.testing.assert_allclose(
+            getattr(other, name), values[:, order] if traced else values[order], atol=1e-4
+        )
 
 
 def test_the_order_does_not_matter_to_a_network():
@@ -331,14 +381,17 @@ def test_the_order_does_not_matter_to_a_network():
     one, other = played(some_world, starts, act), played(some_world, permuted(starts, order), act)
     np.testing.assert_allclose(other.action[0], one.action[0, order], atol=1e-5)
     assert one.action[0].std(0).min() > 1e-3
-    assert np.mean(one.lengths[order] == other.lengths) > 0.9  # a number that is nearly whole may be rounded both ways
+    assert (
+        np.mean(one.lengths[order] == other.lengths) > 0.9
+    )  # a number that is nearly whole may be rounded both ways
     assert dataset.held_out.colonies is starts
 
 
 def test_evaluation_repeats_bit_for_bit_and_changes_nothing():
     config, dataset, learner = made()
     before = [
-        {name: array.copy() for name, array in arrays.items()} for arrays in (to_arrays(dataset), packed(learner))
+        {name: array.copy() for name, array in arrays.items()}
+        for arrays in (to_arrays(dataset), packed(learner))
     ]
     one, other = (evaluate(config, learner, dataset, 4) for _ in range(2))
     assert not differing(one, other)
@@ -358,7 +411,9 @@ def test_only_draws_and_intervals_depend_on_the_seed():
     one, other = (evaluate(config, learner, dataset, seed) for seed in (1, 2))
     differ = differing(one, other)
     assert "stochastic_return_mean" in differ
-    assert {name for name in differ if not name.endswith(("_low", "_high"))} == {"stochastic_return_mean"}
+    assert {name for name in differ if not name.endswith(("_low", "_high"))} == {
+        "stochastic_return_mean"
+    }
 
 
 def test_the_mean_is_played_not_a_draw():
@@ -367,7 +422,9 @@ def test_the_mean_is_played_not_a_draw():
     actor = actor_of(config, some_world, learner.seeds[0])
     mean = played(some_world, starts, mean_policy(actor)).action[0]
     draws = [drawn_policy(actor, torch.Generator().manual_seed(seed)) for seed in range(64)]
-    drawn = np.array([act(torch.arange(64), colonies_of(some_world.rules, starts)).numpy() for act in draws])
+    drawn = np.array(
+        [act(torch.arange(64), colonies_of(some_world.rules, starts)).numpy() for act in draws]
+    )
     (found,) = learned(config, learner, dataset)
     np.testing.assert_array_equal(found.action[0], mean)
     error = drawn.std(0) / 64**0.5
@@ -377,7 +434,9 @@ def test_the_mean_is_played_not_a_draw():
 def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
     """One colony, once on each: a stiffer plate throws further."""
     config, dataset, learner = made()
-    soft, stiff = (make_plates(np.array([LINEAR]), np.zeros(1), np.array([b]), 60) for b in (0.1, 50.0))
+    soft, stiff = (
+        make_plates(np.array([LINEAR]), np.zeros(1), np.array([b]), 60) for b in (0.1, 50.0)
+    )
     starts = dataset.held_out.colonies._replace(substrate=np.zeros(64, np.int64))
     flipped = [moved(dataset, *pair, starts) for pair in ((soft, stiff), (stiff, soft))]
     one, other = (evaluate(config, learner, one, 0) for one in flipped)
@@ -401,4 +460,6 @@ def test_seeds_are_judged_each_by_itself():
     assert equal(first, learned(config, learner, dataset)[0])
     assert not np.array_equal(first.returns, second.returns)
     scores = evaluate(two, both, dataset, 0)
-    assert scores["return_mean"] == pytest.approx((first.returns.mean() + second.returns.mean()) / 2)
+    assert scores["return_mean"] == pytest.approx(
+        (first.returns.mean() + second.returns.mean()) / 2
+    )

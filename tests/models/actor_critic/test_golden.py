@@ -19,11 +19,20 @@ BATCH, CELLS, ACTIONS, COMPONENTS = 3, 5, 4, 6
 
 def config_of(policy: str, value_heads: str) -> ActorCriticConfig:
     """With all that the terms depend on."""
-    bounds = {"delete_ratio": (0.0, 0.7), "gamma": (0.5, 15.0), "alpha": (0.5, 4.0), "theta": (-0.5, 0.5)}
+    bounds = {
+        "delete_ratio": (0.0, 0.7),
+        "gamma": (0.5, 15.0),
+        "alpha": (0.5, 4.0),
+        "theta": (-0.5, 0.5),
+    }
     action = {"bounds": bounds, "active_params": tuple(bounds), "fixed_params": {"noise": 0.5}}
     return small(
         "actor_critic",
-        env={"features": "light", "action": action, "reward": {"preset": "goal_control", "weights": {}}},
+        env={
+            "features": "light",
+            "action": action,
+            "reward": {"preset": "goal_control", "weights": {}},
+        },
         network={"d": 8, "heads": 2, "layers": 2, "policy": policy, "value_heads": value_heads},
         train={"clip": 0.2, "value_clip": 0.3},
     )
@@ -39,7 +48,9 @@ def batch_of(values: tuple[int, ...]) -> Minibatch:
     n = torch.tensor([5, 1, 3])
     mask = torch.arange(CELLS) < n[:, None]
     parent = torch.where(mask, torch.tensor([-1, 0, 0, 2, -1]), -1)
-    graphs = Graphs(wave(BATCH, CELLS, 8, start=1.0) * mask[..., None], wave(BATCH, 10, start=2.0), parent, mask)
+    graphs = Graphs(
+        wave(BATCH, CELLS, 8, start=1.0) * mask[..., None], wave(BATCH, 10, start=2.0), parent, mask
+    )
     return Minibatch(
         groups=(graphs,),
         z=0.5 + 0.4 * wave(BATCH, ACTIONS, start=3.0),
@@ -59,7 +70,9 @@ def batch_of(values: tuple[int, ...]) -> Minibatch:
         ("squashed_gaussian", "components", (-0.355113, 24.028437, -1.995534)),
     ],
 )
-def test_the_terms_of_a_batch_are_these_numbers(policy: str, value_heads: str, expected: tuple[float, ...]):
+def test_the_terms_of_a_batch_are_these_numbers(
+    policy: str, value_heads: str, expected: tuple[float, ...]
+):
     config = config_of(policy, value_heads)
     dataset = collect(config, 0)
     world = make_world(config.env.rules, dataset.train.plates)

@@ -23,12 +23,18 @@ GOALS = {"margin_over_constant": 0.25, "fraction_of_feedback": 0.95}
 def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
     """Of each seed on its own, after collecting and training as the stages do; the first one is the stages' own."""
     params = read_params(ROOT, preset)
-    seed = {verb: Stage(verb, "actor_critic", ROOT, params).seed(verb) for verb in ("collect", "train", "evaluate")}
+    seed = {
+        verb: Stage(verb, "actor_critic", ROOT, params).seed(verb)
+        for verb in ("collect", "train", "evaluate")
+    }
     alone = params.actor_critic.model_copy(update={"seeds": 1})
     with on_device(params, "torch"):
         dataset = collect(alone, seed["collect"])
         *_, end = train(alone.model_copy(update={"seeds": seeds}), dataset, seed["train"])
-        return [evaluate(alone, Learner.of([one]), dataset, seed["evaluate"]) for one in end.learner.seeds]
+        return [
+            evaluate(alone, Learner.of([one]), dataset, seed["evaluate"])
+            for one in end.learner.seeds
+        ]
 
 
 @lru_cache
@@ -47,7 +53,9 @@ def test_the_preset_reaches_its_goals_over_seeds(capsys: pytest.CaptureFixture[s
         for name in GOALS:
             each = " ".join(f"{one[name]:.4f}" for one in preset_scores())
             interval = f"{scores[f'{name}_low']:.4f} to {scores[f'{name}_high']:.4f}"
-            sys.stdout.write(f"\n{name}: {each}; mean {scores[name]:.4f}, 95 % of means {interval}\n")
+            sys.stdout.write(
+                f"\n{name}: {each}; mean {scores[name]:.4f}, 95 % of means {interval}\n"
+            )
     assert scores["margin_over_constant_low"] >= GOALS["margin_over_constant"]
     assert scores["fraction_of_feedback"] >= GOALS["fraction_of_feedback"]
 

@@ -15,7 +15,11 @@ from tests.conftest import small
 
 
 def config(**sections: Any) -> ActorCriticConfig:
-    return small("actor_critic", network={"d": 16, "heads": 2, "layers": 2, "value_heads": "components"}, **sections)
+    return small(
+        "actor_critic",
+        network={"d": 16, "heads": 2, "layers": 2, "value_heads": "components"},
+        **sections,
+    )
 
 
 def graphs(batch: int = 7, cells: int = 11, seed: int = 0) -> Graphs:
@@ -26,7 +30,12 @@ def graphs(batch: int = 7, cells: int = 11, seed: int = 0) -> Graphs:
     parent = np.where(mask, rng.integers(-1, np.maximum(np.arange(cells), 1), (batch, cells)), -1)
     parent[:, 0] = -1
     node = rng.normal(size=(batch, cells, 8)) * mask[..., None]
-    numbers = (node.astype(np.float32), rng.normal(size=(batch, 10)).astype(np.float32), parent, mask)
+    numbers = (
+        node.astype(np.float32),
+        rng.normal(size=(batch, 10)).astype(np.float32),
+        parent,
+        mask,
+    )
     return Graphs(*map(torch.tensor, numbers))
 
 
@@ -65,7 +74,12 @@ def test_the_order_of_cells_is_no_matter(made: network.Network):
     order = torch.randperm(11, generator=torch.Generator().manual_seed(1))
     place = order.argsort()
     parent = one.parent[:, order]
-    moved = Graphs(one.node[:, order], one.graph, torch.where(parent >= 0, place[parent], -1), one.mask[:, order])
+    moved = Graphs(
+        one.node[:, order],
+        one.graph,
+        torch.where(parent >= 0, place[parent], -1),
+        one.mask[:, order],
+    )
     torch.testing.assert_close(both(made(moved)), both(made(one)), atol=1e-5, rtol=1e-5)
 
 
@@ -96,7 +110,9 @@ def test_the_tree_is_seen(made: network.Network):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("heads", ["total", "components"])
 def test_every_weight_gets_a_gradient(layers: int, heads: str):
-    chosen = small("actor_critic", network={"d": 16, "heads": 2, "layers": layers, "value_heads": heads})
+    chosen = small(
+        "actor_critic", network={"d": 16, "heads": 2, "layers": layers, "value_heads": heads}
+    )
     net = network.init(chosen, seed=0)
     output = net(graphs())
     mixed = torch.Generator().manual_seed(0)
@@ -121,7 +137,9 @@ def test_the_colony_alone_asks_the_same_as_if_all_asked():
     attention = Attention(12, 3)
     tokens, mask = torch.randn(5, 9, 12), torch.arange(8) < torch.tensor([0, 2, 8, 4, 1])[:, None]
     whole = attention(tokens, nn.functional.pad(mask, (1, 0), value=True))[:, 0]
-    torch.testing.assert_close(attention.of_colony(tokens[:, 0], tokens[:, 1:], mask), whole, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        attention.of_colony(tokens[:, 0], tokens[:, 1:], mask), whole, atol=1e-6, rtol=1e-5
+    )
 
 
 def test_groups_are_one_batch(made: network.Network):

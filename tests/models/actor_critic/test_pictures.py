@@ -60,10 +60,18 @@ def test_next_sizes_and_throws_are_those_of_the_dynamics(plain: Run):
 
 @pytest.mark.parametrize(
     ("names", "answers"),
-    [(PARAMETERS, 4), (("delete_ratio",), 1), (("gamma", "theta"), 3), (("alpha",), 1), (("noise",), 1)],
+    [
+        (PARAMETERS, 4),
+        (("delete_ratio",), 1),
+        (("gamma", "theta"), 3),
+        (("alpha",), 1),
+        (("noise",), 1),
+    ],
 )
 def test_only_what_is_free_has_a_law(names: tuple[str, ...], answers: int):
-    steps = Steps(np.array([40.0]), np.array([30.0]), np.array([2.0]), np.array([[0.5, 9, 1, 0.4, 0]]))
+    steps = Steps(
+        np.array([40.0]), np.array([30.0]), np.array([2.0]), np.array([[0.5, 9, 1, 0.4, 0]])
+    )
     assert len(laws.laws_of(configured(env={"action": free(*names)}), [steps], steps)) == answers
 
 
@@ -100,7 +108,11 @@ def test_courses_are_sizes_from_the_start_to_the_end(plain: Run):
     figure = standing.draw_sizes(plain.config, plain.dataset, replays)
     starts_at = plain.dataset.held_out.colonies
     for axes, name in zip(figure.axes, standing.COMPARED, strict=False):
-        courses = [line.get_ydata() for line in axes.lines if len(line.get_ydata()) > 2 and line.get_marker() == "None"]
+        courses = [
+            line.get_ydata()
+            for line in axes.lines
+            if len(line.get_ydata()) > 2 and line.get_marker() == "None"
+        ]
         expected = np.minimum(sizes(starts_at, replays.of(name)[0])[:, : standing.DRAWN], 1.1 * 32)
         np.testing.assert_array_equal(np.stack(courses, 1), expected)
         assert expected[0].tolist() == starts_at.n[: standing.DRAWN].tolist()
@@ -111,7 +123,9 @@ def test_pairs_are_returns_with_the_same_colony(plain: Run):
     figure = standing.draw_paired(plain.config, plain.dataset, replays)
     for axes, other in zip(figure.axes, (replays.constant, replays.feedback), strict=False):
         (dots,) = axes.collections
-        np.testing.assert_array_equal(dots.get_offsets().T, [other.returns, replays.learned[0].returns])
+        np.testing.assert_array_equal(
+            dots.get_offsets().T, [other.returns, replays.learned[0].returns]
+        )
         better = (replays.learned[0].returns > other.returns).mean()
         assert f"better with {better:.0%} of {COLONIES} colonies" in axes.get_title(loc="left")
 
@@ -121,7 +135,9 @@ def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
     replays = plain.replays
     returns, seen = replays.learned[0].returns, 0
     for kind in standing.LAWS:
-        found = standing.by_plate(standing.Played(held_out.plates, held_out.colonies, replays), returns, kind)
+        found = standing.by_plate(
+            standing.Played(held_out.plates, held_out.colonies, replays), returns, kind
+        )
         for m, mean in zip(found.m, found.returns, strict=True):
             (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
             assert mean == pytest.approx(returns[held_out.colonies.substrate == plate].mean())
@@ -137,7 +153,9 @@ def test_constants_below_the_edge_lie_on_it(plain: Run):
     np.testing.assert_allclose(dots.get_offsets()[:, 0], search.actions[:, 0])
     assert bottom < min(plain.scores["random_return"], plain.scores["return_mean"])
     assert len(rings.get_offsets()) == len(search.finalists)
-    assert {f"best constant {number(plain.scores['constant_return'])}"} <= {text.get_text() for text in axes.texts}
+    assert {f"best constant {number(plain.scores['constant_return'])}"} <= {
+        text.get_text() for text in axes.texts
+    }
 
 
 # The film.
@@ -148,8 +166,12 @@ def test_the_film_shows_the_episode_that_was_judged(plain: Run):
     chosen = typical(outcome)
     pictures = film.filmed(plain.config, plain.learner, plain.dataset, chosen)
     assert [seen.step for seen in pictures] == list(range(outcome.lengths[chosen] + 1))
-    assert [seen.n for seen in pictures[1:]] == outcome.n[: outcome.lengths[chosen], chosen].tolist()
-    np.testing.assert_allclose(pictures[-1].pos.mean(0), outcome.centroid[len(pictures) - 2, chosen], rtol=1e-4)
+    assert [seen.n for seen in pictures[1:]] == outcome.n[
+        : outcome.lengths[chosen], chosen
+    ].tolist()
+    np.testing.assert_allclose(
+        pictures[-1].pos.mean(0), outcome.centroid[len(pictures) - 2, chosen], rtol=1e-4
+    )
     figure = film.draw_film(plain.config, plain.learner, plain.dataset, plain.replays)
     first = figure.axes[0]
     assert first.get_title(loc="left") == f"step 0: {pictures[0].n} cells"

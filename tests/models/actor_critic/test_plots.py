@@ -15,7 +15,17 @@ from quatrain.plots import ORANGE, RED
 from quatrain.progress import History
 from tests.models.actor_critic.small_runs import ONE_PLATE, Run, configured, free, run
 
-ALWAYS = {"learning_curve", "episodes", "updates", "actions", "laws", "sizes", "film", "paired", "constant_search"}
+ALWAYS = {
+    "learning_curve",
+    "episodes",
+    "updates",
+    "actions",
+    "laws",
+    "sizes",
+    "film",
+    "paired",
+    "constant_search",
+}
 
 
 def titles(axes: Axes) -> str:
@@ -39,7 +49,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "network": {"policy": "squashed_gaussian", "value_heads": "components"},
     },
     "all features, components beside the preset's": {
-        "env": {"features": "full", "reward": {"weights": {"edge": 0.1, "survival": 0.2, "action": -0.01}}},
+        "env": {
+            "features": "full",
+            "reward": {"weights": {"edge": 0.1, "survival": 0.2, "action": -0.01}},
+        },
     },
     "the original's plate and first stage": {
         "env": {"reward": {"preset": "centroid_distance_only"}, "action": free("delete_ratio")},
@@ -72,11 +85,15 @@ def plain() -> Run:
 def test_every_figure_is_drawn_for_every_run(name: str):
     found = named(name)
     figures = found.figures()
-    assert set(figures) == (ALWAYS if found.config.collect.plates != "default_law" else ALWAYS | {"slopes"})
+    assert set(figures) == (
+        ALWAYS if found.config.collect.plates != "default_law" else ALWAYS | {"slopes"}
+    )
     for drawn, figure in figures.items():
         figure.canvas.draw()
         assert all(axes.has_data() for axes in figure.axes), drawn
-        assert not [text for axes in figure.axes for text in (*texts(axes), titles(axes)) if "nan" in text], drawn
+        assert not [
+            text for axes in figure.axes for text in (*texts(axes), titles(axes)) if "nan" in text
+        ], drawn
 
 
 def test_some_of_those_runs_end_as_they_are_called():
@@ -105,7 +122,9 @@ def test_shares_of_yardsticks_are_told_only_where_they_mean_something():
     scores |= {"margin_over_constant": 0.5, "fraction_of_feedback": 0.75}
     assert training.compared(scores) == "+50% on the best constant action, 75.0% of the controller"
     negative = scores | {"constant_return": -4.0}
-    assert training.compared(negative) == "+10.00 on the best constant action, -2.00 on the controller"
+    assert (
+        training.compared(negative) == "+10.00 on the best constant action, -2.00 on the controller"
+    )
 
 
 @pytest.mark.parametrize("preset", ["goal_control", "full"])
@@ -116,7 +135,9 @@ def test_stacked_components_sum_up_to_the_return(preset: str):
     total = made_by_hand["return"][1]
     np.testing.assert_allclose(np.sum([layer.values for layer in layers], 0), total)
     upper, _ = training.draw_episodes(config, made_by_hand).axes
-    ends = np.concatenate([path.vertices for stack in upper.collections for path in stack.get_paths()])
+    ends = np.concatenate(
+        [path.vertices for stack in upper.collections for path in stack.get_paths()]
+    )
     last = ends[ends[:, 0] == ends[:, 0].max(), 1]
     assert last.max() + last.min() == pytest.approx(total[-1])
     assert len(layers) == min(len(config.env.reward.weighted), len(training.PALETTE) + 1)
@@ -151,11 +172,18 @@ def recorded(config: ActorCriticConfig) -> History:
     found = {f"reward/{name}": values for name, values in paid.items()}
     found |= {f"reason/{name}": np.zeros(5) for name in training.REASON_COLORS}
     found |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
-    found |= {"return": np.sum([weight * paid[name] for name, weight in config.env.reward.weighted], axis=0)}
+    found |= {
+        "return": np.sum(
+            [weight * paid[name] for name, weight in config.env.reward.weighted], axis=0
+        )
+    }
     found |= {"episodes": np.ones(5), "transitions": 192.0 * steps}
     by_seed = {}
     for seed in range(config.seeds if config.seeds > 1 else 0):
-        by_seed |= {f"{name}/seed/{seed}": values + (name == "return") * (seed - 1) for name, values in found.items()}
+        by_seed |= {
+            f"{name}/seed/{seed}": values + (name == "return") * (seed - 1)
+            for name, values in found.items()
+        }
     return {name: (steps, values) for name, values in (found | by_seed).items()}
 
 

@@ -12,7 +12,13 @@ from quatrain.models.actor_critic.ppo import policy as policies
 from quatrain.models.actor_critic.ppo.policy import Parameters, Policy, make_policy
 
 KINDS = ("beta", "squashed_gaussian")
-BOUNDS = (Bounds(0, 0.7), Bounds(0.5, 15), Bounds(0.5, 4), Bounds(0.05, 0.5), Bounds(-math.pi / 6, math.pi / 6))
+BOUNDS = (
+    Bounds(0, 0.7),
+    Bounds(0.5, 15),
+    Bounds(0.5, 4),
+    Bounds(0.05, 0.5),
+    Bounds(-math.pi / 6, math.pi / 6),
+)
 FIXED = dict(zip(PARAMETERS, (0.5, 2.0, 1.0, 0.1, 0.0), strict=True))
 SAMPLES, CASES = 400_000, 20
 
@@ -44,7 +50,9 @@ def random_parameters(kind: str, seed: int, count: int = CASES) -> Parameters:
 
 def drawn(policy: Policy, parameters: Parameters, seed: int) -> Tensor:
     """SAMPLES draws of each."""
-    return policy.sample(Parameters(*(part.expand(SAMPLES, *part.shape) for part in parameters)), generator(seed))
+    return policy.sample(
+        Parameters(*(part.expand(SAMPLES, *part.shape) for part in parameters)), generator(seed)
+    )
 
 
 def assert_is_the_mean(numbers: Tensor, expected: Tensor) -> None:
@@ -57,7 +65,9 @@ def assert_is_the_mean(numbers: Tensor, expected: Tensor) -> None:
 def test_worked_beta():
     policy, parameters = of_range("beta", 1.0), one(2, 3)
     assert float(policy.entropy(parameters)) == pytest.approx(-0.2349066, abs=1e-6)
-    assert float(policy.log_prob(parameters, torch.tensor([0.25]))) == pytest.approx(0.5232481, abs=1e-6)
+    assert float(policy.log_prob(parameters, torch.tensor([0.25]))) == pytest.approx(
+        0.5232481, abs=1e-6
+    )
     assert float(policy.kl(parameters, one(4, 1.5))) == pytest.approx(1.4897366, abs=1e-6)
     assert float(policy.centre(parameters)) == pytest.approx(0.4)
 
@@ -69,12 +79,18 @@ def test_worked_entropy_of_an_action():
 
 
 def test_worked_squashed_gaussian():
-    policy, parameters, z = of_range("squashed_gaussian", 0.7), one(0, math.log(0.5)), torch.tensor([0.3])
+    policy, parameters, z = (
+        of_range("squashed_gaussian", 0.7),
+        one(0, math.log(0.5)),
+        torch.tensor([0.3]),
+    )
     assert float(policy.action(z)[0]) == pytest.approx(0.4021098, abs=1e-6)
     assert float(policy.log_prob(parameters, z)) == pytest.approx(1.3595941, abs=1e-6)
     five = Parameters(torch.zeros(5), torch.full((5,), -0.5))
     assert float(whole("squashed_gaussian").raw_entropy(five)) == pytest.approx(4.5946927, abs=1e-6)
-    assert float(policy.kl(parameters, one(0.1, math.log(0.6)))) == pytest.approx(0.0434327, abs=1e-6)
+    assert float(policy.kl(parameters, one(0.1, math.log(0.6)))) == pytest.approx(
+        0.0434327, abs=1e-6
+    )
 
 
 def test_the_entropy_of_a_squashed_action_falls_while_that_of_the_gaussian_rises():
@@ -89,7 +105,9 @@ def test_the_entropy_of_a_squashed_action_falls_while_that_of_the_gaussian_rises
 def test_entropy_and_kl_are_means_over_samples(kind):
     policy = of_range(kind, 0.7)
     old, new = random_parameters(kind, 1), random_parameters(kind, 2)
-    if kind == "squashed_gaussian":  # narrow new ones make the spread of samples too large to tell anything
+    if (
+        kind == "squashed_gaussian"
+    ):  # narrow new ones make the spread of samples too large to tell anything
         new = Parameters(old.first + 0.3 * new.first, old.second + 0.2 * new.second.sin())
     z = drawn(policy, old, seed=3)
     log_prob = policy.log_prob(old, z)
@@ -111,7 +129,9 @@ def test_beta_draws_have_its_mean_and_variance():
     z = drawn(of_range("beta", 0.7), parameters, seed=6)
     mean = a / (a + b)
     assert_is_the_mean(z[..., 0], mean)
-    assert_is_the_mean((z[..., 0].double() - mean).square(), a * b / ((a + b).square() * (a + b + 1)))
+    assert_is_the_mean(
+        (z[..., 0].double() - mean).square(), a * b / ((a + b).square() * (a + b + 1))
+    )
 
 
 def test_gaussian_draws_have_its_mean_and_variance():
@@ -140,7 +160,9 @@ def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind):
     units = (torch.arange(cells, dtype=torch.float64)[:, None] + 0.5) / cells
     z = units if kind == "beta" else units.logit()
     for case in range(4):
-        parameters = Parameters(*(part[case].double().expand_as(z) for part in random_parameters(kind, 8)))
+        parameters = Parameters(
+            *(part[case].double().expand_as(z) for part in random_parameters(kind, 8))
+        )
         log_prob = policy.log_prob(parameters, z)
         density, cell = log_prob.exp(), width / cells
         assert float(density.sum() * cell) == pytest.approx(1, abs=2e-5)
@@ -151,13 +173,17 @@ def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_prob_entropy_and_kl_sum_over_the_active_parameters(kind):
     policy, alone = whole(kind), [make_policy(kind, BOUNDS, (name,), FIXED) for name in PARAMETERS]
-    old, new = (policy.distribution(torch.randn(3, 10, generator=generator(seed))) for seed in (1, 2))
+    old, new = (
+        policy.distribution(torch.randn(3, 10, generator=generator(seed))) for seed in (1, 2)
+    )
     z = policy.sample(old, generator(3))
     parts = [
-        (Parameters(*(x[:, i : i + 1] for x in old)), Parameters(*(x[:, i : i + 1] for x in new))) for i in range(5)
+        (Parameters(*(x[:, i : i + 1] for x in old)), Parameters(*(x[:, i : i + 1] for x in new)))
+        for i in range(5)
     ]
     log_probs = [
-        each.log_prob(part, z[:, i : i + 1]) for i, (each, (part, _)) in enumerate(zip(alone, parts, strict=True))
+        each.log_prob(part, z[:, i : i + 1])
+        for i, (each, (part, _)) in enumerate(zip(alone, parts, strict=True))
     ]
     torch.testing.assert_close(policy.log_prob(old, z), torch.stack(log_probs).sum(0))
     entropies = [each.entropy(part) for each, (part, _) in zip(alone, parts, strict=True)]
@@ -168,7 +194,9 @@ def test_log_prob_entropy_and_kl_sum_over_the_active_parameters(kind):
 
 def test_beta_agrees_with_torch_distributions():
     old, new = random_parameters("beta", 9), random_parameters("beta", 10)
-    theirs, other = (torch.distributions.Beta(*(part[:, 0].double() for part in each)) for each in (old, new))
+    theirs, other = (
+        torch.distributions.Beta(*(part[:, 0].double() for part in each)) for each in (old, new)
+    )
     policy, z = of_range("beta", 1.0), torch.rand(CASES, 1, generator=generator(11))
     torch.testing.assert_close(
         policy.log_prob(old, z).double(), theirs.log_prob(z[:, 0].double()), rtol=1e-6, atol=1e-6
@@ -187,9 +215,13 @@ def test_gradients_of_log_prob_and_entropy_are_their_slopes(kind):
     if kind == "beta":
         assert torch.autograd.gradcheck(lambda raw: policy.entropy(policy.distribution(raw)), raw)
         return
-    points, weights = (torch.tensor(x) for x in policies.np.polynomial.hermite_e.hermegauss(policies.NODES))
+    points, weights = (
+        torch.tensor(x) for x in policies.np.polynomial.hermite_e.hermegauss(policies.NODES)
+    )
     entropy = policies.squashed_entropy
-    assert torch.autograd.gradcheck(lambda raw: entropy(policy.distribution(raw), points, weights), raw)
+    assert torch.autograd.gradcheck(
+        lambda raw: entropy(policy.distribution(raw), points, weights), raw
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -237,7 +269,9 @@ def test_a_draw_at_the_edge_is_the_one_that_is_stored_and_scored(kind):
     unit = action.double() / 0.7
     recovered = (unit if kind == "beta" else unit.logit())[:, None].float()
     torch.testing.assert_close(recovered, z, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(policy.log_prob(many, recovered), policy.log_prob(many, z), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        policy.log_prob(many, recovered), policy.log_prob(many, z), rtol=1e-2, atol=1e-2
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -283,6 +317,8 @@ def test_draws_carry_no_gradient_and_only_the_generator_decides(kind):
 
 
 def test_what_is_played_when_nothing_is_drawn():
-    assert whole("beta").action(of_range("beta", 0.7).centre(one(3, 1)).expand(5))[0] == pytest.approx(0.525)
+    assert whole("beta").action(of_range("beta", 0.7).centre(one(3, 1)).expand(5))[
+        0
+    ] == pytest.approx(0.525)
     squashed = of_range("squashed_gaussian", 0.7)
     assert squashed.action(squashed.centre(one(math.log(3), -1)))[0] == pytest.approx(0.525)

@@ -19,10 +19,17 @@ from quatrain.models.actor_critic.ppo.agent import actor_of
 from quatrain.progress import Progress
 from tests.conftest import params_with
 
-pytestmark = pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* success is impossible:UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:actor_critic.env.max_steps .* success is impossible:UserWarning"
+)
 
 DISCOUNT = 0.5
-STILL = {"delete_ratio": (0.0, 0.1), "gamma": (0.01, 0.02), "noise": (0.01, 0.02), "theta": (-0.01, 0.01)}
+STILL = {
+    "delete_ratio": (0.0, 0.1),
+    "gamma": (0.01, 0.02),
+    "noise": (0.01, 0.02),
+    "theta": (-0.01, 0.01),
+}
 """Actions that do next to nothing: a colony of at most 8 cells doubles where it is."""
 ONE_STEP = {"n0_min": 8, "n0_max": 8}
 """Of colonies that overflow in their first step."""
@@ -38,9 +45,18 @@ PROBE: dict[str, Any] = {
         "obs_norm": "none",
         "allow_unbounded_growth": True,
         "action": {"bounds": STILL},
-        "reward": {"preset": "centroid_distance_only", "weights": {"distance": 0, "terminal_scaled": 0}},
+        "reward": {
+            "preset": "centroid_distance_only",
+            "weights": {"distance": 0, "terminal_scaled": 0},
+        },
     },
-    "collect": {"n_train": 16, "n_held_out": 1, "n_outside": 0, "held_out_colonies": 32, "constant_search": 200},
+    "collect": {
+        "n_train": 16,
+        "n_held_out": 1,
+        "n_outside": 0,
+        "held_out_colonies": 32,
+        "constant_search": 200,
+    },
     "network": {"d": 16, "layers": 1, "heads": 2},
     "train": {
         "num_envs": 256,
@@ -58,8 +74,13 @@ PROBE: dict[str, Any] = {
         "record_every": 5,
     },
 }
-LEARNERS = [{"policy": "beta", "value_heads": "total"}, {"policy": "squashed_gaussian", "value_heads": "components"}]
-both_learners = pytest.mark.parametrize("network", LEARNERS, ids=["beta total", "squashed components"])
+LEARNERS = [
+    {"policy": "beta", "value_heads": "total"},
+    {"policy": "squashed_gaussian", "value_heads": "components"},
+]
+both_learners = pytest.mark.parametrize(
+    "network", LEARNERS, ids=["beta total", "squashed components"]
+)
 
 
 class Solved(NamedTuple):
@@ -82,7 +103,9 @@ def _one_thread() -> Iterator[None]:
 def solved(iterations: int, **changes: Any) -> Solved:
     """After the whole training, in a world with sections changed."""
     length = {"train": {"transitions": iterations * 512}}
-    config: ActorCriticConfig = params_with({"actor_critic": overlaid(overlaid(PROBE, length), changes)}).actor_critic
+    config: ActorCriticConfig = params_with(
+        {"actor_critic": overlaid(overlaid(PROBE, length), changes)}
+    ).actor_critic
     dataset = collect(config, 0)
     *_, end = train.train(config, dataset, 0)
     world = make_world(config.env.rules, dataset.train.plates)
@@ -107,7 +130,9 @@ def values(found: Solved) -> np.ndarray:
 
 def actions(found: Solved, name: str) -> np.ndarray:
     """Without the policy's spread."""
-    return mean_policy(found.actor)(torch.zeros(0), found.colonies)[:, PARAMETERS.index(name)].numpy()
+    return mean_policy(found.actor)(torch.zeros(0), found.colonies)[
+        :, PARAMETERS.index(name)
+    ].numpy()
 
 
 def turns_to_overflow(found: Solved) -> np.ndarray:
@@ -126,8 +151,12 @@ def test_a_clock_that_runs_out_ends_nothing(network: dict[str, str]):
     assert np.abs(values(found) + 1 / (1 - DISCOUNT)).mean() < 0.25
 
 
-@pytest.mark.parametrize(("max_steps", "policy"), [(1, "beta"), (100, "squashed_gaussian")], ids=["cut", "never cut"])
-def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(max_steps: int, policy: str):
+@pytest.mark.parametrize(
+    ("max_steps", "policy"), [(1, "beta"), (100, "squashed_gaussian")], ids=["cut", "never cut"]
+)
+def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(
+    max_steps: int, policy: str
+):
     env = {**reward(time=1, terminal=1), "max_steps": max_steps}
     found = solved(24, env=env, network={"policy": policy, "value_heads": "components"})
     left = DISCOUNT ** (turns_to_overflow(found) - 1)
@@ -149,7 +178,9 @@ def test_a_reward_that_depends_on_lane_and_plate(network: dict[str, str]):
     expected = lane_and_distance(found)
     assert found.end.metrics["reason/overflow"].min() == 1
     assert expected.std(0).min() > 0.07
-    errors = values(found) - (expected if network["value_heads"] == "components" else expected.sum(1, keepdims=True))
+    errors = values(found) - (
+        expected if network["value_heads"] == "components" else expected.sum(1, keepdims=True)
+    )
     np.testing.assert_allclose(errors.mean(0), 0, atol=0.1)
     assert errors.std(0).max() < 0.06
 

@@ -28,7 +28,9 @@ def dataset() -> Dataset:
 def made(dataset: Dataset, team: Team) -> agents.Agent:
     world = make_world(ONE.env.rules, dataset.train.plates)
     config = ONE if team.size == 1 else TWO
-    return agents.restored(config, world, train.init_learner(config, world, dataset, 3).seeds[0], team)
+    return agents.restored(
+        config, world, train.init_learner(config, world, dataset, 3).seeds[0], team
+    )
 
 
 def half(rollout: Rollout, team: Team) -> Rollout:
@@ -45,7 +47,11 @@ def gradients(dataset: Dataset, rollout: Rollout, team: Team) -> dict[str, torch
     loss, _ = train.objective(agent, buffer.minibatch(transitions, every), 0.01)
     loss.backward()
     agent.team.average_gradients(agent.network.parameters())
-    return {name: param.grad for name, param in agent.network.named_parameters() if param.grad is not None}
+    return {
+        name: param.grad
+        for name, param in agent.network.named_parameters()
+        if param.grad is not None
+    }
 
 
 def other(team: Team, dataset: Dataset, rollout: Rollout) -> None:
@@ -78,7 +84,9 @@ def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):
 
 def test_a_learner_of_another_number_of_ranks_is_refused(dataset: Dataset):
     arrays = train.pack(next(train.train(ONE, dataset, 0)).learner)
-    with pytest.raises(ValueError, match=r"not a learner of this config: differing arrays .*ranks/0/1"):
+    with pytest.raises(
+        ValueError, match=r"not a learner of this config: differing arrays .*ranks/0/1"
+    ):
         train.unpack(TWO, dataset, arrays)
 
 

@@ -18,7 +18,10 @@ from tests.conftest import small
 
 VARIANTS: list[dict[str, Any]] = [
     {"network": {"layers": 2}},
-    {"env": {"features": "full"}, "network": {"policy": "squashed_gaussian", "value_heads": "components"}},
+    {
+        "env": {"features": "full"},
+        "network": {"policy": "squashed_gaussian", "value_heads": "components"},
+    },
     {"train": {"target_kl": 1e-3, "value_clip": 0.1}, "seeds": 2},
 ]
 
@@ -27,11 +30,16 @@ def config_of(variant: dict[str, Any]) -> ActorCriticConfig:
     """With a yield after three iterations, and after three more."""
     return small(
         "actor_critic",
-        **variant | {"train": {**variant.get("train", {}), "record_every": 3, "transitions": 24 * 8 * 6}},
+        **variant
+        | {"train": {**variant.get("train", {}), "record_every": 3, "transitions": 24 * 8 * 6}},
     )
 
 
-@pytest.fixture(scope="module", params=VARIANTS, ids=["layers", "full squashed components", "stopped by KL, two seeds"])
+@pytest.fixture(
+    scope="module",
+    params=VARIANTS,
+    ids=["layers", "full squashed components", "stopped by KL, two seeds"],
+)
 def case(request: pytest.FixtureRequest) -> tuple[ActorCriticConfig, Dataset, list[Progress]]:
     config = config_of(request.param)
     dataset = collect(config, 0)
@@ -49,13 +57,17 @@ def assert_same(one: Progress, other: Progress) -> None:
         np.testing.assert_array_equal(others[name], array, err_msg=name)
 
 
-def test_the_same_seed_has_the_same_metrics(case: tuple[ActorCriticConfig, Dataset, list[Progress]]):
+def test_the_same_seed_has_the_same_metrics(
+    case: tuple[ActorCriticConfig, Dataset, list[Progress]],
+):
     config, dataset, whole = case
     for one, other in zip(whole, train.train(config, dataset, 0), strict=True):
         assert_same(one, other)
 
 
-def test_resumed_after_three_iterations_nothing_differs(case: tuple[ActorCriticConfig, Dataset, list[Progress]]):
+def test_resumed_after_three_iterations_nothing_differs(
+    case: tuple[ActorCriticConfig, Dataset, list[Progress]],
+):
     config, dataset, whole = case
     assert [one.step for one in whole] == [3, 6]
     saved = train.unpack(config, dataset, train.pack(whole[0].learner))
@@ -63,7 +75,9 @@ def test_resumed_after_three_iterations_nothing_differs(case: tuple[ActorCriticC
     assert_same(whole[1], rest)
 
 
-def test_a_finished_run_has_nothing_left_to_learn(case: tuple[ActorCriticConfig, Dataset, list[Progress]]):
+def test_a_finished_run_has_nothing_left_to_learn(
+    case: tuple[ActorCriticConfig, Dataset, list[Progress]],
+):
     config, dataset, whole = case
     assert list(train.train(config, dataset, 0, whole[-1].learner)) == []
 
@@ -82,7 +96,10 @@ def moved(config: ActorCriticConfig, dataset: Dataset, draws: int) -> Colonies:
     seed = train.init_learner(config, world, dataset, 0).seeds[0]
     drawn = seed.ranks[0]._replace(policy=torch.Generator().manual_seed(draws).get_state())
     agent = agents.restored(config, world, seed._replace(ranks=(drawn,)))
-    before, after = agent.player.colonies, playing.play(agent.actor, agent.player, agent.rollout).player.colonies
+    before, after = (
+        agent.player.colonies,
+        playing.play(agent.actor, agent.player, agent.rollout).player.colonies,
+    )
     action = agent.actor.policy.action(agent.rollout.z[0])
     rows = (~(agent.rollout.terminated | agent.rollout.truncated))[0].nonzero()[:, 0].tolist()
     assert len(rows) > 12

@@ -74,7 +74,9 @@ def trained(form: str = "as it is") -> Trained:
     dataset = collect(config, 0)
     *_, last = train(config, dataset, 1)
     world = make_world(config.env.rules, dataset.held_out.plates)
-    return Trained(config, dataset, last.learner, world, actor_of(config, world, last.learner.seeds[0]))
+    return Trained(
+        config, dataset, last.learner, world, actor_of(config, world, last.learner.seeds[0])
+    )
 
 
 def lived(run: Trained) -> list[Colonies]:
@@ -88,13 +90,17 @@ def lived(run: Trained) -> list[Colonies]:
         found.append(colonies._replace(left=rows % limit))
         return act(rows, colonies)
 
-    for _ in episodes(run.world, colonies_of(run.config.env.rules, run.dataset.held_out.colonies), watched):
+    for _ in episodes(
+        run.world, colonies_of(run.config.env.rules, run.dataset.held_out.colonies), watched
+    ):
         pass
     return found
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_in_every_step_of_an_episode_the_served_action_and_value_are_those_of_the_policy_that_is_judged(form: str):
+def test_in_every_step_of_an_episode_the_served_action_and_value_are_those_of_the_policy_that_is_judged(
+    form: str,
+):
     run, arrays = trained(form), trained(form).arrays
     steps = lived(run)
     assert max(int(colonies.age.max()) for colonies in steps) > 1
@@ -139,7 +145,9 @@ def test_of_several_seeds_the_first_is_served():
 def test_a_question_is_answered_alike_alone_and_among_others():
     run, together = trained(), trained().answers()
     for place in range(3):
-        alone = answer(run.config, run.arrays, {name: own[[place]] for name, own in run.request.items()})
+        alone = answer(
+            run.config, run.arrays, {name: own[[place]] for name, own in run.request.items()}
+        )
         for name, values in alone.items():
             np.testing.assert_allclose(values, together[name][[place]], **CLOSE)
 
@@ -173,7 +181,9 @@ def test_answering_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
         raise AssertionError("compiled")
 
     run = trained()
-    compiled = run.config.model_copy(update={"train": run.config.train.model_copy(update={"compile": True})})
+    compiled = run.config.model_copy(
+        update={"train": run.config.train.model_copy(update={"compile": True})}
+    )
     monkeypatch.setattr(torch, "compile", refuse)
     found = answer(compiled, run.arrays, run.request)
     assert all(np.array_equal(found[name], own) for name, own in run.answers().items())
@@ -181,7 +191,10 @@ def test_answering_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
 
 def test_arrays_of_another_network_are_refused():
     run = trained()
-    with pytest.raises(ValueError, match=r"^not a learner of this config: params/cells.weight is float32\(16, 16\), "):
+    with pytest.raises(
+        ValueError,
+        match=r"^not a learner of this config: params/cells.weight is float32\(16, 16\), ",
+    ):
         answer(configured(network={"d": 18}), run.arrays, run.request)
 
 
@@ -207,8 +220,18 @@ def changed(name: str, place: tuple[int, ...], value: float) -> dict[str, np.nda
         ("parents", (0, 1), 1, "parents[0, 1] is 1; give whole numbers in -1..0"),
         ("ages", (2, 0), 13, "ages[2, 0] is 13; give whole numbers in 0..12"),
         ("left_moves", (0,), 5, "left_moves[0] is 5; give whole numbers in 0..4"),
-        ("stiffness", (2, 59), 0.0, "stiffness[2, 59] is 0.0; give numbers in 1e-06..3.4028235e+38"),
-        ("stiffness", (0, 3), 1e300, "stiffness[0, 3] is 1e+300; give numbers in 1e-06..3.4028235e+38"),
+        (
+            "stiffness",
+            (2, 59),
+            0.0,
+            "stiffness[2, 59] is 0.0; give numbers in 1e-06..3.4028235e+38",
+        ),
+        (
+            "stiffness",
+            (0, 3),
+            1e300,
+            "stiffness[0, 3] is 1e+300; give numbers in 1e-06..3.4028235e+38",
+        ),
     ],
 )
 def test_a_number_that_no_colony_of_this_config_has_is_refused(
@@ -221,9 +244,18 @@ def test_a_number_that_no_colony_of_this_config_has_is_refused(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cells": np.array([3.0, 4.0, 5.0])}, "cells is float64[3]; give whole numbers [questions]"),
-        ({"positions": np.zeros((3, 31, 2))}, "positions is float64[3, 31, 2]; give numbers [questions, 32, 2]"),
-        ({"stiffness": np.full((3, 60), "soft")}, "stiffness is <U4[3, 60]; give numbers [questions, 60]"),
+        (
+            {"cells": np.array([3.0, 4.0, 5.0])},
+            "cells is float64[3]; give whole numbers [questions]",
+        ),
+        (
+            {"positions": np.zeros((3, 31, 2))},
+            "positions is float64[3, 31, 2]; give numbers [questions, 32, 2]",
+        ),
+        (
+            {"stiffness": np.full((3, 60), "soft")},
+            "stiffness is <U4[3, 60]; give numbers [questions, 60]",
+        ),
     ],
 )
 def test_inputs_of_another_kind_or_shape_are_refused(changes: dict[str, np.ndarray], message: str):

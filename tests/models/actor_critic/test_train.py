@@ -75,13 +75,17 @@ def test_stored_draws_and_advantages_carry_no_gradient(agent: Agent):
 
 def test_numbers_that_stand_still_get_no_gradient_and_are_never_drawn():
     held = {"gamma": 9.0, "alpha": 0.5, "noise": 0.5, "theta": 0.1}
-    config = small("actor_critic", env={"action": {"active_params": ["delete_ratio"], "fixed_params": held}})
+    config = small(
+        "actor_critic", env={"action": {"active_params": ["delete_ratio"], "fixed_params": held}}
+    )
     agent = made(config, collect(config, 0))
     played(agent)
     assert agent.rollout.z.shape[-1] == 1
     assert agent.network.actor[-1].out_features == 2
     action = agent.actor.policy.action(agent.rollout.z)
-    np.testing.assert_allclose(action[..., 1:].flatten(0, 1).unique(dim=0), [list(held.values())], rtol=1e-6)
+    np.testing.assert_allclose(
+        action[..., 1:].flatten(0, 1).unique(dim=0), [list(held.values())], rtol=1e-6
+    )
 
 
 def test_the_action_that_was_drawn_is_the_one_that_acts(agent: Agent):
@@ -127,8 +131,12 @@ def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset)
         rollout.terminated,
         rollout.truncated,
     )
-    wanted = gae.normalised(gae.advantages(whole, CONFIG.train.discount, CONFIG.train.gae_lambda, "loop")[0])
-    torch.testing.assert_close(train.judged(agent, rollout).advantage, wanted.flatten(), atol=1e-4, rtol=1e-4)
+    wanted = gae.normalised(
+        gae.advantages(whole, CONFIG.train.discount, CONFIG.train.gae_lambda, "loop")[0]
+    )
+    torch.testing.assert_close(
+        train.judged(agent, rollout).advantage, wanted.flatten(), atol=1e-4, rtol=1e-4
+    )
 
 
 def test_no_step_is_taken_once_the_policy_has_moved_too_far(dataset: Dataset):
@@ -148,7 +156,9 @@ def test_rates_fall_linearly(agent: Agent):
     found = []
     for agent.iterations in (0, train_config.steps // 2, train_config.steps):
         found.append(train.rates_of(agent)["learning_rate"] / train_config.learning_rate)
-    assert found == pytest.approx([1, (1 + train_config.lr_final_fraction) / 2, train_config.lr_final_fraction])
+    assert found == pytest.approx(
+        [1, (1 + train_config.lr_final_fraction) / 2, train_config.lr_final_fraction]
+    )
 
 
 def test_what_was_yielded_stays_as_it_was(dataset: Dataset):
@@ -190,7 +200,9 @@ def test_a_weight_that_is_not_finite_ends_the_training_with_its_name(dataset: Da
 
 def test_a_dataset_of_another_config_is_refused(dataset: Dataset):
     other = small("actor_critic", collect={"n_train": 5})
-    with pytest.raises(DatasetMismatch, match=r"training plates have the shape .*; run `dvc repro`"):
+    with pytest.raises(
+        DatasetMismatch, match=r"training plates have the shape .*; run `dvc repro`"
+    ):
         next(train.train(other, dataset, 0))
 
 
@@ -210,10 +222,27 @@ def test_other_presets_learn(preset: str):
     brief = {
         "seeds": 2,
         "env": {"width": 60, "max_steps": 100},
-        "collect": {"n_train": 1, "n_held_out": 1, "n_outside": 0, "held_out_colonies": 32, "constant_search": 200},
-        "train": {"num_envs": 4, "horizon": 5, "transitions": 40, "minibatch_size": 10, "record_every": 1},
+        "collect": {
+            "n_train": 1,
+            "n_held_out": 1,
+            "n_outside": 0,
+            "held_out_colonies": 32,
+            "constant_search": 200,
+        },
+        "train": {
+            "num_envs": 4,
+            "horizon": 5,
+            "transitions": 40,
+            "minibatch_size": 10,
+            "record_every": 1,
+        },
     }
-    cut = {"large": {"env": {"max_nodes": 100, "n0_max": 30}, "train": {"amp": "none", "compile": False}}}
+    cut = {
+        "large": {
+            "env": {"max_nodes": 100, "n0_max": 30},
+            "train": {"amp": "none", "compile": False},
+        }
+    }
     raw = overlaid(read_raw(ROOT, preset), {"actor_critic": overlaid(brief, cut.get(preset, {}))})
     config = validate(raw, lambda name: read_input(ROOT, str(name))).actor_critic
     ends = list(train.train(config, collect(config, 0), 0))
@@ -221,7 +250,9 @@ def test_other_presets_learn(preset: str):
     assert all(np.isfinite(values).all() for end in ends for values in end.metrics.values())
 
 
-def test_a_small_network_learns_on_one_thread_whatever_there_are(dataset: Dataset, monkeypatch: pytest.MonkeyPatch):
+def test_a_small_network_learns_on_one_thread_whatever_there_are(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+):
     used, before = [], torch.get_num_threads()
     monkeypatch.setattr(playing, "play", lambda *_: used.append(torch.get_num_threads()))
     for units, wanted in ((16, 1), (72, 2)):

@@ -17,7 +17,9 @@ allo = partial(small, "allo")
 @cache
 def learned(config: Any) -> np.ndarray:
     *_, last = train(config, collect(config, 0), 0)
-    return np.concatenate([array.ravel() for array in pack(last.learner).values() if array.dtype == np.float32])
+    return np.concatenate(
+        [array.ravel() for array in pack(last.learner).values() if array.dtype == np.float32]
+    )
 
 
 PLAIN: dict[str, Any] = {}
@@ -71,5 +73,7 @@ MAZE = {"env": {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0
 )
 def test_every_key_changes_what_is_learned(base: dict[str, Any], change: dict[str, Any]):
     quick = {"train": {"steps": 40}}
-    before, after = (learned(allo(**overlaid(quick, one))) for one in (base, overlaid(base, change)))
+    before, after = (
+        learned(allo(**overlaid(quick, one))) for one in (base, overlaid(base, change))
+    )
     assert before.shape != after.shape or not np.array_equal(before, after)

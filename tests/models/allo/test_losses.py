@@ -14,9 +14,13 @@ OTHER = jnp.array([[2.0, 1.0], [0.0, 1.0]])
 DUALS = jnp.array([[-2.0, 0.0], [1.0, -1.0]])
 
 
-def loss_by_hand(phi: jax.Array, later: jax.Array, other: jax.Array) -> tuple[jax.Array, losses.Loss]:
+def loss_by_hand(
+    phi: jax.Array, later: jax.Array, other: jax.Array
+) -> tuple[jax.Array, losses.Loss]:
     constraints = losses.two_batches(losses.Features(phi, later, other[None]))
-    loss = losses.lagrangian(losses.graph_term(phi, later), constraints, DUALS, jnp.float32(0.5), 0.5)
+    loss = losses.lagrangian(
+        losses.graph_term(phi, later), constraints, DUALS, jnp.float32(0.5), 0.5
+    )
     return losses.total(loss), loss
 
 
@@ -52,7 +56,9 @@ def test_two_and_three_batches_agree_in_expectation():
     def quadratic(draw: jax.Array) -> jax.Array:
         first, second, third = (table[states] for states in draw)
         features = losses.Features(first, first, jnp.stack([second, third]))
-        return jnp.stack([losses.two_batches(features).quadratic / 2, losses.three_batches(features).quadratic])
+        return jnp.stack(
+            [losses.two_batches(features).quadratic / 2, losses.three_batches(features).quadratic]
+        )
 
     draws = jnp.asarray(rng.integers(0, 5, (20_000, 3, 11)))
     values = np.asarray(jax.vmap(quadratic)(draws))
@@ -72,7 +78,9 @@ def test_the_truth_with_its_duals_is_a_fixed_point_and_swapped_components_are_no
     def gradient(table: np.ndarray) -> np.ndarray:
         def value(values: jax.Array) -> jax.Array:
             graph = losses.exact_graph_term(values, jnp.asarray(operator.laplacian, jnp.float32))
-            constraints = losses.exact_constraints(values, jnp.asarray(operator.starts, jnp.float32))
+            constraints = losses.exact_constraints(
+                values, jnp.asarray(operator.starts, jnp.float32)
+            )
             return losses.total(losses.lagrangian(graph, constraints, duals, jnp.float32(0.5), 0.5))
 
         return np.asarray(jax.grad(value)(jnp.asarray(table, jnp.float32)))

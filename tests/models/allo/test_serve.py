@@ -36,7 +36,9 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    "env", [{"observation": "paper"}, {"observation": "onehot"}, FOURIER], ids=lambda env: env["observation"]
+    "env",
+    [{"observation": "paper"}, {"observation": "onehot"}, FOURIER],
+    ids=lambda env: env["observation"],
 )
 def test_cells_have_the_features_that_evaluation_judges(env: dict[str, Any]):
     config = allo(env=env)
@@ -50,7 +52,9 @@ def test_a_trained_model_answers_with_the_vectors_that_scored():
     config = allo()
     dataset = collect(config, 3)
     *_, last = train(config, dataset, 1)
-    table = answer(config, export(config, last.learner, dataset), every_cell(dataset))["eigenvectors"]
+    table = answer(config, export(config, last.learner, dataset), every_cell(dataset))[
+        "eigenvectors"
+    ]
     operator = spectrum.operator(dataset.train, len(table), config.train.discounts)
     truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
     scored = evaluate(config, last.learner, dataset, 0)["cosine_mean"]
@@ -107,5 +111,12 @@ def test_weights_of_another_network_are_refused():
     config = allo(env={"layout": DRAWN}, network={"d": 2})
     dataset, learner = untrained(config)
     arrays = export(config, learner, dataset)
-    with pytest.raises(ValueError, match=r"not a learner of this config: params/params/Dense_0/bias is float32\(16,\)"):
-        answer(allo(env={"layout": DRAWN}, network={"d": 2, "hidden": 17}), arrays, request(config, dataset))
+    with pytest.raises(
+        ValueError,
+        match=r"not a learner of this config: params/params/Dense_0/bias is float32\(16,\)",
+    ):
+        answer(
+            allo(env={"layout": DRAWN}, network={"d": 2, "hidden": 17}),
+            arrays,
+            request(config, dataset),
+        )

@@ -28,7 +28,11 @@ def simple(table: np.ndarray, eigenvalues: list[float], tol: float = 0.0) -> spe
     scaled = table / np.sqrt(np.square(table).mean(0))
     values = np.array(eigenvalues)
     return spectrum.Spectrum(
-        values, scaled, spectrum.group_of(values, tol), np.full(states, 1 / states), np.ones(states, bool)
+        values,
+        scaled,
+        spectrum.group_of(values, tol),
+        np.full(states, 1 / states),
+        np.ones(states, bool),
     )
 
 
@@ -40,7 +44,9 @@ def walsh() -> np.ndarray:
 
 @pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 1.0])
 def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(discount: float):
-    operator = spectrum.operator(from_trajectories([trajectory(0, 1, 1), trajectory(1, 0)]), 2, (discount,))
+    operator = spectrum.operator(
+        from_trajectories([trajectory(0, 1, 1), trajectory(1, 0)]), 2, (discount,)
+    )
     np.testing.assert_allclose(operator.starts, [1 / 3, 2 / 3])
     np.testing.assert_allclose(operator.laplacian, np.array([[1, -1], [-1, 1]]) / 3, atol=1e-12)
     truth = spectrum.spectrum(operator, 2, tol=0.02)
@@ -49,8 +55,12 @@ def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(disc
     np.testing.assert_allclose(second * np.sign(second[1]), [-np.sqrt(2), 1 / np.sqrt(2)])
 
 
-@pytest.mark.parametrize(("discount", "expected"), [(0.2, [0, 0.294118, 0.789474]), (0.9, [0, 0.769231, 0.967742])])
-def test_corridor_of_three_cells_has_the_eigenvalues_of_the_law(discount: float, expected: list[float]):
+@pytest.mark.parametrize(
+    ("discount", "expected"), [(0.2, [0, 0.294118, 0.789474]), (0.9, [0, 0.769231, 0.967742])]
+)
+def test_corridor_of_three_cells_has_the_eigenvalues_of_the_law(
+    discount: float, expected: list[float]
+):
     next_state = make_grid(parse_layout("...", "corridor")).next_state
     mu = np.sort(np.linalg.eigvalsh(transition_matrix(next_state)))[::-1]
     np.testing.assert_allclose(mu, [1, 0.75, 0.25], atol=1e-12)
@@ -61,17 +71,30 @@ def test_corridor_of_three_cells_has_the_eigenvalues_of_the_law(discount: float,
     ("discount", "horizon", "expected"),
     [
         (0.2, None, [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]),
-        (0.9, 50, [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935]),
+        (
+            0.9,
+            50,
+            [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935],
+        ),
     ],
 )
-def test_room4_has_the_eigenvalues_of_the_four_rooms(discount: float, horizon: int | None, expected: list[float]):
-    mu = 1 - spectrum.uniform_policy(make_grid(named_layout("room4")).next_state).eigenvalues[: len(expected)]
+def test_room4_has_the_eigenvalues_of_the_four_rooms(
+    discount: float, horizon: int | None, expected: list[float]
+):
+    mu = (
+        1
+        - spectrum.uniform_policy(make_grid(named_layout("room4")).next_state).eigenvalues[
+            : len(expected)
+        ]
+    )
     if horizon is None:
         values = 1 - (1 - discount) * mu / (1 - discount * mu)
     else:
         lags = np.arange(1, horizon + 1)
         laws = [(1 - discount) * discount ** (lags[:m] - 1) / (1 - discount**m) for m in lags]
-        values = 1 - np.mean([(law[:, None] * mu ** lags[: len(law), None]).sum(0) for law in laws], axis=0)
+        values = 1 - np.mean(
+            [(law[:, None] * mu ** lags[: len(law), None]).sum(0) for law in laws], axis=0
+        )
     np.testing.assert_allclose(values, expected, atol=6e-5)
 
 
@@ -81,7 +104,9 @@ def test_truth_scores_one_and_signs_change_nothing(walsh: np.ndarray):
     assert spectrum.subspace(walsh, truth)[-1] == pytest.approx(1)
 
 
-def test_rotation_inside_a_group_changes_nothing_but_shows_against_single_vectors(walsh: np.ndarray):
+def test_rotation_inside_a_group_changes_nothing_but_shows_against_single_vectors(
+    walsh: np.ndarray,
+):
     truth = simple(walsh, [0, 0.3, 0.3, 0.9], tol=0.02)
     turned = walsh.copy()
     turned[:, 1], turned[:, 2] = walsh[:, 1] + walsh[:, 2], walsh[:, 1] - walsh[:, 2]

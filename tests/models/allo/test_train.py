@@ -39,13 +39,17 @@ def last(progress: Any) -> Any:
 
 def same(one: Learner, other: Learner) -> bool:
     left, right = pack(one), pack(other)
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+    return left.keys() == right.keys() and all(
+        np.array_equal(left[name], right[name]) for name in left
+    )
 
 
 def test_table_and_batch_rows_learn_the_same():
     ends = []
     for rows in ("table", "batch"):
-        config = allo(train={"encoder_rows": rows, "steps": 5, "record_every": 5, "evaluate_every": 5})
+        config = allo(
+            train={"encoder_rows": rows, "steps": 5, "record_every": 5, "evaluate_every": 5}
+        )
         ends.append(pack(last(train(config, collect(config, 3), 1)).learner))
     for name in ends[0]:
         np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-5, err_msg=name)
@@ -61,7 +65,8 @@ def test_rows_are_chosen_by_size():
 
 def test_duals_and_barrier_ascend_as_computed_by_hand():
     config = allo(
-        network={"d": 2}, train={"lr_dual": 0.1, "lr_barrier": 0.1, "b_init": 0.5, "b_max": 0.55, "dual_clip": None}
+        network={"d": 2},
+        train={"lr_dual": 0.1, "lr_barrier": 0.1, "b_init": 0.5, "b_max": 0.55, "dual_clip": None},
     )
     phi, other = jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([[2.0, 1.0], [0.0, 1.0]])
     constraints = losses.two_batches(losses.Features(phi, phi, other[None]))
@@ -75,10 +80,12 @@ def test_duals_and_barrier_ascend_as_computed_by_hand():
 
 def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
     config = allo(
-        network={"d": 2}, train={"lr_barrier": 1.0, "b_init": 0.5, "b_max": 9.0, "barrier_update": "positive_ema"}
+        network={"d": 2},
+        train={"lr_barrier": 1.0, "b_init": 0.5, "b_max": 9.0, "barrier_update": "positive_ema"},
     ).train
     learner = jax.tree.map(
-        lambda leaf: leaf[0], init_learner(allo(network={"d": 2}, train={"b_init": 0.5}), collect(allo(), 0), 0)
+        lambda leaf: leaf[0],
+        init_learner(allo(network={"d": 2}, train={"b_init": 0.5}), collect(allo(), 0), 0),
     )
     error = jnp.array([[2.0, 0.0], [1.0, -1.0]])
     other = jnp.array([[1.0, 0.0], [-3.0, -1.0]])
@@ -86,9 +93,13 @@ def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
     first = ascend(config, learner, constraints)
     assert first.barrier == pytest.approx(0.5 + (2 + 1) / 4)
     second = ascend(
-        config, first._replace(step=jnp.int32(1)), losses.Constraints(error, error, 2 * other, jnp.float32(0))
+        config,
+        first._replace(step=jnp.int32(1)),
+        losses.Constraints(error, error, 2 * other, jnp.float32(0)),
     )
-    np.testing.assert_allclose(second.quadratic_average, 1.1 * np.array([[2, 0], [-3, 1]]), rtol=1e-6)
+    np.testing.assert_allclose(
+        second.quadratic_average, 1.1 * np.array([[2, 0], [-3, 1]]), rtol=1e-6
+    )
 
 
 def test_duals_stay_lower_triangular_and_a_still_barrier_stays():
@@ -103,7 +114,9 @@ def test_every_encoder_parameter_and_only_those_get_a_gradient():
     config = allo()
     dataset = collect(config, 0)
     learner = jax.tree.map(lambda leaf: leaf[0], init_learner(config, dataset, 0))
-    data = training._data(config, dataset, inputs_for(config, init_learner(config, dataset, 0), dataset))
+    data = training._data(
+        config, dataset, inputs_for(config, init_learner(config, dataset, 0), dataset)
+    )
     batch = draw(config.train, data, jax.random.key(1), jnp.int32(0))
     gradients = jax.grad(objective, has_aux=True)(learner.params, config, learner, data, batch)[0]
     assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
@@ -128,7 +141,9 @@ def test_exact_gradient_is_the_mean_of_stochastic_ones():
 
     def gradient(chosen: Any, key: jax.Array) -> jax.Array:
         batch = draw(chosen.train, data_of[chosen], key, jnp.int32(0))
-        found = jax.grad(objective, has_aux=True)(learner.params, chosen, learner, data_of[chosen], batch)[0]
+        found = jax.grad(objective, has_aux=True)(
+            learner.params, chosen, learner, data_of[chosen], batch
+        )[0]
         return jax.flatten_util.ravel_pytree(found)[0]
 
     keys = jax.random.split(jax.random.key(5), 4000)
@@ -173,7 +188,11 @@ def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_
 def test_learners_differ_and_share_nothing_but_data():
     config = allo(seeds=2, train={"steps": 20})
     arrays = pack(last(train(config, collect(config, 0), 4)).learner)
-    kernels = [array for name, array in arrays.items() if name.endswith("kernel") and name.startswith("params")]
+    kernels = [
+        array
+        for name, array in arrays.items()
+        if name.endswith("kernel") and name.startswith("params")
+    ]
     assert all(not np.array_equal(kernel[0], kernel[1]) for kernel in kernels)
 
 
@@ -185,12 +204,17 @@ def test_learners_differ_and_share_nothing_but_data():
         ("params", "graph term", "learning_rate"),
     ],
 )
-def test_the_first_term_that_is_not_finite_is_named_with_its_step(poisoned: str, term: str, key: str):
+def test_the_first_term_that_is_not_finite_is_named_with_its_step(
+    poisoned: str, term: str, key: str
+):
     config = allo()
     dataset = collect(config, 0)
     learner = last(train(allo(train={"steps": 20}), dataset, 0)).learner
     broken = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), getattr(learner, poisoned))
-    with pytest.raises(TrainingDiverged, match=rf"allo step 21: {term} is not finite \(b=.*\); lower allo.train.{key}"):
+    with pytest.raises(
+        TrainingDiverged,
+        match=rf"allo step 21: {term} is not finite \(b=.*\); lower allo.train.{key}",
+    ):
         next(train(config, dataset, 0, learner._replace(**{poisoned: broken})))
 
 
@@ -224,7 +248,10 @@ def test_fourier_inputs_follow_the_seed_and_travel_with_the_learner():
 
 def test_exact_mode_solves_the_corridor_of_three_cells():
     config = allo(
-        env={"layout": "rooms", "rooms": {"rows": 1, "cols": 1, "height": 1, "width": 3, "extra_doors": 0, "seed": 0}},
+        env={
+            "layout": "rooms",
+            "rooms": {"rows": 1, "cols": 1, "height": 1, "width": 3, "extra_doors": 0, "seed": 0},
+        },
         network={"d": 3, "hidden": 32},
         # b/κ = 4: at κ = ½ a barrier of ½ has other resting points, where components 1 and 2 never appear.
         train={

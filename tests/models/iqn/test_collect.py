@@ -26,8 +26,20 @@ def test_sizes_and_types():
     train, held_out = collected()
     assert train.frames.shape == (SEEDS, TURNS, AGENTS, WORLDS, probes.FRAME)
     assert train.actions.shape == train.rewards.shape == (SEEDS, TURNS, AGENTS, WORLDS)
-    assert train.terminated.shape == train.truncated.shape == train.turn.shape == (SEEDS, TURNS, WORLDS)
-    assert [str(column.dtype) for column in train] == ["int8", "int8", "float32", "bool", "bool", "int16"]
+    assert (
+        train.terminated.shape
+        == train.truncated.shape
+        == train.turn.shape
+        == (SEEDS, TURNS, WORLDS)
+    )
+    assert [str(column.dtype) for column in train] == [
+        "int8",
+        "int8",
+        "float32",
+        "bool",
+        "bool",
+        "int16",
+    ]
     assert held_out.keys.shape == (HELD_OUT, 2)
     assert held_out.positions.shape == (HELD_OUT, AGENTS, 2)
     assert held_out.items.shape == (HELD_OUT, 6, 6)
@@ -45,7 +57,9 @@ def test_every_action_is_as_likely_as_another_and_seeds_differ():
     actions = collected().train.actions
     counts = np.bincount(actions.ravel(), minlength=4)
     expected = actions.size / 4
-    assert ((counts - expected) ** 2 / expected).sum() < 16.3  # chi-square, 3 degrees of freedom, 1 in 1000
+    assert (
+        (counts - expected) ** 2 / expected
+    ).sum() < 16.3  # chi-square, 3 degrees of freedom, 1 in 1000
     assert not np.array_equal(actions[0], actions[1])
 
 
@@ -91,11 +105,26 @@ FOREIGN = r"the dataset was not collected in the world of iqn\.env: {}; run `dvc
     ("changes", "why"),
     [
         ({"seeds": 3}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(3, 20, 3, 4, 36\)"),
-        ({"collect": {"turns": 10}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 10, 3, 4, 36\)"),
-        ({"env": {"agents": 2}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 2, 4, 36\)"),
-        ({"env": {"worlds": 8}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 8, 36\)"),
-        ({"env": {"ground": "sand"}}, r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 4, 45\)"),
-        ({"collect": {"held_out_worlds": 5}}, r"held_out/keys have the shape \(6, 2\), not \(5, 2\)"),
+        (
+            {"collect": {"turns": 10}},
+            r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 10, 3, 4, 36\)",
+        ),
+        (
+            {"env": {"agents": 2}},
+            r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 2, 4, 36\)",
+        ),
+        (
+            {"env": {"worlds": 8}},
+            r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 8, 36\)",
+        ),
+        (
+            {"env": {"ground": "sand"}},
+            r"frames have the shape \(2, 20, 3, 4, 36\), not \(2, 20, 3, 4, 45\)",
+        ),
+        (
+            {"collect": {"held_out_worlds": 5}},
+            r"held_out/keys have the shape \(6, 2\), not \(5, 2\)",
+        ),
         ({"env": {"height": 7}}, r"held_out/items have the shape \(6, 6, 6\), not \(6, 7, 6\)"),
         ({"env": {"wall_value": -2.0}}, "it has rewards that nothing pays"),
         ({"env": {"max_turns": 20}}, "it has ends at other turns"),
@@ -125,5 +154,10 @@ def test_a_dataset_with_impossible_values_is_refused(column: str, value: float, 
 
 def test_rewards_of_another_shape_are_refused():
     data = collected()
-    with pytest.raises(DatasetMismatch, match=FOREIGN.format(r"rewards have the shape \(2, 20, 3, 1\), not .*")):
-        check(probes.hunt(seeds=SEEDS), data._replace(train=data.train._replace(rewards=data.train.rewards[..., :1])))
+    with pytest.raises(
+        DatasetMismatch, match=FOREIGN.format(r"rewards have the shape \(2, 20, 3, 1\), not .*")
+    ):
+        check(
+            probes.hunt(seeds=SEEDS),
+            data._replace(train=data.train._replace(rewards=data.train.rewards[..., :1])),
+        )

@@ -64,9 +64,18 @@ MAPS = {
         drawn("#####", "#.#.#", "#####"),
         r"iqn.env: layout: floor \(1,1\) cannot reach \(1,3\)\. Open a way or wall one region up\.",
     ),
-    "no floor": (drawn("###", "###", "###"), r"iqn.env: layout: no floor cell\. Write floor as '\.'\."),
-    "an empty map": (drawn("", ""), r"iqn.env: layout: the map is empty\. Write rows of # \. - A 1-9\."),
-    "a map beyond every limit": (drawn("#" * 257, "#" * 257), r"iqn.env: layout: 2x257 cells\. At most 256 a side\."),
+    "no floor": (
+        drawn("###", "###", "###"),
+        r"iqn.env: layout: no floor cell\. Write floor as '\.'\.",
+    ),
+    "an empty map": (
+        drawn("", ""),
+        r"iqn.env: layout: the map is empty\. Write rows of # \. - A 1-9\.",
+    ),
+    "a map beyond every limit": (
+        drawn("#" * 257, "#" * 257),
+        r"iqn.env: layout: 2x257 cells\. At most 256 a side\.",
+    ),
     "more agents than floor": (
         env(agents=64, height=7),
         r"iqn.env: agents is 64 but the map has 40 start cells\. Lower agents or enlarge the map\.",
@@ -75,9 +84,18 @@ MAPS = {
         env(**NO_SIZE, layout="#####\n#A.A#\n#####", agents=3, vision_radius=1),
         r"iqn.env: agents is 3 but the map has 2 start cells\.",
     ),
-    "neither size nor map": (env(**NO_SIZE), r"iqn.env: give height and width, or layout, or layout_file, not two"),
-    "half a size": (env(width=None), r"iqn.env: give height and width, or layout, or layout_file, not two of them"),
-    "size and map": (env(layout="###\n#.#\n###"), r"iqn.env: give height and width, or layout, .* set the others to"),
+    "neither size nor map": (
+        env(**NO_SIZE),
+        r"iqn.env: give height and width, or layout, or layout_file, not two",
+    ),
+    "half a size": (
+        env(width=None),
+        r"iqn.env: give height and width, or layout, or layout_file, not two of them",
+    ),
+    "size and map": (
+        env(layout="###\n#.#\n###"),
+        r"iqn.env: give height and width, or layout, .* set the others to",
+    ),
     "map and file": (
         env(**NO_SIZE, layout="###\n#.#\n###", layout_file="inputs/iqn/mine.txt"),
         r"iqn.env: give height and width, or layout, or layout_file, not two of them",
@@ -96,8 +114,14 @@ MAPS = {
 
 ENTITIES = {
     "no kind": ([], r"iqn.env.entities = \[\]: .*at least 1 item"),
-    "ten kinds": ([GEM | {"name": f"gem_{i}"} for i in range(10)], r"iqn.env.entities.*at most 9 items .*not 10"),
-    "two of one name": ([GEM, GEM | {"value": 1.0}], r"iqn.env: entities: 'gem' is there twice; give each kind a name"),
+    "ten kinds": (
+        [GEM | {"name": f"gem_{i}"} for i in range(10)],
+        r"iqn.env.entities.*at most 9 items .*not 10",
+    ),
+    "two of one name": (
+        [GEM, GEM | {"value": 1.0}],
+        r"iqn.env: entities: 'gem' is there twice; give each kind a name",
+    ),
     "a name with another meaning": (
         [GEM | {"name": "left"}],
         r"iqn.env: entities: 'left' is the name of something else",
@@ -110,10 +134,19 @@ ENTITIES = {
         [GEM, GEM | {"name": "bone", "weight": -1.0}],
         r"iqn.env.entities.1.weight = -1\.0: .*greater than or equal to 0",
     ),
-    "a value that is no number": ([GEM | {"value": float("nan")}], r"iqn.env.entities.0.value = nan: .*finite number"),
+    "a value that is no number": (
+        [GEM | {"value": float("nan")}],
+        r"iqn.env.entities.0.value = nan: .*finite number",
+    ),
     "an infinite value": ([GEM | {"value": float("inf")}], r"iqn.env.entities.0.value = inf: "),
-    "a value beyond a sum": ([GEM | {"value": 2e6}], r"iqn.env.entities.0.value = 2000000.0: .*less than or"),
-    "a name that is no name": ([GEM | {"name": "big gem"}], r"iqn.env.entities.0.name = 'big gem': .*pattern"),
+    "a value beyond a sum": (
+        [GEM | {"value": 2e6}],
+        r"iqn.env.entities.0.value = 2000000.0: .*less than or",
+    ),
+    "a name that is no name": (
+        [GEM | {"name": "big gem"}],
+        r"iqn.env.entities.0.name = 'big gem': .*pattern",
+    ),
     "a word among kinds": (["gem"], r"iqn.env.entities.0 = 'gem': .*EntityKind"),
     "a misspelt key": (
         [{"name": "gem", "value": 1.0, "wieght": 1.0}],
@@ -157,18 +190,39 @@ LIMITS = {
 
 CHOICES = {
     "ground": (env(ground="grass"), r"iqn.env.ground = 'grass': .*'sand' or 'plain'"),
-    "order": (env(agent_order="random"), r"iqn.env.agent_order = 'random': .*'fixed' or 'shuffled'"),
-    "noise": ({"network": {"noisy": True}}, r"iqn.network.noisy = True: .*'none', 'factorised' or 'independent'"),
+    "order": (
+        env(agent_order="random"),
+        r"iqn.env.agent_order = 'random': .*'fixed' or 'shuffled'",
+    ),
+    "noise": (
+        {"network": {"noisy": True}},
+        r"iqn.network.noisy = True: .*'none', 'factorised' or 'independent'",
+    ),
     "dueling": ({"network": {"dueling": 1}}, r"iqn.network.dueling = 1: .*boolean"),
-    "parallelism": (train(agent_parallelism="pmap"), r"iqn.train.agent_parallelism = 'pmap': .*'vmap' or 'scan'"),
+    "parallelism": (
+        train(agent_parallelism="pmap"),
+        r"iqn.train.agent_parallelism = 'pmap': .*'vmap' or 'scan'",
+    ),
     "taus": (acting(taus="fixed"), r"iqn.train.acting.taus = 'fixed': .*'midpoints' or 'uniform'"),
     "two targets": (train(target={"copy_every": 100}), r"iqn.train.target.copy_every: unknown key"),
     "a target of no kind": (train(target={"kind": "soft"}), r"iqn.train.target.*'polyak', 'hard'"),
     "half a target": (train(target={"kind": "hard"}), r"iqn.train.target.copy_every: is missing"),
-    "a rate above 1": (train(target={"rate": 1.5}), r"iqn.train.target.rate = 1.5: .*less than or equal to 1"),
-    "an epsilon of no kind": (acting(epsilon={"kind": "cosine"}), r"iqn.train.acting.epsilon.*'linear', 'geometric'"),
-    "epsilon above 1": (acting(epsilon={"start": 1.5}), r"iqn.train.acting.epsilon.start = 1.5: .*less than or equal"),
-    "a linear decay": (acting(epsilon={"decay": 0.1}), r"iqn.train.acting.epsilon.decay: unknown key"),
+    "a rate above 1": (
+        train(target={"rate": 1.5}),
+        r"iqn.train.target.rate = 1.5: .*less than or equal to 1",
+    ),
+    "an epsilon of no kind": (
+        acting(epsilon={"kind": "cosine"}),
+        r"iqn.train.acting.epsilon.*'linear', 'geometric'",
+    ),
+    "epsilon above 1": (
+        acting(epsilon={"start": 1.5}),
+        r"iqn.train.acting.epsilon.start = 1.5: .*less than or equal",
+    ),
+    "a linear decay": (
+        acting(epsilon={"decay": 0.1}),
+        r"iqn.train.acting.epsilon.decay: unknown key",
+    ),
 }
 
 TOGETHER = {
@@ -185,7 +239,8 @@ TOGETHER = {
         r"iqn: collect.turns 1050 exceeds the turns of train.capacity / env.worlds = 1000",
     ),
     "a cycle beyond an episode": (
-        {"collect": {"turns": 100}} | train(turns_per_cycle=100, capacity=160_000, record_every=32, evaluate_every=0),
+        {"collect": {"turns": 100}}
+        | train(turns_per_cycle=100, capacity=160_000, record_every=32, evaluate_every=0),
         r"iqn: train.turns_per_cycle 100 exceeds env.max_turns 50",
     ),
     "a batch beyond the prefill": (
@@ -204,7 +259,10 @@ TOGETHER = {
         train(loss={"n_step": 50}),
         r"iqn: train.loss.n_step 50 exceeds the last target of the prefill, collect.turns - 1 = 49",
     ),
-    "turns of no whole cycles": (train(turns=1010), r"iqn.train: turns 1010 is not a multiple of turns_per_cycle 25"),
+    "turns of no whole cycles": (
+        train(turns=1010),
+        r"iqn.train: turns 1010 is not a multiple of turns_per_cycle 25",
+    ),
     "records of no whole cycles": (
         train(record_every=65),
         r"iqn.train: record_every 65 is not a multiple of updates_per_cycle 32",
@@ -222,7 +280,9 @@ TOGETHER = {
         r"iqn.train: evaluate_every 1344 exceeds the 1280 updates; 0 means never",
     ),
     "frames that tell the time": (
-        env(max_turns=5) | {"network": {"frames": 5}} | train(turns_per_cycle=5, record_every=32, evaluate_every=0),
+        env(max_turns=5)
+        | {"network": {"frames": 5}}
+        | train(turns_per_cycle=5, record_every=32, evaluate_every=0),
         r"iqn: network.frames 5 must be less than env.max_turns 5: the blank frames before the start would tell",
     ),
     "an epsilon that never arrives": (
@@ -286,17 +346,27 @@ def test_a_map_of_a_file_is_named_by_its_file_and_read_whatever_its_line_ends():
 
 
 def test_a_map_file_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match=r"iqn.env.layout_file = 'inputs/iqn/no.txt': inputs/iqn/no.txt is not there"):
+    with pytest.raises(
+        ConfigError,
+        match=r"iqn.env.layout_file = 'inputs/iqn/no.txt': inputs/iqn/no.txt is not there",
+    ):
         params_with({"iqn": env(**NO_SIZE, layout_file="inputs/iqn/no.txt")})
 
 
 def test_items_of_the_map_alone_are_something_to_find():
-    assert config(drawn("#####", "#A.1#", "#####", spawn_probability=0.0), {}).env.rules.spawn_probability == 0
+    assert (
+        config(
+            drawn("#####", "#A.1#", "#####", spawn_probability=0.0), {}
+        ).env.rules.spawn_probability
+        == 0
+    )
 
 
 def test_the_config_can_be_written_down_hashed_and_read_again():
     files = {"inputs/iqn/mine.txt": "####\n#AA#\n#11#\n####\n"}
-    chosen = config(env(**NO_SIZE, layout_file="inputs/iqn/mine.txt", agents=2, vision_radius=1), files)
+    chosen = config(
+        env(**NO_SIZE, layout_file="inputs/iqn/mine.txt", agents=2, vision_radius=1), files
+    )
     again = IqnConfig.model_validate_json(chosen.model_dump_json())
     assert again == chosen
     assert hash(again) == hash(chosen)

@@ -25,7 +25,13 @@ def config(env: dict[str, Any], **sections: Any) -> IqnConfig:
         "env": {"worlds": 2, "max_turns": 5} | env,
         "collect": {"turns": 10, "held_out_worlds": 12},
         "network": {"frames": 2, "hidden": 8},
-        "train": {"turns": 15, "turns_per_cycle": 5, "batch_size": 7, "capacity": 40, "record_every": 32},
+        "train": {
+            "turns": 15,
+            "turns_per_cycle": 5,
+            "batch_size": 7,
+            "capacity": 40,
+            "record_every": 32,
+        },
         "evaluate": {"bootstrap_samples": 300},
     }
     small["train"] |= {"evaluate_every": 0, "acting": {"epsilon": {"over_transitions": 30}}}
@@ -40,10 +46,15 @@ def outcome(returns_of: Sequence[Sequence[float]], events: np.ndarray | None = N
     return Outcome(rewards, happened, np.arange(rewards.shape[2]))
 
 
-def scored(monkeypatch: pytest.MonkeyPatch, learned: list[Outcome], yardsticks: dict[str, Outcome]) -> dict[str, float]:
+def scored(
+    monkeypatch: pytest.MonkeyPatch, learned: list[Outcome], yardsticks: dict[str, Outcome]
+) -> dict[str, float]:
     """What `evaluate` makes of outcomes made by hand; an oracle that is not given earns 1, all others nothing."""
     rewards = np.zeros_like(learned[0].rewards)
-    nothing, oracle = learned[0]._replace(rewards=rewards), learned[0]._replace(rewards=rewards + 1 / len(rewards))
+    nothing, oracle = (
+        learned[0]._replace(rewards=rewards),
+        learned[0]._replace(rewards=rewards + 1 / len(rewards)),
+    )
     policies = dict.fromkeys(room.YARDSTICKS, nothing) | {ORACLE: oracle} | yardsticks
     monkeypatch.setattr(room, "learned", lambda *_: learned)
     monkeypatch.setattr(room, "yardstick", lambda _config, name, *_: policies[name])
@@ -84,33 +95,48 @@ def test_returns_are_sums_over_turns():
 
 def test_income_counts_items_of_positive_value_and_nothing_else():
     kinds = [("gem", 10.0), ("bone", -10.0), ("food", 5.0)]
-    env = config({"entities": [{"name": name, "value": value, "weight": 1.0} for name, value in kinds]}).env
+    env = config(
+        {"entities": [{"name": name, "value": value, "weight": 1.0} for name, value in kinds]}
+    ).env
     events = np.array([1, 1, 2, 3, 0, -1, -2], np.int8)[:, None, None]
     assert income(env, outcome([[0.0]], events)).tolist() == [[25.0]]
 
 
 def test_share_is_of_the_oracle_and_score_begins_at_chance(monkeypatch: pytest.MonkeyPatch):
-    yardsticks = {CHANCE: outcome([[20.0, 20.0], [20.0, 20.0]]), ORACLE: outcome([[110.0, 100.0], [90.0, 100.0]])}
+    yardsticks = {
+        CHANCE: outcome([[20.0, 20.0], [20.0, 20.0]]),
+        ORACLE: outcome([[110.0, 100.0], [90.0, 100.0]]),
+    }
     scores = scored(monkeypatch, [outcome([[70.0, 90.0], [70.0, 90.0]])], yardsticks)
     assert scores["return_mean"] == 80
     assert scores["return_se"] == 10
     assert scores["share"] == pytest.approx(0.8)
     assert scores["score"] == pytest.approx(0.75)
-    assert (scores["random_return"], scores["oracle_view_return"], scores["constant_return"]) == (20, 100, 0)
+    assert (scores["random_return"], scores["oracle_view_return"], scores["constant_return"]) == (
+        20,
+        100,
+        0,
+    )
     assert scores["oracle_view_order_gap"] == 10
     assert [scores[f"return_agent_{agent}"] for agent in range(2)] == [80, 80]
 
 
 def test_a_score_may_be_negative_and_a_random_return_too(monkeypatch: pytest.MonkeyPatch):
     yardsticks = {CHANCE: outcome([[-10.0, -30.0]]), ORACLE: outcome([[60.0, 60.0]])}
-    assert scored(monkeypatch, [outcome([[-40.0, -40.0]])], yardsticks)["score"] == pytest.approx(-0.25)
+    assert scored(monkeypatch, [outcome([[-40.0, -40.0]])], yardsticks)["score"] == pytest.approx(
+        -0.25
+    )
 
 
 def test_an_oracle_no_better_than_chance_leaves_no_score(monkeypatch: pytest.MonkeyPatch):
     learned = [outcome([[value, 6.0]]) for value in (5.0, 7.0)]
     scores = scored(monkeypatch, learned, {ORACLE: outcome([[0.0, 0.0]])})
-    assert np.isnan([scores["share"], scores["score"], scores["score_low"], scores["score_high"]]).all()
-    assert np.isfinite([scores["return_mean"], scores["return_mean_low"], scores["gini_episode"]]).all()
+    assert np.isnan(
+        [scores["share"], scores["score"], scores["score_low"], scores["score_high"]]
+    ).all()
+    assert np.isfinite(
+        [scores["return_mean"], scores["return_mean_low"], scores["gini_episode"]]
+    ).all()
 
 
 def test_the_interval_of_the_score_pairs_worlds(monkeypatch: pytest.MonkeyPatch):
@@ -170,7 +196,9 @@ UP, RIGHT = 0, 3
 def always(actions: Sequence[int], chosen: IqnConfig) -> Learner:
     """A learner whose agent always does the same, in each seed another thing; of a learner only the parameters."""
     template = network.init(chosen.network, jax.random.key(0), chosen.inputs)
-    params = jax.tree.map(lambda leaf: np.zeros((len(actions), chosen.env.agents, *leaf.shape), np.float32), template)
+    params = jax.tree.map(
+        lambda leaf: np.zeros((len(actions), chosen.env.agents, *leaf.shape), np.float32), template
+    )
     for seed, action in enumerate(actions):
         params["advantage"]["bias"][seed, :, action] = 1.0
     blank = Learner(*[None] * len(Learner._fields))
@@ -180,9 +208,19 @@ def always(actions: Sequence[int], chosen: IqnConfig) -> Learner:
 @cache
 def two_cells() -> tuple[IqnConfig, Dataset]:
     """Worlds of two cells in which something, good or bad, always grows in the cell where the only agent is not."""
-    kinds = [{"name": name, "value": value, "weight": 1.0} for name, value in (("gem", 10.0), ("bone", -2.0))]
+    kinds = [
+        {"name": name, "value": value, "weight": 1.0}
+        for name, value in (("gem", 10.0), ("bone", -2.0))
+    ]
     rows = ("####", "#A.#", "####")
-    env = {"height": None, "width": None, "layout": "\n".join(rows), "vision_radius": 1, "agents": 1, "entities": kinds}
+    env = {
+        "height": None,
+        "width": None,
+        "layout": "\n".join(rows),
+        "vision_radius": 1,
+        "agents": 1,
+        "entities": kinds,
+    }
     keys = np.asarray(jax.random.key_data(jax.random.split(jax.random.key(6), 12)))
     held_out = HeldOut(keys, np.ones((12, 1, 2), np.int16), np.zeros((12, 3, 4), np.int8))
     return config(env | {"spawn_probability": 1.0}, seeds=2), Dataset(None, held_out)

@@ -39,11 +39,15 @@ def collected() -> Dataset:
 
 def dataset(seed: int = 0) -> Dataset:
     """What one of three seeds collected, as if it were alone."""
-    return collected()._replace(train=jax.tree.map(lambda column: column[seed : seed + 1], collected().train))
+    return collected()._replace(
+        train=jax.tree.map(lambda column: column[seed : seed + 1], collected().train)
+    )
 
 
 def fresh(seed: int = 0) -> Learner:
-    return init_learner(CONFIG, WORLD, dataset(seed), base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1])
+    return init_learner(
+        CONFIG, WORLD, dataset(seed), base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1]
+    )
 
 
 def packed(progress: Any) -> list[dict[str, np.ndarray]]:
@@ -62,7 +66,9 @@ def longer_run() -> list[dict[str, np.ndarray]]:
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
@@ -101,7 +107,10 @@ def test_neither_long_records_nor_evaluations_change_a_byte():
 def test_evaluations_come_when_they_are_due():
     counts = [len(one.metrics["greedy_return"]) for one in train(CONFIG, dataset(), 0, fresh())]
     assert counts == [0, 1, 0, 1]
-    assert [len(one.metrics["greedy_return"]) for one in train(LONGER, dataset(), 0, fresh())] == [0, 0]
+    assert [len(one.metrics["greedy_return"]) for one in train(LONGER, dataset(), 0, fresh())] == [
+        0,
+        0,
+    ]
 
 
 def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
@@ -125,11 +134,15 @@ def test_each_of_several_seeds_is_the_one_that_would_be_trained_alone():
     alike({name: array[1:2] for name, array in pack(together.learner).items()}, pack(alone.learner))
     assert together.metrics["loss/seed"].shape == (1, SEEDS)
     assert together.metrics["loss/agent/seed"].shape == (1, SEEDS, 3)
-    np.testing.assert_allclose(together.metrics["loss/seed"][:, 1], alone.metrics["loss"], rtol=1e-4)
+    np.testing.assert_allclose(
+        together.metrics["loss/seed"][:, 1], alone.metrics["loss"], rtol=1e-4
+    )
 
 
 def test_seeds_share_neither_weights_nor_worlds():
-    learner = init_learner(probes.hunt(seeds=SEEDS), WORLD, collected(), base_keys(probes.hunt(seeds=SEEDS), 7))
+    learner = init_learner(
+        probes.hunt(seeds=SEEDS), WORLD, collected(), base_keys(probes.hunt(seeds=SEEDS), 7)
+    )
     kernels = np.asarray(learner.params["hidden"]["kernel"]).reshape(SEEDS * 3, -1)
     assert len(np.unique(kernels, axis=0)) == SEEDS * 3
     keys = np.asarray(jax.random.key_data(learner.player.lanes.state.key)).reshape(SEEDS * 4, -1)
@@ -174,7 +187,8 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(monkeypatch: pyt
 
     monkeypatch.setattr(learning, "run_chunk", full)
     with pytest.raises(
-        DeviceFull, match=r"^iqn: the device has no memory left; the replay alone takes .* MiB, twice .*"
+        DeviceFull,
+        match=r"^iqn: the device has no memory left; the replay alone takes .* MiB, twice .*",
     ):
         next(train(CONFIG, dataset(), 0, fresh()))
 

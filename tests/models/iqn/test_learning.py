@@ -44,7 +44,10 @@ def iqn(**changes: Any) -> IqnConfig:
 
 @lru_cache
 def outcome(seed: int) -> Outcome:
-    often = {"evaluate_every": 64, "evaluation_worlds": 128}  # the standard error of a greedy return is 1.2
+    often = {
+        "evaluate_every": 64,
+        "evaluation_worlds": 128,
+    }  # the standard error of a greedy return is 1.2
     preset, config = iqn(), iqn(train={"turns": 2000, **often})
     dataset, reached, scores = collect(config, seed), 0, {}
     for progress in train(config, dataset, seed + 100):
@@ -95,7 +98,9 @@ def test_the_large_world_is_learned_within_100_000_agent_steps():
 def test_the_preset_for_a_gpu_runs_its_first_cycles():
     few = {"turns": 20, "updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0}
     quick = few | {"acting": {"epsilon": {"over_transitions": 1}}}
-    config = validate(overlaid(read_raw(ROOT, "large"), {"iqn": {"seeds": 1, "train": quick}}), str).iqn
+    config = validate(
+        overlaid(read_raw(ROOT, "large"), {"iqn": {"seeds": 1, "train": quick}}), str
+    ).iqn
     metrics = [progress.metrics for progress in train(config, collect(config, 0), 1)]
     assert [one["agent_steps"][0] for one in metrics] == [2 * 256 * 110, 2 * 256 * 120]
     assert all(np.isfinite(one["loss"]).all() for one in metrics)

@@ -24,7 +24,9 @@ def test_worked_loss(kappa: float, expected: float):
 @pytest.mark.parametrize(("quantile", "expected"), [(0, 0.416667), (1, 0.5)])
 def test_worked_loss_of_each_quantile(quantile: int, expected: float):
     one = slice(quantile, quantile + 1)
-    assert float(loss(CHOSEN[:, one], TARGETS, TAUS[:, one], 1.0)) == pytest.approx(expected, abs=1e-6)
+    assert float(loss(CHOSEN[:, one], TARGETS, TAUS[:, one], 1.0)) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_worked_gradient():
@@ -36,7 +38,10 @@ def test_worked_gradient():
 def test_loss_and_gradient_equal_a_triple_loop(kappa: float):
     batch, quantile, target_quantile = 3, 5, 7
     rng = np.random.default_rng(2)
-    chosen, targets = rng.normal(0, 2, (batch, quantile)), rng.normal(0, 2, (batch, target_quantile))
+    chosen, targets = (
+        rng.normal(0, 2, (batch, quantile)),
+        rng.normal(0, 2, (batch, target_quantile)),
+    )
     taus = rng.uniform(size=(batch, quantile))
     total, slope = 0.0, np.zeros((batch, quantile))
     for b in range(batch):
@@ -54,12 +59,19 @@ def test_loss_and_gradient_equal_a_triple_loop(kappa: float):
 
 
 def test_the_best_action_is_that_of_the_greatest_mean_and_the_first_of_equals():
-    values = jnp.array([[[0.0, 5.0, 1.0, 2.0], [0.0, -5.0, 1.0, 2.0]], [[3.0, 1.0, 3.0, 0.0], [3.0, 1.0, 3.0, 0.0]]])
+    values = jnp.array(
+        [
+            [[0.0, 5.0, 1.0, 2.0], [0.0, -5.0, 1.0, 2.0]],
+            [[3.0, 1.0, 3.0, 0.0], [3.0, 1.0, 3.0, 0.0]],
+        ]
+    )
     assert losses.best_action(values).tolist() == [3, 0]
 
 
 def test_a_target_is_the_return_and_the_weighted_next_value():
-    found = losses.bootstrapped(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0]), jnp.array([[4.0, 6.0], [9.0, 9.0]]))
+    found = losses.bootstrapped(
+        jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0]), jnp.array([[4.0, 6.0], [9.0, 9.0]])
+    )
     np.testing.assert_array_equal(found, [[3, 4], [2, 2]])
 
 

@@ -10,7 +10,13 @@ import pytest
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import Network
 
-SIZES: dict[str, Any] = {"frames": 5, "hidden": 250, "cosines": 64, "dueling": True, "noisy": "none"}
+SIZES: dict[str, Any] = {
+    "frames": 5,
+    "hidden": 250,
+    "cosines": 64,
+    "dueling": True,
+    "noisy": "none",
+}
 SMALL: dict[str, Any] = SIZES | {"hidden": 11, "cosines": 6}
 INPUTS = 13
 
@@ -30,17 +36,23 @@ def stack_and_taus(rows: int = 3, quantiles: int = 5) -> tuple[jax.Array, jax.Ar
     return stack, jax.random.uniform(jax.random.key(2), (rows, quantiles))
 
 
-@pytest.mark.parametrize(("noisy", "expected"), [("none", 236_755), ("independent", 300_760), ("factorised", 300_760)])
+@pytest.mark.parametrize(
+    ("noisy", "expected"), [("none", 236_755), ("independent", 300_760), ("factorised", 300_760)]
+)
 def test_parameters_are_as_many_as_the_original_has(noisy: str, expected: int):
     assert count(noisy) == expected
 
 
 def test_a_quantile_is_embedded_in_cosines_from_the_first_on():
-    np.testing.assert_allclose(network.embed(4, jnp.float32(0.5)[None])[0], [0, -1, 0, 1], atol=1e-6)
+    np.testing.assert_allclose(
+        network.embed(4, jnp.float32(0.5)[None])[0], [0, -1, 0, 1], atol=1e-6
+    )
 
 
 def test_dueling_adds_advantages_around_their_mean_to_the_value():
-    np.testing.assert_array_equal(network.combined(jnp.array([2.0]), jnp.array([1.0, 2.0, 3.0, 6.0])), [0, 1, 2, 5])
+    np.testing.assert_array_equal(
+        network.combined(jnp.array([2.0]), jnp.array([1.0, 2.0, 3.0, 6.0])), [0, 1, 2, 5]
+    )
 
 
 @pytest.mark.parametrize("dueling", [True, False])
@@ -50,11 +62,17 @@ def test_values_are_those_of_the_formula_written_out(dueling: bool):
     found = np.asarray(network.apply(chosen, params, stack, taus))
     layers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     for b in range(3):
-        hidden = np.maximum(np.asarray(stack[b], float) @ layers["hidden"]["kernel"] + layers["hidden"]["bias"], 0)
+        hidden = np.maximum(
+            np.asarray(stack[b], float) @ layers["hidden"]["kernel"] + layers["hidden"]["bias"], 0
+        )
         for q in range(5):
             cosines = np.array([np.cos(np.pi * i * float(taus[b, q])) for i in range(1, 7)])
-            embedded = np.maximum(cosines @ layers["cosine"]["kernel"] + layers["cosine"]["bias"], 0)
-            z = np.maximum((hidden * embedded) @ layers["feature"]["kernel"] + layers["feature"]["bias"], 0)
+            embedded = np.maximum(
+                cosines @ layers["cosine"]["kernel"] + layers["cosine"]["bias"], 0
+            )
+            z = np.maximum(
+                (hidden * embedded) @ layers["feature"]["kernel"] + layers["feature"]["bias"], 0
+            )
             expected = z @ layers["advantage"]["kernel"] + layers["advantage"]["bias"]
             if dueling:
                 value = z @ layers["value"]["kernel"] + layers["value"]["bias"]
@@ -74,7 +92,9 @@ def test_one_row_of_quantiles_serves_all_samples():
     np.testing.assert_allclose(shared, repeated, atol=1e-6)
 
 
-@pytest.mark.parametrize(("noisy", "bound"), [("none", 1.0), ("factorised", 1.0), ("independent", 3**0.5)])
+@pytest.mark.parametrize(
+    ("noisy", "bound"), [("none", 1.0), ("factorised", 1.0), ("independent", 3**0.5)]
+)
 def test_weights_begin_uniform_within_their_bound(noisy: str, bound: float):
     kernel = np.asarray(made(noisy=noisy, hidden=200)[1]["feature"]["kernel"]) * 200**0.5
     assert bound * 0.99 < np.abs(kernel).max() <= bound
@@ -98,13 +118,18 @@ def test_factorised_noise_is_an_outer_product_and_independent_noise_is_not():
     for noisy, rank in (("factorised", 1), ("independent", 11)):
         chosen, params = made(noisy=noisy)
         layer = params["feature"]
-        noise = network.with_noise(chosen, params, jax.random.key(4))["feature"]["kernel"] - layer["kernel"]
+        noise = (
+            network.with_noise(chosen, params, jax.random.key(4))["feature"]["kernel"]
+            - layer["kernel"]
+        )
         assert np.linalg.matrix_rank(np.asarray(noise / layer["kernel_sigma"]), tol=1e-3) == rank
 
 
 def test_without_noise_nothing_is_drawn():
     chosen, params = made()
     stack, taus = stack_and_taus()
-    program = jax.make_jaxpr(lambda key: network.apply(chosen, params, stack, taus, key))(jax.random.key(0))
+    program = jax.make_jaxpr(lambda key: network.apply(chosen, params, stack, taus, key))(
+        jax.random.key(0)
+    )
     assert "random_bits" not in str(program)
     assert "threefry" not in str(program)

@@ -23,7 +23,9 @@ GEMS = {"name": "gem", "value": 10.0, "weight": 1.0}, {"name": "bone", "value": 
 
 def test_happenings_are_shares_of_agent_steps():
     config = probes.hunt(env={"entities": list(GEMS)})
-    events = np.array([[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]], np.int8)  # (turn, agent, lane)
+    events = np.array(
+        [[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]], np.int8
+    )  # (turn, agent, lane)
     rewards = np.array([0.0, 10.0, -3.0, 0.0, -1.0], np.float32)[events]
     nothing = jnp.zeros((2, 3), bool)
     turn = Turn(
@@ -35,7 +37,10 @@ def test_happenings_are_shares_of_agent_steps():
         nothing,
         jnp.zeros((2, 3), jnp.int16),
     )
-    found = {name: np.asarray(values).tolist() for name, values in playing.happenings(config, turn).items()}
+    found = {
+        name: np.asarray(values).tolist()
+        for name, values in playing.happenings(config, turn).items()
+    }
     assert found == {
         "reward_per_turn": pytest.approx([29 / 6, -7 / 6]),
         "wall_bumps": pytest.approx([1 / 6, 1 / 6]),
@@ -48,18 +53,31 @@ def test_happenings_are_shares_of_agent_steps():
 # Epsilon.
 
 
-@pytest.mark.parametrize(("transitions", "expected"), [(0, 1.0), (400, 0.8), (1000, 0.5), (2000, 0.02), (10**9, 0.02)])
+@pytest.mark.parametrize(
+    ("transitions", "expected"), [(0, 1.0), (400, 0.8), (1000, 0.5), (2000, 0.02), (10**9, 0.02)]
+)
 def test_linear_epsilon_falls_evenly_to_its_end(transitions: int, expected: float):
-    schedule = {"kind": "linear", "start": 1.0, "end": 0.0 if transitions <= 1000 else 0.02, "over_transitions": 2000}
+    schedule = {
+        "kind": "linear",
+        "start": 1.0,
+        "end": 0.0 if transitions <= 1000 else 0.02,
+        "over_transitions": 2000,
+    }
     acting = probes.hunt(train={"turns": 2000, "acting": {"epsilon": schedule}}).train.acting
-    assert float(epsilon_at(acting, jnp.int32(transitions), jnp.int32(0))) == pytest.approx(expected, abs=1e-6)
+    assert float(epsilon_at(acting, jnp.int32(transitions), jnp.int32(0))) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
-@pytest.mark.parametrize(("episodes", "expected"), [(0, 1.0), (1, 0.999), (1000, 0.3677), (100_000, 0.1)])
+@pytest.mark.parametrize(
+    ("episodes", "expected"), [(0, 1.0), (1, 0.999), (1000, 0.3677), (100_000, 0.1)]
+)
 def test_geometric_epsilon_falls_with_episodes(episodes: int, expected: float):
     schedule = {"kind": "geometric", "start": 1.0, "end": 0.1, "decay": 0.001}
     acting = probes.hunt(train={"acting": {"epsilon": schedule}}).train.acting
-    assert float(epsilon_at(acting, jnp.int32(0), jnp.int32(episodes))) == pytest.approx(expected, abs=5e-5)
+    assert float(epsilon_at(acting, jnp.int32(0), jnp.int32(episodes))) == pytest.approx(
+        expected, abs=5e-5
+    )
 
 
 # Episodes that end in different turns.
@@ -121,7 +139,9 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
         policy = genuine(*arguments)
 
         def act(key: jax.Array, agent: jax.Array, stack: jax.Array, states: Any) -> jax.Array:
-            jax.debug.callback(lambda one, all: seen.append((int(one), np.array(all))), agent, stack, ordered=True)
+            jax.debug.callback(
+                lambda one, all: seen.append((int(one), np.array(all))), agent, stack, ordered=True
+            )
             return policy(key, agent, stack, states)
 
         return act

@@ -17,8 +17,16 @@ from quatrain.progress import History, Progress, by_learner, history, rows
 from tests.conftest import params_with
 
 TURNS, WORLDS = 20, 7
-SCORES = {"return_mean": 30.0, "share": 0.5, "score": -0.25, "order_gap": 4.0, "oracle_view_order_gap": 9.0}
-SCORES |= {"gini_systematic": 0.1, "gini_episode": 0.2} | {f"{name}_return": -12.0 for name in YARDSTICKS}
+SCORES = {
+    "return_mean": 30.0,
+    "share": 0.5,
+    "score": -0.25,
+    "order_gap": 4.0,
+    "oracle_view_order_gap": 9.0,
+}
+SCORES |= {"gini_systematic": 0.1, "gini_episode": 0.2} | {
+    f"{name}_return": -12.0 for name in YARDSTICKS
+}
 SCORES |= {"oracle_view_return": 60.0}
 
 
@@ -32,7 +40,14 @@ def recorded(agents: int, seeds: int, evaluates: bool = True) -> History:
     made: list[Any] = []
     for half in range(2):
         found: dict[str, np.ndarray] = {}
-        for name in ("loss", "td_error_abs", "grad_norm", "clipped", "episode_return", "greedy_return"):
+        for name in (
+            "loss",
+            "td_error_abs",
+            "grad_norm",
+            "clipped",
+            "episode_return",
+            "greedy_return",
+        ):
             entries = 5 if name != "greedy_return" else int(evaluates)
             values = rng.uniform(size=(entries, seeds, agents))
             found |= {name: values.mean(-1), f"{name}/agent": values}
@@ -60,12 +75,22 @@ def line_of(axes: Axes, color: str) -> Any:
     return next(line for line in axes.lines if line.get_color() == color)
 
 
-@pytest.mark.parametrize(("agents", "seeds", "evaluates"), [(5, 1, True), (1, 1, False), (1, 3, True), (12, 2, False)])
-def test_every_figure_is_drawn_for_every_run(agents: int, seeds: int, evaluates: bool, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("agents", "seeds", "evaluates"), [(5, 1, True), (1, 1, False), (1, 3, True), (12, 2, False)]
+)
+def test_every_figure_is_drawn_for_every_run(
+    agents: int, seeds: int, evaluates: bool, monkeypatch: pytest.MonkeyPatch
+):
     played = replays(agents, seeds)
     monkeypatch.setattr(room.evaluate, "learned", lambda *_: played.learned)
-    monkeypatch.setattr(room.evaluate, "yardstick", lambda _config, name, *_: played.yardsticks[name])
-    held_out = HeldOut(np.zeros((WORLDS, 2), np.uint32), np.zeros((1, 1, 2), np.int16), np.zeros((1, 1, 1), np.int8))
+    monkeypatch.setattr(
+        room.evaluate, "yardstick", lambda _config, name, *_: played.yardsticks[name]
+    )
+    held_out = HeldOut(
+        np.zeros((WORLDS, 2), np.uint32),
+        np.zeros((1, 1, 2), np.int16),
+        np.zeros((1, 1, 1), np.int8),
+    )
     figures = room.plots(
         config(agents, seeds),
         Learner(*[None] * len(Learner._fields)),
@@ -88,7 +113,14 @@ def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation(see
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
     assert greedy.get_ydata()[-1] == pytest.approx(made["greedy_return"][1][-1])
     assert line_of(axes, room.GREY).get_ydata()[0] == -12
-    assert {"random -12.0", "oracle, own view 60.0", "greedy", "agent 0", "agent 1", "agent 2"} <= texts(axes)
+    assert {
+        "random -12.0",
+        "oracle, own view 60.0",
+        "greedy",
+        "agent 0",
+        "agent 1",
+        "agent 2",
+    } <= texts(axes)
     assert len(axes.collections) == (2 if seeds > 1 else 0)
 
 
@@ -137,7 +169,9 @@ def test_a_lorenz_curve_is_that_of_the_gini():
     assert curves.shape == (7, 40)
     area = (curves[1:] + curves[:-1]).sum(0) / 12
     np.testing.assert_allclose(1 - 2 * area, gini(incomes))
-    assert lorenz(np.array([80.0, 120, 100, 100, 100])).tolist() == pytest.approx([0, 0.16, 0.36, 0.56, 0.76, 1])
+    assert lorenz(np.array([80.0, 120, 100, 100, 100])).tolist() == pytest.approx(
+        [0, 0.16, 0.36, 0.56, 0.76, 1]
+    )
 
 
 def test_without_income_all_have_the_same():

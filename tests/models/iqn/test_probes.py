@@ -9,7 +9,20 @@ import pytest
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Learner, learn_from
 from tests import probes
-from tests.probes import CUE, CUT, ERRANDS, FIRST, FRAME, HEADS, MIDPOINTS, ONE_TURN, SIDES, TAILS, TASKS, THREE_TURNS
+from tests.probes import (
+    CUE,
+    CUT,
+    ERRANDS,
+    FIRST,
+    FRAME,
+    HEADS,
+    MIDPOINTS,
+    ONE_TURN,
+    SIDES,
+    TAILS,
+    TASKS,
+    THREE_TURNS,
+)
 
 one_turn = partial(probes.config, ONE_TURN)
 three_turns = partial(probes.config, THREE_TURNS)
@@ -72,16 +85,22 @@ def test_agents_with_opposite_rewards_learn_opposite_actions():
 
 def test_the_quantiles_of_a_coin_are_its_expectiles():
     np.testing.assert_allclose(task("lottery").mean((0, 2)), MIDPOINTS, atol=0.06)
-    np.testing.assert_allclose(task("lottery"), np.broadcast_to(MIDPOINTS[:, None], (2, 16, 4)), atol=0.2)
+    np.testing.assert_allclose(
+        task("lottery"), np.broadcast_to(MIDPOINTS[:, None], (2, 16, 4)), atol=0.2
+    )
 
 
 def test_agents_do_not_learn_from_the_rewards_of_others():
     config = one_turn()
     learner, altered = probes.fresh(config, ONE_TURN), TASKS.index("done")
     rewards = learner.ring.data.rewards.at[:, :, altered].multiply(-3.0)
-    other = learner._replace(ring=learner.ring._replace(data=learner.ring.data._replace(rewards=rewards)))
+    other = learner._replace(
+        ring=learner.ring._replace(data=learner.ring.data._replace(rewards=rewards))
+    )
     ends = [next(learn_from(config, ONE_TURN, one)).learner for one in (learner, other)]
-    for left, right in zip(*(jax.tree.leaves((end.params, end.optimizer)) for end in ends), strict=True):
+    for left, right in zip(
+        *(jax.tree.leaves((end.params, end.optimizer)) for end in ends), strict=True
+    ):
         same = [np.array_equal(left[0, agent], right[0, agent]) for agent in range(len(TASKS))]
         expected = [agent != altered for agent in range(len(TASKS))]
         assert same == expected or left.ndim == 2  # counts of updates are the same for all
@@ -108,11 +127,15 @@ def test_a_late_reward_is_discounted_once_for_each_turn(n_step: int):
 
 
 def test_a_cue_is_remembered_over_three_frames():
-    stacks = np.stack([[frame(FIRST, CUE + cue), frame(FIRST + 1), frame(FIRST + 2)] for cue in range(2)])
+    stacks = np.stack(
+        [[frame(FIRST, CUE + cue), frame(FIRST + 1), frame(FIRST + 2)] for cue in range(2)]
+    )
     found = probes.quantiles(*solved_three_turns(frames=3), ERRANDS.index("cued"), stacks).mean(1)
     np.testing.assert_allclose(found, [[1, 0, 0, 0], [0, 1, 0, 0]], atol=0.12)
 
 
 def test_with_one_frame_the_cue_is_forgotten():
-    found = probes.quantiles(*solved_three_turns(), ERRANDS.index("cued"), frame(FIRST + 2))[0].mean(0)
+    found = probes.quantiles(*solved_three_turns(), ERRANDS.index("cued"), frame(FIRST + 2))[
+        0
+    ].mean(0)
     np.testing.assert_allclose(found, [0.5, 0.5, 0, 0], atol=0.12)

@@ -63,7 +63,9 @@ def played(config: IqnConfig, params: Any) -> turns.Turn:
     """Some turns of the held-out worlds by the policy of evaluations."""
     lanes, world = lanes_of(config, met().held_out), make_world(config.env.rules)
     policy = greedy_policy(config, params)
-    return jax.device_get(turns.play(world, lanes, policy, jax.random.key(1), jnp.int32(0), TURNS).turns)
+    return jax.device_get(
+        turns.play(world, lanes, policy, jax.random.key(1), jnp.int32(0), TURNS).turns
+    )
 
 
 def seen(frames: np.ndarray) -> dict[str, np.ndarray]:
@@ -73,7 +75,12 @@ def seen(frames: np.ndarray) -> dict[str, np.ndarray]:
         for agent in range(AGENTS):
             for world in range(WORLDS):
                 back = [turn - age for age in reversed(range(FRAMES))]
-                views.append([frames[t, agent, world].reshape(FRAME) if t >= 0 else np.zeros(FRAME) for t in back])
+                views.append(
+                    [
+                        frames[t, agent, world].reshape(FRAME) if t >= 0 else np.zeros(FRAME)
+                        for t in back
+                    ]
+                )
                 agents.append(agent)
     return {"views": np.array(views, np.uint8), "agents": np.array(agents, np.int32)}
 
@@ -97,10 +104,16 @@ def test_values_are_means_over_quantiles_and_the_best_one_is_taken():
     answered = answer(config, exported(config), asked())
     taus = (jnp.arange(GREEDY_QUANTILES) + 0.5)[None] / GREEDY_QUANTILES
     for number, agent in enumerate(asked()["agents"].tolist()):
-        own = jax.tree.map(lambda leaf, agent=agent: leaf[0, agent], untrained(config).target_params)
-        quantiles = network.apply(config.network, own, jnp.asarray(asked()["views"][number].reshape(1, -1)), taus)[0]
+        own = jax.tree.map(
+            lambda leaf, agent=agent: leaf[0, agent], untrained(config).target_params
+        )
+        quantiles = network.apply(
+            config.network, own, jnp.asarray(asked()["views"][number].reshape(1, -1)), taus
+        )[0]
         np.testing.assert_allclose(answered["quantiles"][number], quantiles, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(answered["values"][number], quantiles.mean(0), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            answered["values"][number], quantiles.mean(0), rtol=1e-5, atol=1e-6
+        )
         assert answered["action"][number] == answered["values"][number].argmax()
 
 
@@ -112,8 +125,14 @@ def test_agents_in_any_order_and_number_get_their_own_answers():
     agents = np.where(np.arange(count) < BLOCK + 1, 1, rng.integers(0, AGENTS, count))
     together = answer(config, arrays, {"views": views, "agents": agents})
     for number in (0, BLOCK, BLOCK + 1, count - 1):
-        alone = answer(config, arrays, {"views": views[number : number + 1], "agents": agents[number : number + 1]})
-        np.testing.assert_allclose(alone["quantiles"][0], together["quantiles"][number], rtol=1e-5, atol=1e-6)
+        alone = answer(
+            config,
+            arrays,
+            {"views": views[number : number + 1], "agents": agents[number : number + 1]},
+        )
+        np.testing.assert_allclose(
+            alone["quantiles"][0], together["quantiles"][number], rtol=1e-5, atol=1e-6
+        )
     other = answer(config, arrays, {"views": views, "agents": (agents + 1) % AGENTS})
     assert (np.abs(other["values"] - together["values"]).max(1) > 1e-3).all()
 
@@ -137,11 +156,20 @@ VIEW = np.zeros((FRAMES, *FRAME), np.uint8)
     ("given", "told"),
     [
         ({"views": [VIEW]}, "the request has the inputs views; give exactly views, agents"),
-        ({"views": VIEW, "agents": [0]}, "views is uint8[4, 5, 3, 3]; give whole numbers [questions, 4, 5, 3, 3]"),
-        ({"views": [VIEW], "agents": [0.5]}, "agents is float64[1]; give whole numbers [questions]"),
+        (
+            {"views": VIEW, "agents": [0]},
+            "views is uint8[4, 5, 3, 3]; give whole numbers [questions, 4, 5, 3, 3]",
+        ),
+        (
+            {"views": [VIEW], "agents": [0.5]},
+            "agents is float64[1]; give whole numbers [questions]",
+        ),
         ({"views": [VIEW, VIEW], "agents": [0, 3]}, "agents[1] is 3; give whole numbers in 0..2"),
         ({"views": [VIEW], "agents": [-1]}, "agents[0] is -1; give whole numbers in 0..2"),
-        ({"views": [VIEW, VIEW + 3], "agents": [0, 1]}, "views[1, 0, 0, 0, 0] is 3; give whole numbers in 0..2"),
+        (
+            {"views": [VIEW, VIEW + 3], "agents": [0, 1]},
+            "views[1, 0, 0, 0, 0] is 3; give whole numbers in 0..2",
+        ),
     ],
 )
 def test_another_request_is_refused_with_what_is_right(given: dict[str, Any], told: str):
@@ -151,5 +179,7 @@ def test_another_request_is_refused_with_what_is_right(given: dict[str, Any], to
 
 def test_networks_of_another_number_of_agents_are_refused():
     fewer = {name: array[:1] for name, array in exported(hunt()).items()}
-    with pytest.raises(ValueError, match=r"not a learner of this config: params/\w+/\w+ is float32\(1, "):
+    with pytest.raises(
+        ValueError, match=r"not a learner of this config: params/\w+/\w+ is float32\(1, "
+    ):
         answer(hunt(), fewer, asked())

@@ -33,12 +33,16 @@ def batch(config: IqnConfig, bootstrap: float = 0.5) -> Batch:
 
 
 def agent(config: IqnConfig, online: int = 0, target: int = 1) -> Agent:
-    params, target_params = (network.init(config.network, jax.random.key(i), config.inputs) for i in (online, target))
+    params, target_params = (
+        network.init(config.network, jax.random.key(i), config.inputs) for i in (online, target)
+    )
     return Agent(params, target_params, train.optimizer(config.train).init(params))
 
 
 def targets(config: IqnConfig, chosen: Agent, drawn: Batch) -> np.ndarray:
-    return np.asarray(jax.jit(train.targets, static_argnums=0)(config, chosen, drawn, jax.random.key(2)))
+    return np.asarray(
+        jax.jit(train.targets, static_argnums=0)(config, chosen, drawn, jax.random.key(2))
+    )
 
 
 @pytest.mark.parametrize("noisy", ["none", "factorised", "independent"])
@@ -63,7 +67,9 @@ def test_after_an_end_the_target_is_the_return_whatever_the_networks(double_q: b
     drawn = batch(config, bootstrap=0.0)
     for seed in (1, 2):
         found = targets(config, agent(config, target=seed), drawn)
-        np.testing.assert_array_equal(found, np.repeat(np.asarray(drawn.returns)[:, None], 11, axis=1))
+        np.testing.assert_array_equal(
+            found, np.repeat(np.asarray(drawn.returns)[:, None], 11, axis=1)
+        )
 
 
 @pytest.mark.parametrize(("double_q", "value"), [(True, 2.0), (False, 5.0)])
@@ -77,7 +83,9 @@ def test_the_online_network_chooses_what_the_target_network_values(double_q: boo
     chosen = blank._replace(params=worth(0, 0, 1, 0), target_params=worth(5, 1, 2, 3))
     drawn = batch(config)
     expected = np.asarray(drawn.returns)[:, None] + 0.5 * value
-    np.testing.assert_allclose(targets(config, chosen, drawn), np.repeat(expected, 11, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(
+        targets(config, chosen, drawn), np.repeat(expected, 11, axis=1), rtol=1e-6
+    )
 
 
 def test_polyak_by_hand():
@@ -91,7 +99,9 @@ def test_polyak_by_hand():
 def test_a_hard_target_is_copied_at_exactly_its_updates():
     config = probes.hunt(train={"target": {"kind": "hard", "copy_every": 3}}).train
     copied = [
-        float(train.follow(config, {"w": jnp.ones(())}, {"w": jnp.zeros(())}, jnp.int32(count))["w"])
+        float(
+            train.follow(config, {"w": jnp.ones(())}, {"w": jnp.zeros(())}, jnp.int32(count))["w"]
+        )
         for count in range(1, 8)
     ]
     assert copied == [0, 0, 1, 0, 0, 1, 0]
@@ -103,7 +113,12 @@ def test_a_hard_target_is_copied_at_exactly_its_updates():
 def hard() -> IqnConfig:
     """Adam's steps grow with the gradient, as long as that is far below `adam_eps`."""
     return probes.hunt(
-        train={"target": {"kind": "hard", "copy_every": 2}, "adam_eps": 1.0, "max_grad_norm": 0.5, "learning_rate": 0.1}
+        train={
+            "target": {"kind": "hard", "copy_every": 2},
+            "adam_eps": 1.0,
+            "max_grad_norm": 0.5,
+            "learning_rate": 0.1,
+        }
     )
 
 
@@ -126,7 +141,9 @@ def updated() -> Any:
     """All agents' update as one compiled program: experience, agents, number -> agents, what is recorded."""
     config = hard()
 
-    def one(met: Experience, own: Agent, index: jax.Array, number: jax.Array) -> tuple[Agent, dict[str, jax.Array]]:
+    def one(
+        met: Experience, own: Agent, index: jax.Array, number: jax.Array
+    ) -> tuple[Agent, dict[str, jax.Array]]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), number), index)
         return train.update(config, met, own, index, key)
 
@@ -136,12 +153,15 @@ def updated() -> Any:
 
 def agents() -> Agent:
     config = hard()
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(agent(config, i, i) for i in range(AGENTS)))
+    return jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(agent(config, i, i) for i in range(AGENTS))
+    )
 
 
 def equal(one: Any, other: Any) -> bool:
     return all(
-        np.array_equal(left, right) for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        np.array_equal(left, right)
+        for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     )
 
 
@@ -158,20 +178,28 @@ def test_the_target_network_stands_still_between_its_copies():
 
 def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
     begin, met = agents(), experience(hard())
-    exploding = begin._replace(params=jax.tree.map(lambda leaf: leaf.at[1].multiply(20.0), begin.params))
+    exploding = begin._replace(
+        params=jax.tree.map(lambda leaf: leaf.at[1].multiply(20.0), begin.params)
+    )
     (calm, quiet), (wild, loud) = (updated()(met, one, 0) for one in (begin, exploding))
     for name in ("params", "optimizer"):
-        ours, theirs = (jax.tree.map(lambda leaf: leaf[::2], getattr(end, name)) for end in (calm, wild))
+        ours, theirs = (
+            jax.tree.map(lambda leaf: leaf[::2], getattr(end, name)) for end in (calm, wild)
+        )
         assert equal(ours, theirs)
     assert loud["grad_norm"][1] > 1e3 * quiet["grad_norm"][1]
     assert loud["clipped"][1] == 1
     moved = jax.tree.map(lambda new, old: new[1] - old[1], wild.params, exploding.params)
-    assert np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))) <= 0.1 * 0.5 + 1e-3
+    assert (
+        np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))) <= 0.1 * 0.5 + 1e-3
+    )
 
 
 @pytest.mark.parametrize(("double_q", "forward"), [(True, 3), (False, 2)])
 def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
     config = probes.hunt(train={"loss": {"double_q": double_q}})
-    program = jax.jit(lambda met, own: train.update(config, met, own, jnp.int32(0), jax.random.key(0)))
+    program = jax.jit(
+        lambda met, own: train.update(config, met, own, jnp.int32(0), jax.random.key(0))
+    )
     lowered = program.lower(experience(config), agent(config)).as_text()
     assert lowered.count("stablehlo.dot_general") == forward * DENSE + BACKWARD

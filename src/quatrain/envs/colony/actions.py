@@ -31,7 +31,9 @@ def _fault(rules: Rules, action: Tensor, valid: Tensor) -> str:
         return f"action contains nan in row {int(action.isnan().any(1).nonzero()[0])}"
     row, parameter = (~valid).nonzero()[0].tolist()
     # As float32 and in its shortest form: 17.2, and not 17.200000762939453.
-    value, low, high = (np.float32(number) for number in (action[row, parameter].item(), *rules.bounds[parameter]))
+    value, low, high = (
+        np.float32(number) for number in (action[row, parameter].item(), *rules.bounds[parameter])
+    )
     return f"action[{row}].{PARAMETERS[parameter]} = {value!s} outside [{low!s}, {high!s}]"
 
 

@@ -13,7 +13,10 @@ LARGEST = 1e6
 
 Parameter = Literal["delete_ratio", "gamma", "alpha", "noise", "theta"]
 Interval = Annotated[
-    tuple[Annotated[float, Field(ge=-LARGEST, le=LARGEST)], Annotated[float, Field(ge=-LARGEST, le=LARGEST)]],
+    tuple[
+        Annotated[float, Field(ge=-LARGEST, le=LARGEST)],
+        Annotated[float, Field(ge=-LARGEST, le=LARGEST)],
+    ],
     Field(strict=False),
 ]
 
@@ -21,7 +24,9 @@ Interval = Annotated[
 class ActionBounds(Section):
     """Lowest and highest value of each number of an action."""
 
-    delete_ratio: Interval = Field(description="share of the cells, the leftmost, that are removed; within 0..1")
+    delete_ratio: Interval = Field(
+        description="share of the cells, the leftmost, that are removed; within 0..1"
+    )
     gamma: Interval = Field(description="pixels: how far a child is thrown where it is stiff")
     alpha: Interval = Field(description="stiffness at which it is thrown half as far")
     noise: Interval = Field(description="pixels that are added to each throw; not random")
@@ -33,7 +38,9 @@ class ActionBounds(Section):
         for name in PARAMETERS:
             low, high = getattr(self, name)
             if not low < high:
-                raise ValueError(f"{name}: [{low:g}, {high:g}] is no range; the first must be less than the second")
+                raise ValueError(
+                    f"{name}: [{low:g}, {high:g}] is no range; the first must be less than the second"
+                )
             least, most = limits.get(name, (0.0, LARGEST))
             if low < least or high > most or (name not in limits and low == 0):
                 wanted = f"within {least:.4g}..{most:.4g}" if name in limits else "above 0"
@@ -46,7 +53,9 @@ class Action(Section):
 
     bounds: ActionBounds
     active_params: tuple[Parameter, ...] = Field(
-        min_length=1, strict=False, description="what the policy chooses; the others are fixed_params"
+        min_length=1,
+        strict=False,
+        description="what the policy chooses; the others are fixed_params",
     )
     fixed_params: dict[str, float] = Field(description="value of each number that is not active")
 
@@ -54,14 +63,18 @@ class Action(Section):
     def _each_parameter_once(self) -> "Action":
         active, fixed = self.active_params, set(self.fixed_params)
         if active != tuple(name for name in PARAMETERS if name in active):
-            raise ValueError(f"active_params: name each once, in this order: {', '.join(PARAMETERS)}")
+            raise ValueError(
+                f"active_params: name each once, in this order: {', '.join(PARAMETERS)}"
+            )
         if fixed != set(PARAMETERS) - set(active):
             others = ", ".join(name for name in PARAMETERS if name not in active) or "none"
             raise ValueError(f"fixed_params must give exactly those that are not active: {others}")
         for name, value in self.fixed_params.items():
             low, high = getattr(self.bounds, name)
             if not low <= value <= high:
-                raise ValueError(f"fixed_params.{name} {value:g} is outside its bounds [{low:g}, {high:g}]")
+                raise ValueError(
+                    f"fixed_params.{name} {value:g} is outside its bounds [{low:g}, {high:g}]"
+                )
         return self
 
 
@@ -83,9 +96,13 @@ class Reward(Section):
     def _components_are_known(self) -> "Reward":
         unknown = [name for name in self.weights if name not in COMPONENTS]
         if unknown:
-            raise ValueError(f"weights: {unknown[0]!r} is no component; known: {', '.join(COMPONENTS)}")
+            raise ValueError(
+                f"weights: {unknown[0]!r} is no component; known: {', '.join(COMPONENTS)}"
+            )
         if not self.weighted:
-            raise ValueError("all weights are 0: nothing can be learned; give one component a weight")
+            raise ValueError(
+                "all weights are 0: nothing can be learned; give one component a weight"
+            )
         return self
 
 
@@ -94,19 +111,33 @@ class Env(Section):
 
     width: int = Field(ge=50, le=100_000, description="pixels; the plate's stiffness rises with x")
     height: int = Field(ge=50, le=100_000, description="pixels")
-    max_nodes: int = Field(ge=8, le=4096, description="more cells are an overflow, which ends the episode")
+    max_nodes: int = Field(
+        ge=8, le=4096, description="more cells are an overflow, which ends the episode"
+    )
     target_nodes: int = Field(ge=2, description="cells that the colony should hold")
     n0_min: int = Field(ge=1, description="cells at the start, at least")
     n0_max: int = Field(ge=1, description="cells at the start, at most")
-    y_center: Interval = Field(description="middle of the start, drawn from this range; shares of the height")
-    y_spread: float = Field(ge=0, le=0.5, description="cells start so far around it; a share of the height")
+    y_center: Interval = Field(
+        description="middle of the start, drawn from this range; shares of the height"
+    )
+    y_spread: float = Field(
+        ge=0, le=0.5, description="cells start so far around it; a share of the height"
+    )
     max_steps: int = Field(ge=1, le=100_000, description="of an episode, which is then truncated")
     left_limit: int = Field(ge=1, description="moves to the left in a row that end an episode")
     delta_time: int = Field(ge=1, description="reward `full`: steps after which a cell has settled")
-    delta_intensity: float = Field(ge=-LARGEST, le=LARGEST, description="reward `full`: what a good child gains")
-    features: Literal["light", "full"] = Field(description="what is seen: light, or all that the original saw")
-    obs_norm: Literal["dataset", "none"] = Field(description="dataset: by mean and deviation of collected behaviour")
-    allow_unbounded_growth: bool = Field(description="accept bounds under which every colony overflows")
+    delta_intensity: float = Field(
+        ge=-LARGEST, le=LARGEST, description="reward `full`: what a good child gains"
+    )
+    features: Literal["light", "full"] = Field(
+        description="what is seen: light, or all that the original saw"
+    )
+    obs_norm: Literal["dataset", "none"] = Field(
+        description="dataset: by mean and deviation of collected behaviour"
+    )
+    allow_unbounded_growth: bool = Field(
+        description="accept bounds under which every colony overflows"
+    )
     check_actions: bool = Field(description="refuse actions outside their bounds, in every step")
     action: Action
     reward: Reward
@@ -114,7 +145,9 @@ class Env(Section):
     @property
     def rules(self) -> Rules:
         """All of this as the colonies take it."""
-        shared = {name: getattr(self, name) for name in Rules._fields if name not in ("bounds", "reward")}
+        shared = {
+            name: getattr(self, name) for name in Rules._fields if name not in ("bounds", "reward")
+        }
         bounds = tuple(Bounds(*getattr(self.action.bounds, name)) for name in PARAMETERS)
         return Rules(**shared, bounds=bounds, reward=self.reward.weighted)
 
@@ -128,7 +161,9 @@ class Env(Section):
         if self.n0_min > self.n0_max:
             raise ValueError(f"n0_min ({self.n0_min}) exceeds n0_max ({self.n0_max}); lower n0_min")
         if self.target_nodes >= self.max_nodes:
-            raise ValueError(f"target_nodes ({self.target_nodes}) is not below max_nodes ({self.max_nodes}); lower it")
+            raise ValueError(
+                f"target_nodes ({self.target_nodes}) is not below max_nodes ({self.max_nodes}); lower it"
+            )
         low, high = self.y_center
         if not (self.y_spread <= low <= high <= 1 - self.y_spread):
             raise ValueError(
@@ -139,10 +174,16 @@ class Env(Section):
 
     @model_validator(mode="after")
     def _colonies_can_shrink(self) -> "Env":
-        fixed, highest = self.action.fixed_params.get("delete_ratio"), self.action.bounds.delete_ratio[1]
+        fixed, highest = (
+            self.action.fixed_params.get("delete_ratio"),
+            self.action.bounds.delete_ratio[1],
+        )
         if self.allow_unbounded_growth or (highest > 0.5 if fixed is None else fixed >= 0.5):
             return self
-        what, which = f"bounds.delete_ratio upper bound {highest:g} is not above 0.5", "the bound (0.7)"
+        what, which = (
+            f"bounds.delete_ratio upper bound {highest:g} is not above 0.5",
+            "the bound (0.7)",
+        )
         if fixed is not None:
             what, which = f"fixed_params.delete_ratio {fixed:g} is below 0.5", "it"
         raise ValueError(
@@ -153,7 +194,10 @@ class Env(Section):
     @model_validator(mode="after")
     def _goal_can_be_reached(self) -> "Env":
         fixed = self.action.fixed_params
-        longest = sum(fixed.get(name, self.rules.bounds[PARAMETERS.index(name)].high) for name in ("gamma", "noise"))
+        longest = sum(
+            fixed.get(name, self.rules.bounds[PARAMETERS.index(name)].high)
+            for name in ("gamma", "noise")
+        )
         distance = reach(self.rules)
         if self.max_steps * longest < distance:
             why = (

@@ -12,7 +12,17 @@ from jaxtyping import Bool, Complex64, Float, Int64
 from torch import Tensor
 
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, RUNNING, SUCCESS, TIMEOUT, Rules, goal, margins
+from quatrain.envs.colony.rules import (
+    EXTINCT,
+    LEFT_DRIFT,
+    OVERFLOW,
+    RUNNING,
+    SUCCESS,
+    TIMEOUT,
+    Rules,
+    goal,
+    margins,
+)
 
 ROUNDING = 1e-4
 """Cells; float32 has 0.7 * 10 just below 7."""
@@ -75,7 +85,9 @@ class Transition(NamedTuple):
 
 def make_world(rules: Rules, plates: Plates) -> World:
     """On torch's default device."""
-    return World(rules, torch.tensor(plates.intensity), torch.tensor([weight for _, weight in rules.reward]))
+    return World(
+        rules, torch.tensor(plates.intensity), torch.tensor([weight for _, weight in rules.reward])
+    )
 
 
 def in_use(colonies: Colonies) -> Bool[Tensor, "colony cell"]:
@@ -111,7 +123,9 @@ def advance(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"])
     after = _compacted(colonies, survives, torch.cat([here, child], 1), ancestor, slots)
     after = _moved(colonies, after, survives, here, child)
     reason = _reason(world.rules, after)
-    return Transition(colonies, after, action, deleted, survives, torch.view_as_real(child), ancestor, reason)
+    return Transition(
+        colonies, after, action, deleted, survives, torch.view_as_real(child), ancestor, reason
+    )
 
 
 def as_complex(pos: Float[Tensor, "colony cell 2"]) -> Complex64[Tensor, "colony cell"]:
@@ -124,11 +138,15 @@ def narrowed(colonies: Colonies) -> Colonies:
     if not colonies.n.is_cpu:
         return colonies
     width = max(int(colonies.n.max()), 1)
-    return Colonies(*(leaf[:, :width] if name in CELLS else leaf for name, leaf in colonies._asdict().items()))
+    return Colonies(
+        *(leaf[:, :width] if name in CELLS else leaf for name, leaf in colonies._asdict().items())
+    )
 
 
 def select_leftmost(
-    x: Float[Tensor, "colony cell"], candidates: Bool[Tensor, "colony cell"], count: Int64[Tensor, " colony"]
+    x: Float[Tensor, "colony cell"],
+    candidates: Bool[Tensor, "colony cell"],
+    count: Int64[Tensor, " colony"],
 ) -> Bool[Tensor, "colony cell"]:
     """The `count` candidates of smallest x, of equal ones those in lower slots; all where there are fewer."""
     order = torch.where(candidates, x, torch.inf).sort(dim=1, stable=True).indices
@@ -166,14 +184,20 @@ def _surviving_ancestors(
     onward = torch.cat([number[:1].expand(colonies, 1), torch.where(deleted, above, number[1:])], 1)
     for _ in range(max(1, (cells - 1).bit_length())):
         farther = onward.gather(1, onward)
-        if parent.is_cpu and torch.equal(farther, onward):  # elsewhere the question would wait for the device
+        if parent.is_cpu and torch.equal(
+            farther, onward
+        ):  # elsewhere the question would wait for the device
             break
         onward = farther
     return onward.gather(1, above).sub_(1)
 
 
 def _compacted(
-    before: Colonies, survives: Tensor, both: Complex64[Tensor, "colony cells"], ancestor: Tensor, slots: int
+    before: Colonies,
+    survives: Tensor,
+    both: Complex64[Tensor, "colony cells"],
+    ancestor: Tensor,
+    slots: int,
 ) -> Colonies:
     """Survivors in their order, then their children in theirs, in the slots that there are.
 
@@ -196,14 +220,18 @@ def _compacted(
         pos=torch.view_as_real(torch.cat([both, both.new_zeros(colonies, 1)], 1).gather(1, source)),
         parent=torch.cat([heir, rank, nothing], 1).gather(1, source),
         pid=pid,
-        age=torch.cat([before.age + 1, before.age.new_zeros(colonies, width + 1)], 1).gather(1, source),
+        age=torch.cat([before.age + 1, before.age.new_zeros(colonies, width + 1)], 1).gather(
+            1, source
+        ),
         new=pid >= next_pid,
         n=2 * survivors,
         next_pid=before.next_pid + survivors,
     )
 
 
-def _moved(before: Colonies, after: Colonies, survives: Tensor, here: Tensor, child: Tensor) -> Colonies:
+def _moved(
+    before: Colonies, after: Colonies, survives: Tensor, here: Tensor, child: Tensor
+) -> Colonies:
     """Time, and where the colony is now; one without cells stays where it was."""
     gone = ~survives
     grown = torch.view_as_real((here + child).masked_fill_(gone, 0.0)).sum(1)

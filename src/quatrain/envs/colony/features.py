@@ -149,7 +149,20 @@ def _shape(seen: _Seen) -> list[Tensor]:
     low, high = _lowest(seen.y, seen), seen.y.amax(1)
     width, height = right - left, high - low
     density = edges / (seen.n * (seen.n - 1)).clamp(min=1)
-    return [seen.n, edges, density, seen.cx, seen.cy, left, low, right, high, width, height, width * height]
+    return [
+        seen.n,
+        edges,
+        density,
+        seen.cx,
+        seen.cy,
+        left,
+        low,
+        right,
+        high,
+        width,
+        height,
+        width * height,
+    ]
 
 
 def _sums(seen: _Seen) -> list[Tensor]:

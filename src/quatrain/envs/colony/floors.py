@@ -9,7 +9,13 @@ from torch import Generator, Tensor
 
 from quatrain.envs.colony.dynamics import World
 from quatrain.envs.colony.episodes import repeated, returns
-from quatrain.envs.colony.policies import bounds_of, constant_policy, feedback_policy, fixing, holding
+from quatrain.envs.colony.policies import (
+    bounds_of,
+    constant_policy,
+    feedback_policy,
+    fixing,
+    holding,
+)
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
 
@@ -31,7 +37,9 @@ class Search(NamedTuple):
     best: Float[Tensor, "5"]
 
 
-def best_constant(world: World, points: int, fixed: Mapping[str, float], generator: Generator) -> Search:
+def best_constant(
+    world: World, points: int, fixed: Mapping[str, float], generator: Generator
+) -> Search:
     """Random points, then rounds of the cross-entropy method, then the best of all on colonies of their own."""
     low, high = bounds_of(world.rules)
     tried = [_first_points(world, points, fixed, generator)]
@@ -56,17 +64,23 @@ def best_gamma(world: World, fixed: Mapping[str, float], generator: Generator) -
     return tried[returns(world, colonies, act).view(GAMMAS, -1).mean(1).argmax()]
 
 
-def _first_points(world: World, points: int, fixed: Mapping[str, float], generator: Generator) -> Tensor:
+def _first_points(
+    world: World, points: int, fixed: Mapping[str, float], generator: Generator
+) -> Tensor:
     """Half of them anywhere, half where a colony holds its size and grows straight on."""
     low, high = bounds_of(world.rules)
     found = low + (high - low) * torch.rand(points, 5, generator=generator)
     half, ratio, theta = points // 2, PARAMETERS.index("delete_ratio"), PARAMETERS.index("theta")
-    found[:half, ratio] = HOLDING[0] + (HOLDING[1] - HOLDING[0]) * torch.rand(half, generator=generator)
+    found[:half, ratio] = HOLDING[0] + (HOLDING[1] - HOLDING[0]) * torch.rand(
+        half, generator=generator
+    )
     found[:half, theta] = 0
     return holding(fixed, found).clamp(low, high)
 
 
-def _judged(world: World, actions: Tensor, colonies: int, generator: Generator) -> Float[Tensor, " point"]:
+def _judged(
+    world: World, actions: Tensor, colonies: int, generator: Generator
+) -> Float[Tensor, " point"]:
     """Mean return of each action, all on the same colonies."""
     starts = repeated(start(world, colonies, generator), len(actions))
     act = constant_policy(actions.repeat_interleave(colonies, 0))

@@ -29,7 +29,11 @@ RESET_NEEDED = "No episode is running: call reset() before step()."
 
 def observation_space(rules: Rules) -> gymnasium.Space:
     """Of one colony."""
-    cells, node, graph = rules.max_nodes, NODE_FEATURES[rules.features], GRAPH_FEATURES[rules.features]
+    cells, node, graph = (
+        rules.max_nodes,
+        NODE_FEATURES[rules.features],
+        GRAPH_FEATURES[rules.features],
+    )
     return Dict(
         {
             "node": Box(-np.inf, np.inf, (cells, node), np.float32),
@@ -63,13 +67,17 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rules = rules
-        self._world = make_world(rules._replace(check_actions=False), plates)  # checked here, with the number of rows
+        self._world = make_world(
+            rules._replace(check_actions=False), plates
+        )  # checked here, with the number of rows
         self._generator = torch.Generator(torch.get_default_device())
         self._colonies: Colonies | None = None
         self._sums = torch.zeros(num_envs, len(rules.reward))
         self._returns = torch.zeros(num_envs)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Seen, dict[str, Any]]:
         """Begin all episodes; without a seed the random numbers go on, the first time from nowhere in particular.
 
         Raises:
@@ -87,7 +95,9 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
         self._returns = torch.zeros_like(self._returns)
         return self.observation(), {}
 
-    def step(self, actions: np.ndarray) -> tuple[Seen, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[Seen, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """The action is used as it is, or refused.
 
         Raises:
@@ -101,7 +111,9 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
         self._sums = self._sums + stepped.components
         self._returns = self._returns + stepped.reward
         info = self._ended(stepped)
-        rewards, terminated, truncated = map(_numpy, (stepped.reward, stepped.terminated, stepped.truncated))
+        rewards, terminated, truncated = map(
+            _numpy, (stepped.reward, stepped.terminated, stepped.truncated)
+        )
         return self.observation(), rewards, terminated, truncated, info
 
     def observation(self) -> Seen:
@@ -110,7 +122,9 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that changes; an environment of the same rules and plates that loads it goes on bit for bit."""
-        colonies = {f"colonies/{name}": leaf.clone() for name, leaf in self._running()._asdict().items()}
+        colonies = {
+            f"colonies/{name}": leaf.clone() for name, leaf in self._running()._asdict().items()
+        }
         sums = {"components_sum": self._sums.clone(), "episode_return": self._returns.clone()}
         return colonies | sums | {"generator": self._generator.get_state()}
 
@@ -147,10 +161,17 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
         if not over.any():
             return {}
         last = stepped.last
-        ended = dict(zip(ENDED, (stepped.reason, last.n, self._returns, last.t, self._sums), strict=True))
+        ended = dict(
+            zip(ENDED, (stepped.reason, last.n, self._returns, last.t, self._sums), strict=True)
+        )
         self._returns, self._sums = (_cleared(sums, over) for sums in (self._returns, self._sums))
         final = {"final_obs": self._final(last, over), "_final_obs": _numpy(over)}
-        return {**_told(ended, over), **final, "final_info": _told(ended, over), "_final_info": _numpy(over)}
+        return {
+            **_told(ended, over),
+            **final,
+            "final_info": _told(ended, over),
+            "_final_info": _numpy(over),
+        }
 
     def _final(self, last: Colonies, over: Tensor) -> np.ndarray:
         """The last observation of each colony whose episode ended, None of the others."""
@@ -173,7 +194,9 @@ class ColonyEnv(gymnasium.Env[Seen, np.ndarray]):
         self._next: Seen | None = None
         """The first observation of the next episode, once one has ended."""
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Seen, dict[str, Any]]:
         """Begin an episode: after one that ended, and without a seed, with the colony that came next.
 
         Raises:

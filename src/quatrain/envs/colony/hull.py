@@ -73,7 +73,9 @@ def corners(
 
 
 def area(
-    x: Float[Tensor, "colonies cells"], y: Float[Tensor, "colonies cells"], corner: Bool[Tensor, "colonies cells"]
+    x: Float[Tensor, "colonies cells"],
+    y: Float[Tensor, "colonies cells"],
+    corner: Bool[Tensor, "colonies cells"],
 ) -> Float[Tensor, " colonies"]:
     """Of the polygon with these corners around the origin: the shoelace formula."""
     order = torch.where(corner, torch.atan2(y, x), torch.inf).argsort(1)

@@ -21,7 +21,11 @@ class Law(NamedTuple):
 
 
 TRAINING = Law(linear=((0.01, 0.1),), exponential=((0.002, 0.008),), offset=(0.5, 2.0))
-OUTSIDE = Law(linear=((0.002, 0.01), (0.1, 0.2)), exponential=((0.0005, 0.002), (0.008, 0.012)), offset=(0.5, 2.0))
+OUTSIDE = Law(
+    linear=((0.002, 0.01), (0.1, 0.2)),
+    exponential=((0.0005, 0.002), (0.008, 0.012)),
+    offset=(0.5, 2.0),
+)
 """Flatter and steeper than any training plate."""
 
 
@@ -40,7 +44,9 @@ def make_plates(kind: np.ndarray, m: np.ndarray, b: np.ndarray, width: int) -> P
     pixel = np.arange(width)
     with np.errstate(over="ignore"):  # refused below, as a value that is not finite
         exponential = offset * np.exp(slope * pixel)
-        table = np.where(kind[:, None] == LINEAR, slope * pixel + offset, exponential).astype(np.float32)
+        table = np.where(kind[:, None] == LINEAR, slope * pixel + offset, exponential).astype(
+            np.float32
+        )
     valid = np.isfinite(table) & (table > FLOOR)
     columns = (kind.astype(np.int8), m.astype(np.float32), b.astype(np.float32))
     return Plates(*columns, np.where(valid, table, np.float32(1)))
@@ -50,7 +56,9 @@ def drawn_plates(law: Law, count: int, width: int, rng: np.random.Generator) -> 
     """Plates of a law, half of them linear on average."""
     kind = rng.integers(LINEAR, EXPONENTIAL + 1, count)
     slopes = [_within(ranges, count, rng) for ranges in (law.linear, law.exponential)]
-    return make_plates(kind, np.where(kind == LINEAR, *slopes), rng.uniform(*law.offset, count), width)
+    return make_plates(
+        kind, np.where(kind == LINEAR, *slopes), rng.uniform(*law.offset, count), width
+    )
 
 
 def fixed_plate(width: int) -> Plates:
@@ -61,7 +69,9 @@ def fixed_plate(width: int) -> Plates:
 def user_plate(intensity: Float32[np.ndarray, " width"]) -> Plates:
     """A measured plate, of positive numbers; its slope is the mean one."""
     slope = (intensity[-1] - intensity[0]) / max(len(intensity) - 1, 1)
-    return Plates(np.array([USER], np.int8), np.array([slope], np.float32), intensity[:1], intensity[None])
+    return Plates(
+        np.array([USER], np.int8), np.array([slope], np.float32), intensity[:1], intensity[None]
+    )
 
 
 def _within(ranges: tuple[Range, ...], count: int, rng: np.random.Generator) -> np.ndarray:

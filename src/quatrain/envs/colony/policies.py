@@ -63,7 +63,9 @@ def feedback_policy(rules: Rules, gamma: Float[Tensor, " colony"]) -> Act:
             "gamma": gamma[rows],
             "alpha": torch.full_like(gamma[rows], alpha.low),
             "noise": torch.full_like(gamma[rows], noise.high),
-            "theta": (-GAIN * (colonies.centroid[:, 1] - rules.height / 2)).clamp(theta.low, theta.high),
+            "theta": (-GAIN * (colonies.centroid[:, 1] - rules.height / 2)).clamp(
+                theta.low, theta.high
+            ),
         }
         return torch.stack([columns[name] for name in PARAMETERS], 1)
 

@@ -165,7 +165,9 @@ def edge(world: World, step: Transition) -> PerColony:
     x = step.before.pos[..., 0]
     adopted = x - x.gather(1, step.ancestor.clamp(min=0))
     has_parent = step.survives & (step.ancestor >= 0)
-    return _over(has_parent, _edge_pay(adopted)) + _over(step.survives, _edge_pay(step.child[..., 0] - x))
+    return _over(has_parent, _edge_pay(adopted)) + _over(
+        step.survives, _edge_pay(step.child[..., 0] - x)
+    )
 
 
 def node(world: World, step: Transition) -> PerColony:
@@ -173,7 +175,11 @@ def node(world: World, step: Transition) -> PerColony:
     rules, cells = world.rules, grown(world, step)
     x, y = cells.pos.unbind(2)
     to_edge, half = _to_edge(world, y), rules.height / 2
-    zone = torch.where(to_edge < 0.03, -5.0, torch.where(to_edge < 0.08, -2.0, torch.where(to_edge < 0.15, -0.5, 0.0)))
+    zone = torch.where(
+        to_edge < 0.03,
+        -5.0,
+        torch.where(to_edge < 0.08, -2.0, torch.where(to_edge < 0.15, -0.5, 0.0)),
+    )
     mean = _over(cells.exists, cells.intensity) / step.after.n.clamp(min=1)
     settled = torch.where(cells.intensity < (1 - EVEN) * mean[..., None], -0.3, 1.5)
     paid = 0.3 * cells.intensity + 0.1 * hull_vertices(cells.pos, cells.exists) + zone
@@ -202,7 +208,9 @@ def marks(world: World, step: Transition) -> Bool[Tensor, "colony cell"]:
     used = in_use(before)
     intensity = intensity_at(world, before.pos[..., 0], before.substrate)
     mean = _over(used, intensity) / before.n.clamp(min=1)
-    candidates = used & (before.age >= rules.delta_time) & (intensity < (1 - EVEN) * mean[..., None])
+    candidates = (
+        used & (before.age >= rules.delta_time) & (intensity < (1 - EVEN) * mean[..., None])
+    )
     excess = before.n - rules.target_nodes
     count = torch.where(excess > 0, (15 * excess // 100).clamp(min=1), 0)
     return select_leftmost(-before.pos[..., 0], candidates, count)
@@ -239,12 +247,16 @@ def _over(chosen: Bool[Tensor, "colony cells"], paid: Float[Tensor, "colony cell
 
 
 def _nearest(
-    pos: Float[Tensor, "colony child 2"], others: Float[Tensor, "colony cell 2"], exist: Bool[Tensor, "colony cell"]
+    pos: Float[Tensor, "colony child 2"],
+    others: Float[Tensor, "colony cell 2"],
+    exist: Bool[Tensor, "colony cell"],
 ) -> Int64[Tensor, "colony child"]:
     """The nearest of the others that exist, of equal ones the first; some colonies at a time, as pairs take memory."""
     rows = max(1, PAIRS // (pos.shape[1] * others.shape[1]))
     found = []
-    for one, other, mask in zip(pos.split(rows), others.split(rows), exist.split(rows), strict=True):
+    for one, other, mask in zip(
+        pos.split(rows), others.split(rows), exist.split(rows), strict=True
+    ):
         apart = torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist")
         found.append(apart.masked_fill_(~mask[:, None], torch.inf).argmin(2))
     return torch.cat(found)
@@ -264,7 +276,19 @@ _FUNCTIONS: Mapping[str, Callable[[World, Transition], PerColony]] = {
     for function in (
         *(progress, growth, metabolic, lane, time, terminal),
         *(distance, first_step, terminal_scaled, growth_penalty, delete_penalty),
-        *(growth_full, action, centroid, spawn, delete, efficiency, edge, node, survival, milestone, terminal_raw),
+        *(
+            growth_full,
+            action,
+            centroid,
+            spawn,
+            delete,
+            efficiency,
+            edge,
+            node,
+            survival,
+            milestone,
+            terminal_raw,
+        ),
     )
 }
 assert tuple(_FUNCTIONS) == COMPONENTS

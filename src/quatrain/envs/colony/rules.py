@@ -53,17 +53,45 @@ class Rules(NamedTuple):
 COMPONENTS = (
     *("progress", "growth", "metabolic", "lane", "time", "terminal"),
     *("distance", "first_step", "terminal_scaled", "growth_penalty", "delete_penalty"),
-    *("growth_full", "action", "centroid", "spawn", "delete", "efficiency", "edge", "node", "survival", "milestone"),
+    *(
+        "growth_full",
+        "action",
+        "centroid",
+        "spawn",
+        "delete",
+        "efficiency",
+        "edge",
+        "node",
+        "survival",
+        "milestone",
+    ),
     "terminal_raw",
 )
 """What a reward can be made of; each is a function of rewards.py."""
 REWARDS: dict[str, dict[str, float]] = {
-    "goal_control": {"progress": 10, "growth": 0.25, "metabolic": 0.05, "lane": 0.4, "time": 0.02, "terminal": 2},
+    "goal_control": {
+        "progress": 10,
+        "growth": 0.25,
+        "metabolic": 0.05,
+        "lane": 0.4,
+        "time": 0.02,
+        "terminal": 2,
+    },
     "centroid_distance_only": {"distance": 1, "terminal_scaled": 1},
     "simple_delete_only": {"growth_penalty": 1, "delete_penalty": 1, "terminal_scaled": 1},
     "full": dict.fromkeys(
         (
-            *("growth_full", "action", "centroid", "spawn", "delete", "efficiency", "edge", "node", "survival"),
+            *(
+                "growth_full",
+                "action",
+                "centroid",
+                "spawn",
+                "delete",
+                "efficiency",
+                "edge",
+                "node",
+                "survival",
+            ),
             *("milestone", "terminal_raw"),
         ),
         1.0,

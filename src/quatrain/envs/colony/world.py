@@ -44,7 +44,9 @@ def start(world: World, count: int, generator: Generator) -> Colonies:
 
 
 def colonies_at(
-    pos: Float[Tensor, "colony cell 2"], n: Int64[Tensor, " colony"], substrate: Int64[Tensor, " colony"]
+    pos: Float[Tensor, "colony cell 2"],
+    n: Int64[Tensor, " colony"],
+    substrate: Int64[Tensor, " colony"],
 ) -> Colonies:
     """Colonies before their first step, with `n` cells at `pos` (zeros elsewhere), each the parent of the next."""
     slot = torch.arange(pos.shape[1], device=pos.device).expand(pos.shape[:2])
@@ -65,7 +67,9 @@ def colonies_at(
     )
 
 
-def step(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"], generator: Generator) -> Stepped:
+def step(
+    world: World, colonies: Colonies, action: Float[Tensor, "colony 5"], generator: Generator
+) -> Stepped:
     """One step of all colonies; the action is the caller's and acts as it is.
 
     Raises:
@@ -88,7 +92,9 @@ def step(world: World, colonies: Colonies, action: Float[Tensor, "colony 5"], ge
     )
 
 
-def _begun_anew(world: World, colonies: Colonies, over: Bool[Tensor, " colony"], generator: Generator) -> Colonies:
+def _begun_anew(
+    world: World, colonies: Colonies, over: Bool[Tensor, " colony"], generator: Generator
+) -> Colonies:
     """On a CPU only as many as ended are drawn; elsewhere all, for to count them would wait for the device."""
     if not over.is_cpu:
         fresh = start(world, len(over), generator)
@@ -98,4 +104,6 @@ def _begun_anew(world: World, colonies: Colonies, over: Bool[Tensor, " colony"],
     if not len(rows):
         return colonies
     fresh = start(world, len(rows), generator)
-    return Colonies(*(leaf.index_copy(0, rows, new) for leaf, new in zip(colonies, fresh, strict=True)))
+    return Colonies(
+        *(leaf.index_copy(0, rows, new) for leaf, new in zip(colonies, fresh, strict=True))
+    )

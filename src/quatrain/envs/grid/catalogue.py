@@ -55,7 +55,9 @@ def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
     """
     for key, size in (("width", width), ("height", height)):
         if size < 5 or size % 2 == 0:
-            raise LayoutError(f"maze: {key} {size} must be odd and at least 5; take {max(5, size | 1)}")
+            raise LayoutError(
+                f"maze: {key} {size} must be odd and at least 5; take {max(5, size | 1)}"
+            )
     if not 0 <= braid <= 1:
         raise LayoutError(f"maze: braid {braid} must lie in 0..1")
     rng = np.random.default_rng(seed)
@@ -127,7 +129,9 @@ def _carve(width: int, height: int, rng: np.random.Generator) -> Bool[np.ndarray
     return walls
 
 
-def _open_dead_ends(walls: Bool[np.ndarray, "height width"], braid: float, rng: np.random.Generator) -> None:
+def _open_dead_ends(
+    walls: Bool[np.ndarray, "height width"], braid: float, rng: np.random.Generator
+) -> None:
     """Break a wall of each dead end, in place, with probability `braid`, unless an earlier break ended it."""
     height, width = walls.shape
     for y in range(1, height, 2):
@@ -162,20 +166,30 @@ def _drawn(rows: str) -> Layout:
 CATALOGUE: dict[str, Callable[[], Layout]] = {
     "room1": partial(rooms, rows=1, cols=1, height=15, width=15, extra_doors=0, seed=0),
     # The four rooms of Sutton, Precup & Singh (1999), "Between MDPs and semi-MDPs".
-    "room4": partial(_four_rooms, left_wall=6, right_wall=7, openings=((6, 3), (2, 6), (9, 7), (6, 10))),
-    "room4_symmetric": partial(_four_rooms, left_wall=6, right_wall=6, openings=((6, 2), (2, 6), (10, 6), (6, 10))),
+    "room4": partial(
+        _four_rooms, left_wall=6, right_wall=7, openings=((6, 3), (2, 6), (9, 7), (6, 10))
+    ),
+    "room4_symmetric": partial(
+        _four_rooms, left_wall=6, right_wall=6, openings=((6, 2), (2, 6), (10, 6), (6, 10))
+    ),
     "room16": partial(rooms, rows=4, cols=4, height=4, width=4, extra_doors=3, seed=16),
     "room32": partial(rooms, rows=4, cols=8, height=4, width=4, extra_doors=6, seed=32),
     "room64": partial(rooms, rows=8, cols=8, height=4, width=4, extra_doors=12, seed=64),
     "maze9": partial(maze, width=9, height=9, braid=0.1, seed=9),
     "maze19": partial(maze, width=19, height=19, braid=0.1, seed=19),
     "maze33": partial(maze, width=33, height=33, braid=0.1, seed=33),
-    "empty": partial(_drawn, "S......../........./........./........./........./........./........./........G"),
-    "obstacles": partial(_drawn, "S......../XXX....../....X..../....X..../....X..../........./....XXXX./........G"),
+    "empty": partial(
+        _drawn, "S......../........./........./........./........./........./........./........G"
+    ),
+    "obstacles": partial(
+        _drawn, "S......../XXX....../....X..../....X..../....X..../........./....XXXX./........G"
+    ),
     "labyrinth": partial(
-        _drawn, "S.XXXXXXX/X.X.....X/X.X.XXX.X/X...X...X/XXX.XXX.X/X.......X/X.XXXXX.X/X......GX/XXXXXXXXX"
+        _drawn,
+        "S.XXXXXXX/X.X.....X/X.X.XXX.X/X...X...X/XXX.XXX.X/X.......X/X.XXXXX.X/X......GX/XXXXXXXXX",
     ),
     "spiral": partial(
-        _drawn, "XXXXXXXXX/X......XX/X.XXXX.XX/X.XG.X.XX/X.XX.X.XX/X....X.XX/XXXXXX.XX/S......XX/XXXXXXXXX"
+        _drawn,
+        "XXXXXXXXX/X......XX/X.XXXX.XX/X.XG.X.XX/X.XX.X.XX/X....X.XX/XXXXXX.XX/S......XX/XXXXXXXXX",
     ),
 }

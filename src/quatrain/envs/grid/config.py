@@ -32,7 +32,9 @@ class Rooms(Section):
     @model_validator(mode="after")
     def _few_enough_cells(self) -> "Rooms":
         if (cells := self.rows * self.cols * self.height * self.width) > MAX_STATES:
-            raise ValueError(f"{cells:,} cells; at most {MAX_STATES} can be compared with the truth")
+            raise ValueError(
+                f"{cells:,} cells; at most {MAX_STATES} can be compared with the truth"
+            )
         return self
 
 
@@ -49,14 +51,20 @@ class Fourier(Section):
     """Random Fourier features of a cell's centred coordinates: [x, y, sin(B xy), cos(B xy)], B ~ N(0, scale²)."""
 
     scale: float = Field(gt=0, le=100)
-    count: int = Field(ge=1, le=4096, description="rows of B; the encoder then sees 2 + 2*count inputs")
+    count: int = Field(
+        ge=1, le=4096, description="rows of B; the encoder then sees 2 + 2*count inputs"
+    )
 
 
 class Env(Section):
     """The grid world that is walked."""
 
-    layout: NameOrFile = Field(description="a catalogue name, `rooms`, `maze`, or a path such as inputs/allo/map.txt")
-    layout_components: Components = Field(description="which connected components of the map are kept")
+    layout: NameOrFile = Field(
+        description="a catalogue name, `rooms`, `maze`, or a path such as inputs/allo/map.txt"
+    )
+    layout_components: Components = Field(
+        description="which connected components of the map are kept"
+    )
     rooms: Rooms | None = Field(description="only with layout: rooms, else null")
     maze: Maze | None = Field(description="only with layout: maze, else null")
     doors: int = Field(ge=0, description="random one-way doors beyond those that the map draws")
@@ -68,7 +76,9 @@ class Env(Section):
     start: Literal["uniform", "layout"] = Field(
         description="where a trajectory begins; layout: at S if the map has one"
     )
-    max_episode_steps: int = Field(ge=1, le=10**7, description="transitions after which a trajectory is truncated")
+    max_episode_steps: int = Field(
+        ge=1, le=10**7, description="transitions after which a trajectory is truncated"
+    )
 
     @property
     def map(self) -> Layout:
@@ -81,12 +91,18 @@ class Env(Section):
 
     @model_validator(mode="after")
     def _generators_come_with_their_layout(self) -> "Env":
-        for key, chosen in (("rooms", self.layout), ("maze", self.layout), ("fourier", self.observation)):
+        for key, chosen in (
+            ("rooms", self.layout),
+            ("maze", self.layout),
+            ("fourier", self.observation),
+        ):
             given, wanted = getattr(self, key) is not None, chosen == key
             if wanted and not given:
                 raise ValueError(f"'{key}' is chosen but its numbers are null; give {key}: {{...}}")
             if given and not wanted:
-                raise ValueError(f"{key}: {{...}} has no effect with {chosen!r}; set it to null or choose '{key}'")
+                raise ValueError(
+                    f"{key}: {{...}} has no effect with {chosen!r}; set it to null or choose '{key}'"
+                )
         return self
 
 
@@ -100,4 +116,6 @@ def _map(env: Env) -> Layout:
         layout = maze(**env.maze.model_dump())
     else:
         layout = named_layout(env.layout)
-    return with_random_doors(keep_components(layout, env.layout_components), env.doors, env.door_seed)
+    return with_random_doors(
+        keep_components(layout, env.layout_components), env.doors, env.door_seed
+    )

@@ -67,7 +67,11 @@ def reset(key: Key[Array, ""], grid: Grid, uniform: bool) -> Int32[Array, ""]:
 
 
 def step(
-    grid: Grid, state: Int[Array, ""], elapsed: Int[Array, ""], action: Int[Array, ""], max_episode_steps: int
+    grid: Grid,
+    state: Int[Array, ""],
+    elapsed: Int[Array, ""],
+    action: Int[Array, ""],
+    max_episode_steps: int,
 ) -> Transition:
     """One step of one walker; `elapsed` counts the steps that its trajectory took before this one.
 
@@ -75,7 +79,9 @@ def step(
     """
     next_state = jnp.asarray(grid.next_state)[state, action]
     terminated = next_state == grid.goal
-    return Transition(next_state, terminated, truncated=~terminated & (elapsed + 1 >= max_episode_steps))
+    return Transition(
+        next_state, terminated, truncated=~terminated & (elapsed + 1 >= max_episode_steps)
+    )
 
 
 def observe(grid: Grid, observation: str) -> Float32[np.ndarray, "states inputs"]:
@@ -96,7 +102,9 @@ def fourier_frequencies(scale: float, count: int, seed: int) -> Float32[np.ndarr
     return np.random.default_rng(seed).normal(0.0, scale, (count, 2)).astype(np.float32)
 
 
-def fourier_inputs(grid: Grid, frequencies: Float32[np.ndarray, "count 2"]) -> Float32[np.ndarray, "states inputs"]:
+def fourier_inputs(
+    grid: Grid, frequencies: Float32[np.ndarray, "count 2"]
+) -> Float32[np.ndarray, "states inputs"]:
     """[x, y, sin(B xy), cos(B xy)] of the centred coordinates: 2 + 2*count inputs for each state.
 
     Source: Tancik et al. 2020, 'Fourier Features Let Networks Learn High Frequency Functions'.

@@ -64,11 +64,15 @@ def parse_layout(text: str, name: str) -> Layout:
     """
     rows = _split(text)
     _check_lengths(rows, name)
-    tiles = {(x, y): _read(tile, name, x, y) for y, row in enumerate(rows) for x, tile in enumerate(row)}
+    tiles = {
+        (x, y): _read(tile, name, x, y) for y, row in enumerate(rows) for x, tile in enumerate(row)
+    }
     layout = Layout(
         name=name,
         walls=np.array([[tile in ("X", "x", "#") for tile in row] for row in rows], bool),
-        start=_only_one([cell for cell, tile in tiles.items() if tile["mark"] == "S"], "start", name),
+        start=_only_one(
+            [cell for cell, tile in tiles.items() if tile["mark"] == "S"], "start", name
+        ),
         goal=_only_one([cell for cell, tile in tiles.items() if tile["mark"] == "G"], "goal", name),
         doors=tuple(
             Door(*cell, LETTERS.index(letter))
@@ -134,7 +138,9 @@ def keep_components(layout: Layout, mode: Components) -> Layout:
         return checked(_restricted(layout, components[0]))
     if mode == "error" or layout.start is None:
         raise LayoutError(_several(layout, components, mode))
-    return checked(_restricted(layout, next(cells for cells in components if layout.start in cells)))
+    return checked(
+        _restricted(layout, next(cells for cells in components if layout.start in cells))
+    )
 
 
 def with_random_doors(layout: Layout, doors: int, door_seed: int) -> Layout:
@@ -162,7 +168,9 @@ def _split(text: str) -> list[list[str]]:
     while lines and not lines[-1].strip():
         lines.pop()
     if any("," in line for line in lines):
-        return [[tile.strip() for tile in line.split(",")] if line.strip() else [] for line in lines]
+        return [
+            [tile.strip() for tile in line.split(",")] if line.strip() else [] for line in lines
+        ]
     return [list(line) for line in lines]
 
 

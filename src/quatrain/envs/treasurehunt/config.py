@@ -19,30 +19,44 @@ class EntityKind(Section):
     """A kind of item: what taking one pays, and its share of all that grow."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)
-    value: float = Field(ge=-LARGEST, le=LARGEST, description="reward of the agent that steps on it")
-    weight: float = Field(ge=0, le=LARGEST, description="how often it grows, beside the other kinds")
+    value: float = Field(
+        ge=-LARGEST, le=LARGEST, description="reward of the agent that steps on it"
+    )
+    weight: float = Field(
+        ge=0, le=LARGEST, description="how often it grows, beside the other kinds"
+    )
 
 
 class Env(Section):
     """The treasure hunt: its map, what grows there, who walks, what they see; and how many such worlds run at once."""
 
     worlds: int = Field(ge=1, le=65536, description="parallel training worlds")
-    height: int | None = Field(ge=4, le=256, description="of an open map; null with layout or layout_file")
-    width: int | None = Field(ge=4, le=256, description="of an open map; null with layout or layout_file")
+    height: int | None = Field(
+        ge=4, le=256, description="of an open map; null with layout or layout_file"
+    )
+    width: int | None = Field(
+        ge=4, le=256, description="of an open map; null with layout or layout_file"
+    )
     layout: str | None = Field(
         max_length=2**17, description="a map as text: # wall, . floor, - bare floor, A start, 1-9"
     )
     layout_file: FileOrNone = Field(description="a path such as inputs/iqn/map.txt, or null")
     agents: int = Field(ge=1, le=64)
-    max_turns: int = Field(ge=1, le=10_000, description="turns of an episode, which is then truncated")
+    max_turns: int = Field(
+        ge=1, le=10_000, description="turns of an episode, which is then truncated"
+    )
     entities: tuple[EntityKind, ...] = Field(
         min_length=1, max_length=9, strict=False, description="at most 9 kinds of items"
     )
     spawn_probability: float = Field(ge=0, le=1, description="of an empty cell, per turn")
     wall_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into a wall")
-    agent_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into another agent")
+    agent_value: float = Field(
+        ge=-LARGEST, le=LARGEST, description="reward for walking into another agent"
+    )
     vision_radius: int = Field(ge=1, le=15, description="cells that an agent sees to each side")
-    ground: Literal["sand", "plain"] = Field(description="sand: the ground is a channel of what agents see")
+    ground: Literal["sand", "plain"] = Field(
+        description="sand: the ground is a channel of what agents see"
+    )
     agent_order: Literal["fixed", "shuffled"] = Field(description="who acts first in a turn")
 
     @property
@@ -69,12 +83,18 @@ class Env(Section):
         names = [kind.name for kind in self.entities]
         double = [name for index, name in enumerate(names) if name in names[:index]]
         if double:
-            raise ValueError(f"entities: {double[0]!r} is there twice; give each kind a name of its own")
+            raise ValueError(
+                f"entities: {double[0]!r} is there twice; give each kind a name of its own"
+            )
         taken = [name for name in names if name in RESERVED]
         if taken:
-            raise ValueError(f"entities: {taken[0]!r} is the name of something else; none of {', '.join(RESERVED)}")
+            raise ValueError(
+                f"entities: {taken[0]!r} is the name of something else; none of {', '.join(RESERVED)}"
+            )
         if not any(kind.weight for kind in self.entities):
-            raise ValueError(f"entities: the weights of {', '.join(names)} are all 0; at least one must grow")
+            raise ValueError(
+                f"entities: the weights of {', '.join(names)} are all 0; at least one must grow"
+            )
         return self
 
     @model_validator(mode="after")
@@ -91,8 +111,15 @@ class Env(Section):
                 f"vision_radius {self.vision_radius} sees {side}x{side} cells of a {height}x{width} map. "
                 f"At most {largest} (= larger side - 1)."
             )
-        if not (self.spawn_probability and spawnable(self.rules.map).any()) and not items(self.rules.map).any():
-            why = "the layout has no cell where items grow" if self.spawn_probability else "spawn_probability is 0"
+        if (
+            not (self.spawn_probability and spawnable(self.rules.map).any())
+            and not items(self.rules.map).any()
+        ):
+            why = (
+                "the layout has no cell where items grow"
+                if self.spawn_probability
+                else "spawn_probability is 0"
+            )
             raise ValueError(f"{why} and the layout has no items: no reward can be earned.")
         return self
 

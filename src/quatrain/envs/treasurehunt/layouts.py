@@ -73,7 +73,9 @@ def starts(map: Map) -> Int[np.ndarray, "starts 2"]:
 
 def items(map: Map) -> Int8[np.ndarray, "height width"]:
     """The items of a fresh world: 0 none, k an item of entity k (from 1)."""
-    return np.array([[int(symbol) if symbol in _ITEMS else 0 for symbol in row] for row in map.rows], np.int8)
+    return np.array(
+        [[int(symbol) if symbol in _ITEMS else 0 for symbol in row] for row in map.rows], np.int8
+    )
 
 
 def _symbols(map: Map) -> np.ndarray:
@@ -103,7 +105,9 @@ def _check_sizes(rows: tuple[str, ...], name: str) -> None:
 def _check_symbol(symbol: str, where: str, entities: int) -> None:
     if symbol in _ITEMS:
         if int(symbol) > entities:
-            raise LayoutError(f"{where}: '{symbol}' names entity {symbol}, but env.entities has {entities}.")
+            raise LayoutError(
+                f"{where}: '{symbol}' names entity {symbol}, but env.entities has {entities}."
+            )
     elif symbol not in (WALL, FLOOR, BARE, START):
         raise LayoutError(f"{where}: unknown symbol {symbol!r}. Allowed: # . - A 1-9.")
 

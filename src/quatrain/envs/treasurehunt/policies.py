@@ -74,7 +74,9 @@ def oracle_policy(rules: Rules, view: Literal["view", "full"]) -> Policy:
 def _uniform_among(allowed: Callable[[State, Array], Array]) -> Policy:
     """The policy that draws among allowed(state, agent); action 0 if there is none."""
 
-    def act(key: Key[Array, ""], agent: Array, stack: Array, states: State) -> Int8[Array, " lanes"]:
+    def act(
+        key: Key[Array, ""], agent: Array, stack: Array, states: State
+    ) -> Int8[Array, " lanes"]:
         lots = jax.random.uniform(key, (len(stack), ACTIONS))
         among = jax.vmap(allowed, (0, None))(states, agent)
         return jnp.where(among, lots, -1.0).argmax(-1).astype(jnp.int8)

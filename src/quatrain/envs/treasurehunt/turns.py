@@ -89,11 +89,18 @@ class _Choice(NamedTuple):
 def start(world: World, keys: Key[Array, " lanes"], frames: int) -> Lanes:
     """Each key's world at the start of episode 0; policies will see `frames` frames, this turn's included."""
     state = jax.vmap(world.reset)(keys, jnp.zeros(len(keys), jnp.int32))
-    return Lanes(state, jnp.zeros((world.agents, len(keys), frames - 1, world.frame_size), jnp.int8))
+    return Lanes(
+        state, jnp.zeros((world.agents, len(keys), frames - 1, world.frame_size), jnp.int8)
+    )
 
 
 def play(
-    world: World, lanes: Lanes, policy: Policy, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int
+    world: World,
+    lanes: Lanes,
+    policy: Policy,
+    key: Key[Array, ""],
+    first_turn: Int[Array, ""],
+    turns: int,
 ) -> Played:
     """Play `turns` turns; ended episodes start anew. Turn i draws from fold_in(key, first_turn + i), so any split
     of turns over calls gives the same bits.
@@ -105,14 +112,18 @@ def play(
     return Played(*lax.scan(one_turn, lanes, keys_of(world, key, first_turn, turns)))
 
 
-def keys_of(world: World, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int) -> Key[Array, "turns keys"]:
+def keys_of(
+    world: World, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int
+) -> Key[Array, "turns keys"]:
     """Of each turn the keys of its agents, and last that of their order.
 
     All at once: a hash for a single number costs the CPU as much as an agent's whole turn.
     """
 
     def of_turn(number: Array) -> Array:
-        return jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, number)))(jnp.arange(world.agents + 1))
+        return jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, number)))(
+            jnp.arange(world.agents + 1)
+        )
 
     return jax.vmap(of_turn)(first_turn + jnp.arange(turns))
 
@@ -122,7 +133,9 @@ def turn_order(world: World, key: Key[Array, ""]) -> Int[Array, " agents"]:
     return jax.random.permutation(key, world.agents) if world.shuffled else jnp.arange(world.agents)
 
 
-def play_turn(world: World, lanes: Lanes, policy: Policy, keys: Key[Array, " keys"]) -> tuple[Lanes, Turn]:
+def play_turn(
+    world: World, lanes: Lanes, policy: Policy, keys: Key[Array, " keys"]
+) -> tuple[Lanes, Turn]:
     """One turn of `play`, with the keys that are its own."""
     order = turn_order(world, keys[-1])
     history = lanes.history[order] if world.shuffled else lanes.history
@@ -133,7 +146,9 @@ def play_turn(world: World, lanes: Lanes, policy: Policy, keys: Key[Array, " key
         stack = jnp.concatenate([past, frame[:, None]], 1)
         action = policy(keys[agent], agent, stack.reshape(len(frame), -1), state)
         acted = jax.vmap(world.act, (0, None, 0))(state, agent, action)
-        return acted.state, _Choice(frame, action.astype(jnp.int8), acted.reward, acted.event, stack[:, 1:])
+        return acted.state, _Choice(
+            frame, action.astype(jnp.int8), acted.reward, acted.event, stack[:, 1:]
+        )
 
     state, choices = lax.scan(one_agent, jax.vmap(world.begin_turn)(lanes.state), (order, history))
     if world.shuffled:
@@ -141,7 +156,9 @@ def play_turn(world: World, lanes: Lanes, policy: Policy, keys: Key[Array, " key
         choices = jax.tree.map(lambda leaf: leaf[by_agent], choices)
     ended = jax.vmap(world.end_turn)(state)
     turn = Turn(*choices[:4], ended.terminated, ended.truncated, state.turn.astype(jnp.int16))
-    return _renew(world, Lanes(ended.state, choices.history), ended.terminated | ended.truncated), turn
+    return _renew(
+        world, Lanes(ended.state, choices.history), ended.terminated | ended.truncated
+    ), turn
 
 
 def _observed(world: World, state: State, agent: Array) -> Int8[Array, "lanes frame"]:
@@ -153,7 +170,9 @@ def _observed(world: World, state: State, agent: Array) -> Int8[Array, "lanes fr
 
     # XLA would compute a frame that nobody reads inside the loop that stores it, three times slower on a CPU.
     # It cannot look through a branch; this one is always taken.
-    return lax.platform_dependent(cpu=lambda: lax.cond(agent >= 0, observed, blank), default=observed)
+    return lax.platform_dependent(
+        cpu=lambda: lax.cond(agent >= 0, observed, blank), default=observed
+    )
 
 
 def _renew(world: World, lanes: Lanes, over: Bool[Array, " lanes"]) -> Lanes:

@@ -106,7 +106,9 @@ def _observe(rules: Rules, state: State, agent: Array) -> Int8[Array, " frame"]:
     around = lax.dynamic_slice(scenery, (jnp.int16(0), y, x), (len(scenery), side, side))
     items = lax.dynamic_slice(jnp.pad(state.items, rules.vision_radius), (y, x), (side, side))
     kinds = [items == kind for kind in range(1, len(rules.entities) + 1)]
-    rest = [layer.reshape(1, -1).astype(jnp.int8) for layer in (*kinds, _in_sight(rules, state, agent))]
+    rest = [
+        layer.reshape(1, -1).astype(jnp.int8) for layer in (*kinds, _in_sight(rules, state, agent))
+    ]
     return jnp.concatenate([around.reshape(len(scenery), -1), *rest]).reshape(-1)
 
 
@@ -116,18 +118,26 @@ def _scenery(rules: Rules) -> Int8[np.ndarray, "channels rows columns"]:
     With `sand` floor lies beneath everything, so a wall is counted in both layers and a cell outside in one.
     """
     radius = rules.vision_radius
-    wall = np.pad(layouts.walls(rules.map).astype(np.int8) * (2 if rules.ground == "sand" else 1), radius)
+    wall = np.pad(
+        layouts.walls(rules.map).astype(np.int8) * (2 if rules.ground == "sand" else 1), radius
+    )
     ground = np.pad(~layouts.walls(rules.map), radius).astype(np.int8)
-    outside = np.pad(np.zeros((len(rules.map.rows), len(rules.map.rows[0])), np.int8), radius, constant_values=1)
+    outside = np.pad(
+        np.zeros((len(rules.map.rows), len(rules.map.rows[0])), np.int8), radius, constant_values=1
+    )
     empty = np.zeros_like(wall)
-    return np.stack([empty, wall + outside, ground] if rules.ground == "sand" else [empty, wall + outside])
+    return np.stack(
+        [empty, wall + outside, ground] if rules.ground == "sand" else [empty, wall + outside]
+    )
 
 
 def _in_sight(rules: Rules, state: State, agent: Array) -> Bool[Array, " cells"]:
     """Where agents stand, around one of them and with itself in the middle."""
     side = 2 * rules.vision_radius + 1
     offsets = state.positions - state.positions[agent] + rules.vision_radius
-    cells = jnp.where(((offsets >= 0) & (offsets < side)).all(-1), offsets[:, 0] * side + offsets[:, 1], -1)
+    cells = jnp.where(
+        ((offsets >= 0) & (offsets < side)).all(-1), offsets[:, 0] * side + offsets[:, 1], -1
+    )
     # One comparison for each agent: a reduction over agents would run cell by cell.
     return reduce(or_, [jnp.arange(side**2) == cell for cell in cells])
 
@@ -136,7 +146,12 @@ def _act(rules: Rules, state: State, agent: Array, action: Array) -> Acted:
     cell = targets(state, agent)[action]
     event = events(rules, state, cell)
     # Negative events count from the end of the table.
-    rewards = (0.0, *(entity.value for entity in rules.entities), rules.agent_value, rules.wall_value)
+    rewards = (
+        0.0,
+        *(entity.value for entity in rules.entities),
+        rules.agent_value,
+        rules.wall_value,
+    )
     acts = (jnp.arange(rules.agents) == agent)[:, None] & (event >= 0)
     moved = state._replace(
         # Walls and agents stand on no item, so a cell that blocks may be cleared as well.

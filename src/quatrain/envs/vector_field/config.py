@@ -32,10 +32,16 @@ class FieldChoice(Section):
     """The vector field that is to be learned."""
 
     kind: str = Field(description="a built-in field, table, or one that a script has registered")
-    parameters: dict[str, Number] = Field(description="numbers of the kind in place of its own; {}: none")
+    parameters: dict[str, Number] = Field(
+        description="numbers of the kind in place of its own; {}: none"
+    )
     matrix: Matrix | None = Field(description="with kind: linear, A of f(x) = A x by rows")
-    table_file: ArraysOrNone = Field(description="with kind: table, an .npz file that holds axis_0, axis_1, vectors")
-    normalise: Literal["region_rms", "box_max", "none"] = Field(description="box_max: greatest speed on [-2, 2]")
+    table_file: ArraysOrNone = Field(
+        description="with kind: table, an .npz file that holds axis_0, axis_1, vectors"
+    )
+    normalise: Literal["region_rms", "box_max", "none"] = Field(
+        description="box_max: greatest speed on [-2, 2]"
+    )
     speed: Positive = Field(description="of the field, as `normalise` takes it")
 
     @field_validator("kind")
@@ -54,7 +60,9 @@ class FieldChoice(Section):
             raise ValueError(f"holds {found}; numpy.savez it with exactly {', '.join(TABLE)}")
         for name, axes in shapes:
             if name != TABLE[-1] and axes != 1:
-                raise ValueError(f"{name} has {axes} axes, expected one: the coordinates of the nodes")
+                raise ValueError(
+                    f"{name} has {axes} axes, expected one: the coordinates of the nodes"
+                )
         return given
 
     @property
@@ -72,11 +80,15 @@ class FieldChoice(Section):
         for name, value in self.parameters.items():
             if name not in known:
                 its = ", ".join(known) or "none"
-                raise ValueError(f"parameters: {name!r} is no parameter of kind {self.kind}; it has: {its}")
+                raise ValueError(
+                    f"parameters: {name!r} is no parameter of kind {self.kind}; it has: {its}"
+                )
             if name in ("length", "variance") and value <= 0:
                 raise ValueError(f"parameters: {name} {value:g} must be above 0")
             if name == "nodes" and value not in range(2, MAX_NODES + 1):
-                raise ValueError(f"parameters: nodes {value:g} must be a whole number from 2 to {MAX_NODES}")
+                raise ValueError(
+                    f"parameters: nodes {value:g} must be a whole number from 2 to {MAX_NODES}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -92,9 +104,13 @@ class FieldChoice(Section):
 class Observation(Section):
     """What is seen of the state: channels, as of neurons."""
 
-    kind: Literal["identity", "linear", "loglinear"] = Field(description="x, C x + b, or exp(C x + b)")
+    kind: Literal["identity", "linear", "loglinear"] = Field(
+        description="x, C x + b, or exp(C x + b)"
+    )
     channels: int = Field(ge=1, le=4096)
-    noise: Literal["gaussian", "poisson"] = Field(description="poisson: counts, with the channels as rates")
+    noise: Literal["gaussian", "poisson"] = Field(
+        description="poisson: counts, with the channels as rates"
+    )
     noise_sd: float = Field(ge=1e-3, le=LARGEST, description="of gaussian noise")
     weight_sd: Positive = Field(description="of C, drawn once per dataset")
     bias_sd: Positive = Field(description="of b")
@@ -102,7 +118,9 @@ class Observation(Section):
     @model_validator(mode="after")
     def _rates_are_positive(self) -> "Observation":
         if self.noise == "poisson" and self.kind != "loglinear":
-            raise ValueError(f"noise: poisson needs rates, and kind: {self.kind} may be negative; set kind: loglinear")
+            raise ValueError(
+                f"noise: poisson needs rates, and kind: {self.kind} may be negative; set kind: loglinear"
+            )
         return self
 
 
@@ -112,10 +130,14 @@ class Env(Section):
     field: FieldChoice
     dt: float = Field(gt=0, le=10, description="time of a transition")
     process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
-    control: Matrix | None = Field(description="B of u = B a by rows, one per dimension; null: the identity")
+    control: Matrix | None = Field(
+        description="B of u = B a by rows, one per dimension; null: the identity"
+    )
     action_bound: Positive = Field(description="of each number of an action")
     escape_radius: Positive = Field(description="an episode ends beyond it, in any dimension")
-    episode_transitions: int | None = Field(ge=1, description="after which an episode ends; null: never")
+    episode_transitions: int | None = Field(
+        ge=1, description="after which an episode ends; null: never"
+    )
     region_radius: Positive = Field(description="of the ball in which the field is to be known")
     observation: Observation
 
@@ -146,12 +168,20 @@ class Env(Section):
     @model_validator(mode="after")
     def _dimensions_agree(self) -> "Env":
         d, seen, least = self.d, self.observation, max(self.region_radius, START_RADIUS)
-        if self.control is not None and (len(self.control) != d or len({len(row) for row in self.control}) != 1):
-            raise ValueError(f"control has rows of {[len(row) for row in self.control]}; give {d} of one length")
+        if self.control is not None and (
+            len(self.control) != d or len({len(row) for row in self.control}) != 1
+        ):
+            raise ValueError(
+                f"control has rows of {[len(row) for row in self.control]}; give {d} of one length"
+            )
         if seen.kind == "identity" and seen.channels != d:
-            raise ValueError(f"observation.channels {seen.channels} with kind: identity: the state has {d}; set {d}")
+            raise ValueError(
+                f"observation.channels {seen.channels} with kind: identity: the state has {d}; set {d}"
+            )
         if seen.channels < d:
-            raise ValueError(f"observation.channels {seen.channels} is below the state's {d} dimensions; raise it")
+            raise ValueError(
+                f"observation.channels {seen.channels} is below the state's {d} dimensions; raise it"
+            )
         if self.escape_radius <= least:
             raise ValueError(
                 f"escape_radius {self.escape_radius:g} must be above {least:g}: region_radius, and where episodes start"

@@ -70,7 +70,9 @@ def snowman(x: States, *, w: float, d: float, beta: float) -> States:
     """Two limit cycles around (±d, 0) that turn in opposite senses, blended by a sigmoid of x1."""
     x1, x2 = x.split(1, -1)
     right = torch.sigmoid(beta * x1)
-    return right * _lobe(torch.cat([x1 - d, x2], -1), w, d) + (1 - right) * _lobe(torch.cat([x1 + d, x2], -1), -w, d)
+    return right * _lobe(torch.cat([x1 - d, x2], -1), w, d) + (1 - right) * _lobe(
+        torch.cat([x1 + d, x2], -1), -w, d
+    )
 
 
 FORMULAS: dict[str, Callable[..., Tensor]] = {
@@ -97,7 +99,9 @@ def make_field(spec: FieldSpec, generator: Generator) -> Field:
     return Field(spec.kind, raw, _alpha(spec, raw), table)
 
 
-def restored_field(spec: FieldSpec, alpha: Float[Tensor, ""], table: Float[Tensor, "one component x2 x1"]) -> Field:
+def restored_field(
+    spec: FieldSpec, alpha: Float[Tensor, ""], table: Float[Tensor, "one component x2 x1"]
+) -> Field:
     """The field that `make_field` made once, from what a dataset keeps of it.
 
     Raises:
@@ -130,7 +134,9 @@ def _nodes(spec: FieldSpec, generator: Generator) -> Float[Tensor, "one componen
     return torch.empty(0, 0, 0, 0) if table is None else tables.nodes_of(table, spec.region_radius)
 
 
-def _raw(spec: FieldSpec, nodes: Float[Tensor, "one component x2 x1"]) -> Callable[[Tensor], Tensor]:
+def _raw(
+    spec: FieldSpec, nodes: Float[Tensor, "one component x2 x1"]
+) -> Callable[[Tensor], Tensor]:
     """The field before it is scaled."""
     function, table = registered_function(spec.kind), table_of(spec)
     if function is not None:
@@ -138,7 +144,9 @@ def _raw(spec: FieldSpec, nodes: Float[Tensor, "one component x2 x1"]) -> Callab
     if table is not None:
         return partial(tables.interpolated, nodes=nodes, ends=tables.ends_of(table.axes))
     if spec.kind == "multi_attractor":
-        return partial(tables.interpolated, nodes=nodes, ends=tables.ends_of([(-tables.BOX, tables.BOX)] * 2))
+        return partial(
+            tables.interpolated, nodes=nodes, ends=tables.ends_of([(-tables.BOX, tables.BOX)] * 2)
+        )
     if spec.kind == "linear":
         return partial(_linear, matrix=torch.tensor(spec.matrix, dtype=torch.float32))
     if spec.kind not in FORMULAS:
@@ -150,11 +158,15 @@ def _parameters(spec: FieldSpec) -> dict[str, float]:
     return KINDS[spec.kind] | dict(spec.parameters)
 
 
-def _linear(x: Float[Tensor, "*batch d"], matrix: Float[Tensor, "d d"]) -> Float[Tensor, "*batch d"]:
+def _linear(
+    x: Float[Tensor, "*batch d"], matrix: Float[Tensor, "d d"]
+) -> Float[Tensor, "*batch d"]:
     return x @ matrix.T.to(x.dtype)
 
 
-def _flat(x: Float[Tensor, "*batch d"], function: Callable[[Any], Any]) -> Float[Tensor, "*batch d"]:
+def _flat(
+    x: Float[Tensor, "*batch d"], function: Callable[[Any], Any]
+) -> Float[Tensor, "*batch d"]:
     """A user's function sees one batch axis, whatever the caller has."""
     return function(x.reshape(-1, x.shape[-1])).to(x.dtype).reshape(x.shape)
 
@@ -195,9 +207,13 @@ def _dry_run(name: str, function: Callable[[Any], Any]) -> None:
     velocity, shape = function(x), tuple(x.shape)
     wanted = f"return one velocity per state, shape {shape}."
     if not isinstance(velocity, Tensor):
-        raise FieldError(f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {wanted}")
+        raise FieldError(
+            f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {wanted}"
+        )
     if velocity.shape != x.shape:
-        raise FieldError(f"Field {name!r} returned shape {tuple(velocity.shape)} for input {shape}: {wanted}")
+        raise FieldError(
+            f"Field {name!r} returned shape {tuple(velocity.shape)} for input {shape}: {wanted}"
+        )
     if not torch.equal(x, torch.tensor(DRY_RUN)):
         raise FieldError(f"Field {name!r} changed its argument: compute a new tensor.")
 

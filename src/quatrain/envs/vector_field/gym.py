@@ -33,7 +33,9 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
         self._seeded = False
         self._state: State | None = None
 
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[np.ndarray, Info]:
+    def reset(
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[np.ndarray, Info]:
         """Begin an episode; without a seed the random numbers go on, the first time from nowhere in particular.
 
         Raises:
@@ -60,10 +62,18 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._state is None:
             raise gymnasium.error.ResetNeeded(RESET_NEEDED)
         actions = torch.tensor(self._checked(action))[None]
-        stepped = step(self._world, self._state, actions, draw(self._world, 1, [self._noise]), [self._counts])
+        stepped = step(
+            self._world, self._state, actions, draw(self._world, 1, [self._noise]), [self._counts]
+        )
         truncated = bool(stepped.truncated)
         self._state = None if truncated else stepped.state
-        return _first(stepped.final_observation), 0.0, False, truncated, {"state": _first(stepped.final_x)}
+        return (
+            _first(stepped.final_observation),
+            0.0,
+            False,
+            truncated,
+            {"state": _first(stepped.final_x)},
+        )
 
     def _checked(self, action: np.ndarray) -> np.ndarray:
         values = np.asarray(action, np.float32)

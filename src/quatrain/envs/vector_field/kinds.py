@@ -12,7 +12,13 @@ KINDS: dict[str, dict[str, float]] = {
     "van_der_pol": {"mu": 1.0, "w": 1.0},
     "duffing": {"a": -0.1, "b": -1.0, "c": 1.0},
     "snowman": {"w": 1.0, "d": 1.0, "beta": 10.0},
-    "multi_attractor": {"nodes": 40.0, "length": 0.5, "variance": 0.5, "speed": 0.25, "w_attractor": 0.1},
+    "multi_attractor": {
+        "nodes": 40.0,
+        "length": 0.5,
+        "variance": 0.5,
+        "speed": 0.25,
+        "w_attractor": 0.1,
+    },
     "linear": {},
     "table": {},
 }
@@ -113,7 +119,9 @@ def register_table(name: str, axes: Sequence[Any], vectors: Any) -> None:
     """
     _refuse_built_in(name)
     _functions.pop(name, None)
-    _tables[name] = Table(name, tuple(_nested(axis.tolist()) for axis in axes), _nested(vectors.tolist()))
+    _tables[name] = Table(
+        name, tuple(_nested(axis.tolist()) for axis in axes), _nested(vectors.tolist())
+    )
 
 
 def known_kinds() -> tuple[str, ...]:
@@ -139,7 +147,9 @@ def table_of(spec: FieldSpec) -> Table | None:
 
 def _refuse_built_in(name: str) -> None:
     if name in KINDS:
-        raise FieldError(f"Field {name!r} cannot be registered: a built-in kind has this name; choose another.")
+        raise FieldError(
+            f"Field {name!r} cannot be registered: a built-in kind has this name; choose another."
+        )
 
 
 def _nested(values: Any) -> Any:

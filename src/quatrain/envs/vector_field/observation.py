@@ -39,16 +39,25 @@ class Emission(NamedTuple):
 
     def variance(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*#batch obs"]:
         """R of y at x, per channel: of counts their rate."""
-        return self.noise_variance if self.noise == "gaussian" else self.mean(x).clamp(min=SMALLEST_RATE)
+        return (
+            self.noise_variance
+            if self.noise == "gaussian"
+            else self.mean(x).clamp(min=SMALLEST_RATE)
+        )
 
     def sample(
-        self, x: Float[Tensor, "*batch d"], draws: Float[Tensor, "*batch obs"] | None, generator: Generator
+        self,
+        x: Float[Tensor, "*batch d"],
+        draws: Float[Tensor, "*batch obs"] | None,
+        generator: Generator,
     ) -> Float[Tensor, "*batch obs"]:
         """Observations of x: with the standard normal `draws` where noise is gaussian, else from the generator."""
         mean = self.mean(x)
         if self.noise == "poisson":
             return torch.poisson(mean.clamp(min=SMALLEST_RATE), generator)
-        noise = torch.randn(mean.shape, generator=generator, dtype=x.dtype) if draws is None else draws
+        noise = (
+            torch.randn(mean.shape, generator=generator, dtype=x.dtype) if draws is None else draws
+        )
         return mean + self.noise_variance.sqrt() * noise
 
     def precision(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d d"]:
@@ -61,14 +70,18 @@ class Emission(NamedTuple):
         weighed = self._slope(x).square() / self.variance(x) @ squares
         return weighed.unflatten(-1, (d, d))
 
-    def pull(self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    def pull(
+        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
+    ) -> Float[Tensor, "*batch d"]:
         """Hᵀ R⁻¹ (y - h(x)): where y pulls the state from x; of counts Cᵀ (y - rate)."""
         return (self._slope(x) * (y - self.mean(x)) / self.variance(x)) @ self.weight
 
     def double(self) -> "Emission":
         """The same in float64."""
         return self._replace(
-            weight=self.weight.double(), bias=self.bias.double(), noise_variance=self.noise_variance.double()
+            weight=self.weight.double(),
+            bias=self.bias.double(),
+            noise_variance=self.noise_variance.double(),
         )
 
     def _slope(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs"]:

@@ -40,7 +40,9 @@ def first_held(rows: int, action_size: int, generator: torch.Generator) -> Held:
     return Held(torch.zeros_like(phase), torch.zeros_like(phase[:, 0], dtype=torch.int64), phase)
 
 
-def act(arm: str, spec: PolicySpec, held: Held, transition: int, generator: torch.Generator) -> Held:
+def act(
+    arm: str, spec: PolicySpec, held: Held, transition: int, generator: torch.Generator
+) -> Held:
     """The actions of all rows of an arm in a transition. As much is drawn in each, whatever is held."""
     bound = spec.action_bound
     match arm:
@@ -52,7 +54,9 @@ def act(arm: str, spec: PolicySpec, held: Held, transition: int, generator: torc
         case "prbs":
             least, most = spec.prbs_hold
             corner = torch.where(_uniform(held, bound, generator) < 0, -bound, bound)
-            stays = torch.randint(least, most + 1, held.left.shape, generator=generator, device=generator.device)
+            stays = torch.randint(
+                least, most + 1, held.left.shape, generator=generator, device=generator.device
+            )
             return _held_on(held, corner, stays)
         case "chirp":
             turned = _turned(spec.chirp, transition * spec.dt, spec.transitions * spec.dt)

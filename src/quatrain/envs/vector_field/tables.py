@@ -41,7 +41,13 @@ def gaussian_process(
 
 
 def multi_attractor(
-    generator: Generator, *, nodes: float, length: float, variance: float, speed: float, w_attractor: float
+    generator: Generator,
+    *,
+    nodes: float,
+    length: float,
+    variance: float,
+    speed: float,
+    w_attractor: float,
 ) -> Nodes:
     """Arrows of one length, whose directions are a smooth random draw, and a pull to the middle: - w |x| x."""
     s = torch.linspace(-BOX, BOX, int(nodes), dtype=torch.float64)
@@ -72,15 +78,23 @@ def nodes_of(table: Table, region_radius: float) -> Nodes:
 
 def ends_of(axes: Sequence[Sequence[float]]) -> Ends:
     """Where each axis begins and ends."""
-    return torch.tensor([[axis[0] for axis in axes], [axis[-1] for axis in axes]], dtype=torch.float32)
+    return torch.tensor(
+        [[axis[0] for axis in axes], [axis[-1] for axis in axes]], dtype=torch.float32
+    )
 
 
-def interpolated(x: Float[Tensor, "*batch 2"], nodes: Nodes, ends: Ends) -> Float[Tensor, "*batch 2"]:
+def interpolated(
+    x: Float[Tensor, "*batch 2"], nodes: Nodes, ends: Ends
+) -> Float[Tensor, "*batch 2"]:
     """Velocities at x; outside the table those of its border."""
     low, high = ends.to(x.dtype)
     places = (2 * x - (low + high)) / (high - low)
     read = grid_sample(
-        nodes.to(x.dtype), places.reshape(1, 1, -1, 2), mode="bilinear", padding_mode="border", align_corners=True
+        nodes.to(x.dtype),
+        places.reshape(1, 1, -1, 2),
+        mode="bilinear",
+        padding_mode="border",
+        align_corners=True,
     )
     return read[0, :, 0].T.reshape(x.shape)
 
@@ -88,11 +102,15 @@ def interpolated(x: Float[Tensor, "*batch 2"], nodes: Nodes, ends: Ends) -> Floa
 def _check_axis(name: str, axis: Sequence[Any]) -> None:
     nodes = np.asarray(axis, np.float64)
     if nodes.ndim != 1 or len(nodes) < 2:
-        raise FieldError(f"{name} has shape {nodes.shape}, expected (n,) with n at least 2: give a grid.")
+        raise FieldError(
+            f"{name} has shape {nodes.shape}, expected (n,) with n at least 2: give a grid."
+        )
     steps = np.diff(nodes)
     if not (steps > 0).all():
         place = int((~(steps > 0)).argmax())
-        raise FieldError(f"{name} is not increasing ({axis[place]:g}, then {axis[place + 1]:g}): sort the grid.")
+        raise FieldError(
+            f"{name} is not increasing ({axis[place]:g}, then {axis[place + 1]:g}): sort the grid."
+        )
     if np.ptp(steps) > EVENNESS * steps.mean():
         raise FieldError(
             f"{name} is not evenly spaced (steps {steps.min():.4g} to {steps.max():.4g}): "
@@ -119,5 +137,7 @@ def _checked_vectors(table: Table) -> np.ndarray:
     faulty = ~np.isfinite(vectors).all(2)
     if faulty.any():
         node = tuple(int(place) for place in np.argwhere(faulty)[0])
-        raise FieldError(f"{table.name} vectors is not finite at node {node}: give a finite vector at each node.")
+        raise FieldError(
+            f"{table.name} vectors is not finite at node {node}: give a finite vector at each node."
+        )
     return vectors

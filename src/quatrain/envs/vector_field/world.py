@@ -71,7 +71,9 @@ class Stepped(NamedTuple):
 def make_world(spec: WorldSpec, field: Field, emission: Emission) -> World:
     """On torch's default device."""
     identity = spec.control is None
-    control = torch.eye(spec.field.d) if identity else torch.tensor(spec.control, dtype=torch.float32)
+    control = (
+        torch.eye(spec.field.d) if identity else torch.tensor(spec.control, dtype=torch.float32)
+    )
     return World(field, emission, spec, control)
 
 
@@ -92,12 +94,18 @@ def draw(world: World, replicates: int, generators: list[Generator]) -> Draws:
 
 def reset(world: World, draws: Draws, generators: list[Generator]) -> Started:
     """All rows at x ~ U(-1, 1); the generators, one per arm, are those of `step`."""
-    state = State(draws.start, torch.zeros(len(draws.start), dtype=torch.int64, device=draws.start.device))
+    state = State(
+        draws.start, torch.zeros(len(draws.start), dtype=torch.int64, device=draws.start.device)
+    )
     return Started(state, _seen(world, draws.start, draws.start_observation, generators))
 
 
 def step(
-    world: World, state: State, action: Float[Tensor, "row action"], draws: Draws, generators: list[Generator]
+    world: World,
+    state: State,
+    action: Float[Tensor, "row action"],
+    draws: Draws,
+    generators: list[Generator],
 ) -> Stepped:
     """x + (f(x) + B a) dt + √(Q dt) ε, with a held within the box; a number that is not finite goes through.
 
@@ -110,10 +118,14 @@ def step(
     final_observation = _seen(world, final.x, draws.observation, generators)
     truncated = _truncated(spec, final)
     counts = world.emission.noise == "poisson"
-    if truncated.is_cpu and not counts and not truncated.any():  # elsewhere the question would wait for the device
+    if (
+        truncated.is_cpu and not counts and not truncated.any()
+    ):  # elsewhere the question would wait for the device
         return Stepped(final, final_observation, final.x, final_observation, truncated)
     started, chosen = reset(world, draws, generators), truncated[:, None]
-    state = State(torch.where(chosen, started.state.x, final.x), torch.where(truncated, 0, final.age))
+    state = State(
+        torch.where(chosen, started.state.x, final.x), torch.where(truncated, 0, final.age)
+    )
     observation = torch.where(chosen, started.observation, final_observation)
     return Stepped(state, observation, final.x, final_observation, truncated)
 
@@ -136,7 +148,9 @@ def check_actions(action: Float[Tensor, "row action"]) -> None:
     faulty = ~action.isfinite().all(1)
     if faulty.any():
         row = int(faulty.int().argmax())
-        raise ValueError(f"The action of row {row} is not finite: {action[row].tolist()}; give finite numbers.")
+        raise ValueError(
+            f"The action of row {row} is not finite: {action[row].tolist()}; give finite numbers."
+        )
 
 
 def check_step(world: World) -> None:
@@ -157,7 +171,9 @@ def check_step(world: World) -> None:
         )
 
 
-def _leaves(world: World, x: Float[Tensor, "start d"], steps: int, stride: float) -> Bool[Tensor, " start"]:
+def _leaves(
+    world: World, x: Float[Tensor, "start d"], steps: int, stride: float
+) -> Bool[Tensor, " start"]:
     """Whether paths leave the box of `escape_radius`, in steps of dt, or shorter ones where that goes too far."""
     left = torch.zeros(len(x), dtype=torch.bool)
     for _ in range(steps):
@@ -169,11 +185,18 @@ def _leaves(world: World, x: Float[Tensor, "start d"], steps: int, stride: float
 
 def _truncated(spec: WorldSpec, state: State) -> Bool[Tensor, " row"]:
     escaped = state.x.abs().amax(1) > spec.escape_radius
-    return escaped if spec.episode_transitions is None else escaped | (state.age >= spec.episode_transitions)
+    return (
+        escaped
+        if spec.episode_transitions is None
+        else escaped | (state.age >= spec.episode_transitions)
+    )
 
 
 def _seen(
-    world: World, x: Float[Tensor, "row d"], draws: Float[Tensor, "row obs"], generators: list[Generator]
+    world: World,
+    x: Float[Tensor, "row d"],
+    draws: Float[Tensor, "row obs"],
+    generators: list[Generator],
 ) -> Float[Tensor, "row obs"]:
     """Counts are drawn arm by arm, so that an arm's do not depend on which others there are."""
     if world.emission.noise == "gaussian":

@@ -49,5 +49,7 @@ def _form(like: Any) -> Form:
 def _restored(like: Any, array: np.ndarray) -> jax.Array:
     if not _is_key(like):
         return jnp.asarray(array)
-    one = jnp.empty((), like.dtype)  # key_impl wants an array, and `like` may be but its shape and dtype
+    one = jnp.empty(
+        (), like.dtype
+    )  # key_impl wants an array, and `like` may be but its shape and dtype
     return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(one))

@@ -20,7 +20,9 @@ class Moments(NamedTuple):
 
 def fresh(params: dict[str, Tensor]) -> Moments:
     """Before the first step."""
-    average, square = ({name: torch.zeros_like(param) for name, param in params.items()} for _ in KINDS)
+    average, square = (
+        {name: torch.zeros_like(param) for name, param in params.items()} for _ in KINDS
+    )
     return Moments(average, square, torch.zeros(()))
 
 
@@ -36,7 +38,10 @@ def snapshot(optimizer: Optimizer, network: nn.Module) -> Moments:
     named = dict(network.named_parameters())
     state = {name: optimizer.state.get(param, {}) for name, param in named.items()}
     average, square = (
-        {name: one[kind].clone() if kind in one else torch.zeros_like(named[name]) for name, one in state.items()}
+        {
+            name: one[kind].clone() if kind in one else torch.zeros_like(named[name])
+            for name, one in state.items()
+        }
         for kind in KINDS
     )
     steps = next(iter(state.values())).get("step", torch.zeros(()))

@@ -18,7 +18,9 @@ def pack(learner: Any) -> dict[str, np.ndarray]:
     Raises:
         TypeError: a leaf is no tensor: a number that changes while learning is one without axes.
     """
-    return {name: np.array(leaf.numpy(force=True), order="C") for name, leaf in _named(learner).items()}
+    return {
+        name: np.array(leaf.numpy(force=True), order="C") for name, leaf in _named(learner).items()
+    }
 
 
 def unpack(template: Learner, arrays: dict[str, np.ndarray]) -> Learner:
@@ -32,7 +34,10 @@ def unpack(template: Learner, arrays: dict[str, np.ndarray]) -> Learner:
     """
     wanted = _named(template)
     verify(arrays, {name: _form(like) for name, like in wanted.items()})
-    return _filled(template, iter([torch.tensor(arrays[name], device=like.device) for name, like in wanted.items()]))
+    return _filled(
+        template,
+        iter([torch.tensor(arrays[name], device=like.device) for name, like in wanted.items()]),
+    )
 
 
 def _named(tree: Any, path: str = "") -> dict[str, Tensor]:
@@ -41,14 +46,19 @@ def _named(tree: Any, path: str = "") -> dict[str, Tensor]:
         return {path: tree}
     if not isinstance(tree, dict | tuple | list | None):
         raise TypeError(f"{path} is of type {type(tree).__name__}, not a tensor")
-    inner = [_named(child, f"{path}/{name}" if path else name) for name, child in _children(tree).items()]
+    inner = [
+        _named(child, f"{path}/{name}" if path else name) for name, child in _children(tree).items()
+    ]
     return {name: leaf for leaves in inner for name, leaf in leaves.items()}
 
 
 def _children(tree: Any) -> dict[str, Any]:
     if hasattr(tree, "_asdict"):
         return tree._asdict()
-    return {str(name): child for name, child in (tree.items() if isinstance(tree, dict) else enumerate(tree or ()))}
+    return {
+        str(name): child
+        for name, child in (tree.items() if isinstance(tree, dict) else enumerate(tree or ()))
+    }
 
 
 def _filled(tree: Any, leaves: Iterator[Tensor]) -> Any:

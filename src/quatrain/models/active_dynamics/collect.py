@@ -96,7 +96,9 @@ def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
     Raises:
         FieldError: the field is none, or its steps are too long.
     """
-    drawn, channels, start, observed, clean = (generator(own) for own in np.random.SeedSequence(seed).spawn(5))
+    drawn, channels, start, observed, clean = (
+        generator(own) for own in np.random.SeedSequence(seed).spawn(5)
+    )
     env = config.env
     field = make_field(env.world.field, drawn)
     world = make_world(env.world, field, draw_emission(env.emission, env.d, channels))
@@ -110,10 +112,14 @@ def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
     )
 
 
-def _held_out(config: ActiveDynamicsConfig, world: World, observed: Generator, clean: Generator) -> HeldOut:
+def _held_out(
+    config: ActiveDynamicsConfig, world: World, observed: Generator, clean: Generator
+) -> HeldOut:
     own, radius, d = config.collect, config.env.region_radius, config.env.d
     half = (own.held_out_rollouts // 2, HELD_OUT_STEPS)
-    actions = torch.cat([random_actions(world, half, observed), prbs_actions(world, half, observed)])
+    actions = torch.cat(
+        [random_actions(world, half, observed), prbs_actions(world, half, observed)]
+    )
     rollouts = rolled(world, in_ball(len(actions), d, radius, observed), actions, observed)
     starts = in_ball(own.starts, d, radius, clean)
     start_actions = random_actions(world, (own.starts, CLEAN_STEPS), clean)
@@ -136,9 +142,15 @@ def rolled(
     if starts is not None:
         first = State(starts, torch.zeros_like(begun.state.age))
         begun = Started(first, world.emission.sample(starts, None, draws))
-    made = [Stepped(begun.state, begun.observation, begun.state.x, begun.observation, torch.tensor(False))]
+    made = [
+        Stepped(
+            begun.state, begun.observation, begun.state.x, begun.observation, torch.tensor(False)
+        )
+    ]
     for action in actions.unbind(1):
-        made.append(step(world, made[-1].state, action, draw(world, len(actions), [draws]), [draws]))
+        made.append(
+            step(world, made[-1].state, action, draw(world, len(actions), [draws]), [draws])
+        )
     return Rollouts(
         observations=_columns(one.observation for one in made),
         next_observations=_columns(one.final_observation for one in made[1:]),
@@ -153,16 +165,27 @@ def _columns(of_times: Iterable[Tensor]) -> np.ndarray:
     return array(torch.stack(list(of_times), 1))
 
 
-def random_actions(world: World, shape: tuple[int, int], draws: Generator) -> Float[Tensor, "rollout time action"]:
+def random_actions(
+    world: World, shape: tuple[int, int], draws: Generator
+) -> Float[Tensor, "rollout time action"]:
     """Uniform in the box."""
     bound = world.spec.action_bound
     return uniform((*shape, world.spec.action_size), draws) * bound
 
 
-def prbs_actions(world: World, shape: tuple[int, int], draws: Generator) -> Float[Tensor, "rollout time action"]:
+def prbs_actions(
+    world: World, shape: tuple[int, int], draws: Generator
+) -> Float[Tensor, "rollout time action"]:
     """Pseudo-random binary sequences."""
     rollouts, steps = shape
-    spec = PolicySpec(world.spec.action_bound, world.spec.dt, steps, step_hold=1, prbs_hold=PRBS_HOLD, chirp=(1, 1))
+    spec = PolicySpec(
+        world.spec.action_bound,
+        world.spec.dt,
+        steps,
+        step_hold=1,
+        prbs_hold=PRBS_HOLD,
+        chirp=(1, 1),
+    )
     held, found = first_held(rollouts, world.spec.action_size, draws), []
     for time in range(steps):
         held = act("prbs", spec, held, time, draws)
@@ -211,7 +234,10 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
                 f"active_dynamics: {name} has shape {values.shape}, this config wants {shape}; collect again"
             )
     train = dataset.train
-    for name, values in (("observations", train.observations), ("next_observations", train.next_observations)):
+    for name, values in (
+        ("observations", train.observations),
+        ("next_observations", train.next_observations),
+    ):
         broken = np.argwhere(~np.isfinite(values))
         if len(broken):
             row, time = (int(place) for place in broken[0][:2])
@@ -220,10 +246,14 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
             )
     for part, same in _of_the_config(config, dataset).items():
         if not same:
-            raise DatasetMismatch(f"active_dynamics: the dataset is of another {part}; collect again")
+            raise DatasetMismatch(
+                f"active_dynamics: the dataset is of another {part}; collect again"
+            )
 
 
-def _shapes(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+def _shapes(
+    config: ActiveDynamicsConfig, dataset: Dataset
+) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
     """What there is, and the shape that it should have."""
     env, own, train, held_out = config.env, config.collect, dataset.train, dataset.held_out
     channels, d, rollouts = env.observation.channels, env.d, own.held_out_rollouts // 2 * 2
@@ -233,7 +263,10 @@ def _shapes(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, tuple[n
         "train.states": (train.states, (config.seeds, own.warmup + 1, d)),
         "emission.weight": (dataset.emission.weight, (channels, d)),
         "held_out.starts": (held_out.starts, (own.starts, d)),
-        "held_out.rollouts.observations": (held_out.rollouts.observations, (rollouts, HELD_OUT_STEPS + 1, channels)),
+        "held_out.rollouts.observations": (
+            held_out.rollouts.observations,
+            (rollouts, HELD_OUT_STEPS + 1, channels),
+        ),
     }
 
 
@@ -248,9 +281,14 @@ def _of_the_config(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, 
     starts, actions = torch.tensor(held_out.starts), torch.tensor(held_out.start_actions[:, 0])
     stepped = array(step_mean(world, starts, actions))
     return {
-        "region than env.region_radius": grid.shape == held_out.grid.shape and np.allclose(grid, held_out.grid),
-        "field than env.field": np.allclose(array(field(torch.tensor(held_out.grid))), held_out.grid_field, atol=1e-4),
-        "step than env.dt, control and action_bound": np.allclose(stepped, held_out.clean_states[:, 1], atol=1e-4),
+        "region than env.region_radius": grid.shape == held_out.grid.shape
+        and np.allclose(grid, held_out.grid),
+        "field than env.field": np.allclose(
+            array(field(torch.tensor(held_out.grid))), held_out.grid_field, atol=1e-4
+        ),
+        "step than env.dt, control and action_bound": np.allclose(
+            stepped, held_out.clean_states[:, 1], atol=1e-4
+        ),
         "noise than env.observation": np.allclose(dataset.emission.noise_variance, variance),
         "kind of channels than env.observation": _sees(world.emission, held_out.rollouts),
     }
@@ -258,7 +296,10 @@ def _of_the_config(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, 
 
 def _sees(emission: Emission, rollouts: Rollouts) -> bool:
     """Whether what is seen beyond h(x) is as large as its noise; counts have one kind of channels alone."""
-    x, y = torch.tensor(rollouts.next_states).double(), torch.tensor(rollouts.next_observations).double()
+    x, y = (
+        torch.tensor(rollouts.next_states).double(),
+        torch.tensor(rollouts.next_observations).double(),
+    )
     channels = emission.double()
     square = ((y - channels.mean(x)).square() / channels.variance(x)).mean()
     return emission.noise == "poisson" or bool(abs(square - 1) < RESIDUAL)

@@ -23,7 +23,9 @@ ARMS: tuple[str, ...] = get_args(Arm)
 class Collect(Section):
     """The start that all arms share, and what they are judged with."""
 
-    warmup: int = Field(ge=1, le=10**6, description="random transitions, counted as transitions of every arm")
+    warmup: int = Field(
+        ge=1, le=10**6, description="random transitions, counted as transitions of every arm"
+    )
     held_out_rollouts: int = Field(ge=8, le=65536, description="observed, of 100 transitions")
     starts: int = Field(ge=8, le=65536, description="of rollouts of the true field without noise")
 
@@ -49,7 +51,9 @@ class SeqVaeNetwork(Section):
     """Sizes of the sequential variational autoencoder."""
 
     hidden: Units = Field(description="units of the recurrent encoder")
-    head: Units = Field(description="units of the layer between it and mean or variance, and of an mlp decoder")
+    head: Units = Field(
+        description="units of the layer between it and mean or variance, and of an mlp decoder"
+    )
     dynamics: Literal["linear", "mlp", "rbf", "ensemble"]
     dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16, strict=False)
     members: int = Field(ge=1, le=64, description="of an ensemble")
@@ -57,15 +61,21 @@ class SeqVaeNetwork(Section):
     @model_validator(mode="after")
     def _only_ensembles_have_members(self) -> "SeqVaeNetwork":
         if self.members > 1 and self.dynamics != "ensemble":
-            raise ValueError(f"members {self.members} with dynamics: {self.dynamics}; set dynamics: ensemble, or 1")
+            raise ValueError(
+                f"members {self.members} with dynamics: {self.dynamics}; set dynamics: ensemble, or 1"
+            )
         return self
 
 
 class Network(Section):
     """The learner of state and field."""
 
-    family: Literal["bayes_filter", "seq_vae"] = Field(description="learns by Bayes' rule, or by gradients")
-    decoder: Literal["known", "linear", "loglinear", "mlp"] = Field(description="of channels; all but known: learned")
+    family: Literal["bayes_filter", "seq_vae"] = Field(
+        description="learns by Bayes' rule, or by gradients"
+    )
+    decoder: Literal["known", "linear", "loglinear", "mlp"] = Field(
+        description="of channels; all but known: learned"
+    )
     rbf: RbfGrid
     seq_vae: SeqVaeNetwork
 
@@ -76,15 +86,21 @@ class Network(Section):
     @model_validator(mode="after")
     def _family_has_the_decoder(self) -> "Network":
         if self.family == "bayes_filter" and self.decoder in ("loglinear", "mlp"):
-            raise ValueError(f"decoder: {self.decoder} is learned by seq_vae alone; set known or linear")
+            raise ValueError(
+                f"decoder: {self.decoder} is learned by seq_vae alone; set known or linear"
+            )
         return self
 
 
 class Acquisition(Section):
     """What the active arm looks for."""
 
-    weights: dict[str, Annotated[float, Field(ge=0, le=LARGEST)]] = Field(description="value -> weight")
-    margin: float = Field(ge=0, le=LARGEST, description="how far plans may leave the region for nothing")
+    weights: dict[str, Annotated[float, Field(ge=0, le=LARGEST)]] = Field(
+        description="value -> weight"
+    )
+    margin: float = Field(
+        ge=0, le=LARGEST, description="how far plans may leave the region for nothing"
+    )
 
     @model_validator(mode="after")
     def _values_are_known(self) -> "Acquisition":
@@ -107,18 +123,31 @@ class Planner(Section):
     keep: int = Field(ge=0, description="of them, how many are judged again in the next iteration")
     hold: int = Field(ge=1, le=1000, description="transitions that a decision lasts")
     replan_every: int = Field(ge=1, le=10_000, description="transitions; a multiple of hold")
-    alpha: float = Field(ge=0, lt=1, description="how much of mean and spread survives an iteration")
+    alpha: float = Field(
+        ge=0, lt=1, description="how much of mean and spread survives an iteration"
+    )
     init_std: Positive = Field(description="of actions, in units of action_bound")
-    colour: float = Field(ge=0, le=4, description="power of the noise's spectrum: 0 white, 1 pink, 2 red")
+    colour: float = Field(
+        ge=0, le=4, description="power of the noise's spectrum: 0 white, 1 pink, 2 red"
+    )
     temperature: Positive = Field(description="of mppi's weights")
 
     @model_validator(mode="after")
     def _counts_fit(self) -> "Planner":
-        keep, elites, candidates, longest = self.keep, self.elites, self.candidates, self.horizon * self.hold
+        keep, elites, candidates, longest = (
+            self.keep,
+            self.elites,
+            self.candidates,
+            self.horizon * self.hold,
+        )
         if not keep <= elites < candidates:
-            raise ValueError(f"keep {keep} <= elites {elites} < candidates {candidates} does not hold; mend one")
+            raise ValueError(
+                f"keep {keep} <= elites {elites} < candidates {candidates} does not hold; mend one"
+            )
         if keep + 1 == candidates:
-            raise ValueError(f"keep {keep} and the mean are all of candidates {candidates}: none is drawn; lower keep")
+            raise ValueError(
+                f"keep {keep} and the mean are all of candidates {candidates}: none is drawn; lower keep"
+            )
         if self.replan_every % self.hold or self.replan_every > longest:
             limits = f"must be a multiple of hold {self.hold}, and at most horizon * hold {longest}"
             raise ValueError(f"replan_every {self.replan_every} {limits}")
@@ -129,8 +158,12 @@ class Policies(Section):
     """Arms that do not plan."""
 
     step_hold: int = Field(ge=1, le=10**9, description="transitions of one draw of arm `step`")
-    prbs_hold: tuple[Hold, Hold] = Field(strict=False, description="least and most transitions of the signs of `prbs`")
-    chirp: tuple[Positive, Positive] = Field(strict=False, description="Hz at the start and at the end")
+    prbs_hold: tuple[Hold, Hold] = Field(
+        strict=False, description="least and most transitions of the signs of `prbs`"
+    )
+    chirp: tuple[Positive, Positive] = Field(
+        strict=False, description="Hz at the start and at the end"
+    )
 
     @model_validator(mode="after")
     def _are_ranges(self) -> "Policies":
@@ -145,20 +178,28 @@ class SeqVaeTraining(Section):
 
     samples: int = Field(ge=1, le=1024, description="of the states of a window")
     horizons: int = Field(ge=1, le=256, description="steps ahead that the dynamics must explain")
-    decay: float = Field(gt=0, le=1, description="weight of each further step ahead, relative to the one before")
+    decay: float = Field(
+        gt=0, le=1, description="weight of each further step ahead, relative to the one before"
+    )
     window: int = Field(ge=2, le=10_000, description="transitions that are scored")
-    burn_in: int = Field(ge=0, le=10_000, description="transitions before them that only set the encoder's state")
+    burn_in: int = Field(
+        ge=0, le=10_000, description="transitions before them that only set the encoder's state"
+    )
     batch_size: int = Field(ge=1, le=65536, description="windows per gradient step")
     updates: int = Field(ge=1, le=1000, description="gradient steps per transition")
     optimizer: Literal["adam", "sgd"]
     learning_rate: float = Field(gt=0, le=1)
     weight_decay: float = Field(ge=0, le=1)
-    max_grad_norm: float | None = Field(gt=0, le=LARGEST, description="null: gradients are not clipped")
+    max_grad_norm: float | None = Field(
+        gt=0, le=LARGEST, description="null: gradients are not clipped"
+    )
     beta: float = Field(ge=0, le=LARGEST, description="weight of the divergence terms")
     anneal_kind: Literal["none", "linear"] = Field(description="how beta is reached")
     warmup: int = Field(ge=0, le=10**9, description="updates with beta 0")
     anneal: int = Field(ge=1, le=10**9, description="updates from 0 to beta")
-    mask: float = Field(ge=0, lt=1, description="share of states that are predicted in place of encoded")
+    mask: float = Field(
+        ge=0, lt=1, description="share of states that are predicted in place of encoded"
+    )
     min_windows: int = Field(ge=1, le=10**9, description="windows before the first gradient step")
 
     @property
@@ -169,17 +210,23 @@ class SeqVaeTraining(Section):
     @model_validator(mode="after")
     def _horizons_fit(self) -> "SeqVaeTraining":
         if self.horizons >= self.window:
-            raise ValueError(f"horizons {self.horizons} is not below window {self.window}; lower it")
+            raise ValueError(
+                f"horizons {self.horizons} is not below window {self.window}; lower it"
+            )
         return self
 
 
 class Train(Section):
     """Arms that learn side by side, each by its own actions, from the same start."""
 
-    arms: tuple[Arm, ...] = Field(min_length=1, strict=False, description="how actions are chosen: active plans them")
+    arms: tuple[Arm, ...] = Field(
+        min_length=1, strict=False, description="how actions are chosen: active plans them"
+    )
     transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
     record_every: int = Field(ge=1, description="transitions per record")
-    checkpoints: int = Field(ge=2, le=1000, description="moments whose field is kept, even in log(transitions)")
+    checkpoints: int = Field(
+        ge=2, le=1000, description="moments whose field is kept, even in log(transitions)"
+    )
     acquisition: Acquisition
     planner: Planner
     policies: Policies
@@ -200,14 +247,18 @@ class Train(Section):
     @model_validator(mode="after")
     def _checkpoints_fit(self) -> "Train":
         if self.checkpoints > self.transitions:
-            raise ValueError(f"checkpoints {self.checkpoints} exceeds transitions {self.transitions}; lower it")
+            raise ValueError(
+                f"checkpoints {self.checkpoints} exceeds transitions {self.transitions}; lower it"
+            )
         return self
 
 
 class Evaluate(Section):
     """How sure the scores are."""
 
-    elbo_samples: int = Field(ge=1, le=4096, description="of the states of held-out rollouts, for seq_vae's bound")
+    elbo_samples: int = Field(
+        ge=1, le=4096, description="of the states of held-out rollouts, for seq_vae's bound"
+    )
 
 
 class ActiveDynamicsConfig(Section):
@@ -232,7 +283,9 @@ class ActiveDynamicsConfig(Section):
             return self
         if d > 3 or side**d > MAX_FEATURES:
             most = f"at most {MAX_FEATURES}, in at most 3 dimensions"
-            raise ValueError(f"network.rbf.side {side} makes {side**d:,} centres in {d} dimensions; {most}; lower it")
+            raise ValueError(
+                f"network.rbf.side {side} makes {side**d:,} centres in {d} dimensions; {most}; lower it"
+            )
         if self.network.family == "bayes_filter" and d + d * side**d > MAX_STATE:
             size = f"{d + d * side**d:,} numbers; at most {MAX_STATE:,}"
             raise ValueError(f"network.rbf.side {side} makes a filter of {size}; lower it")
@@ -242,18 +295,28 @@ class ActiveDynamicsConfig(Section):
     def _decoder_can_be_learned(self) -> "ActiveDynamicsConfig":
         env, chosen, warmup = self.env, self.network.decoder, self.collect.warmup
         if env.observation.noise == "poisson" and chosen in ("linear", "mlp"):
-            raise ValueError(f"network.decoder: {chosen} gives no rates for noise: poisson; set known or loglinear")
+            raise ValueError(
+                f"network.decoder: {chosen} gives no rates for noise: poisson; set known or loglinear"
+            )
         if self.network.family != "bayes_filter" or chosen != "linear":
             return self
         what = "network.decoder: linear"
         if env.observation.kind == "loglinear":
-            raise ValueError(f"{what} of bayes_filter cannot learn env.observation.kind: loglinear; set decoder: known")
+            raise ValueError(
+                f"{what} of bayes_filter cannot learn env.observation.kind: loglinear; set decoder: known"
+            )
         if env.observation.channels == env.d:
-            raise ValueError(f"{what} tells noise by what is left of {env.d} channels; raise env.observation.channels")
+            raise ValueError(
+                f"{what} tells noise by what is left of {env.d} channels; raise env.observation.channels"
+            )
         if env.control is not None and np.linalg.matrix_rank(env.control) < env.d:
-            raise ValueError(f"{what} needs actions that push each dimension; give env.control rank {env.d}, or null")
+            raise ValueError(
+                f"{what} needs actions that push each dimension; give env.control rank {env.d}, or null"
+            )
         if warmup < LEARNED_WARMUP:
-            raise ValueError(f"{what} is learned from collect.warmup {warmup}; set at least {LEARNED_WARMUP}")
+            raise ValueError(
+                f"{what} is learned from collect.warmup {warmup}; set at least {LEARNED_WARMUP}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -261,13 +324,20 @@ class ActiveDynamicsConfig(Section):
         train, windows, episode = self.train, self.train.seq_vae, self.env.episode_transitions
         if self.collect.warmup >= train.transitions:
             most = f"train.transitions {train.transitions}"
-            raise ValueError(f"collect.warmup {self.collect.warmup} leaves nothing of {most}; lower it")
+            raise ValueError(
+                f"collect.warmup {self.collect.warmup} leaves nothing of {most}; lower it"
+            )
         if episode is not None and train.planner.replan_every > episode:
             what = f"train.planner.replan_every {train.planner.replan_every} exceeds env.episode_transitions {episode}"
-            raise ValueError(f"{what}: episodes would end before anything is planned in them; lower it")
+            raise ValueError(
+                f"{what}: episodes would end before anything is planned in them; lower it"
+            )
         if self.network.family == "bayes_filter":
             return self
-        what, nothing = f"train.seq_vae: window + burn_in {windows.length}", "nothing would be learned; lower one"
+        what, nothing = (
+            f"train.seq_vae: window + burn_in {windows.length}",
+            "nothing would be learned; lower one",
+        )
         if episode is not None and windows.length > episode:
             raise ValueError(f"{what} exceeds env.episode_transitions {episode}: {nothing}")
         if windows.length + windows.min_windows > train.transitions:
@@ -279,16 +349,23 @@ class ActiveDynamicsConfig(Section):
     @model_validator(mode="after")
     def _value_is_defined(self) -> "ActiveDynamicsConfig":
         network, weights = self.network, self.train.acquisition.weights
-        asked, what = [name for name, weight in weights.items() if weight], "train.acquisition.weights"
+        asked, what = (
+            [name for name, weight in weights.items() if weight],
+            "train.acquisition.weights",
+        )
         ensemble = network.family == "seq_vae" and network.seq_vae.dynamics == "ensemble"
         if "active" not in self.train.arms:
             return self
         if "disagreement" in asked and not (ensemble and network.seq_vae.members > 1):
             several = "network.family: seq_vae with dynamics: ensemble and several members"
-            raise ValueError(f"{what}.disagreement needs {several}; set these, or weigh another value")
+            raise ValueError(
+                f"{what}.disagreement needs {several}; set these, or weigh another value"
+            )
         undefined = [name for name in asked if name in POSTERIORS]
         if ensemble and undefined:
-            raise ValueError(f"{what}.{undefined[0]} needs a posterior, which an ensemble has not; weigh disagreement")
+            raise ValueError(
+                f"{what}.{undefined[0]} needs a posterior, which an ensemble has not; weigh disagreement"
+            )
         return self
 
     @model_validator(mode="after")
@@ -297,12 +374,19 @@ class ActiveDynamicsConfig(Section):
         channels, rollouts = env.observation.channels, self.collect.held_out_rollouts
         features = env.d * self.network.rbf.side**env.d if self.network.uses_rbf else 64
         for what, numbers in {
-            "rows * train.transitions * env.observation.channels": self.rows * train.transitions * channels,
+            "rows * train.transitions * env.observation.channels": self.rows
+            * train.transitions
+            * channels,
             "rows * (network.rbf.side ** d * d) ** 2": 2 * self.rows * features**2,
-            "seeds * train.planner.candidates * horizon": self.seeds * plan.candidates * plan.horizon * features,
+            "seeds * train.planner.candidates * horizon": self.seeds
+            * plan.candidates
+            * plan.horizon
+            * features,
             "collect.held_out_rollouts of env.observation.channels": rollouts * 101 * channels,
         }.items():
             size = 8 * numbers
             if size > MAX_BYTES:
-                raise ValueError(f"{what} takes about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower one")
+                raise ValueError(
+                    f"{what} takes about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower one"
+                )
         return self

@@ -47,7 +47,9 @@ class Known(NamedTuple):
     nrmse: Float64[np.ndarray, "checkpoint row"]
 
 
-def evaluate(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
+def evaluate(
+    config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, seed: int
+) -> dict[str, float]:
     """Metrics of active_dynamics: of each arm medians over replicates, what is judged with 95 % intervals.
 
     Intervals are order statistics, from 6 replicates on. `transition_ratio.ARM` says how many times as many transitions
@@ -58,33 +60,51 @@ def evaluate(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, s
     known = knowledge(config, trial.rows, learner, dataset)
     columns = {"field_nrmse": known.nrmse[-1], **calibration(known, dataset.held_out)}
     columns |= predictions(config, trial.world, trial.rows, dataset.held_out)
-    columns |= {name: _array(value) for name, value in trial.rows.judged(dataset.held_out, seed).items()}
+    columns |= {
+        name: _array(value) for name, value in trial.rows.judged(dataset.held_out, seed).items()
+    }
     columns["information_gained"] = _array(learner.gained)
     by_arm = {
         f"{name}.{arm}": own
         for name, column in columns.items()
-        for arm, own in zip(config.train.arms, column.reshape(len(config.train.arms), -1), strict=True)
+        for arm, own in zip(
+            config.train.arms, column.reshape(len(config.train.arms), -1), strict=True
+        )
     }
-    intervals = {name: median_interval(own) for name, own in by_arm.items() if name.rsplit(".", 1)[0] in JUDGED}
+    intervals = {
+        name: median_interval(own)
+        for name, own in by_arm.items()
+        if name.rsplit(".", 1)[0] in JUDGED
+    }
     by_arm |= (found := ratios(config, known.nrmse))
     intervals |= {name: ratio_interval(config, known.nrmse, name, seed) for name in found}
     scores = {name: float(np.median(own)) for name, own in by_arm.items()}
     for name, interval in intervals.items():
         if interval is not None:
             scores |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    return scores | floors(config, dataset) | {"innovation_nll_oracle": oracle(config, trial.world, dataset.held_out)}
+    return (
+        scores
+        | floors(config, dataset)
+        | {"innovation_nll_oracle": oracle(config, trial.world, dataset.held_out)}
+    )
 
 
 @torch.no_grad()
-def knowledge(config: ActiveDynamicsConfig, rows: Rows, learner: Learner, dataset: Dataset) -> Known:
+def knowledge(
+    config: ActiveDynamicsConfig, rows: Rows, learner: Learner, dataset: Dataset
+) -> Known:
     """What was learned, and at each checkpoint how wrong it was; at one that is to come, how wrong it is now."""
-    grid, truth = (torch.tensor(part).double() for part in (dataset.held_out.grid, dataset.held_out.grid_field))
+    grid, truth = (
+        torch.tensor(part).double() for part in (dataset.held_out.grid, dataset.held_out.grid_field)
+    )
     errors = []
     for place, step in enumerate(checkpoint_steps(config)):
         kept = {name: value[place] for name, value in learner.snapshots.items()}
         weights = kept if step <= int(learner.transitions) else rows.weights
         gauge = rows.gauge(weights, dataset.held_out)
-        mean = gauge.velocity(rows.drift(weights, gauge.inward(grid.expand(config.rows, -1, -1)).float()).double())
+        mean = gauge.velocity(
+            rows.drift(weights, gauge.inward(grid.expand(config.rows, -1, -1)).float()).double()
+        )
         errors.append((mean - truth).square().sum((1, 2)) / truth.square().sum())
     gauge = rows.gauge(rows.weights, dataset.held_out)
     found = rows.moments(gauge.inward(grid.expand(config.rows, -1, -1)))
@@ -124,10 +144,18 @@ def predictions(
         x = x + (velocity + u[:, time - 1]) * dt
         if time in AHEAD:
             judged = inside[:, time] if inside[:, time].any() else inside[:, 0]
-            there, begun, pushed = truth[judged, time], truth[judged, 0], u[judged, :time].sum(1) * dt
+            there, begun, pushed = (
+                truth[judged, time],
+                truth[judged, 0],
+                u[judged, :time].sum(1) * dt,
+            )
             error = (x[:, judged] - there).square().sum((1, 2))
-            scores[f"displacement_r2_{time}"] = _array(1 - error / (there - begun - pushed).square().sum())
-            scores[f"position_r2_{time}"] = _array(1 - error / (there - there.mean(0)).square().sum())
+            scores[f"displacement_r2_{time}"] = _array(
+                1 - error / (there - begun - pushed).square().sum()
+            )
+            scores[f"position_r2_{time}"] = _array(
+                1 - error / (there - there.mean(0)).square().sum()
+            )
     return scores
 
 
@@ -147,7 +175,9 @@ def ratios(
     for arm, place in ((arm, place) for place, arm in enumerate(arms) if arm != "active"):
         wanted = float(np.median(of_arm[-1, place]))
         reached = [reached_at(checkpoint_steps(config), errors, wanted) for errors in active]
-        found[f"transition_ratio.{arm}"] = np.array([config.train.transitions / one if one else 0.0 for one in reached])
+        found[f"transition_ratio.{arm}"] = np.array(
+            [config.train.transitions / one if one else 0.0 for one in reached]
+        )
     return found
 
 
@@ -162,14 +192,20 @@ def ratio_interval(
 
     def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
         def one(chosen: np.ndarray) -> float:
-            return float(np.median(ratios(config, of_arm[..., chosen.astype(int)].reshape(len(nrmse), -1))[name]))
+            return float(
+                np.median(
+                    ratios(config, of_arm[..., chosen.astype(int)].reshape(len(nrmse), -1))[name]
+                )
+            )
 
         return np.apply_along_axis(one, axis, drawn)
 
     return bootstrap_interval([replicates], statistic, np.random.default_rng(seed), RESAMPLES)
 
 
-def reached_at(steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], wanted: float) -> float | None:
+def reached_at(
+    steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], wanted: float
+) -> float | None:
     """Transitions after which an error was first as low as wanted; None: never."""
     hits = np.flatnonzero(errors <= wanted)
     if not len(hits):
@@ -191,7 +227,9 @@ def floors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
     affine = _best(np.column_stack([grid, np.ones(len(grid))]), truth)
     found = {"zero_field": 1.0, "affine_field": affine if affine > LARGEST_EXACT else 1.0}
     if config.network.uses_rbf:
-        features = make_rbf(config.network.rbf, config.env.d).features(torch.tensor(dataset.held_out.grid).double())
+        features = make_rbf(config.network.rbf, config.env.d).features(
+            torch.tensor(dataset.held_out.grid).double()
+        )
         found["projection_floor"] = _best(_array(features), truth)
     else:
         found["projection_floor"] = 0.0

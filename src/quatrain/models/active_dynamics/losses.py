@@ -65,10 +65,14 @@ def counted(weights_k: Float[Tensor, " horizon"], times: int) -> Float[Tensor, "
     return weights_k[:, None] * (start + ahead[:, None] <= times)
 
 
-def gaussian(error: Float[Tensor, "lead obs *batch"], variance: Float[Tensor, " obs"]) -> Float[Tensor, "lead *batch"]:
+def gaussian(
+    error: Float[Tensor, "lead obs *batch"], variance: Float[Tensor, " obs"]
+) -> Float[Tensor, "lead *batch"]:
     """ln p(y) of y = mean + error, summed over channels."""
     squares = variance.reciprocal() @ error.flatten(2).square()
-    return -0.5 * (squares + (variance.log().sum() + len(variance) * LOG_2PI)).unflatten(1, error.shape[2:])
+    return -0.5 * (squares + (variance.log().sum() + len(variance) * LOG_2PI)).unflatten(
+        1, error.shape[2:]
+    )
 
 
 def poisson(

@@ -32,7 +32,9 @@ class Rbf(NamedTuple):
         derivatives = []
         for axis in range(self.d):
             changed = [slope if place == axis else along for place in range(self.d)]
-            derivatives.append(_product(torch.stack([one[..., place, :] for place, one in enumerate(changed)], -2)))
+            derivatives.append(
+                _product(torch.stack([one[..., place, :] for place, one in enumerate(changed)], -2))
+            )
         return Derived(_product(along), torch.stack(derivatives, -1))
 
     def to(self, dtype: torch.dtype) -> "Rbf":

@@ -13,7 +13,11 @@ from quatrain.progress import History
 
 
 def plots(
-    config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, history: History, scores: Mapping[str, float]
+    config: ActiveDynamicsConfig,
+    learner: Learner,
+    dataset: Dataset,
+    history: History,
+    scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Figures of one trained active_dynamics: medians over replicates, or the replicate in their middle.
 

@@ -37,7 +37,9 @@ class Knowledge(NamedTuple):
     shift: Float64[Tensor, " d"]
 
 
-def export(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
+def export(
+    config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset
+) -> dict[str, np.ndarray]:
     """The field of the first replicate of the active arm (of the first arm, where none is active).
 
     Where channels are learned a field has coordinates of its own, which the true channels or the held-out states tell.
@@ -46,12 +48,18 @@ def export(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset) -> 
     row = rows_of(config, "active" if "active" in config.train.arms else config.train.arms[0]).start
     gauge = rows.gauge(rows.weights, dataset.held_out)
     if isinstance(rows, FilterRows):
-        held, blocks = beliefs.weights(config.env.d, rows.belief), beliefs.weight_blocks(config.env.d, rows.belief)
+        held, blocks = (
+            beliefs.weights(config.env.d, rows.belief),
+            beliefs.weight_blocks(config.env.d, rows.belief),
+        )
         field, covariance = {"weight": held[row]}, blocks[row]
     else:
         assert isinstance(rows, VaeRows)
         worker = rows.workers[row]
-        field, covariance = dict(worker.network.dynamics.named_parameters()), worker.posterior.covariance
+        field, covariance = (
+            dict(worker.network.dynamics.named_parameters()),
+            worker.posterior.covariance,
+        )
     return packing.pack(Knowledge(field, covariance, gauge.turn[row], gauge.shift[row]))
 
 
@@ -80,18 +88,25 @@ def answer(
         gauge = Gauge(known.turn[None], known.shift[None])
         moments = _of_filter if config.network.family == "bayes_filter" else _of_network
         found = moments(config, known, gauge.inward(states))
-        velocity, deviation = gauge.velocity(found.mean), gauge.spread(found.variance).clamp(min=0).sqrt()
+        velocity, deviation = (
+            gauge.velocity(found.mean),
+            gauge.spread(found.variance).clamp(min=0).sqrt(),
+        )
     return {"velocity": velocity[0].numpy(force=True), "deviation": deviation[0].numpy(force=True)}
 
 
-def _of_filter(config: ActiveDynamicsConfig, known: Knowledge, z: Float64[Tensor, "1 point d"]) -> Moments:
+def _of_filter(
+    config: ActiveDynamicsConfig, known: Knowledge, z: Float64[Tensor, "1 point d"]
+) -> Moments:
     """W φ(z), and φᵀ P_ww,ii φ."""
     features = make_rbf(config.network.rbf, config.env.d).to(torch.float64).features(z)
     variance = torch.einsum("rpc,idc,rpd->rpi", features, known.covariance, features)
     return Moments(features @ known.field["weight"].mT, variance)
 
 
-def _of_network(config: ActiveDynamicsConfig, known: Knowledge, z: Float64[Tensor, "1 point d"]) -> Moments:
+def _of_network(
+    config: ActiveDynamicsConfig, known: Knowledge, z: Float64[Tensor, "1 point d"]
+) -> Moments:
     """The mean field; its variance is that of the last layer's weights, or of an ensemble's members."""
     dynamics = _dynamics(config)
     dynamics.load_state_dict(known.field)
@@ -100,7 +115,11 @@ def _of_network(config: ActiveDynamicsConfig, known: Knowledge, z: Float64[Tenso
     if fields.per_row > 1:
         variance = fields.members(x).var(2, correction=0)
     else:
-        variance = ((felt.features @ known.covariance) * felt.features).sum(-1, keepdim=True).expand_as(felt.value)
+        variance = (
+            ((felt.features @ known.covariance) * felt.features)
+            .sum(-1, keepdim=True)
+            .expand_as(felt.value)
+        )
     return Moments(felt.value.double(), variance.double())
 
 
@@ -108,7 +127,9 @@ def _dynamics(config: ActiveDynamicsConfig) -> Dynamics:
     """With weights that are to be replaced."""
     chosen, d = config.network.seq_vae, config.env.d
     with torch.random.fork_rng():
-        return Dynamics(chosen, d, make_rbf(config.network.rbf, d) if chosen.dynamics == "rbf" else None)
+        return Dynamics(
+            chosen, d, make_rbf(config.network.rbf, d) if chosen.dynamics == "rbf" else None
+        )
 
 
 def _template(config: ActiveDynamicsConfig) -> Knowledge:

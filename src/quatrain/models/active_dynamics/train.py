@@ -63,7 +63,11 @@ def advance(trial: Trial) -> dict[str, Float[Tensor, " row"]]:
     if trial.transitions in trial.checkpoints:
         trial.keep()
     outside = met.final_x.norm(dim=1) > trial.config.env.region_radius
-    return noted | trial.rows.told | {"outside_region": outside.float(), "truncations": met.seen.truncated.float()}
+    return (
+        noted
+        | trial.rows.told
+        | {"outside_region": outside.float(), "truncations": met.seen.truncated.float()}
+    )
 
 
 def chosen(trial: Trial) -> Float[Tensor, "row action"]:
@@ -84,7 +88,9 @@ def planned(trial: Trial) -> Float[Tensor, "replicate action"]:
         surrogate = trial.rows.surrogate(trial.rows_of("active"))
         score = scorer(surrogate, config.acquisition, config.planner.hold)
         bound = trial.config.env.action_bound
-        trial.plan = planner.replan(config.planner, bound, score, trial.plan, trial.generators["planner"])
+        trial.plan = planner.replan(
+            config.planner, bound, score, trial.plan, trial.generators["planner"]
+        )
     return planner.decision(config.planner, trial.plan, age)
 
 
@@ -116,7 +122,11 @@ def train(
         TrainingDiverged: something is not finite; nothing is yielded of the transitions since the last yield.
     """
     check(config, dataset)
-    trial = trials.fresh(config, dataset, seed) if learner is None else trials.restored(config, dataset, learner)
+    trial = (
+        trials.fresh(config, dataset, seed)
+        if learner is None
+        else trials.restored(config, dataset, learner)
+    )
     while (done := trial.transitions) < config.train.transitions:
         count = min(config.train.record_every, config.train.transitions - done)
         with threads.suited(small=True):
@@ -124,7 +134,9 @@ def train(
         yield Progress(done + count, snapshot(trial), metrics)
 
 
-def unpack(config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
+def unpack(
+    config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
+) -> Learner:
     """The inverse of `pack`.
 
     Raises:

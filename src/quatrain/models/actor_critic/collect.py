@@ -16,7 +16,14 @@ from quatrain.envs.colony.episodes import episodes, returns
 from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, Observation, observe
 from quatrain.envs.colony.floors import POINTS, ROUNDS, best_constant, best_gamma
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.policies import Act, blurred, constant_policy, feedback_policy, fixing, random_policy
+from quatrain.envs.colony.policies import (
+    Act,
+    blurred,
+    constant_policy,
+    feedback_policy,
+    fixing,
+    random_policy,
+)
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
 from quatrain.envs.colony.world import colonies_at, start
 from quatrain.errors import DatasetMismatch
@@ -103,18 +110,27 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
         )
     )
     rules, count = config.env.rules, config.collect.held_out_colonies
-    worlds = {name: make_world(rules, plates) for name, plates in (("train", train), ("held_out", held_out))}
+    worlds = {
+        name: make_world(rules, plates)
+        for name, plates in (("train", train), ("held_out", held_out))
+    }
     colonies = start(worlds["held_out"], count, generator(seeds[3]))
-    beyond = make_world(rules, outside) if len(outside.kind) else worlds["held_out"]  # where none begins, any will do
+    beyond = (
+        make_world(rules, outside) if len(outside.kind) else worlds["held_out"]
+    )  # where none begins, any will do
     norm = _norm(config, worlds["train"], generator(seeds[5]))
-    search, floors = _floors(config, worlds["train"], worlds["held_out"], colonies, generator(seeds[6]))
+    search, floors = _floors(
+        config, worlds["train"], worlds["held_out"], colonies, generator(seeds[6])
+    )
     return Dataset(
         Training(train, norm, search),
         HeldOut(
             plates=held_out,
             colonies=_starts(rules, colonies),
             outside=outside,
-            colonies_outside=_starts(rules, start(beyond, _count_outside(config), generator(seeds[4]))),
+            colonies_outside=_starts(
+                rules, start(beyond, _count_outside(config), generator(seeds[4]))
+            ),
             floors=floors,
         ),
     )
@@ -130,14 +146,25 @@ def colonies_of(rules: Rules, starts: Starts) -> Colonies:
 def compressed(rules: Rules, observation: Observation) -> Observation:
     """ln(1 + I) in place of stiffness, which reaches 1e13 on an exponential plate."""
     node, graph = observation.node.clone(), observation.graph.clone()
-    of_node, of_graph = (list(columns[rules.features]) for columns in (NODE_INTENSITIES, GRAPH_INTENSITIES))
-    node[..., of_node], graph[..., of_graph] = node[..., of_node].log1p(), graph[..., of_graph].log1p()
+    of_node, of_graph = (
+        list(columns[rules.features]) for columns in (NODE_INTENSITIES, GRAPH_INTENSITIES)
+    )
+    node[..., of_node], graph[..., of_graph] = (
+        node[..., of_node].log1p(),
+        graph[..., of_graph].log1p(),
+    )
     return observation._replace(node=node, graph=graph)
 
 
-def _plates(config: ActorCriticConfig, law: laws.Law, count: int, rng: np.random.Generator) -> Plates:
+def _plates(
+    config: ActorCriticConfig, law: laws.Law, count: int, rng: np.random.Generator
+) -> Plates:
     given = _given_plate(config)
-    return laws.drawn_plates(law, count, config.env.width, rng) if given is None or not count else given
+    return (
+        laws.drawn_plates(law, count, config.env.width, rng)
+        if given is None or not count
+        else given
+    )
 
 
 def _given_plate(config: ActorCriticConfig) -> Plates | None:
@@ -164,24 +191,35 @@ def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
     gamma = torch.full((BEHAVIOUR_COLONIES,), sum(config.env.action.bounds.gamma) / 2)
     steady = blurred(world.rules, feedback_policy(world.rules, gamma), BLUR, draws)
     policies = (steady, random_policy(world.rules, draws))
-    seen = [_sums(world, _act(config, one), start(world, BEHAVIOUR_COLONIES, draws)) for one in policies]
+    seen = [
+        _sums(world, _act(config, one), start(world, BEHAVIOUR_COLONIES, draws)) for one in policies
+    ]
     found = []
     for sums in zip(*seen, strict=True):
         count, total, squares = (sum(parts) for parts in zip(*sums, strict=True))
         mean = total / count
-        found += [mean, (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=SMALLEST_STD)]
+        found += [
+            mean,
+            (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=SMALLEST_STD),
+        ]
     return Norm(*(values.float().numpy(force=True) for values in found))
 
 
 def _sums(world: World, act: Act, colonies: Colonies) -> list[list[Tensor]]:
     """Of cells and of colonies: their number, and the sums of their features and of the squares of those."""
-    node, graph = (torch.zeros(2, sizes[world.rules.features]) for sizes in (NODE_FEATURES, GRAPH_FEATURES))
+    node, graph = (
+        torch.zeros(2, sizes[world.rules.features]) for sizes in (NODE_FEATURES, GRAPH_FEATURES)
+    )
     sums = [[torch.zeros((), dtype=torch.float64), *columns.double()] for columns in (node, graph)]
     for moment in episodes(world, colonies, act):
         before = moment.transition.before
         seen = compressed(world.rules, observe(world, before, before.parent.shape[1]))
-        for own, values in zip(sums, (seen.node[seen.mask].double(), seen.graph.double()), strict=True):
-            for place, value in enumerate((torch.tensor(len(values)), values.sum(0), values.square().sum(0))):
+        for own, values in zip(
+            sums, (seen.node[seen.mask].double(), seen.graph.double()), strict=True
+        ):
+            for place, value in enumerate(
+                (torch.tensor(len(values)), values.sum(0), values.square().sum(0))
+            ):
                 own[place] = own[place] + value
     return sums
 
@@ -209,7 +247,9 @@ def _floors(
         )
     ]
     found = (values.numpy(force=True) for values in search[:-1])
-    return Search(*found), Floors(*(values.numpy(force=True) for values in (*scored, search.best, gamma)))
+    return Search(*found), Floors(
+        *(values.numpy(force=True) for values in (*scored, search.best, gamma))
+    )
 
 
 # Whose is it?
@@ -230,8 +270,14 @@ def check(config: ActorCriticConfig, dataset: Dataset) -> None:
     begun = ((held_out.plates, held_out.colonies), (held_out.outside, held_out.colonies_outside))
     for name, fits in (
         ("plates of another law", all(_of_law(config, plates) for plates in known)),
-        ("colonies on plates that are not there", all(_within(one.substrate, 0, len(p.kind) - 1) for p, one in begun)),
-        ("colonies of another size", all(_within(one.n, env.n0_min, env.n0_max) for _, one in begun)),
+        (
+            "colonies on plates that are not there",
+            all(_within(one.substrate, 0, len(p.kind) - 1) for p, one in begun),
+        ),
+        (
+            "colonies of another size",
+            all(_within(one.n, env.n0_min, env.n0_max) for _, one in begun),
+        ),
         ("colonies of another place", all(_begin(env.rules, one) for _, one in begun)),
         ("actions outside their bounds", _within(tried, low, high)),
         ("numbers held that are free", _holds(config, tried)),
@@ -240,7 +286,9 @@ def check(config: ActorCriticConfig, dataset: Dataset) -> None:
             raise _refused(f"it has {name}")
 
 
-def _shapes(config: ActorCriticConfig, dataset: Dataset) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+def _shapes(
+    config: ActorCriticConfig, dataset: Dataset
+) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
     """What is there, and the shape that it should have."""
     (plates, norm, search), held_out = dataset.train, dataset.held_out
     env, chosen, colonies = config.env, config.collect, config.collect.held_out_colonies
@@ -249,15 +297,23 @@ def _shapes(config: ActorCriticConfig, dataset: Dataset) -> dict[str, tuple[np.n
         "held-out plates": (held_out.plates.intensity, (chosen.n_held_out, env.width)),
         "plates outside": (held_out.outside.intensity, (chosen.n_outside, env.width)),
         "held-out colonies": (held_out.colonies.pos, (colonies, env.n0_max, 2)),
-        "colonies outside": (held_out.colonies_outside.pos, (_count_outside(config), env.n0_max, 2)),
+        "colonies outside": (
+            held_out.colonies_outside.pos,
+            (_count_outside(config), env.n0_max, 2),
+        ),
         "returns of the constant action": (held_out.floors.constant, (colonies,)),
-        "points of the search": (search.actions, (chosen.constant_search + ROUNDS * POINTS, len(PARAMETERS))),
+        "points of the search": (
+            search.actions,
+            (chosen.constant_search + ROUNDS * POINTS, len(PARAMETERS)),
+        ),
         "means of node features": (norm.node_mean, (NODE_FEATURES[env.features],)),
         "means of graph features": (norm.graph_mean, (GRAPH_FEATURES[env.features],)),
     }
 
 
-def _within(values: np.ndarray, low: float | int | np.ndarray, high: float | int | np.ndarray) -> bool:
+def _within(
+    values: np.ndarray, low: float | int | np.ndarray, high: float | int | np.ndarray
+) -> bool:
     return bool(((values >= low) & (values <= high)).all())
 
 
@@ -278,8 +334,12 @@ def _begin(rules: Rules, starts: Starts) -> bool:
 
 def _holds(config: ActorCriticConfig, actions: np.ndarray) -> bool:
     fixed = config.env.action.fixed_params.items()
-    return all(bool(np.allclose(actions[:, PARAMETERS.index(name)], value)) for name, value in fixed)
+    return all(
+        bool(np.allclose(actions[:, PARAMETERS.index(name)], value)) for name, value in fixed
+    )
 
 
 def _refused(why: str) -> DatasetMismatch:
-    return DatasetMismatch(f"the dataset was not collected for actor_critic.env and .collect: {why}; run `dvc repro`")
+    return DatasetMismatch(
+        f"the dataset was not collected for actor_critic.env and .collect: {why}; run `dvc repro`"
+    )

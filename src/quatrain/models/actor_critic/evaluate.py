@@ -46,7 +46,9 @@ class Outcome(NamedTuple):
     action: Float[np.ndarray, "step colony parameter"]
 
 
-def evaluate(config: ActorCriticConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
+def evaluate(
+    config: ActorCriticConfig, learner: Learner, dataset: Dataset, seed: int
+) -> dict[str, float]:
     """Metrics of actor_critic; with several seeds means, and for what is judged also sd and 95 % interval over seeds.
 
     Without its spread the policy plays one episode with each held-out colony; returns are undiscounted. Margin and
@@ -60,7 +62,11 @@ def evaluate(config: ActorCriticConfig, learner: Learner, dataset: Dataset, seed
     ]
     scores = over_learners(of_learners, [gated.metric for gated in GATED])
     floors = dataset.held_out.floors
-    for name, values in (("random", floors.random), ("constant", floors.constant), ("feedback", floors.feedback)):
+    for name, values in (
+        ("random", floors.random),
+        ("constant", floors.constant),
+        ("feedback", floors.feedback),
+    ):
         scores[f"{name}_return"] = float(values.mean())
     if config.seeds == 1:
         scores |= _sureness(config, outcomes[0].returns, dataset, seed)
@@ -118,8 +124,16 @@ def _scores(config: ActorCriticConfig, outcome: Outcome, dataset: Dataset) -> di
         "lane_rms": _root_mean_square(outcome.centroid[..., 1] - env.height / 2),
         "nodes_mean": np.nanmean(outcome.n),
         "length_mean": outcome.lengths.mean(),
-        **{f"reason/{name}": (outcome.reasons == code).mean() for code, name in enumerate(REASONS) if code},
-        **{f"return_{name}": outcome.returns[kind == code].mean() for name, code in KINDS.items() if code in kind},
+        **{
+            f"reason/{name}": (outcome.reasons == code).mean()
+            for code, name in enumerate(REASONS)
+            if code
+        },
+        **{
+            f"return_{name}": outcome.returns[kind == code].mean()
+            for name, code in KINDS.items()
+            if code in kind
+        },
     }
 
 
@@ -129,7 +143,9 @@ def _root_mean_square(deviation: np.ndarray) -> float:
     return float(np.sqrt(np.square(found).mean())) if len(found) else np.nan
 
 
-def _beyond(config: ActorCriticConfig, learner: Learner, place: int, dataset: Dataset, seed: int) -> dict[str, Any]:
+def _beyond(
+    config: ActorCriticConfig, learner: Learner, place: int, dataset: Dataset, seed: int
+) -> dict[str, Any]:
     """The policy with its spread, and without it on plates outside the range that it was trained on."""
     held_out, rules, own = dataset.held_out, config.env.rules, learner.seeds[place]
 
@@ -139,7 +155,9 @@ def _beyond(config: ActorCriticConfig, learner: Learner, place: int, dataset: Da
         draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
         return played(world, starts, drawn_policy(actor, draws) if drawn else mean_policy(actor))
 
-    found = {"stochastic_return_mean": outcome(held_out.plates, held_out.colonies, True).returns.mean()}
+    found = {
+        "stochastic_return_mean": outcome(held_out.plates, held_out.colonies, True).returns.mean()
+    }
     if config.collect.n_outside:
         outside = outcome(held_out.outside, held_out.colonies_outside, False)
         found |= {"outside/return_mean": outside.returns.mean()}
@@ -147,7 +165,9 @@ def _beyond(config: ActorCriticConfig, learner: Learner, place: int, dataset: Da
     return found
 
 
-def _sureness(config: ActorCriticConfig, returns: np.ndarray, dataset: Dataset, seed: int) -> Mapping[str, float]:
+def _sureness(
+    config: ActorCriticConfig, returns: np.ndarray, dataset: Dataset, seed: int
+) -> Mapping[str, float]:
     """Intervals over colonies."""
     floors, rng = dataset.held_out.floors, np.random.default_rng(seed)
     constant, feedback = floors.constant.astype(float), floors.feedback.astype(float)
@@ -155,7 +175,11 @@ def _sureness(config: ActorCriticConfig, returns: np.ndarray, dataset: Dataset, 
     for name, columns, statistic in (
         ("return_mean", [returns], lambda own, axis: own.mean(axis)),
         ("margin_over_constant", [returns, constant], _margin),
-        ("fraction_of_feedback", [returns, feedback], lambda own, other, axis: own.mean(axis) / other.mean(axis)),
+        (
+            "fraction_of_feedback",
+            [returns, feedback],
+            lambda own, other, axis: own.mean(axis) / other.mean(axis),
+        ),
     ):
         low, high = bootstrap_interval(columns, statistic, rng, config.evaluate.bootstrap_samples)
         scores |= {f"{name}_low": low, f"{name}_high": high}

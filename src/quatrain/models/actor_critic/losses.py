@@ -19,7 +19,9 @@ from torch import Tensor
 TERMS = ("loss_policy", "loss_value", "loss_entropy")
 
 
-def ratio(log_prob: Float[Tensor, " batch"], old_log_prob: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+def ratio(
+    log_prob: Float[Tensor, " batch"], old_log_prob: Float[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
     """ρ."""
     return (log_prob - old_log_prob).exp()
 

@@ -36,21 +36,31 @@ class Attention(nn.Module):
         self.query, self.value, self.out = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
         self.key = nn.Linear(d, d, bias=False)  # softmax does not see what is added to all scores
 
-    def forward(self, tokens: Tensor, exists: Bool[Tensor, "batch token"]) -> Float[Tensor, "batch token d"]:
+    def forward(
+        self, tokens: Tensor, exists: Bool[Tensor, "batch token"]
+    ) -> Float[Tensor, "batch token d"]:
         asked, offered, told = (
-            layer(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2) for layer in (self.query, self.key, self.value)
+            layer(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
         )
-        found = functional.scaled_dot_product_attention(asked, offered, told, attn_mask=exists[:, None, None])
+        found = functional.scaled_dot_product_attention(
+            asked, offered, told, attn_mask=exists[:, None, None]
+        )
         return self.out(found.transpose(1, 2).flatten(2))
 
-    def of_colony(self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]) -> Float[Tensor, "batch d"]:
+    def of_colony(
+        self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]
+    ) -> Float[Tensor, "batch d"]:
         """What the colony's token alone is told, for less.
 
         Scores are (W_k x)·q = x·(W_kᵀ q), and Σ a W_v x = W_v Σ a x: keys and values of single cells are never made.
         """
         by_head = (self.heads, -1, colony.shape[1])
         asked = self.query(colony).unflatten(1, by_head[:2])
-        asked = torch.einsum("bhs,hsd->bhd", asked, self.key.weight.view(by_head)) * asked.shape[2] ** -0.5
+        asked = (
+            torch.einsum("bhs,hsd->bhd", asked, self.key.weight.view(by_head))
+            * asked.shape[2] ** -0.5
+        )
         of_cells = torch.bmm(asked, cells.transpose(1, 2)).masked_fill(~mask[:, None], -torch.inf)
         attention = torch.cat([asked @ colony[..., None], of_cells], 2).softmax(2)
         seen = torch.bmm(attention[..., 1:], cells) + attention[..., :1] * colony[:, None]
@@ -67,12 +77,18 @@ class Block(nn.Module):
         self.attention = Attention(d, heads)
         self.mix = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
 
-    def forward(self, tokens: Tensor, exists: Bool[Tensor, "batch token"]) -> Float[Tensor, "batch token d"]:
+    def forward(
+        self, tokens: Tensor, exists: Bool[Tensor, "batch token"]
+    ) -> Float[Tensor, "batch token d"]:
         return self._mixed(tokens + self.attention(self.before_attention(tokens), exists))
 
-    def of_colony(self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]) -> Float[Tensor, "batch d"]:
+    def of_colony(
+        self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]
+    ) -> Float[Tensor, "batch d"]:
         """The first of `forward`'s tokens."""
-        told = self.attention.of_colony(self.before_attention(colony), self.before_attention(cells), mask)
+        told = self.attention.of_colony(
+            self.before_attention(colony), self.before_attention(cells), mask
+        )
         return self._mixed(colony + told)
 
     def _mixed(self, tokens: Tensor) -> Tensor:
@@ -87,7 +103,9 @@ class Network(nn.Module):
         chosen, env = config.network, config.env
         d, numbers = chosen.d, len(env.action.active_params)
         self.cells = nn.Linear(2 * NODE_FEATURES[env.features], d, bias=False)
-        self.colony = nn.Sequential(nn.Linear(GRAPH_FEATURES[env.features], d), nn.GELU(), nn.Linear(d, d))
+        self.colony = nn.Sequential(
+            nn.Linear(GRAPH_FEATURES[env.features], d), nn.GELU(), nn.Linear(d, d)
+        )
         self.blocks = nn.ModuleList(Block(d, chosen.heads) for _ in range(chosen.layers))
         self.actor = _trunk(2 * d, 2 * numbers, SMALL_GAIN)
         self.total = chosen.value_heads == "total"
@@ -99,12 +117,22 @@ class Network(nn.Module):
         value = self.critic(state)
         return Output(self.actor(state).float(), (value[:, 0] if self.total else value).float())
 
-    def encode(self, node: Tensor, graph: Tensor, parent: Tensor, mask: Tensor) -> Float[Tensor, "batch two_d"]:
+    def encode(
+        self, node: Tensor, graph: Tensor, parent: Tensor, mask: Tensor
+    ) -> Float[Tensor, "batch two_d"]:
         """Each colony's token after all blocks, beside the mean of its cells before the last one."""
-        of_parent = node.gather(1, parent.clamp(min=0)[..., None].expand_as(node)) * (parent >= 0)[..., None]
-        colony, cells = self.colony(graph), self.cells(torch.cat([node, of_parent], 2) * mask[..., None])
+        of_parent = (
+            node.gather(1, parent.clamp(min=0)[..., None].expand_as(node))
+            * (parent >= 0)[..., None]
+        )
+        colony, cells = (
+            self.colony(graph),
+            self.cells(torch.cat([node, of_parent], 2) * mask[..., None]),
+        )
         for block in self.blocks[:-1]:
-            tokens = block(torch.cat([colony[:, None], cells], 1), functional.pad(mask, (1, 0), value=True))
+            tokens = block(
+                torch.cat([colony[:, None], cells], 1), functional.pad(mask, (1, 0), value=True)
+            )
             colony, cells = tokens[:, 0], tokens[:, 1:]
         share = mask / mask.sum(1, keepdim=True).clamp(min=1)
         mean = torch.bmm(share.to(cells.dtype)[:, None], cells)[:, 0]

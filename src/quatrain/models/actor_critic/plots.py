@@ -14,7 +14,11 @@ from quatrain.progress import History
 
 
 def plots(
-    config: ActorCriticConfig, learner: Learner, dataset: Dataset, history: History, scores: Mapping[str, float]
+    config: ActorCriticConfig,
+    learner: Learner,
+    dataset: Dataset,
+    history: History,
+    scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Figures of one trained actor_critic; of several seeds means with 95 % intervals over seeds.
 
@@ -22,7 +26,9 @@ def plots(
     """
     held_out = dataset.held_out
     replays = replayed(config, learner, held_out.floors, held_out.plates, held_out.colonies)
-    outside = replayed(config, learner, held_out.floors, held_out.outside, held_out.colonies_outside)
+    outside = replayed(
+        config, learner, held_out.floors, held_out.outside, held_out.colonies_outside
+    )
     figures = {
         "learning_curve": training.draw_learning_curve(config, history, scores),
         "episodes": training.draw_episodes(config, history),

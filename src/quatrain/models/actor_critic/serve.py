@@ -90,7 +90,9 @@ def answer(
     return {name: column.numpy(force=True) for name, column in columns}
 
 
-def _actor(config: ActorCriticConfig, arrays: dict[str, np.ndarray], stiffness: np.ndarray) -> Actor:
+def _actor(
+    config: ActorCriticConfig, arrays: dict[str, np.ndarray], stiffness: np.ndarray
+) -> Actor:
     """On plates of these stiffnesses. Nothing is compiled: that pays when the same shapes come again and again."""
     config = config.model_copy(update={"train": config.train.model_copy(update={"compile": False})})
     made = network.init(config, 0)
@@ -99,7 +101,9 @@ def _actor(config: ActorCriticConfig, arrays: dict[str, np.ndarray], stiffness: 
     weights = packing.unpack(template, arrays)
     made.load_state_dict(weights.params)
     rules = config.env.rules
-    world = World(rules, torch.tensor(stiffness), torch.tensor([weight for _, weight in rules.reward]))
+    world = World(
+        rules, torch.tensor(stiffness), torch.tensor([weight for _, weight in rules.reward])
+    )
     return make_actor(config, world, weights.scale, made)
 
 

@@ -73,7 +73,9 @@ def iterate(agent: Agent) -> dict[str, float]:
     learned = learn(agent, transitions, rates)
     agent.player = played.player
     agent.iterations += 1
-    return records.metrics_of(agent, played, learned, rates | {"explained_variance": float(explained)})
+    return records.metrics_of(
+        agent, played, learned, rates | {"explained_variance": float(explained)}
+    )
 
 
 def rates_of(agent: Agent) -> dict[str, float]:
@@ -104,10 +106,16 @@ def learn(agent: Agent, transitions: Transitions, rates: dict[str, float]) -> Le
     for group in agent.optimizer.param_groups:
         group["lr"] = rates["learning_rate"]
     count, size = len(transitions.n), config.minibatch_size // agent.team.size
-    width = None if transitions.n.is_cpu and not config.compile else bucket(agent.actor, int(transitions.n.max()))
+    width = (
+        None
+        if transitions.n.is_cpu and not config.compile
+        else bucket(agent.actor, int(transitions.n.max()))
+    )
     for _ in range(config.epochs):
         for place, index in enumerate(buffer.shuffled(count, size, agent.order)):
-            loss, row = objective(agent, buffer.minibatch(transitions, index, width), rates["entropy_coef"])
+            loss, row = objective(
+                agent, buffer.minibatch(transitions, index, width), rates["entropy_coef"]
+            )
             # On a GPU the question waits for the device: it is asked once per epoch.
             if transitions.n.is_cpu or place == 0:
                 moved = float(row[NOTED.index("approx_kl")])
@@ -124,7 +132,9 @@ def finished(agent: Agent, noted: list[Tensor], moved: float, stopped: bool) -> 
     return Learned(rows, moved, stopped)
 
 
-def objective(agent: Agent, batch: Minibatch, entropy_coef: float) -> tuple[Float[Tensor, ""], Float[Tensor, " noted"]]:
+def objective(
+    agent: Agent, batch: Minibatch, entropy_coef: float
+) -> tuple[Float[Tensor, ""], Float[Tensor, " noted"]]:
     """The loss of a minibatch, and what is noted of it."""
     config, policy = agent.config.train, agent.actor.policy
     output = agent.actor.forward(*batch.groups)
@@ -133,7 +143,9 @@ def objective(agent: Agent, batch: Minibatch, entropy_coef: float) -> tuple[Floa
     weights = value_weights(agent)
     terms = {
         "loss_policy": losses.policy(ratio, batch.advantage, config.clip).mean(),
-        "loss_value": losses.value(output.value, batch.value, batch.returns, weights, config.value_clip).mean(),
+        "loss_value": losses.value(
+            output.value, batch.value, batch.returns, weights, config.value_clip
+        ).mean(),
         "loss_entropy": losses.entropy(policy.entropy(chosen)).mean(),
     }
     scales = {"loss_policy": 1.0, "loss_value": config.value_coef, "loss_entropy": entropy_coef}
@@ -153,7 +165,9 @@ def objective(agent: Agent, batch: Minibatch, entropy_coef: float) -> tuple[Floa
         return loss, torch.stack([(terms | others)[name].detach() for name in NOTED])
 
 
-def update(agent: Agent, loss: Float[Tensor, ""], row: Float[Tensor, " noted"]) -> Float[Tensor, " noted"]:
+def update(
+    agent: Agent, loss: Float[Tensor, ""], row: Float[Tensor, " noted"]
+) -> Float[Tensor, " noted"]:
     """One step of the clipped gradient, in place; on a CPU only if it is finite. The row, with the gradient's norm."""
     agent.optimizer.zero_grad()
     loss.backward()
@@ -171,7 +185,11 @@ def update(agent: Agent, loss: Float[Tensor, ""], row: Float[Tensor, " noted"]) 
 def value_weights(agent: Agent) -> Float[Tensor, "*component"]:
     """Of squared errors of values."""
     weights = agent.actor.world.weights
-    return torch.ones_like(weights[0]) if agent.config.network.value_heads == "total" else weights.abs()
+    return (
+        torch.ones_like(weights[0])
+        if agent.config.network.value_heads == "total"
+        else weights.abs()
+    )
 
 
 def init_learner(config: ActorCriticConfig, world: World, dataset: Dataset, seed: int) -> Learner:
@@ -185,7 +203,9 @@ def init_learner(config: ActorCriticConfig, world: World, dataset: Dataset, seed
     return Learner.of(made)
 
 
-def train(config: ActorCriticConfig, dataset: Dataset, seed: int, learner: Learner | None = None) -> Iterator[Progress]:
+def train(
+    config: ActorCriticConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+) -> Iterator[Progress]:
     """Learn until `train.transitions` are met, from `learner` if one is given; a yield every `record_every` iterations.
 
     Raises:
@@ -209,7 +229,9 @@ def follow(team: Team, config: ActorCriticConfig, dataset: Dataset, learner: Lea
         pass
 
 
-def learn_from(team: Team, config: ActorCriticConfig, dataset: Dataset, learner: Learner) -> Iterator[Progress]:
+def learn_from(
+    team: Team, config: ActorCriticConfig, dataset: Dataset, learner: Learner
+) -> Iterator[Progress]:
     """The same in each rank of a team: all take the same steps, of what their own colonies meet."""
     world = make_world(config.env.rules, dataset.train.plates)
     with memory.told(config):
@@ -222,7 +244,9 @@ def learn_from(team: Team, config: ActorCriticConfig, dataset: Dataset, learner:
         told = team.told((entries, [rank_of(agent.player, agent.order) for agent in working]))
         ranks = zip(*(ranks for _, ranks in told), strict=True)
         seeds = [agents.snapshot(agent, own) for agent, own in zip(working, ranks, strict=True)]
-        yield Progress(done + count, Learner.of(seeds), records.over_time([entries for entries, _ in told]))
+        yield Progress(
+            done + count, Learner.of(seeds), records.over_time([entries for entries, _ in told])
+        )
 
 
 def check_device(config: ActorCriticConfig) -> None:
@@ -236,7 +260,11 @@ def check_device(config: ActorCriticConfig) -> None:
             "params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here (or is built without "
             "CUDA), and on a CPU it was measured slower than float32; set amp: none"
         )
-    if config.train.compile and not on_gpu() and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
+    if (
+        config.train.compile
+        and not on_gpu()
+        and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++")))
+    ):
         raise DeviceMissing(
             "params.yaml: actor_critic.train.compile = True, but no C++ compiler (g++, or what CXX names) is found "
             "here; install one, or set compile: false"

@@ -46,7 +46,9 @@ def collect(config: AlloConfig, seed: int) -> Dataset:
 def _walks(config: AlloConfig, grid: Grid, key: Array, walkers: int) -> Episodes:
     if walkers == 0:
         return from_trajectories([])
-    return from_walks(*jax.device_get(_walk(config.env, config.collect.steps_per_env, walkers, grid, key)))
+    return from_walks(
+        *jax.device_get(_walk(config.env, config.collect.steps_per_env, walkers, grid, key))
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -56,16 +58,29 @@ def _walk(env: Env, steps: int, walkers: int, grid: Grid, key: Array) -> tuple[A
     reset = jax.vmap(lambda one: dynamics.reset(one, grid, uniform=env.start == "uniform"))
 
     def step(walker: Walker, index: Array) -> tuple[Walker, tuple[Array, ...]]:
-        action = jax.random.randint(jax.random.fold_in(action_key, index), (walkers,), 0, 4, jnp.int32)
+        action = jax.random.randint(
+            jax.random.fold_in(action_key, index), (walkers,), 0, 4, jnp.int32
+        )
         moved = jax.vmap(lambda s, e, a: dynamics.step(grid, s, e, a, env.max_episode_steps))(
             walker.state, walker.elapsed, action
         )
         ended = moved.terminated | moved.truncated
         fresh = reset(jax.random.split(jax.random.fold_in(reset_key, index + 1), walkers))
-        following = Walker(jnp.where(ended, fresh, moved.next_state), jnp.where(ended, 0, walker.elapsed + 1))
-        return following, (walker.state, action.astype(jnp.int8), moved.next_state, moved.terminated, moved.truncated)
+        following = Walker(
+            jnp.where(ended, fresh, moved.next_state), jnp.where(ended, 0, walker.elapsed + 1)
+        )
+        return following, (
+            walker.state,
+            action.astype(jnp.int8),
+            moved.next_state,
+            moved.terminated,
+            moved.truncated,
+        )
 
-    first = Walker(reset(jax.random.split(jax.random.fold_in(reset_key, 0), walkers)), jnp.zeros(walkers, jnp.int32))
+    first = Walker(
+        reset(jax.random.split(jax.random.fold_in(reset_key, 0), walkers)),
+        jnp.zeros(walkers, jnp.int32),
+    )
     _, transitions = jax.lax.scan(step, first, jnp.arange(steps))
     return tuple(jnp.swapaxes(column, 0, 1) for column in transitions)
 

@@ -30,7 +30,9 @@ class Collect(Section):
 
     num_envs: int = Field(ge=1, le=10**6, description="walkers")
     steps_per_env: int = Field(ge=1, le=10**6, description="transitions of each walker")
-    held_out_fraction: float = Field(ge=0, le=0.5, description="further walkers whose data only evaluate")
+    held_out_fraction: float = Field(
+        ge=0, le=0.5, description="further walkers whose data only evaluate"
+    )
 
     @property
     def held_out_envs(self) -> int:
@@ -62,26 +64,40 @@ class Network(Section):
 class Train(Section):
     """The augmented Lagrangian and its optimisation."""
 
-    discount: Discount = Field(description="γ of the geometric lag; a list is a mixture, each pair draws one of it")
+    discount: Discount = Field(
+        description="γ of the geometric lag; a list is a mixture, each pair draws one of it"
+    )
     batch_size: int = Field(ge=1, le=10**6)
     steps: int = Field(ge=1, le=10**9, description="gradient steps")
     learning_rate: float = Field(gt=0, le=10)
     lr_schedule: Literal["constant", "cosine"]
     lr_final: float = Field(gt=0, le=1, description="cosine ends at learning_rate * lr_final")
     graph_coef: float = Field(gt=0, le=LARGEST, description="κ, weight of the smoothness term")
-    constraint: Literal["two", "three"] = Field(description="how many encoder batches estimate graph and constraints")
+    constraint: Literal["two", "three"] = Field(
+        description="how many encoder batches estimate graph and constraints"
+    )
     dual_init: float = Field(ge=-1e6, le=1e6)
-    dual_init_mask: Literal["lower", "diagonal"] = Field(description="which duals begin at dual_init")
+    dual_init_mask: Literal["lower", "diagonal"] = Field(
+        description="which duals begin at dual_init"
+    )
     lr_dual: float = Field(ge=0, le=LARGEST)
-    dual_clip: float | None = Field(gt=0, le=LARGEST, description="duals stay within ±dual_clip; null: no limit")
+    dual_clip: float | None = Field(
+        gt=0, le=LARGEST, description="duals stay within ±dual_clip; null: no limit"
+    )
     b_init: float = Field(ge=0, le=LARGEST, description="barrier coefficient b at first")
     b_min: float = Field(ge=0, le=LARGEST)
     b_max: float = Field(ge=0, le=LARGEST)
     lr_barrier: float = Field(ge=0, le=LARGEST)
     barrier_update: Literal["abs", "positive_ema"]
-    mode: Literal["stochastic", "exact"] = Field(description="exact: pairs replaced by their expectation")
-    encoder_rows: Literal["auto", "table", "batch"] = Field(description="encode every state once, or every sample")
-    record_every: int = Field(ge=1, description="steps per record, and per call of the compiled program")
+    mode: Literal["stochastic", "exact"] = Field(
+        description="exact: pairs replaced by their expectation"
+    )
+    encoder_rows: Literal["auto", "table", "batch"] = Field(
+        description="encode every state once, or every sample"
+    )
+    record_every: int = Field(
+        ge=1, description="steps per record, and per call of the compiled program"
+    )
     evaluate_every: int = Field(ge=1, description="steps between two comparisons with the truth")
 
     @property
@@ -97,16 +113,22 @@ class Train(Section):
     @model_validator(mode="after")
     def _numbers_fit_together(self) -> "Train":
         if not self.discounts or not all(0 <= g <= 1 for g in self.discounts):
-            raise ValueError(f"discount {self.discount} must be a number, or a list of numbers, in 0..1")
+            raise ValueError(
+                f"discount {self.discount} must be a number, or a list of numbers, in 0..1"
+            )
         for key in ("steps", "evaluate_every"):
             if getattr(self, key) % self.record_every:
-                raise ValueError(f"{key} {getattr(self, key)} is not a multiple of record_every {self.record_every}")
+                raise ValueError(
+                    f"{key} {getattr(self, key)} is not a multiple of record_every {self.record_every}"
+                )
         if self.evaluate_every > self.steps:
             raise ValueError(
                 f"evaluate_every {self.evaluate_every} exceeds steps {self.steps}: nothing would be compared"
             )
         if not self.b_min <= self.b_init <= self.b_max:
-            raise ValueError(f"b_min {self.b_min} <= b_init {self.b_init} <= b_max {self.b_max} does not hold")
+            raise ValueError(
+                f"b_min {self.b_min} <= b_init {self.b_init} <= b_max {self.b_max} does not hold"
+            )
         if self.mode == "exact" and self.encoder_rows == "batch":
             raise ValueError("mode exact needs every state: set encoder_rows to auto or table")
         return self
@@ -116,7 +138,9 @@ class Evaluate(Section):
     """How the learned table is compared with the truth."""
 
     degeneracy_tol: float = Field(
-        ge=0, le=0.2, description="neighbouring eigenvalues closer than this, relatively, are one group"
+        ge=0,
+        le=0.2,
+        description="neighbouring eigenvalues closer than this, relatively, are one group",
     )
 
 
@@ -144,7 +168,11 @@ class AlloConfig(Section):
         states, starts = count_states(self.env.map), count_starts(self.env.map)
         if self.network.d > starts:
             besides = "" if starts == states else " beside its goal, where no pair starts"
-            raise LayoutError(f"d={self.network.d} but the map has only {starts} states{besides}; lower allo.network.d")
+            raise LayoutError(
+                f"d={self.network.d} but the map has only {starts} states{besides}; lower allo.network.d"
+            )
         if states > MAX_STATES:
-            raise LayoutError(f"the map has {states} states; at most {MAX_STATES} can be compared with the truth")
+            raise LayoutError(
+                f"the map has {states} states; at most {MAX_STATES} can be compared with the truth"
+            )
         return self

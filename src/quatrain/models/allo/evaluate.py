@@ -14,7 +14,14 @@ from quatrain.statistics import over_learners
 
 FLOORS = ("floor_untrained", "floor_random", "floor_constant")
 GATED = (
-    Gated("cosine_mean", "higher", 0.005, {"default": 0.99, "large": 0.997}, FLOORS, ("ceiling_truth",)),
+    Gated(
+        "cosine_mean",
+        "higher",
+        0.005,
+        {"default": 0.99, "large": 0.997},
+        FLOORS,
+        ("ceiling_truth",),
+    ),
     Gated("cosine_min", "higher", 0.03, {}),
     Gated("orthogonality", "lower", 0.1, {}),
 )
@@ -34,7 +41,10 @@ def evaluate(config: AlloConfig, learner: Learner, dataset: Dataset, seed: int) 
     learned = tables(config, learner, dataset)
     duals = np.diagonal(np.asarray(learner.duals), axis1=1, axis2=2)
     eigenvalues = -duals / (4 * config.train.graph_coef)
-    per_learner = [_scores(table, values, truth, operator) for table, values in zip(learned, eigenvalues, strict=True)]
+    per_learner = [
+        _scores(table, values, truth, operator)
+        for table, values in zip(learned, eigenvalues, strict=True)
+    ]
     scores = over_learners(per_learner, [gated.metric for gated in GATED])
     scores |= _ceiling_truth(truth, d) | _floors(config, dataset, truth, seed)
     scores |= _paper(config, learned, truth, dataset) | _held_out(config, learned, truth, dataset)
@@ -72,10 +82,15 @@ def _scores(
     claims = {"dual": eigenvalue_dual, "rayleigh": spectrum.rayleigh(table, operator)}
     for name, claimed in claims.items():
         count = min(len(claimed), len(truth.eigenvalues))
-        error, value = np.abs(claimed[:count] - truth.eigenvalues[:count]), truth.eigenvalues[:count]
+        error, value = (
+            np.abs(claimed[:count] - truth.eigenvalues[:count]),
+            truth.eigenvalues[:count],
+        )
         nonzero = value > 1e-6
         scores[f"eigenvalue_error_{name}"] = error.mean()
-        scores[f"eigenvalue_relative_error_{name}"] = (error[nonzero] / value[nonzero]).max(initial=0.0)
+        scores[f"eigenvalue_relative_error_{name}"] = (error[nonzero] / value[nonzero]).max(
+            initial=0.0
+        )
     return scores
 
 
@@ -95,7 +110,9 @@ def true_table(truth: spectrum.Spectrum, d: int) -> Float[np.ndarray, "states d"
     return table
 
 
-def _floors(config: AlloConfig, dataset: Dataset, truth: spectrum.Spectrum, seed: int) -> dict[str, float]:
+def _floors(
+    config: AlloConfig, dataset: Dataset, truth: spectrum.Spectrum, seed: int
+) -> dict[str, float]:
     """What costs no learning: the untrained network, a Gaussian table, a constant."""
     rng = np.random.default_rng(seed)
     untrained = init_learner(config, dataset, seed)
@@ -106,12 +123,16 @@ def _floors(config: AlloConfig, dataset: Dataset, truth: spectrum.Spectrum, seed
         "floor_constant": [np.ones(shape)],
     }
     return {
-        name: float(np.mean([spectrum.cosine(one, truth).mean() for one in several])) for name, several in tried.items()
+        name: float(np.mean([spectrum.cosine(one, truth).mean() for one in several]))
+        for name, several in tried.items()
     }
 
 
 def _paper(
-    config: AlloConfig, learned: Float[np.ndarray, "seeds states d"], truth: spectrum.Spectrum, dataset: Dataset
+    config: AlloConfig,
+    learned: Float[np.ndarray, "seeds states d"],
+    truth: spectrum.Spectrum,
+    dataset: Dataset,
 ) -> dict[str, float]:
     """The ALLO paper's own metric, and `ceiling_paper`: what the buffer's true vectors score in it."""
     if config.env.map.doors or int(dataset.grid.goal) >= 0:
@@ -126,7 +147,10 @@ def _paper(
 
 
 def _held_out(
-    config: AlloConfig, learned: Float[np.ndarray, "seeds states d"], truth: spectrum.Spectrum, dataset: Dataset
+    config: AlloConfig,
+    learned: Float[np.ndarray, "seeds states d"],
+    truth: spectrum.Spectrum,
+    dataset: Dataset,
 ) -> dict[str, float]:
     """`held_out_cosine`: the training truth in the eyes of held-out data; `held_out_graph`: Σ Rayleigh there."""
     if not len(dataset.held_out.starts):
@@ -136,5 +160,7 @@ def _held_out(
     other = spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
     return {
         "held_out_cosine": float(spectrum.cosine(true_table(truth, d), other).mean()),
-        "held_out_graph": float(np.mean([spectrum.rayleigh(table, operator).sum() for table in learned])),
+        "held_out_graph": float(
+            np.mean([spectrum.rayleigh(table, operator).sum() for table in learned])
+        ),
     }

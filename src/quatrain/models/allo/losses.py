@@ -50,7 +50,9 @@ def error_matrix(phi: Float[Array, "batch d"]) -> Float[Array, "d d"]:
     return jnp.tril(phi.T @ stop_gradient(phi) / batch - jnp.eye(d))
 
 
-def graph_term(state: Float[Array, "batch d"], later_state: Float[Array, "batch d"]) -> Float[Array, ""]:
+def graph_term(
+    state: Float[Array, "batch d"], later_state: Float[Array, "batch d"]
+) -> Float[Array, ""]:
     """Σ_i mean_b (φ_bi − φ'_bi)²: how much the features change along a walk."""
     return jnp.square(state - later_state).mean(0).sum()
 
@@ -68,13 +70,17 @@ def three_batches(features: Features) -> Constraints:
     return Constraints((first + second) / 2, first, second, (first * second).sum())
 
 
-def exact_constraints(table: Float[Array, "states d"], starts: Float[Array, " states"]) -> Constraints:
+def exact_constraints(
+    table: Float[Array, "states d"], starts: Float[Array, " states"]
+) -> Constraints:
     """The expectation over the buffer: E = tril(Uᵀ R sg(U) − I), Q = 2 Σ E∘sg(E)."""
     error = jnp.tril(table.T @ (starts[:, None] * stop_gradient(table)) - jnp.eye(table.shape[1]))
     return Constraints(error, error, error, 2 * (error * stop_gradient(error)).sum())
 
 
-def exact_graph_term(table: Float[Array, "states d"], laplacian: Float[Array, "states states"]) -> Float[Array, ""]:
+def exact_graph_term(
+    table: Float[Array, "states d"], laplacian: Float[Array, "states states"]
+) -> Float[Array, ""]:
     """2 Σ_i u_iᵀ A u_i, the expectation of `graph_term` over the buffer's pairs."""
     return 2 * (table * (laplacian @ table)).sum()
 
@@ -92,7 +98,11 @@ def lagrangian(
         "dual": (stop_gradient(duals) * constraints.error).sum(),
         "barrier_term": constraints.quadratic,
     }
-    weights: dict[str, Any] = {"graph": graph_coef, "dual": 1.0, "barrier_term": stop_gradient(barrier)}
+    weights: dict[str, Any] = {
+        "graph": graph_coef,
+        "dual": 1.0,
+        "barrier_term": stop_gradient(barrier),
+    }
     assert terms.keys() == weights.keys() == set(TERMS)
     return Loss({name: weights[name] * terms[name] for name in TERMS}, constraints)
 

@@ -30,6 +30,8 @@ def init(network: Network, key: Array, inputs: Float[Array, "rows inputs"]) -> P
     return Encoder(network).init(key, inputs[:1])
 
 
-def apply(network: Network, params: Params, inputs: Float[Array, "*rows inputs"]) -> Float[Array, "*rows d"]:
+def apply(
+    network: Network, params: Params, inputs: Float[Array, "*rows inputs"]
+) -> Float[Array, "*rows d"]:
     """Features of each row."""
     return Encoder(network).apply(params, inputs)  # type: ignore[return-value]

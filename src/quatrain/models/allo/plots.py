@@ -19,7 +19,11 @@ from quatrain.progress import History
 
 
 def plots(
-    config: AlloConfig, learner: Learner, dataset: Dataset, history: History, scores: Mapping[str, float]
+    config: AlloConfig,
+    learner: Learner,
+    dataset: Dataset,
+    history: History,
+    scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Figures of one trained allo (with several learners: maps of the first, curves of all)."""
     operator = spectrum.operator(dataset.train, len(dataset.grid.coords), config.train.discounts)
@@ -36,7 +40,9 @@ def plots(
     }
 
 
-def aligned(table: Float[np.ndarray, "states d"], truth: spectrum.Spectrum) -> Float[np.ndarray, "states d"]:
+def aligned(
+    table: Float[np.ndarray, "states d"], truth: spectrum.Spectrum
+) -> Float[np.ndarray, "states d"]:
     """The learned vectors, normalised and turned to the truth: each by its sign, groups by a Procrustes rotation."""
     d = table.shape[1]
     found = np.zeros(table.shape)
@@ -49,7 +55,9 @@ def aligned(table: Float[np.ndarray, "states d"], truth: spectrum.Spectrum) -> F
     return found
 
 
-def on_map(values: Float[np.ndarray, " states"], dataset: Dataset) -> Float[np.ndarray, "height width"]:
+def on_map(
+    values: Float[np.ndarray, " states"], dataset: Dataset
+) -> Float[np.ndarray, "height width"]:
     """Values of states at their cells; NaN where there is a wall."""
     picture = np.full(dataset.grid.walls.shape, np.nan)
     x, y = np.asarray(dataset.grid.coords).T
@@ -59,7 +67,9 @@ def on_map(values: Float[np.ndarray, " states"], dataset: Dataset) -> Float[np.n
 
 def _show(axes: Axes, values: np.ndarray, dataset: Dataset, limit: float) -> None:
     axes.set_facecolor("0.25")
-    axes.imshow(on_map(values, dataset), cmap="RdBu", vmin=-limit, vmax=limit, interpolation="nearest")
+    axes.imshow(
+        on_map(values, dataset), cmap="RdBu", vmin=-limit, vmax=limit, interpolation="nearest"
+    )
     axes.set(xticks=[], yticks=[])
 
 
@@ -70,7 +80,11 @@ def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) 
     blocks = -(-d // columns)
     figure = Figure(figsize=(1.5 * columns, 3.5 * blocks))
     grid = figure.subplots(2 * blocks, columns, squeeze=False)
-    true, found, cosines = true_table(truth, d), aligned(table, truth), spectrum.cosine(table, truth)
+    true, found, cosines = (
+        true_table(truth, d),
+        aligned(table, truth),
+        spectrum.cosine(table, truth),
+    )
     for axes in grid.flat:
         axes.axis("off")
     for i in range(d):
@@ -84,14 +98,20 @@ def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) 
     for block in range(blocks):
         grid[2 * block, 0].set_ylabel("true")
         grid[2 * block + 1, 0].set_ylabel("learned")
-    figure.suptitle("Eigenvectors of the buffer's Laplacian, and what was learned (signs and groups aligned)")
+    figure.suptitle(
+        "Eigenvectors of the buffer's Laplacian, and what was learned (signs and groups aligned)"
+    )
     return figure
 
 
-def _band(axes: Axes, steps: np.ndarray, values: np.ndarray, label: str, color: object = None) -> None:
+def _band(
+    axes: Axes, steps: np.ndarray, values: np.ndarray, label: str, color: object = None
+) -> None:
     (line,) = axes.plot(steps, values.mean(0), label=label, color=color, linewidth=1.3)
     if len(values) > 1:
-        axes.fill_between(steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.2, linewidth=0)
+        axes.fill_between(
+            steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.2, linewidth=0
+        )
 
 
 def draw_cosine(config: AlloConfig, history: History) -> Figure:
@@ -124,7 +144,12 @@ def draw_eigenvalues(config: AlloConfig, truth: spectrum.Spectrum, history: Hist
         left.axhline(truth.eigenvalues[i], color=color, linestyle=":", linewidth=1)
         _band(right, steps, np.abs(values - truth.eigenvalues[i]) + 1e-9, f"{i}", color)
     left.set(xlabel="gradient steps", ylabel="λ from the duals (dotted: true)")
-    right.set(xlabel="gradient steps", ylabel="|λ from the duals − true λ|", yscale="log", ylim=(1e-5, None))
+    right.set(
+        xlabel="gradient steps",
+        ylabel="|λ from the duals − true λ|",
+        yscale="log",
+        ylim=(1e-5, None),
+    )
     right.legend(title="component", ncols=2, fontsize=8)
     for axes in (left, right):
         axes.grid(alpha=0.3)
@@ -135,7 +160,10 @@ def draw_losses(config: AlloConfig, history: History) -> Figure:
     """The terms of the Lagrangian, and how far the constraints are from being met."""
     figure = Figure(figsize=(12, 4.5))
     panels = figure.subplots(1, 2)
-    shown = (("graph", "dual", "barrier_term", "loss"), ("total_error", "norm_error", "manifold_distance", "grad_norm"))
+    shown = (
+        ("graph", "dual", "barrier_term", "loss"),
+        ("total_error", "norm_error", "manifold_distance", "grad_norm"),
+    )
     for axes, names in zip(panels, shown, strict=True):
         for name in names:
             _band(axes, *curve(history, name, config.seeds), name)
@@ -195,11 +223,16 @@ def draw_ladder(config: AlloConfig, scores: Mapping[str, float]) -> Figure:
         if name in scores
     ]
     values = [scores[name] for name in rungs]
-    colors = ["0.6" if n.startswith("floor") else "0.3" if n.startswith(("ceil", "held")) else "crimson" for n in rungs]
+    colors = [
+        "0.6" if n.startswith("floor") else "0.3" if n.startswith(("ceil", "held")) else "crimson"
+        for n in rungs
+    ]
     figure = Figure(figsize=(8, 0.42 * len(rungs) + 1))
     axes = figure.subplots()
     axes.barh(rungs, values, color=colors)
     for row, value in enumerate(values):
         axes.text(value, row, f" {value:.4f}", va="center", fontsize=9)
-    axes.set(xlim=(0, 1.12), title=f"{config.env.map.name}: floors (grey), ours (red), ceilings (dark)")
+    axes.set(
+        xlim=(0, 1.12), title=f"{config.env.map.name}: floors (grey), ours (red), ceilings (dark)"
+    )
     return figure

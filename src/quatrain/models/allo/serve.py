@@ -30,7 +30,9 @@ class Weights(NamedTuple):
 
 def export(config: AlloConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
     """The encoder of the first learner, and its Fourier frequencies (none: an empty array)."""
-    return packing.pack(jax.tree.map(lambda leaf: leaf[0], Weights(learner.params, learner.frequencies)))
+    return packing.pack(
+        jax.tree.map(lambda leaf: leaf[0], Weights(learner.params, learner.frequencies))
+    )
 
 
 def request(config: AlloConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -40,7 +42,9 @@ def request(config: AlloConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     return {INPUT: np.ascontiguousarray(asked[:, ::-1], np.int32)}
 
 
-def answer(config: AlloConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def answer(
+    config: AlloConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """What the learned representation says of cells; cells near in walking time are near in it, through walls they are
     not, so it measures distances, shapes rewards and finds bottlenecks and options.
 
@@ -58,13 +62,18 @@ def answer(config: AlloConfig, arrays: dict[str, np.ndarray], request: dict[str,
 def _table(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Float[np.ndarray, "states d"]:
     """Of every state, whatever is asked: one program for all requests, and no answer depends on another question."""
     grid = dynamics.make_grid(config.env.map)
-    weights = packing.unpack(jax.eval_shape(partial(_fresh, config, *inputs_of(config.env, grid))), arrays)
+    weights = packing.unpack(
+        jax.eval_shape(partial(_fresh, config, *inputs_of(config.env, grid))), arrays
+    )
     _, inputs = inputs_of(config.env, grid, frequencies=np.asarray(weights.frequencies))
     return np.asarray(_apply(config, weights.params, jnp.asarray(inputs)))
 
 
 def _fresh(config: AlloConfig, frequencies: np.ndarray, inputs: np.ndarray) -> Weights:
-    return Weights(network.init(config.network, jax.random.key(0), jnp.asarray(inputs)), jnp.asarray(frequencies))
+    return Weights(
+        network.init(config.network, jax.random.key(0), jnp.asarray(inputs)),
+        jnp.asarray(frequencies),
+    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -76,7 +85,9 @@ def _states(layout: Layout, request: dict[str, np.ndarray]) -> Int32[np.ndarray,
     """The numbers of the cells that are asked for."""
     numbers = np.full(layout.walls.shape, -1, np.int32)
     numbers[~layout.walls] = np.arange(count_states(layout))
-    cells = checked("allo", request, {INPUT: Input(np.int32, (2,), 0, np.array(numbers.shape) - 1)})[INPUT]
+    cells = checked(
+        "allo", request, {INPUT: Input(np.int32, (2,), 0, np.array(numbers.shape) - 1)}
+    )[INPUT]
     states = numbers[tuple(cells.T)]
     if (states < 0).any():
         first = int(states.argmin())

@@ -86,7 +86,9 @@ def spectrum(op: Operator, d: int, tol: float) -> Spectrum:
         count *= 2
 
 
-def normalised(table: Float[np.ndarray, "states d"], truth: Spectrum | Operator) -> Float[np.ndarray, "visited d"]:
+def normalised(
+    table: Float[np.ndarray, "states d"], truth: Spectrum | Operator
+) -> Float[np.ndarray, "visited d"]:
     """The visited rows in float64, columns scaled to fᵀRf = 1; a zero column stays zero."""
     rows = np.asarray(table, np.float64)[truth.visited]
     norms = np.sqrt(truth.starts @ np.square(rows))
@@ -117,17 +119,24 @@ def group_boundaries(truth: Spectrum, d: int) -> Int[np.ndarray, " boundaries"]:
     return inside if len(inside) else np.array([d])
 
 
-def subspace(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, " boundaries"]:
+def subspace(
+    table: Float[np.ndarray, "states d"], truth: Spectrum
+) -> Float[np.ndarray, " boundaries"]:
     """‖V_kᵀ R Q_F‖²_F / k at each group boundary k, with Q_F the R-orthonormalised first k learned columns."""
     root = np.sqrt(truth.starts)[:, None]
     basis = np.linalg.qr(root * normalised(table, truth))[0]
     true = root * truth.eigenvectors
     return np.array(
-        [np.square(true[:, :k].T @ basis[:, :k]).sum() / k for k in group_boundaries(truth, table.shape[1])]
+        [
+            np.square(true[:, :k].T @ basis[:, :k]).sum() / k
+            for k in group_boundaries(truth, table.shape[1])
+        ]
     )
 
 
-def orthogonality(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, "d d"]:
+def orthogonality(
+    table: Float[np.ndarray, "states d"], truth: Spectrum
+) -> Float[np.ndarray, "d d"]:
     """|FᵀRF − I| of the table as learned, unscaled; sees two components that collapsed into one member of a group."""
     rows = np.asarray(table, np.float64)[truth.visited]
     return np.abs(rows.T @ (truth.starts[:, None] * rows) - np.eye(rows.shape[1]))

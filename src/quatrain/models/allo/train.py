@@ -70,12 +70,16 @@ def encoder_is_table(config: Train, states: int) -> bool:
     return config.mode == "exact" or states <= (2 + config.constraint_batches) * config.batch_size
 
 
-def encode(config: AlloConfig, params: network.Params, inputs: Array, batch: Batch) -> losses.Features:
+def encode(
+    config: AlloConfig, params: network.Params, inputs: Array, batch: Batch
+) -> losses.Features:
     """Features of the sampled states, out of a table of all states where that is fewer rows (gradients are equal)."""
     if encoder_is_table(config.train, len(inputs)):
         table = network.apply(config.network, params, inputs)
         return losses.Features(*(table[states] for states in batch))
-    return losses.Features(*(network.apply(config.network, params, inputs[states]) for states in batch))
+    return losses.Features(
+        *(network.apply(config.network, params, inputs[states]) for states in batch)
+    )
 
 
 def draw(config: Train, data: Data, base_key: Array, step: Array) -> Batch | None:
@@ -83,7 +87,9 @@ def draw(config: Train, data: Data, base_key: Array, step: Array) -> Batch | Non
     if config.mode == "exact":
         return None
     key = jax.random.fold_in(base_key, step)
-    return sample(key, data.episodes, config.batch_size, config.discounts, config.constraint_batches)
+    return sample(
+        key, data.episodes, config.batch_size, config.discounts, config.constraint_batches
+    )
 
 
 def objective(
@@ -99,8 +105,12 @@ def objective(
     else:
         features = encode(config, params, data.inputs, batch)
         graph = losses.graph_term(features.state, features.later_state)
-        constraints = (losses.two_batches if config.train.constraint == "two" else losses.three_batches)(features)
-    loss = losses.lagrangian(graph, constraints, learner.duals, learner.barrier, config.train.graph_coef)
+        constraints = (
+            losses.two_batches if config.train.constraint == "two" else losses.three_batches
+        )(features)
+    loss = losses.lagrangian(
+        graph, constraints, learner.duals, learner.barrier, config.train.graph_coef
+    )
     return losses.total(loss), loss
 
 
@@ -122,7 +132,9 @@ def ascend(config: Train, learner: Learner, constraints: losses.Constraints) -> 
     return learner._replace(duals=duals, barrier=barrier, quadratic_average=average)
 
 
-def update(config: AlloConfig, data: Data, learner: Learner, batch: Batch | None) -> tuple[Learner, dict[str, Array]]:
+def update(
+    config: AlloConfig, data: Data, learner: Learner, batch: Batch | None
+) -> tuple[Learner, dict[str, Array]]:
     """One step: gradient of L, Adam on the encoder, ascent of duals and barrier, and what is recorded of it."""
     gradient_of = jax.value_and_grad(objective, has_aux=True)
     (value, loss), gradients = gradient_of(learner.params, config, learner, data, batch)
@@ -142,7 +154,9 @@ def update(config: AlloConfig, data: Data, learner: Learner, batch: Batch | None
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=IN_PLACE)
-def run_chunk(config: AlloConfig, learners: Learner, data: Data) -> tuple[Learner, dict[str, Array]]:
+def run_chunk(
+    config: AlloConfig, learners: Learner, data: Data
+) -> tuple[Learner, dict[str, Array]]:
     """`record_every` updates of all learners; recorded values are (record_every, seeds)."""
     single = config.seeds == 1
     act, pick = partial(update, config, data), partial(draw, config.train, data)
@@ -174,7 +188,8 @@ def _fresh(config: AlloConfig, key: Array, frequencies: Array, inputs: Array) ->
         return Learner(
             params=params,
             optimizer=optax.adam(schedule(chosen)).init(params),
-            duals=chosen.dual_init * (jnp.tril(jnp.ones((d, d))) if chosen.dual_init_mask == "lower" else jnp.eye(d)),
+            duals=chosen.dual_init
+            * (jnp.tril(jnp.ones((d, d))) if chosen.dual_init_mask == "lower" else jnp.eye(d)),
             barrier=jnp.float32(chosen.b_init),
             quadratic_average=jnp.zeros((d, d)),
             base_key=base_key,
@@ -185,9 +200,13 @@ def _fresh(config: AlloConfig, key: Array, frequencies: Array, inputs: Array) ->
     return jax.vmap(one)(jnp.arange(config.seeds))
 
 
-def inputs_for(config: AlloConfig, learner: Learner, dataset: Dataset) -> Float[Array, "states inputs"]:
+def inputs_for(
+    config: AlloConfig, learner: Learner, dataset: Dataset
+) -> Float[Array, "states inputs"]:
     """The encoder's table of inputs that this learner was trained on."""
-    return jnp.asarray(inputs_of(config.env, dataset.grid, frequencies=np.asarray(learner.frequencies[0]))[1])
+    return jnp.asarray(
+        inputs_of(config.env, dataset.grid, frequencies=np.asarray(learner.frequencies[0]))[1]
+    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -195,12 +214,16 @@ def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
     return jax.vmap(lambda one: network.apply(config.network, one, inputs))(params)
 
 
-def tables(config: AlloConfig, learner: Learner, dataset: Dataset) -> Float[np.ndarray, "seeds states d"]:
+def tables(
+    config: AlloConfig, learner: Learner, dataset: Dataset
+) -> Float[np.ndarray, "seeds states d"]:
     """The learned features of every state, for each learner."""
     return np.asarray(_tables(config, learner.params, inputs_for(config, learner, dataset)))
 
 
-def train(config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | None = None) -> Iterator[Progress]:
+def train(
+    config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+) -> Iterator[Progress]:
     """Learn until `steps`, from `learner` if one is given, yielding once per `record_every` steps.
 
     Metrics are means over the steps of a yield, (1,), with several learners also (1, seeds) as `name/seed`;
@@ -233,11 +256,20 @@ def _data(config: AlloConfig, dataset: Dataset, inputs: Array) -> Data:
     if config.train.mode == "stochastic":
         return Data(inputs, episodes, None, None)
     exact = spectrum.expectation(dataset.train, len(inputs), config.train.discounts)
-    return Data(inputs, episodes, jnp.asarray(exact.laplacian, jnp.float32), jnp.asarray(exact.starts, jnp.float32))
+    return Data(
+        inputs,
+        episodes,
+        jnp.asarray(exact.laplacian, jnp.float32),
+        jnp.asarray(exact.starts, jnp.float32),
+    )
 
 
 def _metrics(
-    config: AlloConfig, learner: Learner, dataset: Dataset, truth: spectrum.Spectrum, recorded: dict[str, np.ndarray]
+    config: AlloConfig,
+    learner: Learner,
+    dataset: Dataset,
+    truth: spectrum.Spectrum,
+    recorded: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Name -> (n,) + the metric's own axes, for their mean and for each learner."""
     duals = np.asarray(learner.duals)
@@ -254,8 +286,12 @@ def _metrics(
     if step % config.train.evaluate_every:
         cosines = np.zeros((0, config.seeds, config.network.d))
     else:
-        cosines = np.stack([spectrum.cosine(table, truth) for table in tables(config, learner, dataset)])[None]
-    return by_learner(found | {"cosine": cosines, "cosine_mean": cosines.mean(-1), "cosine_min": cosines.min(-1)})
+        cosines = np.stack(
+            [spectrum.cosine(table, truth) for table in tables(config, learner, dataset)]
+        )[None]
+    return by_learner(
+        found | {"cosine": cosines, "cosine_mean": cosines.mean(-1), "cosine_min": cosines.min(-1)}
+    )
 
 
 def _refuse_divergence(recorded: dict[str, np.ndarray], start: int, barrier: float) -> None:

@@ -42,7 +42,9 @@ class Dataset(NamedTuple):
 def collect(config: IqnConfig, seed: int) -> Dataset:
     """`collect.turns` turns of a uniform random policy in each training world, and the held-out worlds."""
     world = make_world(config.env.rules)
-    prefill_key, held_out_key = (jax.random.fold_in(jax.random.key(seed), purpose) for purpose in (PREFILL, HELD_OUT))
+    prefill_key, held_out_key = (
+        jax.random.fold_in(jax.random.key(seed), purpose) for purpose in (PREFILL, HELD_OUT)
+    )
     return Dataset(prefill(config, world, prefill_key), _held_out(config, world, held_out_key))
 
 
@@ -58,7 +60,14 @@ def _prefill(config: IqnConfig, world: World, key: Array) -> Transitions:
         keys = jax.random.split(jax.random.fold_in(base_key, WORLDS), config.env.worlds)
         lanes = turns.start(world, keys, frames=1)
         play_key = jax.random.fold_in(base_key, PLAY)
-        played = turns.play(world, lanes, random_policy(config.env.rules), play_key, jnp.int32(0), config.collect.turns)
+        played = turns.play(
+            world,
+            lanes,
+            random_policy(config.env.rules),
+            play_key,
+            jnp.int32(0),
+            config.collect.turns,
+        )
         return transitions_of(played.turns)
 
     return jax.lax.map(one, jnp.arange(config.seeds))
@@ -79,7 +88,9 @@ def lanes_of(config: IqnConfig, held_out: HeldOut) -> Lanes:
     """The held-out worlds, ready for their first turn."""
     keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
     lanes = turns.start(make_world(config.env.rules), keys, config.network.frames)
-    state = lanes.state._replace(positions=jnp.asarray(held_out.positions), items=jnp.asarray(held_out.items))
+    state = lanes.state._replace(
+        positions=jnp.asarray(held_out.positions), items=jnp.asarray(held_out.items)
+    )
     return lanes._replace(state=state)
 
 
@@ -108,14 +119,28 @@ def check(config: IqnConfig, dataset: Dataset) -> None:
     for name, array in (data._asdict() | judged).items():
         if array.shape != wanted[name]:
             raise _refused(f"{name} have the shape {array.shape}, not {wanted[name]}")
-    payable = {rules.wall_value, rules.agent_value, 0.0, *(entity.value for entity in rules.entities)}
+    payable = {
+        rules.wall_value,
+        rules.agent_value,
+        0.0,
+        *(entity.value for entity in rules.entities),
+    }
     for name, fits in (
         ("frames outside 0..2", _within(data.frames, 0, 2)),
         ("actions outside 0..3", _within(data.actions, 0, 3)),
         ("held-out items of an unknown kind", _within(held_out.items, 0, len(rules.entities))),
-        ("rewards that nothing pays", bool(np.isin(data.rewards, np.array(sorted(payable), np.float32)).all())),
-        ("held-out agents in walls", not walls(rules.map)[tuple(np.moveaxis(held_out.positions, -1, 0))].any()),
-        ("ends at other turns", bool(np.array_equal(data.truncated, data.turn == rules.max_turns - 1))),
+        (
+            "rewards that nothing pays",
+            bool(np.isin(data.rewards, np.array(sorted(payable), np.float32)).all()),
+        ),
+        (
+            "held-out agents in walls",
+            not walls(rules.map)[tuple(np.moveaxis(held_out.positions, -1, 0))].any(),
+        ),
+        (
+            "ends at other turns",
+            bool(np.array_equal(data.truncated, data.turn == rules.max_turns - 1)),
+        ),
     ):
         if not fits:
             raise _refused(f"it has {name}")
@@ -126,4 +151,6 @@ def _within(values: AnyArray, low: int, high: int) -> bool:
 
 
 def _refused(why: str) -> DatasetMismatch:
-    return DatasetMismatch(f"the dataset was not collected in the world of iqn.env: {why}; run `dvc repro`")
+    return DatasetMismatch(
+        f"the dataset was not collected in the world of iqn.env: {why}; run `dvc repro`"
+    )

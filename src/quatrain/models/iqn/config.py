@@ -15,27 +15,41 @@ MAX_RING_BYTES = 2**36
 class Collect(Section):
     """The prefill of the replay by a random policy, and the worlds in which the learner is judged."""
 
-    turns: int = Field(ge=1, le=10**7, description="turns that a random policy plays in each training world")
-    held_out_worlds: int = Field(ge=2, le=65536, description="worlds of one episode that only evaluate")
+    turns: int = Field(
+        ge=1, le=10**7, description="turns that a random policy plays in each training world"
+    )
+    held_out_worlds: int = Field(
+        ge=2, le=65536, description="worlds of one episode that only evaluate"
+    )
 
 
 class Network(Section):
     """Observations of the last turns and quantiles -> values of the actions."""
 
-    frames: int = Field(ge=1, le=32, description="observations that the network sees: this turn's and those before")
+    frames: int = Field(
+        ge=1, le=32, description="observations that the network sees: this turn's and those before"
+    )
     hidden: int = Field(ge=8, le=4096, description="units of each layer")
     cosines: int = Field(ge=1, le=512, description="cosines that embed a quantile")
     dueling: bool = Field(description="value and advantages apart")
-    noisy: Literal["none", "factorised", "independent"] = Field(description="noise on the weights behind the product")
+    noisy: Literal["none", "factorised", "independent"] = Field(
+        description="noise on the weights behind the product"
+    )
 
 
 class Loss(Section):
     """The quantile Huber loss and its targets."""
 
-    quantiles: int = Field(ge=1, le=256, description="online quantiles of a sample (N of the paper)")
-    target_quantiles: int = Field(ge=1, le=256, description="target quantiles of a sample (N' of the paper)")
+    quantiles: int = Field(
+        ge=1, le=256, description="online quantiles of a sample (N of the paper)"
+    )
+    target_quantiles: int = Field(
+        ge=1, le=256, description="target quantiles of a sample (N' of the paper)"
+    )
     kappa: float = Field(gt=0, le=LARGEST, description="errors beyond it count linearly")
-    double_q: bool = Field(description="the online network chooses the action that the target network values")
+    double_q: bool = Field(
+        description="the online network chooses the action that the target network values"
+    )
     n_step: int = Field(ge=1, le=64, description="rewards in a target before it bootstraps")
     discount: float = Field(ge=0, lt=1)
 
@@ -46,7 +60,9 @@ class LinearEpsilon(Section):
     kind: Literal["linear"]
     start: float = Field(ge=0, le=1)
     end: float = Field(ge=0, le=1)
-    over_transitions: int = Field(ge=1, le=10**12, description="transitions of an agent until `end` is reached")
+    over_transitions: int = Field(
+        ge=1, le=10**12, description="transitions of an agent until `end` is reached"
+    )
 
 
 class GeometricEpsilon(Section):
@@ -62,7 +78,9 @@ class Acting(Section):
     """How an agent chooses while it learns."""
 
     quantiles: int = Field(ge=1, le=1024, description="quantiles whose mean is an action's value")
-    taus: Literal["midpoints", "uniform"] = Field(description="midpoints (g + 1/2)/G, or drawn anew for each act")
+    taus: Literal["midpoints", "uniform"] = Field(
+        description="midpoints (g + 1/2)/G, or drawn anew for each act"
+    )
     epsilon: Annotated[LinearEpsilon | GeometricEpsilon, Field(discriminator="kind")]
     judged: Literal["target", "online"] = Field(
         description="the network that plays in evaluations; a Polyak target averages the online one over updates"
@@ -90,14 +108,22 @@ class Train(Section):
     turns_per_cycle: int = Field(ge=1, le=10_000)
     updates_per_cycle: int = Field(ge=1, le=10_000, description="gradient steps of each agent")
     batch_size: int = Field(ge=1, le=65536)
-    capacity: int = Field(ge=1, le=10**9, description="transitions of each agent that the replay holds")
+    capacity: int = Field(
+        ge=1, le=10**9, description="transitions of each agent that the replay holds"
+    )
     learning_rate: float = Field(gt=0, le=1)
     adam_eps: float = Field(gt=0, le=1)
     max_grad_norm: float = Field(gt=0, le=LARGEST, description="of one agent's gradient")
     target: Annotated[PolyakTarget | HardTarget, Field(discriminator="kind")]
-    agent_parallelism: Literal["auto", "vmap", "scan"] = Field(description="agents learn side by side, or in turn")
-    record_every: int = Field(ge=1, description="updates per record, and per call of the compiled program")
-    evaluate_every: int = Field(ge=0, description="updates between two greedy evaluations; 0: none while training")
+    agent_parallelism: Literal["auto", "vmap", "scan"] = Field(
+        description="agents learn side by side, or in turn"
+    )
+    record_every: int = Field(
+        ge=1, description="updates per record, and per call of the compiled program"
+    )
+    evaluate_every: int = Field(
+        ge=0, description="updates between two greedy evaluations; 0: none while training"
+    )
     evaluation_worlds: int = Field(ge=1, le=65536, description="worlds of such an evaluation")
     loss: Loss
     acting: Acting
@@ -122,10 +148,14 @@ class Train(Section):
         cycle = self.updates_per_cycle
         _refuse_remainder("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
         _refuse_remainder("record_every", self.record_every, "updates_per_cycle", cycle)
-        _refuse_remainder(f"turns / turns_per_cycle * {cycle} =", self.steps, "record_every", self.record_every)
+        _refuse_remainder(
+            f"turns / turns_per_cycle * {cycle} =", self.steps, "record_every", self.record_every
+        )
         _refuse_remainder("evaluate_every", self.evaluate_every, "record_every", self.record_every)
         if self.evaluate_every > self.steps:
-            raise ValueError(f"evaluate_every {self.evaluate_every} exceeds the {self.steps} updates; 0 means never")
+            raise ValueError(
+                f"evaluate_every {self.evaluate_every} exceeds the {self.steps} updates; 0 means never"
+            )
         return self
 
 
@@ -137,7 +167,9 @@ def _refuse_remainder(key: str, value: int, of: str, unit: int) -> None:
 class Evaluate(Section):
     """How sure the scores are."""
 
-    bootstrap_samples: int = Field(ge=100, le=10**6, description="resamples of the held-out worlds for an interval")
+    bootstrap_samples: int = Field(
+        ge=100, le=10**6, description="resamples of the held-out worlds for an interval"
+    )
 
 
 class IqnConfig(Section):
@@ -172,13 +204,25 @@ class IqnConfig(Section):
         cycle = worlds * train.turns_per_cycle
         _refuse_remainder("collect.turns", turns, "env.max_turns", self.env.max_turns)
         _refuse_remainder("collect.turns", turns, "train.turns_per_cycle", train.turns_per_cycle)
-        _refuse_remainder("train.capacity", train.capacity, "env.worlds * train.turns_per_cycle =", cycle)
+        _refuse_remainder(
+            "train.capacity", train.capacity, "env.worlds * train.turns_per_cycle =", cycle
+        )
         least = cycle + worlds * (self.network.frames + train.loss.n_step)
         for key, value, of, most in (
             ("train.turns_per_cycle", train.turns_per_cycle, "env.max_turns", self.env.max_turns),
-            ("train.batch_size", train.batch_size, "the prefill of collect.turns * env.worlds =", turns * worlds),
+            (
+                "train.batch_size",
+                train.batch_size,
+                "the prefill of collect.turns * env.worlds =",
+                turns * worlds,
+            ),
             ("collect.turns", turns, "the turns of train.capacity / env.worlds =", self.slots),
-            ("train.loss.n_step", train.loss.n_step, "the last target of the prefill, collect.turns - 1 =", turns - 1),
+            (
+                "train.loss.n_step",
+                train.loss.n_step,
+                "the last target of the prefill, collect.turns - 1 =",
+                turns - 1,
+            ),
             (
                 "env.worlds * (train.turns_per_cycle + network.frames + n_step) =",
                 least,
@@ -203,11 +247,15 @@ class IqnConfig(Section):
     def _epsilon_arrives(self) -> "IqnConfig":
         epsilon = self.train.acting.epsilon
         if epsilon.start < epsilon.end:
-            raise ValueError(f"train.acting.epsilon.start {epsilon.start} is less than its end {epsilon.end}")
+            raise ValueError(
+                f"train.acting.epsilon.start {epsilon.start} is less than its end {epsilon.end}"
+            )
         if isinstance(epsilon, LinearEpsilon):
             whole = (self.collect.turns + self.train.turns) * self.env.worlds
             if epsilon.over_transitions > whole:
-                last = epsilon.start - (epsilon.start - epsilon.end) * whole / epsilon.over_transitions
+                last = (
+                    epsilon.start - (epsilon.start - epsilon.end) * whole / epsilon.over_transitions
+                )
                 raise ValueError(
                     f"train.acting.epsilon.over_transitions {epsilon.over_transitions} exceeds the run's {whole} "
                     f"transitions of an agent: epsilon would still be {last:.2f} at the end"
@@ -218,7 +266,9 @@ class IqnConfig(Section):
     def _everything_fits_into_memory(self) -> "IqnConfig":
         turns = self.collect.turns + self.train.turns
         if (steps := self.env.agents * self.env.worlds * turns) >= 2**31:
-            raise ValueError(f"env.agents * env.worlds * all turns = {steps:,} agent-steps; at most {2**31 - 1:,}")
+            raise ValueError(
+                f"env.agents * env.worlds * all turns = {steps:,} agent-steps; at most {2**31 - 1:,}"
+            )
         dataset = self.replay_bytes * self.collect.turns // self.slots
         for key, size, most in (
             ("collect.turns", dataset, MAX_DATASET_BYTES),

@@ -65,11 +65,18 @@ def evaluate(config: IqnConfig, learner: Learner, dataset: Dataset, seed: int) -
     yardsticks = {name: yardstick(config, name, dataset, key) for name in YARDSTICKS}
     outcomes = learned(config, learner, dataset, key)
     judged = [gated.metric for gated in GATED]
-    scores = over_learners([_scores(config.env, outcome, yardsticks) for outcome in outcomes], judged)
+    scores = over_learners(
+        [_scores(config.env, outcome, yardsticks) for outcome in outcomes], judged
+    )
     for name, outcome in yardsticks.items():
-        scores |= {f"{name}_return": returns(outcome).mean(), f"{name}_return_se": standard_error(outcome)}
+        scores |= {
+            f"{name}_return": returns(outcome).mean(),
+            f"{name}_return_se": standard_error(outcome),
+        }
     scores["oracle_view_order_gap"] = order_gap(yardsticks["oracle_view"])
-    scores |= _sureness(config, [returns(outcome).mean(0) for outcome in outcomes], yardsticks, seed)
+    scores |= _sureness(
+        config, [returns(outcome).mean(0) for outcome in outcomes], yardsticks, seed
+    )
     return {name: float(value) for name, value in scores.items()}
 
 
@@ -90,7 +97,9 @@ def _sureness(
     return {"score_low": low, "score_high": high}
 
 
-def _score_of_means(learned: np.ndarray, chance: np.ndarray, oracle: np.ndarray, axis: int) -> np.ndarray:
+def _score_of_means(
+    learned: np.ndarray, chance: np.ndarray, oracle: np.ndarray, axis: int
+) -> np.ndarray:
     span = oracle.mean(axis) - chance.mean(axis)
     return (learned.mean(axis) - chance.mean(axis)) / np.where(span == 0, np.nan, span)
 
@@ -98,11 +107,18 @@ def _score_of_means(learned: np.ndarray, chance: np.ndarray, oracle: np.ndarray,
 # Playing.
 
 
-def learned(config: IqnConfig, learner: Learner, dataset: Dataset, key: Key[Array, ""]) -> list[Outcome]:
+def learned(
+    config: IqnConfig, learner: Learner, dataset: Dataset, key: Key[Array, ""]
+) -> list[Outcome]:
     """The greedy policy of each seed."""
     params = judged_params(config, learner)
-    of_seeds = [jax.tree.map(lambda leaf, seed=seed: leaf[seed], params) for seed in range(config.seeds)]
-    return [Outcome(*jax.device_get(_play_learned(config, one, dataset.held_out, key))) for one in of_seeds]
+    of_seeds = [
+        jax.tree.map(lambda leaf, seed=seed: leaf[seed], params) for seed in range(config.seeds)
+    ]
+    return [
+        Outcome(*jax.device_get(_play_learned(config, one, dataset.held_out, key)))
+        for one in of_seeds
+    ]
 
 
 def yardstick(config: IqnConfig, name: str, dataset: Dataset, key: Key[Array, ""]) -> Outcome:
@@ -111,16 +127,22 @@ def yardstick(config: IqnConfig, name: str, dataset: Dataset, key: Key[Array, ""
 
 
 @partial(jax.jit, static_argnums=0)
-def _play_learned(config: IqnConfig, params: network.Params, held_out: HeldOut, key: Array) -> tuple[Array, ...]:
+def _play_learned(
+    config: IqnConfig, params: network.Params, held_out: HeldOut, key: Array
+) -> tuple[Array, ...]:
     return _episodes(config, greedy_policy(config, params), held_out, key)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _play_yardstick(config: IqnConfig, name: str, held_out: HeldOut, key: Array) -> tuple[Array, ...]:
+def _play_yardstick(
+    config: IqnConfig, name: str, held_out: HeldOut, key: Array
+) -> tuple[Array, ...]:
     return _episodes(config, YARDSTICKS[name](config.env.rules), held_out, key)
 
 
-def _episodes(config: IqnConfig, policy: Policy, held_out: HeldOut, key: Array) -> tuple[Array, ...]:
+def _episodes(
+    config: IqnConfig, policy: Policy, held_out: HeldOut, key: Array
+) -> tuple[Array, ...]:
     """Rewards, events, and the items that are left; with a turn to spare, for after the last one worlds are reset.
 
     Parallel worlds share the order of a turn; a shuffled one is drawn for several groups of worlds, so that what
@@ -132,13 +154,17 @@ def _episodes(config: IqnConfig, policy: Policy, held_out: HeldOut, key: Array) 
 
     def play(part_and_key: tuple[HeldOut, Array]) -> tuple[Array, ...]:
         part, own_key = part_and_key
-        played = turns.play(world, lanes_of(config, part), policy, own_key, jnp.int32(0), turns_played)
+        played = turns.play(
+            world, lanes_of(config, part), policy, own_key, jnp.int32(0), turns_played
+        )
         return played.turns.rewards, played.turns.events, (played.lanes.state.items > 0).sum((1, 2))
 
     parts = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), held_out)
     rewards, events, left = jax.lax.map(play, (parts, jax.random.split(key, groups)))
     shape = (*rewards.shape[1:3], worlds)
-    return *(jnp.moveaxis(one, 0, 2).reshape(shape) for one in (rewards, events)), left.reshape(worlds)
+    return *(jnp.moveaxis(one, 0, 2).reshape(shape) for one in (rewards, events)), left.reshape(
+        worlds
+    )
 
 
 # Numbers.
@@ -171,7 +197,11 @@ def gini(incomes: Float[np.ndarray, "agents *worlds"]) -> Float[np.ndarray, "*wo
 
 def income(env: Env, outcome: Outcome) -> Float[np.ndarray, "agents worlds"]:
     """What each agent got from items of positive value."""
-    kinds = [(kind, entity.value) for kind, entity in enumerate(env.entities, start=1) if entity.value > 0]
+    kinds = [
+        (kind, entity.value)
+        for kind, entity in enumerate(env.entities, start=1)
+        if entity.value > 0
+    ]
     total = np.zeros(outcome.events.shape[1:])
     for kind, value in kinds:
         total += value * (outcome.events == kind).sum(0)
@@ -188,7 +218,10 @@ def _scores(env: Env, outcome: Outcome, yardsticks: Mapping[str, Outcome]) -> di
         "share": own.mean() / oracle if oracle > 0 else np.nan,
         "score": (own.mean() - chance) / (oracle - chance) if oracle > chance else np.nan,
         **{f"return_agent_{agent}": value for agent, value in enumerate(own.mean(1))},
-        **{name: (outcome.events == event).sum(0).mean() for name, event in named_events(env).items()},
+        **{
+            name: (outcome.events == event).sum(0).mean()
+            for name, event in named_events(env).items()
+        },
         "items_left": outcome.items_left.mean(),
         "order_gap": order_gap(outcome),
         "gini_episode": gini(earned).mean(),

@@ -45,14 +45,18 @@ def errors(
 
 
 def quantile_huber(
-    errors_bqp: Float[Array, "batch quantile target_quantile"], taus: Float[Array, "batch quantile"], kappa: float
+    errors_bqp: Float[Array, "batch quantile target_quantile"],
+    taus: Float[Array, "batch quantile"],
+    kappa: float,
 ) -> Float[Array, " batch"]:
     """Σ_q mean_p |τ_q − 1{u < 0}| H_κ(u) / κ of each sample; τ are the online quantiles."""
     weight = jnp.abs(taus[:, :, None] - (errors_bqp < 0))
     return (weight * optax.losses.huber_loss(errors_bqp, delta=kappa) / kappa).mean(-1).sum(-1)
 
 
-def spread(chosen: Float[Array, "batch quantile"], taus: Float[Array, "batch quantile"]) -> Float[Array, " batch"]:
+def spread(
+    chosen: Float[Array, "batch quantile"], taus: Float[Array, "batch quantile"]
+) -> Float[Array, " batch"]:
     """Z at the largest τ of a sample minus Z at its smallest."""
     ends = jnp.stack([taus.argmax(-1), taus.argmin(-1)], axis=-1)
     high, low = jnp.take_along_axis(chosen, ends, axis=-1).T

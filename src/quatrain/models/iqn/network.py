@@ -59,7 +59,9 @@ def _init_layer(key: Key[Array, ""], size: tuple[int, int], noise: str) -> Param
     }
 
 
-def embed(count: int, taus: Float[Array, "*batch quantile"]) -> Float[Array, "*batch quantile cosine"]:
+def embed(
+    count: int, taus: Float[Array, "*batch quantile"]
+) -> Float[Array, "*batch quantile cosine"]:
     """φ_i(τ) = cos(π i τ), i = 1..count (the paper counts from 0, whose cosine tells nothing)."""
     return jnp.cos(jnp.pi * jnp.arange(1, count + 1, dtype=jnp.float32) * taus[..., None])
 
@@ -75,7 +77,11 @@ def apply(
 
     noise_key: one draw of the noisy layers, shared by samples and quantiles; None: without noise.
     """
-    layers = params if noise_key is None or network.noisy == "none" else with_noise(network, params, noise_key)
+    layers = (
+        params
+        if noise_key is None or network.noisy == "none"
+        else with_noise(network, params, noise_key)
+    )
     hidden = jax.nn.relu(_dense(layers["hidden"], stack.astype(jnp.float32)))
     cosine = jax.nn.relu(_dense(layers["cosine"], embed(network.cosines, taus)))
     feature = jax.nn.relu(_dense(layers["feature"], hidden[:, None] * cosine))
@@ -117,7 +123,10 @@ def _noisy(layer: Layer, key: Key[Array, ""], factorised: bool) -> Layer:
         )
         kernel = jnp.outer(into, bias)
     else:
-        kernel, bias = jax.random.normal(first_key, (inputs, outputs)), jax.random.normal(second_key, (outputs,))
+        kernel, bias = (
+            jax.random.normal(first_key, (inputs, outputs)),
+            jax.random.normal(second_key, (outputs,)),
+        )
     return {
         "kernel": layer["kernel"] + layer["kernel_sigma"] * kernel,
         "bias": layer["bias"] + layer["bias_sigma"] * bias,

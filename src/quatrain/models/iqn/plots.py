@@ -17,7 +17,18 @@ from quatrain.models.iqn.collect import Dataset
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import Outcome, income, returns
 from quatrain.models.iqn.train import Learner
-from quatrain.plots import BLUE, GREY, ORANGE, RED, Curve, EndLabel, caption, curve, label_ends, mean_with_interval
+from quatrain.plots import (
+    BLUE,
+    GREY,
+    ORANGE,
+    RED,
+    Curve,
+    EndLabel,
+    caption,
+    curve,
+    label_ends,
+    mean_with_interval,
+)
 from quatrain.progress import History
 from quatrain.statistics import half_interval
 
@@ -50,11 +61,17 @@ class Replays(NamedTuple):
 
 
 def plots(
-    config: IqnConfig, learner: Learner, dataset: Dataset, history: History, scores: Mapping[str, float]
+    config: IqnConfig,
+    learner: Learner,
+    dataset: Dataset,
+    history: History,
+    scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Figures of one trained iqn; of several seeds means with 95 % intervals over seeds."""
     key = _key(dataset)
-    yardsticks = {name: evaluate.yardstick(config, name, dataset, key) for name in evaluate.YARDSTICKS}
+    yardsticks = {
+        name: evaluate.yardstick(config, name, dataset, key) for name in evaluate.YARDSTICKS
+    }
     replays = Replays(evaluate.learned(config, learner, dataset, key), yardsticks)
     return {
         "learning_curve": draw_learning_curve(config, history, scores),
@@ -67,21 +84,31 @@ def plots(
 
 def _key(dataset: Dataset) -> Key[jax.Array, ""]:
     """Randomness of the policies: of the dataset, but of no world in it."""
-    return jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(dataset.held_out.keys[0])), REPLAY)
+    return jax.random.fold_in(
+        jax.random.wrap_key_data(jnp.asarray(dataset.held_out.keys[0])), REPLAY
+    )
 
 
-def samples(outcomes: Sequence[Outcome], of: Callable[[Outcome], np.ndarray]) -> Float[np.ndarray, "samples *axes"]:
+def samples(
+    outcomes: Sequence[Outcome], of: Callable[[Outcome], np.ndarray]
+) -> Float[np.ndarray, "samples *axes"]:
     """A quantity (*axes, worlds) of each seed, its mean over worlds; of a single seed in each world.
 
     What a learner is varies more between seeds than between worlds, so with several seeds these are the samples.
     """
     found = [of(one) for one in outcomes]
-    return np.moveaxis(found[0], -1, 0) if len(found) == 1 else np.stack([one.mean(-1) for one in found])
+    return (
+        np.moveaxis(found[0], -1, 0)
+        if len(found) == 1
+        else np.stack([one.mean(-1) for one in found])
+    )
 
 
 def _intervals(replays: Replays) -> str:
     worlds = len(replays.learned[0].items_left)
-    over_seeds = f", of learned over {len(replays.learned)} seeds" if len(replays.learned) > 1 else ""
+    over_seeds = (
+        f", of learned over {len(replays.learned)} seeds" if len(replays.learned) > 1 else ""
+    )
     return f"Intervals: 95 % of the mean over {worlds} held-out worlds{over_seeds}."
 
 
@@ -105,12 +132,23 @@ def draw_learning_curve(config: IqnConfig, history: History, scores: Mapping[str
         level, color = scores[f"{name}_return"], COMPARED[name]
         axes.axhline(level, color=color, linestyle="--", linewidth=1.2)
         ends.append(EndLabel(level, f"{NAMES[name]} {level:.1f}", color))
-    axes.set_title(f"Return while learning; afterwards {scores['return_mean']:.1f} in held-out worlds", loc="left")
-    axes.set(xlabel="agent-steps of all agents and worlds, prefill included", ylabel="return of an agent per episode")
+    axes.set_title(
+        f"Return while learning; afterwards {scores['return_mean']:.1f} in held-out worlds",
+        loc="left",
+    )
+    axes.set(
+        xlabel="agent-steps of all agents and worlds, prefill included",
+        ylabel="return of an agent per episode",
+    )
     axes.grid(alpha=0.25)
     label_ends(axes, ends)
     bands = f"Bands: 95 % interval over {config.seeds} seeds." if config.seeds > 1 else ""
-    caption(figure, "Thick: mean over agents. Thin: single agents.", bands, "Dashed: in the held-out worlds.")
+    caption(
+        figure,
+        "Thick: mean over agents. Thin: single agents.",
+        bands,
+        "Dashed: in the held-out worlds.",
+    )
     return figure
 
 
@@ -193,13 +231,17 @@ def draw_within_episode(replays: Replays) -> Figure:
         label_ends(axes, ends)
     left.set_title(f"Reward of an agent per turn (mean of {window} turns)", loc="left", fontsize=10)
     right.set_title("Return of an agent so far", loc="left", fontsize=10)
-    caption(figure, "The same worlds, with the same growth, under each policy.", _intervals(replays))
+    caption(
+        figure, "The same worlds, with the same growth, under each policy.", _intervals(replays)
+    )
     return figure
 
 
 def _moving_mean(outcome: Outcome, window: int) -> Float[np.ndarray, "turns worlds"]:
     """Mean reward over agents and the turns around each."""
-    return np.lib.stride_tricks.sliding_window_view(outcome.rewards.mean(1, dtype=np.float64), window, 0).mean(-1)
+    return np.lib.stride_tricks.sliding_window_view(
+        outcome.rewards.mean(1, dtype=np.float64), window, 0
+    ).mean(-1)
 
 
 def _so_far(outcome: Outcome) -> Float[np.ndarray, "turns worlds"]:
@@ -252,14 +294,18 @@ def draw_fairness(config: IqnConfig, replays: Replays, scores: Mapping[str, floa
     return figure
 
 
-def _draw_by_agent(axes: Axes, config: IqnConfig, replays: Replays, scores: Mapping[str, float]) -> None:
+def _draw_by_agent(
+    axes: Axes, config: IqnConfig, replays: Replays, scores: Mapping[str, float]
+) -> None:
     agents, ends = np.arange(config.env.agents), []
     for name, color in COMPARED.items():
         values = samples(replays.of(name), returns)
         mean_with_interval(axes, agents, values, color=color, marker="o", markersize=4)
         ends.append(EndLabel(values[:, -1].mean(), NAMES[name], color))
     order = (
-        "in the order in which they act" if config.env.agent_order == "fixed" else "who act in a new order each turn"
+        "in the order in which they act"
+        if config.env.agent_order == "fixed"
+        else "who act in a new order each turn"
     )
     axes.set(xlabel=f"agents, {order}", ylabel="return per episode", xticks=agents)
     axes.set_title(
@@ -271,7 +317,9 @@ def _draw_by_agent(axes: Axes, config: IqnConfig, replays: Replays, scores: Mapp
     label_ends(axes, ends)
 
 
-def _draw_lorenz(axes: Axes, config: IqnConfig, replays: Replays, scores: Mapping[str, float]) -> None:
+def _draw_lorenz(
+    axes: Axes, config: IqnConfig, replays: Replays, scores: Mapping[str, float]
+) -> None:
     share = np.linspace(0, 1, config.env.agents + 1)
     axes.plot(share, share, color="0.7", linewidth=1)
     for name, color in COMPARED.items():
@@ -280,17 +328,33 @@ def _draw_lorenz(axes: Axes, config: IqnConfig, replays: Replays, scores: Mappin
         within = np.mean([lorenz(one).mean(1) for one in earned], axis=0)
         axes.plot(share, overall, color=color, marker="o", markersize=3)
         axes.plot(share, within, color=color, linestyle=":")
-    axes.set(xlabel="share of agents, poorest first", ylabel="their share of the income", xlim=(0, 1), ylim=(0, 1))
+    axes.set(
+        xlabel="share of agents, poorest first",
+        ylabel="their share of the income",
+        xlim=(0, 1),
+        ylim=(0, 1),
+    )
     axes.set_title(
         f"Gini {scores['gini_systematic']:.3f} over all worlds (solid), {scores['gini_episode']:.3f} in each (dotted)",
         loc="left",
         fontsize=10,
     )
-    axes.text(0.5, 0.52, "equal shares", color=GREY, fontsize=8, rotation=45, rotation_mode="anchor", ha="center")
+    axes.text(
+        0.5,
+        0.52,
+        "equal shares",
+        color=GREY,
+        fontsize=8,
+        rotation=45,
+        rotation_mode="anchor",
+        ha="center",
+    )
 
 
 def lorenz(incomes: Float[np.ndarray, "agents *worlds"]) -> Float[np.ndarray, "shares *worlds"]:
     """Share of all income that the poorest 0, 1, .. all agents have; equal shares where there is none."""
     total = incomes.sum(0)
-    shares = np.where(total == 0, 1 / len(incomes), np.sort(incomes, axis=0) / np.where(total == 0, 1, total))
+    shares = np.where(
+        total == 0, 1 / len(incomes), np.sort(incomes, axis=0) / np.where(total == 0, 1, total)
+    )
     return np.concatenate([np.zeros((1, *total.shape)), shares.cumsum(0)])

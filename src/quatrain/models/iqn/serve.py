@@ -48,7 +48,9 @@ class Judged(NamedTuple):
 
 def export(config: IqnConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
     """The networks of all agents of the first seed: those that play when it is judged."""
-    return packing.pack({"params": jax.tree.map(lambda leaf: leaf[0], judged_params(config, learner))})
+    return packing.pack(
+        {"params": jax.tree.map(lambda leaf: leaf[0], judged_params(config, learner))}
+    )
 
 
 def request(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -60,17 +62,25 @@ def request(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     seen = turns.play(world, lanes, policy, key, jnp.int32(0), frames).turns.frames
     agents = np.array([0, config.env.agents - 1], np.int32)
     views = np.asarray(seen)[:, agents, np.arange(EXAMPLES)].swapaxes(0, 1)
-    return {"views": views.reshape(EXAMPLES, *inputs(config)["views"].shape).astype(np.uint8), "agents": agents}
+    return {
+        "views": views.reshape(EXAMPLES, *inputs(config)["views"].shape).astype(np.uint8),
+        "agents": agents,
+    }
 
 
 def inputs(config: IqnConfig) -> dict[str, Input]:
     """What may be asked: frames, channels, rows and columns of what an agent sees, and which agent that is."""
     side = 2 * config.env.vision_radius + 1
     view = (config.network.frames, len(channels(config.env.rules)), side, side)
-    return {"views": Input(np.uint8, view, 0, LARGEST), "agents": Input(np.int32, (), 0, config.env.agents - 1)}
+    return {
+        "views": Input(np.uint8, view, 0, LARGEST),
+        "agents": Input(np.int32, (), 0, config.env.agents - 1),
+    }
 
 
-def answer(config: IqnConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def answer(
+    config: IqnConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """What each agent's own network expects of its four actions: up, down, left, right.
 
     Inputs: `views` (n, frames, channels, rows, columns), what the agent in the middle sees, the oldest frame first and
@@ -98,11 +108,15 @@ def answer(config: IqnConfig, arrays: dict[str, np.ndarray], request: dict[str, 
     return answers._asdict()
 
 
-def _blocks(agents: Int[np.ndarray, " questions"]) -> Iterator[tuple[int, Int[np.ndarray, " rows"]]]:
+def _blocks(
+    agents: Int[np.ndarray, " questions"],
+) -> Iterator[tuple[int, Int[np.ndarray, " rows"]]]:
     """Each agent and at most `BLOCK` of its questions, by their numbers."""
     for agent in np.unique(agents):
         rows = np.flatnonzero(agents == agent)
-        yield from ((int(agent), rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK))
+        yield from (
+            (int(agent), rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)
+        )
 
 
 @partial(jax.jit, static_argnums=0)

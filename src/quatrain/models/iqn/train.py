@@ -68,7 +68,8 @@ def window(config: IqnConfig) -> Window:
 def optimizer(config: Train) -> optax.GradientTransformation:
     """Adam on one agent's clipped gradient."""
     return optax.chain(
-        optax.clip_by_global_norm(config.max_grad_norm), optax.adam(config.learning_rate, eps=config.adam_eps)
+        optax.clip_by_global_norm(config.max_grad_norm),
+        optax.adam(config.learning_rate, eps=config.adam_eps),
     )
 
 
@@ -79,7 +80,9 @@ def targets(
     chosen, size = config.train.loss, len(batch.action)
     select_key, target_key, select_noise, target_noise = jax.random.split(key, 4)
     taus = jax.random.uniform(target_key, (size, chosen.target_quantiles))
-    judged = values = network.apply(config.network, agent.target_params, batch.next_stack, taus, target_noise)
+    judged = values = network.apply(
+        config.network, agent.target_params, batch.next_stack, taus, target_noise
+    )
     if chosen.double_q:
         taus = jax.random.uniform(select_key, (size, chosen.quantiles))
         judged = network.apply(config.network, agent.params, batch.next_stack, taus, select_noise)
@@ -109,27 +112,45 @@ def objective(
 
 
 def update(
-    config: IqnConfig, experience: Experience, agent: Agent, index: Int[Array, ""], key: Key[Array, ""]
+    config: IqnConfig,
+    experience: Experience,
+    agent: Agent,
+    index: Int[Array, ""],
+    key: Key[Array, ""],
 ) -> tuple[Agent, dict[str, Array]]:
     """One step of one agent: sample, targets (no gradient flows there), gradient, clipped Adam, target network."""
     sample_key, target_key, online_key = jax.random.split(key, 3)
-    batch = ring.sample(sample_key, experience.ring, experience.starts, index, window(config), config.train.batch_size)
+    batch = ring.sample(
+        sample_key,
+        experience.ring,
+        experience.starts,
+        index,
+        window(config),
+        config.train.batch_size,
+    )
     targets_bp = targets(config, agent, batch, target_key)
     gradient_of = jax.grad(objective, has_aux=True)
     gradients, recorded = gradient_of(agent.params, config, batch, targets_bp, online_key)
     updates, state = optimizer(config.train).update(gradients, agent.optimizer)
     params = optax.apply_updates(agent.params, updates)
     norm = optax.tree.norm(gradients)
-    recorded |= {"grad_norm": norm, "clipped": (norm > config.train.max_grad_norm).astype(jnp.float32)}
+    recorded |= {
+        "grad_norm": norm,
+        "clipped": (norm > config.train.max_grad_norm).astype(jnp.float32),
+    }
     count = optax.tree.get(state, "count")
     return Agent(params, follow(config.train, params, agent.target_params, count), state), recorded
 
 
-def follow(config: Train, params: network.Params, target_params: network.Params, updates: Array) -> network.Params:
+def follow(
+    config: Train, params: network.Params, target_params: network.Params, updates: Array
+) -> network.Params:
     """The target network after so many updates."""
     if isinstance(config.target, HardTarget):
         copied = updates % config.target.copy_every == 0
-        return jax.tree.map(lambda online, target: jnp.where(copied, online, target), params, target_params)
+        return jax.tree.map(
+            lambda online, target: jnp.where(copied, online, target), params, target_params
+        )
     return optax.incremental_update(params, target_params, config.target.rate)
 
 
@@ -146,7 +167,9 @@ def learn(
             own_key = jax.random.fold_in(jax.random.fold_in(key, number), index)
             return update(config, experience, agent, index, own_key)
 
-        return jax.lax.scan(step, agent, learner.updates + jnp.arange(config.train.updates_per_cycle))
+        return jax.lax.scan(
+            step, agent, learner.updates + jnp.arange(config.train.updates_per_cycle)
+        )
 
     agents = Agent(learner.params, learner.target_params, learner.optimizer)
     learned, recorded = over_axis(config, one)((agents, jnp.arange(config.env.agents)))
@@ -162,9 +185,12 @@ def cycle(config: IqnConfig, world: World, learner: Learner) -> tuple[Learner, r
     agents, learned = learn(config, learner, experience)
     record = records.Cycle(
         learned=learned,
-        played=playing.happenings(config, played.turns) | {"episode_return": played.player.episode_return},
+        played=playing.happenings(config, played.turns)
+        | {"episode_return": played.player.episode_return},
         epsilon=played.epsilon[-1],
-        agent_steps=config.env.agents * config.env.worlds * (config.collect.turns + played.player.turns),
+        agent_steps=config.env.agents
+        * config.env.worlds
+        * (config.collect.turns + played.player.turns),
         replay_valid=experience.starts.total,
     )
     updates = learner.updates + config.train.updates_per_cycle
@@ -201,8 +227,14 @@ def greedy_returns(
 
     def one(params_and_key: tuple[network.Params, Array]) -> Array:
         params, key = params_and_key
-        worlds_key, play_key = (jax.random.fold_in(key, purpose) for purpose in (JUDGED_WORLDS, JUDGED_PLAY))
-        lanes = turns.start(world, jax.random.split(worlds_key, config.train.evaluation_worlds), config.network.frames)
+        worlds_key, play_key = (
+            jax.random.fold_in(key, purpose) for purpose in (JUDGED_WORLDS, JUDGED_PLAY)
+        )
+        lanes = turns.start(
+            world,
+            jax.random.split(worlds_key, config.train.evaluation_worlds),
+            config.network.frames,
+        )
         policy = greedy_policy(config, params)
         played = turns.play(world, lanes, policy, play_key, jnp.int32(0), config.env.max_turns)
         return played.turns.rewards.sum(0).mean(-1)
@@ -210,7 +242,9 @@ def greedy_returns(
     return over_seeds(config, one)((params, base_key))
 
 
-def init_learner(config: IqnConfig, world: World, dataset: Dataset, base_key: Key[Array, " seeds"]) -> Learner:
+def init_learner(
+    config: IqnConfig, world: World, dataset: Dataset, base_key: Key[Array, " seeds"]
+) -> Learner:
     """Fresh agents, worlds at their start, and replays with the prefill; each seed draws from its own base key."""
     return _init(config, world, jax.tree.map(jnp.asarray, dataset.train), base_key)
 
@@ -241,7 +275,9 @@ def _init(config: IqnConfig, world: World, prefill: ring.Transitions, base_key: 
     return over_seeds(config, one)((prefill, base_key))
 
 
-def train(config: IqnConfig, dataset: Dataset, seed: int, learner: Learner | None = None) -> Iterator[Progress]:
+def train(
+    config: IqnConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+) -> Iterator[Progress]:
     """Learn until `train.turns` are played, from `learner` if one is given, yielding once per `record_every` updates.
 
     Metrics are means over the updates or turns of a cycle; of agents `NAME` is the mean and `NAME/agent` has them all.
@@ -259,7 +295,9 @@ def train(config: IqnConfig, dataset: Dataset, seed: int, learner: Learner | Non
             learner = init_learner(config, world, dataset, base_keys(config, seed))
     cycles = int(learner.player.turns[0]) / config.train.turns_per_cycle
     if int(learner.updates[0]) != cycles * config.train.updates_per_cycle:
-        raise ValueError("the learner was trained with other turns_per_cycle or updates_per_cycle; keep both to go on")
+        raise ValueError(
+            "the learner was trained with other turns_per_cycle or updates_per_cycle; keep both to go on"
+        )
     yield from learn_from(config, world, learner)
 
 
@@ -275,7 +313,11 @@ def learn_from(config: IqnConfig, world: World, learner: Learner) -> Iterator[Pr
         evaluates = config.train.evaluate_every and updates % config.train.evaluate_every == 0
         judged = judged_params(config, learner)
         greedy = greedy_returns(config, world, judged, learner.base_key) if evaluates else None
-        yield Progress(updates, learner, records.metrics(cycles, None if greedy is None else np.asarray(greedy)[None]))
+        yield Progress(
+            updates,
+            learner,
+            records.metrics(cycles, None if greedy is None else np.asarray(greedy)[None]),
+        )
 
 
 def unpack(config: IqnConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:

@@ -21,7 +21,9 @@ SHORT_MEAN = 2.0**25
 
 
 def lags(
-    uniforms: Float[AnyArray, "batch"], horizons: Int[AnyArray, "batch"], discounts: tuple[float, ...]
+    uniforms: Float[AnyArray, "batch"],
+    horizons: Int[AnyArray, "batch"],
+    discounts: tuple[float, ...],
 ) -> Int[AnyArray, "batch"]:
     """Lags (int32) by the inverse CDF; NumPy (float64) and JAX (float32) arrays go through the same formula.
 
@@ -55,7 +57,11 @@ def draw_lags(
     """
     means = _means(discounts)
     exponentials = rng.standard_exponential(len(horizons))
-    exponentials *= means[0] if len(means) == 1 else np.array(means)[rng.integers(len(means), size=len(horizons))]
+    exponentials *= (
+        means[0]
+        if len(means) == 1
+        else np.array(means)[rng.integers(len(means), size=len(horizons))]
+    )
     drawn = exponentials.astype(np.int32 if max(means) <= SHORT_MEAN else np.int64) % horizons
     drawn += 1
     return drawn
@@ -66,17 +72,23 @@ def _means(discounts: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(min(-1.0 / _log(discount), LONGEST_MEAN) for discount in discounts)
 
 
-def lag_weights(lag: int, max_horizon: int, discounts: tuple[float, ...]) -> Float64[np.ndarray, "horizons"]:
+def lag_weights(
+    lag: int, max_horizon: int, discounts: tuple[float, ...]
+) -> Float64[np.ndarray, "horizons"]:
     """P(lag | m) for every horizon m = 0..max_horizon, averaged over the discounts; 0 where lag > m."""
     horizons = np.arange(max_horizon + 1)
     weights = [horizon_scale(horizons, g) * g ** (lag - 1) for g in discounts]
     return np.where(lag <= horizons, np.mean(weights, axis=0), 0.0)
 
 
-def horizon_scale(horizons: Int[np.ndarray, "*any"], discount: float) -> Float64[np.ndarray, "*any"]:
+def horizon_scale(
+    horizons: Int[np.ndarray, "*any"], discount: float
+) -> Float64[np.ndarray, "*any"]:
     """The factor of P(k | m) that depends on m alone, (1-g) / (1-g^m); 0 at m = 0, where no pair starts."""
     log_g = _log(discount)
-    return np.where(horizons > 0, math.expm1(log_g) / np.expm1(np.maximum(horizons, 1) * log_g), 0.0)
+    return np.where(
+        horizons > 0, math.expm1(log_g) / np.expm1(np.maximum(horizons, 1) * log_g), 0.0
+    )
 
 
 def longest_lag(max_horizon: int, discounts: tuple[float, ...]) -> int:

@@ -27,7 +27,9 @@ class _Blocks(NamedTuple):
     size: int
 
 
-def pair_matrix(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> Float64[np.ndarray, "states states"]:
+def pair_matrix(
+    episodes: Episodes, states: int, discounts: tuple[float, ...]
+) -> Float64[np.ndarray, "states states"]:
     """W for host episodes and the sampler's discounts; the entries add up to 1.
 
     Raises:
@@ -36,7 +38,9 @@ def pair_matrix(episodes: Episodes, states: int, discounts: tuple[float, ...]) -
     episodes = Episodes(*map(np.asarray, episodes))
     transitions = len(episodes.starts)
     if transitions == 0:
-        raise ReplayError("No pair to count: the replay holds no transition. Collect or append a trajectory.")
+        raise ReplayError(
+            "No pair to count: the replay holds no transition. Collect or append a trajectory."
+        )
     if episodes.state.max() >= states:
         raise ReplayError(
             f"The replay holds state {episodes.state.max()}, but the matrix is for {states} states: "
@@ -71,7 +75,11 @@ def _within_blocks(
         # Time is the leading axis: the states k steps later are one contiguous piece.
         time = np.arange(width)[:, None]
         slots = np.minimum(blocks.first[some] + time, len(episodes.state) - 1)
-        state = np.where(time < blocks.length[some], episodes.state[slots], states).ravel().astype(np.intp)
+        state = (
+            np.where(time < blocks.length[some], episodes.state[slots], states)
+            .ravel()
+            .astype(np.intp)
+        )
         row = state * side
         scale = np.stack([horizon_scale(episodes.horizon[slots], g).ravel() for g in discounts])
         for lag in range(1, longest_lag(width - 1, discounts) + 1):
@@ -88,13 +96,17 @@ def _across_blocks(
     total = np.zeros((states, states))
     after = np.zeros(states)  # what follows the block at hand, discounted from its end
     powers = discount ** np.arange(blocks.size + 1.0)
-    longer = np.flatnonzero(blocks.goes_on | np.roll(blocks.goes_on, 1))  # in trajectories of several blocks
+    longer = np.flatnonzero(
+        blocks.goes_on | np.roll(blocks.goes_on, 1)
+    )  # in trajectories of several blocks
     for some in reversed(_chunks(longer, max(1, TABLE_CELLS_AT_ONCE // states))):
         slots, block = _slots(blocks, some)
         position = slots - blocks.first[some][block]
         cell, cells = block * states + episodes.state[slots], len(some) * states
         scale = horizon_scale(episodes.horizon[slots], discount)
-        seen = np.bincount(cell, scale * powers[blocks.size - 1 - position], cells).reshape(-1, states)
+        seen = np.bincount(cell, scale * powers[blocks.size - 1 - position], cells).reshape(
+            -1, states
+        )
         own = np.bincount(cell, powers[position], cells).reshape(-1, states)
         coming = np.zeros_like(own)
         for index in reversed(range(len(some))):

@@ -46,7 +46,9 @@ class Trajectory(NamedTuple):
 class Batch(NamedTuple):
     state: Int32[AnyArray, "batch"]
     later_state: Int32[AnyArray, "batch"]
-    constraint_states: Int32[AnyArray, "constraint batch"]  # independent of the pairs and of each other
+    constraint_states: Int32[
+        AnyArray, "constraint batch"
+    ]  # independent of the pairs and of each other
 
 
 def from_walks(
@@ -63,7 +65,11 @@ def from_walks(
     Raises:
         ReplayError: there is no transition, or a walk jumps without a flag.
     """
-    state, next_state, terminated = np.asarray(state), np.asarray(next_state), np.asarray(terminated)
+    state, next_state, terminated = (
+        np.asarray(state),
+        np.asarray(next_state),
+        np.asarray(terminated),
+    )
     truncated = np.asarray(truncated) & ~terminated
     truncated[:, -1:] |= ~terminated[:, -1:]
     _refuse_broken(state, next_state, terminated | truncated)
@@ -83,7 +89,9 @@ def from_walks(
     )
 
 
-def _spread(values: np.ndarray, inner: np.ndarray, at_last: np.ndarray | int, dtype: type) -> np.ndarray:
+def _spread(
+    values: np.ndarray, inner: np.ndarray, at_last: np.ndarray | int, dtype: type
+) -> np.ndarray:
     """Per-transition values in the slots that start one, `at_last` in the others."""
     slots: np.ndarray = np.empty(len(inner), dtype)
     slots[inner], slots[~inner] = values.ravel(), at_last
@@ -93,7 +101,9 @@ def _spread(values: np.ndarray, inner: np.ndarray, at_last: np.ndarray | int, dt
 def _refuse_broken(state: np.ndarray, next_state: np.ndarray, ended: np.ndarray) -> None:
     if state.size == 0:
         walkers, steps = state.shape
-        raise ReplayError(f"No transition in {walkers} walks of {steps} steps; collect at least one step.")
+        raise ReplayError(
+            f"No transition in {walkers} walks of {steps} steps; collect at least one step."
+        )
     jumps = (next_state[:, :-1] != state[:, 1:]) & ~ended[:, :-1]
     if jumps.any():
         walker, step = np.argwhere(jumps)[0]
@@ -112,7 +122,9 @@ def from_trajectories(trajectories: Sequence[Trajectory]) -> Episodes:
     walks = [_blank(0)]
     for trajectory in trajectories:
         state, action, terminated, truncated = _checked(trajectory)
-        walk = from_walks(state[None, :-1], action[None], state[None, 1:], terminated[None], truncated[None])
+        walk = from_walks(
+            state[None, :-1], action[None], state[None, 1:], terminated[None], truncated[None]
+        )
         walks.append(walk)
     merged = Episodes(*map(np.concatenate, zip(*walks, strict=True)))
     return merged._replace(starts=np.flatnonzero(merged.horizon).astype(np.int32))

@@ -152,12 +152,16 @@ def flattened(
     return Transitions(*(columns[name].flatten(0, 1) for name in Transitions._fields))
 
 
-def shuffled(transitions: int, size: int, generator: torch.Generator) -> tuple[Int64[Tensor, " minibatch"], ...]:
+def shuffled(
+    transitions: int, size: int, generator: torch.Generator
+) -> tuple[Int64[Tensor, " minibatch"], ...]:
     """The numbers of all transitions, each once, in minibatches; the last may be smaller."""
     return torch.randperm(transitions, generator=generator, device=generator.device).split(size)
 
 
-def minibatch(transitions: Transitions, index: Int64[Tensor, " minibatch"], width: int | None = None) -> Minibatch:
+def minibatch(
+    transitions: Transitions, index: Int64[Tensor, " minibatch"], width: int | None = None
+) -> Minibatch:
     """These transitions, ordered by the size of their graphs: in GROUPS, each trimmed to its largest one.
 
     With a width (>= all sizes), which need not be read back from a device, they are one group of it.
@@ -170,7 +174,9 @@ def minibatch(transitions: Transitions, index: Int64[Tensor, " minibatch"], widt
     return _gathered(transitions, index.index_select(0, order), counts, widths)
 
 
-def _gathered(transitions: Transitions, index: Tensor, counts: list[int], widths: list[int]) -> Minibatch:
+def _gathered(
+    transitions: Transitions, index: Tensor, counts: list[int], widths: list[int]
+) -> Minibatch:
     groups = []
     for own, width in zip(index.split(counts), widths, strict=True):
         n = transitions.n.index_select(0, own)
@@ -183,5 +189,6 @@ def _gathered(transitions: Transitions, index: Tensor, counts: list[int], widths
             )
         )
     return Minibatch(
-        tuple(groups), *(getattr(transitions, name).index_select(0, index) for name in Minibatch._fields[1:])
+        tuple(groups),
+        *(getattr(transitions, name).index_select(0, index) for name in Minibatch._fields[1:]),
     )

@@ -39,14 +39,18 @@ def advantages(trace: Trace, discount: float, gae_lambda: float, how: How) -> Ad
     """
     ended, values = trace.terminated | trace.truncated, trace.values.detach()
     terminated = trace.terminated.reshape(*ended.shape, *[1] * (values.ndim - ended.ndim))
-    delta = trace.next_values.masked_fill(terminated, 0).mul_(discount).add_(trace.rewards).sub_(values)
+    delta = (
+        trace.next_values.masked_fill(terminated, 0).mul_(discount).add_(trace.rewards).sub_(values)
+    )
     coef = ended.logical_not().to(values.dtype).mul_(discount * gae_lambda)
     advantage = gae(delta, coef, how)
     return Advantages(advantage, advantage + values)
 
 
 def gae(
-    delta: Float[Tensor, "time lanes *components"], coef: Float[Tensor, "time lanes"], how: How = "auto"
+    delta: Float[Tensor, "time lanes *components"],
+    coef: Float[Tensor, "time lanes"],
+    how: How = "auto",
 ) -> Float[Tensor, "time lanes *components"]:
     """A_t = delta_t + coef_t A_{t+1} of each lane, with A = 0 after the last; no gradient passes."""
     delta, coef = delta.detach(), coef.detach()
@@ -69,7 +73,9 @@ def fastest(
     return "lfilter" if lanes == 1 or (coef[:-1] == coef[0, 0]).all() else "scan"
 
 
-def gae_loop(delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes"]) -> Float[Tensor, "time lanes"]:
+def gae_loop(
+    delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes"]
+) -> Float[Tensor, "time lanes"]:
     """The recurrence as it stands, from the end: time operations on all lanes, which on a CPU numpy calls sooner."""
     if delta.is_cpu:
         found = _loop_on_host(delta.numpy(), coef.numpy())
@@ -91,7 +97,9 @@ def _loop_on_host(delta_tb: np.ndarray, coef_tb: np.ndarray) -> np.ndarray:
     return found
 
 
-def gae_scan(delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes"]) -> Float[Tensor, "time lanes"]:
+def gae_scan(
+    delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes"]
+) -> Float[Tensor, "time lanes"]:
     """All steps at once, log2(time) times; each time what a step has summed reaches twice as far (Hillis, Steele).
 
     `summed[t]` holds deltas t to t + reach - 1, and `coef[t]`, kept where it is read, the product over these steps.
@@ -105,7 +113,9 @@ def gae_scan(delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes
     return summed
 
 
-def gae_lfilter(delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes"]) -> Float[Tensor, "time lanes"]:
+def gae_lfilter(
+    delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time lanes"]
+) -> Float[Tensor, "time lanes"]:
     """A linear filter of one coefficient, on the CPU, for coefficients that are that one or 0.
 
     The filter knows no 0: it carries what comes after a cut back over it. How much that is, is known from a first
@@ -120,7 +130,9 @@ def gae_lfilter(delta: Float[Tensor, "time lanes"], coef: Float[Tensor, "time la
     found = _filtered(delta_tb, factor)
     if cut.any():
         if coef_tb[:-1][cut].any():
-            raise ValueError("lfilter needs one coefficient, or 0 where an episode ends; use scan or loop for others.")
+            raise ValueError(
+                "lfilter needs one coefficient, or 0 where an episode ends; use scan or loop for others."
+            )
         lane, time = np.nonzero(cut.T)
         carried, same = found[time + 1, lane], lane[1:] == lane[:-1]
         carried[:-1] -= same * factor ** (same * np.diff(time)) * carried[1:]

@@ -57,7 +57,11 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
 
     Each value counts in units of its largest size among the candidates it is asked for together.
     """
-    weighted = [(weight, VALUES[name](surrogate, hold)) for name, weight in config.weights.items() if weight > 0]
+    weighted = [
+        (weight, VALUES[name](surrogate, hold))
+        for name, weight in config.weights.items()
+        if weight > 0
+    ]
     reach = surrogate.region_radius + config.margin
 
     def score(actions: Float[Tensor, "row n decision action"]) -> Float[Tensor, "row n"]:
@@ -72,7 +76,9 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
     return score
 
 
-def imagine(surrogate: Surrogate, actions: Float[Tensor, "row n decision action"], hold: int) -> Imagined:
+def imagine(
+    surrogate: Surrogate, actions: Float[Tensor, "row n decision action"], hold: int
+) -> Imagined:
     """Paths from the states of now, each decision held for some steps."""
     pushes = (actions @ (surrogate.control.T * surrogate.dt)).unbind(2)
     state = surrogate.state[:, None].expand(-1, actions.shape[1], -1)
@@ -95,7 +101,9 @@ def variance(surrogate: Surrogate, hold: int) -> Value:
 
     def value(imagined: Imagined) -> Float[Tensor, "row n"]:
         told = _times(imagined.features, known)
-        return noise[:, None] * _solved_trace(told @ imagined.features.mT, _times(told, region) @ told.mT)
+        return noise[:, None] * _solved_trace(
+            told @ imagined.features.mT, _times(told, region) @ told.mT
+        )
 
     return value
 
@@ -164,7 +172,9 @@ VALUES: dict[str, Callable[[Surrogate, int], Value]] = {
 }
 
 
-def responses(jacobians: Float[Tensor, "path step d d"], dt: float) -> Float[Tensor, "path step d step d"]:
+def responses(
+    jacobians: Float[Tensor, "path step d d"], dt: float
+) -> Float[Tensor, "path step d step d"]:
     """∂z_{t+1}/∂v_s of a velocity v_s that is added in step s: S_{t+1} = Σ_s response_ts ⊗ φ_sᵀ."""
     paths, steps, d, _ = jacobians.shape
     one = torch.eye(d, dtype=jacobians.dtype, device=jacobians.device)
@@ -188,7 +198,9 @@ def _look(surrogate: Surrogate) -> Callable[[Imagined], Seen]:
     """Blocks of P meet features first, and sensitivities [d, d·C] of a step are never made."""
     d, covariance = surrogate.state.shape[1], surrogate.full_covariance
     assert covariance is not None
-    blocks = covariance.unflatten(1, (d, -1)).transpose(1, 2).flatten(2)  # row, feature, output · weight
+    blocks = (
+        covariance.unflatten(1, (d, -1)).transpose(1, 2).flatten(2)
+    )  # row, feature, output · weight
     sight = _root(surrogate.precision)
 
     def look(imagined: Imagined) -> Seen:
@@ -197,7 +209,9 @@ def _look(surrogate: Surrogate) -> Callable[[Imagined], Seen]:
         at = starts.flatten(1, 2)
         features = surrogate.field(at).features.view(row, n, steps, -1)
         told = _times(features, blocks).view(row, n, steps * d, -1)
-        between = told.unflatten(3, (d, -1)).flatten(2, 3) @ features.mT  # row, n, step · output · output, step
+        between = (
+            told.unflatten(3, (d, -1)).flatten(2, 3) @ features.mT
+        )  # row, n, step · output · output, step
         between = between.unflatten(2, (steps * d, d)).mT.flatten(3)
         jacobians = surrogate.jacobian(at).reshape(row * n, steps, d, d)
         led = responses(jacobians, surrogate.dt).view(row, n * steps, d, steps * d)
@@ -220,13 +234,17 @@ def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " row"]:
     return torch.maximum(surrogate.step_variance / (hold * surrogate.dt**2), least)
 
 
-def _per(noise: Float[Tensor, " row"], surrogate: Surrogate) -> Float[Tensor, "row feature feature"]:
+def _per(
+    noise: Float[Tensor, " row"], surrogate: Surrogate
+) -> Float[Tensor, "row feature feature"]:
     """Σ/q."""
     assert surrogate.covariance is not None
     return surrogate.covariance / noise[:, None, None]
 
 
-def _times(of_paths: Tensor, matrix: Float[Tensor, "*row feature other"]) -> Float[Tensor, "row n moment other"]:
+def _times(
+    of_paths: Tensor, matrix: Float[Tensor, "*row feature other"]
+) -> Float[Tensor, "row n moment other"]:
     """All paths of a row at once."""
     return (of_paths.flatten(1, 2) @ matrix).unflatten(1, of_paths.shape[1:3])
 

@@ -52,7 +52,11 @@ def _polynomials(z: Float[Tensor, "transition d"]) -> Float[Tensor, "transition 
     """All products of at most DEGREE coordinates."""
     found, latest = [torch.ones_like(z[:, :1])], [(torch.ones_like(z[:, 0]), 0)]
     for _ in range(DEGREE):
-        latest = [(value * z[:, axis], axis) for value, first in latest for axis in range(first, z.shape[1])]
+        latest = [
+            (value * z[:, axis], axis)
+            for value, first in latest
+            for axis in range(first, z.shape[1])
+        ]
         found += [value[:, None] for value, _ in latest]
     return torch.cat(found, 1)
 
@@ -71,6 +75,8 @@ def aligned(z: Float[Tensor, "state d"], x: Float[Tensor, "state d"]) -> Aligned
     return Aligned(solution[:-1].mT.contiguous(), solution[-1])
 
 
-def _fitted(terms: Float[Tensor, "row term"], values: Float[Tensor, "row d"]) -> Float[Tensor, "term d"]:
+def _fitted(
+    terms: Float[Tensor, "row term"], values: Float[Tensor, "row d"]
+) -> Float[Tensor, "term d"]:
     """Least squares. torch's `lstsq` may differ from call to call on the CPU, and on CUDA wants full rank."""
     return torch.linalg.pinv(terms) @ values

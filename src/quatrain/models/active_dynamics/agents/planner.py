@@ -50,7 +50,9 @@ def first_plan(config: Planner, rows: int, action_size: int) -> Plan:
 
 @threads.suited(small=True)
 @torch.no_grad()
-def replan(config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator) -> Plan:
+def replan(
+    config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator
+) -> Plan:
     """A plan from now on, `replan_every` transitions after the one before; actions are in [-bound, bound]."""
     rows, decisions, action_size = plan.mean.shape
     shape = (config.iterations, rows, config.candidates - 1 - config.keep, action_size, decisions)
@@ -95,12 +97,18 @@ def improved(
 
 
 @cache
-def colouring(decisions: int, colour: float, device: torch.device) -> Float[Tensor, "decision decision"]:
+def colouring(
+    decisions: int, colour: float, device: torch.device
+) -> Float[Tensor, "decision decision"]:
     """L such that L @ (white noise) has unit variance at each time and the power f^-colour at frequency f.
 
     Symmetric, and periodic in the horizon; the power of f = 0 is that of the lowest other.
     """
-    frequency = torch.fft.fftfreq(decisions, dtype=torch.float64, device=device).abs().clamp(min=1 / decisions)
+    frequency = (
+        torch.fft.fftfreq(decisions, dtype=torch.float64, device=device)
+        .abs()
+        .clamp(min=1 / decisions)
+    )
     power = frequency**-colour
     amplitude = (power / power.mean()).sqrt()
     white = torch.eye(decisions, dtype=torch.float64, device=device)
@@ -121,6 +129,10 @@ def _to_weighted(config: Planner, judged: Judged) -> tuple[Tensor, Tensor]:
     count = (~failed).sum(1, keepdim=True)
     mean = judged.scores.masked_fill(failed, 0).sum(1, keepdim=True) / count
     scores = (judged.scores - mean).masked_fill(failed, 0)
-    deviation = (scores.square().sum(1, keepdim=True) / count).sqrt().clamp(min=torch.finfo(scores.dtype).tiny)
+    deviation = (
+        (scores.square().sum(1, keepdim=True) / count)
+        .sqrt()
+        .clamp(min=torch.finfo(scores.dtype).tiny)
+    )
     weights = (scores / (deviation * config.temperature)).masked_fill(failed, -torch.inf).softmax(1)
     return (weights[:, :, None, None] * judged.candidates).sum(1), judged.deviation

@@ -25,12 +25,20 @@ def metrics_of(
     """
     columns = {name: torch.stack([one[name] for one in noted]).double() for name in noted[0]}
     refuse_divergence(trial, columns)
-    found = {name: column.sum(0) if name in SUMS else column.mean(0) for name, column in columns.items()}
+    found = {
+        name: column.sum(0) if name in SUMS else column.mean(0) for name, column in columns.items()
+    }
     found |= {"information_gained": trial.gained} | _of_the_field(trial)
-    values = {name: value.numpy(force=True).reshape(len(trial.config.train.arms), -1) for name, value in found.items()}
+    values = {
+        name: value.numpy(force=True).reshape(len(trial.config.train.arms), -1)
+        for name, value in found.items()
+    }
     named = {name: value.mean(0)[None] for name, value in values.items()}
     for name, value in values.items():
-        named |= {f"{name}.{arm}": own[None] for arm, own in zip(trial.config.train.arms, value, strict=True)}
+        named |= {
+            f"{name}.{arm}": own[None]
+            for arm, own in zip(trial.config.train.arms, value, strict=True)
+        }
     return by_learner(named)
 
 
@@ -41,7 +49,10 @@ def _of_the_field(trial: Trial) -> dict[str, Float[Tensor, " row"]]:
     gauge = rows.gauge(rows.weights, trial.dataset.held_out)
     mean, variance = rows.moments(gauge.inward(grid.expand(trial.config.rows, -1, -1)))
     error = (gauge.velocity(mean) - truth).square().sum((1, 2)) / truth.square().sum()
-    return {"field_sd": gauge.spread(variance).mean((1, 2)).sqrt(), "monitor/field_nrmse": error.sqrt()}
+    return {
+        "field_sd": gauge.spread(variance).mean((1, 2)).sqrt(),
+        "monitor/field_nrmse": error.sqrt(),
+    }
 
 
 def refuse_divergence(trial: Trial, columns: Mapping[str, Float[Tensor, "transition row"]]) -> None:
@@ -55,8 +66,12 @@ def refuse_divergence(trial: Trial, columns: Mapping[str, Float[Tensor, "transit
         if len(broken):
             place, row = broken[0].tolist()
             step = trial.transitions - len(column) + place + 1
-            raise TrainingDiverged(f"{_where(trial, step, name, row)} is {column[place, row]:g}; {trial.rows.REMEDY}")
-    for name, row in _broken({**trial.rows.state(), "information_gained": trial.gained}, trial.config.rows):
+            raise TrainingDiverged(
+                f"{_where(trial, step, name, row)} is {column[place, row]:g}; {trial.rows.REMEDY}"
+            )
+    for name, row in _broken(
+        {**trial.rows.state(), "information_gained": trial.gained}, trial.config.rows
+    ):
         where = _where(trial, trial.transitions, name, row)
         raise TrainingDiverged(f"{where} is not finite; {trial.rows.REMEDY}")
 

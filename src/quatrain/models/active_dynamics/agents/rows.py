@@ -67,7 +67,9 @@ class Rows(Protocol):
     REMEDY: str
 
     @classmethod
-    def fresh(cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence) -> "Rows":
+    def fresh(
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
+    ) -> "Rows":
         """At the common start, before the first transition."""
 
     @classmethod
@@ -94,7 +96,9 @@ class Rows(Protocol):
     def surrogate(self, rows: slice) -> Surrogate:
         """What a planner sees of some rows."""
 
-    def drift(self, weights: Weights, x: Float[Tensor, "row point d"]) -> Float[Tensor, "row point d"]:
+    def drift(
+        self, weights: Weights, x: Float[Tensor, "row point d"]
+    ) -> Float[Tensor, "row point d"]:
         """The field by some checkpoint's weights."""
 
     def moments(self, x: Float[Tensor, "row point d"]) -> Moments:

@@ -61,7 +61,9 @@ class Trial:
     @property
     def plan_age(self) -> int:
         """Transitions since the active arm planned; it plans at the end of the warm-up first."""
-        return (self.transitions - self.config.collect.warmup) % self.config.train.planner.replan_every
+        return (
+            self.transitions - self.config.collect.warmup
+        ) % self.config.train.planner.replan_every
 
     def rows_of(self, arm: str) -> slice:
         """Where the rows of an arm are."""
@@ -84,17 +86,33 @@ class Trial:
         def at(column: Tensor, moment: int) -> Tensor:
             return column[:, moment].repeat(arms, *[1] * (column.ndim - 2))
 
-        action, truncated, x = at(given.actions, time), at(given.truncated, time), at(given.states, time + 1)
+        action, truncated, x = (
+            at(given.actions, time),
+            at(given.truncated, time),
+            at(given.states, time + 1),
+        )
         age = torch.where(truncated, 0, self.environment.age + 1)
         control = action @ self.world.control.T
-        seen = Seen(action, control, at(given.next_observations, time), truncated, at(given.observations, time + 1))
+        seen = Seen(
+            action,
+            control,
+            at(given.next_observations, time),
+            truncated,
+            at(given.observations, time + 1),
+        )
         return Met(seen, at(given.next_states, time), State(x, age))
 
     def met(self, action: Float[Tensor, "row action"], made: Stepped) -> Met:
         """A transition that the environment made."""
         bound = self.config.env.action_bound
         action = action.clamp(-bound, bound)
-        seen = Seen(action, action @ self.world.control.T, made.final_observation, made.truncated, made.observation)
+        seen = Seen(
+            action,
+            action @ self.world.control.T,
+            made.final_observation,
+            made.truncated,
+            made.observation,
+        )
         return Met(seen, made.final_x, made.state)
 
     def write(self, met: Met) -> None:
@@ -133,7 +151,9 @@ class Monitored(NamedTuple):
 def checkpoint_steps(config: ActiveDynamicsConfig) -> tuple[int, ...]:
     """Transitions at which weights are kept: evenly spaced in their logarithm, from the warm-up's end to the last."""
     first, last = config.collect.warmup, config.train.transitions
-    return tuple(np.unique(np.geomspace(first, last, config.train.checkpoints).round().astype(int)).tolist())
+    return tuple(
+        np.unique(np.geomspace(first, last, config.train.checkpoints).round().astype(int)).tolist()
+    )
 
 
 def rows_of(config: ActiveDynamicsConfig, arm: str) -> slice:
@@ -145,14 +165,20 @@ def rows_of(config: ActiveDynamicsConfig, arm: str) -> slice:
 def policy_spec(config: ActiveDynamicsConfig) -> PolicySpec:
     """What habits depend on."""
     own, env = config.train.policies, config.env
-    return PolicySpec(env.action_bound, env.dt, config.train.transitions, own.step_hold, own.prbs_hold, own.chirp)
+    return PolicySpec(
+        env.action_bound, env.dt, config.train.transitions, own.step_hold, own.prbs_hold, own.chirp
+    )
 
 
 def fresh(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Trial:
     """At the common start."""
     environment, plan, family, habits = SeedSequence(seed).spawn(4)
     generators = _generators(config, environment, plan, habits)
-    size, length, channels = config.env.action_size, config.train.transitions, config.env.observation.channels
+    size, length, channels = (
+        config.env.action_size,
+        config.train.transitions,
+        config.env.observation.channels,
+    )
     habitual = [arm for arm in config.train.arms if arm != "active"]
     rows = FAMILIES[config.network.family].fresh(config, dataset, family)
     states = torch.tensor(dataset.train.states[:, 0]).repeat(len(config.train.arms), 1)
@@ -163,12 +189,17 @@ def fresh(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Trial:
         {
             "rows": rows,
             "environment": State(states, torch.zeros(len(states), dtype=torch.int64)),
-            "held": {arm: policies.first_held(config.seeds, size, generators[f"policy_{arm}"]) for arm in habitual},
+            "held": {
+                arm: policies.first_held(config.seeds, size, generators[f"policy_{arm}"])
+                for arm in habitual
+            },
             "plan": planner.first_plan(config.train.planner, config.seeds, size),
             "generators": generators,
             "replay": windows.allocate(config.rows, length, channels, size),
             "path": torch.zeros(config.rows, length, config.env.d),
-            "snapshots": {name: torch.zeros(count, *value.shape) for name, value in rows.weights.items()},
+            "snapshots": {
+                name: torch.zeros(count, *value.shape) for name, value in rows.weights.items()
+            },
             "gained": torch.zeros(config.rows, dtype=torch.float64),
             "transitions": 0,
         },
@@ -176,7 +207,10 @@ def fresh(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Trial:
 
 
 def _generators(
-    config: ActiveDynamicsConfig, environment: SeedSequence, plan: SeedSequence, habits: SeedSequence
+    config: ActiveDynamicsConfig,
+    environment: SeedSequence,
+    plan: SeedSequence,
+    habits: SeedSequence,
 ) -> dict[str, Generator]:
     """One per purpose and arm. Arms draw alike in the environment, so that they are compared in pairs."""
     process, counts = environment.spawn(2)
@@ -216,7 +250,9 @@ def _at_work(config: ActiveDynamicsConfig, dataset: Dataset, parts: dict[str, An
     return Trial(
         config=config,
         dataset=dataset,
-        given=windows.uploaded(Given(*map(torch.from_numpy, dataset.train)), torch.get_default_device()),
+        given=windows.uploaded(
+            Given(*map(torch.from_numpy, dataset.train)), torch.get_default_device()
+        ),
         world=world,
         checkpoints={step: place for place, step in enumerate(steps)},
         monitored=Monitored(grid.double(), world.field(grid).double()),

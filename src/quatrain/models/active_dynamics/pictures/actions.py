@@ -27,7 +27,9 @@ def draw_actions(study: Study) -> Figure:
     plane, count = study.config.env.d == PLANE, len(study.arms)
     figure = Figure(figsize=(13 if plane else 10, 2.9 * count), layout="constrained")
     widths = {"width_ratios": (2.6, 1)} if plane else {}
-    panels = figure.subplots(count, 2 if plane else 1, squeeze=False, sharex="col", gridspec_kw=widths)
+    panels = figure.subplots(
+        count, 2 if plane else 1, squeeze=False, sharex="col", gridspec_kw=widths
+    )
     for axes, arm in zip(panels[:, 0], study.arms, strict=True):
         _draw_traces(axes, study, arm)
     panels[-1, 0].set_xlabel("transition")
@@ -47,14 +49,20 @@ def _draw_traces(axes: Axes, study: Study, arm: str) -> None:
     heights = -SPACING * bound * np.arange(actions.shape[1])
     for place, height in enumerate(heights):
         axes.step(
-            first + np.arange(len(actions)), actions[:, place] + height, where="post", color=COLORS[arm], linewidth=1.2
+            first + np.arange(len(actions)),
+            actions[:, place] + height,
+            where="post",
+            color=COLORS[arm],
+            linewidth=1.2,
         )
         axes.axhline(height, color="0.8", linewidth=0.8, zorder=0)
     axes.axvline(warmup, color="0.3", linestyle=":", linewidth=1)
     axes.set_yticks(heights, [f"a{chr(0x2081 + place)}" for place in range(len(heights))])
     axes.set_ylim(heights[-1] - 1.15 * bound, 1.15 * bound)
     axes.set_title(
-        f"{arm}: actions around the end of the warm-up" if first else f"{arm}: the first {len(actions)} actions",
+        f"{arm}: actions around the end of the warm-up"
+        if first
+        else f"{arm}: the first {len(actions)} actions",
         loc="left",
         fontsize=10,
         color=COLORS[arm],
@@ -97,12 +105,21 @@ def _draw_visits(figure: Figure, panels: np.ndarray, study: Study) -> None:
     norm = LogNorm(least, max(float(share.max()) for share in shares.values()))
     for axes, (arm, share) in zip(panels, shares.items(), strict=True):
         axes.pcolormesh(edges, edges, np.where(share > 0, share, np.nan).T, cmap=VISITS, norm=norm)
-        axes.add_patch(Circle((0, 0), study.config.env.region_radius, fill=False, edgecolor="0.3", linestyle=":"))
+        axes.add_patch(
+            Circle(
+                (0, 0), study.config.env.region_radius, fill=False, edgecolor="0.3", linestyle=":"
+            )
+        )
         axes.set_title(
-            f"{arm}: saw {visited(study, arm):.0%} of the region", loc="left", fontsize=10, color=COLORS[arm]
+            f"{arm}: saw {visited(study, arm):.0%} of the region",
+            loc="left",
+            fontsize=10,
+            color=COLORS[arm],
         )
         axes.set(aspect="equal", ylabel="x₂")
     panels[-1].set_xlabel("x₁")
-    bar = figure.colorbar(ScalarMappable(norm, VISITS), ax=panels, label="share of time in a cell", shrink=0.7)
+    bar = figure.colorbar(
+        ScalarMappable(norm, VISITS), ax=panels, label="share of time in a cell", shrink=0.7
+    )
     log_ticks(bar.ax.yaxis)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))

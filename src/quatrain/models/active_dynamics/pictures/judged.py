@@ -27,14 +27,18 @@ def draw_calibration(study: Study) -> Figure:
     axes.plot([0, 1], [0, 1], color="0.3", linestyle="--", linewidth=1)
     ends = []
     for arm in study.arms:
-        median = median_with_band(axes, NOMINAL, study.of(arm, observed), color=COLORS[arm], linewidth=2)
+        median = median_with_band(
+            axes, NOMINAL, study.of(arm, observed), color=COLORS[arm], linewidth=2
+        )
         axes.plot(NOMINAL[place], median[place], "o", color=COLORS[arm], markersize=6, zorder=3)
         ends.append(EndLabel(float(median[place]), f"{arm} {median[place]:.0%}", COLORS[arm]))
     for x, y, said in ((0.25, 0.75, "too cautious"), (0.75, 0.25, "too sure")):
         axes.text(x, y, said, color="0.6", fontsize=12, ha="center", va="center")
     held = _of_pair(study, ends)
     axes.set_title(f"Of {TOLD:.0%} promised, intervals hold: {held}", loc="left", fontsize=10)
-    axes.set(xlabel="share of the field that intervals promise to hold", ylabel="share that they hold")
+    axes.set(
+        xlabel="share of the field that intervals promise to hold", ylabel="share that they hold"
+    )
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.grid(alpha=0.25)
     label_ends(axes, ends)
@@ -56,7 +60,9 @@ def draw_horizon(study: Study) -> Figure:
     ends = []
     for arm in study.arms:
         r2 = np.stack([study.of(arm, study.ahead[f"displacement_r2_{k}"]) for k in AHEAD], 1)
-        median = median_with_band(axes, AHEAD, nines(r2), color=COLORS[arm], linewidth=2, marker="o")
+        median = median_with_band(
+            axes, AHEAD, nines(r2), color=COLORS[arm], linewidth=2, marker="o"
+        )
         ends.append(EndLabel(float(median[-1]), f"{arm} {np.median(r2[:, -1]):.4f}", COLORS[arm]))
     axes.set_yticks(nines(np.array(R2_TICKS)), [f"{tick:g}" for tick in R2_TICKS])
     low, high = axes.dataLim.intervaly
@@ -80,7 +86,9 @@ def draw_horizon(study: Study) -> Figure:
 
 def _of_pair(study: Study, ends: Sequence[EndLabel]) -> str:
     """In words, of the arms that maps are of."""
-    return ", ".join(end.text for arm, end in zip(study.arms, ends, strict=True) if arm in study.pair)
+    return ", ".join(
+        end.text for arm, end in zip(study.arms, ends, strict=True) if arm in study.pair
+    )
 
 
 def nines(r2: Float64[np.ndarray, "*axes"]) -> Float64[np.ndarray, "*axes"]:

@@ -20,7 +20,11 @@ from quatrain.models.active_dynamics.pictures.study import Study, at_checkpoints
 from quatrain.plots import EndLabel, caption, label_ends
 from quatrain.progress import History
 
-FLOORS = {"zero_field": "no field", "affine_field": "best affine field", "projection_floor": "best of these features"}
+FLOORS = {
+    "zero_field": "no field",
+    "affine_field": "best affine field",
+    "projection_floor": "best of these features",
+}
 MARGIN, NOTHING = 0.6, 1e-4
 """Of the lowest error that is drawn; floors below are told at the edge. And what is not told apart from 0."""
 ELBO_PANELS = {
@@ -45,12 +49,18 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
     ends = []
     for arm in study.arms:
         values = study.of(arm, study.known.nrmse.T)
-        median = median_with_band(axes, study.steps, values, color=COLORS[arm], linewidth=2, marker="o", markersize=3)
+        median = median_with_band(
+            axes, study.steps, values, color=COLORS[arm], linewidth=2, marker="o", markersize=3
+        )
         ends.append(EndLabel(float(median[-1]), f"{arm} {number(median[-1])}", COLORS[arm]))
     low, high = axes.dataLim.intervaly
     bottom = MARGIN * low
     axes.set_ylim(bottom, 1.3 * max(high, scores["zero_field"]))
-    ends += [_draw_floor(axes, scores[name], said, bottom) for name, said in FLOORS.items() if scores[name] > 0]
+    ends += [
+        _draw_floor(axes, scores[name], said, bottom)
+        for name, said in FLOORS.items()
+        if scores[name] > 0
+    ]
     axes.set_title(headline(study, scores), loc="left", fontsize=11)
     _draw_ratio(axes, study, scores)
     axes.set_ylabel("error of the field, relative to its size")
@@ -70,9 +80,7 @@ def headline(study: Study, scores: Mapping[str, float]) -> str:
     ratio = scores[f"transition_ratio.{rival}"]
     if ratio == 0:
         return f"Planned actions never know the field as well as {rival} ones after {last:,} transitions"
-    return (
-        f"Planned actions know the field after {last / ratio:,.0f} transitions as well as {rival} ones after {last:,}"
-    )
+    return f"Planned actions know the field after {last / ratio:,.0f} transitions as well as {rival} ones after {last:,}"
 
 
 def _draw_floor(axes: Axes, level: float, said: str, bottom: float) -> EndLabel:
@@ -95,8 +103,13 @@ def _draw_ratio(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:
     axes.annotate("", (first, level), (last, level), arrowprops=arrow)
     middle = float(np.sqrt(first * last))
     text = f"{ratio:.1f} times fewer"
-    style: dict[str, Any] = {"color": TRUTH, "bbox": {"color": "white", "alpha": 0.7, "pad": 1, "linewidth": 0}}
-    axes.annotate(text, (middle, level), (0, 6), textcoords="offset points", ha="center", fontsize=10, **style)
+    style: dict[str, Any] = {
+        "color": TRUTH,
+        "bbox": {"color": "white", "alpha": 0.7, "pad": 1, "linewidth": 0},
+    }
+    axes.annotate(
+        text, (middle, level), (0, 6), textcoords="offset points", ha="center", fontsize=10, **style
+    )
 
 
 # What is known, and how surely.
@@ -114,10 +127,14 @@ def draw_information(study: Study, history: History) -> Figure:
         )
         ends.append(EndLabel(float(median[-1]), f"{arm} {number(median[-1])}", COLORS[arm]))
         _draw_belief(right, study, history, arm)
-    gains = ", ".join(end.text for arm, end in zip(study.arms, ends, strict=True) if arm in study.pair)
+    gains = ", ".join(
+        end.text for arm, end in zip(study.arms, ends, strict=True) if arm in study.pair
+    )
     left.set_title(f"Nats gained about the field's weights: {gains}", loc="left", fontsize=10)
     left.set_ylabel("information gained, nats")
-    right.set_title("How wrong each arm believes to be (lines), and is (rings)", loc="left", fontsize=10)
+    right.set_title(
+        "How wrong each arm believes to be (lines), and is (rings)", loc="left", fontsize=10
+    )
     right.set(yscale="log", ylabel="error of the field by component, r.m.s.")
     log_ticks(right.yaxis)
     for axes in (left, right):
@@ -132,7 +149,14 @@ def _draw_belief(axes: Axes, study: Study, history: History, arm: str) -> None:
     """The deviation that is believed, and the error, both of a component."""
     steps = history[f"field_sd.{arm}"][0]
     size = float(np.sqrt(np.square(study.dataset.held_out.grid_field.astype(float)).mean()))
-    median_with_band(axes, steps, recorded(study, history, "field_sd", arm), color=COLORS[arm], linewidth=2, marker=".")
+    median_with_band(
+        axes,
+        steps,
+        recorded(study, history, "field_sd", arm),
+        color=COLORS[arm],
+        linewidth=2,
+        marker=".",
+    )
     error = size * np.median(recorded(study, history, "monitor/field_nrmse", arm), 0)
     axes.plot(steps, error, "o", color=COLORS[arm], markersize=4, fillstyle="none")
 
@@ -147,11 +171,16 @@ def draw_elbo(study: Study, history: History) -> Figure:
     for axes, (name, title) in zip(panels.flat, ELBO_PANELS.items(), strict=True):
         for arm in study.arms:
             values, steps = recorded(study, history, name, arm), history[f"{name}.{arm}"][0]
-            median_with_band(axes, steps, values, color=COLORS[arm], linewidth=1.5, marker=".", label=arm)
+            median_with_band(
+                axes, steps, values, color=COLORS[arm], linewidth=1.5, marker=".", label=arm
+            )
         axes.set_title(title, loc="left", fontsize=10)
         axes.grid(alpha=0.25)
     panels[0, 0].legend(frameon=False, loc="lower right")
     for axes in panels[1]:
         axes.set_xlabel("transitions met, warm-up included")
-    caption(figure, f"Of each transition's last gradient step, and 0 before the first. {told(study.config.seeds)}")
+    caption(
+        figure,
+        f"Of each transition's last gradient step, and 0 before the first. {told(study.config.seeds)}",
+    )
     return figure

@@ -34,7 +34,10 @@ def interval(values: Float[np.ndarray, " replicate"]) -> Interval | None:
 
 
 def median_with_band(
-    axes: Axes, x: Sequence[int] | np.ndarray, values: Float[np.ndarray, "replicate point"], **style: Any
+    axes: Axes,
+    x: Sequence[int] | np.ndarray,
+    values: Float[np.ndarray, "replicate point"],
+    **style: Any,
 ) -> Float[np.ndarray, " point"]:
     """The median over replicates as a line, its interval as a band that does not widen the axis; returns the median."""
     median = np.median(values, 0)
@@ -52,7 +55,9 @@ def told(replicates: int) -> str:
     if replicates == 1:
         return "One replicate."
     sure = median_interval(np.zeros(replicates)) is not None
-    band = "where the median lies with 95 % confidence" if sure else "from the least to the greatest"
+    band = (
+        "where the median lies with 95 % confidence" if sure else "from the least to the greatest"
+    )
     return f"Lines: medians over {replicates} replicates; bands: {band}."
 
 

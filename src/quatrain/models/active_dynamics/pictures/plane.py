@@ -11,7 +11,13 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from quatrain.models.active_dynamics.pictures.parts import COLORS, TRUTH, log_ticks, number, typical_told
+from quatrain.models.active_dynamics.pictures.parts import (
+    COLORS,
+    TRUTH,
+    log_ticks,
+    number,
+    typical_told,
+)
 from quatrain.models.active_dynamics.pictures.study import Paths, Study, undriven
 from quatrain.plots import caption
 
@@ -55,7 +61,10 @@ def charted(study: Study) -> Chart:
     found = study.trial.rows.moments(gauge.inward(points.expand(study.config.rows, -1, -1)))
     true = study.true_field(points)
     parts = (true, gauge.velocity(found.mean.double()), gauge.spread(found.variance.double()))
-    return Chart(axis.numpy(force=True), *(part.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for part in parts))
+    return Chart(
+        axis.numpy(force=True),
+        *(part.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for part in parts),
+    )
 
 
 # The field.
@@ -72,7 +81,13 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     for axes, field in ((left, chart.true), (middle, chart.mean[row])):
         _draw_streams(axes, chart, field, speeds)
     below: dict[str, Any] = {"location": "bottom", "shrink": 0.8, "aspect": 30}
-    figure.colorbar(ScalarMappable(speeds, FLOWS), ax=middle, label="speed (left, middle)", extend="max", **below)
+    figure.colorbar(
+        ScalarMappable(speeds, FLOWS),
+        ax=middle,
+        label="speed (left, middle)",
+        extend="max",
+        **below,
+    )
     _draw_visits(middle, study, row, COLORS[arm])
     error = chart.error(row)
     sizes = Normalize(0, float(error[inside].max()))
@@ -80,26 +95,42 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     figure.colorbar(ScalarMappable(sizes, ERRORS), ax=right, label="length of the error", **below)
     _draw_arrows(right, study, chart, chart.mean[row] - chart.true)
     left.set_title("The true field", loc="left", fontsize=11)
-    middle.set_title(f"As {arm} learned it from {met:,} transitions (dots)", loc="left", fontsize=11)
-    right.set_title(f"What is wrong with it: {study.known.nrmse[-1, row]:.1%}", loc="left", fontsize=11)
+    middle.set_title(
+        f"As {arm} learned it from {met:,} transitions (dots)", loc="left", fontsize=11
+    )
+    right.set_title(
+        f"What is wrong with it: {study.known.nrmse[-1, row]:.1%}", loc="left", fontsize=11
+    )
     for axes in (left, middle, right):
         _frame(axes, study)
     caption(figure, "Dotted: the region of interest.", typical_told(study.config.seeds))
     return figure
 
 
-def _draw_streams(axes: Axes, chart: Chart, field: Float64[np.ndarray, "x1 x2 d"], norm: Normalize) -> None:
+def _draw_streams(
+    axes: Axes, chart: Chart, field: Float64[np.ndarray, "x1 x2 d"], norm: Normalize
+) -> None:
     u, v = np.moveaxis(field, 2, 0).transpose(0, 2, 1)
-    style: dict[str, Any] = {"cmap": FLOWS, "norm": norm, "density": 1.4, "linewidth": 1, "arrowsize": 0.8}
+    style: dict[str, Any] = {
+        "cmap": FLOWS,
+        "norm": norm,
+        "density": 1.4,
+        "linewidth": 1,
+        "arrowsize": 0.8,
+    }
     axes.streamplot(chart.axis, chart.axis, u, v, color=np.hypot(u, v), **style)
 
 
-def _draw_arrows(axes: Axes, study: Study, chart: Chart, field: Float64[np.ndarray, "x1 x2 d"]) -> None:
+def _draw_arrows(
+    axes: Axes, study: Study, chart: Chart, field: Float64[np.ndarray, "x1 x2 d"]
+) -> None:
     """On some points of the region."""
     chosen = np.zeros((SIDE, SIDE), bool)
     chosen[ARROWS // 2 :: ARROWS, ARROWS // 2 :: ARROWS] = True
     x1, x2 = np.nonzero(chosen & chart.within(0.97 * study.radius))
-    axes.quiver(chart.axis[x1], chart.axis[x2], *field[x1, x2].T, color="white", width=0.004, pivot="middle")
+    axes.quiver(
+        chart.axis[x1], chart.axis[x2], *field[x1, x2].T, color="white", width=0.004, pivot="middle"
+    )
 
 
 # Where it is sure, and where it should be.
@@ -108,7 +139,10 @@ def _draw_arrows(axes: Axes, study: Study, chart: Chart, field: Float64[np.ndarr
 def draw_uncertainty(study: Study, chart: Chart) -> Figure:
     """The error that is believed beside the true one, of two arms on one scale."""
     rows = {arm: study.typical(arm) for arm in study.pair}
-    maps = {arm: {"expects": chart.believed(row), "makes": chart.error(row)} for arm, row in rows.items()}
+    maps = {
+        arm: {"expects": chart.believed(row), "makes": chart.error(row)}
+        for arm, row in rows.items()
+    }
     inside = chart.within(study.radius)
     sizes = np.concatenate([values[inside] for pair in maps.values() for values in pair.values()])
     norm = LogNorm(*np.quantile(sizes, (FAINTEST, 1)))
@@ -120,17 +154,28 @@ def draw_uncertainty(study: Study, chart: Chart) -> Figure:
             _draw_visits(axes, study, rows[arm], "white")
             _frame(axes, study)
             size = float(np.sqrt(np.square(values[inside]).mean()))
-            axes.set_title(f"Error that {arm} {said}: {number(size)}", loc="left", fontsize=11, color=COLORS[arm])
-    bar = figure.colorbar(ScalarMappable(norm, ERRORS), ax=panels, label="length of the field's error", shrink=0.6)
+            axes.set_title(
+                f"Error that {arm} {said}: {number(size)}",
+                loc="left",
+                fontsize=11,
+                color=COLORS[arm],
+            )
+    bar = figure.colorbar(
+        ScalarMappable(norm, ERRORS), ax=panels, label="length of the field's error", shrink=0.6
+    )
     log_ticks(bar.ax.yaxis)
     met = f"Dots: {study.path.shape[1]:,} transitions. In titles: root mean squares."
     caption(figure, met, typical_told(study.config.seeds))
     return figure
 
 
-def _draw_map(axes: Axes, study: Study, chart: Chart, values: Float64[np.ndarray, "x1 x2"], norm: Normalize) -> None:
+def _draw_map(
+    axes: Axes, study: Study, chart: Chart, values: Float64[np.ndarray, "x1 x2"], norm: Normalize
+) -> None:
     """Of the region."""
-    mesh = axes.pcolormesh(chart.axis, chart.axis, values.T, cmap=ERRORS, norm=norm, shading="gouraud")
+    mesh = axes.pcolormesh(
+        chart.axis, chart.axis, values.T, cmap=ERRORS, norm=norm, shading="gouraud"
+    )
     mesh.set_clip_path(Circle((0, 0), study.radius, transform=axes.transData))
 
 
@@ -163,7 +208,9 @@ def draw_portraits(study: Study) -> Figure:
 
 
 def off_by(
-    study: Study, true: Float64[np.ndarray, "time start d"], learned: Float64[np.ndarray, "time start d"]
+    study: Study,
+    true: Float64[np.ndarray, "time start d"],
+    learned: Float64[np.ndarray, "time start d"],
 ) -> float:
     """Root mean square distance, of each path as long as the true one has not left the region."""
     inside = np.logical_and.accumulate(np.linalg.norm(true, axis=2) <= study.radius)
@@ -191,7 +238,9 @@ def _draw_fan(axes: Axes, study: Study, paths: Paths, color: str) -> None:
 
 def _frame(axes: Axes, study: Study) -> None:
     """Both axes alike, with the region's border."""
-    axes.add_patch(Circle((0, 0), study.radius, fill=False, edgecolor="0.3", linewidth=1, linestyle=":"))
+    axes.add_patch(
+        Circle((0, 0), study.radius, fill=False, edgecolor="0.3", linewidth=1, linestyle=":")
+    )
     edge = EDGE * study.radius
     axes.set(xlim=(-edge, edge), ylim=(-edge, edge), aspect="equal", xlabel="x₁", ylabel="x₂")
     axes.label_outer()

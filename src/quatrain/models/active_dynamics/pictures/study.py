@@ -60,14 +60,18 @@ class Study(NamedTuple):
         rows = self.trial.rows
         return Gauge(*(part.double() for part in rows.gauge(rows.weights, self.dataset.held_out)))
 
-    def of(self, arm: str, values: Shaped[np.ndarray, "row ..."]) -> Shaped[np.ndarray, "replicate ..."]:
+    def of(
+        self, arm: str, values: Shaped[np.ndarray, "row ..."]
+    ) -> Shaped[np.ndarray, "replicate ..."]:
         """The rows of an arm."""
         return values[rows_of(self.config, arm)]
 
     def typical(self, arm: str) -> int:
         """The row of an arm with the median final error; of an even number the better one of the middle."""
         errors = self.of(arm, self.known.nrmse[-1])
-        return rows_of(self.config, arm).start + int(np.argsort(errors, kind="stable")[(len(errors) - 1) // 2])
+        return rows_of(self.config, arm).start + int(
+            np.argsort(errors, kind="stable")[(len(errors) - 1) // 2]
+        )
 
     def true_field(self, x: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch d"]:
         """In the precision that it always is asked in."""
@@ -88,10 +92,16 @@ def studied(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset) ->
     )
 
 
-def recorded(study: Study, history: History, name: str, arm: str) -> Float[np.ndarray, "replicate point"]:
+def recorded(
+    study: Study, history: History, name: str, arm: str
+) -> Float[np.ndarray, "replicate point"]:
     """A metric of an arm as its replicates have it."""
     full = f"{name}.{arm}"
-    names = [full] if study.config.seeds == 1 else [f"{full}/seed/{one}" for one in range(study.config.seeds)]
+    names = (
+        [full]
+        if study.config.seeds == 1
+        else [f"{full}/seed/{one}" for one in range(study.config.seeds)]
+    )
     return np.stack([history[one][1] for one in names])
 
 

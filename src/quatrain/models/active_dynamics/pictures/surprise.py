@@ -58,7 +58,9 @@ def oracle(study: Study) -> Float64[np.ndarray, "row transition"]:
 def _forget(belief: Belief, where: Tensor) -> None:
     """Where an episode ended, in place."""
     belief.mean[where] = 0
-    belief.covariance[where] = START_VARIANCE * torch.eye(belief.mean.shape[1], dtype=belief.mean.dtype)
+    belief.covariance[where] = START_VARIANCE * torch.eye(
+        belief.mean.shape[1], dtype=belief.mean.dtype
+    )
 
 
 class Cost(NamedTuple):
@@ -78,7 +80,9 @@ class Cost(NamedTuple):
         return np.diff(self.paid, prepend=0) / np.diff(self.steps, prepend=0)
 
 
-def cost(study: Study, history: History, by_oracle: Float64[np.ndarray, "row transition"], arm: str) -> Cost:
+def cost(
+    study: Study, history: History, by_oracle: Float64[np.ndarray, "row transition"], arm: str
+) -> Cost:
     """A record of the surprise tells its mean over the transitions since the one before."""
     ends, kept = history[f"innovation_nll.{arm}"][0], at_checkpoints(study, history, arm)
     own = (recorded(study, history, "innovation_nll", arm) * np.diff(ends, prepend=0)).cumsum(1)
@@ -91,7 +95,9 @@ def draw_innovation(study: Study, history: History, scores: Mapping[str, float])
     """How much more surprised than the oracle each arm was; of an exact filter its sum, beside what was gained."""
     by_oracle = oracle(study)
     costs = {arm: cost(study, history, by_oracle, arm) for arm in study.arms}
-    compared = study.config.network.family == "bayes_filter" and study.config.network.decoder == "known"
+    compared = (
+        study.config.network.family == "bayes_filter" and study.config.network.decoder == "known"
+    )
     figure = Figure(figsize=(13.5 if compared else 8.5, 5), layout="constrained")
     left, *right = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     _draw_rates(left, study, costs, scores)
@@ -106,17 +112,29 @@ def draw_innovation(study: Study, history: History, scores: Mapping[str, float])
     return figure
 
 
-def _draw_rates(axes: Axes, study: Study, costs: Mapping[str, Cost], scores: Mapping[str, float]) -> None:
+def _draw_rates(
+    axes: Axes, study: Study, costs: Mapping[str, Cost], scores: Mapping[str, float]
+) -> None:
     """Over transitions; in words, with rollouts that were not learned from."""
     medians = np.concatenate([np.median(found.rate, 0) for found in costs.values()])
-    lowest = LOWEST * medians.min(where=medians > 0, initial=medians.max() if medians.max() > 0 else 1)
+    lowest = LOWEST * medians.min(
+        where=medians > 0, initial=medians.max() if medians.max() > 0 else 1
+    )
     ends = []
     for arm, found in costs.items():
         rate = np.maximum(found.rate, lowest)
-        median = median_with_band(axes, found.steps, rate, color=COLORS[arm], linewidth=2, marker="o", markersize=3)
-        ends.append(EndLabel(float(median[-1]), f"{arm}{held_out(study, scores, arm)}", COLORS[arm]))
+        median = median_with_band(
+            axes, found.steps, rate, color=COLORS[arm], linewidth=2, marker="o", markersize=3
+        )
+        ends.append(
+            EndLabel(float(median[-1]), f"{arm}{held_out(study, scores, arm)}", COLORS[arm])
+        )
     axes.set_title("Surprise at what is seen next, above an oracle's", loc="left", fontsize=10)
-    axes.set(yscale="log", ylim=(lowest, 2 * max(medians.max(), lowest)), ylabel="nats per transition above the oracle")
+    axes.set(
+        yscale="log",
+        ylim=(lowest, 2 * max(medians.max(), lowest)),
+        ylabel="nats per transition above the oracle",
+    )
     over_transitions(axes, next(iter(costs.values())).steps)
     log_ticks(axes.yaxis)
     axes.grid(alpha=0.25)
@@ -135,9 +153,16 @@ def _draw_price(axes: Axes, costs: Mapping[str, Cost]) -> None:
     for arm, found in costs.items():
         gained, paid = np.median(found.gained, 0), np.median(found.paid, 0)
         axes.plot(gained, paid, color=COLORS[arm], linewidth=2, marker="o", markersize=3)
-        ends.append(EndLabel(float(paid[-1]), f"{arm}: {number(paid[-1])} for {number(gained[-1])}", COLORS[arm]))
+        ends.append(
+            EndLabel(
+                float(paid[-1]), f"{arm}: {number(paid[-1])} for {number(gained[-1])}", COLORS[arm]
+            )
+        )
     axes.axline((0, 0), slope=1, color="0.3", linewidth=1, linestyle="--")
     axes.set_title("What surprise has cost, and what it told of the field", loc="left", fontsize=10)
-    axes.set(xlabel="information gained about the field's weights, nats", ylabel="sum of the surprise, nats")
+    axes.set(
+        xlabel="information gained about the field's weights, nats",
+        ylabel="sum of the surprise, nats",
+    )
     axes.grid(alpha=0.25)
     label_ends(axes, ends)

@@ -36,7 +36,9 @@ class Picture(NamedTuple):
     new: np.ndarray
 
 
-def draw_film(config: ActorCriticConfig, learner: Learner, dataset: Dataset, replays: Replays) -> Figure:
+def draw_film(
+    config: ActorCriticConfig, learner: Learner, dataset: Dataset, replays: Replays
+) -> Figure:
     """The colony with the median return under the policy of the first seed, from its start to its end."""
     held_out, chosen = dataset.held_out, typical(replays.learned[0])
     film = filmed(config, learner, dataset, chosen)
@@ -44,11 +46,15 @@ def draw_film(config: ActorCriticConfig, learner: Learner, dataset: Dataset, rep
     width = np.clip(6.5 * config.env.width / config.env.height + 2.5, 8, 16)
     figure = Figure(figsize=(float(width), 6.2), layout="constrained")
     panels = figure.subplots(2, MOMENTS // 2, sharex=True, sharey=True)
-    for axes, place in zip(panels.flat, np.linspace(0, len(film) - 1, MOMENTS).round().astype(int), strict=True):
+    for axes, place in zip(
+        panels.flat, np.linspace(0, len(film) - 1, MOMENTS).round().astype(int), strict=True
+    ):
         plate = _draw_plate(axes, config, intensity)
         _draw_cells(axes, film[place])
     ticks = np.geomspace(intensity.min(), intensity.max(), 5 if np.ptp(intensity) else 1)
-    figure.colorbar(plate, ax=panels, label="stiffness", pad=0.01, ticks=ticks, format="%.3g").minorticks_off()
+    figure.colorbar(
+        plate, ax=panels, label="stiffness", pad=0.01, ticks=ticks, format="%.3g"
+    ).minorticks_off()
     for axes in panels[-1]:
         axes.set_xlabel("x, px")
     for axes in panels[:, 0]:
@@ -65,27 +71,38 @@ def draw_film(config: ActorCriticConfig, learner: Learner, dataset: Dataset, rep
     return figure
 
 
-def filmed(config: ActorCriticConfig, learner: Learner, dataset: Dataset, colony: int) -> list[Picture]:
+def filmed(
+    config: ActorCriticConfig, learner: Learner, dataset: Dataset, colony: int
+) -> list[Picture]:
     """Before the first step and after each."""
     held_out = dataset.held_out
     world = make_world(config.env.rules, held_out.plates)
     starts = Starts(*(field[colony : colony + 1] for field in held_out.colonies))
     start = colonies_of(world.rules, starts)
     act = mean_policy(actor_of(config, world, learner.seeds[0]))
-    return [picture(start), *(picture(moment.transition.after) for moment in episodes(world, start, act))]
+    return [
+        picture(start),
+        *(picture(moment.transition.after) for moment in episodes(world, start, act)),
+    ]
 
 
 def picture(colonies: Colonies) -> Picture:
     """Of the only colony of a batch."""
     n = int(colonies.n[0])
-    pos, parent, new = (field[0, :n].numpy(force=True) for field in (colonies.pos, colonies.parent, colonies.new))
+    pos, parent, new = (
+        field[0, :n].numpy(force=True) for field in (colonies.pos, colonies.parent, colonies.new)
+    )
     return Picture(int(colonies.t[0]), n, pos, parent, new)
 
 
-def _draw_plate(axes: Axes, config: ActorCriticConfig, intensity: Float[np.ndarray, " width"]) -> AxesImage:
+def _draw_plate(
+    axes: Axes, config: ActorCriticConfig, intensity: Float[np.ndarray, " width"]
+) -> AxesImage:
     norm = LogNorm(0.99 * intensity.min(), 1.01 * intensity.max())
     extent = (0, config.env.width, 0, config.env.height)
-    plate = axes.imshow(intensity[None], extent=extent, norm=norm, cmap=PLATE, aspect="equal", origin="lower")
+    plate = axes.imshow(
+        intensity[None], extent=extent, norm=norm, cmap=PLATE, aspect="equal", origin="lower"
+    )
     axes.axvline(goal(config.env.rules), color="0.3", linestyle="--", linewidth=1)
     return plate
 

@@ -61,17 +61,23 @@ def draw_actions(config: ActorCriticConfig, history: History, replays: Replays) 
     figure = Figure(figsize=(max(3.3 * len(names), 8), 6.5), layout="constrained")
     columns = figure.subplots(2, len(names), squeeze=False, sharex="row", sharey="col").T
     for (upper, lower), name in zip(columns, names, strict=True):
-        mean, spread = (curve(history, f"action_{what}/{name}", config.seeds) for what in ("mean", "std"))
+        mean, spread = (
+            curve(history, f"action_{what}/{name}", config.seeds) for what in ("mean", "std")
+        )
         x, middle, wide = transitions(history, mean), mean.values.mean(0), spread.values.mean(0)
         upper.plot(x, middle, color=ORANGE, linewidth=1.8)
         upper.fill_between(x, middle - wide, middle + wide, color=ORANGE, alpha=0.2, linewidth=0)
-        title = f"{SYMBOLS[name]}, {UNITS[name]}: {number(float(middle[-1]))} ± {wide[-1]:.2f} at last"
+        title = (
+            f"{SYMBOLS[name]}, {UNITS[name]}: {number(float(middle[-1]))} ± {wide[-1]:.2f} at last"
+        )
         upper.set_title(title, loc="left", fontsize=10)
         upper.set_xlabel("transitions")
         count_transitions(upper)
         bounds = getattr(config.env.action.bounds, name)
         for axes in (upper, lower):
-            axes.hlines(bounds, 0, 1, colors="0.7", linewidth=0.8, transform=axes.get_yaxis_transform())
+            axes.hlines(
+                bounds, 0, 1, colors="0.7", linewidth=0.8, transform=axes.get_yaxis_transform()
+            )
         _draw_within_episode(lower, replays, PARAMETERS.index(name))
     columns[0, 0].set_ylabel("drawn while training")
     columns[0, 1].set_ylabel("held-out colonies, not drawn")
@@ -90,7 +96,9 @@ def _draw_within_episode(axes: Axes, replays: Replays, column: int) -> None:
     axes.plot(steps, middle, color=RED, linewidth=1.5)
     steps, quantiles = within_episode([replays.feedback], column)
     axes.plot(steps, quantiles[len(QUANTILES) // 2], color=BLUE, linewidth=1.5)
-    axes.axhline(float(replays.constant.action[0, 0, column]), color=BLACK, linestyle="--", linewidth=1.2)
+    axes.axhline(
+        float(replays.constant.action[0, 0, column]), color=BLACK, linestyle="--", linewidth=1.2
+    )
     axes.set(xlabel="step of the episode")
 
 
@@ -111,7 +119,8 @@ def draw_laws(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> 
     """Deletion ratio against size, direction against height, γ and throw against stiffness; beside the controller's."""
     held_out = dataset.held_out
     *learned, feedback = (
-        steps_of(held_out.plates, held_out.colonies, outcome) for outcome in (*replays.learned, replays.feedback)
+        steps_of(held_out.plates, held_out.colonies, outcome)
+        for outcome in (*replays.learned, replays.feedback)
     )
     laws = laws_of(config, learned, feedback)
     rows, columns = -(-len(laws) // 2), min(len(laws), 2)
@@ -143,9 +152,7 @@ def laws_of(config: ActorCriticConfig, learned: Sequence[Steps], feedback: Steps
         title = f"γ is {middle:.1f} px at the median, the controller's {gamma:.1f}"
         found.append(_stiffness_law(title, "γ, px", lambda steps: steps.column("gamma"), feedback))
     if THROW & free:
-        title = (
-            f"A child lands {_median(learned, throw):.1f} px away, the controller's {_median([feedback], throw):.1f}"
-        )
+        title = f"A child lands {_median(learned, throw):.1f} px away, the controller's {_median([feedback], throw):.1f}"
         found.append(_stiffness_law(title, "throw in the colony's middle, px", throw, feedback))
     return found
 
@@ -177,7 +184,9 @@ def _lane_law(config: ActorCriticConfig, learned: Sequence[Steps]) -> Law:
     )
 
 
-def _stiffness_law(title: str, answer: str, done: Callable[[Steps], np.ndarray], feedback: Steps) -> Law:
+def _stiffness_law(
+    title: str, answer: str, done: Callable[[Steps], np.ndarray], feedback: Steps
+) -> Law:
     """The controller's γ, α and ν are always the same: its steps, in the order of stiffness, are a curve."""
     order = feedback.stiffness.argsort()
     return Law(
@@ -186,7 +195,9 @@ def _stiffness_law(title: str, answer: str, done: Callable[[Steps], np.ndarray],
         seen=lambda steps: steps.stiffness,
         answer=answer,
         done=done,
-        controller=lambda stiffness: np.interp(stiffness, feedback.stiffness[order], done(feedback)[order]),
+        controller=lambda stiffness: np.interp(
+            stiffness, feedback.stiffness[order], done(feedback)[order]
+        ),
         scale="log",
     )
 
@@ -213,7 +224,9 @@ def _draw_law(axes: Axes, law: Law, learned: Sequence[Steps]) -> None:
     full = np.isfinite(median).all(0)
     mean_with_interval(axes, middle[full], median[:, full], color=RED, linewidth=1.8)
     if len(learned) == 1:
-        axes.fill_between(middle[full], low[0, full], high[0, full], color=RED, alpha=0.15, linewidth=0)
+        axes.fill_between(
+            middle[full], low[0, full], high[0, full], color=RED, alpha=0.15, linewidth=0
+        )
     axes.plot(middle, law.controller(middle), color=BLUE, linestyle="--", linewidth=1.5)
     axes.set(xlabel=law.state, ylabel=law.answer)
     axes.set_title(law.title, loc="left", fontsize=10)

@@ -19,10 +19,21 @@ from quatrain.models.actor_critic.train import Learner
 from quatrain.plots import BLACK, BLUE, GREY, RED
 
 COLORS = {"learned": RED, "constant": BLACK, "feedback": BLUE, "random": GREY}
-NAMES = {"learned": "learned", "constant": "best constant", "feedback": "controller", "random": "random"}
+NAMES = {
+    "learned": "learned",
+    "constant": "best constant",
+    "feedback": "controller",
+    "random": "random",
+}
 """Of policies."""
 SYMBOLS = {"delete_ratio": "r", "gamma": "γ", "alpha": "α", "noise": "ν", "theta": "θ"}
-UNITS = {"delete_ratio": "share deleted", "gamma": "px", "alpha": "stiffness", "noise": "px", "theta": "rad"}
+UNITS = {
+    "delete_ratio": "share deleted",
+    "gamma": "px",
+    "alpha": "stiffness",
+    "noise": "px",
+    "theta": "rad",
+}
 """Of the numbers of an action."""
 
 
@@ -51,14 +62,25 @@ class Steps(NamedTuple):
         return self.action[:, PARAMETERS.index(name)]
 
 
-def replayed(config: ActorCriticConfig, learner: Learner, floors: Floors, plates: Plates, starts: Starts) -> Replays:
+def replayed(
+    config: ActorCriticConfig, learner: Learner, floors: Floors, plates: Plates, starts: Starts
+) -> Replays:
     """With no spread, as they are judged."""
     world, count = make_world(config.env.rules, plates), len(starts.n)
     gamma = torch.tensor(floors.feedback_gamma).expand(count)
     return Replays(
-        learned=[played(world, starts, mean_policy(actor_of(config, world, seed))) for seed in learner.seeds],
-        constant=played(world, starts, constant_policy(torch.tensor(floors.constant_action).expand(count, 5))),
-        feedback=played(world, starts, fixing(config.env.action.fixed_params, feedback_policy(world.rules, gamma))),
+        learned=[
+            played(world, starts, mean_policy(actor_of(config, world, seed)))
+            for seed in learner.seeds
+        ],
+        constant=played(
+            world, starts, constant_policy(torch.tensor(floors.constant_action).expand(count, 5))
+        ),
+        feedback=played(
+            world,
+            starts,
+            fixing(config.env.action.fixed_params, feedback_policy(world.rules, gamma)),
+        ),
     )
 
 
@@ -90,7 +112,9 @@ def next_size(steps: Steps) -> Float[np.ndarray, " step"]:
 
 def throw(steps: Steps) -> Float[np.ndarray, " step"]:
     """Pixels between a cell in the middle and its child: h = γ / (1 + (α/I)²) + ν."""
-    return steps.column("gamma") / (1 + (steps.column("alpha") / steps.stiffness) ** 2) + steps.column("noise")
+    return steps.column("gamma") / (
+        1 + (steps.column("alpha") / steps.stiffness) ** 2
+    ) + steps.column("noise")
 
 
 def size_error(config: ActorCriticConfig, outcome: Outcome) -> float:

@@ -44,13 +44,21 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
     """Cells, and how far off the plate's middle, over the steps of an episode, under three policies."""
     starts, env = dataset.held_out.colonies, config.env
     figure = Figure(figsize=(12, 6.5), layout="constrained")
-    for (upper, lower), name in zip(figure.subplots(2, 3, sharex=True, sharey="row").T, COMPARED, strict=True):
+    for (upper, lower), name in zip(
+        figure.subplots(2, 3, sharex=True, sharey="row").T, COMPARED, strict=True
+    ):
         outcome = replays.of(name)[0]
         highest = 1.1 * env.max_nodes
         _draw_courses(upper, np.minimum(sizes(starts, outcome), highest), outcome, COLORS[name])
-        _draw_courses(lower, centroids(starts, outcome)[..., 1] - env.height / 2, outcome, COLORS[name])
+        _draw_courses(
+            lower, centroids(starts, outcome)[..., 1] - env.height / 2, outcome, COLORS[name]
+        )
         error = size_error(config, outcome)
-        off = f"{error:.1f} cells off the target" if np.isfinite(error) else "no episode is long enough to settle"
+        off = (
+            f"{error:.1f} cells off the target"
+            if np.isfinite(error)
+            else "no episode is long enough to settle"
+        )
         title = f"{NAMES[name]}: {off}"
         upper.set_title(title, loc="left", fontsize=10, color=COLORS[name])
         upper.axhline(env.target_nodes, color="0.3", linestyle="--", linewidth=1)
@@ -70,7 +78,9 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
     return figure
 
 
-def _draw_courses(axes: Axes, courses: Float[np.ndarray, "time colony"], outcome: Outcome, color: str) -> None:
+def _draw_courses(
+    axes: Axes, courses: Float[np.ndarray, "time colony"], outcome: Outcome, color: str
+) -> None:
     """A line for each of the first colonies, and a dot at its end."""
     few = min(DRAWN, courses.shape[1])
     axes.plot(courses[:, :few], color=color, linewidth=0.8, alpha=0.6)
@@ -122,16 +132,29 @@ class Means(NamedTuple):
     returns: Float[np.ndarray, " plate"]
 
 
-def draw_slopes(config: ActorCriticConfig, dataset: Dataset, inside: Replays, outside: Replays) -> Figure:
+def draw_slopes(
+    config: ActorCriticConfig, dataset: Dataset, inside: Replays, outside: Replays
+) -> Figure:
     """Return by the slope and by the offset of the plate, in the range of training slopes and outside it."""
     held_out, train = dataset.held_out, dataset.train.plates
     groups = [Played(held_out.plates, held_out.colonies, inside)]
-    groups += [Played(held_out.outside, held_out.colonies_outside, outside)] if config.collect.n_outside else []
-    kinds = [kind for kind in LAWS if any(kind in group.plates.kind[group.starts.substrate] for group in groups)]
+    groups += (
+        [Played(held_out.outside, held_out.colonies_outside, outside)]
+        if config.collect.n_outside
+        else []
+    )
+    kinds = [
+        kind
+        for kind in LAWS
+        if any(kind in group.plates.kind[group.starts.substrate] for group in groups)
+    ]
     figure = Figure(figsize=(max(6 * len(kinds), 8), 7.5), layout="constrained")
     panels = figure.subplots(2, len(kinds), squeeze=False, sharey=True)
     for (upper, lower), kind in zip(panels.T, kinds, strict=True):
-        means = [_draw_plates(upper, lower, group, kind, filled=place == 0) for place, group in enumerate(groups)]
+        means = [
+            _draw_plates(upper, lower, group, kind, filled=place == 0)
+            for place, group in enumerate(groups)
+        ]
         slopes = train.m[train.kind == kind]
         if len(slopes):
             upper.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
@@ -153,7 +176,9 @@ def draw_slopes(config: ActorCriticConfig, dataset: Dataset, inside: Replays, ou
 def by_plate(group: Played, returns: Float[np.ndarray, " colony"], kind: int) -> Means:
     """Of the plates of a kind on which there is a colony."""
     plates, plate = group.plates, group.starts.substrate
-    count, total = (np.bincount(plate, weights, minlength=len(plates.m)) for weights in (None, returns))
+    count, total = (
+        np.bincount(plate, weights, minlength=len(plates.m)) for weights in (None, returns)
+    )
     chosen = (plates.kind == kind) & (count > 0)
     return Means(plates.m[chosen], plates.b[chosen], total[chosen] / count[chosen])
 
@@ -165,7 +190,9 @@ def _draw_plates(upper: Axes, lower: Axes, group: Played, kind: int, filled: boo
     for name in reversed(COMPARED):
         m, b, returns = found[name]
         for axes, x in ((upper, m), (lower, b)):
-            axes.plot(x, returns, "o", color=COLORS[name], markersize=4.5, alpha=0.75, fillstyle=fill)
+            axes.plot(
+                x, returns, "o", color=COLORS[name], markersize=4.5, alpha=0.75, fillstyle=fill
+            )
             axes.grid(alpha=0.25)
     returns = found["learned"].returns
     return number(float(returns.mean())) if len(returns) else "none"
@@ -174,12 +201,21 @@ def _draw_plates(upper: Axes, lower: Axes, group: Played, kind: int, filled: boo
 # The search.
 
 
-def draw_constant_search(config: ActorCriticConfig, dataset: Dataset, scores: Mapping[str, float]) -> Figure:
+def draw_constant_search(
+    config: ActorCriticConfig, dataset: Dataset, scores: Mapping[str, float]
+) -> Figure:
     """Mean return of each constant action that was tried, by the first of its numbers that is free."""
     search, free = dataset.train.search, config.env.action.active_params
-    metrics = {"constant": "constant_return", "feedback": "feedback_return", "learned": "return_mean"}
+    metrics = {
+        "constant": "constant_return",
+        "feedback": "feedback_return",
+        "learned": "return_mean",
+    }
     levels = {name: scores[metric] for name, metric in metrics.items()}
-    highest, lowest = max(*levels.values(), float(search.returns.max())), min(*levels.values(), scores["random_return"])
+    highest, lowest = (
+        max(*levels.values(), float(search.returns.max())),
+        min(*levels.values(), scores["random_return"]),
+    )
     bottom = lowest - BELOW * (highest - lowest)
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     axes = figure.subplots()
@@ -193,7 +229,11 @@ def draw_constant_search(config: ActorCriticConfig, dataset: Dataset, scores: Ma
     axes.set_title(title, loc="left", fontsize=10)
     figure.colorbar(dots, ax=axes, pad=0.02)
     label_ends(
-        axes, [EndLabel(level, f"{NAMES[name]} {number(level)}", COLORS[name]) for name, level in levels.items()]
+        axes,
+        [
+            EndLabel(level, f"{NAMES[name]} {number(level)}", COLORS[name])
+            for name, level in levels.items()
+        ],
     )
     caption(
         figure,
@@ -204,13 +244,27 @@ def draw_constant_search(config: ActorCriticConfig, dataset: Dataset, scores: Ma
     return figure
 
 
-def _draw_search(axes: Axes, search: Search, bottom: float, name: str, shade: str) -> PathCollection:
+def _draw_search(
+    axes: Axes, search: Search, bottom: float, name: str, shade: str
+) -> PathCollection:
     """Dots by one number of the actions, coloured by another; none below the bottom."""
     x, color = (PARAMETERS.index(one) for one in (name, shade))
     actions, finalists = search.actions, search.finalists
     returns = np.maximum(search.returns, bottom)
-    dots = axes.scatter(actions[:, x], returns, c=actions[:, color], cmap="cividis", s=14, clip_on=False)
-    axes.scatter(finalists[:, x], search.final_returns, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)
-    axes.set(xlabel=f"{SYMBOLS[name]}, {UNITS[name]} (colour: {SYMBOLS[shade]}, {UNITS[shade]})", ylabel="mean return")
+    dots = axes.scatter(
+        actions[:, x], returns, c=actions[:, color], cmap="cividis", s=14, clip_on=False
+    )
+    axes.scatter(
+        finalists[:, x],
+        search.final_returns,
+        s=60,
+        facecolors="none",
+        edgecolors=BLACK,
+        linewidths=1.2,
+    )
+    axes.set(
+        xlabel=f"{SYMBOLS[name]}, {UNITS[name]} (colour: {SYMBOLS[shade]}, {UNITS[shade]})",
+        ylabel="mean return",
+    )
     axes.grid(alpha=0.25)
     return dots

@@ -11,7 +11,17 @@ from matplotlib.ticker import EngFormatter
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.pictures.replays import COLORS, NAMES, number, over_seeds, signed
-from quatrain.plots import GREY, ORANGE, RED, Curve, EndLabel, caption, curve, label_ends, mean_with_interval
+from quatrain.plots import (
+    GREY,
+    ORANGE,
+    RED,
+    Curve,
+    EndLabel,
+    caption,
+    curve,
+    label_ends,
+    mean_with_interval,
+)
 from quatrain.progress import History
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999933", "#882255")
@@ -63,15 +73,22 @@ def _first_and_last(values: Float[np.ndarray, "seeds points"]) -> tuple[float, f
 # Episodes.
 
 
-def draw_learning_curve(config: ActorCriticConfig, history: History, scores: Mapping[str, float]) -> Figure:
+def draw_learning_curve(
+    config: ActorCriticConfig, history: History, scores: Mapping[str, float]
+) -> Figure:
     """Return over transitions while training, the held-out score, and what policies earn that learned nothing."""
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     found = of_episodes(config, history, "return")
     x, score = transitions(history, found), scores["return_mean"]
     mean_with_interval(axes, x, found.values, color=ORANGE, linewidth=2)
-    reach = [[max(score - scores["return_mean_low"], 0)], [max(scores["return_mean_high"] - score, 0)]]
-    axes.errorbar(x[-1:], [score], yerr=reach, color=RED, marker="o", capsize=4, clip_on=False, zorder=3)
+    reach = [
+        [max(score - scores["return_mean_low"], 0)],
+        [max(scores["return_mean_high"] - score, 0)],
+    ]
+    axes.errorbar(
+        x[-1:], [score], yerr=reach, color=RED, marker="o", capsize=4, clip_on=False, zorder=3
+    )
     _, last = _first_and_last(found.values)
     ends = [EndLabel(score, f"held out {number(score)}", RED)]
     ends += [EndLabel(last, f"while training {number(last)}", ORANGE)] if np.isfinite(last) else []
@@ -94,7 +111,11 @@ def draw_learning_curve(config: ActorCriticConfig, history: History, scores: Map
 
 def compared(scores: Mapping[str, float]) -> str:
     """With the best constant action and the controller; shares of what is not positive mean nothing."""
-    learned, constant, feedback = scores["return_mean"], scores["constant_return"], scores["feedback_return"]
+    learned, constant, feedback = (
+        scores["return_mean"],
+        scores["constant_return"],
+        scores["feedback_return"],
+    )
     if min(constant, feedback) > 0:
         share = scores["fraction_of_feedback"]
         return f"{scores['margin_over_constant']:+.0%} on the best constant action, {share:.1%} of the controller"
@@ -112,16 +133,26 @@ def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
     upper.set_title(f"What an episode pays: {_course(paid, number)}", loc="left", fontsize=10)
     upper.set_ylabel("return of an episode, by component")
     _draw_stack(lower, x, layers_of_reasons(config, history))
-    lower.set_title(f"How episodes end: at the goal {_course(won, '{:.0%}'.format)}", loc="left", fontsize=10)
+    lower.set_title(
+        f"How episodes end: at the goal {_course(won, '{:.0%}'.format)}", loc="left", fontsize=10
+    )
     lower.set(xlabel="transitions of all colonies", ylabel="share of episodes", ylim=(0, 1))
     count_transitions(lower)
-    caption(figure, "Components times weights: what costs hangs below 0. Black: their sum.", over_seeds(config))
+    caption(
+        figure,
+        "Components times weights: what costs hangs below 0. Black: their sum.",
+        over_seeds(config),
+    )
     return figure
 
 
 def _course(found: Curve, told: Callable[[float], str]) -> str:
     first, last = _first_and_last(found.values)
-    return f"{told(first)} at first, {told(last)} at last" if np.isfinite(last) else "no episode has ended"
+    return (
+        f"{told(first)} at first, {told(last)} at last"
+        if np.isfinite(last)
+        else "no episode has ended"
+    )
 
 
 def layers_of_reward(config: ActorCriticConfig, history: History) -> list[Layer]:
@@ -131,11 +162,15 @@ def layers_of_reward(config: ActorCriticConfig, history: History) -> list[Layer]
     paid = [weight * values for weight, values in zip(weights, found, strict=True)]
     sizes = [-np.abs(np.nan_to_num(values)).max() for values in paid]
     shown = sorted(np.argsort(sizes, kind="stable")[: len(PALETTE)].tolist())
-    named = [(names[place], paid[place], color) for place, color in zip(shown, PALETTE, strict=False)]
+    named = [
+        (names[place], paid[place], color) for place, color in zip(shown, PALETTE, strict=False)
+    ]
     if len(shown) < len(names):
         others = np.sum([values for place, values in enumerate(paid) if place not in shown], axis=0)
         named.append((f"{len(names) - len(shown)} others", others, OTHERS))
-    return [Layer(f"{name} {signed(float(values[-1]))}", values, color) for name, values, color in named]
+    return [
+        Layer(f"{name} {signed(float(values[-1]))}", values, color) for name, values, color in named
+    ]
 
 
 def layers_of_reasons(config: ActorCriticConfig, history: History) -> list[Layer]:
@@ -155,7 +190,9 @@ def _draw_stack(axes: Axes, x: np.ndarray, layers: Sequence[Layer]) -> None:
         last, parts = layer.values[-1], (layer.values.clip(min=0), layer.values.clip(max=0))
         ends.append(EndLabel(float(bases[int(last < 0)][-1] + last / 2), layer.label, layer.color))
         for sign, part in enumerate(parts):
-            axes.fill_between(x, bases[sign], bases[sign] + part, color=layer.color, alpha=0.75, linewidth=0)
+            axes.fill_between(
+                x, bases[sign], bases[sign] + part, color=layer.color, alpha=0.75, linewidth=0
+            )
             bases[sign] = bases[sign] + part
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.grid(alpha=0.25)
@@ -171,7 +208,9 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
     figure = Figure(figsize=(15, 6.5), layout="constrained")
     titles = titles_of_updates(config, history)
     limits = {"approx_kl": config.train.target_kl, "grad_norm": config.train.max_grad_norm}
-    for axes, (name, title) in zip(figure.subplots(2, 4, sharex=True).flat, titles.items(), strict=True):
+    for axes, (name, title) in zip(
+        figure.subplots(2, 4, sharex=True).flat, titles.items(), strict=True
+    ):
         found = curve(history, name, config.seeds)
         values = np.diff(found.values, prepend=0) if name == "updates" else found.values
         mean_with_interval(axes, transitions(history, found), values, color=RED, linewidth=1.5)

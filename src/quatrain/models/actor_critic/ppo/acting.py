@@ -74,7 +74,9 @@ def _in_half_precision(network: Network) -> Callable[..., Output]:
 def policy_of(config: ActorCriticConfig) -> Policy:
     """The distribution over what is free of an action."""
     action = config.env.action
-    return make_policy(config.network.policy, config.env.rules.bounds, action.active_params, action.fixed_params)
+    return make_policy(
+        config.network.policy, config.env.rules.bounds, action.active_params, action.fixed_params
+    )
 
 
 def scale_of(config: ActorCriticConfig, dataset: Dataset) -> Scale:
@@ -83,13 +85,17 @@ def scale_of(config: ActorCriticConfig, dataset: Dataset) -> Scale:
     if config.env.obs_norm == "dataset":
         return scale
     zero_or_one = (0.0, 1.0, 0.0, 1.0)
-    return Scale(*(torch.full_like(values, value) for values, value in zip(scale, zero_or_one, strict=True)))
+    return Scale(
+        *(torch.full_like(values, value) for values, value in zip(scale, zero_or_one, strict=True))
+    )
 
 
 def see(actor: Actor, colonies: Colonies) -> Graphs:
     """What the network is shown of these colonies; where no cell is, zeros."""
     rules = actor.world.rules
-    node, graph, parent, mask = compressed(rules, observe(actor.world, colonies, width(actor, colonies)))
+    node, graph, parent, mask = compressed(
+        rules, observe(actor.world, colonies, width(actor, colonies))
+    )
     scale = actor.scale
     node = ((node - scale.node_mean) / scale.node_std).clamp_(-CLIP, CLIP) * mask[..., None]
     graph = ((graph - scale.graph_mean) / scale.graph_std).clamp_(-CLIP, CLIP)

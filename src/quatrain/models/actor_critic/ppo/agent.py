@@ -62,21 +62,35 @@ class Agent:
 
 
 def restored(
-    config: ActorCriticConfig, world: World, seed: Seed, team: Team = ALONE, rollout: Rollout | None = None
+    config: ActorCriticConfig,
+    world: World,
+    seed: Seed,
+    team: Team = ALONE,
+    rollout: Rollout | None = None,
 ) -> Agent:
     """At work where it was; of the seed nothing is changed. Agents that work in turn may share the rollout's memory."""
     network = network_of(config, seed)
-    optimizer = Adam(network.parameters(), lr=config.train.learning_rate, eps=config.train.adam_eps, fused=True)
+    optimizer = Adam(
+        network.parameters(), lr=config.train.learning_rate, eps=config.train.adam_eps, fused=True
+    )
     moments.restore(optimizer, network, seed.optimizer)
     own = seed.ranks[team.rank]
-    player = Player(own.colonies, own.components, own.ended, generator_at(own.environment), generator_at(own.policy))
+    player = Player(
+        own.colonies,
+        own.components,
+        own.ended,
+        generator_at(own.environment),
+        generator_at(own.policy),
+    )
     return Agent(
         actor=make_actor(config, world, seed.scale, network),
         network=network,
         optimizer=optimizer,
         player=player,
         order=generator_at(own.order),
-        rollout=empty_rollout(config, config.train.num_envs // team.size) if rollout is None else rollout,
+        rollout=empty_rollout(config, config.train.num_envs // team.size)
+        if rollout is None
+        else rollout,
         iterations=int(seed.iterations),
         updates=int(seed.updates),
         team=team,
@@ -111,11 +125,17 @@ def snapshot(agent: Agent, ranks: tuple[Rank, ...]) -> Seed:
 def rank_of(player: Player, order: Generator) -> Rank:
     """A process's part of a learner; colonies are never changed in place, so they need no copy."""
     colonies, components, ended, environment, policy = player
-    return Rank(colonies, components, ended, environment.get_state(), policy.get_state(), order.get_state())
+    return Rank(
+        colonies, components, ended, environment.get_state(), policy.get_state(), order.get_state()
+    )
 
 
 def fresh(
-    config: ActorCriticConfig, world: World, scale: Scale, network: Network, draws: list[list[Generator]]
+    config: ActorCriticConfig,
+    world: World,
+    scale: Scale,
+    network: Network,
+    draws: list[list[Generator]],
 ) -> Seed:
     """Before the first iteration. draws: of each rank the generators of environment, policy and order."""
     params = {name: param.detach() for name, param in network.named_parameters()}
@@ -124,4 +144,6 @@ def fresh(
     for environment, policy, order in draws:
         actor = make_actor(config, world, scale, network)
         ranks.append(rank_of(first_player(actor, colonies, environment, policy), order))
-    return Seed(params, scale, moments.fresh(params), tuple(ranks), torch.tensor(0), torch.tensor(0))
+    return Seed(
+        params, scale, moments.fresh(params), tuple(ranks), torch.tensor(0), torch.tensor(0)
+    )

@@ -95,7 +95,9 @@ def play(actor: Actor, player: Player, rollout: Rollout, team: Team = ALONE) -> 
         cells += colonies.n.float().mean()
         lasts.append(stepped.last)
         colonies = stepped.colonies
-    buffer.close(rollout, actor.forward(see(actor, colonies)).value, _final_values(actor, rollout, lasts))
+    buffer.close(
+        rollout, actor.forward(see(actor, colonies)).value, _final_values(actor, rollout, lasts)
+    )
     ended = team.summed(ended)
     means = torch.where(ended[0] > 0, ended[1:] / ended[0].clamp(min=1), player.ended)
     after = player._replace(colonies=colonies, components=running, ended=means)
@@ -107,14 +109,25 @@ def _told(actor: Actor, stepped: Stepped, components: Tensor) -> Float[Tensor, "
     over = (stepped.terminated | stepped.truncated).float()
     reasons = torch.nn.functional.one_hot(stepped.reason, len(REASONS))
     one = torch.ones_like(over)
-    columns = [one[:, None], (components @ actor.world.weights)[:, None], stepped.last.t[:, None], reasons, components]
+    columns = [
+        one[:, None],
+        (components @ actor.world.weights)[:, None],
+        stepped.last.t[:, None],
+        reasons,
+        components,
+    ]
     return over @ torch.cat([column.float() for column in columns], 1)
 
 
-def _final_values(actor: Actor, rollout: Rollout, lasts: list[Colonies]) -> Float[Tensor, "truncated *values"]:
+def _final_values(
+    actor: Actor, rollout: Rollout, lasts: list[Colonies]
+) -> Float[Tensor, "truncated *values"]:
     """Values of the colonies whose time was up, in the order of `rollout.truncated.nonzero()`."""
     cut = rollout.truncated.cpu()
-    ends = [taken(last, rows.nonzero()[:, 0].to(last.n.device)) for last, rows in zip(lasts, cut, strict=True)]
+    ends = [
+        taken(last, rows.nonzero()[:, 0].to(last.n.device))
+        for last, rows in zip(lasts, cut, strict=True)
+    ]
     colonies = Colonies(*map(torch.cat, zip(*ends, strict=True)))
     if not len(colonies.n):
         return rollout.value.new_zeros(0, *rollout.value.shape[2:])

@@ -74,9 +74,14 @@ def make_policy(
     return {"beta": _beta, "squashed_gaussian": _squashed_gaussian}[kind](box)
 
 
-def make_box(bounds: tuple[Bounds, ...], active: tuple[str, ...], fixed: Mapping[str, float]) -> Box:
+def make_box(
+    bounds: tuple[Bounds, ...], active: tuple[str, ...], fixed: Mapping[str, float]
+) -> Box:
     columns = [PARAMETERS.index(name) for name in active]
-    lows, widths = [bounds[i].low for i in columns], [bounds[i].high - bounds[i].low for i in columns]
+    lows, widths = (
+        [bounds[i].low for i in columns],
+        [bounds[i].high - bounds[i].low for i in columns],
+    )
     return Box(
         low=torch.tensor(lows, dtype=torch.float32),
         width=torch.tensor(widths, dtype=torch.float32),
@@ -111,19 +116,25 @@ def beta_distribution(raw: Float[Tensor, "*batch two_active"]) -> Parameters:
     return Parameters(*(1 + above_one).chunk(2, -1))
 
 
-def standard_gamma(shape: Float[Tensor, "*any"], generator: torch.Generator) -> Float[Tensor, "*any"]:
+def standard_gamma(
+    shape: Float[Tensor, "*any"], generator: torch.Generator
+) -> Float[Tensor, "*any"]:
     """Draws from Gamma(shape, 1). torch.distributions takes no generator, hence this call of a private function."""
     return torch._standard_gamma(shape, generator=generator)
 
 
 @torch.no_grad()
-def beta_sample(parameters: Parameters, generator: torch.Generator) -> Float[Tensor, "*batch active"]:
+def beta_sample(
+    parameters: Parameters, generator: torch.Generator
+) -> Float[Tensor, "*batch active"]:
     """u / (u + v) of two Gamma draws."""
     u, v = standard_gamma(torch.stack(parameters), generator)
     return (u / (u + v)).clamp(EDGE, 1 - EDGE)
 
 
-def beta_log_prob(parameters: Parameters, z: Float[Tensor, "*batch active"]) -> Float[Tensor, "*batch"]:
+def beta_log_prob(
+    parameters: Parameters, z: Float[Tensor, "*batch active"]
+) -> Float[Tensor, "*batch"]:
     """Σ (a−1) ln z + (b−1) ln(1−z) − ln B(a,b).
 
     In float64: where a and b are large the terms cancel, and a ratio of 1 would be off by 2e-4 at a = 50.
@@ -159,14 +170,20 @@ def _alternating(three: Float[Tensor, "3 *batch active"]) -> Float[Tensor, "*bat
 
 def _squashed_gaussian(box: Box) -> Policy:
     points, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    points_q, weights_q = (torch.tensor(x, dtype=torch.float32) for x in (points, weights / weights.sum()))
+    points_q, weights_q = (
+        torch.tensor(x, dtype=torch.float32) for x in (points, weights / weights.sum())
+    )
     return Policy(
         distribution=gaussian_distribution,
         sample=gaussian_sample,
         centre=lambda parameters: parameters.first.clamp(-FURTHEST, FURTHEST),
         action=lambda z: placed(box, z.sigmoid()),
-        log_prob=lambda parameters, z: gaussian_log_prob(parameters, z) - log_slope(z).sum(-1) - box.log_volume,
-        entropy=lambda parameters: squashed_entropy(parameters, points_q, weights_q) + box.log_volume,
+        log_prob=lambda parameters, z: (
+            gaussian_log_prob(parameters, z) - log_slope(z).sum(-1) - box.log_volume
+        ),
+        entropy=lambda parameters: (
+            squashed_entropy(parameters, points_q, weights_q) + box.log_volume
+        ),
         kl=gaussian_kl,
         raw_entropy=gaussian_entropy,
     )
@@ -179,17 +196,23 @@ def gaussian_distribution(raw: Float[Tensor, "*batch two_active"]) -> Parameters
 
 
 @torch.no_grad()
-def gaussian_sample(parameters: Parameters, generator: torch.Generator) -> Float[Tensor, "*batch active"]:
+def gaussian_sample(
+    parameters: Parameters, generator: torch.Generator
+) -> Float[Tensor, "*batch active"]:
     """z as far from the edges as Beta's."""
     mean, log_s = parameters
     noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
     return (mean + log_s.exp() * noise).clamp(-FURTHEST, FURTHEST)
 
 
-def gaussian_log_prob(parameters: Parameters, z: Float[Tensor, "*batch active"]) -> Float[Tensor, "*batch"]:
+def gaussian_log_prob(
+    parameters: Parameters, z: Float[Tensor, "*batch active"]
+) -> Float[Tensor, "*batch"]:
     """Of z itself."""
     mean, log_s = parameters
-    return (-0.5 * ((z - mean) * (-log_s).exp()).square() - log_s - 0.5 * math.log(2 * math.pi)).sum(-1)
+    return (
+        -0.5 * ((z - mean) * (-log_s).exp()).square() - log_s - 0.5 * math.log(2 * math.pi)
+    ).sum(-1)
 
 
 def log_slope(z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

@@ -55,7 +55,9 @@ def helped(size: int, work: Work, *args: Any) -> Iterator[Team]:
         for other in others:
             other.start()
         _await(store, others)
-        distributed.init_process_group("gloo", store=store, rank=0, world_size=size, timeout=PATIENCE)
+        distributed.init_process_group(
+            "gloo", store=store, rank=0, world_size=size, timeout=PATIENCE
+        )
         yield Team(0, size)
     except RuntimeError as error:
         raise _named(error, others) from None
@@ -102,7 +104,9 @@ def _join(rank: int, settings: Settings, work: Work, args: tuple[Any, ...]) -> N
         torch.set_default_device(settings.device)
     store = distributed.TCPStore(HOST, settings.port, settings.size, is_master=False)
     store.set(f"arrived/{rank}", "")
-    distributed.init_process_group("gloo", store=store, rank=rank, world_size=settings.size, timeout=PATIENCE)
+    distributed.init_process_group(
+        "gloo", store=store, rank=rank, world_size=settings.size, timeout=PATIENCE
+    )
     try:
         work(Team(rank, settings.size), *args)
     except RuntimeError:
@@ -115,5 +119,9 @@ def _named(error: RuntimeError, others: Sequence[BaseProcess]) -> RuntimeError:
     for other in others:
         if other.pid is not None:
             other.join(LAST_WORDS)
-    gone = [f"rank {rank} ended with {other.exitcode}" for rank, other in enumerate(others, 1) if other.exitcode]
+    gone = [
+        f"rank {rank} ended with {other.exitcode}"
+        for rank, other in enumerate(others, 1)
+        if other.exitcode
+    ]
     return RuntimeError(f"{error} ({'; '.join(gone)})") if gone else error

@@ -30,7 +30,9 @@ class Learned(NamedTuple):
     stopped: bool
 
 
-def metrics_of(agent: Agent, played: Played, learned: Learned, rates: Mapping[str, float]) -> dict[str, float]:
+def metrics_of(
+    agent: Agent, played: Played, learned: Learned, rates: Mapping[str, float]
+) -> dict[str, float]:
     """The entry of one iteration."""
     noted = dict(zip(NOTED, learned.noted.mean(0).tolist(), strict=True))
     first = dict(zip(NOTED, learned.noted[0].tolist(), strict=True))
@@ -58,9 +60,18 @@ def _happened(agent: Agent, played: Played) -> dict[str, float]:
         "nodes_mean": played.nodes,
         **_spread_of(agent),
         **{f"reason/{name}": episode[2 + code] for code, name in enumerate(REASONS) if code},
-        **{f"reward/{name}": episode[reasons + i] for i, (name, _) in enumerate(agent.actor.world.rules.reward)},
-        **{f"action_mean/{name}": value for name, value in zip(PARAMETERS, action.mean(0), strict=True)},
-        **{f"action_std/{name}": value for name, value in zip(PARAMETERS, action.std(0, correction=0), strict=True)},
+        **{
+            f"reward/{name}": episode[reasons + i]
+            for i, (name, _) in enumerate(agent.actor.world.rules.reward)
+        },
+        **{
+            f"action_mean/{name}": value
+            for name, value in zip(PARAMETERS, action.mean(0), strict=True)
+        },
+        **{
+            f"action_std/{name}": value
+            for name, value in zip(PARAMETERS, action.std(0, correction=0), strict=True)
+        },
     }
     values = torch.stack([value.float() for value in found.values()])
     named = dict(zip(found, values.tolist(), strict=True))
@@ -74,7 +85,10 @@ Entries = Sequence[Sequence[Mapping[str, float]]]
 def over_time(of_ranks: Sequence[Entries]) -> dict[str, Float[np.ndarray, "..."]]:
     """Metrics as a yield has them: means over ranks."""
     names = of_ranks[0][0][0]
-    values = {name: np.array([[[seed[name] for seed in own] for own in rank] for rank in of_ranks]) for name in names}
+    values = {
+        name: np.array([[[seed[name] for seed in own] for own in rank] for rank in of_ranks])
+        for name in names
+    }
     return by_learner({name: of_all.mean(0) for name, of_all in values.items()})
 
 
@@ -111,7 +125,11 @@ def refuse_divergence(agent: Agent, noted: Float[Tensor, "minibatch noted"], upd
         TrainingDiverged: names the first thing that is not, iteration and update, and the key to lower.
     """
     for row, values in enumerate(noted[:, : len(WATCHED)].tolist()):
-        broken = [(name, value) for name, value in zip(WATCHED, values, strict=True) if not math.isfinite(value)]
+        broken = [
+            (name, value)
+            for name, value in zip(WATCHED, values, strict=True)
+            if not math.isfinite(value)
+        ]
         if broken:
             (name, value), update = broken[0], updates + row + 1
             raise TrainingDiverged(

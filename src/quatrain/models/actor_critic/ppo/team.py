@@ -50,7 +50,9 @@ class Team(NamedTuple):
             return
         gradients = [param.grad for param in params if param.grad is not None]
         flat = self.averaged(torch.cat([gradient.flatten() for gradient in gradients]))
-        for gradient, mean in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+        for gradient, mean in zip(
+            gradients, flat.split([one.numel() for one in gradients]), strict=True
+        ):
             gradient.copy_(mean.view_as(gradient))
 
 

@@ -16,7 +16,10 @@ def midpoints(count: int) -> Float[Array, "1 quantile"]:
 
 
 def best_actions(
-    config: IqnConfig, own: network.Params, stack: Shaped[Array, "batch inputs"], taus: Float[Array, "_ quantile"]
+    config: IqnConfig,
+    own: network.Params,
+    stack: Shaped[Array, "batch inputs"],
+    taus: Float[Array, "_ quantile"],
 ) -> Int8[Array, " batch"]:
     """The action of the greatest q(s, a), the mean of one agent's Z over `taus`, without noise."""
     return network.apply(config.network, own, stack, taus).mean(1).argmax(-1).astype(jnp.int8)
@@ -37,7 +40,9 @@ def greedy_policy(config: IqnConfig, params: network.Params) -> Policy:
     return act
 
 
-def epsilon_greedy_policy(config: IqnConfig, params: network.Params, epsilon: Float[Array, ""]) -> Policy:
+def epsilon_greedy_policy(
+    config: IqnConfig, params: network.Params, epsilon: Float[Array, ""]
+) -> Policy:
     """The best action by the configured quantiles, or with probability epsilon one of all actions."""
     count = config.train.acting.quantiles
 
@@ -47,6 +52,8 @@ def epsilon_greedy_policy(config: IqnConfig, params: network.Params, epsilon: Fl
         taus = jax.random.uniform(taus_key, (len(stack), count)) if drawn_taus else midpoints(count)
         explores = jax.random.uniform(explore_key, (len(stack),)) < epsilon
         drawn = jax.random.randint(action_key, (len(stack),), 0, network.ACTIONS, jnp.int8)
-        return jnp.where(explores, drawn, best_actions(config, of_agent(params, agent), stack, taus))
+        return jnp.where(
+            explores, drawn, best_actions(config, of_agent(params, agent), stack, taus)
+        )
 
     return act

@@ -30,6 +30,8 @@ def over_seeds(config: IqnConfig, function: Callable[..., Any]) -> Callable[...,
         return over_axis(config, function)
 
     def single(argument: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], argument)))
+        return jax.tree.map(
+            lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], argument))
+        )
 
     return single

@@ -52,7 +52,9 @@ def epsilon_at(
     return jnp.maximum(jnp.float32(chosen.end), falling)
 
 
-def play(config: IqnConfig, world: World, params: network.Params, player: Player, key: Key[Array, ""]) -> CyclePlayed:
+def play(
+    config: IqnConfig, world: World, params: network.Params, player: Player, key: Key[Array, ""]
+) -> CyclePlayed:
     """`turns_per_cycle` turns; epsilon falls with every one of them."""
 
     def one_turn(player: Player, keys: Array) -> tuple[Player, tuple[Turn, Array]]:
@@ -101,5 +103,8 @@ def named_events(env: Env) -> dict[str, int]:
 
 def happenings(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agents"]]:
     """Of turns, per agent-step: the reward, and the share of each event."""
-    shares = {name: (turn.events == event).mean((0, 2)) for name, event in named_events(config.env).items()}
+    shares = {
+        name: (turn.events == event).mean((0, 2))
+        for name, event in named_events(config.env).items()
+    }
     return {"reward_per_turn": turn.rewards.mean((0, 2))} | shares

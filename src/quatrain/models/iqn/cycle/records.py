@@ -33,21 +33,32 @@ def refuse_divergence(cycles: Cycle, updates: int) -> None:
     Raises:
         TrainingDiverged: names the update, seed, agent and value, and the keys to lower.
     """
-    watched = np.stack([cycles.learned[name] for name in WATCHED])  # (name, seed, cycle, update, agent)
-    broken = np.argwhere(~np.isfinite(np.moveaxis(watched, (0, 1), (-2, -1))))  # (cycle, update, agent, name, seed)
+    watched = np.stack(
+        [cycles.learned[name] for name in WATCHED]
+    )  # (name, seed, cycle, update, agent)
+    broken = np.argwhere(
+        ~np.isfinite(np.moveaxis(watched, (0, 1), (-2, -1)))
+    )  # (cycle, update, agent, name, seed)
     if not len(broken):
         return
     cycle, update, agent, name, seed = broken[0]
-    number, value = updates + cycle * watched.shape[3] + update + 1, watched[name, seed, cycle, update, agent]
+    number, value = (
+        updates + cycle * watched.shape[3] + update + 1,
+        watched[name, seed, cycle, update, agent],
+    )
     raise TrainingDiverged(
         f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became {value} at update {number} "
         f"(agent-steps {int(cycles.agent_steps[seed, cycle]):,}). {REMEDY}"
     )
 
 
-def metrics(cycles: Cycle, greedy: Float[np.ndarray, "evaluation seeds agents"] | None) -> dict[str, np.ndarray]:
+def metrics(
+    cycles: Cycle, greedy: Float[np.ndarray, "evaluation seeds agents"] | None
+) -> dict[str, np.ndarray]:
     """Name -> an entry per cycle, for several seeds also each by itself; `NAME/agent` for every agent of `NAME`."""
-    of_agents = {name: values.mean(2, dtype=np.float64) for name, values in cycles.learned.items()} | cycles.played
+    of_agents = {
+        name: values.mean(2, dtype=np.float64) for name, values in cycles.learned.items()
+    } | cycles.played
     found: dict[str, Shaped[np.ndarray, "seeds cycles ..."]] = {}
     for name, values in of_agents.items():
         found |= {name: values.mean(-1), f"{name}/agent": values}

@@ -9,4 +9,6 @@ WAVES = ((1.0, 2, 0.3), (0.4, 1, 1.1), (0.15, 4, 2.0))
 
 def height(time: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
     """Metres above the mean; time in days."""
-    return sum((a * np.cos(2 * np.pi * n * time - phase) for a, n, phase in WAVES), np.zeros(time.shape))
+    return sum(
+        (a * np.cos(2 * np.pi * n * time - phase) for a, n, phase in WAVES), np.zeros(time.shape)
+    )

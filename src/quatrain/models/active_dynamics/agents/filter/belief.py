@@ -55,7 +55,9 @@ class Filter(NamedTuple):
 def prior(rbf: Rbf, rows: int, weight_variance: float) -> Belief:
     """Before anything is seen: a state from U(-1, 1), and independent weights around 0."""
     d, weights = rbf.d, rbf.d * rbf.size
-    variance = torch.cat([torch.full((d,), START_VARIANCE), torch.full((weights,), weight_variance)]).double()
+    variance = torch.cat(
+        [torch.full((d,), START_VARIANCE), torch.full((weights,), weight_variance)]
+    ).double()
     mean = torch.zeros(rows, d + weights, dtype=torch.float64)
     return Belief(mean, torch.diag(variance).expand(rows, -1, -1).clone())
 
@@ -73,8 +75,12 @@ def predict(given: Filter, belief: Belief, u: Float64[Tensor, "row d"]) -> None:
     held = weights(d, belief)
     moved = torch.eye(d, dtype=mean.dtype, device=mean.device) + dt * (held @ slopes)
     by_output = covariance[:, d:].unflatten(1, (d, -1))
-    crossed = moved @ covariance[:, :d] + dt * torch.matmul(felt[:, None, None], by_output).squeeze(2)
-    by_weights = torch.matmul(crossed[..., d:].unflatten(2, (d, -1)), felt[:, None, :, None])[..., 0]
+    crossed = moved @ covariance[:, :d] + dt * torch.matmul(felt[:, None, None], by_output).squeeze(
+        2
+    )
+    by_weights = torch.matmul(crossed[..., d:].unflatten(2, (d, -1)), felt[:, None, :, None])[
+        ..., 0
+    ]
     own = crossed[..., :d] @ moved.mT + dt * by_weights
     mean[:, :d] += dt * (torch.matmul(held, felt[..., None])[..., 0] + u)
     noise = given.process_noise * dt * torch.eye(d, dtype=mean.dtype, device=mean.device)
@@ -83,7 +89,9 @@ def predict(given: Filter, belief: Belief, u: Float64[Tensor, "row d"]) -> None:
     covariance[:, d:, :d] = crossed[..., d:].mT
 
 
-def correct(given: Filter, belief: Belief, y: Float64[Tensor, "row obs"]) -> Float64[Tensor, " row"]:
+def correct(
+    given: Filter, belief: Belief, y: Float64[Tensor, "row obs"]
+) -> Float64[Tensor, " row"]:
     """Condition the belief on what is seen, in place.
 
     Returns: -log N(y - h(x); 0, H P_xx Hᵀ + R) per channel, of the belief before.
@@ -94,11 +102,15 @@ def correct(given: Filter, belief: Belief, y: Float64[Tensor, "row obs"]) -> Flo
     if emission.kind == "loglinear":
         _correct_bent(emission, belief, y)
     else:
-        _correct_straight(belief, emission.precision(expected).expand_as(spread), emission.pull(y, expected))
+        _correct_straight(
+            belief, emission.precision(expected).expand_as(spread), emission.pull(y, expected)
+        )
     return nll
 
 
-def _correct_straight(belief: Belief, precision: Float64[Tensor, "row d d"], pull: Float64[Tensor, "row d"]) -> None:
+def _correct_straight(
+    belief: Belief, precision: Float64[Tensor, "row d d"], pull: Float64[Tensor, "row d"]
+) -> None:
     """Λ and Hᵀ R⁻¹ (y - h(x_p)) are all that is told."""
     d = precision.shape[-1]
     mean, covariance = belief
@@ -143,14 +155,22 @@ def _mode(
     """
     lengths = torch.tensor(LENGTHS, dtype=y.dtype, device=y.device)[:, None]
     counts = emission.noise == "poisson"
-    seen = torch.maximum(y, torch.full_like(y, LEAST_COUNT) if counts else emission.noise_variance.sqrt())
+    seen = torch.maximum(
+        y, torch.full_like(y, LEAST_COUNT) if counts else emission.noise_variance.sqrt()
+    )
     certainty = seen if counts else seen.square() / emission.noise_variance
     told = certainty * (seen.log() - emission.bias - expected @ emission.weight.T)
-    precision, pull = (emission.weight.T * certainty[:, None]) @ emission.weight, told @ emission.weight
+    precision, pull = (
+        (emission.weight.T * certainty[:, None]) @ emission.weight,
+        told @ emission.weight,
+    )
     found = torch.zeros_like(expected)
     for _ in range(ITERATIONS):
         tried = torch.lerp(found[:, None], _newton(reach, precision, pull)[:, None], lengths)
-        cost = _misfit(emission, expected[:, None] + tried @ reach.mT, y[:, None]) + tried.square().sum(2) / 2
+        cost = (
+            _misfit(emission, expected[:, None] + tried @ reach.mT, y[:, None])
+            + tried.square().sum(2) / 2
+        )
         best = cost.nan_to_num(nan=torch.inf).argmin(1)
         found = tried.take_along_dim(best[:, None, None], 1)[:, 0]
         moved = _times(reach, found)
@@ -160,7 +180,9 @@ def _mode(
 
 
 def _newton(
-    reach: Float64[Tensor, "row d d"], precision: Float64[Tensor, "row d d"], pull: Float64[Tensor, "row d"]
+    reach: Float64[Tensor, "row d d"],
+    precision: Float64[Tensor, "row d d"],
+    pull: Float64[Tensor, "row d"],
 ) -> Float64[Tensor, "row d"]:
     """(I + G_xᵀ Λ G_x)⁻¹ G_xᵀ η."""
     told, turn = _principal(reach.mT @ precision @ reach)
@@ -179,14 +201,22 @@ def _misfit(
 
 
 def innovation(
-    channels: Channels, x: Float64[Tensor, "row d"], spread: Float64[Tensor, "row d d"], y: Float64[Tensor, "row obs"]
+    channels: Channels,
+    x: Float64[Tensor, "row d"],
+    spread: Float64[Tensor, "row d d"],
+    y: Float64[Tensor, "row obs"],
 ) -> Float64[Tensor, " row"]:
     """Of an observation, per channel, by a belief about the state."""
     pull, precision = channels.pull(y, x), channels.precision(x)
-    return losses.innovation_nll(y - channels.mean(x), channels.variance(x), pull, precision, spread) / y.shape[1]
+    return (
+        losses.innovation_nll(y - channels.mean(x), channels.variance(x), pull, precision, spread)
+        / y.shape[1]
+    )
 
 
-def begin(given: Filter, belief: Belief, where: Bool[Tensor, " row"], y: Float64[Tensor, "row obs"]) -> None:
+def begin(
+    given: Filter, belief: Belief, where: Bool[Tensor, " row"], y: Float64[Tensor, "row obs"]
+) -> None:
     """Where an episode ended, forget the state and see a new one, in place; weights keep their beliefs."""
     if where.is_cpu and not where.any():  # elsewhere the question would wait for the device
         return
@@ -213,10 +243,14 @@ def predict_state(
     """x <- x + (f(x) + u) dt of a belief about states alone, in place; f's derivatives are central differences."""
     d, (mean, covariance) = given.d, belief
     offsets = DIFFERENCE * torch.eye(d, dtype=mean.dtype, device=mean.device)
-    slopes = torch.stack([drift(mean + one) - drift(mean - one) for one in offsets], 2) / (2 * DIFFERENCE)
+    slopes = torch.stack([drift(mean + one) - drift(mean - one) for one in offsets], 2) / (
+        2 * DIFFERENCE
+    )
     moved = torch.eye(d, dtype=mean.dtype, device=mean.device) + given.dt * slopes
     mean += given.dt * (drift(mean) + u)
-    covariance.copy_(moved @ covariance @ moved.mT + given.process_noise * given.dt * offsets / DIFFERENCE)
+    covariance.copy_(
+        moved @ covariance @ moved.mT + given.process_noise * given.dt * offsets / DIFFERENCE
+    )
 
 
 def weight_blocks(d: int, belief: Belief) -> Float64[Tensor, "row d feature feature"]:
@@ -227,7 +261,9 @@ def weight_blocks(d: int, belief: Belief) -> Float64[Tensor, "row d feature feat
 
 def _damped(precision: Tensor, spread: Tensor) -> Tensor:
     """I + Λ P_xx."""
-    return torch.eye(spread.shape[-1], dtype=spread.dtype, device=spread.device) + precision @ spread
+    return (
+        torch.eye(spread.shape[-1], dtype=spread.dtype, device=spread.device) + precision @ spread
+    )
 
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:

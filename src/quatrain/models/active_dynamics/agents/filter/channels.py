@@ -32,7 +32,9 @@ class LearnedChannels(NamedTuple):
         """Λ = Cᵀ R⁻¹ C."""
         return (self.weight / self.noise_variance[..., None]).mT @ self.weight
 
-    def pull(self, y: Float[Tensor, "row obs"], x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
+    def pull(
+        self, y: Float[Tensor, "row obs"], x: Float[Tensor, "row d"]
+    ) -> Float[Tensor, "row d"]:
         """Cᵀ R⁻¹ (y - h(x))."""
         return torch.einsum("rod,ro->rd", self.weight, (y - self.mean(x)) / self.noise_variance)
 

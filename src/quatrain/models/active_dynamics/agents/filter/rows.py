@@ -45,7 +45,9 @@ class FilterRows:
     REMEDY = "lower active_dynamics.env.dt or active_dynamics.network.rbf.prior_field_sd"
 
     @classmethod
-    def fresh(cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence) -> "FilterRows":
+    def fresh(
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
+    ) -> "FilterRows":
         """At the common start, with the channels given or learned from the warm-up; nothing is drawn."""
         learned = config.network.decoder == "linear"
         decoder = learned_channels(config, dataset) if learned else None
@@ -62,12 +64,16 @@ class FilterRows:
         return made
 
     @classmethod
-    def _at_work(cls, config: ActiveDynamicsConfig, dataset: Dataset, decoder: LearnedChannels | None) -> "FilterRows":
+    def _at_work(
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, decoder: LearnedChannels | None
+    ) -> "FilterRows":
         emission = emission_of(config, dataset)
         channels: Channels = emission if decoder is None else decoder
         rbf = make_rbf(config.network.rbf, config.env.d).to(torch.float64)
         given = Filter(rbf, channels.double(), config.env.dt, config.env.process_noise)
-        features = rbf.to(torch.float32).features(region_grid(config.env.region_radius, config.env.d))
+        features = rbf.to(torch.float32).features(
+            region_grid(config.env.region_radius, config.env.d)
+        )
         belief = beliefs.prior(rbf, config.rows, weight_variance(config, given))
         return cls(config, emission, given, belief, decoder, region_products(features))
 
@@ -127,9 +133,15 @@ class FilterRows:
 
     def _channels_of(self, rows: slice) -> Channels:
         seen = self.given.emission
-        return LearnedChannels(*(part[rows] for part in seen)) if isinstance(seen, LearnedChannels) else seen
+        return (
+            LearnedChannels(*(part[rows] for part in seen))
+            if isinstance(seen, LearnedChannels)
+            else seen
+        )
 
-    def drift(self, weights: Weights, x: Float[Tensor, "row point d"]) -> Float[Tensor, "row point d"]:
+    def drift(
+        self, weights: Weights, x: Float[Tensor, "row point d"]
+    ) -> Float[Tensor, "row point d"]:
         """W φ(x)."""
         held = weights["weight"]
         return self.given.rbf.to(held.dtype).features(x.to(held.dtype)) @ held.mT
@@ -147,13 +159,19 @@ class FilterRows:
         if self.decoder is None:
             return Gauge(torch.eye(d).double().expand(rows, d, d), torch.zeros(rows, d).double())
         inverse = torch.linalg.pinv(self.emission.weight.double())
-        return Gauge(inverse @ self.decoder.weight, (self.decoder.bias - self.emission.bias) @ inverse.T)
+        return Gauge(
+            inverse @ self.decoder.weight, (self.decoder.bias - self.emission.bias) @ inverse.T
+        )
 
     def judged(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " row"]]:
         """The filter of states on held-out rollouts, with weights as they are."""
         drift = partial(self.drift, {name: value.double() for name, value in self.weights.items()})
         u = torch.tensor(held_out.rollouts.actions).double() @ effect_of(self.config).T
-        return {"innovation_nll": frozen_innovation(self.given, drift, held_out.rollouts, u, self.config.rows)}
+        return {
+            "innovation_nll": frozen_innovation(
+                self.given, drift, held_out.rollouts, u, self.config.rows
+            )
+        }
 
     def information(self) -> Float[Tensor, " row"]:
         """½[log det P_ww(prior) - log det P_ww], in nats; NaN where P_ww is not positive definite."""
@@ -174,14 +192,20 @@ def effect_of(config: ActiveDynamicsConfig) -> Float[Tensor, "d action"]:
 def learned_channels(config: ActiveDynamicsConfig, dataset: Dataset) -> LearnedChannels:
     """Of each replicate, from its warm-up; the arms of a replicate share them."""
     train, effect = dataset.train, effect_of(config)
-    columns = [torch.tensor(column).double() for column in (train.observations, train.next_observations, train.actions)]
+    columns = [
+        torch.tensor(column).double()
+        for column in (train.observations, train.next_observations, train.actions)
+    ]
     found = []
     for y, next_y, action, truncated in zip(*columns, torch.tensor(train.truncated), strict=True):
         seen = WarmUp(y[:-1], next_y, action @ effect.T, ~truncated)
         found.append(learned_decoder(seen, config.env.dt))
     arms = len(config.train.arms)
     return LearnedChannels(
-        *(torch.stack(parts).repeat(arms, *[1] * parts[0].ndim) for parts in zip(*found, strict=True))
+        *(
+            torch.stack(parts).repeat(arms, *[1] * parts[0].ndim)
+            for parts in zip(*found, strict=True)
+        )
     )
 
 

@@ -56,10 +56,14 @@ class Decoder(nn.Module):
     ) -> Float[Tensor, "member sample time batch"]:
         """ln p(y | x)."""
         channels = self.channels()
-        drive = torch.baddbmm(channels.bias[:, None], channels.weight.expand(len(x), -1, -1), x.flatten(2))
+        drive = torch.baddbmm(
+            channels.bias[:, None], channels.weight.expand(len(x), -1, -1), x.flatten(2)
+        )
         drive = drive.view(len(x), len(y), *x.shape[2:])
         if channels.noise == "poisson":
-            return losses.poisson(y[:, None], drive.clamp(math.log(SMALLEST_RATE), GREATEST_EXPONENT))
+            return losses.poisson(
+                y[:, None], drive.clamp(math.log(SMALLEST_RATE), GREATEST_EXPONENT)
+            )
         mean = drive.clamp(max=GREATEST_EXPONENT).exp() if channels.kind == "loglinear" else drive
         return losses.gaussian(y[:, None] - mean, channels.noise_variance)
 
@@ -88,9 +92,13 @@ class MlpChannels(NamedTuple):
         slope = self.jacobian(x)
         return (slope / self.noise_variance[:, None]).mT @ slope
 
-    def pull(self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    def pull(
+        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
+    ) -> Float[Tensor, "*batch d"]:
         """Hᵀ R⁻¹ (y - h(x))."""
-        return (((y - self.mean(x)) / self.noise_variance)[..., None, :] @ self.jacobian(x))[..., 0, :]
+        return (((y - self.mean(x)) / self.noise_variance)[..., None, :] @ self.jacobian(x))[
+            ..., 0, :
+        ]
 
 
 class MlpDecoder(nn.Module):
@@ -107,7 +115,12 @@ class MlpDecoder(nn.Module):
     ) -> Float[Tensor, "member sample time batch"]:
         """ln p(y | x)."""
         given = x.movedim(1, 0).flatten(1)[None]
-        mean = self.layers.now().for_many()(given)[0].unflatten(1, (len(x), *x.shape[2:])).movedim(1, 0)
+        mean = (
+            self.layers.now()
+            .for_many()(given)[0]
+            .unflatten(1, (len(x), *x.shape[2:]))
+            .movedim(1, 0)
+        )
         return losses.gaussian(y[:, None] - mean, positive(self.raw_variance))
 
     def channels(self) -> MlpChannels:

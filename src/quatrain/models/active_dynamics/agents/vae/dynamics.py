@@ -30,7 +30,9 @@ class RbfField(NamedTuple):
     def __call__(self, x: Float[Tensor, "lead d n"]) -> Float[Tensor, "lead d n"]:
         """Σ_c W_c φ_c(x), summed along one axis of the grid after the other: φ itself is never made."""
         lead, d, n = x.shape
-        along = torch.exp((x[:, :, None] - self.rbf.axis[:, None]).square() * (-0.5 / self.rbf.length**2))
+        along = torch.exp(
+            (x[:, :, None] - self.rbf.axis[:, None]).square() * (-0.5 / self.rbf.length**2)
+        )
         side = along.shape[2]
         found = self.weight.reshape(lead, -1, side) @ along[:, -1]
         for axis in reversed(range(d - 1)):
@@ -64,7 +66,9 @@ class Law(NamedTuple):
     variance: Float[Tensor, " d"]
     dt: float
 
-    def mean(self, x: Float[Tensor, "member d n"], push: Float[Tensor, "d n"]) -> Float[Tensor, "member d n"]:
+    def mean(
+        self, x: Float[Tensor, "member d n"], push: Float[Tensor, "d n"]
+    ) -> Float[Tensor, "member d n"]:
         """push: u dt."""
         return torch.add(x + push, self.field(x), alpha=self.dt)
 
@@ -77,8 +81,12 @@ def stacked(fields: Sequence[AnyField]) -> AnyField:
     """Of fields of one form that with all their leading axes, one after the other."""
     first = fields[0]
     if isinstance(first, RbfField):
-        return first._replace(weight=torch.cat([one.weight for one in fields if isinstance(one, RbfField)]))
-    parts = zip(*((*one.weights, *one.biases) for one in fields if isinstance(one, Layers)), strict=True)
+        return first._replace(
+            weight=torch.cat([one.weight for one in fields if isinstance(one, RbfField)])
+        )
+    parts = zip(
+        *((*one.weights, *one.biases) for one in fields if isinstance(one, Layers)), strict=True
+    )
     joined, depth = tuple(torch.cat(part) for part in parts), len(first.weights)
     return Layers(joined[:depth], joined[depth:])
 

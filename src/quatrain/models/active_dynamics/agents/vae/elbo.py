@@ -60,7 +60,10 @@ def draw(members: int, samples: int, horizons: int, scene: Scene, generator: Gen
     """Without masks."""
     d, times, batch = scene.mean.shape
     posterior, steps = _normal(
-        [(members, d, samples, times, batch), (horizons - 1, members, d, samples, times - 1, batch)],
+        [
+            (members, d, samples, times, batch),
+            (horizons - 1, members, d, samples, times - 1, batch),
+        ],
         scene.mean,
         generator,
     )
@@ -96,7 +99,9 @@ def encode(network: SeqVae, windows: Windows, burn_in: int) -> Scene:
     return Scene(observations, pushes.view(track.mean.shape), *track)
 
 
-def score(network: SeqVae, scene: Scene, draws: Draws, counted: Float[Tensor, "horizon time_m1"]) -> Scored:
+def score(
+    network: SeqVae, scene: Scene, draws: Draws, counted: Float[Tensor, "horizon time_m1"]
+) -> Scored:
     """The terms. counted: how much each KL does, by horizon and time it starts from."""
     law, first = network.law(), network.first
     z = torch.addcmul(scene.mean[:, None], scene.variance.sqrt()[:, None], draws.posterior)
@@ -122,7 +127,9 @@ def rolled(
     """Means of the last of 1, 2, ... steps from each time but the last, the steps before it drawn."""
     starts, horizons = z[..., :-1, :], len(normal) + 1
     samples = starts.shape[2]
-    of_steps = ahead(pushes, horizons)[:, :, None].expand(-1, -1, samples, -1, -1).flatten(2).unbind(0)
+    of_steps = (
+        ahead(pushes, horizons)[:, :, None].expand(-1, -1, samples, -1, -1).flatten(2).unbind(0)
+    )
     noise = law.noise(normal.flatten(3)).unbind(0)
     state, means = starts.flatten(2), list[Tensor]()
     for k in range(horizons):
@@ -157,7 +164,9 @@ def divergences(
     return 0.5 * (squares + ahead(spreads, horizons))
 
 
-def ahead(values: Float[Tensor, "d time batch"], horizons: int) -> Float[Tensor, "horizon d time_m1 batch"]:
+def ahead(
+    values: Float[Tensor, "d time batch"], horizons: int
+) -> Float[Tensor, "horizon d time_m1 batch"]:
     """Of each horizon k and time t what stands at t + k, or zeros beyond the window; a view of padded memory."""
     return pad(values, (0, 0, 0, horizons - 1))[:, 1:].unfold(1, horizons, 1).movedim(3, 0)
 
@@ -173,4 +182,6 @@ def evidence_bound(
     ell = network.decoder.log_prob(scene.observations, z).mean(1)
     if lasts is not None:
         ell, divergence = ell * lasts, divergence * lasts[1:]
-    return (ell.sum(1) - divergence.sum(1)).mean(0) - losses.kl(scene.mean[:, 0].T, scene.variance[:, 0].T, *first)
+    return (ell.sum(1) - divergence.sum(1)).mean(0) - losses.kl(
+        scene.mean[:, 0].T, scene.variance[:, 0].T, *first
+    )

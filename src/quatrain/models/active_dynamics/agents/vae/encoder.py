@@ -42,7 +42,9 @@ class Encoder(nn.Module):
     def __init__(self, config: SeqVaeNetwork, obs: int, action: int, d: int) -> None:
         super().__init__()
         self.cell = nn.GRUCell(obs + action, config.hidden)
-        self.heads = LayerParameters(2, (config.hidden, config.head, d))  # of the mean, and of the variance
+        self.heads = LayerParameters(
+            2, (config.hidden, config.head, d)
+        )  # of the mean, and of the variance
         nn.init.zeros_(self.heads.weights[-1][1])
         nn.init.constant_(self.heads.biases[-1][1], FIRST_RAW_VARIANCE)
 
@@ -59,7 +61,9 @@ class Encoder(nn.Module):
     ) -> Float[Tensor, "batch hidden"]:
         """The next state of the GRU."""
         cell = self.cell
-        return torch.gru_cell(inputs, hidden, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+        return torch.gru_cell(
+            inputs, hidden, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh
+        )
 
     def belief(self, hidden: Float[Tensor, "*batch hidden"]) -> Belief:
         """What states of the GRU say."""
@@ -85,7 +89,9 @@ class Encoder(nn.Module):
         """States after each input of several episodes in a row; `ended` where an input is the last of its episode."""
         given = linear(inputs[:, None], self.cell.weight_ih, self.cell.bias_ih)
         carried = torch.cat([torch.zeros_like(ended[:1]), ~ended[:-1]]).to(given.dtype)
-        return _run(given, self.first(1), self.cell.weight_hh, self.cell.bias_hh, carried).states[1:, 0]
+        return _run(given, self.first(1), self.cell.weight_hh, self.cell.bias_hh, carried).states[
+            1:, 0
+        ]
 
 
 def positive(raw: Tensor) -> Tensor:
@@ -114,7 +120,10 @@ def _run(
     gates = torch.empty_like(given)
     states[0] = hidden
     h, n, gate = states.unbind(0), new.unbind(0), gates.unbind(0)
-    both, (r, z, o) = gates[..., : 2 * size].unbind(0), (part.unbind(0) for part in gates.chunk(3, 2))
+    both, (r, z, o) = (
+        gates[..., : 2 * size].unbind(0),
+        (part.unbind(0) for part in gates.chunk(3, 2)),
+    )
     given_both, given_n = given[..., : 2 * size].unbind(0), given[..., 2 * size :].unbind(0)
     transposed = weight.T
     for t in range(time):
@@ -137,14 +146,20 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Float[Tensor, "time batch hidden"]) -> tuple[Tensor, None, Tensor, Tensor]:
+    def backward(
+        ctx: Any, slope: Float[Tensor, "time batch hidden"]
+    ) -> tuple[Tensor, None, Tensor, Tensor]:
         states, gates, new, weight = ctx.saved_tensors
         time, batch, size = new.shape
         z = gates[..., size : 2 * size]
         to_n, to_gates = _slopes(states, gates, new)
         of_states, of_gates = slope.clone(), torch.empty_like(to_gates)
         s, s_gates, to = of_states.unbind(0), of_gates.unbind(0), to_gates.unbind(0)
-        wide, flat, kept = of_states.unsqueeze(2).unbind(0), of_gates.flatten(2).unbind(0), z.unbind(0)
+        wide, flat, kept = (
+            of_states.unsqueeze(2).unbind(0),
+            of_gates.flatten(2).unbind(0),
+            z.unbind(0),
+        )
         for t in reversed(range(time)):
             torch.mul(to[t], wide[t], out=s_gates[t])
             if t:

@@ -38,13 +38,17 @@ class Layers(NamedTuple):
             x = torch.baddbmm(bias, weight, x).tanh_()
         return x
 
-    def of_features(self, features: Float[Tensor, "lead feature n"]) -> Float[Tensor, "lead outputs n"]:
+    def of_features(
+        self, features: Float[Tensor, "lead feature n"]
+    ) -> Float[Tensor, "lead outputs n"]:
         """What the last layer makes of features."""
         return torch.cat([self.weights[-1], self.biases[-1]], 2) @ features
 
     def jacobian(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead n outputs inputs"]:
         """∂output_i/∂input_j."""
-        slope = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(self.lead, x.shape[2], -1, -1)
+        slope = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(
+            self.lead, x.shape[2], -1, -1
+        )
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = torch.baddbmm(bias, weight, x).tanh()
             slope = (1 - x.square()).mT[..., None] * (weight[:, None] @ slope)
@@ -85,9 +89,16 @@ class LayerParameters(nn.Module):
     def __init__(self, lead: int, sizes: tuple[int, ...]) -> None:
         super().__init__()
         pairs = list(pairwise(sizes))
-        self.weights = nn.ParameterList(_uniform(inputs, lead, outputs, inputs) for inputs, outputs in pairs)
-        self.biases = nn.ParameterList(_uniform(inputs, lead, outputs, 1) for inputs, outputs in pairs)
-        self.held = (tuple(self.weights), tuple(self.biases))  # a ParameterList is slow to go through
+        self.weights = nn.ParameterList(
+            _uniform(inputs, lead, outputs, inputs) for inputs, outputs in pairs
+        )
+        self.biases = nn.ParameterList(
+            _uniform(inputs, lead, outputs, 1) for inputs, outputs in pairs
+        )
+        self.held = (
+            tuple(self.weights),
+            tuple(self.biases),
+        )  # a ParameterList is slow to go through
 
     def now(self) -> Layers:
         """As they are now."""

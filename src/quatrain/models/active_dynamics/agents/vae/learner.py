@@ -96,7 +96,9 @@ def at_work(config: ActiveDynamicsConfig, emission: Emission, row: Row) -> Worke
     )
 
 
-def network_of(config: ActiveDynamicsConfig, emission: Emission, params: dict[str, Tensor]) -> SeqVae:
+def network_of(
+    config: ActiveDynamicsConfig, emission: Emission, params: dict[str, Tensor]
+) -> SeqVae:
     """With these weights."""
     network = init(config, emission, 0)
     network.load_state_dict(params)
@@ -130,7 +132,9 @@ def snapshot(worker: Worker) -> Row:
 
 
 @torch.no_grad()
-def observe(worker: Worker, observation: Float[Tensor, " obs"], action: Float[Tensor, " action"]) -> Belief:
+def observe(
+    worker: Worker, observation: Float[Tensor, " obs"], action: Float[Tensor, " action"]
+) -> Belief:
     """The belief about the state after a transition, of the carried state of the encoder: as of all of the episode."""
     network = worker.network
     worker.hidden = network.encoder.step(torch.cat([observation, action])[None], worker.hidden)
@@ -146,12 +150,17 @@ def restart(worker: Worker, ended: Bool[Tensor, ""]) -> None:
         return
     worker.hidden = worker.hidden * ~ended
     before = worker.network.first
-    worker.belief = Belief(*(torch.where(ended, new, old) for new, old in zip(before, worker.belief, strict=True)))
+    worker.belief = Belief(
+        *(torch.where(ended, new, old) for new, old in zip(before, worker.belief, strict=True))
+    )
 
 
 def ready(worker: Worker, ring: Ring, row: int) -> bool:
     """Whether there are enough windows to begin; once begun, nothing is asked."""
-    return worker.updates > 0 or int(windows.valid(ring)[row]) >= worker.config.train.seq_vae.min_windows
+    return (
+        worker.updates > 0
+        or int(windows.valid(ring)[row]) >= worker.config.train.seq_vae.min_windows
+    )
 
 
 @threads.suited(small=True)
@@ -204,13 +213,17 @@ def objective(worker: Worker, sampled: Windows, transitions: int) -> Objective:
     assert terms.keys() == scales.keys() == set(losses.ELBO_TERMS)
     loss = torch.stack([scales[name] * terms[name] for name in losses.ELBO_TERMS]).sum()
     with torch.no_grad():
-        exact = elbo.evidence_bound(network, scene, draws) if draws.kept is not None else scored.bound
+        exact = (
+            elbo.evidence_bound(network, scene, draws) if draws.kept is not None else scored.bound
+        )
         noted = {name: term.detach() for name, term in terms.items()} | {"elbo_exact": exact.mean()}
     others = {"loss": loss.detach(), "beta": network.nothing + beta}
     return Objective(loss, in_units(worker.config, noted, transitions) | others)
 
 
-def _mean(worker: Worker, sampled: Windows, term: Float[Tensor, "*member batch"]) -> Float[Tensor, ""]:
+def _mean(
+    worker: Worker, sampled: Windows, term: Float[Tensor, "*member batch"]
+) -> Float[Tensor, ""]:
     """Over windows and members, each as often as the member sees the window; without an ensemble that is once."""
     if worker.network.members == 1:
         return term.mean()
@@ -218,9 +231,16 @@ def _mean(worker: Worker, sampled: Windows, term: Float[Tensor, "*member batch"]
     return (seen.T * term).mean()
 
 
-def in_units(config: ActiveDynamicsConfig, terms: dict[str, Tensor], transitions: int) -> dict[str, Tensor]:
+def in_units(
+    config: ActiveDynamicsConfig, terms: dict[str, Tensor], transitions: int
+) -> dict[str, Tensor]:
     """Nats per time of a window and channel, or dimension of the state; the prior's per transition in the replay."""
     times, channels, d = config.train.seq_vae.window, config.env.observation.channels, config.env.d
-    units = {"ell": times * channels, "kl_first": times * d, "kl_steps": times * d, "weight_prior": transitions}
+    units = {
+        "ell": times * channels,
+        "kl_first": times * d,
+        "kl_steps": times * d,
+        "weight_prior": transitions,
+    }
     units["elbo_exact"] = times * channels
     return {name: term / units[name] for name, term in terms.items()}

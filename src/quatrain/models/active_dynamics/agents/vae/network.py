@@ -9,7 +9,12 @@ from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.agents.vae.decoder import make_decoder
 from quatrain.models.active_dynamics.agents.vae.dynamics import Dynamics, Law
-from quatrain.models.active_dynamics.agents.vae.encoder import FIRST_RAW_VARIANCE, Belief, Encoder, positive
+from quatrain.models.active_dynamics.agents.vae.encoder import (
+    FIRST_RAW_VARIANCE,
+    Belief,
+    Encoder,
+    positive,
+)
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.network import Rbf, make_rbf, prior_weight_variance
 
@@ -55,7 +60,11 @@ class SeqVae(nn.Module):
 
     def weight_prior(self) -> Float[Tensor, ""]:
         """Of the weights of radial basis functions; 0 without."""
-        return losses.weight_prior(self.dynamics.weight, self.prior_variance) if self.is_rbf else self.nothing
+        return (
+            losses.weight_prior(self.dynamics.weight, self.prior_variance)
+            if self.is_rbf
+            else self.nothing
+        )
 
 
 def _prior_variance(config: ActiveDynamicsConfig, rbf: Rbf | None) -> float:
@@ -63,7 +72,9 @@ def _prior_variance(config: ActiveDynamicsConfig, rbf: Rbf | None) -> float:
     env, chosen = config.env, config.network.seq_vae
     if rbf is None:
         return 1 / (env.d if chosen.dynamics == "linear" else chosen.dynamics_hidden[-1])
-    return prior_weight_variance(rbf, region_grid(env.region_radius, env.d), config.network.rbf.prior_field_sd)
+    return prior_weight_variance(
+        rbf, region_grid(env.region_radius, env.d), config.network.rbf.prior_field_sd
+    )
 
 
 def init(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> SeqVae:

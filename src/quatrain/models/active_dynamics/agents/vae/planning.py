@@ -45,17 +45,24 @@ class Rowwise(NamedTuple):
 
 
 @torch.no_grad()
-def surrogate(config: ActiveDynamicsConfig, workers: Sequence[Worker], grid: Float[Tensor, "point d"]) -> Surrogate:
+def surrogate(
+    config: ActiveDynamicsConfig, workers: Sequence[Worker], grid: Float[Tensor, "point d"]
+) -> Surrogate:
     """The mean field of each row, how sure its last layer is, and what an observation where it is would tell.
 
     grid: of the region of interest. Outputs are as uncertain as each other, and know nothing of each other.
     """
     network, d = workers[0].network, config.env.d
-    rows = Rowwise(stacked([worker.network.dynamics.field() for worker in workers]), network.members)
-    known = Posterior(*map(torch.stack, zip(*(worker.posterior for worker in workers), strict=True)))
+    rows = Rowwise(
+        stacked([worker.network.dynamics.field() for worker in workers]), network.members
+    )
+    known = Posterior(
+        *map(torch.stack, zip(*(worker.posterior for worker in workers), strict=True))
+    )
     state = torch.stack([worker.belief.mean for worker in workers])
     precision = [
-        worker.network.decoder.channels().precision(x) for worker, x in zip(workers, state.unbind(0), strict=True)
+        worker.network.decoder.channels().precision(x)
+        for worker, x in zip(workers, state.unbind(0), strict=True)
     ]
     featured = has_features(network)
     joint = featured and asks_for_all(config.train.acquisition)
@@ -75,7 +82,9 @@ def surrogate(config: ActiveDynamicsConfig, workers: Sequence[Worker], grid: Flo
     )
 
 
-def by_output(covariance: Float[Tensor, "row feature feature"], d: int) -> Float[Tensor, "row weight weight"]:
+def by_output(
+    covariance: Float[Tensor, "row feature feature"], d: int
+) -> Float[Tensor, "row weight weight"]:
     """Of the weights of d outputs, which are independent: blocks on the diagonal."""
     row, features, _ = covariance.shape
     found = covariance.new_zeros(row, d, features, d, features)

@@ -39,7 +39,11 @@ def has_features(network: SeqVae) -> bool:
 def prior(network: SeqVae) -> Posterior:
     """Before any transition; the states as uncertain as the encoder is at first."""
     first = network.encoder.belief(network.encoder.first(1))
-    features = network.dynamics.field().features(first.mean.T[None]).shape[1] if has_features(network) else 0
+    features = (
+        network.dynamics.field().features(first.mean.T[None]).shape[1]
+        if has_features(network)
+        else 0
+    )
     covariance = network.prior_variance * torch.eye(features, device=first.mean.device)
     return Posterior(covariance, step_variance(network, first))
 

@@ -43,25 +43,44 @@ class VaeRows:
     REMEDY = "lower active_dynamics.train.seq_vae.learning_rate or max_grad_norm"
 
     @classmethod
-    def fresh(cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence) -> "VaeRows":
+    def fresh(
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
+    ) -> "VaeRows":
         """Untrained; the rows of a replicate begin alike in all arms."""
         emission = emission_of(config, dataset)
-        seeds = [int(number) for number in seed.generate_state(config.seeds)] * len(config.train.arms)
+        seeds = [int(number) for number in seed.generate_state(config.seeds)] * len(
+            config.train.arms
+        )
         rows = [learner.fresh(config, emission, own) for own in seeds]
-        return cls._at_work(config, emission, rows, {name: torch.zeros(config.rows) for name in NOTED})
+        return cls._at_work(
+            config, emission, rows, {name: torch.zeros(config.rows) for name in NOTED}
+        )
 
     @classmethod
     def restored(cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any) -> "VaeRows":
         """Where a learner was; of it nothing is changed."""
-        rows = [own._replace(params=params) for params, own in zip(saved.params, saved.further[0], strict=True)]
+        rows = [
+            own._replace(params=params)
+            for params, own in zip(saved.params, saved.further[0], strict=True)
+        ]
         return cls._at_work(config, emission_of(config, dataset), rows, dict(saved.further[1]))
 
     @classmethod
     def _at_work(
-        cls, config: ActiveDynamicsConfig, emission: Emission, rows: Sequence[Row], noted: dict[str, Tensor]
+        cls,
+        config: ActiveDynamicsConfig,
+        emission: Emission,
+        rows: Sequence[Row],
+        noted: dict[str, Tensor],
     ) -> "VaeRows":
         region = region_grid(config.env.region_radius, config.env.d)
-        return cls(config, emission, [learner.at_work(config, emission, row) for row in rows], noted, region)
+        return cls(
+            config,
+            emission,
+            [learner.at_work(config, emission, row) for row in rows],
+            noted,
+            region,
+        )
 
     @property
     def networks(self) -> list[SeqVae]:
@@ -77,7 +96,11 @@ class VaeRows:
         """Parts of a learner."""
         rows = [learner.snapshot(worker) for worker in self.workers]
         others = tuple(row._replace(params={}) for row in rows)
-        return {"params": tuple(row.params for row in rows), "decoder": None, "further": (others, dict(self.noted))}
+        return {
+            "params": tuple(row.params for row in rows),
+            "decoder": None,
+            "further": (others, dict(self.noted)),
+        }
 
     @torch.no_grad()
     def observe(self, seen: Seen) -> Float[Tensor, " row"]:
@@ -85,7 +108,11 @@ class VaeRows:
         told = []
         for row, worker in enumerate(self.workers):
             before = Belief(*(part[None] for part in worker.belief))
-            told.append(innovation(worker.network, before, seen.control[row, None], seen.observation[row, None])[0])
+            told.append(
+                innovation(
+                    worker.network, before, seen.control[row, None], seen.observation[row, None]
+                )[0]
+            )
             learner.observe(worker, seen.observation[row], seen.action[row])
             learner.restart(worker, seen.truncated[row])
         return torch.stack(told)
@@ -94,8 +121,13 @@ class VaeRows:
         """Gradient steps, once there are enough windows."""
         found = [learner.learn(worker, replay, row) for row, worker in enumerate(self.workers)]
         for name in NOTED:
-            latest = [own.get(name, old) for own, old in zip(found, self.noted[name].unbind(0), strict=True)]
-            self.noted[name] = torch.stack([torch.as_tensor(value).detach().float() for value in latest])
+            latest = [
+                own.get(name, old)
+                for own, old in zip(found, self.noted[name].unbind(0), strict=True)
+            ]
+            self.noted[name] = torch.stack(
+                [torch.as_tensor(value).detach().float() for value in latest]
+            )
 
     @property
     def told(self) -> dict[str, Float[Tensor, " row"]]:
@@ -107,7 +139,9 @@ class VaeRows:
         return planning.surrogate(self.config, self.workers[rows], self.region)
 
     @torch.no_grad()
-    def drift(self, weights: Weights, x: Float[Tensor, "row point d"]) -> Float[Tensor, "row point d"]:
+    def drift(
+        self, weights: Weights, x: Float[Tensor, "row point d"]
+    ) -> Float[Tensor, "row point d"]:
         """The mean field of some checkpoint's networks."""
         return fields_of(self.networks_with(weights)).felt(x.float()).value
 
@@ -117,14 +151,19 @@ class VaeRows:
         fields = fields_of(self.networks)
         felt = fields.felt(x.float())
         if self.workers[0].network.members > 1:
-            return Moments(felt.value.double(), fields.members(x.float()).var(2, correction=0).double())
+            return Moments(
+                felt.value.double(), fields.members(x.float()).var(2, correction=0).double()
+            )
         covariance = torch.stack([worker.posterior.covariance for worker in self.workers])
         variance = ((felt.features @ covariance) * felt.features).sum(-1, keepdim=True)
         return Moments(felt.value.double(), variance.expand_as(felt.value).double())
 
     def networks_with(self, weights: Weights) -> list[SeqVae]:
         """As they were at a checkpoint."""
-        named = [{name: value[row] for name, value in weights.items()} for row in range(len(self.workers))]
+        named = [
+            {name: value[row] for name, value in weights.items()}
+            for row in range(len(self.workers))
+        ]
         networks = deepcopy(self.networks)
         for network, params in zip(networks, named, strict=True):
             network.load_state_dict(params)
@@ -149,13 +188,17 @@ class VaeRows:
         for worker in self.workers:
             covariance = worker.posterior.covariance.double()
             before = len(covariance) * torch.tensor(worker.network.prior_variance).double().log()
-            found.append(self.config.env.d * (before - torch.linalg.slogdet(covariance).logabsdet) / 2)
+            found.append(
+                self.config.env.d * (before - torch.linalg.slogdet(covariance).logabsdet) / 2
+            )
         return torch.stack(found)
 
     @torch.no_grad()
     def judged(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " row"]]:
         """What the encoder's beliefs predict of held-out observations, and the bound on their evidence."""
-        found = [_judged(self.config, network, held_out.rollouts, seed) for network in self.networks]
+        found = [
+            _judged(self.config, network, held_out.rollouts, seed) for network in self.networks
+        ]
         return {name: torch.stack([own[name] for own in found]) for name in found[0]}
 
 
@@ -165,7 +208,10 @@ def fields_of(networks: Sequence[SeqVae]) -> Rowwise:
 
 
 def innovation(
-    network: SeqVae, belief: Belief, control: Float[Tensor, "batch d"], y: Float[Tensor, "batch obs"]
+    network: SeqVae,
+    belief: Belief,
+    control: Float[Tensor, "batch d"],
+    y: Float[Tensor, "batch obs"],
 ) -> Float[Tensor, " batch"]:
     """-log N(y - h(x); 0, H P Hᵀ + R) per channel, where x and P = F diag(v) Fᵀ + s dt are predicted of a belief."""
     fields, dt = fields_of([network]), network.dt
@@ -182,15 +228,23 @@ def innovation(
 def encoded(network: SeqVae, rollouts: Rollouts) -> Belief:
     """Beliefs about the states that held-out transitions led to: [rollout, time, d]."""
     inputs = _columns(rollouts)
-    ended, hidden, found = torch.tensor(rollouts.truncated), network.encoder.first(len(rollouts.actions)), []
+    ended, hidden, found = (
+        torch.tensor(rollouts.truncated),
+        network.encoder.first(len(rollouts.actions)),
+        [],
+    )
     for given, over in zip(torch.cat(inputs, -1).unbind(0), ended.unbind(1), strict=True):
         found.append(network.encoder.step(given, hidden))
         hidden = torch.where(over[:, None], 0.0, found[-1])
     return network.encoder.belief(torch.stack(found, 1))
 
 
-def _columns(rollouts: Rollouts) -> tuple[Float[Tensor, "time rollout obs"], Float[Tensor, "time rollout action"]]:
-    observations, actions = (torch.tensor(column) for column in (rollouts.next_observations, rollouts.actions))
+def _columns(
+    rollouts: Rollouts,
+) -> tuple[Float[Tensor, "time rollout obs"], Float[Tensor, "time rollout action"]]:
+    observations, actions = (
+        torch.tensor(column) for column in (rollouts.next_observations, rollouts.actions)
+    )
     return observations.transpose(0, 1), actions.transpose(0, 1)
 
 
@@ -211,7 +265,9 @@ def _judged(
     return {"innovation_nll": nll, "elbo": _bound(config, network, rollouts, seed)}
 
 
-def _bound(config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts, seed: int) -> Float[Tensor, ""]:
+def _bound(
+    config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts, seed: int
+) -> Float[Tensor, ""]:
     """Of the first episode of each rollout."""
     draws = Generator(torch.get_default_device()).manual_seed(seed)
     y, action = _columns(rollouts)

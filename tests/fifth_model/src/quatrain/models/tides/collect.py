@@ -41,4 +41,6 @@ def check(config: TidesConfig, dataset: Dataset) -> None:
     """
     found, wanted = len(dataset.train.time), config.collect.readings
     if found != wanted:
-        raise DataError(f"the dataset holds {found} readings, tides.collect.readings is {wanted}; run `dvc repro`")
+        raise DataError(
+            f"the dataset holds {found} readings, tides.collect.readings is {wanted}; run `dvc repro`"
+        )

@@ -15,7 +15,9 @@ class Collect(Section):
     """How often the gauge is read, at random times of the day."""
 
     readings: int = Field(ge=1, le=10**6)
-    held_out_readings: int = Field(ge=2, le=10**6, description="further readings, which only evaluate")
+    held_out_readings: int = Field(
+        ge=2, le=10**6, description="further readings, which only evaluate"
+    )
 
 
 class Network(Section):
@@ -31,12 +33,16 @@ class Train(Section):
     batch_size: int = Field(ge=1, le=10**6)
     learning_rate: float = Field(gt=0, le=10)
     ridge: float = Field(ge=0, le=1, description="weight of the squared weights in the loss")
-    record_every: int = Field(ge=1, description="steps per record, and per call of the compiled program")
+    record_every: int = Field(
+        ge=1, description="steps per record, and per call of the compiled program"
+    )
 
     @model_validator(mode="after")
     def _records_divide_the_steps(self) -> "Train":
         if self.steps % self.record_every:
-            raise ValueError(f"steps {self.steps} is not a multiple of record_every {self.record_every}")
+            raise ValueError(
+                f"steps {self.steps} is not a multiple of record_every {self.record_every}"
+            )
         return self
 
 
@@ -49,7 +55,9 @@ class Evaluate(Section):
 class TidesConfig(Section):
     """Everything a tides run depends on."""
 
-    seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same readings")
+    seeds: int = Field(
+        ge=1, le=1024, description="learners trained side by side on the same readings"
+    )
     env: Env
     collect: Collect
     network: Network

@@ -10,7 +10,9 @@ from quatrain.models.tides.config import TidesConfig
 from quatrain.models.tides.train import Learner
 from quatrain.statistics import over_learners
 
-GATED = (Gated("rmse", "lower", 0.02, {"default": 0.1}, ("constant_rmse",), ("least_squares_rmse",)),)
+GATED = (
+    Gated("rmse", "lower", 0.02, {"default": 0.1}, ("constant_rmse",), ("least_squares_rmse",)),
+)
 
 
 def curves(
@@ -20,11 +22,15 @@ def curves(
     return np.asarray(learner.params["weights"]) @ network.basis(config.network, time).T
 
 
-def evaluate(config: TidesConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
+def evaluate(
+    config: TidesConfig, learner: Learner, dataset: Dataset, seed: int
+) -> dict[str, float]:
     """`rmse` in metres against the true heights; floor: the mean of all readings; ceiling: the best of such curves."""
     time, truth = dataset.held_out
     errors = [{"rmse": rmse(curve, truth)} for curve in curves(config, learner, time)]
-    best = np.linalg.lstsq(network.basis(config.network, dataset.train.time), dataset.train.height)[0]
+    best = np.linalg.lstsq(network.basis(config.network, dataset.train.time), dataset.train.height)[
+        0
+    ]
     return {
         **over_learners(errors, [gated.metric for gated in GATED]),
         "constant_rmse": rmse(np.full(len(truth), dataset.train.height.mean()), truth),

@@ -11,7 +11,9 @@ TERMS = ("error", "penalty")
 
 
 def terms(
-    predicted: Float[Array, " batch"], height: Float[Array, " batch"], weights: Float[Array, " features"]
+    predicted: Float[Array, " batch"],
+    height: Float[Array, " batch"],
+    weights: Float[Array, " features"],
 ) -> dict[str, Float[Array, ""]]:
     """The terms of L, not yet weighted."""
     return {"error": jnp.square(predicted - height).mean(), "penalty": jnp.square(weights).sum()}

@@ -26,6 +26,8 @@ def apply(config: Network, params: Params, time: Float[Array, "*times"]) -> Floa
     return features(config, time) @ params["weights"]
 
 
-def basis(config: Network, time: Float[np.ndarray, " times"]) -> Float[np.ndarray, "times features"]:
+def basis(
+    config: Network, time: Float[np.ndarray, " times"]
+) -> Float[np.ndarray, "times features"]:
     """`features` of times outside a compiled program."""
     return np.asarray(features(config, jnp.asarray(time, jnp.float32)))

@@ -15,10 +15,17 @@ from quatrain.progress import History
 
 
 def plots(
-    config: TidesConfig, learner: Learner, dataset: Dataset, history: History, scores: Mapping[str, float]
+    config: TidesConfig,
+    learner: Learner,
+    dataset: Dataset,
+    history: History,
+    scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Figures of one trained tides."""
-    return {"curve": draw_curve(config, learner, dataset, scores["rmse"]), "loss": draw_loss(config, history)}
+    return {
+        "curve": draw_curve(config, learner, dataset, scores["rmse"]),
+        "loss": draw_loss(config, history),
+    }
 
 
 def draw_curve(config: TidesConfig, learner: Learner, dataset: Dataset, rmse: float) -> Figure:
@@ -26,9 +33,13 @@ def draw_curve(config: TidesConfig, learner: Learner, dataset: Dataset, rmse: fl
     figure = Figure(figsize=(7, 4))
     axes = figure.subplots()
     time = np.linspace(0, 1, config.evaluate.points)
-    axes.plot(dataset.train.time, dataset.train.height, ".", color=GREY, markersize=2, label="readings")
+    axes.plot(
+        dataset.train.time, dataset.train.height, ".", color=GREY, markersize=2, label="readings"
+    )
     axes.plot(time, height(time), color=BLACK, label="true")
-    mean_with_interval(axes, time, curves(config, learner, time), color=RED, label=f"learned, rmse {rmse:.3f} m")
+    mean_with_interval(
+        axes, time, curves(config, learner, time), color=RED, label=f"learned, rmse {rmse:.3f} m"
+    )
     axes.set(xlabel="time (days)", ylabel="height (m)")
     axes.legend()
     return figure

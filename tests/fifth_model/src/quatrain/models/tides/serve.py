@@ -25,7 +25,9 @@ def request(config: TidesConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     return {"time": dataset.held_out.time[:3]}
 
 
-def answer(config: TidesConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def answer(
+    config: TidesConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """The height of the water at these times.
 
     Input: `time` (n,), in days; any day is like another. Output: `height` (n,), in metres above the mean.

@@ -37,7 +37,9 @@ class Batch(NamedTuple):
     height: Float[Array, " readings"]
 
 
-def objective(params: network.Params, config: TidesConfig, batch: Batch) -> tuple[Float[Array, ""], dict[str, Array]]:
+def objective(
+    params: network.Params, config: TidesConfig, batch: Batch
+) -> tuple[Float[Array, ""], dict[str, Array]]:
     """L and its terms."""
     predicted = network.apply(config.network, params, batch.time)
     found = losses.terms(predicted, batch.height, params["weights"])
@@ -51,13 +53,19 @@ def update(config: TidesConfig, data: Batch, learner: Learner) -> tuple[Learner,
     key = jax.random.fold_in(learner.base_key, learner.step)
     drawn = jax.random.randint(key, (config.train.batch_size,), 0, len(data.time))
     batch = Batch(data.time[drawn], data.height[drawn])
-    (loss, found), gradient = jax.value_and_grad(objective, has_aux=True)(learner.params, config, batch)
-    params = jax.tree.map(lambda one, slope: one - config.train.learning_rate * slope, learner.params, gradient)
+    (loss, found), gradient = jax.value_and_grad(objective, has_aux=True)(
+        learner.params, config, batch
+    )
+    params = jax.tree.map(
+        lambda one, slope: one - config.train.learning_rate * slope, learner.params, gradient
+    )
     return learner._replace(params=params, step=learner.step + 1), {"loss": loss, **found}
 
 
 @partial(jax.jit, static_argnums=0)
-def run_chunk(config: TidesConfig, learners: Learner, data: Batch) -> tuple[Learner, dict[str, Array]]:
+def run_chunk(
+    config: TidesConfig, learners: Learner, data: Batch
+) -> tuple[Learner, dict[str, Array]]:
     """`record_every` updates of all learners; recorded values are (record_every, seeds)."""
     act = jax.vmap(partial(update, config, data))
     return jax.lax.scan(lambda carry, _: act(carry), learners, length=config.train.record_every)
@@ -69,12 +77,16 @@ def init_learner(config: TidesConfig, seed: Array | int) -> Learner:
 
     def one(index: Array) -> Learner:
         base_key = jax.random.fold_in(jax.random.key(seed), index)
-        return Learner(network.init(config.network, jax.random.fold_in(base_key, INIT)), base_key, jnp.int32(0))
+        return Learner(
+            network.init(config.network, jax.random.fold_in(base_key, INIT)), base_key, jnp.int32(0)
+        )
 
     return jax.vmap(one)(jnp.arange(config.seeds))
 
 
-def train(config: TidesConfig, dataset: Dataset, seed: int, learner: Learner | None = None) -> Iterator[Progress]:
+def train(
+    config: TidesConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+) -> Iterator[Progress]:
     """Learn, or continue with a saved learner.
 
     Raises:
@@ -97,7 +109,9 @@ def refuse_the_infinite(metrics: dict[str, np.ndarray], step: int) -> None:
         broken = ~np.isfinite(metrics[name]).all(axis=1)
         if broken.any():
             at = step + 1 + int(broken.argmax())
-            raise TrainingDiverged(f"tides: {name} is not finite at step {at:,}; lower tides.train.learning_rate")
+            raise TrainingDiverged(
+                f"tides: {name} is not finite at step {at:,}; lower tides.train.learning_rate"
+            )
 
 
 pack = packing.pack
