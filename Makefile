@@ -39,7 +39,7 @@ moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an env
 	@touch $@
 
 repro: $(STAMP)  ## collect, train, evaluate, report, judge (PRESET=, MODELS=, JOBS=)
-	@$(BIN)/python -m pipeline.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
+	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the tests, two files at a time (slow ones: make test ARGS='-m slow')
 	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile -m 'not slow')
@@ -57,28 +57,28 @@ lock: $(STAMP)  ## make requirements/*.txt anew from requirements/*.in
 	@$(BIN)/python requirements/make_lock.py
 
 schema: $(STAMP)  ## write params.schema.json, by which editors complete params.yaml
-	@$(BIN)/python -m pipeline.params schema
+	@$(BIN)/python -m pipeline.commands.params schema
 
 ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
-	@$(BIN)/python -m pipeline.ui
+	@$(BIN)/python -m pipeline.commands.ui
 
 sync: $(STAMP)  ## record what a cache restored, deliver what is left, set the aliases
-	@$(BIN)/python -m pipeline.sync
+	@$(BIN)/python -m pipeline.commands.sync
 
 gate: $(STAMP)  ## judge the scores at hand; fails where a baseline is broken
-	@$(BIN)/python -m pipeline.gate $(MODELS)
+	@$(BIN)/python -m pipeline.commands.gate $(MODELS)
 
 promote: $(STAMP)  ## make the scores at hand the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
-	@$(BIN)/python -m pipeline.promote --preset $(PRESET) $(MODELS) $(ARGS)
+	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)
 
 retrain: $(STAMP)  ## fetch, repro in a copy, judge; propose what passed as a branch (ARGS='--push --seed new')
-	@$(BIN)/python -m pipeline.retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)
+	@$(BIN)/python -m pipeline.commands.retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)
 
 verify: $(STAMP)  ## hash cache and outs anew and compare with dvc.lock
-	@$(BIN)/python -m pipeline.verify
+	@$(BIN)/python -m pipeline.commands.verify
 
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
-	@$(BIN)/python -m pipeline.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
+	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
 
 bench: $(STAMP)  ## speed against plain references, claim by claim, in about a quarter of an hour (BENCH='allo machine')
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)

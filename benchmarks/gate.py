@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks import kept
 from benchmarks.kept import COMMANDS, Named, Results
-from pipeline import artifacts
-from pipeline.artifacts import ArtifactError
 from pipeline.reporting.sections import table
 from pipeline.reporting.speed import PLAIN, VARIANT, read_file
-from pipeline.run import git
+from pipeline.storage import artifacts
+from pipeline.storage.artifacts import ArtifactError
+from pipeline.tracking.run import git
 
 BASELINES = Path("benchmarks/baselines.json")
 SHARE = 0.6

@@ -10,11 +10,11 @@ from benchmarks import goals, kept, pictures, verdicts
 from benchmarks.claims import PROPOSALS
 from benchmarks.kept import COMMANDS, Named, Results, value
 from benchmarks.verdicts import PROPOSED, Judged
-from pipeline.artifacts import ArtifactError
-from pipeline.durable import write_durably
 from pipeline.evaluate import png, write_pictures
 from pipeline.reporting.sections import folded, plain, table
 from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT, Ratio, percent, times
+from pipeline.storage.artifacts import ArtifactError
+from pipeline.storage.atomic_write import write_durably
 
 RESULTS = Path("benchmarks/results")
 PAGE = "benchmarks.md"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.artifacts import ArtifactError
-from pipeline.devices import on_device
-from pipeline.params import ConfigError, read_params
-from pipeline.stage import Stage, prepare_process
+from pipeline.runtime.devices import on_device
+from pipeline.runtime.stage import Stage, prepare_process
+from pipeline.storage.artifacts import ArtifactError
+from pipeline.storage.params_file import ConfigError, read_params
 from quatrain.errors import DataError
 from quatrain.registry import MODELS, Framework, room
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from benchmarks import page, records
 from benchmarks.kept import COMMANDS
-from pipeline.artifacts import ArtifactError
-from pipeline.checkpoints import LockHeld
-from pipeline.journal import redact
-from pipeline.tracking import resolve_uri
+from pipeline.storage.artifacts import ArtifactError
+from pipeline.storage.checkpoints import LockHeld
+from pipeline.tracking.journal import redact
+from pipeline.tracking.shipper import resolve_uri
 from quatrain.errors import DataError
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from benchmarks import kept, verdicts
 from benchmarks.kept import Named, Results
 from benchmarks.verdicts import PROPOSED
-from pipeline.artifacts import digest_of, file_digest
-from pipeline.journal import Header
 from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT
-from pipeline.run import Run, commit, git
+from pipeline.storage.artifacts import digest_of, file_digest
+from pipeline.tracking.journal import Header
+from pipeline.tracking.run import Run, commit, git
 
 EXPERIMENT = "benchmarks"
 SPREAD = {

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from benchmarks.table import Report, as_json, render
-from pipeline.devices import on_device, settings
-from pipeline.params import ConfigError, read_params
-from pipeline.stage import prepare_process
+from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.stage import prepare_process
+from pipeline.storage.params_file import ConfigError, read_params
 from quatrain.registry import MODELS
 
 RESULTS = Path("benchmarks/results")

@@ -2,8 +2,8 @@
 
 import sys
 
-from pipeline import artifacts
-from pipeline.stage import Signals, Stage, main
+from pipeline.runtime.stage import Signals, Stage, main
+from pipeline.storage import artifacts
 from quatrain.registry import room
 
 

@@ -8,16 +8,17 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline import artifacts, durable, verdicts
-from pipeline.artifacts import ArtifactError
-from pipeline.run import Run
-from pipeline.stage import Signals, Stage, main, say
+from pipeline.judging import verdicts
+from pipeline.runtime.stage import Signals, Stage, main, say
+from pipeline.storage import artifacts, atomic_write
+from pipeline.storage.artifacts import ArtifactError
+from pipeline.tracking.run import Run
 from quatrain.progress import History, history
 from quatrain.registry import room
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
-    """Score, draw and judge what was trained; a broken baseline is a result, no failure (that is `pipeline.gate`'s)."""
+    """Score, draw and judge what was trained; a broken baseline is a result, no failure (that is `pipeline.commands.gate`'s)."""
     began = time.monotonic()
     dataset, digest = stage.load_dataset()
     learner, files = load_learner(stage, dataset, digest)
@@ -41,7 +42,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     print(verdicts.table([verdict]))
     if not verdict.verdict.passed:
         say(
-            f"{stage.name}: the baseline is broken; `python -m pipeline.gate` tells how, and ends with exit 4"
+            f"{stage.name}: the baseline is broken; `python -m pipeline.commands.gate` tells how, and ends with exit 4"
         )
 
 
@@ -92,7 +93,7 @@ def write_pictures(folder: Path, pictures: dict[str, bytes]) -> None:
     for old in set(folder.glob("*")) - {folder / name for name in pictures}:
         old.unlink()
     for name, picture in pictures.items():
-        durable.write_durably(folder / name, picture)
+        atomic_write.write_durably(folder / name, picture)
 
 
 def png(figure: Any) -> bytes:

@@ -4,15 +4,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline import artifacts, verdicts
-from pipeline.durable import write_together
-from pipeline.params import read_params
+from pipeline.judging import verdicts
 from pipeline.reporting.marks import LEGEND, as_svg, as_text
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import Draw, Result, judged_rows, plain, section, table
 from pipeline.reporting.speed import read_results
-from pipeline.run import Run
-from pipeline.stage import guarded
+from pipeline.runtime.stage import guarded
+from pipeline.storage import artifacts
+from pipeline.storage.atomic_write import write_together
+from pipeline.storage.params_file import read_params
+from pipeline.tracking.run import Run
 from quatrain.registry import MODELS
 
 

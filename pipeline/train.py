@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline import artifacts
-from pipeline.bar import Bar
-from pipeline.checkpoints import Checkpoints
-from pipeline.devices import device_of
-from pipeline.machine import Machine
-from pipeline.run import Run
-from pipeline.served import record_model
-from pipeline.stage import Signals, Stage, main, say, settings
+from pipeline.runtime.devices import device_of
+from pipeline.runtime.stage import Signals, Stage, main, say, settings
+from pipeline.storage import artifacts
+from pipeline.storage.checkpoints import Checkpoints
+from pipeline.tracking.model_export import record_model
+from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.run import Run
+from pipeline.tracking.system_metrics import Machine
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import room
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.params import overlaid, parse, read_input, validate
+from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.params import Params
 
 ROOT = Path(__file__).parent.parent

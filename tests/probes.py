@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipeline.params import overlaid
+from pipeline.storage.params_file import overlaid
 from quatrain.envs.treasurehunt.turns import Acted, Ended, World
 from quatrain.envs.treasurehunt.world import State
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, HeldOut, prefill
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Learner
-from quatrain.replay.ring import Transitions
+from quatrain.replay.frames import Transitions
 from tests.conftest import params_with
 
 FRAME = 36

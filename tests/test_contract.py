@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.artifacts import to_arrays
-from pipeline.devices import on_device
+from pipeline.runtime.devices import on_device
+from pipeline.storage.artifacts import to_arrays
 from quatrain.progress import history, rows
 from quatrain.registry import MODELS, room
 from tests.conftest import VARIANTS, params_with, small

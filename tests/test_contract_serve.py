@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save, save_file
 
-from pipeline.devices import on_device
+from pipeline.runtime.devices import on_device
 from quatrain.params import Params
 from quatrain.registry import MODELS, room
 from tests.conftest import ROOT, VARIANTS, params_with, small

@@ -7,7 +7,7 @@ import grimp
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.params import parse
+from pipeline.storage.params_file import parse
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 VERBS = ("collect", "train", "evaluate")
 WIRING = {"quatrain.params", "quatrain.registry"}
 """Name the models, but shape no out; a new model would make all others stale."""
-WRITERS = {"pipeline/artifacts.py", "pipeline/formats.py"}
+WRITERS = {"pipeline/storage/artifacts.py", "pipeline/storage/formats.py"}
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 SECTIONS = ("seeds", "env", "collect", "network", "train", "evaluate")
 
@@ -136,7 +136,7 @@ def test_no_dependency_is_a_folder_of_packages(stage: Declared):
 
 @every_stage
 def test_the_verb_and_the_writers_of_its_outs_are_dependencies(stage: Declared):
-    judge = {"pipeline/verdicts.py"} if stage.verb in ("evaluate", "report") else set()
+    judge = {"pipeline/judging/verdicts.py"} if stage.verb in ("evaluate", "report") else set()
     pages = {"pipeline/reporting"} if stage.verb == "report" else set()
     assert {dep for dep in stage.deps if is_writer(dep)} == {
         f"pipeline/{stage.verb}.py",

@@ -13,8 +13,8 @@ from tests.pipeline.small_checkout import git
 OF_ALL_MODELS = (
     "test_contract",
     "test_contract_serve",
-    "pipeline/test_gate",
-    "pipeline/test_report",
+    "pipeline/commands/test_gate",
+    "pipeline/reporting/test_report",
 )
 """Tests that walk through the registry."""
 
@@ -81,16 +81,16 @@ def test_what_holds_for_every_model_holds_for_it(grown: Path):
 
 @pytest.mark.slow
 def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(grown: Path):
-    first = call(grown, "python", "-m", "pipeline.repro", "tides")
+    first = call(grown, "python", "-m", "pipeline.commands.repro", "tides")
     assert first.returncode == 4, first.stdout + first.stderr
     assert "gate: tides: no baseline: preset 'default' has no baseline yet [exit 4]" in first.stderr
     assert (
-        "gate: tides: to make these scores its baseline: python -m pipeline.promote tides"
+        "gate: tides: to make these scores its baseline: python -m pipeline.commands.promote tides"
         in first.stderr
     )
     assert "baselines/tides.json: preset default now holds" in passes(
-        grown, "python", "-m", "pipeline.promote", "tides"
+        grown, "python", "-m", "pipeline.commands.promote", "tides"
     )
-    again = passes(grown, "python", "-m", "pipeline.repro", "tides")
+    again = passes(grown, "python", "-m", "pipeline.commands.repro", "tides")
     assert "Running stage" not in again
     assert "gate: passed; 1 metrics hold their baselines" in again

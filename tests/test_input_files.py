@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import Field, ValidationError
 
-from pipeline.params import read_input
+from pipeline.storage.params_file import read_input
 from quatrain.section import ArraysOrNone, FileOrNone, NumbersOrNone, Section
 
 

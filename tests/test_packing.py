@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import formats
-from pipeline.formats import ArraySpec
+from pipeline.storage import formats
+from pipeline.storage.formats import ArraySpec
 from quatrain.frameworks.jax.packing import pack, unpack
 from quatrain.frameworks.torch import packing as torch_packing
 from tests.conftest import ROOT

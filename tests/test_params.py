@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import params as reader
-from pipeline.params import ConfigError, overlaid, parse, read_params
+from pipeline.storage import params_file as reader
+from pipeline.storage.params_file import ConfigError, overlaid, parse, read_params
 from quatrain.models.allo.config import AlloConfig
 from tests.conftest import ROOT
 
@@ -346,7 +346,7 @@ def project(tmp_path: Path) -> Path:
 def refused(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """The one line that `pipeline.params check` ends with, after exit 2 and no change to the folder."""
+    """The one line that `pipeline.storage.params_file check` ends with, after exit 2 and no change to the folder."""
     before = sorted(project.rglob("*"))
     monkeypatch.chdir(project)
     assert reader.main(["check"]) == 2
@@ -391,7 +391,7 @@ def test_a_missing_file_or_a_folder_in_its_place_is_refused(
 def test_a_stage_refuses_before_any_framework_is_imported_or_file_written(project: Path):
     (project / "params.yaml").write_text(GOOD.replace("batch_size: 256", "batch_size: 0"))
     code = (
-        "import sys; from pipeline.stage import main; code = main('train', '', None, ['allo']);"
+        "import sys; from pipeline.runtime.stage import main; code = main('train', '', None, ['allo']);"
         "print(*(m for m in ('jax', 'torch', 'mlflow', 'flax', 'matplotlib') if m in sys.modules)); sys.exit(code)"
     )
     before = sorted(project.rglob("*"))

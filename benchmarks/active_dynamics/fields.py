@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline.bar import Bar
-from pipeline.checkpoints import loaded_code, run_key
-from pipeline.devices import on_device, settings
-from pipeline.durable import write_durably
-from pipeline.params import ConfigError, overlaid, read_input, read_raw, validate
-from pipeline.stage import CHECKOUT, guarded, prepare_process, say
+from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.stage import CHECKOUT, guarded, prepare_process, say
+from pipeline.storage.atomic_write import write_durably
+from pipeline.storage.checkpoints import loaded_code, run_key
+from pipeline.storage.params_file import ConfigError, overlaid, read_input, read_raw, validate
+from pipeline.tracking.progress_bar import Bar
 from quatrain.params import Params
 from quatrain.registry import MODELS, room
 from quatrain.statistics import median_interval
@@ -140,7 +140,7 @@ def learned(params: Params, field: str) -> dict[str, Any]:
         for progress in learning.train(config, dataset, params.seed + 1):
             bar.show(progress)
     scores = judging.evaluate(config, progress.learner, dataset, params.seed + 2)
-    trials = import_module(f"quatrain.models.{MODEL}.agents.trials")
+    trials = import_module(f"quatrain.models.{MODEL}.state")
     rows = trials.restored(config, dataset, progress.learner).rows
     errors = judging.knowledge(config, rows, progress.learner, dataset).nrmse
     by_arm = np.split(errors, len(ARMS), axis=1)

@@ -23,8 +23,8 @@ from benchmarks.reference.active_dynamics_seed import PredictingAgent
 from benchmarks.table import Goal, NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
 from benchmarks.turns import repeated
-from quatrain.models.active_dynamics.agents.vae import learner
-from quatrain.models.active_dynamics.agents.vae.network import SeqVae
+from quatrain.models.active_dynamics.seq_vae import trainer
+from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
 from quatrain.replay.windows import Windows
 
@@ -236,7 +236,7 @@ def own_update(vaes: Vaes) -> Contestant:
 
     def run() -> None:
         for _ in range(UPDATES):
-            learner.learn(vaes.worker, vaes.ring, 0)
+            trainer.learn(vaes.worker, vaes.ring, 0)
 
     return Contestant(run, UPDATES * batch)
 

@@ -17,7 +17,7 @@ from benchmarks.harness import Measured
 from benchmarks.reference.active_dynamics_planner import of_projection
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
 from benchmarks.table import Row
-from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
+from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.replay import windows
 
 TRANSITIONS = 10_000

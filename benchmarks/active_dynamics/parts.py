@@ -14,7 +14,7 @@ from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
 from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.turns import repeated
-from quatrain.models.active_dynamics.agents.vae.encoder import positive
+from quatrain.models.active_dynamics.seq_vae.encoder import positive
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, Ring
 

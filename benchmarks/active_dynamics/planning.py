@@ -23,10 +23,10 @@ from benchmarks.reference import active_dynamics_planner as reference
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from benchmarks.torch_threads import threads
 from benchmarks.turns import repeated
-from quatrain.models.active_dynamics.agents import acquisition, planner
-from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
-from quatrain.models.active_dynamics.agents.surrogate import Surrogate
+from quatrain.models.active_dynamics import acquisition, planner
+from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.surrogate import Surrogate
 
 UNIT = "ms/step"
 SEED = 0

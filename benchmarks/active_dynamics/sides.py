@@ -11,13 +11,13 @@ from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_planner as plain_planner
 from benchmarks.reference import active_dynamics_world as plain_world
 from benchmarks.table import NotTheSame
-from pipeline.params import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.envs.vector_field.world import Draws, State, World, draw, reset, step
-from quatrain.models.active_dynamics.agents.filter.belief import weights
-from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
-from quatrain.models.active_dynamics.agents.rows import Seen
+from quatrain.models.active_dynamics.bayes_filter.filter import weights
+from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.collect import Dataset, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.learner import Seen
 
 SEED = 0
 LITTLE = {"held_out_rollouts": 8, "starts": 8}

@@ -9,10 +9,10 @@ from torch import Generator, Tensor
 from benchmarks.active_dynamics.sides import Sides, Walk
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.table import NotTheSame
-from quatrain.models.active_dynamics.agents.vae import elbo, learner
-from quatrain.models.active_dynamics.agents.vae.learner import Worker
-from quatrain.models.active_dynamics.agents.vae.network import SeqVae
 from quatrain.models.active_dynamics.collect import emission_of
+from quatrain.models.active_dynamics.seq_vae import elbo, trainer
+from quatrain.models.active_dynamics.seq_vae.network import SeqVae
+from quatrain.models.active_dynamics.seq_vae.trainer import Worker
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, Ring, Windows
 
@@ -56,7 +56,7 @@ def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
 def vaes_of(sides: Sides) -> Vaes:
     """Weights of a field of radial basis functions are random, since they begin with zeros."""
     config, emission = sides.config, emission_of(sides.config, sides.dataset)
-    worker = learner.at_work(config, emission, learner.fresh(config, emission, SEED))
+    worker = trainer.at_work(config, emission, trainer.fresh(config, emission, SEED))
     if config.network.seq_vae.dynamics == "rbf":
         with torch.no_grad():
             worker.network.dynamics.weight.normal_(0, 0.3, generator=Generator().manual_seed(SEED))

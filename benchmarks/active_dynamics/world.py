@@ -27,7 +27,7 @@ from benchmarks.turns import repeated
 from quatrain.envs.vector_field import tables
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.envs.vector_field.world import World, draw, step
-from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
+from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 
 UNIT = "ms/step"
 SEED = 0

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import Colony, Plate
 from benchmarks.table import NotTheSame
-from pipeline.params import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, drawn_plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules

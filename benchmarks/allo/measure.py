@@ -16,7 +16,7 @@ from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
 from benchmarks.table import Goal, NotTheSame, Report, Row
-from pipeline.params import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.replay.episodes.pairs import pair_matrix

@@ -19,7 +19,7 @@ from benchmarks.reference import iqn as reference
 from benchmarks.reference.iqn_training import Society
 from benchmarks.reference.iqn_world import ObjectWorld
 from benchmarks.table import Goal, NotTheSame, Report, Row
-from pipeline.stage import say
+from pipeline.runtime.stage import say
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect

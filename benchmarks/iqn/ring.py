@@ -12,7 +12,7 @@ from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
-from quatrain.replay.ring import Ring, Transitions, Window, filled, sample, valid_starts, write
+from quatrain.replay.frames import Ring, Transitions, Window, filled, sample, valid_starts, write
 
 BATCH, CALLS = 256, 40
 LANES = 16

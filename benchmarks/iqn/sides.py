@@ -14,13 +14,13 @@ from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.reference.iqn_training import CAPACITY, Memory
 from benchmarks.table import NotTheSame
-from pipeline.params import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Agent, Experience, Learner
-from quatrain.replay import ring
+from quatrain.replay import frames
 
 PRESET = "original"
 SEED = 0
@@ -98,10 +98,10 @@ def sides_of(config: IqnConfig, dataset: Dataset | None = None) -> Sides:
 
 
 @partial(jax.jit, static_argnums=0)
-def _first(window: ring.Window, learners: Learner) -> tuple[Learner, Experience]:
+def _first(window: frames.Window, learners: Learner) -> tuple[Learner, Experience]:
     """The first seed's learner, and what it draws from."""
     learner = jax.tree.map(lambda leaf: leaf[0], learners)
-    return learner, Experience(learner.ring, ring.valid_starts(learner.ring, window))
+    return learner, Experience(learner.ring, frames.valid_starts(learner.ring, window))
 
 
 def memory_of(config: IqnConfig, generator: np.random.Generator) -> Memory:
@@ -110,7 +110,7 @@ def memory_of(config: IqnConfig, generator: np.random.Generator) -> Memory:
     return Memory(NumpyRing(CAPACITY, config.inputs // frames, frames), generator)
 
 
-def fill(host: NumpyRing, prefill: ring.Transitions, agent: int) -> None:
+def fill(host: NumpyRing, prefill: frames.Transitions, agent: int) -> None:
     """The random policy's turns in the first world, into the replay of one agent."""
     for turn in range(len(prefill.turn)):
         if prefill.turn[turn, 0] == 0:
@@ -156,16 +156,16 @@ def _named(iqn: reference.Iqn, read: Any) -> network.Params:
     }
 
 
-def drawn(sides: Sides, agent: int, key: jax.Array) -> ring.Batch:
+def drawn(sides: Sides, agent: int, key: jax.Array) -> frames.Batch:
     """Transitions out of the project's replay."""
     config, experience = sides.config, sides.experience
     window, size = train.window(config), config.train.batch_size
-    return jax.jit(ring.sample, static_argnums=(4, 5))(
+    return jax.jit(frames.sample, static_argnums=(4, 5))(
         key, experience.ring, experience.starts, jnp.int32(agent), window, size
     )
 
 
-def as_reference(batch: ring.Batch) -> reference.Batch:
+def as_reference(batch: frames.Batch) -> reference.Batch:
     """The same transitions as the reference takes them; none of them ends an episode or is masked."""
     ones = np.ones(len(batch.action), np.float32)
     stacks = (np.array(batch.stack, np.float32), np.array(batch.next_stack, np.float32))
@@ -232,15 +232,17 @@ def refuse_another_gradient(sides: Sides) -> None:
             agent, target, plain, reference.Taus(*(torch.tensor(np.array(t)) for t in taus))
         )
         _refuse(
-            f"{name}'s loss or gradient", found, jax.tree.map(lambda leaf: factor * leaf, expected)
-        )  # noqa: B023
+            f"{name}'s loss or gradient",
+            found,
+            jax.tree.map(lambda leaf: factor * leaf, expected),  # noqa: B023
+        )
 
 
 def _own_gradient(
     config: IqnConfig,
     params: network.Params,
     target_params: network.Params,
-    batch: ring.Batch,
+    batch: frames.Batch,
     key: jax.Array,
 ) -> tuple[jax.Array, network.Params]:
     target_key, online_key = jax.random.split(key)

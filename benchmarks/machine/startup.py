@@ -14,8 +14,8 @@ from ruamel.yaml import YAML
 
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.table import Goal, NotTheSame, Row
-from pipeline.compile_cache import FOLDER
-from pipeline.params import overlaid, read_raw
+from pipeline.runtime.compile_cache import FOLDER
+from pipeline.storage.params_file import overlaid, read_raw
 
 IMPORTS = {
     "numpy": "numpy",
@@ -39,7 +39,8 @@ SHORT: dict[str, dict[str, Any]] = {
 """What brings the first yield near, at the shapes of params.yaml: iqn's would come after seconds of learning."""
 TO_THE_FIRST_YIELD = """
 import os, sys
-from pipeline import stage, train
+from pipeline import train
+from pipeline.runtime import stage
 train.Bar.show = lambda *_: os._exit(0)
 sys.exit(stage.main("train", "", train.train, [sys.argv[1]]))
 """
@@ -91,7 +92,7 @@ def check_row(root: Path, rounds: int) -> Row:
         (Path(folder) / "params.yaml").write_text(
             text.replace("batch_size: 256", "batch_size: -256")
         )
-        command = [sys.executable, "-m", "pipeline.params", "check"]
+        command = [sys.executable, "-m", "pipeline.commands.params", "check"]
 
         def check() -> None:
             ended = subprocess.run(command, cwd=folder, env=given(root), capture_output=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.peers.environment import NOT_INSTALLED, reason
 from benchmarks.table import Report, Row, as_json, render
-from pipeline.devices import on_device, settings
-from pipeline.params import read_params
+from pipeline.runtime.devices import on_device, settings
+from pipeline.storage.params_file import read_params
 
 MODULES = {
     "cpprb": "cpprb",

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
-from quatrain.replay.ring import (
+from quatrain.replay.frames import (
     Ring,
     Transitions,
     Window,

@@ -3,7 +3,7 @@
 Written from the seed's description: frames are stored as float32 rows, an episode is preceded by blank rows, and a
 stack is a fancy index of the rows before and at the turn; next stacks are the same index plus one.
 
-What was corrected, and no more, so that it draws from the law of `quatrain.replay.ring` with n_step = 1:
+What was corrected, and no more, so that it draws from the law of `quatrain.replay.frames` with n_step = 1:
 
 * The rows between two episodes are really blank, whatever stood there before.
 * Only turns whose successor was observed are drawn, with replacement: neither blank rows, nor the last turn before

@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from pipeline.judging.verdicts import Judged, shown, shown_difference
 from pipeline.reporting.marks import Mark, mark_of
 from pipeline.reporting.speed import Results, comparisons, path_of, reach
-from pipeline.verdicts import Judged, shown, shown_difference
 from quatrain.baselines import PASSED, Line, Scores
 
 UI = "http://127.0.0.1:5000/#/experiments/1/runs"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline import verdicts
+from pipeline.judging import verdicts
+from pipeline.judging.verdicts import Judged
 from pipeline.retraining.outcome import ISSUE, Told
-from pipeline.verdicts import Judged
 from quatrain.baselines import PASSED
 
 LONGEST_DIFF = 30_000

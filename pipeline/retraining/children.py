@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from pipeline.checkpoints import LockHeld
-from pipeline.stage import PR_SET_PDEATHSIG, Interrupted
+from pipeline.runtime.stage import PR_SET_PDEATHSIG, Interrupted
+from pipeline.storage.checkpoints import LockHeld
 
 PATIENCE_SECONDS = 60.0
 """How long the commands of a killed predecessor may take to save and leave."""

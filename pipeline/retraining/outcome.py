@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pipeline.durable import write_together
+from pipeline.storage.atomic_write import write_together
 
 FOLDER = Path(".state", "retrain")
 FILES = OUTCOME, TITLE, BODY = "outcome.json", "title.txt", "body.md"

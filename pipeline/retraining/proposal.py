@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline import artifacts, repro
+from pipeline.commands import repro
+from pipeline.judging.verdicts import Judged
 from pipeline.retraining import body, worktree
 from pipeline.retraining.body import Better, Origin
 from pipeline.retraining.children import Failed
 from pipeline.retraining.outcome import Told
 from pipeline.retraining.worktree import Copy
-from pipeline.verdicts import Judged
+from pipeline.storage import artifacts
 from quatrain.registry import MODELS
 
 PROPOSED = ("dvc.lock", "params.yaml", "reports", "baselines")
@@ -95,10 +96,11 @@ def promote(copy: Copy, preset: str, better: Better) -> None:
     if not better.moved:
         return
     if code := copy.python(
-        "pipeline.promote", "--preset", preset, "--keep-champion", *better.moved
+        "pipeline.commands.promote", "--preset", preset, "--keep-champion", *better.moved
     ):
         raise Failed(
-            "pipeline.promote did not take the better scores; the lines above say why", code
+            "pipeline.commands.promote did not take the better scores; the lines above say why",
+            code,
         )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.params import ConfigError
 from pipeline.retraining.children import Children, Failed
-from pipeline.run import journals
-from pipeline.tracking import resolve_uri
+from pipeline.storage.params_file import ConfigError
+from pipeline.tracking.run import journals
+from pipeline.tracking.shipper import resolve_uri
 
 GIT = ("git", "-c", "core.hooksPath=/dev/null")
 """Hooks are for persons: those of `dvc install` would check out and push in the midst of it."""

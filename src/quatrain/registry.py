@@ -26,7 +26,7 @@ several learners become means and intervals by `statistics.over_learners`.
 
 A torch model offers the same; datasets, metrics and scores are numpy arrays and numbers there too. It never changes a
 learner that it was given or has yielded: `train` works on copies, and yields copies. Its tensors are
-on torch's default device, which the caller has set (`pipeline.devices.on_device`). A learner holds tensors alone: a
+on torch's default device, which the caller has set (`pipeline.runtime.devices.on_device`). A learner holds tensors alone: a
 counter is a tensor without axes, a generator its `get_state()`.
 """
 

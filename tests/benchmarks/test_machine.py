@@ -14,7 +14,7 @@ from benchmarks.machine.rates import rate_rows, small_rows
 from benchmarks.machine.startup import check_row, import_rows, start_row
 from benchmarks.profile import Spent, operations, self_times
 from benchmarks.table import NotTheSame, render
-from pipeline.params import overlaid, parse
+from pipeline.storage.params_file import overlaid, parse
 from tests.conftest import ROOT, SMALL
 
 

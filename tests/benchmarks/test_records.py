@@ -14,7 +14,7 @@ from tests.pipeline.recorded_runs import client_of
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    from pipeline.store import open_client
+    from pipeline.tracking.store import open_client
 
     uri = f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}"
     open_client(uri)._tracking_client.store.engine.dispose()

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from pipeline import repro
+from pipeline.commands import repro
 from tests.conftest import ROOT
 
 FIXTURE = Path(__file__).parent
@@ -34,10 +34,10 @@ tides:
 SLOTS = """\
       tides:
         env: src/quatrain/envs/harbour.py
-        collecting: src/quatrain/replay/__init__.py
+        collect_deps: src/quatrain/replay/__init__.py
         replay: src/quatrain/replay/__init__.py
         framework: src/quatrain/frameworks/jax
-        further: src/quatrain/models/tides/__init__.py
+        train_deps: src/quatrain/models/tides/__init__.py
 """
 REPORTED = """\
       - reports/tides/scores.json

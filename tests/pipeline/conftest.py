@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import artifacts, store
+from pipeline.storage import artifacts
+from pipeline.tracking import store
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import client_of, until
 from tests.pipeline.retrained_checkout import Night, made_night, made_remote

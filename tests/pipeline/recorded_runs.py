@@ -7,8 +7,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.delivery import Delivery
-from pipeline.journal import DatasetInput, Header, Journal
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.journal import DatasetInput, Header, Journal
 
 LARGEST = 1.7976931348623157e308
 """What MLflow makes of an infinity."""

@@ -1,4 +1,4 @@
-"""A repository whose `pipeline.repro`, `pipeline.promote` and dvc are small scripts that do what a test asks for."""
+"""A repository whose `pipeline.commands.repro`, `pipeline.commands.promote` and dvc are small scripts that do what a test asks for."""
 
 import os
 import shutil
@@ -62,7 +62,7 @@ sys.exit(1 if sys.argv[1] in (night / "refused").read_text().split() else 0)
 MAIN = """
 import sys
 sys.path.insert(0, {root!r})
-from pipeline import retrain
+from pipeline.commands import retrain
 from pipeline.retraining import worktree
 worktree.DVC = (sys.executable, {dvc!r})
 sys.exit(retrain.main(sys.argv[1:]))

@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pipeline import artifacts, verdicts
-from pipeline.params import read_params
+from pipeline.judging import verdicts
+from pipeline.storage import artifacts
+from pipeline.storage.params_file import read_params
 from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
 from tests.conftest import ROOT

@@ -17,12 +17,12 @@ import pytest
 from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
-from pipeline import artifacts
 from pipeline.collect import collect
 from pipeline.evaluate import evaluate
-from pipeline.journal import Journal
-from pipeline.params import overlaid, parse, read_params
-from pipeline.stage import Signals, Stage, guarded, work
+from pipeline.runtime.stage import Signals, Stage, guarded, work
+from pipeline.storage import artifacts
+from pipeline.storage.params_file import overlaid, parse, read_params
+from pipeline.tracking.journal import Journal
 from pipeline.train import train
 from quatrain.registry import MODELS, room
 from tests.conftest import QUICK, ROOT, SMALL

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import repro
+from pipeline.commands import repro
 from tests.conftest import ROOT
 from tests.pipeline.small_checkout import contents, git
 
@@ -41,7 +41,7 @@ def call(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_preset_runs_once_and_then_not_again(clone: Path):
     before = contents(clone)
-    first = call(clone, "python", "-m", "pipeline.repro", "--preset", "smoke")
+    first = call(clone, "python", "-m", "pipeline.commands.repro", "--preset", "smoke")
     assert first.returncode in (0, 4), first.stdout + first.stderr
     assert "Traceback" not in first.stderr
     assert (
@@ -65,7 +65,7 @@ def test_a_preset_runs_once_and_then_not_again(clone: Path):
         "reports/allo/verdict.json",
         "models/allo/history.csv",
     } <= made.keys()
-    second = call(clone, "python", "-m", "pipeline.repro", "--preset", "smoke")
+    second = call(clone, "python", "-m", "pipeline.commands.repro", "--preset", "smoke")
     assert second.returncode == first.returncode
     assert "Running stage" not in second.stdout
     assert contents(work)["dvc.lock"] == made["dvc.lock"]
@@ -86,7 +86,7 @@ def test_an_experiment_is_kept_compared_and_drawn(clone: Path):
     drawn = call(clone, "dvc", "plots", "show")
     assert drawn.returncode == 0, drawn.stderr
     assert "allo cosine" in (clone / "dvc_plots" / "index.html").read_text()
-    judged = call(clone, "python", "-m", "pipeline.gate")
+    judged = call(clone, "python", "-m", "pipeline.commands.gate")
     assert judged.returncode == 4
     assert "gate: allo: worse: cosine_mean" in judged.stderr
     assert call(clone, "dvc", "repro").stdout.count("Running stage") == 0

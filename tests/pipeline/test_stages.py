@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.checkpoints import Checkpoints
-from pipeline.journal import Journal
-from pipeline.params import read_params
-from pipeline.run import Run
-from pipeline.stage import Interrupted, Stage
+from pipeline.runtime.stage import Interrupted, Stage
+from pipeline.storage.checkpoints import Checkpoints
+from pipeline.storage.params_file import read_params
+from pipeline.tracking.journal import Journal
+from pipeline.tracking.run import Run
 from quatrain.progress import Progress, TrainingDiverged
 from quatrain.registry import room
 from tests.pipeline.recorded_runs import client_of, runs_of

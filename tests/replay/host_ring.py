@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quatrain.replay.ring import Transitions, Window
+from quatrain.replay.frames import Transitions, Window
 
 
 class HostTransition(NamedTuple):

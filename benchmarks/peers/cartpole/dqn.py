@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float32, Int32, PRNGKeyArray, UInt32
 
 from benchmarks.peers.cartpole import world
 from benchmarks.peers.cartpole.world import Worlds
-from quatrain.replay import ring
-from quatrain.replay.ring import Batch, Ring, Transitions, Window
+from quatrain.replay import frames
+from quatrain.replay.frames import Batch, Ring, Transitions, Window
 
 SEEN, ACTIONS = 4, 2
 
@@ -104,12 +104,12 @@ def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
     def turn(carry: tuple[Worlds, Ring], chances: Chances) -> tuple[tuple[Worlds, Ring], None]:
         worlds, memory = carry
         worlds, turns, _ = played(worlds, chances.actions, chances.starts)
-        return (worlds, ring.write(memory, turns)), None
+        return (worlds, frames.write(memory, turns)), None
 
     turns = steps // schedule.environments
     chances = drawn(schedule, for_play, turns)
     template = jax.eval_shape(played, worlds, chances.actions[0], worlds.seen)[1]
-    memory = ring.init(schedule.capacity // schedule.environments, template)
+    memory = frames.init(schedule.capacity // schedule.environments, template)
     (worlds, memory), _ = jax.lax.scan(turn, (worlds, memory), chances)
     return Learner(
         params, params, optimizer(schedule).init(params), worlds, memory, jnp.int32(turns)
@@ -132,7 +132,7 @@ def turn(schedule: Schedule, learner: Learner, chances: Chances) -> tuple[Learne
         explore, chances.actions, greedy(schedule, learner.params, learner.worlds.seen)
     )
     worlds, turns, ended = played(learner.worlds, actions, chances.starts)
-    memory = ring.write(learner.ring, turns)
+    memory = frames.write(learner.ring, turns)
     params, adam = learnt(schedule, learner, draw(schedule, memory, chances.ranks))
     follow = learner.turns % schedule.turns_a_target == 0
     target_params = jnp.where(follow, params, learner.target_params)
@@ -219,10 +219,10 @@ rectified.defvjp(
 
 
 def draw(schedule: Schedule, memory: Ring, numbers: UInt32[Array, "batch"]) -> Batch:
-    """Uniform with replacement over all stored transitions: `ring.sample`, but with numbers drawn before."""
-    starts = ring.valid_starts(memory, schedule.window)
+    """Uniform with replacement over all stored transitions: `frames.sample`, but with numbers drawn before."""
+    starts = frames.valid_starts(memory, schedule.window)
     ranks = (numbers % starts.total.astype(jnp.uint32)).astype(jnp.int32)
-    return ring.gather(memory, 0, ring.entries_at(memory, starts, ranks), schedule.window)
+    return frames.gather(memory, 0, frames.entries_at(memory, starts, ranks), schedule.window)
 
 
 def learnt(schedule: Schedule, learner: Learner, batch: Batch) -> tuple[Vector, optax.OptState]:

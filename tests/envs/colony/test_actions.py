@@ -7,9 +7,9 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import data_equivalence
 
+from quatrain.envs.adapters.colony import ColonyVectorEnv
 from quatrain.envs.colony.actions import check_actions
 from quatrain.envs.colony.dynamics import make_world
-from quatrain.envs.colony.gym import ColonyVectorEnv
 from quatrain.envs.colony.world import Stepped, start, step
 from tests.colonies import all_kinds, rules
 

@@ -11,9 +11,9 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from quatrain.envs.adapters.colony import ColonyEnv, ColonyVectorEnv
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.envs.colony.features import observe
-from quatrain.envs.colony.gym import ColonyEnv, ColonyVectorEnv
 from quatrain.envs.colony.rules import OVERFLOW, TIMEOUT
 from quatrain.envs.colony.world import start, step
 from tests.colonies import all_kinds, rules

@@ -8,7 +8,7 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 
-from quatrain.envs.vector_field.gym import VectorFieldGym
+from quatrain.envs.adapters.vector_field import VectorFieldGym
 from quatrain.envs.vector_field.world import step_mean
 from tests.envs.vector_field.worlds import field_spec, gaussian, points, poisson, world_of
 

@@ -10,7 +10,7 @@ from torch.autograd.functional import jacobian
 from torch.distributions import MultivariateNormal
 
 from quatrain.envs.vector_field.observation import Emission
-from quatrain.models.active_dynamics.agents.filter.belief import Belief, Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
 from quatrain.models.active_dynamics.network import Rbf
 
 DT, PROCESS_NOISE = 0.1, 0.03

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.distributions import Normal, Poisson, kl_divergence
 from torch.nn.functional import softplus
 
-from quatrain.models.active_dynamics.agents.vae import elbo
-from quatrain.models.active_dynamics.agents.vae.elbo import Draws, Scene
-from quatrain.models.active_dynamics.agents.vae.network import SeqVae
+from quatrain.models.active_dynamics.seq_vae import elbo
+from quatrain.models.active_dynamics.seq_vae.elbo import Draws, Scene
+from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay.windows import Windows
 
 

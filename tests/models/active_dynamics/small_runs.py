@@ -9,8 +9,8 @@ from quatrain.models.active_dynamics import plots as room
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import evaluate
-from quatrain.models.active_dynamics.pictures import study as studies
-from quatrain.models.active_dynamics.pictures.study import Study
+from quatrain.models.active_dynamics.figures import study as studies
+from quatrain.models.active_dynamics.figures.study import Study
 from quatrain.models.active_dynamics.train import Learner, train
 from quatrain.progress import History, history, rows
 from tests.conftest import small

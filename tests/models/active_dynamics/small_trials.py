@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics import train
-from quatrain.models.active_dynamics.agents import trials
-from quatrain.models.active_dynamics.agents.trials import Trial, rows_of
+from quatrain.models.active_dynamics import state, train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.state import Trial, rows_of
 from quatrain.models.active_dynamics.train import Learner
 from quatrain.progress import Progress
 from tests.conftest import small
@@ -54,7 +53,7 @@ def run(config: ActiveDynamicsConfig, seed: int = 0) -> Run:
 
 def at(config: ActiveDynamicsConfig, transitions: int, dataset: Dataset | None = None) -> Trial:
     """A trial after so many transitions."""
-    trial = trials.fresh(config, collect(config, 0) if dataset is None else dataset, 0)
+    trial = state.fresh(config, collect(config, 0) if dataset is None else dataset, 0)
     return advanced(trial, transitions)
 
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics.agents.surrogate import Felt, Surrogate
 from quatrain.models.active_dynamics.config import Planner
+from quatrain.models.active_dynamics.surrogate import Felt, Surrogate
 
 LENGTH, RANGE = 0.6, 2.0
 

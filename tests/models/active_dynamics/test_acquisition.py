@@ -5,11 +5,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from quatrain.models.active_dynamics import config
-from quatrain.models.active_dynamics.agents import acquisition
-from quatrain.models.active_dynamics.agents.acquisition import Imagined, imagine, responses, scorer
-from quatrain.models.active_dynamics.agents.surrogate import Felt, Surrogate
+from quatrain.models.active_dynamics import acquisition, config
+from quatrain.models.active_dynamics.acquisition import Imagined, imagine, responses, scorer
 from quatrain.models.active_dynamics.config import Acquisition
+from quatrain.models.active_dynamics.surrogate import Felt, Surrogate
 from tests.models.active_dynamics import surrogates
 from tests.models.active_dynamics.surrogates import actions, features, known, single
 

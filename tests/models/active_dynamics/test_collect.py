@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Generator
 
-from pipeline.artifacts import to_arrays
+from pipeline.storage.artifacts import to_arrays
 from quatrain.envs.vector_field import kinds
 from quatrain.envs.vector_field.config import TABLE
 from quatrain.envs.vector_field.fields import region_grid

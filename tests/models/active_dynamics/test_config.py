@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from pipeline.artifacts import to_arrays
-from pipeline.params import ConfigError, overlaid, parse, read_params, validate
+from pipeline.storage.artifacts import to_arrays
+from pipeline.storage.params_file import ConfigError, overlaid, parse, read_params, validate
 from quatrain.envs.vector_field import kinds
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.models.active_dynamics import config as room

@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from quatrain.frameworks.torch import draws
-from quatrain.models.active_dynamics import train
-from quatrain.models.active_dynamics.agents import trials
-from quatrain.models.active_dynamics.agents.filter import rows as filter_rows
-from quatrain.models.active_dynamics.agents.trials import Trial
-from quatrain.models.active_dynamics.agents.vae import learner as learners
-from quatrain.models.active_dynamics.agents.vae import network as networks
-from quatrain.models.active_dynamics.agents.vae import rows as vae_rows
+from quatrain.frameworks.torch import rng
+from quatrain.models.active_dynamics import state, train
+from quatrain.models.active_dynamics.bayes_filter import learner as filter_rows
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.seq_vae import learner as vae_rows
+from quatrain.models.active_dynamics.seq_vae import network as networks
+from quatrain.models.active_dynamics.seq_vae import trainer as learners
+from quatrain.models.active_dynamics.state import Trial
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
 from tests.models.active_dynamics.small_trials import advanced, configured
 
@@ -54,12 +53,12 @@ def trial(
 ) -> Iterator[Trial]:
     """At work on the device without values; constants that are made once, by asking, are known there as well."""
     config, dataset = case
-    monkeypatch.setattr(draws, "Generator", Elsewhere)
+    monkeypatch.setattr(rng, "Generator", Elsewhere)
     fresh = learners.fresh
     monkeypatch.setattr(learners, "fresh", lambda *given: on_the_cpu(fresh(*given)))
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
     monkeypatch.setattr(
-        trials.windows,
+        state.windows,
         "uploaded",
         lambda given, device: tree_map(lambda leaf: leaf.to(device), given),
     )
@@ -69,7 +68,7 @@ def trial(
         with monkeypatch.context() as made_once:
             for module in (trials, filter_rows, vae_rows, networks):
                 made_once.setattr(module, "region_grid", lambda _, d: torch.zeros(11, d))
-            made = trials.fresh(config, dataset, 0)
+            made = state.fresh(config, dataset, 0)
         yield made
 
 
@@ -120,7 +119,7 @@ def test_a_gpu_learns_what_a_cpu_does(case: tuple[ActiveDynamicsConfig, Dataset]
     found = []
     for device in ("cpu", "cuda"):
         with torch.device(device):
-            trial = trials.fresh(config, dataset, 0)
+            trial = state.fresh(config, dataset, 0)
             told = [train.advance(trial)["innovation_nll"] for _ in range(WARMUP)]
             found.append(torch.stack(told).cpu())
             advanced(trial, END - WARMUP)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from quatrain.models.active_dynamics.agents.vae import elbo
-from quatrain.models.active_dynamics.agents.vae.elbo import Draws, Scene
-from quatrain.models.active_dynamics.agents.vae.network import SeqVae
+from quatrain.models.active_dynamics.seq_vae import elbo
+from quatrain.models.active_dynamics.seq_vae.elbo import Draws, Scene
+from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
 from quatrain.replay.windows import Windows
 from tests.models.active_dynamics.plain_elbo import Case, plain_terms

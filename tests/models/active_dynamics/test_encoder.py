@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from quatrain.models.active_dynamics.agents.vae.encoder import Encoder
 from quatrain.models.active_dynamics.config import SeqVaeNetwork
+from quatrain.models.active_dynamics.seq_vae.encoder import Encoder
 
 OBS, ACTION, D, HIDDEN, HEAD, TIME, BATCH = 5, 2, 3, 7, 6, 9, 4
 

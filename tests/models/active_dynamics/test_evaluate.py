@@ -10,11 +10,9 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import Field, make_field
 from quatrain.models.active_dynamics import collect as collecting
-from quatrain.models.active_dynamics import train
-from quatrain.models.active_dynamics.agents import trials
-from quatrain.models.active_dynamics.agents.filter.channels import LearnedChannels
-from quatrain.models.active_dynamics.agents.filter.rows import weight_variance
-from quatrain.models.active_dynamics.agents.trials import checkpoint_steps, restored
+from quatrain.models.active_dynamics import state, train
+from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
+from quatrain.models.active_dynamics.bayes_filter.learner import weight_variance
 from quatrain.models.active_dynamics.collect import Dataset, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import (
@@ -30,6 +28,7 @@ from quatrain.models.active_dynamics.evaluate import (
     reached_at,
 )
 from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.state import checkpoint_steps, restored
 from quatrain.models.active_dynamics.train import Learner
 from tests.conftest import params_with, small
 from tests.models.active_dynamics.small_trials import Run, advanced, both_families, configured, run
@@ -341,7 +340,7 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
         "active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1}
     )
     dataset = collect(config, 0)
-    given = trials.fresh(config, dataset, 0).rows.given
+    given = state.fresh(config, dataset, 0).rows.given
     draws = torch.Generator().manual_seed(7)
     weight = weight_variance(config, given) ** 0.5 * torch.randn(replicates, 2, 25, generator=draws)
 
@@ -353,7 +352,7 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
     world = world_of(config, dataset)._replace(field=field)
     actions = collecting.random_actions(world, (replicates, 1), draws)
     own = dataset._replace(train=collecting.rolled(world, None, actions, draws))
-    trial = trials.fresh(config, own, 0)
+    trial = state.fresh(config, own, 0)
     trial.world = trial.world._replace(field=field)
     advanced(trial, 120)
     grid = torch.tensor(dataset.held_out.grid).double()

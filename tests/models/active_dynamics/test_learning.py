@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from pipeline.devices import on_device
-from pipeline.params import read_params
-from pipeline.stage import Stage
-from quatrain.models.active_dynamics.agents.trials import restored
+from pipeline.runtime.devices import on_device
+from pipeline.runtime.stage import Stage
+from pipeline.storage.params_file import read_params
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.evaluate import evaluate, knowledge
+from quatrain.models.active_dynamics.state import restored
 from quatrain.models.active_dynamics.train import train
 from tests.conftest import ROOT
 from tests.models.active_dynamics.small_trials import Run, configured, run

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
-from quatrain.models.active_dynamics.agents.rows import Gauge
+from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.evaluate import AHEAD, Known
+from quatrain.models.active_dynamics.figures import actions, judged, plane, surprise
+from quatrain.models.active_dynamics.figures.parts import COLORS
+from quatrain.models.active_dynamics.figures.plane import Chart
+from quatrain.models.active_dynamics.figures.study import Study, undriven
+from quatrain.models.active_dynamics.learner import Gauge
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.pictures import actions, judged, plane, surprise
-from quatrain.models.active_dynamics.pictures.parts import COLORS
-from quatrain.models.active_dynamics.pictures.plane import Chart
-from quatrain.models.active_dynamics.pictures.study import Study, undriven
 from tests.models.active_dynamics.small_runs import Run, named, run, studied
 
 LINEAR = [[-0.5, -1.0], [1.0, -0.5]]

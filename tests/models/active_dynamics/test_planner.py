@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics.agents import planner
-from quatrain.models.active_dynamics.agents.acquisition import WORST, scorer
-from quatrain.models.active_dynamics.agents.planner import (
+from quatrain.models.active_dynamics import planner
+from quatrain.models.active_dynamics.acquisition import WORST, scorer
+from quatrain.models.active_dynamics.config import Acquisition, Planner
+from quatrain.models.active_dynamics.planner import (
     Plan,
     colouring,
     decision,
@@ -15,7 +16,6 @@ from quatrain.models.active_dynamics.agents.planner import (
     replan,
     shifted,
 )
-from quatrain.models.active_dynamics.config import Acquisition, Planner
 from tests.models.active_dynamics import surrogates
 from tests.models.active_dynamics.surrogates import known, single
 

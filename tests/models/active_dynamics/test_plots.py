@@ -7,9 +7,9 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.pictures import learning, parts, surprise
-from quatrain.models.active_dynamics.pictures.parts import COLORS
-from quatrain.models.active_dynamics.pictures.study import Study, at_checkpoints
+from quatrain.models.active_dynamics.figures import learning, parts, surprise
+from quatrain.models.active_dynamics.figures.parts import COLORS
+from quatrain.models.active_dynamics.figures.study import Study, at_checkpoints
 from quatrain.progress import History
 from tests.models.active_dynamics.small_runs import RUNS, Run, named, studied
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.params import overlaid, parse, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, parse, read_input, read_raw, validate
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.train import train

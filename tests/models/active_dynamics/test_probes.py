@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics.agents import trials
-from quatrain.models.active_dynamics.agents.rows import Seen
+from quatrain.models.active_dynamics import state
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.evaluate import Known, evaluate, floors, knowledge
+from quatrain.models.active_dynamics.learner import Seen
 from quatrain.models.active_dynamics.network import make_rbf
 from tests.models.active_dynamics.small_trials import PLANNED, Run, configured, run
 
@@ -35,7 +35,7 @@ def learned(value: str = "variance", kind: str = "icem") -> Run:
 
 
 def known_of(found: Run) -> Known:
-    rows = trials.restored(found.config, found.dataset, found.learner).rows
+    rows = state.restored(found.config, found.dataset, found.learner).rows
     return knowledge(found.config, rows, found.learner, found.dataset)
 
 
@@ -108,7 +108,7 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
     }
     config = configured(seeds=1, env=env, network=GRID, train={"arms": ("random",)})
     dataset = collect(config, 0)
-    rows, world = trials.fresh(config, dataset, 0).rows, world_of(config, dataset)
+    rows, world = state.fresh(config, dataset, 0).rows, world_of(config, dataset)
     grid = torch.tensor(dataset.held_out.grid)
     points = torch.cat([torch.tensor(dataset.train.states[:, 0]), grid])
     for point, following in zip(points, points.roll(-1, 0), strict=True):
@@ -130,11 +130,11 @@ def test_the_prior_holds_where_nothing_was_seen():
     """At the corners, beyond where an undriven path leads, velocities stay near 0 and as uncertain as at first."""
     config = configured(seeds=1, env=LINEAR, train={"arms": ("off",), "transitions": 40})
     found = run(config)
-    rows = trials.restored(config, found.dataset, found.learner).rows
+    rows = state.restored(config, found.dataset, found.learner).rows
     corners = torch.cartesian_prod(torch.tensor([-2.0, 2.0]), torch.tensor([-2.0, 2.0])).double()[
         None
     ]
-    before = trials.fresh(config, found.dataset, 0).rows.moments(corners)
+    before = state.fresh(config, found.dataset, 0).rows.moments(corners)
     after = rows.moments(corners)
     assert (after.mean.abs() < before.variance.sqrt()).all()
     assert (after.variance > 0.5 * before.variance).all()

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.active_dynamics import config as limits
-from quatrain.models.active_dynamics import train
-from quatrain.models.active_dynamics.agents import trials
+from quatrain.models.active_dynamics import state, train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.train import Learner
@@ -90,7 +89,7 @@ def test_after_37_transitions_and_a_rest_nothing_differs(case: Case):
     config = config_of(case.name, 37)
     saved = train.unpack(config, case.dataset, train.pack(case.cut.learner))
     assert_same(saved, case.cut.learner)
-    assert_same(train.snapshot(trials.restored(config, case.dataset, saved)), saved)
+    assert_same(train.snapshot(state.restored(config, case.dataset, saved)), saved)
     (rest,) = train.train(config, case.dataset, 1, saved)  # the seed says how a run begins
     assert_same(rest.learner, case.last.learner)
     assert rest.metrics.keys() == case.last.metrics.keys()

@@ -13,12 +13,11 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.world import State, step_mean
 from quatrain.errors import DatasetMismatch
-from quatrain.models.active_dynamics import losses, train
-from quatrain.models.active_dynamics.agents import trials
-from quatrain.models.active_dynamics.agents.filter.belief import weights
-from quatrain.models.active_dynamics.agents.trials import Met, Trial, checkpoint_steps, rows_of
+from quatrain.models.active_dynamics import losses, state, train
+from quatrain.models.active_dynamics.bayes_filter.filter import weights
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.state import Met, Trial, checkpoint_steps, rows_of
 from quatrain.models.active_dynamics.train import Learner
 from quatrain.progress import TrainingDiverged
 from quatrain.replay import windows
@@ -332,7 +331,7 @@ def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
     assert steps == (10, 13, 18, 24)
     by_step = {one.step: one.learner for one in found.yields}
     restored = {
-        step: trials.restored(found.config, found.dataset, by_step[step]) for step in (10, 18, 24)
+        step: state.restored(found.config, found.dataset, by_step[step]) for step in (10, 18, 24)
     }
     for name, kept in found.learner.snapshots.items():
         for step, trial in restored.items():
@@ -496,7 +495,7 @@ def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
 def test_weights_are_looked_at_too():
     """The last update of a yield may break what no transition has met yet."""
     given = begun("seq_vae")
-    trial = trials.restored(given.config, given.dataset, given.learner)
+    trial = state.restored(given.config, given.dataset, given.learner)
     with torch.no_grad():
         trial.rows.workers[5].network.first_mean.fill_(float("nan"))
     where = (
@@ -522,7 +521,7 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
     """Also where as many rows as there are parts of a state could be mistaken for each other."""
     arms = ("active", "random") if seeds == 1 else ("random",)
     given = first_yield(configured(family, seeds=seeds, train={"arms": arms}))
-    trial = trials.restored(given.config, given.dataset, given.learner)
+    trial = state.restored(given.config, given.dataset, given.learner)
     broken: Any = trial.rows
     row = len(arms) * seeds - 1
     _, *names = part.split("/")
@@ -546,7 +545,7 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
 
 def test_information_that_cannot_be_told_ends_the_training():
     given = begun("bayes_filter")
-    trial = trials.restored(given.config, given.dataset, given.learner)
+    trial = state.restored(given.config, given.dataset, given.learner)
     belief: Any = trial.rows
     belief.belief.covariance[4, 7, 7] = -1.0
     trial.gained = trial.rows.information()

@@ -6,9 +6,9 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.observation import Emission, draw_emission
-from quatrain.models.active_dynamics.agents.vae import learner
-from quatrain.models.active_dynamics.agents.vae.learner import Worker
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.seq_vae import trainer
+from quatrain.models.active_dynamics.seq_vae.trainer import Worker
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, Ring
 from tests.conftest import small
@@ -50,7 +50,7 @@ def channels(config: ActiveDynamicsConfig) -> Emission:
 
 def worker(config: ActiveDynamicsConfig, seed: int = 0) -> Worker:
     """Before its first transition; weights of radial basis functions are random, as they begin with zeros."""
-    made = learner.at_work(config, channels(config), learner.fresh(config, channels(config), seed))
+    made = trainer.at_work(config, channels(config), trainer.fresh(config, channels(config), seed))
     if config.network.seq_vae.dynamics == "rbf":
         with torch.no_grad():
             made.network.dynamics.weight.normal_(0, 0.5, generator=Generator().manual_seed(seed))

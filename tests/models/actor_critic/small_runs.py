@@ -8,7 +8,7 @@ from quatrain.models.actor_critic import plots as room
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.pictures.replays import Replays, replayed
+from quatrain.models.actor_critic.figures.replays import Replays, replayed
 from quatrain.models.actor_critic.train import Learner, train
 from quatrain.progress import History, history, rows
 from tests.conftest import small

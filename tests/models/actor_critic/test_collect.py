@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import to_arrays
+from pipeline.storage.artifacts import to_arrays
 from quatrain.envs.colony import plates as laws
 from quatrain.envs.colony.dynamics import Colonies, World, advance, make_world
 from quatrain.envs.colony.episodes import returns
@@ -26,7 +26,7 @@ from quatrain.envs.colony.policies import (
 from quatrain.envs.colony.rules import PARAMETERS, RUNNING
 from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.draws import generator
+from quatrain.frameworks.torch.rng import generator
 from quatrain.models.actor_critic import collect as room
 from quatrain.models.actor_critic.collect import Dataset, check, collect, colonies_of
 from quatrain.models.actor_critic.config import ActorCriticConfig

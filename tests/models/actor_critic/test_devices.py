@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.rewards import components
 from quatrain.errors import DeviceFull, DeviceMissing
-from quatrain.frameworks.torch import draws
+from quatrain.frameworks.torch import rng
 from quatrain.models.actor_critic import network, train
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -58,7 +58,7 @@ def agent(
     case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[agents.Agent]:
     """At work on the device without values; where an iteration begins is known there as well."""
-    monkeypatch.setattr(draws, "Generator", Elsewhere)
+    monkeypatch.setattr(rng, "Generator", Elsewhere)
     config, dataset = case
     with torch.device("meta"):
         world = make_world(config.env.rules, dataset.train.plates)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import to_arrays
+from pipeline.storage.artifacts import to_arrays
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates

@@ -5,9 +5,9 @@ from functools import lru_cache
 
 import pytest
 
-from pipeline.devices import on_device
-from pipeline.params import read_params
-from pipeline.stage import Stage
+from pipeline.runtime.devices import on_device
+from pipeline.runtime.stage import Stage
+from pipeline.storage.params_file import read_params
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.train import Learner, train

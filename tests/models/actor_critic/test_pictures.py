@@ -6,8 +6,8 @@ import torch
 
 from quatrain.envs.colony.dynamics import hill_length
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.pictures import film, laws, standing
-from quatrain.models.actor_critic.pictures.replays import (
+from quatrain.models.actor_critic.figures import film, laws, standing
+from quatrain.models.actor_critic.figures.replays import (
     Steps,
     next_size,
     number,

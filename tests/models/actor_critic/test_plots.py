@@ -9,8 +9,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.pictures import training
-from quatrain.models.actor_critic.pictures.replays import COLORS, number
+from quatrain.models.actor_critic.figures import training
+from quatrain.models.actor_critic.figures.replays import COLORS, number
 from quatrain.plots import ORANGE, RED
 from quatrain.progress import History
 from tests.models.actor_critic.small_runs import ONE_PLATE, Run, configured, free, run

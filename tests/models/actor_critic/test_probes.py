@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.params import overlaid
+from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony.dynamics import Colonies, hill_length, intensity_at, make_world
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start

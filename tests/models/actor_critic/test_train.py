@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.params import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import train

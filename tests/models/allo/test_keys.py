@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.params import overlaid
+from pipeline.storage.params_file import overlaid
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.train import pack, train
 from tests.conftest import small

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.params import ConfigError, overlaid, parse, validate
+from pipeline.storage.params_file import ConfigError, overlaid, parse, validate
 from quatrain.models.iqn.config import IqnConfig
 from tests.conftest import ROOT, params_with
 

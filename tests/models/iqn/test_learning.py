@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from pipeline.params import overlaid, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_raw, validate
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate, order_gap, returns, yardstick

@@ -15,7 +15,7 @@ from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import transitions_of
 from quatrain.models.iqn.cycle import playing
 from quatrain.models.iqn.cycle.playing import epsilon_at
-from quatrain.replay import ring
+from quatrain.replay import frames
 from tests import probes
 
 GEMS = {"name": "gem", "value": 10.0, "weight": 1.0}, {"name": "bone", "value": -3.0, "weight": 1.0}
@@ -153,7 +153,7 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
         for _ in range(3):
             played = play(learner.params, player, learner.base_key)
             player, turns = played.player, [*turns, played.turns]
-            stored = ring.write(stored, transitions_of(played.turns))
+            stored = frames.write(stored, transitions_of(played.turns))
         jax.effects_barrier()
     return stored, seen, turns
 
@@ -169,13 +169,13 @@ def test_the_ring_holds_what_was_played_behind_the_prefill():
 def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
     config, (stored, seen, _) = probes.hunt(), spied()
     assert [agent for agent, _ in seen] == [0, 1, 2] * 15
-    starts = ring.valid_starts(stored, train.window(config))
-    entries = ring.entries_at(stored, starts, jnp.arange(int(starts.total)))
+    starts = frames.valid_starts(stored, train.window(config))
+    entries = frames.entries_at(stored, starts, jnp.arange(int(starts.total)))
     acted = np.asarray(entries)[np.asarray(entries) >= 20 * 4]
     slots, lanes = acted // 4 - 20, acted % 4
     assert len(acted) == 15 * 4 - 4 - 4  # one turn was cut off, and one waits for its successor
     for agent in range(3):
-        drawn = ring.gather(stored, agent, jnp.asarray(acted), train.window(config))
+        drawn = frames.gather(stored, agent, jnp.asarray(acted), train.window(config))
         stacks = np.stack([stack for one, stack in seen if one == agent])
         np.testing.assert_array_equal(drawn.stack, stacks[slots, lanes])
         np.testing.assert_array_equal(drawn.next_stack, stacks[slots + 1, lanes])

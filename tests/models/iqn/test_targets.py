@@ -11,8 +11,8 @@ import pytest
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Agent, Experience
-from quatrain.replay import ring
-from quatrain.replay.ring import Batch, Transitions
+from quatrain.replay import frames
+from quatrain.replay.frames import Batch, Transitions
 from tests import probes
 
 BATCH, AGENTS, LANES, TURNS = 6, 3, 4, 20
@@ -132,8 +132,8 @@ def experience(config: IqnConfig) -> Experience:
         truncated=np.zeros((TURNS, LANES), bool),
         turn=np.repeat(np.arange(TURNS, dtype=np.int16)[:, None], LANES, axis=1),
     )
-    stored = ring.filled(config.slots, met)
-    return Experience(stored, ring.valid_starts(stored, train.window(config)))
+    stored = frames.filled(config.slots, met)
+    return Experience(stored, frames.valid_starts(stored, train.window(config)))
 
 
 @lru_cache

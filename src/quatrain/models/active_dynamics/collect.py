@@ -27,7 +27,7 @@ from quatrain.envs.vector_field.world import (
     step_mean,
 )
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.draws import generator
+from quatrain.frameworks.torch.rng import generator
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 
 HELD_OUT_STEPS = 100

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from quatrain.baselines import Gated
 from quatrain.envs.vector_field.world import World
-from quatrain.models.active_dynamics.agents.filter.belief import Filter
-from quatrain.models.active_dynamics.agents.filter.rows import frozen_innovation
-from quatrain.models.active_dynamics.agents.rows import Rows
-from quatrain.models.active_dynamics.agents.trials import checkpoint_steps, restored
+from quatrain.models.active_dynamics.bayes_filter.filter import Filter
+from quatrain.models.active_dynamics.bayes_filter.learner import frozen_innovation
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.learner import Rows
 from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.state import checkpoint_steps, restored
 from quatrain.models.active_dynamics.train import Learner
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.pictures import actions, judged, learning, plane, surprise
-from quatrain.models.active_dynamics.pictures.study import PLANE, studied
+from quatrain.models.active_dynamics.figures import actions, judged, learning, plane, surprise
+from quatrain.models.active_dynamics.figures.study import PLANE, studied
 from quatrain.models.active_dynamics.train import Learner
 from quatrain.progress import History
 

@@ -8,16 +8,16 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from quatrain.frameworks.torch import packing
-from quatrain.models.active_dynamics.agents.filter import belief as beliefs
-from quatrain.models.active_dynamics.agents.filter.rows import FilterRows
-from quatrain.models.active_dynamics.agents.rows import Gauge, Moments
-from quatrain.models.active_dynamics.agents.trials import restored, rows_of
-from quatrain.models.active_dynamics.agents.vae.dynamics import Dynamics
-from quatrain.models.active_dynamics.agents.vae.planning import Rowwise
-from quatrain.models.active_dynamics.agents.vae.rows import VaeRows
+from quatrain.models.active_dynamics.bayes_filter import filter as beliefs
+from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsConfig
+from quatrain.models.active_dynamics.learner import Gauge, Moments
 from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
+from quatrain.models.active_dynamics.seq_vae.learner import VaeRows
+from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
+from quatrain.models.active_dynamics.state import restored, rows_of
 from quatrain.models.active_dynamics.train import Learner
 from quatrain.requests import Input, checked
 

@@ -11,12 +11,12 @@ from torch import Tensor
 from quatrain.envs.vector_field.policies import Held
 from quatrain.envs.vector_field.world import State, draw, step
 from quatrain.frameworks.torch import packing, threads
-from quatrain.models.active_dynamics.agents import planner, records, trials
-from quatrain.models.active_dynamics.agents.acquisition import scorer
-from quatrain.models.active_dynamics.agents.planner import Plan
-from quatrain.models.active_dynamics.agents.trials import Met, Trial
+from quatrain.models.active_dynamics import planner, records, state
+from quatrain.models.active_dynamics.acquisition import scorer
 from quatrain.models.active_dynamics.collect import Dataset, check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.planner import Plan
+from quatrain.models.active_dynamics.state import Met, Trial
 from quatrain.progress import Progress
 from quatrain.replay.windows import Ring
 
@@ -103,12 +103,12 @@ def met_by(trial: Trial, action: Float[Tensor, "row action"]) -> Met:
 
 def init_learner(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Learner:
     """At the common start, before the first transition of the warm-up."""
-    return snapshot(trials.fresh(config, dataset, seed))
+    return snapshot(state.fresh(config, dataset, seed))
 
 
 def snapshot(trial: Trial) -> Learner:
     """As the trial is now, in tensors that stay so."""
-    parts = trials.state_of(trial)
+    parts = state.state_of(trial)
     return Learner(**{name: parts[name] for name in Learner._fields})
 
 
@@ -123,9 +123,9 @@ def train(
     """
     check(config, dataset)
     trial = (
-        trials.fresh(config, dataset, seed)
+        state.fresh(config, dataset, seed)
         if learner is None
-        else trials.restored(config, dataset, learner)
+        else state.restored(config, dataset, learner)
     )
     while (done := trial.transitions) < config.train.transitions:
         count = min(config.train.record_every, config.train.transitions - done)

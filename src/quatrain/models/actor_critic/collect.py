@@ -27,7 +27,7 @@ from quatrain.envs.colony.policies import (
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
 from quatrain.envs.colony.world import colonies_at, start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.draws import generator
+from quatrain.frameworks.torch.rng import generator
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
 BEHAVIOUR_COLONIES = 64

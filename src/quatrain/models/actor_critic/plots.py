@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.collect import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.pictures import film, laws, standing, training
-from quatrain.models.actor_critic.pictures.replays import replayed
+from quatrain.models.actor_critic.figures import film, laws, standing, training
+from quatrain.models.actor_critic.figures.replays import replayed
 from quatrain.models.actor_critic.train import Learner
 from quatrain.progress import History
 

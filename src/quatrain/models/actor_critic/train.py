@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks.torch import packing, threads
-from quatrain.frameworks.torch.draws import generator
-from quatrain.frameworks.torch.moments import Moments
+from quatrain.frameworks.torch.adam_state import Moments
+from quatrain.frameworks.torch.rng import generator
 from quatrain.models.actor_critic import losses, network
 from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig

@@ -16,7 +16,7 @@ from quatrain.envs.treasurehunt.turns import Lanes, World
 from quatrain.envs.treasurehunt.world import State, make_world
 from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.replay.ring import AnyArray, Transitions
+from quatrain.replay.frames import AnyArray, Transitions
 
 PREFILL, HELD_OUT, LEARNERS = range(3)
 """Purposes of the key of a whole run; `train` takes the last."""

@@ -19,7 +19,7 @@ from quatrain.models.iqn.collect import Dataset, lanes_of
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import midpoints, of_agent
 from quatrain.models.iqn.train import Learner, judged_params
-from quatrain.replay.ring import AnyArray
+from quatrain.replay.frames import AnyArray
 from quatrain.requests import Input, checked
 
 BLOCK = 64

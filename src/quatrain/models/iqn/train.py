@@ -23,8 +23,8 @@ from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.axes import over_axis, over_seeds
 from quatrain.models.iqn.cycle.playing import Player
 from quatrain.progress import Progress
-from quatrain.replay import ring
-from quatrain.replay.ring import Batch, Ring, Starts, Window
+from quatrain.replay import frames
+from quatrain.replay.frames import Batch, Ring, Starts, Window
 
 HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/", "target_params/")
@@ -120,7 +120,7 @@ def update(
 ) -> tuple[Agent, dict[str, Array]]:
     """One step of one agent: sample, targets (no gradient flows there), gradient, clipped Adam, target network."""
     sample_key, target_key, online_key = jax.random.split(key, 3)
-    batch = ring.sample(
+    batch = frames.sample(
         sample_key,
         experience.ring,
         experience.starts,
@@ -180,8 +180,8 @@ def cycle(config: IqnConfig, world: World, learner: Learner) -> tuple[Learner, r
     """Play, store, learn: of one seed."""
     key = jax.random.fold_in(learner.base_key, PLAY)
     played = playing.play(config, world, learner.params, learner.player, key)
-    stored = ring.write(learner.ring, transitions_of(played.turns))
-    experience = Experience(stored, ring.valid_starts(stored, window(config)))
+    stored = frames.write(learner.ring, transitions_of(played.turns))
+    experience = Experience(stored, frames.valid_starts(stored, window(config)))
     agents, learned = learn(config, learner, experience)
     record = records.Cycle(
         learned=learned,
@@ -256,8 +256,8 @@ def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seeds"]:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _init(config: IqnConfig, world: World, prefill: ring.Transitions, base_key: Array) -> Learner:
-    def one(prefill_and_key: tuple[ring.Transitions, Array]) -> Learner:
+def _init(config: IqnConfig, world: World, prefill: frames.Transitions, base_key: Array) -> Learner:
+    def one(prefill_and_key: tuple[frames.Transitions, Array]) -> Learner:
         prefill, key = prefill_and_key
         init_keys = jax.random.split(jax.random.fold_in(key, INIT), config.env.agents)
         params = jax.vmap(lambda own: network.init(config.network, own, config.inputs))(init_keys)
@@ -267,7 +267,7 @@ def _init(config: IqnConfig, world: World, prefill: ring.Transitions, base_key: 
             target_params=params,
             optimizer=jax.vmap(optimizer(config.train).init)(params),
             player=playing.first_player(turns.start(world, keys, config.network.frames), prefill),
-            ring=ring.filled(config.slots, prefill),
+            ring=frames.filled(config.slots, prefill),
             base_key=key,
             updates=jnp.int32(0),
         )

@@ -9,9 +9,9 @@ from torch import Generator, Tensor
 from torch.optim import Adam
 
 from quatrain.envs.colony.dynamics import Colonies, World
-from quatrain.frameworks.torch import moments
-from quatrain.frameworks.torch.draws import generator_at
-from quatrain.frameworks.torch.moments import Moments
+from quatrain.frameworks.torch import adam_state
+from quatrain.frameworks.torch.adam_state import Moments
+from quatrain.frameworks.torch.rng import generator_at
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor
@@ -73,7 +73,7 @@ def restored(
     optimizer = Adam(
         network.parameters(), lr=config.train.learning_rate, eps=config.train.adam_eps, fused=True
     )
-    moments.restore(optimizer, network, seed.optimizer)
+    adam_state.restore(optimizer, network, seed.optimizer)
     own = seed.ranks[team.rank]
     player = Player(
         own.colonies,
@@ -115,7 +115,7 @@ def snapshot(agent: Agent, ranks: tuple[Rank, ...]) -> Seed:
     return Seed(
         params={name: param.detach().clone() for name, param in agent.network.named_parameters()},
         scale=agent.actor.scale,
-        optimizer=moments.snapshot(agent.optimizer, agent.network),
+        optimizer=adam_state.snapshot(agent.optimizer, agent.network),
         ranks=ranks,
         iterations=torch.tensor(agent.iterations),
         updates=torch.tensor(agent.updates),
@@ -145,5 +145,5 @@ def fresh(
         actor = make_actor(config, world, scale, network)
         ranks.append(rank_of(first_player(actor, colonies, environment, policy), order))
     return Seed(
-        params, scale, moments.fresh(params), tuple(ranks), torch.tensor(0), torch.tensor(0)
+        params, scale, adam_state.fresh(params), tuple(ranks), torch.tensor(0), torch.tensor(0)
     )

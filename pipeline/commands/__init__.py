@@ -1,0 +1,1 @@
+"""What a person, make or CI calls: `python -m pipeline.commands.NAME`."""

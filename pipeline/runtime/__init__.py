@@ -1,0 +1,1 @@
+"""The process: a stage, its signals, exit codes, devices and child processes."""

@@ -1,0 +1,295 @@
+"""named contents <-> a folder of files under a manifest: written whole or not at all, verified before use."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.storage import formats
+from pipeline.storage.atomic_write import PARTIAL, remove, write_durably, write_together
+from pipeline.storage.formats import ArrayName, Arrays, ArraySpec, FormatError
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+LARGEST_JSON = 2**24
+LARGEST = 2**34
+"""Bytes of one folder that are read into memory, at most."""
+
+RESTORE = "restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
+UNTOUCHED = "nothing was written"
+MOVE = "move it elsewhere and run `dvc repro` again"
+
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
+Tree = TypeVar("Tree", bound=tuple)
+
+
+class ArtifactError(Exception):
+    """A file or folder that cannot be used: one line with file, reason and remedy. Exit code 3."""
+
+
+class File(BaseModel):
+    """What the manifest declares of one file."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    sha256: str
+    size: int = Field(ge=0)
+    arrays: dict[ArrayName, ArraySpec]
+
+
+class Manifest(BaseModel):
+    """What belongs to a folder; the last file to be written. `digest` is the hash of all the rest of it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    schema_version: Literal[1]
+    digest: str
+    info: dict[str, Any]
+    files: dict[FileName, File]
+
+
+class Loaded(NamedTuple):
+    """A verified folder: file name -> content, what `save` was told beside it, and the digest of both."""
+
+    contents: dict[str, Any]
+    info: dict[str, Any]
+    digest: str
+
+
+def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+    """Make `folder` hold exactly these files and a manifest, in bytes that only they decide; its digest.
+
+    A name's ending chooses the format: .npz and .safetensors (name -> array), .json, .csv and .txt (str),
+    .png (bytes). A crash in the middle leaves a folder that `load` refuses, or the old or the new content.
+
+    Raises:
+        ArtifactError: a content does not fit its name, or `folder` holds what `save` never writes.
+        OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
+    """
+    if MANIFEST in contents:
+        raise _refused(
+            folder / MANIFEST, "is the name of the manifest, not of a content", UNTOUCHED
+        )
+    files, entries = {}, {}
+    for name, content in sorted(contents.items()):
+        files[name], arrays = _encode(folder / name, content)
+        entries[name] = {"sha256": _sha256(files[name]), "size": len(files[name]), "arrays": arrays}
+    manifest = {"schema_version": SCHEMA, "info": dict(info), "files": entries}
+    manifest["digest"] = _sha256(_encode(folder / MANIFEST, manifest)[0])
+    _validated(folder / MANIFEST, manifest, UNTOUCHED)
+    files[MANIFEST], _ = _encode(folder / MANIFEST, manifest)
+    others = _others(folder, set(files))
+    write_together(folder, files)
+    remove(others)
+    return str(manifest["digest"])
+
+
+def load(folder: Path) -> Loaded:
+    """The contents of a folder, once size, hash, names, dtypes, shapes and finiteness of all are verified.
+
+    Raises:
+        ArtifactError: anything in the folder is not as it was saved.
+    """
+    manifest = _read_manifest(folder)
+    present = {path.name for path in folder.iterdir() if path.suffix != PARTIAL} - {MANIFEST}
+    missing, others = (
+        sorted(manifest.files.keys() - present),
+        sorted(present - manifest.files.keys()),
+    )
+    if missing or others:
+        raise _refused(
+            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
+        )
+    if sum(file.size for file in manifest.files.values()) > LARGEST:
+        raise _refused(folder, f"declares more than {LARGEST:,} bytes")
+    contents = {name: _read_declared(folder / name, file) for name, file in manifest.files.items()}
+    return Loaded(contents, manifest.info, manifest.digest)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """One JSON file without a manifest.
+
+    Raises:
+        ArtifactError: the value is not JSON, which knows no NaN.
+    """
+    write_durably(path, _encode(path, value)[0])
+
+
+def read_json(path: Path) -> Any:
+    """The value of one JSON file, which a person may have written.
+
+    Raises:
+        ArtifactError: no regular file, not UTF-8, not JSON, or with equal keys, NaN or infinity.
+    """
+    return _decode(path, _read(path, LARGEST_JSON), {})
+
+
+# Trees of arrays.
+
+
+def to_arrays(tree: tuple) -> Arrays:
+    """Nested NamedTuples of arrays -> flat arrays by name, e.g. `train/state`."""
+    flat: Arrays = {}
+    for name, value in tree._asdict().items():  # type: ignore[attr-defined]
+        if hasattr(value, "_fields"):
+            flat |= {f"{name}/{inner}": array for inner, array in to_arrays(value).items()}
+        else:
+            flat[name] = np.asarray(value)
+    return flat
+
+
+def from_arrays(cls: type[Tree], arrays: Mapping[str, np.ndarray]) -> Tree:
+    """The inverse of `to_arrays`; the annotations of `cls` say which fields are NamedTuples themselves.
+
+    Raises:
+        ArtifactError: a field has no array, or an array has no field.
+    """
+    names = _leaves(cls, "")
+    missing, others = sorted(names - arrays.keys()), sorted(arrays.keys() - names)
+    if missing or others:
+        raise ArtifactError(
+            f"not a {cls.__name__}: arrays missing {missing}, unknown {others}; {RESTORE}"
+        )
+    return _built(cls, arrays, "")
+
+
+def _leaves(cls: type[tuple], prefix: str) -> set[str]:
+    names: set[str] = set()
+    for name, hint in get_type_hints(cls).items():
+        names |= _leaves(hint, f"{prefix}{name}/") if hasattr(hint, "_fields") else {prefix + name}
+    return names
+
+
+def _built(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
+    fields = {
+        name: _built(hint, arrays, f"{prefix}{name}/")
+        if hasattr(hint, "_fields")
+        else arrays[prefix + name]
+        for name, hint in get_type_hints(cls).items()
+    }
+    return cls(**fields)
+
+
+# Digests.
+
+
+def digest_of(value: Any) -> str:
+    """sha256 of a JSON value, whatever the order of its keys."""
+    return _sha256(formats.to_json(value))
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file's bytes.
+
+    Raises:
+        ArtifactError: not a regular file.
+    """
+    with _open(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_digest(folder: Path) -> str:
+    """The digest that `save` returned, from the manifest alone: the other files are not read.
+
+    Raises:
+        ArtifactError: the manifest is missing or not as it was saved.
+    """
+    return _read_manifest(folder).digest
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# Reading what cannot be trusted.
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    data = _read(path, LARGEST_JSON)
+    value = _decode(path, data, {})
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if version != SCHEMA:
+        raise _refused(path, f"has schema version {version!r}, but this code reads {SCHEMA}")
+    manifest = _validated(path, value, RESTORE)
+    body = {key: part for key, part in value.items() if key != "digest"}
+    if _sha256(_encode(path, body)[0]) != manifest.digest or _encode(path, value)[0] != data:
+        raise _refused(path, "does not match its own digest")
+    return manifest
+
+
+def _validated(path: Path, manifest: dict[str, Any], remedy: str) -> Manifest:
+    try:
+        return Manifest.model_validate(manifest)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "/".join(map(str, first["loc"]))
+        raise _refused(path, f"{where[:80]!r}: {first['msg']}", remedy) from None
+
+
+def _read_declared(path: Path, file: File) -> Any:
+    data = _read(path, file.size)
+    if len(data) != file.size:
+        raise _refused(path, f"has {len(data):,} bytes instead of {file.size:,}")
+    if _sha256(data) != file.sha256:
+        raise _refused(path, "does not match its sha256 in the manifest")
+    return _decode(path, data, file.arrays)
+
+
+def _read(path: Path, largest: int) -> bytes:
+    with _open(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest:
+            raise _refused(path, f"has {size:,} bytes, more than the {largest:,} that are allowed")
+        return file.read(size)
+
+
+def _open(path: Path) -> BufferedReader:
+    """A regular file; a link is not followed and a pipe not waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise _refused(path, f"cannot be opened ({error.strerror})") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _refused(path, "is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _decode(path: Path, data: bytes, arrays: Mapping[str, ArraySpec]) -> Any:
+    try:
+        return formats.decode(path.name, data, arrays)
+    except FormatError as error:
+        raise _refused(path, str(error)) from None
+
+
+# Writing.
+
+
+def _encode(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
+    try:
+        return formats.encode(path.name, content)
+    except FormatError as error:
+        raise _refused(path, str(error), UNTOUCHED) from None
+
+
+def _others(folder: Path, keep: set[str]) -> list[Path]:
+    """What an earlier version of the folder left there; never what somebody else put there."""
+    others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
+    for path in others:
+        if (
+            path.is_symlink()
+            or not path.is_file()
+            or path.suffix not in {*formats.FORMATS, PARTIAL}
+        ):
+            raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
+    return others
+
+
+def _refused(path: Path, what: str, remedy: str = RESTORE) -> ArtifactError:
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return ArtifactError(f"{shown}: {what}; {remedy}")

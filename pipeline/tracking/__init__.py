@@ -1,0 +1,1 @@
+"""Runs, metrics and models in MLflow, delivered from a journal on disk."""

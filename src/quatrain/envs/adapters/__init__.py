@@ -1,0 +1,1 @@
+"""Environments under the Gymnasium API."""

@@ -1,1 +1,0 @@
-"""The Bayesian filter: a belief about state and field weights together."""

@@ -1,1 +1,0 @@
-"""seq_vae: a sequential variational autoencoder, which learns states and field by gradients."""

@@ -1,0 +1,1 @@
+"""A Bayesian filter over state and field weights."""

@@ -1,0 +1,143 @@
+"""a learner -> what its figures are of, computed once."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Float64, Shaped
+from torch import Tensor
+
+from quatrain.models.active_dynamics.collect import Dataset
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.evaluate import Known, knowledge, predictions
+from quatrain.models.active_dynamics.learner import Gauge
+from quatrain.models.active_dynamics.state import Trial, checkpoint_steps, restored, rows_of
+from quatrain.models.active_dynamics.train import Learner
+from quatrain.progress import History
+
+PLANE = 2
+"""Dimensions of what can be drawn as a map."""
+
+
+class Study(NamedTuple):
+    """A trained learner, and what it knows.
+
+    ahead: R² of predicted states by row. actions, path: what was done in each transition, and where it led.
+    """
+
+    config: ActiveDynamicsConfig
+    dataset: Dataset
+    trial: Trial
+    known: Known
+    ahead: dict[str, Float64[np.ndarray, " row"]]
+    actions: Float32[np.ndarray, "row transition action"]
+    path: Float32[np.ndarray, "row transition d"]
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        return self.config.train.arms
+
+    @property
+    def radius(self) -> float:
+        """Of the region."""
+        return self.config.env.region_radius
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Transitions at which the field was kept."""
+        return checkpoint_steps(self.config)
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """The arm that maps are of, and the plainest of the others, if there is one."""
+        shown = "active" if "active" in self.arms else self.arms[0]
+        others = [arm for arm in self.arms if arm != shown]
+        return (shown, "random") if "random" in others else (shown, *others[:1])
+
+    @property
+    def gauge(self) -> Gauge:
+        """How states of the learners are to be read, in double precision."""
+        rows = self.trial.rows
+        return Gauge(*(part.double() for part in rows.gauge(rows.weights, self.dataset.held_out)))
+
+    def of(
+        self, arm: str, values: Shaped[np.ndarray, "row ..."]
+    ) -> Shaped[np.ndarray, "replicate ..."]:
+        """The rows of an arm."""
+        return values[rows_of(self.config, arm)]
+
+    def typical(self, arm: str) -> int:
+        """The row of an arm with the median final error; of an even number the better one of the middle."""
+        errors = self.of(arm, self.known.nrmse[-1])
+        return rows_of(self.config, arm).start + int(
+            np.argsort(errors, kind="stable")[(len(errors) - 1) // 2]
+        )
+
+    def true_field(self, x: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch d"]:
+        """In the precision that it always is asked in."""
+        return self.trial.world.field(x.float()).double()
+
+
+def studied(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset) -> Study:
+    """All that the figures need of a learner."""
+    trial, met = restored(config, dataset, learner), int(learner.transitions)
+    return Study(
+        config=config,
+        dataset=dataset,
+        trial=trial,
+        known=knowledge(config, trial.rows, learner, dataset),
+        ahead=predictions(config, trial.world, trial.rows, dataset.held_out),
+        actions=learner.replay.actions[:, :met].numpy(force=True),
+        path=learner.path[:, :met].numpy(force=True),
+    )
+
+
+def recorded(
+    study: Study, history: History, name: str, arm: str
+) -> Float[np.ndarray, "replicate point"]:
+    """A metric of an arm as its replicates have it."""
+    full = f"{name}.{arm}"
+    names = (
+        [full]
+        if study.config.seeds == 1
+        else [f"{full}/seed/{one}" for one in range(study.config.seeds)]
+    )
+    return np.stack([history[one][1] for one in names])
+
+
+class Kept(NamedTuple):
+    """Checkpoints of which a record tells, these records, and what they tell."""
+
+    steps: Shaped[np.ndarray, " point"]
+    records: Shaped[np.ndarray, " point"]
+    values: Float[np.ndarray, "replicate point"]
+
+
+def at_checkpoints(study: Study, history: History, arm: str) -> Kept:
+    """Information gained, which each record tells as it was at the last checkpoint."""
+    last = np.searchsorted(study.steps, history[f"information_gained.{arm}"][0], side="right") - 1
+    records = np.flatnonzero(np.diff(last, prepend=-1) > 0)
+    values = recorded(study, history, "information_gained", arm)
+    return Kept(np.array(study.steps)[last[records]], records, values[:, records])
+
+
+class Paths(NamedTuple):
+    """From the same starts along the true field, and along that of each row."""
+
+    true: Float64[np.ndarray, "time start d"]
+    learned: Float64[np.ndarray, "row time start d"]
+
+
+@torch.no_grad()
+def undriven(study: Study, starts: Float64[np.ndarray, "start d"], transitions: int) -> Paths:
+    """Steps of dt without actions and without noise."""
+    rows, gauge, dt = study.trial.rows, study.gauge, study.config.env.dt
+    x = torch.tensor(starts)
+    z = gauge.inward(x.expand(study.config.rows, -1, -1))
+    true, learned = [x], [x.expand(study.config.rows, -1, -1)]
+    for _ in range(transitions):
+        x = x + study.true_field(x) * dt
+        z = z + rows.drift(rows.weights, z.float()).double() * dt
+        true.append(x)
+        learned.append(gauge.outward(z))
+    return Paths(torch.stack(true).numpy(force=True), torch.stack(learned, 1).numpy(force=True))

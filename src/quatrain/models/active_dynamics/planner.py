@@ -1,0 +1,138 @@
+"""the score of actions -> the decisions to take: sample, judge, move towards the best.
+
+iCEM ('Sample-efficient Cross-Entropy Method for Real-time Planning', 2020) draws around a mean with coloured noise,
+judges the best of before again, and moves mean and deviation to those of the elites. MPPI ('Information Theoretic MPC
+for Model-Based Reinforcement Learning', 2017) draws alike, keeps the deviation, and lets all candidates count:
+
+    mean <- Σ_n softmax_n( (score_n - mean of scores) / (deviation of scores · temperature) ) candidate_n
+
+of the candidates whose score could be found.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quatrain.frameworks.torch import threads
+from quatrain.models.active_dynamics.acquisition import WORST, Score
+from quatrain.models.active_dynamics.config import Planner
+
+
+class Plan(NamedTuple):
+    """mean: decisions from the last planning on. elites: the best sequences that it judged, best first."""
+
+    mean: Float[Tensor, "row decision action"]
+    elites: Float[Tensor, "row keep decision action"]
+
+
+class Judged(NamedTuple):
+    """Candidates of an iteration, the law they are from, and their scores."""
+
+    mean: Float[Tensor, "row decision action"]
+    deviation: Float[Tensor, "row decision action"]
+    candidates: Float[Tensor, "row n decision action"]
+    scores: Float[Tensor, "row n"]
+
+    def best(self, count: int) -> Float[Tensor, "row best decision action"]:
+        """Those of the highest scores, best first."""
+        places = self.scores.topk(count, 1).indices
+        return self.candidates.take_along_dim(places[:, :, None, None], 1)
+
+
+def first_plan(config: Planner, rows: int, action_size: int) -> Plan:
+    """No action, as long as nothing is planned."""
+    mean = torch.zeros(rows, config.horizon, action_size)
+    return Plan(mean, mean[:, None].repeat(1, config.keep, 1, 1))
+
+
+@threads.suited(small=True)
+@torch.no_grad()
+def replan(
+    config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator
+) -> Plan:
+    """A plan from now on, `replan_every` transitions after the one before; actions are in [-bound, bound]."""
+    rows, decisions, action_size = plan.mean.shape
+    shape = (config.iterations, rows, config.candidates - 1 - config.keep, action_size, decisions)
+    white = torch.randn(shape, generator=generator, device=generator.device)
+    noise = (white @ colouring(decisions, config.colour, generator.device)).mT
+    return improved(config, bound, score, shifted(plan, config.replan_every // config.hold), noise)
+
+
+def decision(config: Planner, plan: Plan, age: int) -> Float[Tensor, "row action"]:
+    """What to do `age` transitions after the planning."""
+    return plan.mean[:, age // config.hold]
+
+
+def shifted(plan: Plan, decisions: int) -> Plan:
+    """The same seen so many decisions later; the last one stays."""
+
+    def later(sequence: Tensor) -> Tensor:
+        kept, last = sequence[..., decisions:, :], sequence[..., -1:, :]
+        return torch.cat([kept, *[last] * decisions], -2)
+
+    return Plan(later(plan.mean), later(plan.elites))
+
+
+def improved(
+    config: Planner,
+    bound: float,
+    score: Score,
+    plan: Plan,
+    noise: Float[Tensor, "iteration row drawn decision action"],
+) -> Plan:
+    """After all iterations. The mean and the elites of before are judged beside what is drawn."""
+    move = {"icem": _to_elites, "mppi": _to_weighted}[config.kind]
+    mean, elites = plan
+    deviation = torch.full_like(mean, config.init_std * bound)
+    for of_iteration in noise:
+        drawn = torch.addcmul(mean[:, None], deviation[:, None], of_iteration).clamp(-bound, bound)
+        candidates = torch.cat([mean[:, None], elites, drawn], 1)
+        judged = Judged(mean, deviation, candidates, score(candidates))
+        mean, deviation = move(config, judged)
+        elites = judged.best(config.keep)
+    return Plan(mean, elites)
+
+
+@cache
+def colouring(
+    decisions: int, colour: float, device: torch.device
+) -> Float[Tensor, "decision decision"]:
+    """L such that L @ (white noise) has unit variance at each time and the power f^-colour at frequency f.
+
+    Symmetric, and periodic in the horizon; the power of f = 0 is that of the lowest other.
+    """
+    frequency = (
+        torch.fft.fftfreq(decisions, dtype=torch.float64, device=device)
+        .abs()
+        .clamp(min=1 / decisions)
+    )
+    power = frequency**-colour
+    amplitude = (power / power.mean()).sqrt()
+    white = torch.eye(decisions, dtype=torch.float64, device=device)
+    return torch.fft.ifft(amplitude[:, None] * torch.fft.fft(white, dim=0), dim=0).real.float()
+
+
+def _to_elites(config: Planner, judged: Judged) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of the elites, and a little of those of before."""
+    elites = judged.best(config.elites)
+    mean = elites.mean(1).lerp(judged.mean, config.alpha)
+    return mean, elites.std(1, correction=0).lerp(judged.deviation, config.alpha)
+
+
+def _to_weighted(config: Planner, judged: Judged) -> tuple[Tensor, Tensor]:
+    """By standardised scores; where all are the worst, all candidates count alike."""
+    failed = judged.scores <= WORST
+    failed = failed & ~failed.all(1, keepdim=True)
+    count = (~failed).sum(1, keepdim=True)
+    mean = judged.scores.masked_fill(failed, 0).sum(1, keepdim=True) / count
+    scores = (judged.scores - mean).masked_fill(failed, 0)
+    deviation = (
+        (scores.square().sum(1, keepdim=True) / count)
+        .sqrt()
+        .clamp(min=torch.finfo(scores.dtype).tiny)
+    )
+    weights = (scores / (deviation * config.temperature)).masked_fill(failed, -torch.inf).softmax(1)
+    return (weights[:, :, None, None] * judged.candidates).sum(1), judged.deviation

@@ -1,0 +1,1 @@
+"""A sequential variational autoencoder with a learned field."""

@@ -1,0 +1,127 @@
+"""Trainings at the same time leave the dvc.lock that one after the other leaves, byte for byte."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.commands import repro
+from pipeline.dvc import lock_order
+
+MODELS = ("allo", "iqn", "actor_critic")
+TOY = """
+stages:
+  collect:
+    foreach: [allo, iqn, actor_critic]
+    do:
+      cmd: echo of ${item} > data-${item}
+      deps: [code]
+      outs: ['data-${item}']
+  train:
+    foreach: [allo, iqn, actor_critic]
+    do:
+      cmd: ./train ${item}
+      deps: [code, 'data-${item}']
+      outs: ['weights-${item}']
+  evaluate:
+    foreach: [allo, iqn, actor_critic]
+    do:
+      cmd: cp weights-${item} scores-${item}
+      deps: ['weights-${item}']
+      outs: ['scores-${item}']
+"""
+TRAIN = """#!/bin/sh
+test ! -e broken-$1 || exit 7
+test $1 = actor_critic || sleep 2
+cp data-$1 weights-$1
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A project in which the last of the trainings is the first to end."""
+    root = tmp_path / "toy"
+    (root / ".dvc").mkdir(parents=True)
+    (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
+    (root / "dvc.yaml").write_text(TOY)
+    (root / "code").write_text("1\n")
+    (root / "train").write_text(TRAIN)
+    (root / "train").chmod(0o755)
+    return root
+
+
+def at_once(root: Path) -> int:
+    with lock_order.in_order(root):
+        code = repro.train_together(root, root, MODELS, len(MODELS))
+        return code or repro.dvc(root, root, "repro", "--quiet")
+
+
+def test_the_lock_is_that_of_one_after_the_other(
+    toy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    shutil.copytree(toy, tmp_path / "serial")
+    assert repro.dvc(tmp_path / "serial", tmp_path / "serial", "repro", "--quiet") == 0
+    assert at_once(toy) == 0
+    assert (toy / "dvc.lock").read_bytes() == (tmp_path / "serial" / "dvc.lock").read_bytes()
+    assert "train@actor_critic: > ./train actor_critic\n" in capfd.readouterr().err
+
+
+def test_where_one_training_fails_the_others_are_done_and_known(
+    toy: Path, capfd: pytest.CaptureFixture[str]
+):
+    (toy / "broken-iqn").touch()
+    assert at_once(toy) == 255
+    said = capfd.readouterr().err
+    assert "train@iqn: ERROR: failed to reproduce 'train@iqn'" in said
+    assert said.endswith("repro: train@iqn did not end well; the others did what they could\n")
+    collected = [f"collect@{model}" for model in MODELS]
+    assert lock_order.stages(toy) == [*collected, "train@allo", "train@actor_critic"]
+
+
+def written(root: Path, *names: str) -> Path:
+    path = root / "dvc.lock"
+    stages = "".join(f"  {name}:\n    cmd: echo {name}\n" for name in names)
+    path.write_text(f"schema: '2.0'\nstages:\n{stages}")
+    return path
+
+
+def test_known_stages_stay_where_they_are(toy: Path):
+    lock = written(toy, "train@iqn", "collect@allo")
+    with lock_order.in_order(toy):
+        written(
+            toy,
+            "train@iqn",
+            "collect@allo",
+            "evaluate@allo",
+            "train@allo",
+            "of an older dvc.yaml",
+            "collect@iqn",
+        )
+    assert lock_order.stages(toy) == [
+        "train@iqn",
+        "collect@allo",
+        "of an older dvc.yaml",
+        "collect@iqn",
+        "train@allo",
+        "evaluate@allo",
+    ]
+    assert lock.read_text().startswith(
+        "schema: '2.0'\nstages:\n  train@iqn:\n    cmd: echo train@iqn\n  collect@allo:\n"
+    )
+
+
+def test_a_lock_in_order_is_not_touched(toy: Path):
+    lock = written(toy)
+    with lock_order.in_order(toy):
+        written(toy, "collect@allo", "train@allo", "train@iqn")
+        before = lock.stat()
+    assert lock.stat() == before
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "- 1", "stages: 5"])
+def test_a_lock_that_cannot_be_read_is_left_to_dvc(toy: Path, text: str | None):
+    if text is not None:
+        (toy / "dvc.lock").write_text(text)
+    with lock_order.in_order(toy):
+        assert lock_order.stages(toy) == []
+    assert (toy / "dvc.lock").exists() == (text is not None)

@@ -1,0 +1,118 @@
+"""One HTML file that needs no other, and that nothing in a file of scores can make do anything."""
+
+import base64
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pipeline.reporting.page import as_html
+from pipeline.reporting.sections import plain, table
+from pipeline.storage.artifacts import ArtifactError
+from tests.conftest import ROOT
+
+PICTURE = ROOT / "docs" / "iqn_standing.png"
+OPEN_ENDED = {"meta", "img", "br", "link", "hr", "input"}
+
+
+class Read(HTMLParser):
+    """Tags with their attributes; fails where a tag is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open += [tag] if tag not in OPEN_ENDED else []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a b.png").write_bytes(PICTURE.read_bytes())
+    return tmp_path
+
+
+def page(markdown: str, folder: Path, title: str = "Passed: preset default") -> Read:
+    return Read(as_html(markdown, title, folder))
+
+
+def test_a_picture_is_in_the_page_with_its_size(folder: Path):
+    (image,) = page("![a <b>](a%20b.png)", folder).named("img")
+    kind, _, data = str(image["src"]).partition(",")
+    assert kind == "data:image/png;base64"
+    assert base64.b64decode(data) == PICTURE.read_bytes()
+    width, height = (int.from_bytes(PICTURE.read_bytes()[at : at + 4], "big") for at in (16, 20))
+    assert (image["width"], image["height"]) == (str(width), str(height))
+    assert image["alt"] == "a <b>"
+
+
+def test_a_file_that_is_no_picture_is_refused(folder: Path):
+    (folder / "a b.png").write_bytes(b"GIF89a" + bytes(40))
+    with pytest.raises(ArtifactError) as caught:
+        page("![a](a%20b.png)", folder)
+    assert str(caught.value) == "reports/a b.png: is no PNG; run `dvc repro` to write it anew"
+
+
+def test_the_page_asks_no_server_for_anything_and_runs_no_script(folder: Path):
+    read = page("# x\n\n![a](a%20b.png)\n\n[run](http://127.0.0.1:5000)", folder)
+    policy = {
+        tag["http-equiv"]: tag["content"] for tag in read.named("meta") if "http-equiv" in tag
+    }
+    assert policy == {
+        "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    }
+    assert read.named("link") == read.named("script") == []
+    assert not re.search(
+        r"url\(|@import", (ROOT / "pipeline" / "reporting" / "page.css").read_text()
+    )
+
+
+def test_words_of_a_file_become_no_tag(folder: Path):
+    hostile = "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> ![x](/etc/passwd) | <!--"
+    read = page(table(["metric"], [[plain(hostile)]]), folder, f"Passed: {hostile}")
+    assert read.named("script") == read.named("img") == []
+    assert len(read.named("td")) == 1
+
+
+def test_each_cell_knows_its_column(folder: Path):
+    read = page(
+        f"{table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n{table(['c'], [['5']])}", folder
+    )
+    assert [cell["data-label"] for cell in read.named("td")] == ["a", "b", "a", "b", "c"]
+
+
+def test_headings_can_be_led_to(folder: Path):
+    assert page("## actor_critic", folder).named("h2") == [{"id": "actor_critic"}]
+
+
+@pytest.mark.parametrize("verdict", ["passed", "broken"])
+def test_the_verdict_gives_the_page_its_colour(folder: Path, verdict: str):
+    read = page("# x", folder, f"{verdict.title()}: preset default")
+    assert read.named("body") == [{"class": verdict}]
+    assert f".{verdict} h1" in (ROOT / "pipeline" / "reporting" / "page.css").read_text()
+
+
+def test_it_fits_a_phone_and_a_dark_room(folder: Path):
+    metas = {
+        tag.get("name"): tag["content"]
+        for tag in page("# x", folder).named("meta")
+        if "name" in tag
+    }
+    assert metas == {
+        "viewport": "width=device-width, initial-scale=1",
+        "color-scheme": "light dark",
+    }
+    style = (ROOT / "pipeline" / "reporting" / "page.css").read_text()
+    assert "@media (max-width: 800px)" in style
+    assert "@media (prefers-color-scheme: dark)" in style

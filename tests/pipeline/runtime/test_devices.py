@@ -1,0 +1,265 @@
+"""Threads, device and determinism of params.yaml reach the framework of a stage's model, and no other is loaded."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.runtime import devices
+from pipeline.runtime.devices import device_of, on_device, settings
+from pipeline.runtime.stage import Stage, work
+from pipeline.storage.params_file import read_params
+from quatrain.errors import DeviceMissing
+from quatrain.params import Params
+from quatrain.registry import MODELS, Framework
+from tests.conftest import ROOT, params_with
+from tests.pipeline.small_project import Pretended
+
+FRAMEWORKS: list[Framework] = ["jax", "torch"]
+OF_A_FRAMEWORK = {"jax": {"jax", "jaxlib", "flax", "optax"}, "torch": {"torch"}}
+ROOMS = ("config", "collect", "network", "losses", "train", "evaluate", "plots")
+
+
+class FakeTorch(SimpleNamespace):
+    """What a stage tells torch, in a machine with a device or without."""
+
+    def __init__(self, available: bool, interop_threads: int = 2) -> None:
+        self.told: list[tuple[str, Any]] = []
+        super().__init__(
+            cuda=SimpleNamespace(is_available=lambda: available),
+            utils=SimpleNamespace(deterministic=SimpleNamespace(fill_uninitialized_memory=True)),
+            get_num_threads=lambda: 7,
+            get_num_interop_threads=lambda: interop_threads,
+            get_deterministic_debug_mode=lambda: 0,
+        )
+        for name in (
+            "num_threads",
+            "num_interop_threads",
+            "default_device",
+            "deterministic_debug_mode",
+        ):
+            setattr(self, f"set_{name}", self._hearing(name))
+        self.use_deterministic_algorithms = self._hearing("deterministic_algorithms")
+
+    def _hearing(self, name: str) -> Any:
+        return lambda value: self.told.append((name, value))
+
+    @property
+    def filling(self) -> bool:
+        return self.utils.deterministic.fill_uninitialized_memory
+
+
+@pytest.fixture
+def fake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    fake = FakeTorch(**getattr(request, "param", {"available": True}))
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    return fake
+
+
+without_device = pytest.mark.parametrize("fake", [{"available": False}], indirect=True)
+
+
+@pytest.fixture
+def settings_of_torch() -> Iterator[None]:
+    threads, mode, filling = torch.get_num_threads(), torch.get_deterministic_debug_mode(), fills()
+    yield
+    assert (torch.get_num_threads(), torch.get_deterministic_debug_mode(), fills()) == (
+        threads,
+        mode,
+        filling,
+    )
+    assert torch.get_default_device() == torch.device("cpu")
+
+
+def fills() -> bool:
+    return torch.utils.deterministic.fill_uninitialized_memory
+
+
+def with_cpu(threads: int) -> Params:
+    return params_with({"device": "cpu", "threads": threads})
+
+
+# What torch is told.
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_on_a_gpu_torch_works_there_deterministically_where_that_is_asked_for(
+    deterministic: bool, fake: FakeTorch
+) -> None:
+    with on_device(
+        params_with({"device": "cuda", "threads": 3, "deterministic": deterministic}), "torch"
+    ):
+        assert fake.told == [
+            ("num_interop_threads", 1),
+            ("num_threads", 3),
+            ("default_device", "cuda"),
+            ("deterministic_algorithms", deterministic),
+        ]
+        assert not fake.filling
+        fake.told.clear()
+    assert fake.told == [
+        ("default_device", None),
+        ("deterministic_debug_mode", 0),
+        ("num_threads", 7),
+    ]
+    assert fake.filling
+
+
+@without_device
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_on_a_cpu_torch_is_deterministic_and_its_default_device_is_left_alone(
+    device: str, deterministic: bool, fake: FakeTorch
+) -> None:
+    with on_device(
+        params_with({"device": device, "threads": 3, "deterministic": deterministic}), "torch"
+    ):
+        assert fake.told == [
+            ("num_interop_threads", 1),
+            ("num_threads", 3),
+            ("deterministic_debug_mode", "error"),
+        ]
+
+
+@pytest.mark.parametrize("fake", [{"available": False, "interop_threads": 1}], indirect=True)
+def test_threads_between_operations_are_set_once_in_a_process(fake: FakeTorch) -> None:
+    with on_device(with_cpu(3), "torch"):
+        assert fake.told == [("num_threads", 3), ("deterministic_debug_mode", "error")]
+
+
+def test_the_device_is_given_back_where_the_work_fails(fake: FakeTorch) -> None:
+    with pytest.raises(ZeroDivisionError), on_device(params_with({"device": "cuda"}), "torch"):
+        raise ZeroDivisionError
+    assert ("default_device", None) in fake.told
+
+
+@pytest.mark.usefixtures("settings_of_torch")
+def test_the_real_torch_takes_the_threads_and_has_its_own_back_afterwards() -> None:
+    with on_device(with_cpu(3), "torch"):
+        assert torch.get_num_threads() == 3
+        assert torch.get_num_interop_threads() == 1
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not fills()
+
+
+@pytest.mark.usefixtures("settings_of_torch")
+def test_the_gradient_of_indexing_is_the_same_each_time() -> None:
+    """Without determinism two threads add to one place in any order."""
+    index, weight = torch.randint(0, 7, (100_000,)), torch.rand(100_000, 4)
+
+    def gradient() -> torch.Tensor:
+        table = torch.ones(7, 4, requires_grad=True)
+        (table[index] * weight).sum().backward()
+        assert table.grad is not None
+        return table.grad
+
+    with on_device(with_cpu(2), "torch"):
+        first = gradient()
+        assert all(torch.equal(gradient(), first) for _ in range(5))
+
+
+# Devices that are there, or not.
+
+
+@without_device
+@pytest.mark.usefixtures("fake")
+def test_torch_without_a_device_is_refused_in_one_line() -> None:
+    expected = (
+        r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built without CUDA\); "
+        r"set device: auto or cpu$"
+    )
+    with (
+        pytest.raises(DeviceMissing, match=expected),
+        on_device(params_with({"device": "cuda"}), "torch"),
+    ):
+        pytest.fail("it works without a device")
+
+
+def test_auto_is_what_the_framework_of_the_model_can_reach(
+    fake: FakeTorch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "find_spec", lambda _: None)
+    automatic = params_with({"device": "auto"})
+    assert device_of(automatic, "jax") == "cpu"
+    assert device_of(automatic, "torch") == settings(automatic, "torch")["device"] == "cuda"
+    fake.cuda.is_available = lambda: False
+    assert device_of(automatic, "torch") == settings(automatic, "torch")["device"] == "cpu"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_device_that_is_named_is_recorded_as_it_is(device: str, framework: Framework) -> None:
+    assert settings(params_with({"device": device}), framework)["device"] == device
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_stage_works_on_the_device_of_its_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(MODELS, "allo", "torch")
+    stage = Stage("train", "allo", tmp_path, params_with({"device": "cuda", "threads": 5}))
+    told: list[Any] = []
+    work(stage, lambda *_: told.extend(sys.modules["torch"].told), Pretended())
+    assert ("num_threads", 5) in told
+    assert ("default_device", "cuda") in told
+
+
+# What is loaded.
+
+
+def loaded(code: str) -> set[str]:
+    """Frameworks that a process has loaded after this code."""
+    every = sorted(set().union(*OF_A_FRAMEWORK.values()))
+    script = f"import sys\n{code}\nprint('loaded:', *({set(every)!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_stage_loads_the_framework_of_its_model_and_no_other(model: str) -> None:
+    found = loaded(
+        "sys.path[:0] = ['src', '.']\n"
+        "from pathlib import Path\n"
+        "from pipeline import collect, devices, evaluate, params, run, stage, train\n"
+        "from quatrain.registry import MODELS, room\n"
+        "chosen = params.read_params(Path.cwd())\n"
+        "stage.prepare_process(chosen)\n"
+        f"with devices.on_device(chosen, MODELS[{model!r}]):\n"
+        f"    for name in {ROOMS!r}:\n"
+        f"        room({model!r}, name)\n"
+        f"    devices.settings(chosen, MODELS[{model!r}])\n"
+    )
+    assert MODELS[model] in found
+    assert found <= OF_A_FRAMEWORK[MODELS[model]]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_device_is_chosen_without_another_framework(framework: Framework) -> None:
+    found = loaded(
+        "sys.path[:0] = ['src', '.']\n"
+        "from pathlib import Path\n"
+        "from pipeline import devices, params, stage\n"
+        "chosen = params.read_params(Path.cwd())\n"
+        "stage.prepare_process(chosen)\n"
+        f"with devices.on_device(chosen, {framework!r}):\n"
+        f"    devices.settings(chosen, {framework!r})\n"
+    )
+    assert found <= OF_A_FRAMEWORK[framework]
+
+
+def test_every_model_names_a_framework_that_a_device_can_be_chosen_for() -> None:
+    assert (
+        set(MODELS.values())
+        <= set(devices.ON_DEVICE)
+        == set(devices.REACHES_CUDA)
+        == set(FRAMEWORKS)
+    )
+    assert {Stage("train", model, ROOT, read_params(ROOT)).framework for model in MODELS} == set(
+        MODELS.values()
+    )

@@ -1,0 +1,158 @@
+"""Several commands at the same time: how many, what they say, how they end, and that a signal ends all of them."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pipeline.runtime.processes import Jobs, tell
+from tests.pipeline.recorded_runs import until
+
+Capture = pytest.CaptureFixture[str]
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", f"import os, pathlib, signal, subprocess, sys, time\n{code}"]
+
+
+def run(folder: Path, at_once: int, codes: Mapping[str, str]) -> dict[str, int]:
+    return Jobs(at_once).run(
+        {name: python(code) for name, code in codes.items()}, folder, os.environ
+    )
+
+
+def when(path: Path, number: signal.Signals) -> None:
+    """Send this process a signal as soon as a file is there."""
+
+    def wait() -> None:
+        until(path.exists)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+MEETS = """
+pathlib.Path({me!r}).touch()
+while not pathlib.Path({other!r}).exists():
+    time.sleep(0.01)
+"""
+
+
+def test_jobs_run_at_the_same_time(tmp_path: Path):
+    """Each waits for the other: one after the other would never end."""
+    codes = {name: MEETS.format(me=name, other=other) for name, other in (("a", "b"), ("b", "a"))}
+    assert run(tmp_path, 2, codes) == {"a": 0, "b": 0}
+
+
+ALONE = """
+os.mkdir("one at a time")
+time.sleep(0.05)
+os.rmdir("one at a time")
+"""
+
+
+def test_no_more_run_than_are_allowed(tmp_path: Path):
+    assert run(tmp_path, 1, dict.fromkeys("abc", ALONE)) == {"a": 0, "b": 0, "c": 0}
+
+
+def test_a_job_that_fails_stops_no_other(tmp_path: Path):
+    codes = {
+        "a": "sys.exit(7)",
+        "b": "os.kill(os.getpid(), 9)",
+        "c": "pathlib.Path('done').touch()",
+    }
+    assert run(tmp_path, 2, codes) == {"a": 7, "b": 137, "c": 0}
+    assert (tmp_path / "done").exists()
+
+
+def test_every_line_says_whose_it_is(tmp_path: Path, capsys: Capture):
+    codes = {
+        "train@allo": "print('train@allo: 5/10'); print(); print('> python -m'); sys.stderr.write('no end')",
+        "train@iqn": "sys.stdout.buffer.write(b'50%\\r100%\\n\\xff\\n')",
+    }
+    run(tmp_path, 2, codes)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sorted(err.splitlines()) == [
+        "train@allo: 5/10",
+        "train@allo: > python -m",
+        "train@allo: no end",
+        "train@iqn: 100%",
+        "train@iqn: 50%",
+        "train@iqn: \ufffd",
+    ]
+
+
+def test_a_reader_that_has_gone_ends_no_job(monkeypatch: pytest.MonkeyPatch):
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", gone)
+    tell("train@allo", "5/10\n")
+
+
+SAVES = """
+def save(*_):
+    time.sleep(0.3)
+    pathlib.Path({me!r} + ".saved").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path({me!r}).touch()
+while not pathlib.Path({other!r}).exists():
+    time.sleep(0.01)
+pathlib.Path({me!r} + ".ready").touch()
+time.sleep(60)
+"""
+
+
+def test_sigterm_reaches_all_and_waits_until_they_have_saved(tmp_path: Path):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    when(tmp_path / "a.ready", signal.SIGTERM)
+    codes = {name: SAVES.format(me=name, other=other) for name, other in (("a", "b"), ("b", "a"))}
+    assert run(tmp_path, 2, codes | {"c": "pathlib.Path('c').touch()"}) == {
+        "a": 143,
+        "b": 143,
+        "c": 143,
+    }
+    assert (tmp_path / "a.saved").exists()
+    assert (tmp_path / "b.saved").exists()
+    assert not (tmp_path / "c").exists()
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+STAGE = """
+import ctypes
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), pathlib.Path("saved").touch(), sys.exit(143)))
+ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+pathlib.Path("ready").touch()
+time.sleep(60)
+"""
+
+
+def test_a_job_is_over_when_the_stage_below_a_dead_dvc_has_saved(tmp_path: Path):
+    when(tmp_path / "ready", signal.SIGTERM)
+    below = f"subprocess.Popen({python(STAGE)!r}).wait()"
+    assert run(tmp_path, 2, {"a": below}) == {"a": 143}
+    assert (tmp_path / "saved").exists()
+
+
+SAVES_ON_CTRL_C = """
+signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+pathlib.Path("ready").touch()
+time.sleep(0.5)
+sys.exit(5)
+"""
+
+
+def test_ctrl_c_is_the_terminals_to_pass_on_and_starts_no_further_job(tmp_path: Path):
+    """The terminal sends it to all; sent once more by us, it would end a stage that is saving."""
+    when(tmp_path / "ready", signal.SIGINT)
+    assert run(tmp_path, 1, {"a": SAVES_ON_CTRL_C, "b": "pathlib.Path('b').touch()"}) == {
+        "a": 5,
+        "b": 130,
+    }
+    assert not (tmp_path / "b").exists()

@@ -1,0 +1,314 @@
+"""Stages, killed for real: whatever dies, at whatever moment, the next run ends with the same bytes."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pipeline.runtime.stage import say
+from pipeline.storage.checkpoints import folder_lock, loaded_code
+from quatrain.registry import MODELS, room
+from tests.conftest import ROOT
+from tests.pipeline.recorded_runs import until
+from tests.pipeline.small_project import Ended, Project, ended, interrupted, lines_until, orphans
+
+CONTINUES = "the next run continues"
+
+
+@pytest.fixture(scope="module")
+def finished_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """A model's project, collected and trained without any interruption, once."""
+
+    @cache
+    def made(model: str) -> Project:
+        project = Project.made(tmp_path_factory.mktemp("finished") / "project", model, code=True)
+        assert [project.run(verb).code for verb in ("collect", "train")] == [0, 0]
+        return project
+
+    return made
+
+
+@pytest.fixture
+def finished(finished_of: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
+    return finished_of(getattr(request, "param", "allo"))
+
+
+@pytest.fixture
+def project(finished: Project, tmp_path: Path) -> Project:
+    """With data, and nothing trained yet."""
+    project = finished.copied(tmp_path / "project")
+    for out in ("models", ".state"):
+        shutil.rmtree(project.root / out)
+    return project
+
+
+def the_rest_is_as_if_nothing_had_happened(project: Project, finished: Project) -> None:
+    last = project.run("train")
+    assert last.code == 0, last.lines
+    assert project.hashes("data", "models") == finished.hashes("data", "models")
+    assert project.history_steps() == finished.history_steps()
+    assert project.statuses("train") == ["FINISHED"]
+
+
+# Signals.
+
+
+def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project) -> None:
+    # What starts the tests may have had SIGINT ignored (a shell does it to background jobs).
+    pressed = (
+        "signal.signal(2, signal.default_int_handler)\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n"
+    )
+    (project.root / "safetensors.py").write_text("import os, signal, time\n" + pressed)
+    assert project.run("train") == Ended(-signal.SIGINT, ["interrupted by SIGINT [exit 130]"])
+
+
+@pytest.mark.parametrize("finished", MODELS, indirect=True)
+def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(
+    project: Project, finished: Project
+) -> None:
+    for operation in (3, 60):
+        assert project.run("train", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
+        assert not (project.root / "models").exists()
+    assert project.statuses("train") == ["RUNNING"]
+    the_rest_is_as_if_nothing_had_happened(project, finished)
+
+
+def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Project) -> None:
+    for number, name, code in ((signal.SIGTERM, "SIGTERM", 143), (signal.SIGINT, "SIGINT", 130)):
+        done = interrupted(project.start("train"), number, r"/240 ")
+        assert (done.code, done.said) == (
+            code,
+            f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]",
+        )
+        assert f"{name}: saving, then leaving (Ctrl-C: at once)" in done.lines
+        assert project.statuses("train") == ["KILLED"]
+    assert re.search(
+        r"^train@allo: continues at step \d+ of 240$", "\n".join(done.lines), re.MULTILINE
+    )
+
+
+def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -> None:
+    """A group that is ended sends SIGTERM twice: itself, and by the death of dvc."""
+    code = (
+        "import os, signal, sys, time; from pipeline import stage\n"
+        "def body(_, signals):\n"
+        "    for number in map(int, sys.argv[1:]):\n"
+        "        os.kill(os.getpid(), number)\n"
+        "    print('saved', file=sys.stderr); signals.check()\n"
+        "sys.exit(stage.main('collect', '', body, ['allo']))"
+    )
+    twice = project.run("-c", code, "15", "15")
+    assert (twice.code, twice.lines[1]) == (143, "saved")
+    assert twice.said == f"collect@allo: interrupted by SIGTERM; {CONTINUES} [exit 143]"
+    assert project.run("-c", code, "15", "2").code == 130
+    assert project.run("-c", code, "2", "2") == Ended(
+        130, ["SIGINT: saving, then leaving (Ctrl-C: at once)"]
+    )
+
+
+def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project) -> None:
+    as_dvc = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pipeline.train', 'allo'])"
+    )
+    dvc = project.start("-c", as_dvc, DVC_STAGE="train@allo")
+    lines_until(dvc.stderr, r"/240 ")
+    dvc.kill()
+    assert ended(dvc).said == f"train@allo: interrupted by SIGTERM; {CONTINUES} [exit 143]"
+    until(lambda: not orphans(project))
+    assert project.statuses("train") == ["KILLED"]
+
+
+def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: Project) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from pipeline import stage\n"
+        "os.getppid = lambda: 1\n"
+        "Path.read_bytes = lambda _: sys.argv[1].encode()\n"
+        "sys.exit(stage.guarded('train@allo', stage.die_with_parent))"
+    )
+    assert project.run("-c", code, "/sbin/init", DVC_STAGE="train@allo").code == 143
+    assert project.run("-c", code, "/usr/bin/dvc repro", DVC_STAGE="train@allo").code == 0
+    assert (
+        project.run(
+            "-c", "import os; del os.environ['DVC_STAGE']\n" + code, "/sbin/init", DVC_STAGE="x"
+        ).code
+        == 0
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [6, 20, 60])
+def test_a_killed_evaluation_is_repeated_to_the_same_bytes(
+    finished: Project, tmp_path: Path, operation: int
+) -> None:
+    project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
+    assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
+    assert not (project.reports / "verdict.json").exists()
+    assert project.run("evaluate").code == other.run("evaluate").code == 0
+    assert project.hashes() == other.hashes()
+    assert project.statuses("evaluate") == ["FINISHED"]
+
+
+@pytest.mark.slow
+def test_a_killed_collection_leaves_nothing_that_can_be_loaded(
+    finished: Project, tmp_path: Path
+) -> None:
+    project = finished.copied(tmp_path / "project")
+    shutil.rmtree(project.root / "data")
+    assert project.run("collect", QUATRAIN_CRASH_AT="9").code == -signal.SIGKILL
+    refused = project.run("train")
+    assert refused.code == 3
+    assert refused.said.startswith(
+        "train@allo: data/allo/manifest.json: cannot be opened (No such file or directory); "
+    )
+    assert project.run("collect").code == 0
+    assert project.hashes("data") == finished.hashes("data")
+
+
+# What stands in the way.
+
+
+def test_changed_code_starts_afresh(project: Project) -> None:
+    assert project.run("train", QUATRAIN_CRASH_AT="60").code == -signal.SIGKILL
+    with (project.root / "src/quatrain/models/allo/losses.py").open("a") as losses:
+        losses.write("\n# changed\n")
+    assert (
+        project.run("train", QUATRAIN_CRASH_AT="60").lines[0]
+        == "train@allo: preparing, then 240 steps"
+    )
+    assert sorted(project.statuses("train")) == ["KILLED", "RUNNING"]
+
+
+def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Project) -> None:
+    code = (
+        "import sys; from pipeline.runtime.stage import main; from pipeline.train import train\n"
+        "sys.exit(main('train', '', train, ['allo'], patience_seconds=0.2))"
+    )
+    with folder_lock(project.root / ".state" / "locks" / "train@allo"):
+        second = project.run("-c", code)
+        assert second.code == 5
+        assert second.said == (
+            f"train@allo: train@allo is at work in process {os.getpid()}; wait for it or end it with "
+            f"`kill {os.getpid()}`, then run again [exit 5]"
+        )
+        waiting = project.start("-c", code.replace("0.2", "60"))
+        until(lambda: caught(waiting.pid, signal.SIGTERM))
+        waiting.terminate()
+        assert ended(waiting).code == 143
+    assert not (project.root / "models").exists()
+
+
+def caught(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    mask = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return mask is not None and bool(int(mask[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="there is a device here")
+@pytest.mark.parametrize("finished", MODELS, indirect=True)
+def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
+    project.choose(overlay={"device": "cuda"})
+    refused = project.run("train")
+    assert refused == Ended(
+        5,
+        [
+            f"train@{project.model}: params.yaml: device = 'cuda', but {MODELS[project.model]} finds no NVIDIA device "
+            "here (or is built without CUDA); set device: auto or cpu [exit 5]"
+        ],
+    )
+
+
+def test_a_disk_that_is_really_full_is_told_in_a_line(
+    project: Project, small_disk: Callable[[Path], None]
+) -> None:
+    small_disk(project.root / ".state")
+    full = project.run("train")
+    assert full.code == 5
+    assert re.fullmatch(
+        r"train@allo: cannot write \S+/\.state/\S+: No space left on device; nothing half-written was left \[exit 5\]",
+        full.said,
+    )
+    assert not (project.root / "models").exists()
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[Path], None]]:
+    """Mounts a disk of 48 KiB on a folder."""
+    mounted: list[Path] = []
+
+    def mount(folder: Path) -> None:
+        folder.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=48k", "none", folder], capture_output=True
+        )
+        if done.returncode:
+            pytest.skip("only root may mount")
+        mounted.append(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_warning_is_a_plain_line(project: Project) -> None:
+    code = (
+        "from pathlib import Path; import warnings; from pipeline import params, stage\n"
+        "stage.prepare_process(params.read_params(Path.cwd()))\n"
+        "warnings.warn('allo: total_error grew;\\nlower allo.train.learning_rate')"
+    )
+    expected = ["warning: allo: total_error grew; lower allo.train.learning_rate"]
+    assert project.run("-c", code) == Ended(0, expected)
+
+
+def test_a_key_names_the_code_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room("allo", "train")
+    monkeypatch.chdir(tmp_path)
+    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
+    assert {
+        "src/quatrain/models/allo/losses.py",
+        "src/quatrain/errors.py",
+        "pipeline/storage/formats.py",
+    } <= names
+    assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
+    assert {name for name in names if "/models/" in name} == {
+        name for name in names if "/models/allo/" in name
+    }
+    assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
+
+
+def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = "from pipeline.runtime.stage import say; say('x'); say('y'); import os; os._exit(42)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"}
+    )
+    os.close(write)
+    assert done.returncode == 42
+    say("to a reader that listens")
+
+
+# Campaign.
+
+
+@pytest.mark.slow
+def test_crashes_all_over_a_training_change_no_byte(
+    project: Project, finished: Project, tmp_path: Path
+) -> None:
+    """Killed before its n-th operation on the disk, then before its n/3-th, then left alone."""
+    operation, code = 1, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        copy = project.copied(tmp_path / f"at{operation:04}" / "project")
+        code = copy.run("train", QUATRAIN_CRASH_AT=str(operation)).code
+        copy.run("train", QUATRAIN_CRASH_AT=str(max(1, operation // 3)))
+        the_rest_is_as_if_nothing_had_happened(copy, finished)
+        operation += 23
+    assert operation > 150

@@ -1,0 +1,158 @@
+"""What is saved comes back, in bytes that only the content decides."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from jaxtyping import Float32, Int32
+
+from pipeline.storage import artifacts
+from pipeline.storage.artifacts import ArtifactError, from_arrays, load, save, to_arrays
+from tests.pipeline.saved_folder import ARRAYS, CONTENTS, FILES, INFO
+
+
+def test_what_is_loaded_is_what_was_saved(folder: Path) -> None:
+    loaded = load(folder)
+    assert loaded.info == INFO
+    assert loaded.contents.keys() == CONTENTS.keys()
+    for name in ("data.npz", "weights.safetensors"):
+        found = loaded.contents[name]
+        assert found.keys() == ARRAYS.keys()
+        for key, array in ARRAYS.items():
+            np.testing.assert_array_equal(found[key], array, strict=True)
+            found[key][...] = 0  # writable: nothing else holds this memory
+    for name in ("config.json", "history.csv", "loss.png"):
+        assert loaded.contents[name] == CONTENTS[name]
+
+
+@pytest.mark.parametrize("name", ["data.npz", "weights.safetensors"])
+def test_the_order_of_an_array_in_memory_does_not_reach_the_disk(tmp_path: Path, name: str) -> None:
+    plain = np.arange(15, dtype=np.float32).reshape(3, 5)
+    layouts = [
+        plain,
+        np.asfortranarray(plain),
+        plain.astype(">f4"),
+        np.repeat(plain, 2, axis=1)[:, ::2],
+    ]
+    digests = {
+        save(tmp_path / str(i), {name: {"x": layout}}, {}) for i, layout in enumerate(layouts)
+    }
+    assert len(digests) == 1
+    np.testing.assert_array_equal(load(tmp_path / "3").contents[name]["x"], plain, strict=True)
+
+
+def test_equal_contents_give_equal_bytes_whatever_their_order(tmp_path: Path) -> None:
+    reverse = {
+        name: dict(reversed(content.items())) if isinstance(content, dict) else content
+        for name, content in reversed(CONTENTS.items())
+    }
+    assert save(tmp_path / "a", CONTENTS, INFO) == save(
+        tmp_path / "b", reverse, dict(reversed(INFO.items()))
+    )
+    for name in FILES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_saving_again_removes_what_an_earlier_version_left(folder: Path) -> None:
+    (folder / "config.json.1234.partial").write_text("{")
+    save(folder, {"history.csv": "step\n"}, INFO)
+    assert sorted(path.name for path in folder.iterdir()) == ["history.csv", "manifest.json"]
+    assert load(folder).contents == {"history.csv": "step\n"}
+
+
+@pytest.mark.parametrize("foreign", ["notes.md", "plots/loss.png"])
+def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_there(
+    folder: Path, foreign: str
+) -> None:
+    (folder / foreign).parent.mkdir(exist_ok=True)
+    (folder / foreign).write_text("mine")
+    with pytest.raises(ArtifactError, match=r"is in the way of a folder .*; move it elsewhere"):
+        save(folder, {"history.csv": ""}, {})
+    assert (folder / foreign).read_text() == "mine"
+    assert (folder / "history.csv").read_text() == CONTENTS["history.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.npz", {"x": np.asarray([1.0, np.nan])}, "array 'x' holds NaN or infinity"),
+        (
+            "a.safetensors",
+            {"x": np.asarray([np.inf], np.float32)},
+            "array 'x' holds NaN or infinity",
+        ),
+        ("a.npz", {"x": np.asarray([None])}, "array 'x' has dtype object; known: bool, int8"),
+        ("a.npz", {"x": np.asarray(["text"])}, "array 'x' has dtype <U4"),
+        ("a.npz", {"../x": np.ones(2)}, "should match pattern"),
+        ("a.safetensors", {"x/../../y": np.ones(2)}, "should match pattern"),
+        ("a.npz", "text", "cannot be written (TypeError"),
+        ("a.csv", b"bytes", "cannot be written (AttributeError"),
+        ("a.csv", "\ud800", "cannot be written (UnicodeEncodeError"),
+        ("a.png", b"GIF89a", "does not begin as a PNG file does"),
+        ("a.json", {"x": float("nan")}, "cannot be written (ValueError: Out of range float"),
+        ("a.json", {"x": np.float32(1)}, "cannot be written (TypeError"),
+        ("a.pkl", b"", "has an unknown ending; known: .npz, .safetensors, .json, .csv, .txt, .png"),
+        ("../a.csv", "", "should match pattern"),
+        ("manifest.json", {}, "is the name of the manifest"),
+    ],
+)
+def test_content_that_could_not_be_loaded_is_not_written(
+    tmp_path: Path, name: str, content: Any, message: str
+) -> None:
+    with pytest.raises(ArtifactError) as error:
+        save(tmp_path / "allo", {name: content}, {})
+    assert message in str(error.value)
+    assert str(error.value).endswith("; nothing was written")
+    assert not (tmp_path / "allo").exists()
+
+
+class Episodes(NamedTuple):
+    state: Int32[np.ndarray, " slots"]
+    weight: Float32[np.ndarray, "slots width"]
+
+
+class Dataset(NamedTuple):
+    train: Episodes
+    held_out: Episodes
+    goal: Int32[np.ndarray, ""]
+
+
+DATASET = Dataset(
+    Episodes(np.arange(5, dtype=np.int32), np.ones((5, 3), np.float32)),
+    Episodes(np.arange(2, dtype=np.int32), np.ones((2, 3), np.float32)),
+    np.asarray(7, np.int32),
+)
+
+
+def test_a_tree_of_arrays_survives_the_disk(tmp_path: Path) -> None:
+    flat = to_arrays(DATASET)
+    assert list(flat) == [
+        "train/state",
+        "train/weight",
+        "held_out/state",
+        "held_out/weight",
+        "goal",
+    ]
+    save(tmp_path / "data", {"dataset.npz": flat}, {})
+    found = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.npz"])
+    assert type(found.train) is Episodes
+    for name, array in to_arrays(found).items():
+        np.testing.assert_array_equal(array, flat[name], strict=True)
+
+
+def test_a_tree_is_refused_where_its_names_are_not_those_of_the_arrays() -> None:
+    flat = to_arrays(DATASET)
+    flat["train/steps"] = flat.pop("train/state")
+    message = r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]; restore it with"
+    with pytest.raises(ArtifactError, match=message):
+        from_arrays(Dataset, flat)
+
+
+def test_a_digest_depends_on_the_value_and_not_on_the_order_of_keys(folder: Path) -> None:
+    assert artifacts.digest_of({"a": 1, "b": [2]}) == artifacts.digest_of({"b": [2], "a": 1})
+    assert artifacts.digest_of({"a": 1, "b": [2]}) != artifacts.digest_of({"a": 1, "b": [3]})
+    assert artifacts.folder_digest(folder) == load(folder).digest
+    expected = hashlib.sha256((folder / "data.npz").read_bytes()).hexdigest()
+    assert artifacts.file_digest(folder / "data.npz") == expected

@@ -1,0 +1,181 @@
+"""A process killed or a disk full at any moment leaves the old, the new, or what is known to be neither."""
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.storage import atomic_write
+from pipeline.storage.artifacts import ArtifactError, load, save
+from pipeline.storage.atomic_write import sweep_temporaries, write_durably
+from pipeline.storage.checkpoints import Checkpoints
+
+OLD = {"data.npz": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
+NEW = {"data.npz": {"x": np.arange(5)}, "config.json": {"steps": 2}, "plot.txt": "new\n"}
+ROOT = Path(__file__).parents[3]
+
+
+def save_new(folder: Path) -> None:
+    save(folder, NEW, {"run": "new"})
+
+
+def checkpoint_new(folder: Path) -> None:
+    Checkpoints(folder).save(300, {"x": np.full(5, 3.0)})
+
+
+def kill_before_each_operation(root: Path, work: Callable[[Path], None]) -> None:
+    """Leave root/n: root/old after `work` was killed before its n-th operation, then before its n/3-th."""
+    for number in count(1):
+        folder = root / str(number)
+        shutil.copytree(root / "old", folder)
+        first = _killed(work, folder, number)
+        if not first:
+            shutil.rmtree(folder)
+            return
+        _killed(work, folder, max(1, number // 3))
+
+
+def _killed(work: Callable[[Path], None], folder: Path, number: int) -> bool:
+    child = os.fork()
+    if child == 0:
+        os.environ["QUATRAIN_CRASH_AT"] = str(number)
+        work(folder)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL)
+    return status == signal.SIGKILL
+
+
+def campaign(root: Path, work: str) -> list[Path]:
+    """The folders that `kill_before_each_operation` leaves, from a process that is safe to fork."""
+    code = (
+        "from pathlib import Path; import tests.pipeline.storage.test_atomic_write as t; "
+        f"t.kill_before_each_operation(Path({str(root)!r}), t.{work})"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment, timeout=120)
+    return sorted(path for path in root.iterdir() if path.name != "old")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_can_be_repeated(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path / "old", OLD, {"run": "old"})
+    left = campaign(tmp_path, "save_new")
+    expected_digest = save(tmp_path / "new", NEW, {"run": "new"})
+    expected = files(tmp_path / "new")
+    assert len(left) > 15
+    for folder in left:
+        try:
+            found = load(folder)
+        except ArtifactError:
+            pass
+        else:
+            wanted = {"old": OLD, "new": NEW}[found.info["run"]]
+            assert {name: str(content) for name, content in found.contents.items()} == {
+                name: str(content) for name, content in wanted.items()
+            }
+        assert save(folder, NEW, {"run": "new"}) == expected_digest
+        assert files(folder) == expected
+
+
+def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: Path) -> None:
+    for step in (100, 200):
+        Checkpoints(tmp_path / "old").save(step, {"x": np.full(5, step / 100)})
+    left = campaign(tmp_path, "checkpoint_new")
+    assert len(left) > 8
+    for folder in left:
+        found = Checkpoints(folder).latest()
+        assert found is not None
+        assert found.step in (200, 300)
+        np.testing.assert_array_equal(found.arrays["x"], np.full(5, found.step / 100), strict=True)
+        checkpoint_new(folder)
+        again = Checkpoints(folder).latest()
+        assert again is not None
+        assert again.step == 300
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "fsync"])
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_full_disk_leaves_the_old_content_and_nothing_partial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, number: int
+) -> None:
+    folder = tmp_path / "allo"
+    save(folder, OLD, {})
+    before = files(folder)
+    calls = count(1)
+
+    def fails(function: Callable[..., Any], *arguments: Any) -> Any:
+        if function is getattr(os, operation) and next(calls) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return function(*arguments)
+
+    monkeypatch.setattr(atomic_write, "counted", fails)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        save(folder, NEW, {})
+    assert error.value.errno == errno.ENOSPC
+    assert files(folder) == before
+    assert load(folder).contents.keys() == OLD.keys()
+
+
+def test_a_file_that_stops_growing_in_the_middle_leaves_the_old_one_and_names_itself(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "history.csv"
+    write_durably(path, b"old")
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, unlimited[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: .*history\.csv") as error:
+            write_durably(path, bytes(25_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert error.value.errno == errno.EFBIG
+    assert files(tmp_path) == {"history.csv": b"old"}
+
+
+def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(function: Callable[..., Any], *arguments: Any) -> Any:
+        return (
+            os.write(arguments[0], arguments[1][:7])
+            if function is os.write
+            else function(*arguments)
+        )
+
+    monkeypatch.setattr(atomic_write, "counted", slowly)
+    write_durably(tmp_path / "a" / "b" / "text.txt", bytes(range(100)))
+    assert files(tmp_path) == {"a/b/text.txt": bytes(range(100))}
+
+
+def test_sweeping_removes_what_interrupted_writes_left_and_nothing_else(tmp_path: Path) -> None:
+    write_durably(tmp_path / "kept.csv", b"")
+    (tmp_path / "kept.csv.0123.partial").touch()
+    sweep_temporaries(tmp_path)
+    sweep_temporaries(tmp_path / "missing")
+    assert files(tmp_path) == {"kept.csv": b""}
+
+
+def test_writing_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("cached")
+    (tmp_path / "out.txt").symlink_to(tmp_path / "cache")
+    write_durably(tmp_path / "out.txt", b"new")
+    assert (tmp_path / "cache").read_text() == "cached"
+    assert (tmp_path / "out.txt").read_bytes() == b"new"

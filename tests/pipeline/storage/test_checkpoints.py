@@ -1,0 +1,218 @@
+"""Interrupted work continues from the newest checkpoint to be trusted, and only if it is the same work."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.storage.artifacts import ArtifactError, save, write_json
+from pipeline.storage.checkpoints import Checkpoints, LockHeld, folder_lock, run_key
+from tests.conftest import ROOT
+
+
+def arrays(step: int) -> dict[str, np.ndarray]:
+    return {"params/kernel": np.full((3, 5), step, np.float32), "step": np.asarray(step)}
+
+
+def saved(folder: Path, *steps: int) -> Checkpoints:
+    checkpoints = Checkpoints(folder)
+    for step in steps:
+        checkpoints.save(step, arrays(step))
+    return checkpoints
+
+
+def damage_slot_of(folder: Path, step: int) -> None:
+    for slot in folder.iterdir():
+        if f'"step": {step}' in (slot / "manifest.json").read_text():
+            os.truncate(slot / "learner.safetensors", 50)
+
+
+def test_there_is_no_checkpoint_before_the_first(tmp_path: Path) -> None:
+    assert Checkpoints(tmp_path / "key").latest() is None
+
+
+def test_the_newest_checkpoint_is_found_by_another_process(tmp_path: Path) -> None:
+    saved(tmp_path, 100, 200, 300)
+    found = Checkpoints(tmp_path).latest()
+    assert found is not None
+    assert found.step == 300
+    for name, array in arrays(300).items():
+        np.testing.assert_array_equal(found.arrays[name], array, strict=True)
+    assert sorted(slot.name for slot in tmp_path.iterdir()) == ["slot-0", "slot-1"]
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_note(tmp_path: Path) -> None:
+    saved(tmp_path, 100, 200)
+    damage_slot_of(tmp_path, 200)
+    checkpoints = Checkpoints(tmp_path)
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.step == 100
+    assert len(checkpoints.skipped) == 1
+    assert "learner.safetensors: has 50 bytes instead of" in checkpoints.skipped[0]
+
+
+def test_two_damaged_checkpoints_are_none(tmp_path: Path) -> None:
+    saved(tmp_path, 100, 200)
+    damage_slot_of(tmp_path, 100)
+    damage_slot_of(tmp_path, 200)
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.latest() is None
+    assert len(checkpoints.skipped) == 2
+
+
+def test_the_damaged_slot_is_written_over_and_not_the_only_valid_one(tmp_path: Path) -> None:
+    saved(tmp_path, 100, 200)
+    damage_slot_of(tmp_path, 200)
+    Checkpoints(tmp_path).save(150, arrays(150))
+    damage_slot_of(tmp_path, 150)
+    found = Checkpoints(tmp_path).latest()
+    assert found is not None
+    assert found.step == 100
+
+
+def test_a_learner_that_is_not_finite_is_refused_and_the_last_good_one_stays(
+    tmp_path: Path,
+) -> None:
+    checkpoints = saved(tmp_path, 100, 200)
+    with pytest.raises(
+        ArtifactError, match="array 'step' holds NaN or infinity; nothing was written"
+    ):
+        checkpoints.save(300, {"step": np.asarray(np.nan)})
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.step == 200
+    assert checkpoints.skipped == ()
+
+
+def test_clearing_leaves_nothing_and_may_be_repeated(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path / "key", 100, 200)
+    checkpoints.clear()
+    checkpoints.clear()
+    assert list(tmp_path.iterdir()) == []
+    assert checkpoints.latest() is None
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src" / "envs").mkdir(parents=True)
+    (tmp_path / "src" / "train.py").write_text("steps = 1\n")
+    (tmp_path / "src" / "envs" / "grid.py").write_text("width = 3\n")
+    save(tmp_path / "data", {"dataset.npz": {"x": np.arange(3)}}, {})
+    return tmp_path
+
+
+def key(project: Path, **changed: Any) -> str:
+    arguments = {
+        "stage": "train@allo",
+        "params": {"seed": 3, "allo": {"steps": 500}},
+        "code": [project / "src" / "train.py", project / "src" / "envs"],
+        "inputs": [project / "data", "5ac1"],
+        "settings": {"device": "cpu", "threads": 1, "jax": "0.10.2"},
+    }
+    return run_key(**(arguments | changed))
+
+
+def test_the_key_depends_neither_on_the_order_of_what_is_named_nor_on_the_place_of_the_project(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = key(project)
+    assert expected == key(project, code=[Path("src/envs"), Path("src/train.py")])
+    assert expected == key(project, params={"allo": {"steps": 500}, "seed": 3})
+    os.utime(project / "src" / "train.py", (0, 0))
+    moved = project.rename(project.with_name("moved"))
+    monkeypatch.chdir(moved)
+    assert key(moved) == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"stage": "evaluate@allo"},
+        {"params": {"seed": 4, "allo": {"steps": 500}}},
+        {"inputs": ["5ac1"]},
+        {"settings": {"device": "cpu", "threads": 2, "jax": "0.10.2"}},
+        {"settings": {"device": "cpu", "threads": 1, "jax": "0.10.3"}},
+    ],
+)
+def test_the_key_changes_with_each_thing_that_the_result_depends_on(
+    project: Path, changed: dict[str, Any]
+) -> None:
+    assert key(project, **changed) != key(project)
+
+
+def test_the_key_changes_with_code_and_data(project: Path) -> None:
+    keys = [key(project)]
+    (project / "src" / "train.py").write_text("steps = 2\n")
+    keys.append(key(project))
+    (project / "src" / "envs" / "grid.py").rename(project / "src" / "envs" / "maze.py")
+    keys.append(key(project))
+    save(project / "data", {"dataset.npz": {"x": np.arange(4)}}, {})
+    keys.append(key(project))
+    assert len(set(keys)) == 4
+
+
+def test_the_key_of_a_file_among_the_inputs_is_its_content(project: Path) -> None:
+    write_json(project / "other.json", 1)
+    before = key(project, inputs=[project / "other.json"])
+    write_json(project / "other.json", 2)
+    assert key(project, inputs=[project / "other.json"]) != before
+    with pytest.raises(ArtifactError, match=r"gone\.py: cannot be opened \(No such file"):
+        key(project, code=[project / "gone.py"])
+
+
+def test_a_second_process_is_kept_out_and_told_who_is_in(tmp_path: Path) -> None:
+    folder = tmp_path / "locks" / "train@allo"
+    message = f"train@allo is at work in process {os.getpid()}; wait for it or end it with `kill {os.getpid()}`"
+    with folder_lock(folder):
+        with pytest.raises(LockHeld, match=message), folder_lock(folder, patience_seconds=0.1):
+            raise AssertionError("two hold one lock")
+        with folder_lock(tmp_path / "locks" / "evaluate@allo", patience_seconds=0):
+            pass
+    with folder_lock(folder, patience_seconds=0):
+        pass
+
+
+def test_a_predecessor_is_given_time_to_leave(tmp_path: Path) -> None:
+    leave, held = threading.Event(), threading.Event()
+
+    def predecessor() -> None:
+        with folder_lock(tmp_path):
+            held.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=predecessor)
+    thread.start()
+    held.wait(10)
+    timer = threading.Timer(0.2, leave.set)
+    timer.start()
+    with folder_lock(tmp_path, patience_seconds=10):
+        assert leave.is_set()
+    thread.join()
+    timer.join()
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from pipeline.storage.checkpoints import folder_lock; import time\n"
+        f"with folder_lock(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(LockHeld, match=f"process {process.pid};"),
+            folder_lock(tmp_path, patience_seconds=0),
+        ):
+            pass
+        process.kill()
+    with folder_lock(tmp_path, patience_seconds=10):
+        assert (tmp_path / "lock").read_text() == str(os.getpid())

@@ -1,0 +1,272 @@
+"""What DVC restores has the run that its stages would have recorded: once, marked, wherever it was recorded before."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.commands import sync
+from pipeline.runtime.stage import Stage, guarded, work
+from pipeline.storage import artifacts
+from pipeline.storage.params_file import read_params
+from pipeline.tracking import backfill
+from pipeline.tracking.journal import Journal
+from pipeline.tracking.run import journals
+from pipeline.tracking.shipper import resolve_uri
+from tests.conftest import ROOT
+from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
+from tests.pipeline.small_project import NOBODY, Pretended, Project, each_model
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def restored(evaluated: Project, uri: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """With all that the three stages made, and nothing on record: as a cache restores it."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    shutil.rmtree(evaluated.root / ".state")
+    return evaluated
+
+
+def call(project: Project) -> int:
+    stage = Stage("backfill", project.model, project.root, read_params(project.root))
+    return guarded(stage.name, lambda: work(stage, backfill.backfill, Pretended()))
+
+
+def lacking(project: Project) -> list[str]:
+    return backfill.lacking(
+        project.root, read_params(project.root), project.model, resolve_uri(project.root)
+    )
+
+
+def journal(project: Project, verb: str) -> Journal:
+    (folder,) = project.journals(verb)
+    return Journal(folder)
+
+
+def values(journal: Journal) -> dict[str, list[tuple[int, str]]]:
+    """Every metric but times and what the machine was busy with, which belong to one execution."""
+    history = journal.history().items()
+    return {
+        name: [(step, repr(value)) for step, value in sorted(points)]
+        for name, points in history
+        if name.startswith(("train/", "eval/"))
+    }
+
+
+def kept(journal: Journal) -> list[tuple[str, str]]:
+    """Folder and name of its files, and of its model."""
+    lines = [line for _, line in journal.lines() if line["kind"] in ("artifact", "model")]
+    return sorted((line.get("path", "model of"), Path(line["file"]).name) for line in lines)
+
+
+def run_key(project: Project) -> str:
+    return str(artifacts.load(project.weights).info["run_key"])
+
+
+def everything(project: Project) -> dict[str, bytes]:
+    folder = project.root / ".state" / "journal"
+    return {str(path): path.read_bytes() for path in folder.rglob("journal.jsonl")}
+
+
+@each_model
+def test_restored_results_get_the_run_that_their_stages_record(
+    uninterrupted: Project, restored: Project, uri: str
+):
+    assert lacking(restored) == ["train", "evaluate"]
+    assert call(restored) == 0
+    assert lacking(restored) == []
+    for verb in ("train", "evaluate"):
+        made, original = journal(restored, verb), journal(uninterrupted, verb)
+        assert values(made) == values(original)
+        assert values(made)
+        assert kept(made) == kept(original)
+        assert made.folder.name == original.folder.name
+        assert made.header is not None
+        assert original.header is not None
+        assert made.header.run_key == original.header.run_key
+        assert made.header.params == original.header.params
+        assert made.header.inputs == original.header.inputs
+        assert restored.statuses(verb) == ["FINISHED"]
+    (run,) = runs_of(client_of(uri), run_key(restored))
+    assert run.data.tags["quatrain.cache_hit"] == "true"
+    assert run.data.tags["quatrain.cache_hit.evaluate"] == "true"
+    assert run.info.status == "FINISHED"
+
+
+def test_the_tags_tell_where_it_was_trained_not_where_it_was_restored(restored: Project):
+    contents, info, _ = artifacts.load(restored.weights)
+    artifacts.save(
+        restored.weights, contents, info | {"settings": info["settings"] | {"cpu": "of elsewhere"}}
+    )
+    assert call(restored) == 0
+    header = journal(restored, "train").header
+    assert header is not None
+    assert header.tags["quatrain.cpu"] == "of elsewhere"
+    assert header.tags["dvc.stage"] == "train@allo"
+
+
+def test_twice_gives_nothing_new(restored: Project, uri: str):
+    assert call(restored) == 0
+    before, there = everything(restored), arrived(client_of(uri), run_key(restored))
+    assert call(restored) == 0
+    assert everything(restored) == before
+    assert arrived(client_of(uri), run_key(restored)) == there
+
+
+def test_a_run_that_the_store_has_is_not_doubled(
+    uninterrupted: Project, restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch
+):
+    shutil.copytree(uninterrupted.root / ".state", restored.root / ".state")
+    for verb in ("train", "evaluate"):
+        deliver(journal(restored, verb), uri)
+    shutil.rmtree(restored.root / ".state")
+    there = arrived(client_of(uri), run_key(restored))
+    assert call(restored) == 0
+    assert everything(restored) == {}
+    assert arrived(client_of(uri), run_key(restored)) == there
+    assert lacking(restored) == []
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
+    assert lacking(restored) == ["train", "evaluate"], "another store may not have it"
+
+
+def test_where_the_store_has_the_training_only_the_evaluation_is_recorded(
+    uninterrupted: Project, restored: Project, uri: str
+):
+    shutil.copytree(uninterrupted.root / ".state", restored.root / ".state")
+    deliver(journal(restored, "train"), uri)
+    shutil.rmtree(restored.root / ".state")
+    assert call(restored) == 0
+    assert restored.journals("train") == []
+    assert values(journal(restored, "evaluate")) == values(journal(uninterrupted, "evaluate"))
+    (run,) = runs_of(client_of(uri), run_key(restored))
+    assert "quatrain.cache_hit" not in run.data.tags
+    assert run.data.tags["quatrain.cache_hit.evaluate"] == "true"
+
+
+def test_without_the_stores_answer_nothing_is_recorded(
+    restored: Project, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
+    monkeypatch.setattr(backfill.stage, "main", lambda *_: call(restored))
+    assert backfill.main([restored.model]) == 6
+    assert capsys.readouterr().err == (
+        "backfill: the tracking store cannot be asked (nobody answers there); "
+        "run `make sync` when that is mended [exit 6]\n"
+    )
+    assert everything(restored) == {}
+
+
+def test_a_training_that_was_killed_here_and_restored_from_elsewhere_is_completed(
+    uninterrupted: Project, restored: Project
+):
+    original = journal(uninterrupted, "train")
+    folder = restored.root / ".state" / "journal" / original.folder.name
+    killed = Journal(folder)
+    assert original.header is not None
+    killed.begin(original.header)
+    killed.metrics([(name, *points[0]) for name, points in original.history().items()])
+    killed.end("KILLED")
+    killed.close()
+    assert lacking(restored) == ["train", "evaluate"]
+    assert call(restored) == 0
+    assert restored.statuses("train") == ["FINISHED"]
+    assert values(journal(restored, "train")) == values(original)
+
+
+def test_scores_that_changed_since_are_recorded_again(restored: Project):
+    """An evaluation with other settings, restored: it belongs to the same training."""
+    assert call(restored) == 0
+    scores = json.loads((restored.reports / "scores.json").read_text())
+    artifacts.write_json(restored.reports / "scores.json", scores | {"cosine_min": 0.5})
+    verdict = json.loads((restored.reports / "verdict.json").read_text())
+    digest = artifacts.file_digest(restored.reports / "scores.json")
+    artifacts.write_json(restored.reports / "verdict.json", verdict | {"scores_sha256": digest})
+    assert lacking(restored) == ["evaluate"]
+
+
+# What is not at hand, or is not what params.yaml says, is on no record.
+
+
+def test_results_of_other_params_are_left_alone(restored: Project):
+    restored.choose(overlay={"allo": {"train": {"learning_rate": 0.5}}})
+    assert lacking(restored) == []
+
+
+def test_scores_of_another_learner_are_left_alone(restored: Project):
+    contents, info, _ = artifacts.load(restored.weights)
+    artifacts.save(restored.weights, contents, info | {"trained": "again"})
+    assert lacking(restored) == ["train"]
+
+
+def test_where_nothing_was_made_nothing_is_missing(restored: Project):
+    shutil.rmtree(restored.weights)
+    assert lacking(restored) == []
+    assert call(restored) == 0
+    assert not (restored.root / ".state").exists()
+
+
+@pytest.mark.parametrize("damage", ["manifest.json", "config.json"])
+def test_damaged_results_are_left_to_who_reads_them(restored: Project, damage: str):
+    (restored.weights / damage).write_text("{")
+    assert lacking(restored) == []
+
+
+def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restored: Project):
+    code = (
+        "import sys; from pathlib import Path; from pipeline import backfill; from pipeline.storage.params_file import read_params\n"
+        "print(backfill.lacking(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
+        "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
+    )
+    given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=restored.root,
+        env=given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "['train', 'evaluate']\nset()\n"
+
+
+# From the command line.
+
+
+def versions_of(client: Any, name: str) -> list[Any]:
+    return list(client.search_model_versions(f"name = '{name}'"))
+
+
+def test_sync_records_delivers_registers_and_is_done(
+    restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+):
+    given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    monkeypatch.setattr("pipeline.commands.repro.environment", lambda *_: given)
+    assert sync.main([]) == 0
+    told = capfd.readouterr()
+    for verb in ("train", "evaluate"):
+        said = f"backfill@allo: {verb}@allo was restored from a cache; its run is recorded now\n"
+        assert said in told.err
+    assert f"2 of 2 journals are complete at {uri}" in told.out
+    there, versions = (
+        arrived(client_of(uri), run_key(restored)),
+        versions_of(client_of(uri), "quatrain-allo"),
+    )
+    assert len(versions) == 1
+    assert (
+        client_of(uri).get_model_version_by_alias("quatrain-allo", "candidate").version
+        == versions[0].version
+    )
+
+    assert sync.main([]) == 0
+    told = capfd.readouterr()
+    assert "cache" not in told.err
+    assert f"2 of 2 journals are complete at {uri}; 0 metrics and 0 files sent" in told.out
+    assert arrived(client_of(uri), run_key(restored)) == there
+    assert len(versions_of(client_of(uri), "quatrain-allo")) == 1
+    assert journals(restored.root).is_dir()

@@ -1,0 +1,172 @@
+"""Every line of a journal arrives in its run once, however often it is sent."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.tracking import store
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.journal import Journal
+from pipeline.tracking.shipper import Shipper
+from tests.pipeline.recorded_runs import (
+    arrived,
+    client_of,
+    deliver,
+    expected,
+    header,
+    recorded,
+    runs_of,
+)
+
+
+def test_a_run_arrives_whole(uri: str, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    deliver(journal, uri)
+    client = client_of(uri)
+    (run,) = runs_of(client, "k1")
+
+    assert arrived(client, "k1") == expected(journal)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "allo-k1"
+    assert run.data.tags["quatrain.model"] == "allo"
+    assert len(run.data.params) == 131
+    assert run.data.params["train.number_129"] == "129"
+    assert run.data.params["env.layout"].endswith("whole in artifact params/env.layout.txt")
+    assert [f.path for f in client.list_artifacts(run.info.run_id, "plots")] == ["plots/curve.png"]
+    assert [f.file_size for f in client.list_artifacts(run.info.run_id, "params")] == [8000]
+    (read,) = run.inputs.dataset_inputs
+    assert (read.dataset.name, read.dataset.digest) == ("allo", "0" * 36)
+    assert [(tag.key, tag.value) for tag in read.tags] == [("mlflow.data.context", "training")]
+
+
+def test_the_start_and_end_are_those_of_the_journal(uri: str, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1", end="FAILED")
+    deliver(journal, uri)
+    (run,) = runs_of(client_of(uri), "k1")
+    times = [line["time"] for _, line in journal.lines() if line["kind"] in ("begin", "end")]
+
+    assert [run.info.start_time, run.info.end_time] == times
+    assert run.info.status == "FAILED"
+
+
+def test_artifacts_of_an_sqlite_store_lie_beside_it(uri: str, tmp_path: Path) -> None:
+    deliver(recorded(tmp_path / "journal" / "train@allo", "k1"), uri)
+    assert len(list((tmp_path / "artifacts").rglob("curve.png"))) == 1
+
+
+@pytest.mark.parametrize(
+    "note", [None, b"", b"{", b"[]", b'{"uri": "http://elsewhere", "run_id": "x", "offset": 9}']
+)
+def test_a_second_delivery_changes_nothing(uri: str, tmp_path: Path, note: bytes | None) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    deliver(journal, uri)
+    if note is not None:
+        (journal.folder / "cursor.json").write_bytes(note)
+    deliver(Journal(journal.folder), uri)
+
+    assert arrived(client_of(uri), "k1") == expected(journal)
+
+
+def test_a_delivery_cut_off_anywhere_goes_on_from_there(uri: str, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    delivered = 0
+    while Delivery(journal, uri).step():
+        delivered += 1
+
+    assert delivered == 6
+    assert arrived(client_of(uri), "k1") == expected(journal)
+
+
+def test_a_resumed_training_adds_only_what_is_new(uri: str, tmp_path: Path) -> None:
+    folder = tmp_path / "journal" / "train@allo"
+    journal = recorded(folder, "k1", end="KILLED")
+    deliver(journal, uri)
+    assert [run.info.status for run in runs_of(client_of(uri), "k1")] == ["KILLED"]
+
+    resumed = Journal(folder)
+    resumed.begin(header("k1"))
+    resumed.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1200, 1600)])
+    deliver(resumed, uri)
+    assert [run.info.status for run in runs_of(client_of(uri), "k1")] == ["RUNNING"]
+    resumed.end("FINISHED")
+    deliver(resumed, uri)
+
+    assert [run.info.status for run in runs_of(client_of(uri), "k1")] == ["FINISHED"]
+    assert len(arrived(client_of(uri), "k1")["train/loss"]) == 1600
+    assert arrived(client_of(uri), "k1") == expected(resumed)
+
+
+def test_an_evaluation_adds_to_the_run_of_its_training(uri: str, tmp_path: Path) -> None:
+    training = recorded(tmp_path / "journal" / "train@allo", "k1")
+    evaluation = Journal(tmp_path / "journal" / "evaluate@allo")
+    evaluation.begin(header("k1", params={"train.number_3": "33", "evaluate.pairs": "5"}))
+    evaluation.metrics([("eval/cosine", 1400, 0.97)])
+    evaluation.end("FINISHED")
+    deliver(training, uri)
+    deliver(evaluation, uri)
+    (run,) = runs_of(client_of(uri), "k1")
+
+    assert arrived(client_of(uri), "k1") == expected(training, evaluation)
+    assert run.data.params["train.number_3"] == "3"
+    assert run.data.params["evaluate.pairs"] == "5"
+    assert run.data.tags["quatrain.changed_params"] == "train.number_3 = 33"
+
+
+def test_a_run_deleted_after_its_delivery_is_made_anew(uri: str, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    deliver(journal, uri)
+    client = client_of(uri)
+    (deleted,) = runs_of(client, "k1")
+    client.delete_run(deleted.info.run_id)
+    deliver(Journal(journal.folder), uri)
+
+    assert runs_of(client, "k1")[0].info.run_id != deleted.info.run_id
+    assert arrived(client, "k1") == expected(journal)
+
+
+def test_a_run_deleted_during_its_delivery_is_made_anew(uri: str, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    delivery = Delivery(journal, uri)
+    for _ in range(3):
+        delivery.step()
+    client = client_of(uri)
+    client.delete_run(runs_of(client, "k1")[0].info.run_id)
+    while delivery.step():
+        pass
+    delivery.close()
+
+    assert arrived(client, "k1") == expected(journal)
+
+
+def test_of_two_runs_with_one_key_the_oldest_is_taken_and_an_empty_twin_removed(
+    uri: str, tmp_path: Path
+) -> None:
+    client = store.open_client(uri)
+    experiment = client.create_experiment("quatrain", str(tmp_path / "files"))
+    twins = [
+        client.create_run(experiment, start, {"quatrain.run_key": "k1"}).info.run_id
+        for start in (900, 700, 800)
+    ]
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    deliver(journal, uri)
+
+    assert [run.info.run_id for run in runs_of(client, "k1")] == [twins[1]]
+    assert arrived(client, "k1") == expected(journal)
+
+
+def test_a_deleted_experiment_is_named(uri: str, tmp_path: Path) -> None:
+    client = store.open_client(uri)
+    client.delete_experiment(client.create_experiment("quatrain"))
+    with pytest.raises(
+        store.Unreachable, match="experiment 'quatrain' is deleted there; restore it in the UI"
+    ):
+        deliver(recorded(tmp_path / "journal" / "train@allo", "k1"), uri)
+
+
+def test_many_writers_share_an_sqlite_store(uri: str, tmp_path: Path) -> None:
+    journals = [recorded(tmp_path / str(i) / "journal" / "train@allo", f"k{i}") for i in range(6)]
+    shippers = [Shipper(journal, uri, retry_seconds=0.05) for journal in journals]
+
+    assert [shipper.finish() for shipper in shippers] == [True] * 6
+    for i, journal in enumerate(journals):
+        assert arrived(client_of(uri), f"k{i}") == expected(journal)

@@ -1,0 +1,301 @@
+"""A journal holds what was recorded, exactly, whatever cuts its writing off."""
+
+import errno
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.tracking.journal import DatasetInput, Header, Journal, redact
+from quatrain.errors import DataError
+
+HEADER = Header(
+    run_key="a1b2",
+    experiment="quatrain",
+    run_name="allo-a1b2",
+    params={"train.steps": "3000"},
+    tags={"git.commit": "none"},
+    inputs=(DatasetInput("allo", "d1", "training", "data/allo"),),
+)
+
+
+def kinds(journal: Journal) -> list[str]:
+    return [line["kind"] for _, line in journal.lines()]
+
+
+def begun(folder: Path) -> Journal:
+    journal = Journal(folder)
+    journal.begin(HEADER)
+    return journal
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by one second whenever it is read."""
+    times = iter(range(10**18, 2 * 10**18, 10**9))
+    monkeypatch.setattr("time.time_ns", lambda: next(times))
+
+
+def test_what_was_written_is_read_back_by_the_next_process(tmp_path: Path) -> None:
+    journal = begun(tmp_path / "run")
+    journal.metrics([("loss", 2, 0.1), ("loss", 4, 1 / 3), ("entropy", 2, 5e-324)])
+    journal.end("FINISHED")
+
+    again = Journal(tmp_path / "run")
+
+    assert again.header == HEADER
+    assert again.history() == {"loss": [(2, 0.1), (4, 1 / 3)], "entropy": [(2, 5e-324)]}
+    assert kinds(again) == ["begin", "metrics", "end"]
+
+
+def test_nan_and_infinities_survive(tmp_path: Path) -> None:
+    begun(tmp_path).metrics(
+        [("loss", step, value) for step, value in enumerate([math.nan, math.inf, -math.inf, -0.0])]
+    )
+
+    values = [value for _, value in Journal(tmp_path).history()["loss"]]
+
+    assert [repr(value) for value in values] == ["nan", "inf", "-inf", "-0.0"]
+
+
+@pytest.mark.usefixtures("ticking")
+def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path) -> None:
+    journal = begun(tmp_path)
+    journal.metrics([("loss", 1, 0.5), ("loss", 2, 0.25)])
+    first = [line for _, line in journal.lines() if line["kind"] == "metrics"]
+
+    resumed = Journal(tmp_path)
+    resumed.metrics([("loss", 2, 0.25), ("loss", 3, 0.125), ("loss", 3, 99.0)])
+
+    lines = [line for _, line in resumed.lines() if line["kind"] == "metrics"]
+    assert lines[:1] == first
+    assert lines[1]["rows"] == [["loss", 3, 0.125]]
+    assert lines[1]["time"] > first[0]["time"]
+
+
+def test_a_call_without_anything_new_writes_nothing(tmp_path: Path) -> None:
+    journal = begun(tmp_path)
+    journal.metrics([("loss", 1, 0.5)])
+    before = (tmp_path / "journal.jsonl").read_bytes()
+
+    journal.metrics([("loss", 1, 0.5)])
+    journal.metrics([])
+
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+
+
+def test_a_line_holds_no_more_than_mlflow_takes_in_one_call(tmp_path: Path) -> None:
+    journal = begun(tmp_path)
+    journal.metrics([("loss", step, 0.0) for step in range(2300)])
+
+    lines = [line for _, line in journal.lines() if line["kind"] == "metrics"]
+
+    assert [len(line["rows"]) for line in lines] == [1000, 1000, 300]
+    assert len({line["time"] for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    "kept", [1, 17, -1], ids=["one byte", "some bytes", "all but the line feed"]
+)
+def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int) -> None:
+    journal = begun(tmp_path)
+    journal.metrics([("loss", 1, 0.5)])
+    whole = (tmp_path / "journal.jsonl").read_bytes()
+    journal.metrics([("loss", 2, 0.25)])
+    torn = (tmp_path / "journal.jsonl").read_bytes()[len(whole) :]
+    (tmp_path / "journal.jsonl").write_bytes(whole + torn[:kept])
+
+    resumed = Journal(tmp_path)
+    assert resumed.history() == {"loss": [(1, 0.5)]}
+    resumed.metrics([("loss", 2, 0.75)])
+
+    assert Journal(tmp_path).history() == {"loss": [(1, 0.5), (2, 0.75)]}
+
+
+def test_a_reader_does_not_cut_off_what_another_process_is_writing(tmp_path: Path) -> None:
+    begun(tmp_path)
+    with (tmp_path / "journal.jsonl").open("ab") as file:
+        file.write(b'{"kind": "met')
+    before = (tmp_path / "journal.jsonl").read_bytes()
+
+    assert kinds(Journal(tmp_path)) == ["begin"]
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+
+
+def test_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
+    begun(tmp_path).metrics([("loss", 1, 0.5)])
+    lines = (tmp_path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "journal.jsonl").write_bytes(b"{damaged}\n" + lines[1])
+
+    with pytest.raises(
+        DataError, match=r"journal\.jsonl line 1: cannot be read; move its folder away"
+    ):
+        Journal(tmp_path)
+
+
+def test_a_full_disk_leaves_a_journal_that_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = begun(tmp_path)
+    write = os.write
+    with monkeypatch.context() as full:
+        room = iter([9])
+
+        def until_full(descriptor: int, data: Any) -> int:
+            for size in room:
+                return write(descriptor, data[:size])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        full.setattr(os, "write", until_full)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            journal.metrics([("loss", 1, 0.5)])
+    assert str(caught.value.filename).endswith("journal.jsonl")
+    assert journal.history() == {}
+
+    journal.metrics([("loss", 1, 0.5)])
+    journal.end("FAILED")
+
+    assert kinds(Journal(tmp_path)) == ["begin", "metrics", "end"]
+
+
+def test_beginning_again_keeps_the_first_header(tmp_path: Path) -> None:
+    begun(tmp_path)
+    resumed = Journal(tmp_path)
+    resumed.begin(HEADER._replace(tags={"git.commit": "other"}))
+
+    assert kinds(resumed) == ["begin"]
+    assert Journal(tmp_path).header == HEADER
+
+
+def test_beginning_again_after_an_end_is_noted(tmp_path: Path) -> None:
+    begun(tmp_path).end("KILLED")
+    resumed = Journal(tmp_path)
+    resumed.begin(HEADER)
+    resumed.metrics([("loss", 1, 0.5)])
+    resumed.end("FINISHED")
+
+    assert kinds(Journal(tmp_path)) == ["begin", "end", "resume", "metrics", "end"]
+
+
+def test_a_folder_holds_one_run(tmp_path: Path) -> None:
+    begun(tmp_path / "run")
+    with pytest.raises(ValueError, match="run holds run a1b2, not c3d4; use another folder"):
+        Journal(tmp_path / "run").begin(HEADER._replace(run_key="c3d4"))
+
+
+def test_a_file_is_kept_as_it_was(tmp_path: Path) -> None:
+    journal = begun(tmp_path / "run")
+    plot = tmp_path / "curve.png"
+    plot.write_bytes(b"first")
+    journal.artifact(plot, "plots")
+    plot.write_bytes(b"second")
+
+    (line,) = [line for _, line in journal.lines() if line["kind"] == "artifact"]
+
+    assert line["path"] == "plots"
+    assert (tmp_path / "run" / "artifacts" / line["file"]).name == "curve.png"
+    assert (tmp_path / "run" / "artifacts" / line["file"]).read_bytes() == b"first"
+
+
+def test_a_file_is_noted_again_only_if_it_changed(tmp_path: Path) -> None:
+    journal = begun(tmp_path / "run")
+    plot = tmp_path / "curve.png"
+    for content in (b"first", b"first", b"second", b"first"):
+        plot.write_bytes(content)
+        Journal(tmp_path / "run").artifact(plot, "plots")
+    journal = Journal(tmp_path / "run")
+    journal.artifact(plot, "elsewhere")
+
+    kept = [line["file"] for _, line in journal.lines() if line["kind"] == "artifact"]
+    contents = [(tmp_path / "run" / "artifacts" / file).read_bytes() for file in kept]
+    assert contents == [b"first", b"second", b"first", b"first"]
+
+
+def test_a_param_too_long_for_mlflow_goes_along_as_a_file(tmp_path: Path) -> None:
+    layout = "#." * 4000
+    journal = Journal(tmp_path)
+    for _ in range(2):
+        journal.begin(HEADER._replace(params={"env.layout": layout, "env.name": "maze"}))
+
+    header, artifact = [line for _, line in journal.lines()]
+
+    assert header["params"]["env.name"] == "maze"
+    assert header["params"]["env.layout"].startswith("8000 characters, sha256 ")
+    assert header["params"]["env.layout"].endswith("whole in artifact params/env.layout.txt")
+    assert artifact["path"] == "params"
+    assert (tmp_path / "artifacts" / artifact["file"]).read_text() == layout
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "../a", "/a", "a//b", "a/", ".", "é#", "n" * 251])
+def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    journal = begun(tmp_path)
+    with pytest.raises(ValueError, match=r"metric name .*: use up to 250 letters"):
+        journal.metrics([(name, 1, 0.5)])
+    with pytest.raises(ValueError, match=r"param name .*: use up to 250 letters"):
+        Journal(tmp_path / "other").begin(HEADER._replace(params={name: "1"}))
+    with pytest.raises(ValueError, match=r"tag name .*: use up to 250 letters"):
+        Journal(tmp_path / "other").begin(HEADER._replace(tags={name: "1"}))
+    assert kinds(journal) == ["begin"]
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_run_key_cannot_break_out_of_a_query(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"run key .*: use letters, digits"):
+        Journal(tmp_path).begin(HEADER._replace(run_key="a' or '"))
+
+
+def test_a_step_is_a_whole_number(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        begun(tmp_path).metrics([("loss", 1.5, 0.5)])  # type: ignore[list-item]
+
+
+def test_an_end_has_a_status_that_mlflow_knows(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="status 'DONE': use one of FINISHED, FAILED, KILLED"):
+        begun(tmp_path).end("DONE")
+
+
+def test_every_line_is_plain_json(tmp_path: Path) -> None:
+    begun(tmp_path).metrics([("loss", 1, math.nan)])
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    for line in (tmp_path / "journal.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+
+
+def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:
+    uri = "https://me:hunter2@example.org/data"
+    header = HEADER._replace(
+        params={"store": uri, "long": f"{uri} " * 400},
+        tags={"git.remote": uri},
+        inputs=(DatasetInput("allo", "d1", "training", uri),),
+    )
+    Journal(tmp_path).begin(header)
+
+    written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 2
+    assert not any("hunter2" in text for text in written)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://u:p@host:5000/x", "http://host:5000/x"),
+        ("http://u:p@ss@host:5000", "http://host:5000"),
+        ("http://token@host", "http://host"),
+        ("postgresql://u:a/b?c@host:5432/db", "postgresql://host:5432/db"),
+        (
+            "postgresql://host/db?user=u&password=p&sslmode=require",
+            "postgresql://host/db?user=u&password=***&sslmode=require",
+        ),
+        ("cannot reach http://u:p@host/x, giving up", "cannot reach http://host/x, giving up"),
+        ("http://host:5000/path@2/x", "http://host:5000/path@2/x"),
+        ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
+    ],
+)
+def test_redacting_leaves_the_address_and_takes_the_secret(text: str, shown: str) -> None:
+    assert redact(text) == shown

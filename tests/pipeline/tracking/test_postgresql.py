@@ -1,0 +1,148 @@
+"""Runs and registered models on PostgreSQL: delivered once, whatever happens to the database meanwhile."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.tracking import store
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.journal import Journal
+from pipeline.tracking.store import reason_of
+from tests.conftest import ROOT
+from tests.pipeline import loopback
+from tests.pipeline.loopback import BUCKET, KEYS, PASSWORD, Postgresql
+from tests.pipeline.recorded_runs import (
+    arrived,
+    client_of,
+    deliver,
+    expected,
+    header,
+    recorded,
+    runs_of,
+)
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[Postgresql]:
+    with loopback.postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def database(postgresql: Postgresql) -> Callable[[str], str]:
+    """The URI of a database with mlflow's tables, made once and copied."""
+    engine_of(postgresql.create("template")).dispose()
+    return lambda name: postgresql.create(name, "template")
+
+
+def engine_of(uri: str) -> Any:
+    return store.open_client(uri)._tracking_client.store.engine
+
+
+def test_a_run_arrives_once(
+    database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = database("once")
+    monkeypatch.chdir(tmp_path)
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    deliver(journal, uri)
+    (journal.folder / "cursor.json").unlink()
+    deliver(Journal(journal.folder), uri)
+
+    (run,) = runs_of(client_of(uri), "k1")
+    assert arrived(client_of(uri), "k1") == expected(journal)
+    assert run.info.status == "FINISHED"
+    assert len(run.data.params) == 131
+    assert PASSWORD not in "".join(path.read_text() for path in journal.folder.glob("*.json*"))
+
+
+def test_a_database_that_fails_in_between_has_every_line_once(
+    postgresql: Postgresql,
+    database: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uri = database("failing")
+    monkeypatch.chdir(tmp_path)
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    for _ in range(3):
+        delivery = Delivery(journal, uri)
+        assert delivery.step()
+        postgresql.stop()
+        with pytest.raises(Exception, match=r"127\.0\.0\.1") as told:
+            delivery.step()
+        assert PASSWORD not in reason_of(told.value, uri)
+        delivery.close()
+        postgresql.start()
+    deliver(journal, uri)
+
+    assert arrived(client_of(uri), "k1") == expected(journal)
+
+
+@pytest.mark.slow
+def test_processes_that_use_a_new_database_at_once_lose_nothing(
+    postgresql: Postgresql, tmp_path: Path
+) -> None:
+    uri = postgresql.create("fresh")
+    journals = []
+    for number in range(3):
+        journals.append(
+            recorded(tmp_path / str(number) / ".state" / "journal" / "train@allo", f"k{number}")
+        )
+    given = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    command = [sys.executable, "-m", "pipeline.commands.sync", "--wait", "120"]
+    places = [tmp_path / str(number) for number in range(3)]
+    running = [
+        subprocess.Popen(command, cwd=place, env=given, stdout=subprocess.PIPE, text=True)
+        for place in places
+    ]
+    told = [process.communicate()[0] for process in running]
+
+    assert [process.returncode for process in running] == [0, 0, 0], "\n".join(told)
+    for number, journal in enumerate(journals):
+        assert arrived(client_of(uri), f"k{number}") == expected(journal)
+
+
+def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
+    database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal" / "train@allo")
+    journal.begin(header("k1"))
+    (tmp_path / "picture.png").write_bytes(b"picture")
+    journal.artifact(tmp_path / "picture.png", "plots")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "MLmodel").write_text("flavors: {}\n")
+    journal.model(tmp_path / "model", "quatrain-allo")
+    journal.end("FINISHED")
+    (tmp_path / "server").mkdir()
+
+    with loopback.s3(tmp_path / "moto.log") as url:
+        settings = KEYS | {"AWS_ENDPOINT_URL": url}
+        for _ in range(2):  # as compose.yaml does, each time it starts
+            subprocess.run(
+                [sys.executable, ROOT / "docker/bucket.py", BUCKET],
+                env=os.environ | settings,
+                check=True,
+            )
+        with loopback.mlflow_server(
+            tmp_path / "server", database("served"), f"s3://{BUCKET}/mlflow", **settings
+        ) as uri:
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+            deliver(journal, uri)
+            (journal.folder / "cursor.json").unlink()
+            deliver(Journal(journal.folder), uri)
+            client = client_of(uri)
+            (run,) = runs_of(client, "k1")
+            (version,) = client.search_model_versions("name = 'quatrain-allo'")
+            picture = client.download_artifacts(run.info.run_id, "plots/picture.png", str(tmp_path))
+            alias = client.get_model_version_by_alias("quatrain-allo", "candidate")
+
+    assert Path(picture).read_bytes() == b"picture"
+    assert (version.run_id, alias.version) == (run.info.run_id, version.version)
+    assert [path.name for path in (tmp_path / "server").iterdir()] == ["mlflow.log"]
+    assert PASSWORD not in (tmp_path / "server" / "mlflow.log").read_text()

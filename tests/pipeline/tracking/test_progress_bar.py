@@ -1,0 +1,64 @@
+"""Progress is a bar on a terminal and some plain lines elsewhere."""
+
+import os
+import pty
+import re
+import sys
+import termios
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from pipeline.tracking.progress_bar import Bar
+from quatrain.progress import Progress
+
+
+@pytest.mark.parametrize(("columns", "is_bar"), [(100, True), (0, False)])
+def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
+    columns: int, is_bar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        show(Bar("train@allo", 240, 0, ("loss",)))
+        monkeypatch.undo()
+    shown = read_to_the_end(ours)
+    assert shown.startswith("train@allo: preparing, then 240 steps\r\n")
+    assert (
+        bool(re.search(r"\rtrain@allo: 100%\|█+\| 240/240 \[.* steps/s, loss=0.25\]", shown))
+        == is_bar
+    )
+    assert (
+        bool(re.search(r"\ntrain@allo: 240/240  .* steps/s  0 s left  loss 0.25\r\n", shown))
+        != is_bar
+    )
+
+
+def read_to_the_end(descriptor: int) -> str:
+    """Linux hands a terminal's output on piece by piece, and ends it with EIO."""
+    pieces = []
+    with suppress(OSError):
+        while piece := os.read(descriptor, 2**16):
+            pieces.append(piece)
+    os.close(descriptor)
+    return b"".join(pieces).decode()
+
+
+def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(Bar("train@allo", 240, 60, ("loss",)))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [
+        "train@allo: continues at step 60 of 240",
+        "train@allo: preparing, then 180 steps",
+    ]
+    assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
+
+
+def show(bar: Bar) -> None:
+    with bar:
+        for step in range(bar.start + 2, 241, 2):
+            bar.show(Progress(step, None, {"loss": np.array([0.25])}))

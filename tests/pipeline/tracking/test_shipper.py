@@ -1,0 +1,221 @@
+"""Whatever a tracking server does, everything arrives once, and nothing waits for it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.shipper import Shipper, resolve_uri
+from tests.conftest import ROOT
+from tests.pipeline.faulty_server import faulty, free_port
+from tests.pipeline.recorded_runs import (
+    arrived,
+    client_of,
+    deliver,
+    expected,
+    recorded,
+    runs_of,
+    until,
+)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("fault", "calls"), [("reset", 2), ("reset", 9), ("500", 9), ("503", 4), ("hang", 9)]
+)
+def test_a_fault_is_survived(upstream: int, tmp_path: Path, fault: str, calls: int) -> None:
+    key = f"{fault}-{calls}"
+    journal = recorded(tmp_path / "journal" / "train@allo", key)
+    with faulty(upstream) as server:
+        server.fault, server.calls = fault, calls
+        with pytest.raises(Exception, match=r"127\.0\.0\.1"):
+            deliver(journal, server.uri)
+        server.heal()
+        deliver(journal, server.uri)
+
+        assert arrived(client_of(server.uri), key) == expected(journal)
+
+
+def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "lost")
+    with faulty(upstream) as server:
+        server.fault = "lost reply"
+        deliver(journal, server.uri, attempts=50)
+        server.heal()
+
+        assert arrived(client_of(server.uri), "lost") == expected(journal)
+        assert [run.info.status for run in runs_of(client_of(server.uri), "lost")] == ["FINISHED"]
+
+
+def test_a_server_that_restarts_during_the_run_gets_everything(
+    upstream: int, tmp_path: Path
+) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "restart")
+    with faulty(upstream) as server:
+        server.fault, server.calls = "reset", 8
+        shipper = Shipper(journal, server.uri, retry_seconds=0.1)
+        until(lambda: server.calls < -2)
+        server.heal()
+
+        assert shipper.finish()
+        assert arrived(client_of(server.uri), "restart") == expected(journal)
+
+
+def test_a_server_that_is_back_at_the_end_gets_everything(upstream: int, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "back")
+    with faulty(upstream) as server:
+        server.fault = "500"
+        shipper = Shipper(journal, server.uri, retry_seconds=1e6)
+        until(lambda: server.calls < 0)
+        server.heal()
+
+        assert shipper.finish()
+        assert arrived(client_of(server.uri), "back") == expected(journal)
+
+
+def test_a_failing_server_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    with faulty() as server:
+        server.fault = "500"
+        shipper = Shipper(journal, server.uri, retry_seconds=1e6)
+        until(lambda: server.calls < 0)
+        for step in range(1400, 1500):
+            journal.metrics([("train/loss", step, 0.5)])
+            time.sleep(0.01)
+
+        assert server.calls == -2  # one call, which mlflow itself made twice
+        shipper.finish()
+
+
+def test_a_closed_port_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    shipper = Shipper(
+        recorded(tmp_path / "journal" / "train@allo-k1", "k1"),
+        f"http://me:hunter2@127.0.0.1:{port}",
+    )
+
+    assert not shipper.finish()
+    assert capsys.readouterr().err == (
+        "warning: tracking: 1,480 metrics and 2 files of train@allo-k1 are not yet at "
+        f"http://127.0.0.1:{port} (nobody answers there); they are kept: `make sync` sends them\n"
+    )
+
+
+def test_a_stage_does_not_wait_for_a_silent_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        shipper = Shipper(
+            recorded(tmp_path / "journal" / "train@allo-k1", "k1"), address, wait_seconds=1e6
+        )
+
+        assert not shipper.finish()
+    assert "are not yet at http://127.0.0.1:" in capsys.readouterr().err
+
+
+def test_a_process_ends_although_a_call_hangs(tmp_path: Path) -> None:
+    recorded(tmp_path / "journal" / "train@allo-k1", "k1").close()
+    code = """
+import sys
+from pathlib import Path
+from pipeline.tracking.journal import Journal
+from pipeline.tracking.shipper import Shipper
+shipper = Shipper(Journal(Path(sys.argv[1])), sys.argv[2], wait_seconds=1e6)
+sys.exit(7 if shipper.finish() else 0)
+"""
+    with faulty() as server:
+        server.fault = "hang"
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            str(tmp_path / "journal" / "train@allo-k1"),
+            server.uri,
+        ]
+        environment = os.environ | {"MLFLOW_HTTP_REQUEST_TIMEOUT": "100000", "PYTHONPATH": "src"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert done.stderr.startswith("warning: tracking: 1,480 metrics and 2 files")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_store_that_is_no_database_costs_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mlflow.db").write_bytes(
+        b"something else, and long enough to be read as a header" * 20
+    )
+    shipper = Shipper(
+        recorded(tmp_path / "journal" / "train@allo-k1", "k1"), f"sqlite:///{tmp_path}/mlflow.db"
+    )
+
+    assert not shipper.finish()
+    err = capfd.readouterr().err
+    assert "file is not a database" in err
+    assert err.count("\n") == 1
+
+
+def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    first = Delivery(journal, uri)
+    first.step()
+    with pytest.raises(Exception, match="train@allo is at work in process"):
+        deliver(journal, uri)
+    first.close()
+    deliver(journal, uri)
+
+    assert arrived(client_of(uri), "k1") == expected(journal)
+
+
+def test_a_password_is_seen_by_nobody(
+    upstream: int,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    journal = recorded(tmp_path / "journal" / "train@allo", "password")
+    with faulty(upstream) as server:
+        address = server.uri.replace("//", "//me:hunter2@")
+        server.fault, server.calls = "500", 9
+        failing = Shipper(journal, address, retry_seconds=1e6)
+        assert not failing.finish()
+        server.heal()
+        shipper = Shipper(journal, address)
+        assert shipper.finish()
+        (run,) = runs_of(client_of(server.uri), "password")
+
+    told = capfd.readouterr()
+    kept = [
+        path.read_text(errors="replace") for path in journal.folder.rglob("*") if path.is_file()
+    ]
+    assert "500" in told.err
+    seen = [told.out, told.err, caplog.text, str(run.to_dictionary()), *kept]
+    assert not [text for text in seen if "hunter2" in text]
+
+
+def test_the_store_is_the_named_one_or_that_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MLFLOW_TRACKING_URI", "DVC_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    assert resolve_uri(tmp_path) == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"
+    monkeypatch.setenv("DVC_ROOT", "/checkout")
+    assert resolve_uri(tmp_path) == "sqlite:////checkout/.mlflow/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mine.db")
+    assert resolve_uri(tmp_path) == "sqlite:////checkout/mine.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
+    assert resolve_uri(tmp_path) == "http://host:5000"

@@ -1,0 +1,69 @@
+"""A store is made once and can be written and read by many."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pipeline.tracking.store import open_client, prepare_store
+from tests.conftest import ROOT
+
+
+def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/new/mlflow.db"
+    code = """
+import os, sys
+import mlflow.store.tracking.sqlalchemy_store
+from pipeline.tracking.store import open_client
+for _ in range(5):
+    if os.fork() == 0:
+        print(open_client(sys.argv[1]).get_experiment("0").name, flush=True)
+        os._exit(0)
+sys.exit(sum(os.wait()[1] != 0 for _ in range(5)))
+"""
+    environment = os.environ | {"PYTHONPATH": "src"}
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, uri]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Default\n" * 5, "")
+    with closing(sqlite3.connect(tmp_path / "new" / "mlflow.db")) as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert database.execute("SELECT count(*) FROM experiments").fetchone() == (1,)
+
+
+def test_a_store_of_an_older_mlflow_is_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    prepare_store(
+        f"sqlite:///{tmp_path}/other/mlflow.db"
+    )  # imports mlflow without its own warnings
+    from alembic import command
+    from alembic.script import ScriptDirectory
+    from mlflow.store.db import utils
+
+    config = utils._get_alembic_config(uri)
+    script = ScriptDirectory.from_config(config)
+    newest = script.get_revision("head")
+    assert newest is not None
+    engine = utils.create_sqlalchemy_engine(uri)
+    with engine.begin() as connection:
+        utils.InitialBase.metadata.create_all(connection)
+        config.attributes["connection"] = connection
+        command.upgrade(config, str(newest.down_revision))
+    engine.dispose()
+    # Where a table is missing mlflow upgrades by itself, where a column is missing it refuses to open.
+    monkeypatch.setattr(utils, "_all_tables_exist", lambda _: True)
+
+    client = open_client(uri)
+
+    assert client.get_experiment("0").name == "Default"
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (
+            newest.revision,
+        )
+    client._tracking_client.store.engine.dispose()

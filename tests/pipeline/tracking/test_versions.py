@@ -1,0 +1,152 @@
+"""A run's model becomes one version of a registered model, however often it is sent; runs stand below a pipeline's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.tracking import versions
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.journal import Journal, Parent
+from tests.pipeline.recorded_runs import client_of, deliver, header, runs_of
+
+NAME = "quatrain-allo"
+
+
+@pytest.fixture
+def servable(tmp_path: Path) -> Path:
+    """A folder as a model's is, without a model."""
+    folder = tmp_path / "servable"
+    (folder / "code").mkdir(parents=True)
+    (folder / "MLmodel").write_text("flavors: {}\n")
+    (folder / "code" / "answer.py").write_text("ANSWER = 42\n")
+    return folder
+
+
+def recorded(folder: Path, run_key: str, servable: Path, parent: Parent | None = None) -> Journal:
+    journal = Journal(folder)
+    journal.begin(header(run_key, parent=parent))
+    journal.model(servable, NAME)
+    journal.end("FINISHED")
+    return journal
+
+
+def found(uri: str) -> list[Any]:
+    return sorted(
+        client_of(uri).search_model_versions(f"name = '{NAME}'"), key=lambda one: int(one.version)
+    )
+
+
+def holder(uri: str, alias: str) -> str:
+    return client_of(uri).get_model_version_by_alias(NAME, alias).tags[versions.RUN_KEY_TAG]
+
+
+def test_a_runs_model_arrives_whole_as_the_candidate(
+    uri: str, servable: Path, tmp_path: Path
+) -> None:
+    deliver(recorded(tmp_path / "journal" / "one", "k1", servable), uri)
+    (version,) = found(uri)
+    (run,) = runs_of(client_of(uri), "k1")
+    assert version.run_id == run.info.run_id
+    assert holder(uri, "candidate") == "k1"
+    stored = Path(version.source)
+    assert (stored / "code" / "answer.py").read_text() == "ANSWER = 42\n"
+    (logged,) = client_of(uri).search_logged_models([run.info.experiment_id])
+    assert (logged.status.value, logged.source_run_id) == ("READY", run.info.run_id)
+    assert [output.model_id for output in run.outputs.model_outputs] == [logged.model_id]
+
+
+def test_a_second_delivery_makes_no_second_version(
+    uri: str, servable: Path, tmp_path: Path
+) -> None:
+    journal = recorded(tmp_path / "journal" / "one", "k1", servable)
+    deliver(journal, uri)
+    (journal.folder / "cursor.json").unlink()
+    deliver(Journal(journal.folder), uri)
+    assert len(found(uri)) == 1
+    (run,) = runs_of(client_of(uri), "k1")
+    assert len(client_of(uri).search_logged_models([run.info.experiment_id])) == 1
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "create_logged_model",
+        "log_model_artifacts",
+        "create_model_version",
+        "set_registered_model_alias",
+    ],
+)
+def test_a_call_whose_answer_is_lost_is_made_again_without_harm(
+    uri: str, servable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    plain, failed = Delivery._call, []
+
+    def failing(self: Delivery, method: str, *arguments: Any, **named: Any) -> Any:
+        answer = plain(self, method, *arguments, **named)
+        if method == lost and not failed:
+            failed.append(method)
+            raise ConnectionError("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(Delivery, "_call", failing)
+    deliver(recorded(tmp_path / "journal" / "one", "k1", servable), uri, attempts=2)
+    assert failed == [lost]
+    assert len(found(uri)) == 1
+    assert holder(uri, "candidate") == "k1"
+
+
+def test_the_candidate_is_the_model_that_was_trained_last_not_the_one_delivered_last(
+    uri: str, servable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 1000)
+    early = recorded(tmp_path / "journal" / "early", "k1", servable)
+    monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 2000)
+    deliver(recorded(tmp_path / "journal" / "late", "k2", servable), uri)
+    deliver(early, uri)
+    assert [version.tags[versions.RUN_KEY_TAG] for version in found(uri)] == ["k2", "k1"]
+    assert holder(uri, "candidate") == "k2"
+
+
+def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path) -> None:
+    journal = recorded(tmp_path / "journal" / "one", "k1", servable)
+    journal.model(servable, NAME)
+    kinds = [line["kind"] for _, line in Journal(journal.folder).lines()]
+    assert (kinds.count("model"), kinds[-1]) == (1, "end")
+    assert Journal(journal.folder).has_model
+
+
+def test_runs_of_one_pipeline_stand_below_one_run_that_ends_with_them(
+    uri: str, tmp_path: Path, servable: Path
+) -> None:
+    parent = Parent("p1", "pipeline-default-p1")
+    for key in ("k1", "k2"):
+        deliver(recorded(tmp_path / "journal" / key, key, servable, parent), uri)
+    client = client_of(uri)
+    (above,) = runs_of(client, "p1")
+    children = [run for key in ("k1", "k2") for run in runs_of(client, key)]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {above.info.run_id}
+    assert (above.info.run_name, above.info.status) == ("pipeline-default-p1", "FINISHED")
+    assert above.info.end_time == children[1].info.end_time
+
+
+def test_a_killed_stage_leaves_no_pipeline_running(uri: str, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal" / "one")
+    journal.begin(header("k1", parent=Parent("p1", "pipeline")))
+    journal.end("KILLED")
+    deliver(journal, uri)
+    (above,) = runs_of(client_of(uri), "p1")
+    assert above.info.status == "KILLED"
+
+
+def test_a_journal_written_before_there_were_pipelines_still_arrives(
+    uri: str, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "journal" / "one")
+    journal.begin(header("k1"))
+    path = journal.folder / "journal.jsonl"
+    path.write_text(path.read_text().replace(', "parent": null', ""))
+    assert "parent" not in path.read_text()
+    deliver(Journal(journal.folder), uri)
+    (run,) = runs_of(client_of(uri), "k1")
+    assert "mlflow.parentRunId" not in run.data.tags

@@ -1,0 +1,186 @@
+"""What the ring gives out: at any moment exactly what a walk through the whole episodes gives."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+from scipy.stats import chisquare
+
+from quatrain.replay.frames import (
+    Batch,
+    Ring,
+    Transitions,
+    Window,
+    entries_at,
+    filled,
+    gather,
+    init,
+    sample,
+    valid_starts,
+    write,
+)
+from tests.replay.host_ring import HostRing, HostTransition, tagged_turns
+
+CAPACITY, AGENTS, LANES = 12, 2, 3
+SIZE = CAPACITY * LANES
+LAPS = tagged_turns(3 * CAPACITY, AGENTS, LANES, ends=(0.12, 0.15))
+
+fill, put = jax.jit(filled, static_argnums=0), jax.jit(write)
+
+
+class Drawable(NamedTuple):
+    """All that can be drawn: the first `total` of the entries, and the transitions of all agents there."""
+
+    total: Array
+    entries: Array
+    batch: Batch  # agent and entry are the leading axes
+
+
+def part(turns: Transitions, begin: int, end: int) -> Transitions:
+    return jax.tree.map(lambda column: column[begin:end], turns)
+
+
+@pytest.fixture(scope="module")
+def moments() -> Ring:
+    """The ring after each turn of three laps, along a leading axis."""
+
+    def after(ring: Ring, turn: Transitions) -> tuple[Ring, Ring]:
+        ring = write(ring, jax.tree.map(lambda column: column[None], turn))
+        return ring, ring
+
+    return jax.jit(lambda turns: jax.lax.scan(after, init(CAPACITY, turns), turns)[1])(LAPS)
+
+
+# Compiled without optimisation: it runs for milliseconds, and there are twenty windows.
+@partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
+def everything(window: Window, ring: Ring) -> Drawable:
+    starts = valid_starts(ring, window)
+    entries = entries_at(ring, starts, jnp.arange(ring.data.turn.size))
+    agents = jnp.arange(ring.data.actions.shape[1])
+    return Drawable(
+        starts.total, entries, jax.vmap(lambda agent: gather(ring, agent, entries, window))(agents)
+    )
+
+
+def at_every_moment(moments: Ring, window: Window) -> list[Drawable]:
+    drawable = jax.device_get(jax.vmap(partial(everything, window))(moments))
+    return [
+        jax.tree.map(lambda column, at=at: column[at], drawable) for at in range(len(LAPS.turn))
+    ]
+
+
+def assert_same(batch: Batch, expected: list[HostTransition]) -> None:
+    """Floats to the rounding of float32, all else exactly."""
+    for name, column in zip(Batch._fields, batch, strict=True):
+        wanted = np.array([getattr(transition, name) for transition in expected])
+        if column.dtype == np.float32:
+            np.testing.assert_allclose(column, wanted, rtol=1e-6, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(column, wanted)
+
+
+@pytest.mark.parametrize("n_step", [1, 2, 3, 4])
+@pytest.mark.parametrize("frames", [1, 2, 3, 4, 5])
+def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_episodes_gives(
+    moments, frames, n_step
+):
+    window, host = Window(frames, n_step, 0.9), HostRing(CAPACITY)
+    for turn, drawable in enumerate(at_every_moment(moments, window)):
+        host.write(part(LAPS, turn, turn + 1))
+        starts = host.starts(window)
+        entries = [time % CAPACITY * LANES + lane for time, lane in starts]
+        assert drawable.entries[: drawable.total].tolist() == entries
+        if not starts:
+            continue
+        for agent in range(AGENTS):
+            batch = Batch(*(column[agent, : drawable.total] for column in drawable.batch))
+            assert_same(
+                batch, [host.transition(time, lane, agent, window) for time, lane in starts]
+            )
+
+
+def test_no_stack_holds_two_episodes_or_an_overwritten_frame(moments):
+    for drawable in at_every_moment(moments, Window(5, 3, 0.9)):
+        for stacks in (drawable.batch.stack, drawable.batch.next_stack):
+            tags = stacks[:, : drawable.total].reshape(-1, 5, 4)
+            there, latest = tags[:, :, 0] > 0, tags[:, -1:, :]
+            assert there[:, -1].all()
+            np.testing.assert_array_equal(
+                tags[..., :3], np.where(there[..., None], latest[..., :3], 0)
+            )
+            np.testing.assert_array_equal(
+                tags[..., 3], np.maximum(latest[..., 3] - np.arange(4, -1, -1), 0)
+            )
+
+
+TABLE = {
+    "truncated": [(5.23, 0.729, 3), (7.94, 0.729, 4), (6.6, 0.81, 4), (4.0, 0.9, 4)],
+    "terminated": [
+        (5.23, 0.729, 3),
+        (7.94, 0.729, 4),
+        (10.65, 0.0, 2),
+        (8.5, 0.0, 3),
+        (5.0, 0.0, 4),
+    ],
+    "both": [(5.23, 0.729, 3), (7.94, 0.729, 4), (10.65, 0.0, 2), (8.5, 0.0, 3), (5.0, 0.0, 4)],
+}
+"""By how an episode of 5 turns with rewards 1 to 5 ends, for each start: return of 3 turns, bootstrap, next turn."""
+
+
+@pytest.mark.parametrize("end", list(TABLE))
+def test_returns_stop_where_an_episode_ends_and_a_cut_turn_is_never_a_start(end):
+    turns = tagged_turns(8, agents=1, lanes=1, ends=(0.0, 0.0))
+    last, turn = np.arange(8)[:, None] == 4, np.arange(8)[:, None] % 5
+    turns = turns._replace(
+        turn=turn.astype(np.int16),
+        rewards=(turn[:, :, None] + 1).astype(np.float32),
+        frames=turn[:, :, None, None].astype(np.int8),
+        terminated=last & (end != "truncated"),
+        truncated=last & (end != "terminated"),
+    )
+    drawable = everything(Window(1, 3, 0.9), fill(8, turns))
+    assert drawable.entries[: drawable.total].tolist() == list(range(len(TABLE[end])))
+    batch = Batch(*(column[0, : drawable.total] for column in drawable.batch))
+    found = np.column_stack([batch.returns, batch.bootstrap, batch.next_stack[:, 0]])
+    np.testing.assert_allclose(found, TABLE[end], rtol=1e-6)
+
+
+def test_every_valid_start_is_drawn_equally_often():
+    window, draws = Window(3, 2, 0.9), 1_000_000
+    turns = tagged_turns(20, AGENTS, LANES, ends=(0.1, 0.2))
+    numbers = np.broadcast_to(
+        np.arange(20)[:, None, None] * LANES + np.arange(LANES), (20, AGENTS, LANES)
+    )
+    turns, host = turns._replace(frames=numbers[..., None].astype(np.int32)), HostRing(CAPACITY)
+    ring = fill(CAPACITY, part(turns, 0, 8))
+    for begin in (8, 12, 16):
+        ring = put(ring, part(turns, begin, begin + 4))
+    host.write(turns)
+
+    batch = jax.jit(lambda key: sample(key, ring, valid_starts(ring, window), 1, window, draws))(
+        jax.random.key(5)
+    )
+    counts = np.bincount(batch.stack[:, -1], minlength=20 * LANES)
+    valid = [time * LANES + lane for time, lane in host.starts(window)]
+    assert 10 < len(valid) < SIZE - window.n_step * LANES
+    assert counts.sum() == counts[valid].sum()
+    assert chisquare(counts[valid]).pvalue > 0.01
+
+
+def test_a_draw_is_of_the_agent_asked_for():
+    window, turns = Window(2, 1, 0.9), part(LAPS, 0, CAPACITY)
+
+    @jax.jit
+    @jax.vmap
+    def draw(agent: Array, key: Array) -> Batch:
+        ring = filled(CAPACITY, turns)
+        return sample(key, ring, valid_starts(ring, window), agent, window, batch_size=7)
+
+    stacks = draw(jnp.arange(AGENTS), jax.random.split(jax.random.key(0), AGENTS)).stack
+    np.testing.assert_array_equal(
+        stacks.reshape(AGENTS, 7, 2, 4)[:, :, -1, 0], [[agent + 1] * 7 for agent in range(2)]
+    )

@@ -1,0 +1,121 @@
+"""What the ring costs, what it refuses, and that the way turns were written leaves no trace."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from quatrain.replay.frames import (
+    Ring,
+    Transitions,
+    Window,
+    filled,
+    init,
+    sample,
+    valid_starts,
+    write,
+)
+from tests.replay.host_ring import tagged_turns
+
+AGENTS, LANES, FRAME = 5, 16, 125  # of the named world treasurehunt
+WINDOW = Window(frames=5, n_step=1, discount=0.97)
+
+
+def turns_of(turns: int, lanes: int = LANES) -> Transitions:
+    shape = (turns, AGENTS, lanes)
+    world = np.zeros((turns, lanes), bool)
+    actions, rewards = np.zeros(shape, np.int8), np.zeros(shape, np.float32)
+    return Transitions(
+        np.zeros((*shape, FRAME), np.int8), actions, rewards, world, world, world.astype(np.int16)
+    )
+
+
+def cycle(ring: Ring, key: Array, block: Transitions) -> tuple[Ring, Array]:
+    """Writes a block, then draws three batches."""
+    ring = write(ring, block)
+    starts = valid_starts(ring, WINDOW)
+
+    def update(total: Array, key: Array) -> tuple[Array, None]:
+        drawn = sample(key, ring, starts, 2, WINDOW, batch_size=64)
+        return total + sum(jnp.sum(column, dtype=jnp.float32) for column in drawn), None
+
+    return ring, jax.lax.scan(update, jnp.float32(0), jax.random.split(key, 3))[0]
+
+
+def test_a_transition_takes_130_bytes_an_agent():
+    ring = jax.eval_shape(partial(init, 1000), turns_of(1))
+    taken = sum(column.size * column.dtype.itemsize for column in jax.tree.leaves(ring))
+    assert taken / (1000 * LANES * AGENTS) == pytest.approx(130, rel=0.1)
+
+
+def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():
+    seeds = 2
+    keys = jax.random.split(jax.random.key(0), (2, seeds))
+    blocks = jax.tree.map(
+        lambda column: np.broadcast_to(column, (2, seeds, *column.shape)), turns_of(5)
+    )
+
+    @partial(jax.jit, donate_argnums=0)
+    def run(rings: Ring, keys: Array, blocks: Transitions) -> tuple[Ring, Array]:
+        return jax.lax.scan(
+            lambda rings, cycles: jax.vmap(cycle)(rings, *cycles), rings, (keys, blocks)
+        )
+
+    def temporary_bytes(capacity: int) -> int:
+        ring = jax.eval_shape(partial(init, capacity), turns_of(1))
+        rings = jax.tree.map(
+            lambda column: jax.ShapeDtypeStruct((seeds, *column.shape), column.dtype), ring
+        )
+        return run.lower(rings, keys, blocks).compile().memory_analysis().temp_size_in_bytes
+
+    smaller_ring = 100 * LANES * AGENTS * 130 * seeds
+    assert temporary_bytes(32_000) == temporary_bytes(100) < smaller_ring
+
+
+def test_the_length_of_blocks_leaves_no_trace():
+    turns, put = tagged_turns(36, agents=2, lanes=3, ends=(0.1, 0.2)), jax.jit(write)
+
+    def written(ring: Ring, begin: int, block: int) -> Ring:
+        for at in range(begin, 36, block):
+            ring = put(ring, Transitions(*(column[at : at + block] for column in turns)))
+        return ring
+
+    by_fours = written(init(12, turns), 0, 4)
+    first = jax.jit(filled, static_argnums=0)(12, Transitions(*(column[:8] for column in turns)))
+    for other in (written(init(12, turns), 0, 12), written(first, 8, 4), written(first, 8, 2)):
+        jax.tree.map(np.testing.assert_array_equal, by_fours, other)
+
+
+def test_a_new_ring_has_the_types_of_a_written_one_so_that_a_program_compiles_once():
+    new = jax.eval_shape(partial(init, 4), turns_of(1, lanes=1))
+    written = jax.eval_shape(write, new, turns_of(2, lanes=1))
+    assert new == written
+    assert not any(column.weak_type for column in jax.tree.leaves(new))
+
+
+def test_without_a_turn_that_has_all_its_successors_there_is_nothing_to_draw():
+    total = jax.jit(lambda block: valid_starts(filled(8, block), Window(2, 3, 0.9)).total)
+    assert total(turns_of(3, lanes=2)) == 0
+    assert total(turns_of(4, lanes=2)) == 2
+
+
+def test_what_cannot_fit_is_refused_when_the_program_is_traced():
+    ring = init(12, turns_of(1, lanes=2))
+    with pytest.raises(
+        ValueError,
+        match=r"A block of 5 turns would go round the end of a ring of 12; make the capac",
+    ):
+        jax.eval_shape(write, ring, turns_of(5, lanes=2))
+    with pytest.raises(
+        ValueError,
+        match=r"13 turns do not fit into a ring of 12; raise its capacity or drop the old",
+    ):
+        jax.eval_shape(partial(filled, 12), turns_of(13, lanes=2))
+    with pytest.raises(
+        ValueError,
+        match=r"of 12 turns never holds a stack of 9 frames and the 4 turns .* at least 13",
+    ):
+        jax.eval_shape(partial(valid_starts, window=Window(9, 4, 0.9)), ring)
