@@ -16,7 +16,7 @@ from pipeline.runtime.stage import Stage, prepare_process
 from pipeline.storage.artifacts import ArtifactError
 from pipeline.storage.params_file import ConfigError, read_params
 from quatrain.errors import DataError
-from quatrain.registry import MODELS, Framework, room
+from quatrain.registry import MODELS, Framework, load
 
 OUT = Path(".bench/profile")
 SECONDS = 3.0
@@ -76,9 +76,7 @@ def refused(why: str) -> int:
 
 def trace(stage: Stage, folder: Path, seconds: float) -> Traced:
     """Train without a trace until all is compiled, then with one."""
-    progress = room(stage.model, "train").train(
-        stage.config, dataset_of(stage), stage.seed("train")
-    )
+    progress = load(stage.model).train.train(stage.config, dataset_of(stage), stage.seed("train"))
     for _ in range(WARM):
         next(progress)
     yields, begin = 0, time.perf_counter()
@@ -96,7 +94,7 @@ def dataset_of(stage: Stage) -> Any:
     try:
         return stage.load_dataset()[0]
     except (ArtifactError, DataError):
-        return room(stage.model, "collect").collect(stage.config, stage.seed("collect"))
+        return load(stage.model).collect.collect(stage.config, stage.seed("collect"))
 
 
 @contextlib.contextmanager

@@ -35,5 +35,5 @@ for progress in train(config, dataset, seed=1):
             [f"transitions {progress.step}", *(f"{arm} {error:.4f}" for arm, error in last.items())]
         )
     )
-for name, score in evaluate(config, progress.learner, dataset, seed=2).items():
+for name, score in evaluate(config, progress.state, dataset, seed=2).items():
     print(f"{name:32s} {score:.4f}")

@@ -31,5 +31,5 @@ for progress in train(config, dataset, seed=1):
         for name in ("transitions", "return", "success", "nodes_mean")
     }
     print("  ".join(f"{name} {value:.6g}" for name, value in last.items()))
-for name, score in evaluate(config, progress.learner, dataset, seed=2).items():
+for name, score in evaluate(config, progress.state, dataset, seed=2).items():
     print(f"{name:28s} {score:.4f}")

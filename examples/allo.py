@@ -32,5 +32,5 @@ dataset = collect(config, seed=0)
 for progress in train(config, dataset, seed=1):
     if len(progress.metrics["cosine_mean"]):
         print(f"step {progress.step:5d}  cosine {progress.metrics['cosine_mean'][-1]:.4f}")
-for name, score in evaluate(config, progress.learner, dataset, seed=2).items():
+for name, score in evaluate(config, progress.state, dataset, seed=2).items():
     print(f"{name:32s} {score:.4f}")

@@ -31,5 +31,5 @@ for progress in train(config, dataset, seed=1):
     steps, returns = progress.metrics["agent_steps"], progress.metrics["greedy_return"]
     if len(returns):
         print(f"agent-steps {steps[-1]:6.0f}  return {returns[-1]:.1f}")
-for name, score in evaluate(config, progress.learner, dataset, seed=2).items():
+for name, score in evaluate(config, progress.state, dataset, seed=2).items():
     print(f"{name:24s} {score:.4f}")

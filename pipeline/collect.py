@@ -4,12 +4,12 @@ import sys
 
 from pipeline.runtime.stage import Signals, Stage, main
 from pipeline.storage import artifacts
-from quatrain.registry import room
+from quatrain.registry import load
 
 
 def collect(stage: Stage, signals: Signals) -> None:
     """Collect, and save the dataset with its manifest."""
-    collecting = room(stage.model, "collect")
+    collecting = load(stage.model).collect
     dataset = collecting.collect(stage.config, stage.seed("collect"))
     signals.check()
     arrays = artifacts.to_arrays(dataset)

@@ -14,20 +14,20 @@ from pipeline.storage import artifacts, atomic_write
 from pipeline.storage.artifacts import ArtifactError
 from pipeline.tracking.run import Run
 from quatrain.progress import History, history
-from quatrain.registry import room
+from quatrain.registry import load
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
     """Score, draw and judge what was trained; a broken baseline is a result, no failure (that is `pipeline.commands.gate`'s)."""
     began = time.monotonic()
     dataset, digest = stage.load_dataset()
-    learner, files = load_learner(stage, dataset, digest)
+    state, files = load_learner(stage, dataset, digest)
     recorded = parse_history(files.contents["history.csv"])
-    scores = room(stage.model, "evaluate").evaluate(
-        stage.config, learner, dataset, stage.seed("evaluate")
+    scores = load(stage.model).evaluate.evaluate(
+        stage.config, state, dataset, stage.seed("evaluate")
     )
     signals.check()
-    figures = room(stage.model, "plots").plots(stage.config, learner, dataset, recorded, scores)
+    figures = load(stage.model).plots.plots(stage.config, state, dataset, recorded, scores)
     pictures = {f"{name}.png": png(figure) for name, figure in figures.items()}
     write_pictures(stage.reports / "plots", pictures)
     with Run.of(stage, files.info["run_key"], stage.key([digest, files.digest]), digest) as run:
@@ -49,7 +49,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
 class Trained(NamedTuple):
     """A learner, and the verified files that it came in."""
 
-    learner: Any
+    state: Any
     files: artifacts.Loaded
 
 
@@ -64,7 +64,7 @@ def load_learner(stage: Stage, dataset: Any, digest: str) -> Trained:
     try:
         if files.info.get("dataset") != digest:
             raise ValueError(f"was trained on another dataset than data/{stage.model} holds")
-        return Trained(room(stage.model, "train").unpack(stage.config, dataset, arrays), files)
+        return Trained(load(stage.model).train.from_arrays(stage.config, dataset, arrays), files)
     except ValueError as error:
         raise ArtifactError(
             f"models/{stage.model}: {error}; run `dvc repro train@{stage.model}`"

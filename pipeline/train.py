@@ -18,7 +18,7 @@ from pipeline.tracking.progress_bar import Bar
 from pipeline.tracking.run import Run
 from pipeline.tracking.system_metrics import Machine
 from quatrain.progress import Progress, TrainingDiverged, rows
-from quatrain.registry import room
+from quatrain.registry import load
 
 KEPT = 3
 """Other computations (a default run, experiments) whose checkpoints are kept."""
@@ -36,7 +36,7 @@ class Records(NamedTuple):
 def train(stage: Stage, signals: Signals) -> None:
     """Train to the end, from the newest valid checkpoint of this very computation if there is one."""
     dataset, digest = stage.load_dataset()
-    learning = room(stage.model, "train")
+    learning = load(stage.model).train
     key = stage.key([digest])
     checkpoints = Checkpoints(stage.state / stage.name / key)
     forget_old(checkpoints.folder)
@@ -47,20 +47,20 @@ def train(stage: Stage, signals: Signals) -> None:
         if found is not None and found.step > run.last_step("train/"):
             found = None  # its history is gone: a learner without its curve would make another history.csv
             checkpoints.clear()
-        learner = None if found is None else learning.unpack(stage.config, dataset, found.arrays)
+        state = None if found is None else learning.from_arrays(stage.config, dataset, found.arrays)
         start = 0 if found is None else found.step
-        progress = learning.train(stage.config, dataset, stage.seed("train"), learner)
+        progress = learning.train(stage.config, dataset, stage.seed("train"), state)
         machine = Machine(
             device_of(stage.params, stage.framework) == "cuda", run.last_step("system/")
         )
         with Bar(stage.name, stage.config.train.steps, start, learning.HEADLINE) as bar:
             last = follow(stage, signals, Records(run, checkpoints, bar, machine), progress, start)
-        learner = learner if last is None else last
-        arrays = learning.pack(learner)
+        state = state if last is None else last
+        arrays = learning.to_arrays(state)
         checkpoints.save(stage.config.train.steps, arrays)
         recorded = settings(stage.params, stage.framework)
         save(stage, run, arrays, {"run_key": key, "dataset": digest, "settings": recorded})
-        record_model(stage, run, learner, dataset)
+        record_model(stage, run, state, dataset)
 
 
 def forget_old(folder: Path) -> None:
@@ -81,23 +81,23 @@ def follow(
     Returns the last learner; None where nothing was left to learn.
     """
     run, checkpoints, bar, machine = records
-    pack = room(stage.model, "train").pack
-    saved_at, saved, learner = time.monotonic(), start, None
+    to_arrays = load(stage.model).train.to_arrays
+    saved_at, saved, state = time.monotonic(), start, None
     try:
         for made in progress:
             recorded = [(f"train/{name}", step, value) for name, step, value in rows(made, start)]
             run.metrics([*recorded, *machine.rows()])
             bar.show(made)
-            start, learner = made.step, made.learner
+            start, state = made.step, made.state
             leaving = signals.received is not None
             if leaving or time.monotonic() - saved_at >= stage.params.checkpoint_seconds:
-                checkpoints.save(made.step, pack(learner))
+                checkpoints.save(made.step, to_arrays(state))
                 saved_at, saved = time.monotonic(), made.step
             if leaving:
                 signals.check()
     except TrainingDiverged as error:
-        if learner is not None and saved != start:
-            checkpoints.save(start, pack(learner))
+        if state is not None and saved != start:
+            checkpoints.save(start, to_arrays(state))
         kept = (
             f"last good checkpoint: step {start:,}, in {checkpoints.folder}"
             if start
@@ -105,12 +105,12 @@ def follow(
         )
         raise TrainingDiverged(f"{error}; {kept}") from None
     run.metrics([(f"time/{name}", start, value) for name, value in bar.times().items()])
-    return learner
+    return state
 
 
 def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -> None:
     """models/MODEL: weights apart from what only resuming needs, config, history without clock and run id."""
-    needed = room(stage.model, "train").WEIGHTS
+    needed = load(stage.model).train.WEIGHTS
     weights = {name: array for name, array in arrays.items() if name.startswith(needed)}
     contents = {
         "weights.safetensors": weights,

@@ -13,7 +13,7 @@ from quatrain.envs.treasurehunt.world import State
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, HeldOut, prefill
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.train import Learner
+from quatrain.models.iqn.train import State as TrainState
 from quatrain.replay.frames import Transitions
 from tests.conftest import params_with
 
@@ -177,24 +177,24 @@ def dataset(config: IqnConfig, train: Transitions) -> Dataset:
 
 def fresh(
     config: IqnConfig, world: World, seed: int = 0, train_part: Transitions | None = None
-) -> Learner:
+) -> TrainState:
     """An untrained learner whose replay holds what a random policy met, or something else."""
     if train_part is None:
         train_part = prefill(config, world, jax.random.key(seed))
-    return train.init_learner(
+    return train.init_state(
         config, world, dataset(config, train_part), train.base_keys(config, seed)
     )
 
 
-def learned(config: IqnConfig, world: World, learner: Learner) -> Learner:
+def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
     """After the whole training."""
-    *_, end = train.learn_from(config, world, learner)
-    return end.learner
+    *_, end = train.learn_from(config, world, state)
+    return end.state
 
 
-def quantiles(config: IqnConfig, learner: Learner, agent: int, frames: np.ndarray) -> np.ndarray:
+def quantiles(config: IqnConfig, state: TrainState, agent: int, frames: np.ndarray) -> np.ndarray:
     """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action), without flicker."""
-    params = jax.tree.map(lambda leaf: leaf[0, agent], train.judged_params(config, learner))
+    params = jax.tree.map(lambda leaf: leaf[0, agent], train.judged_params(config, state))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
     return np.asarray(network.apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))
 

@@ -9,7 +9,7 @@ import pytest
 from pipeline.runtime.devices import on_device
 from pipeline.storage.artifacts import to_arrays
 from quatrain.progress import history, rows
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, load
 from tests.conftest import VARIANTS, params_with, small
 
 
@@ -19,15 +19,16 @@ class Small:
     def __init__(self, name: str, changes: dict[str, Any]) -> None:
         self.config = small(name, **changes)
         self.rooms = {
-            kind: room(name, kind) for kind in ("collect", "losses", "train", "evaluate", "plots")
+            kind: getattr(load(name), kind)
+            for kind in ("collect", "losses", "train", "evaluate", "plots")
         }
         self.dataset = self.rooms["collect"].collect(self.config, 11)
 
-    def train(self, seed: int = 5, learner: Any = None) -> list[Any]:
-        return list(self.rooms["train"].train(self.config, self.dataset, seed, learner))
+    def train(self, seed: int = 5, state: Any = None) -> list[Any]:
+        return list(self.rooms["train"].train(self.config, self.dataset, seed, state))
 
-    def arrays(self, learner: Any) -> dict[str, np.ndarray]:
-        return self.rooms["train"].pack(learner)
+    def arrays(self, state: Any) -> dict[str, np.ndarray]:
+        return self.rooms["train"].to_arrays(state)
 
 
 def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -73,9 +74,9 @@ def test_every_loss_term_is_recorded(model: Small, trained: list[Any]):
 
 
 def test_same_seed_learns_the_same_bits_and_another_seed_others(model: Small, trained: list[Any]):
-    reference = model.arrays(trained[-1].learner)
-    assert equal(model.arrays(model.train()[-1].learner), reference)
-    assert not equal(model.arrays(model.train(seed=6)[-1].learner), reference)
+    reference = model.arrays(trained[-1].state)
+    assert equal(model.arrays(model.train()[-1].state), reference)
+    assert not equal(model.arrays(model.train(seed=6)[-1].state), reference)
 
 
 def test_same_seed_collects_the_same_bits_and_another_seed_others(model: Small):
@@ -88,20 +89,20 @@ def test_same_seed_collects_the_same_bits_and_another_seed_others(model: Small):
 
 
 def test_resumed_from_any_yield_equals_uninterrupted(model: Small, trained: list[Any]):
-    reference = model.arrays(trained[-1].learner)
+    reference = model.arrays(trained[-1].state)
     for progress in trained[:-1]:
-        saved = model.rooms["train"].unpack(
-            model.config, model.dataset, model.arrays(progress.learner)
+        saved = model.rooms["train"].from_arrays(
+            model.config, model.dataset, model.arrays(progress.state)
         )
-        rest = model.train(learner=saved)
+        rest = model.train(state=saved)
         assert [one.step for one in rest] == [
             one.step for one in trained if one.step > progress.step
         ]
-        assert equal(model.arrays(rest[-1].learner), reference)
+        assert equal(model.arrays(rest[-1].state), reference)
 
 
 def test_every_weight_moves(model: Small, trained: list[Any]):
-    first, last = (model.arrays(one.learner) for one in (trained[0], trained[-1]))
+    first, last = (model.arrays(one.state) for one in (trained[0], trained[-1]))
     weights = [name for name in first if name.startswith("params/")]
     assert weights
     for name in weights:
@@ -111,7 +112,7 @@ def test_every_weight_moves(model: Small, trained: list[Any]):
 def test_training_beats_no_training_in_what_is_judged(model: Small, trained: list[Any]):
     judged = model.rooms["evaluate"].GATED[0]
     scores = [
-        model.rooms["evaluate"].evaluate(model.config, progress.learner, model.dataset, 0)
+        model.rooms["evaluate"].evaluate(model.config, progress.state, model.dataset, 0)
         for progress in (trained[0], trained[-1])
     ]
     assert all(np.isfinite(list(one.values())).all() for one in scores)
@@ -126,11 +127,11 @@ def test_training_beats_no_training_in_what_is_judged(model: Small, trained: lis
 
 
 def test_inputs_are_not_mutated(model: Small, trained: list[Any]):
-    learner = trained[0].learner
-    dataset, copies = copied(to_arrays(model.dataset)), copied(model.arrays(learner))
-    model.train(learner=learner)
-    model.rooms["evaluate"].evaluate(model.config, learner, model.dataset, 0)
-    assert equal(model.arrays(learner), copies)
+    state = trained[0].state
+    dataset, copies = copied(to_arrays(model.dataset)), copied(model.arrays(state))
+    model.train(state=state)
+    model.rooms["evaluate"].evaluate(model.config, state, model.dataset, 0)
+    assert equal(model.arrays(state), copies)
     assert equal(to_arrays(model.dataset), dataset)
 
 
@@ -141,8 +142,8 @@ def test_plots_are_figures_with_something_on_them(model: Small, trained: list[An
         for start, progress in zip(starts, trained, strict=False)
         for row in rows(progress, start)
     )
-    learner = trained[-1].learner
-    scores = model.rooms["evaluate"].evaluate(model.config, learner, model.dataset, 0)
-    figures = model.rooms["plots"].plots(model.config, learner, model.dataset, recorded, scores)
+    state = trained[-1].state
+    scores = model.rooms["evaluate"].evaluate(model.config, state, model.dataset, 0)
+    figures = model.rooms["plots"].plots(model.config, state, model.dataset, recorded, scores)
     assert figures
     assert all(any(axes.has_data() for axes in figure.axes) for figure in figures.values())

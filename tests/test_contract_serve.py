@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, save, save_file
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save, save_file
 
 from pipeline.runtime.devices import on_device
 from quatrain.params import Params
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, load
 from tests.conftest import ROOT, VARIANTS, params_with, small
 
 Named = dict[str, np.ndarray]
@@ -50,11 +51,11 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 from quatrain.params import Params
-from quatrain.registry import room
+from quatrain.registry import load
 
 model = sys.argv[1]
 config = Params.model_fields[model].annotation.model_validate_json(Path("config.json").read_text())
-answered = room(model, "serve").answer(config, load_file("weights.safetensors"), dict(np.load("request.npz")))
+answered = load(model).serve.answer(config, load_file("weights.safetensors"), dict(np.load("request.npz")))
 np.savez("answer.npz", **answered)
 """
 """A process that has but a config and arrays, in a folder without anything else."""
@@ -65,15 +66,15 @@ class Served:
 
     def __init__(self, name: str, changes: dict[str, Any]) -> None:
         self.name, config = name, small(name, **changes)
-        rooms = {kind: room(name, kind) for kind in ("collect", "train", "serve")}
+        rooms = {kind: getattr(load(name), kind) for kind in ("collect", "train", "serve")}
         dataset = rooms["collect"].collect(config, 11)
-        self.learner = next(rooms["train"].train(config, dataset, 5)).learner
-        self.packed = rooms["train"].pack(self.learner)
-        self.pack, self.answers = rooms["train"].pack, rooms["serve"].answer
-        self.exported = rooms["serve"].export(config, self.learner, dataset)
+        self.state = next(rooms["train"].train(config, dataset, 5)).state
+        self.packed = rooms["train"].to_arrays(self.state)
+        self.to_arrays, self.answers = rooms["train"].to_arrays, rooms["serve"].answer
+        self.exported = rooms["serve"].export(config, self.state, dataset)
         self.example: Named = rooms["serve"].request(config, dataset)
         self.config = revived(config)
-        self.arrays = load(save(self.exported))
+        self.arrays = load_tensors(save(self.exported))
 
     def answer(self, request: Named) -> Named:
         return self.answers(self.config, self.arrays, request)
@@ -160,7 +161,7 @@ def test_the_same_request_gets_the_same_bits_and_nothing_is_changed(model: Serve
     for found, wanted in ((again, once), (model.arrays, arrays), (model.example, example)):
         assert found.keys() == wanted.keys()
         assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
-    packed = model.pack(model.learner)
+    packed = model.to_arrays(model.state)
     assert all(np.array_equal(packed[name], model.packed[name]) for name in packed)
 
 

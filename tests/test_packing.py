@@ -14,23 +14,23 @@ import torch
 
 from pipeline.storage import formats
 from pipeline.storage.formats import ArraySpec
-from quatrain.frameworks.jax.packing import pack, unpack
+from quatrain.frameworks.jax.packing import from_arrays, to_arrays
 from quatrain.frameworks.torch import packing as torch_packing
 from tests.conftest import ROOT
 
 # JAX.
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     params: dict[str, Any]
     worlds: tuple[jax.Array, ...]
     keys: dict[str, jax.Array]
     step: jax.Array
 
 
-def init(seed: int) -> Learner:
+def init(seed: int) -> State:
     key = jax.random.key(seed)
-    return Learner(
+    return State(
         params={
             "hidden": {"kernel": jax.random.normal(key, (3, 5))},
             "bias": jnp.zeros(5, jnp.float16),
@@ -42,7 +42,7 @@ def init(seed: int) -> Learner:
 
 
 def test_arrays_are_named_by_their_path_and_keys_are_plain_numbers() -> None:
-    found = {name: (array.dtype.name, array.shape) for name, array in pack(init(3)).items()}
+    found = {name: (array.dtype.name, array.shape) for name, array in to_arrays(init(3)).items()}
     assert found == {
         "params/bias": ("float16", (5,)),
         "params/hidden/kernel": ("float32", (3, 5)),
@@ -58,16 +58,16 @@ def test_arrays_are_named_by_their_path_and_keys_are_plain_numbers() -> None:
     "template_of", [init, partial(jax.eval_shape, init)], ids=["a learner", "its shapes"]
 )
 def test_a_learner_comes_back_and_draws_what_it_would_have_drawn(
-    template_of: Callable[[int], Learner],
+    template_of: Callable[[int], State],
 ) -> None:
-    learner = init(3)
-    restored = unpack(template_of(0), pack(learner))
-    assert jax.tree.structure(restored) == jax.tree.structure(learner)
-    for one, other in zip(jax.tree.leaves(learner), jax.tree.leaves(restored), strict=True):
+    state = init(3)
+    restored = from_arrays(template_of(0), to_arrays(state))
+    assert jax.tree.structure(restored) == jax.tree.structure(state)
+    for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(restored), strict=True):
         assert jax.typeof(one) == jax.typeof(other)
-    for name, array in pack(learner).items():
-        np.testing.assert_array_equal(pack(restored)[name], array, strict=True)
-    for name, key in learner.keys.items():
+    for name, array in to_arrays(state).items():
+        np.testing.assert_array_equal(to_arrays(restored)[name], array, strict=True)
+    for name, key in state.keys.items():
         drawn, again = (jax.random.bits(keys.ravel()[-1]) for keys in (key, restored.keys[name]))
         assert drawn == again
 
@@ -86,9 +86,11 @@ def test_a_learner_comes_back_and_draws_what_it_would_have_drawn(
     ],
 )
 def test_arrays_of_another_learner_are_refused(change: dict[str, Any], why: str) -> None:
-    arrays = {name: array for name, array in (pack(init(0)) | change).items() if array is not None}
+    arrays = {
+        name: array for name, array in (to_arrays(init(0)) | change).items() if array is not None
+    }
     with pytest.raises(ValueError, match=f"not a learner of this config: {why}"):
-        unpack(init(0), arrays)
+        from_arrays(init(0), arrays)
 
 
 # torch.
@@ -120,19 +122,19 @@ def torch_init(seed: int) -> TorchLearner:
     )
 
 
-def leaves(learner: TorchLearner) -> list[torch.Tensor]:
+def leaves(state: TorchLearner) -> list[torch.Tensor]:
     return [
-        *learner.params["net"].values(),
-        learner.params["scale"],
-        *learner.optimizer[0].values(),
-        *learner.colonies,
-        learner.draws,
-        learner.rate,
+        *state.params["net"].values(),
+        state.params["scale"],
+        *state.optimizer[0].values(),
+        *state.colonies,
+        state.draws,
+        state.rate,
     ]
 
 
 def test_tensors_are_named_by_their_path() -> None:
-    packed = torch_packing.pack(torch_init(3))
+    packed = torch_packing.to_arrays(torch_init(3))
     assert {name: (array.dtype.name, array.shape) for name, array in packed.items()} == {
         "params/net/weight": ("float32", (5, 3)),
         "params/net/bias": ("float32", (5,)),
@@ -147,22 +149,22 @@ def test_tensors_are_named_by_their_path() -> None:
 
 
 def test_a_torch_learner_comes_back_from_a_file_and_draws_what_it_would_have_drawn() -> None:
-    learner = torch_init(3)
-    packed = torch_packing.pack(learner)
+    state = torch_init(3)
+    packed = torch_packing.to_arrays(state)
     data, declared = formats.encode("learner.safetensors", packed)
     specs = {name: ArraySpec.model_validate(spec) for name, spec in declared.items()}
-    restored = torch_packing.unpack(
+    restored = torch_packing.from_arrays(
         torch_init(0), formats.decode("learner.safetensors", data, specs)
     )
     assert type(restored) is TorchLearner
     assert (type(restored.optimizer), type(restored.colonies), restored.norm) == (tuple, list, None)
-    for one, other in zip(leaves(learner), leaves(restored), strict=True):
+    for one, other in zip(leaves(state), leaves(restored), strict=True):
         assert one.dtype == other.dtype
         assert torch.equal(one, other)
         assert not other.requires_grad
-    for name, array in torch_packing.pack(restored).items():
+    for name, array in torch_packing.to_arrays(restored).items():
         np.testing.assert_array_equal(array, packed[name], strict=True)
-    drawn, again = (torch.rand(5, generator=drawing(one.draws)) for one in (learner, restored))
+    drawn, again = (torch.rand(5, generator=drawing(one.draws)) for one in (state, restored))
     assert torch.equal(drawn, again)
 
 
@@ -173,12 +175,12 @@ def drawing(state: torch.Tensor) -> torch.Generator:
 
 
 def test_a_tensor_goes_where_that_of_the_template_is() -> None:
-    packed, elsewhere = torch_packing.pack(torch_init(3)), torch_init(0)
+    packed, elsewhere = torch_packing.to_arrays(torch_init(3)), torch_init(0)
     elsewhere.params["scale"] = elsewhere.params["scale"].to(
         "meta"
     )  # the one other device that every machine has
     with torch.device("meta"):
-        restored = torch_packing.unpack(elsewhere, packed)
+        restored = torch_packing.from_arrays(elsewhere, packed)
     assert {
         leaf.device.type for leaf in leaves(restored) if leaf is not restored.params["scale"]
     } == {"cpu"}
@@ -187,17 +189,17 @@ def test_a_tensor_goes_where_that_of_the_template_is() -> None:
 
 @pytest.mark.parametrize("kept", ["packed", "unpacked"])
 def test_what_was_kept_of_a_torch_learner_does_not_change_with_it(kept: str) -> None:
-    learner = torch_init(3)
-    expected = {name: array.copy() for name, array in torch_packing.pack(learner).items()}
-    packed = torch_packing.pack(learner)
-    unpacked = torch_packing.unpack(torch_init(0), packed)
+    state = torch_init(3)
+    expected = {name: array.copy() for name, array in torch_packing.to_arrays(state).items()}
+    packed = torch_packing.to_arrays(state)
+    unpacked = torch_packing.from_arrays(torch_init(0), packed)
     with torch.no_grad():
-        for leaf in leaves(learner):
+        for leaf in leaves(state):
             leaf.zero_()
     if kept == "unpacked":
         for array in packed.values():
             array[...] = 0
-    arrays = {"packed": packed, "unpacked": torch_packing.pack(unpacked)}[kept]
+    arrays = {"packed": packed, "unpacked": torch_packing.to_arrays(unpacked)}[kept]
     assert arrays.keys() == expected.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, expected[name], strict=True)
@@ -214,15 +216,15 @@ def test_what_was_kept_of_a_torch_learner_does_not_change_with_it(kept: str) -> 
     ],
 )
 def test_arrays_of_another_torch_learner_are_refused(change: dict[str, Any], why: str) -> None:
-    packed = torch_packing.pack(torch_init(0)) | change
+    packed = torch_packing.to_arrays(torch_init(0)) | change
     arrays = {name: array for name, array in packed.items() if array is not None}
     with pytest.raises(ValueError, match=f"not a learner of this config: {why}"):
-        torch_packing.unpack(torch_init(0), arrays)
+        torch_packing.from_arrays(torch_init(0), arrays)
 
 
 def test_a_leaf_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^optimizer/0/step is of type int, not a tensor$"):
-        torch_packing.pack({"optimizer": ({"step": 3},)})
+        torch_packing.to_arrays({"optimizer": ({"step": 3},)})
 
 
 # Both.

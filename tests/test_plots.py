@@ -5,14 +5,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from quatrain.plots import EndLabel, curve, half_interval, label_ends, mean_with_interval, spread
-from quatrain.progress import Progress, by_learner, history, rows
+from quatrain.progress import Progress, by_seed, history, rows
 
 
 def recorded(learners: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """History of a metric of each learner and one of each of three agents, at four points: 100 learner + 10 agent."""
-    time, learner, agent = np.arange(4.0)[:, None], 100.0 * np.arange(learners), 10.0 * np.arange(3)
-    plain = time + learner
-    metrics = by_learner({"return": plain, "return/agent": plain[..., None] + agent})
+    time, state, agent = np.arange(4.0)[:, None], 100.0 * np.arange(learners), 10.0 * np.arange(3)
+    plain = time + state
+    metrics = by_seed({"return": plain, "return/agent": plain[..., None] + agent})
     return history(rows(Progress(8, None, metrics), 0))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quatrain.progress import Progress, by_learner, history, rows
+from quatrain.progress import Progress, by_seed, history, rows
 
 
 def progress(step: int, **metrics: np.ndarray) -> Progress:
@@ -62,14 +62,14 @@ def test_entries_that_do_not_divide_the_steps_are_refused(start: int):
 
 def test_metrics_of_one_learner_have_the_names_of_their_means() -> None:
     values = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
-    found = by_learner({"cosine": values, "loss": values[..., 0]})
+    found = by_seed({"cosine": values, "loss": values[..., 0]})
     assert rows(Progress(4, None, found), 0)[-2:] == [("loss", 2, 0.0), ("loss", 4, 3.0)]
     np.testing.assert_array_equal(found["cosine"], values[:, 0], strict=True)
 
 
 def test_metrics_of_several_learners_keep_their_names_and_gain_each_learners() -> None:
     cosine = np.array([[[0.1, 0.2], [0.3, 0.4], [0.8, 0.9]]])
-    found = by_learner({"cosine": cosine, "cosine_mean": cosine.mean(-1), "late": np.zeros((0, 3))})
+    found = by_seed({"cosine": cosine, "cosine_mean": cosine.mean(-1), "late": np.zeros((0, 3))})
     made = history(rows(Progress(7, None, found), 0))
     assert {name: values.tolist() for name, (_, values) in made.items()} == {
         "cosine/0": [pytest.approx(0.4)],

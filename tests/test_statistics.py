@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from quatrain.statistics import (
+    aggregate_seeds,
     bootstrap_interval,
     interquartile_mean,
     median_interval,
-    over_learners,
 )
 
 
 def test_scores_of_learners_become_means_and_what_is_judged_an_interval_too() -> None:
-    scores = over_learners(
+    scores = aggregate_seeds(
         [{"share": 0.9, "bumps": 1.0}, {"share": 0.8, "bumps": 2.0}, {"share": 1.0, "bumps": 6.0}],
         ["share"],
     )
@@ -31,7 +31,7 @@ def test_scores_of_learners_become_means_and_what_is_judged_an_interval_too() ->
 
 
 def test_one_learner_has_no_interval() -> None:
-    assert over_learners([{"share": 0.9}], ["share"]) == {"share": 0.9}
+    assert aggregate_seeds([{"share": 0.9}], ["share"]) == {"share": 0.9}
 
 
 def test_the_interquartile_mean_knows_no_outliers() -> None:

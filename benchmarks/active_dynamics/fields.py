@@ -21,7 +21,7 @@ from pipeline.storage.checkpoints import loaded_code, run_key
 from pipeline.storage.params_file import ConfigError, overlaid, read_input, read_raw, validate
 from pipeline.tracking.progress_bar import Bar
 from quatrain.params import Params
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, load
 from quatrain.statistics import median_interval
 
 MODEL = "active_dynamics"
@@ -84,7 +84,7 @@ def compare(root: Path, chosen: Chosen) -> None:
     params = params_for(root, chosen.fields[0], chosen)
     prepare_process(params)
     for kind in ("collect", "train", "evaluate"):
-        room(MODEL, kind)
+        getattr(load(MODEL), kind)
     done, found = stored(root), {}
     with on_device(params, MODELS[MODEL]):
         for number, field in enumerate(chosen.fields, 1):
@@ -134,15 +134,15 @@ def stored(root: Path) -> dict[str, Any]:
 def learned(params: Params, field: str) -> dict[str, Any]:
     """Scores of a field, and by arm the error of each checkpoint and replicate."""
     config, began = getattr(params, MODEL), time.monotonic()
-    learning, judging = room(MODEL, "train"), room(MODEL, "evaluate")
-    dataset = room(MODEL, "collect").collect(config, params.seed)
+    learning, judging = load(MODEL).train, load(MODEL).evaluate
+    dataset = load(MODEL).collect.collect(config, params.seed)
     with Bar(field, config.train.steps, 0, learning.HEADLINE) as bar:
         for progress in learning.train(config, dataset, params.seed + 1):
             bar.show(progress)
-    scores = judging.evaluate(config, progress.learner, dataset, params.seed + 2)
+    scores = judging.evaluate(config, progress.state, dataset, params.seed + 2)
     trials = import_module(f"quatrain.models.{MODEL}.state")
-    rows = trials.restored(config, dataset, progress.learner).rows
-    errors = judging.knowledge(config, rows, progress.learner, dataset).nrmse
+    rows = trials.restored(config, dataset, progress.state).rows
+    errors = judging.knowledge(config, rows, progress.state, dataset).nrmse
     by_arm = np.split(errors, len(ARMS), axis=1)
     return {
         "scores": {name: float(score) for name, score in scores.items()},

@@ -12,7 +12,7 @@ from benchmarks.reference import active_dynamics_planner as plain_planner
 from benchmarks.reference import active_dynamics_world as plain_world
 from benchmarks.table import NotTheSame
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from quatrain.envs.vector_field.world import Draws, State, World, draw, reset, step
+from quatrain.envs.vector_field.world import Draws, EnvState, World, draw, reset, step
 from quatrain.models.active_dynamics.bayes_filter.filter import weights
 from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.collect import Dataset, collect, world_of
@@ -39,7 +39,7 @@ class Met(NamedTuple):
     action: Tensor
     draws: Draws
     seen: Seen
-    state: State
+    state: EnvState
 
 
 def config_of(root: Path, **sections: Any) -> ActiveDynamicsConfig:

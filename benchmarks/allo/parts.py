@@ -39,7 +39,7 @@ def part_rows(world: World, rounds: int) -> list[Row]:
 
 def encoder_row(world: World, rounds: int) -> Row:
     """L and its gradient on one batch: three applications, one, or one of all states."""
-    state, inputs = reference.start(world.config, world.learner), first_inputs(world)
+    state, inputs = reference.start(world.config, world.state), first_inputs(world)
     here = gradient_here(world)
     programs: dict[str, Callable[[], Any]] = {
         "before": lambda: world.programs.gradient(state.params, state, inputs),

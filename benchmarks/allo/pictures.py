@@ -34,10 +34,10 @@ def plots_row(world: World) -> Row:
     true = pictures(true_table(truth, config.network.d))
 
     def learned() -> np.ndarray:
-        return pictures(tables(config, world.learner, dataset)[0])
+        return pictures(tables(config, world.state, dataset)[0])
 
     def ours() -> None:
-        made = plots(config, world.learner, dataset, history, {"cosine_mean": 0.5})
+        made = plots(config, world.state, dataset, history, {"cosine_mean": 0.5})
         if "vectors" not in made or not all(png(figure) for figure in made.values()):
             raise NotTheSame("plots: the learned vectors are not among the project's")
 
@@ -68,7 +68,7 @@ def alternating(works: Mapping[str, Callable[[], object]]) -> dict[str, Measured
 def history_of(world: World) -> History:
     """What a chunk of steps recorded, as plots take it."""
     d = world.config.network.d
-    _, recorded = run_chunk(world.config, world.learner, world.data)
+    _, recorded = run_chunk(world.config, world.state, world.data)
     found = {name: values[:, 0] for name, values in jax.device_get(recorded).items()}
     steps = np.arange(1, world.config.train.record_every + 1)
     rising = steps / (len(steps) + 1)

@@ -14,7 +14,7 @@ from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import sample_with_terminal_table
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import Learner, encoder_is_table, run_chunk
+from quatrain.models.allo.train import State, encoder_is_table, run_chunk
 
 STEPS = 20
 """Of a turn: the slow ways take up to half a second for them."""
@@ -124,7 +124,7 @@ def looping(world: World, way: reference.Way) -> Arm:
         )
         return Turn(state, logged[0]["loss"])
 
-    return Arm(advance, reference.start(world.config, world.learner), STEPS)
+    return Arm(advance, reference.start(world.config, world.state), STEPS)
 
 
 def ours(world: World, **train: Any) -> Arm:
@@ -132,14 +132,14 @@ def ours(world: World, **train: Any) -> Arm:
     config = world.config.model_copy(update={"train": world.config.train.model_copy(update=train)})
     turn = max(config.train.record_every, STEPS)
 
-    def advance(learner: Learner) -> Turn:
+    def advance(state: State) -> Turn:
         losses = []
         for _ in range(turn // config.train.record_every):
-            learner, recorded = run_chunk(config, learner, world.data)
+            state, recorded = run_chunk(config, state, world.data)
             losses.append(jax.device_get(recorded)["loss"])
-        return Turn(learner, float(losses[0][0, 0]))
+        return Turn(state, float(losses[0][0, 0]))
 
-    return Arm(advance, world.learner, turn)
+    return Arm(advance, world.state, turn)
 
 
 def matmuls(world: World) -> Arm:
@@ -205,7 +205,7 @@ def learned(world: World, arms: dict[str, Arm]) -> str:
     cosines = {
         contestant: fit(world, truth, state.params).cosine for contestant, state in states.items()
     }
-    untrained = fit(world, truth, reference.start(world.config, world.learner).params).cosine
+    untrained = fit(world, truth, reference.start(world.config, world.state).params).cosine
     reached = ", ".join(
         f"{who} {cosine:.2f} after {arms[who].steps:,}" for who, cosine in cosines.items()
     )

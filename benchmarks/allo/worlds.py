@@ -16,9 +16,9 @@ from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import (
     Data,
-    Learner,
+    State,
     draw,
-    init_learner,
+    init_state,
     inputs_for,
     objective,
     tables,
@@ -43,7 +43,7 @@ class World(NamedTuple):
     dataset: Dataset
     data: Data
     buffer: RowBuffer
-    learner: Learner
+    state: State
     programs: Programs
 
 
@@ -77,12 +77,12 @@ def programs_of(config: AlloConfig) -> Programs:
 def world_of(config: AlloConfig, seed: int, programs: Programs | None = None) -> World:
     """Programs of another layout serve where network and training are the same."""
     dataset = collect(config, seed)
-    learner = init_learner(config, dataset, seed)
+    state = init_state(config, dataset, seed)
     data = Data(
-        inputs_for(config, learner, dataset), jax.tree.map(jnp.asarray, dataset.train), None, None
+        inputs_for(config, state, dataset), jax.tree.map(jnp.asarray, dataset.train), None, None
     )
     return World(
-        config, dataset, data, rows_of(dataset.train), learner, programs or programs_of(config)
+        config, dataset, data, rows_of(dataset.train), state, programs or programs_of(config)
     )
 
 
@@ -104,7 +104,7 @@ def batches(batch: Batch, table: jax.Array | None) -> reference.Inputs:
 
 def first_inputs(world: World) -> reference.Inputs:
     """The batches of the learner's first step."""
-    config, key = world.config, jax.random.fold_in(world.learner.base_key[0], 0)
+    config, key = world.config, jax.random.fold_in(world.state.base_key[0], 0)
     batch = sample(key, world.data.episodes, config.train.batch_size, config.train.discounts)
     return batches(batch, world.data.inputs)
 
@@ -112,11 +112,11 @@ def first_inputs(world: World) -> reference.Inputs:
 def gradient_here(world: World) -> Any:
     """The project's loss and gradient on the learner's first batch, compiled; takes the encoder's parameters."""
     config, data = world.config, world.data
-    learner = jax.tree.map(lambda leaf: leaf[0], world.learner)
-    batch = draw(config.train, data, learner.base_key, jnp.int32(0))
+    state = jax.tree.map(lambda leaf: leaf[0], world.state)
+    batch = draw(config.train, data, state.base_key, jnp.int32(0))
     # The batch as an argument: as a constant it would be picked while compiling.
     program = jax.jit(
-        jax.value_and_grad(lambda params, drawn: objective(params, config, learner, data, drawn)[0])
+        jax.value_and_grad(lambda params, drawn: objective(params, config, state, data, drawn)[0])
     )
     return lambda params: program(params, batch)
 
@@ -127,7 +127,7 @@ def refuse_another_gradient(world: World) -> None:
     Raises:
         NotTheSame: they do not.
     """
-    state, inputs = reference.start(world.config, world.learner), first_inputs(world)
+    state, inputs = reference.start(world.config, world.state), first_inputs(world)
     expected = jax.tree.leaves(gradient_here(world)(state.params))
     for program in (world.programs.gradient, world.programs.gradient_of_one_call):
         (value, _), gradients = program(state.params, state, inputs)
@@ -152,8 +152,8 @@ def truth_of(world: World) -> spectrum.Spectrum:
 
 def fit(world: World, truth: spectrum.Spectrum, params: Any) -> Fit:
     """How close an encoder came."""
-    learner = world.learner._replace(params=jax.tree.map(lambda leaf: leaf[None], params))
-    table = tables(world.config, learner, world.dataset)[0]
-    state, inputs = reference.start(world.config, world.learner), first_inputs(world)
+    state = world.state._replace(params=jax.tree.map(lambda leaf: leaf[None], params))
+    table = tables(world.config, state, world.dataset)[0]
+    state, inputs = reference.start(world.config, world.state), first_inputs(world)
     (loss, _), _ = world.programs.gradient(params, state, inputs)
     return Fit(float(spectrum.cosine(table, truth).mean()), float(loss))

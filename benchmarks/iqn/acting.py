@@ -127,8 +127,7 @@ def acting(config: IqnConfig, **changes: Any) -> IqnConfig:
 def seed_agents(sides: Sides) -> list[seed.Agent]:
     keys = jax.random.split(jax.random.key(1), len(sides.agents))
     return [
-        seed.Agent(sides.plan, params_of(sides.learner, index), key)
-        for index, key in enumerate(keys)
+        seed.Agent(sides.plan, params_of(sides.state, index), key) for index, key in enumerate(keys)
     ]
 
 
@@ -151,9 +150,7 @@ def greedy(config: IqnConfig, sides: Sides, worlds: int) -> Contestant:
     """The project's."""
     rules, frames = config.env.rules, config.network.frames
     count = max(20, ACTED_AGENT_STEPS // (worlds * rules.agents))
-    return playing(
-        rules, worlds, frames, count, partial(greedy_policy, config), sides.learner.params
-    )
+    return playing(rules, worlds, frames, count, partial(greedy_policy, config), sides.state.params)
 
 
 # Stacks.

@@ -99,12 +99,12 @@ def own_run(config: IqnConfig, number: int) -> Iterator[Judged]:
         Program(config, collect(config, number), number),
         config.env.agents * config.env.worlds,
     )
-    while int(program.learner.updates[0]) < config.train.steps:
+    while int(program.state.updates[0]) < config.train.steps:
         program()
-        if int(program.learner.updates[0]) % config.train.evaluate_every == 0:
-            turns = config.collect.turns + int(program.learner.player.turns[0])
+        if int(program.state.updates[0]) % config.train.evaluate_every == 0:
+            turns = config.collect.turns + int(program.state.player.turns[0])
             yield Judged(
-                turns * agents, partial(judge, config, train.judged_params(config, program.learner))
+                turns * agents, partial(judge, config, train.judged_params(config, program.state))
             )
 
 

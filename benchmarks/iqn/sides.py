@@ -19,7 +19,7 @@ from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.train import Agent, Experience, Learner
+from quatrain.models.iqn.train import Agent, Experience, State
 from quatrain.replay import frames
 
 PRESET = "original"
@@ -36,7 +36,7 @@ class Sides(NamedTuple):
     """The same agents twice, before their first gradient step."""
 
     config: IqnConfig
-    learner: Learner
+    state: State
     """Of one seed, without that axis."""
     experience: Experience
     plan: seed.Plan
@@ -81,27 +81,27 @@ def settings_of(config: IqnConfig) -> reference.Settings:
 def sides_of(config: IqnConfig, dataset: Dataset | None = None) -> Sides:
     """Both sides after the prefill (or that of other sides); the config has one world, as the reference does."""
     world, dataset = make_world(config.env.rules), dataset or collect(config, SEED)
-    learners = train.init_learner(config, world, dataset, train.base_keys(config, SEED))
-    learner, experience = _first(train.window(config), learners)
+    learners = train.init_state(config, world, dataset, train.base_keys(config, SEED))
+    state, experience = _first(train.window(config), learners)
     settings, generator = settings_of(config), torch.Generator().manual_seed(SEED)
     agents = [reference.Agent(settings, generator) for _ in range(config.env.agents)]
     for index, agent in enumerate(agents):
-        load(agent.online, params_of(learner, index))
+        load(agent.online, params_of(state, index))
         agent.copy_to_target()
     rng = np.random.default_rng(SEED)
     memories = [memory_of(config, rng) for _ in agents]
     for index, memory in enumerate(memories):
         fill(memory.ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), index)
     return Sides(
-        config, learner, experience, seed.Plan(settings, config.network), agents, memories, dataset
+        config, state, experience, seed.Plan(settings, config.network), agents, memories, dataset
     )
 
 
 @partial(jax.jit, static_argnums=0)
-def _first(window: frames.Window, learners: Learner) -> tuple[Learner, Experience]:
+def _first(window: frames.Window, learners: State) -> tuple[State, Experience]:
     """The first seed's learner, and what it draws from."""
-    learner = jax.tree.map(lambda leaf: leaf[0], learners)
-    return learner, Experience(learner.ring, frames.valid_starts(learner.ring, window))
+    state = jax.tree.map(lambda leaf: leaf[0], learners)
+    return state, Experience(state.ring, frames.valid_starts(state.ring, window))
 
 
 def memory_of(config: IqnConfig, generator: np.random.Generator) -> Memory:
@@ -122,8 +122,8 @@ def fill(host: NumpyRing, prefill: frames.Transitions, agent: int) -> None:
         host.add(prefill.frames[turn, agent, 0], action, reward, bool(prefill.truncated[turn, 0]))
 
 
-def params_of(learner: Learner, agent: int) -> network.Params:
-    return jax.tree.map(lambda leaf: leaf[agent], learner.params)
+def params_of(state: State, agent: int) -> network.Params:
+    return jax.tree.map(lambda leaf: leaf[agent], state.params)
 
 
 def load(iqn: reference.Iqn, params: network.Params) -> None:
@@ -207,7 +207,7 @@ def refuse_another_gradient(sides: Sides) -> None:
         update={"network": sides.config.network.model_copy(update={"noisy": "none"})}
     )
     key, agent = jax.random.key(SEED), sides.agents[0]
-    params, other = params_of(sides.learner, 0), params_of(sides.learner, 1)
+    params, other = params_of(sides.state, 0), params_of(sides.state, 1)
     target = reference.Iqn(agent.settings, agent.generator)
     load(agent.online, params)
     load(target, other)  # not a copy, so that mixing up the two networks shows

@@ -31,14 +31,14 @@ class Arm:
     """The project's agents, which go on learning: each call is `updates_per_cycle` more updates of each."""
 
     def __init__(self, config: IqnConfig, sides: Sides) -> None:
-        self.experience, self.learner = sides.experience, sides.learner
+        self.experience, self.state = sides.experience, sides.state
         self.program, self.updates = jax.jit(partial(learn, config)), config.train.updates_per_cycle
 
     def __call__(self) -> None:
-        agents, recorded = self.program(self.learner, self.experience)
+        agents, recorded = self.program(self.state, self.experience)
         jax.block_until_ready(recorded)
-        self.learner = self.learner._replace(
-            **agents._asdict(), updates=self.learner.updates + self.updates
+        self.state = self.state._replace(
+            **agents._asdict(), updates=self.state.updates + self.updates
         )
 
 
@@ -177,8 +177,7 @@ def seed_arms(sides: Sides) -> dict[str, Contestant]:
     """A jitted step called from Python, of one agent after the other, and of all under a vmap."""
     keys = jax.random.split(jax.random.key(1), len(sides.agents))
     agents = [
-        seed.Agent(sides.plan, params_of(sides.learner, index), key)
-        for index, key in enumerate(keys)
+        seed.Agent(sides.plan, params_of(sides.state, index), key) for index, key in enumerate(keys)
     ]
     together = _together(agents)
 
@@ -208,8 +207,8 @@ def _together(agents: list[seed.Agent]) -> seed.State:
 def called(sides: Sides) -> Contestant:
     """The project's update without its scan: a jitted call from Python for each step of each agent."""
     program, key = jax.jit(partial(update, sides.config)), jax.random.key(1)
-    learner, count = sides.learner, sides.config.env.agents
-    whole = Agent(learner.params, learner.target_params, learner.optimizer)
+    state, count = sides.state, sides.config.env.agents
+    whole = Agent(state.params, state.target_params, state.optimizer)
     agents = [jax.tree.map(itemgetter(index), whole) for index in range(count)]
 
     def run() -> None:

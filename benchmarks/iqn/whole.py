@@ -27,12 +27,10 @@ class Program:
 
     def __init__(self, config: IqnConfig, dataset: Dataset, number: int = 0) -> None:
         self.config, self.world = config, make_world(config.env.rules)
-        self.learner = train.init_learner(
-            config, self.world, dataset, train.base_keys(config, number)
-        )
+        self.state = train.init_state(config, self.world, dataset, train.base_keys(config, number))
 
     def __call__(self) -> None:
-        self.learner, recorded = train.run_chunk(self.config, self.world, self.learner)
+        self.state, recorded = train.run_chunk(self.config, self.world, self.state)
         jax.device_get(recorded)
 
 
@@ -72,7 +70,7 @@ def equal_work_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
 
     The others do a `PART` of it and are counted so.
     """
-    society, learner = society_of(sides, sides.agents), society_of(sides, seed_agents(sides))
+    society, state = society_of(sides, sides.agents), society_of(sides, seed_agents(sides))
     turns, updates = (
         config.env.worlds * config.train.turns_per_cycle,
         config.train.updates_per_cycle,
@@ -89,7 +87,7 @@ def equal_work_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
     times = race(
         {
             "before": Contestant(partial(work, society), 1 / PART),
-            "seed": Contestant(partial(work, learner), 1 / PART),
+            "seed": Contestant(partial(work, state), 1 / PART),
             "ours": Contestant(program, config.train.cycles_per_record),
         },
         rounds,

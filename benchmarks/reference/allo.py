@@ -19,9 +19,8 @@ from jax import Array
 
 from benchmarks.reference.allo_terms import Errors, einsum_errors
 from benchmarks.reference.replay_loop import RowBuffer, sample_searching
-from quatrain.models.allo import network
+from quatrain.models.allo import network, train
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import Learner
 
 Inputs = tuple[Any, Any, Any]
 """Of the states, their later states and the independent states."""
@@ -42,14 +41,14 @@ class State(NamedTuple):
     barrier: Array
 
 
-def start(config: AlloConfig, learner: Learner) -> State:
+def start(config: AlloConfig, state: train.State) -> State:
     """Where the first of the project's learners stands, with a fresh optimiser."""
-    params = jax.tree.map(lambda leaf: leaf[0], learner.params)
+    params = jax.tree.map(lambda leaf: leaf[0], state.params)
     return State(
         params,
         optax.adam(config.train.learning_rate).init(params),
-        learner.duals[0],
-        learner.barrier[0],
+        state.duals[0],
+        state.barrier[0],
     )
 
 

@@ -19,7 +19,7 @@ from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
 from quatrain.progress import History, Row, TrainingDiverged, history, rows
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, load
 from quatrain.section import Content
 
 OUT = "grids-out"
@@ -67,7 +67,7 @@ def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> 
 def key_of(params: Params) -> str:
     """Names the result of a map: config, seeds, code, device and versions."""
     for kind in ("collect", "train", "evaluate", "plots"):
-        room("allo", kind)
+        getattr(load("allo"), kind)
     given = {"config": params.allo.model_dump(mode="json"), "seed": params.seed}
     return run_key(
         "grids", given, loaded_code(CHECKOUT, "allo"), [], settings(params, MODELS["allo"])
@@ -80,11 +80,11 @@ def learn(params: Params, name: str, out: Path) -> MapRow:
     if done.exists() and (stored := artifacts.read_json(done)).get("key") == key:
         return MapRow(name, stored["scores"], "done before")
     began = time.monotonic()
-    dataset = room("allo", "collect").collect(config, params.seed)
-    learner, recorded = follow(params, name, dataset)
-    scores = room("allo", "evaluate").evaluate(config, learner, dataset, params.seed + 2)
+    dataset = load("allo").collect.collect(config, params.seed)
+    state, recorded = follow(params, name, dataset)
+    scores = load("allo").evaluate.evaluate(config, state, dataset, params.seed + 2)
     scores |= {"states": float(len(dataset.grid.coords)), "seconds": time.monotonic() - began}
-    figures = room("allo", "plots").plots(config, learner, dataset, recorded, scores)
+    figures = load("allo").plots.plots(config, state, dataset, recorded, scores)
     write_pictures(
         out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()}
     )
@@ -94,7 +94,7 @@ def learn(params: Params, name: str, out: Path) -> MapRow:
 
 def follow(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
     """The trained learner, and its history by metric."""
-    learning = room("allo", "train")
+    learning = load("allo").train
     found: list[Row] = []
     start = 0
     with Bar(name, params.allo.train.steps, start, learning.HEADLINE) as bar:
@@ -102,7 +102,7 @@ def follow(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
             found += rows(progress, start)
             bar.show(progress)
             start = progress.step
-    return progress.learner, history(found)
+    return progress.state, history(found)
 
 
 def cells(row: MapRow, paper: dict[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ from quatrain.baselines import (
     preset_of,
 )
 from quatrain.params import Params
-from quatrain.registry import room
+from quatrain.registry import load
 
 ORIGIN = ("learner", "params")
 """Digests in a verdict of what its scores come from."""
@@ -77,7 +77,7 @@ def files(root: Path, model: str) -> Files:
 
 def rules_of(model: str, preset: str) -> tuple[Rule, ...]:
     """What the model's evaluation wants judged; imports its framework."""
-    return tuple(gated.under(preset) for gated in room(model, "evaluate").GATED)
+    return tuple(gated.under(preset) for gated in load(model).evaluate.GATED)
 
 
 def write(root: Path, model: str, params: Params) -> Judged:
@@ -155,8 +155,8 @@ def stored_verdict(
         )
     if stored.get("scores_sha256") != artifacts.file_digest(found.scores):
         raise Untrusted("stale", f"the scores changed after the verdict; {again(preset)}")
-    learner = root / "models" / model
-    if learner.exists() and stored.get("learner") != artifacts.folder_digest(learner):
+    state = root / "models" / model
+    if state.exists() and stored.get("learner") != artifacts.folder_digest(state):
         raise Untrusted("stale", f"models/{model} changed after the verdict; {again(preset)}")
     if stored.get("params") != params_digest(params or read_params(root), model):
         raise Untrusted(

@@ -24,7 +24,7 @@ from pipeline.storage.params_file import ConfigError, read_params
 from quatrain.errors import DataError, DeviceFull, DeviceMissing
 from quatrain.params import Params
 from quatrain.progress import TrainingDiverged
-from quatrain.registry import MODELS, Framework, room
+from quatrain.registry import MODELS, Framework, load
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 """Where this code lies; a stage works in the current folder, which is another one in tests."""
@@ -102,7 +102,7 @@ class Stage(NamedTuple):
             DataError: it was collected for another config.
         """
         loaded = artifacts.load(self.data)
-        collecting = room(self.model, "collect")
+        collecting = load(self.model).collect
         dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.npz"])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest

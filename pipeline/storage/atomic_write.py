@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 _numbers = itertools.count(1)
 
 
-def counted(operation: Callable[..., Result], *arguments: object) -> Result:
+def crash_point(operation: Callable[..., Result], *arguments: object) -> Result:
     """One operation on the file system; with QUATRAIN_CRASH_AT=n the process kills itself before its n-th."""
     if str(next(_numbers)) == os.environ.get("QUATRAIN_CRASH_AT"):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -43,7 +43,7 @@ def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
         for partial, name in partials.items():
             _write(partial, files[name])
         for partial, name in partials.items():
-            counted(os.replace, partial, folder / name)
+            crash_point(os.replace, partial, folder / name)
     except BaseException:
         for partial in partials:
             partial.unlink(missing_ok=True)
@@ -54,22 +54,22 @@ def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
 def sweep_temporaries(folder: Path) -> None:
     """Remove what an interrupted write left in a folder; only for who holds the lock on writing to it."""
     for partial in sorted(folder.glob(f"*{PARTIAL}")):
-        counted(os.unlink, partial)
+        crash_point(os.unlink, partial)
 
 
 def remove(paths: list[Path]) -> None:
     """Remove files of one folder, on the disk itself."""
     for path in paths:
-        counted(os.unlink, path)
+        crash_point(os.unlink, path)
     if paths:
         sync_folder(paths[0].parent)
 
 
 def sync_folder(folder: Path) -> None:
     """Make the folder's list of names survive a power cut."""
-    descriptor = counted(os.open, folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = crash_point(os.open, folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        counted(os.fsync, descriptor)
+        crash_point(os.fsync, descriptor)
     finally:
         os.close(descriptor)
 
@@ -78,17 +78,19 @@ def _make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     _make_folder(folder.parent)
-    counted(folder.mkdir, 0o777, False, True)
+    crash_point(folder.mkdir, 0o777, False, True)
     sync_folder(folder.parent)
 
 
 def _write(path: Path, data: bytes) -> None:
-    descriptor = counted(os.open, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    descriptor = crash_point(
+        os.open, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666
+    )
     try:
         left = memoryview(data)
         while left:
-            left = left[counted(os.write, descriptor, left) :]
-        counted(os.fsync, descriptor)
+            left = left[crash_point(os.write, descriptor, left) :]
+        crash_point(os.fsync, descriptor)
     except OSError as error:
         error.filename = os.fspath(path)
         raise

@@ -21,7 +21,7 @@ from pipeline.storage.artifacts import (
     load,
     save,
 )
-from pipeline.storage.atomic_write import counted
+from pipeline.storage.atomic_write import crash_point
 
 SLOTS = ("slot-0", "slot-1")
 ARRAYS = "learner.safetensors"
@@ -75,7 +75,7 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove the folder, if there is one."""
         if self.folder.exists():
-            counted(shutil.rmtree, self.folder)
+            crash_point(shutil.rmtree, self.folder)
         self._newest, self._known = None, True
 
 

@@ -29,7 +29,7 @@ from pipeline.tracking.shipper import resolve_uri
 from pipeline.tracking.store import knock, open_client, reason_of
 from quatrain.errors import DataError
 from quatrain.params import Params
-from quatrain.registry import room
+from quatrain.registry import load
 
 CACHE_HIT = "quatrain.cache_hit"
 NOTE = "recorded_elsewhere.json"
@@ -213,13 +213,13 @@ def record_training(stage: Stage, trained: Trained, dataset: Any, digest: str) -
             )
         for name in ("weights.safetensors", "config.json"):
             run.artifact(stage.weights / name, "model")
-        record_model(stage, run, trained.learner, dataset)
+        record_model(stage, run, trained.state, dataset)
 
 
 def record_evaluation(stage: Stage, trained: Trained, _dataset: Any, digest: str) -> None:
     """What `evaluate` would have journalled; under the key that it has, should it run after all."""
     for name in ("evaluate", "plots"):
-        room(stage.model, name)  # loaded when `evaluate` takes its key
+        getattr(load(stage.model), name)  # loaded when `evaluate` takes its key
     scores = scores_of(stage.root, stage.params, stage.model)
     key = stage.key([digest, trained.files.digest])
     with Run.of(

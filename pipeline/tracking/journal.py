@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.storage.atomic_write import counted, sweep_temporaries, write_durably
+from pipeline.storage.atomic_write import crash_point, sweep_temporaries, write_durably
 from quatrain.errors import DataError
 
 ROWS_PER_LINE = 1000
@@ -203,8 +203,8 @@ class Journal:
         try:
             left = memoryview(data)
             while left:
-                left = left[counted(os.write, self._descriptor, left) :]
-            counted(os.fsync, self._descriptor)
+                left = left[crash_point(os.write, self._descriptor, left) :]
+            crash_point(os.fsync, self._descriptor)
         except OSError as error:
             error.filename = os.fspath(self._path)
             raise

@@ -18,7 +18,7 @@ from pipeline.storage.checkpoints import file_of, imported_by
 from pipeline.tracking.model_aliases import name_of
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
-from quatrain.registry import Framework, room
+from quatrain.registry import Framework, load
 
 SCRIPT = CHECKOUT / "pipeline" / "served_model.py"
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
@@ -37,19 +37,19 @@ class Exported(NamedTuple):
     answer: Mapping[str, np.ndarray]
 
 
-def record_model(stage: Stage, run: Run, learner: Any, dataset: Any) -> None:
+def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
     """Keep in the run's journal what serves the learner, to be registered when it is delivered; once in a run."""
     if run.journal.has_model:
         return
     with TemporaryDirectory() as folder:
-        save_model(stage, exported(stage, learner, dataset), Path(folder))
+        save_model(stage, exported(stage, state, dataset), Path(folder))
         run.journal.model(Path(folder) / "model", name_of(stage.model, stage.params.preset))
 
 
-def exported(stage: Stage, learner: Any, dataset: Any) -> Exported:
+def exported(stage: Stage, state: Any, dataset: Any) -> Exported:
     """What the model's room `serve` makes of a learner."""
-    serving = room(stage.model, "serve")
-    arrays = serving.export(stage.config, learner, dataset)
+    serving = load(stage.model).serve
+    arrays = serving.export(stage.config, state, dataset)
     request = serving.request(stage.config, dataset)
     return Exported(arrays, request, serving.answer(stage.config, arrays, request))
 

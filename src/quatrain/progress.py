@@ -10,7 +10,7 @@ from jaxtyping import Shaped
 class Progress(NamedTuple):
     """One yield of `train`: a learner that may become a checkpoint, and what happened since the last yield.
 
-    step: counted as the model's `record_every` counts. learner: stays as it is while the next one is made (no buffer
+    step: counted as the model's `record_every` counts. state: stays as it is while the next one is made (no buffer
     of it is given away), for it is what remains where the next one diverges. metrics: name -> array whose first axis
     is time since the last yield; its length n divides the steps of the yield, entry i belongs to step
     start + (i+1)*steps/n. Each yield has the same names; a periodic evaluation that did not run has n = 0. Further
@@ -18,7 +18,7 @@ class Progress(NamedTuple):
     """
 
     step: int
-    learner: Any
+    state: Any
     metrics: Mapping[str, Shaped[np.ndarray, "time *axes"]]
 
 
@@ -32,7 +32,7 @@ class TrainingDiverged(ArithmeticError):
     """Something is not finite: says model, step, term and the key to change."""
 
 
-def by_learner(
+def by_seed(
     metrics: Mapping[str, Shaped[np.ndarray, "_ _ ..."]],
 ) -> dict[str, Shaped[np.ndarray, "_ ..."]]:
     """Metrics (time, learners, *axes) as a yield has them: each under the same name, however many learners there are.

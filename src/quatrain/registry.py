@@ -1,38 +1,10 @@
-"""name of a model -> its framework and its rooms, imported on demand: the one table that names the models.
+"""name of a model -> its modules, imported when first used: the one table that names the models."""
 
-Each room of a model offers (no base class; values and functions are shared, control flow is not):
-
-    config.py     one Section, a field of `Params`                  seeds, env, collect, network, train, evaluate;
-                                                                    `train.steps`: the Progress.step of the last yield
-    collect.py    Dataset                                           NamedTuple of arrays: train, held_out, shared
-                  collect(config, seed) -> Dataset
-                  check(config, dataset)                            raises DataError where it is of another config
-    losses.py     TERMS                                             names of the loss terms
-    train.py      HEADLINE                                          the two metrics that a progress bar shows
-                  WEIGHTS                                           how names of arrays begin that inference needs
-                  train(config, dataset, seed, learner=None) -> Iterator[Progress]
-                  pack(learner) -> {name: array}                    `params/...` is what gradients change
-                  unpack(config, dataset, arrays) -> Learner        raises ValueError where they are of another config
-    evaluate.py   GATED                                             the metrics that a baseline judges
-                  evaluate(config, learner, dataset, seed) -> {metric: number}
-    plots.py      plots(config, learner, dataset, history, scores) -> {name: Figure}
-    serve.py      export(config, learner, dataset) -> {name: array}   all that answering needs, of the first learner
-                  request(config, dataset) -> {name: array}         an example; the first axis counts questions
-                  answer(config, arrays, request) -> {name: array}  raises ValueError where a request does not fit
-
-What models share in that: a learner is packed by `frameworks.FRAMEWORK.packing`. Recorded metrics have an
-axis of learners, which `progress.by_learner` turns into names, so that `NAME` is there whatever `seeds` is. Scores of
-several learners become means and intervals by `statistics.over_learners`.
-
-A torch model offers the same; datasets, metrics and scores are numpy arrays and numbers there too. It never changes a
-learner that it was given or has yielded: `train` works on copies, and yields copies. Its tensors are
-on torch's default device, which the caller has set (`pipeline.runtime.devices.on_device`). A learner holds tensors alone: a
-counter is a tensor without axes, a generator its `get_state()`.
-"""
-
+from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
+
+from quatrain import contract
 
 Framework = Literal["jax", "torch"]
 
@@ -44,6 +16,45 @@ MODELS: dict[str, Framework] = {
 }
 
 
-def room(model: str, name: str) -> ModuleType:
-    """The room `name` of a model, e.g. room("allo", "train")."""
-    return import_module(f"quatrain.models.{model}.{name}")
+@dataclass(frozen=True)
+class Model:
+    """A model's modules (contract.py); each is imported when it is first read, so that collecting loads no trainer."""
+
+    name: str
+    framework: Framework
+
+    @property
+    def collect(self) -> contract.CollectModule[Any, Any]:
+        return self._module("collect")
+
+    @property
+    def losses(self) -> contract.LossesModule[Any]:
+        return self._module("losses")
+
+    @property
+    def train(self) -> contract.TrainModule[Any, Any, Any]:
+        return self._module("train")
+
+    @property
+    def evaluate(self) -> contract.EvaluateModule[Any, Any, Any]:
+        return self._module("evaluate")
+
+    @property
+    def plots(self) -> contract.PlotsModule[Any, Any, Any]:
+        return self._module("plots")
+
+    @property
+    def serve(self) -> contract.ServeModule[Any, Any, Any]:
+        return self._module("serve")
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"quatrain.models.{self.name}.{name}")
+
+
+def load(name: str) -> Model:
+    """Returns the model of this name.
+
+    Raises:
+        KeyError: there is no such model.
+    """
+    return Model(name, MODELS[name])

@@ -17,7 +17,7 @@ class Input(NamedTuple):
     shape: tuple[int, ...]
     least: float | np.ndarray
     most: float | np.ndarray
-    counted: str = ""
+    valid_length_from: str = ""
 
     @property
     def whole(self) -> bool:
@@ -68,9 +68,9 @@ def _refuse_form(label: str, array: np.ndarray, own: Input) -> None:
 
 def _used(request: Mapping[str, np.ndarray], name: str, own: Input) -> np.ndarray:
     """Which entries are looked at, as many axes as the array."""
-    if not own.counted:
+    if not own.valid_length_from:
         return np.ones((1,) * request[name].ndim, bool)
-    used = np.arange(own.shape[0]) < request[own.counted][:, None]
+    used = np.arange(own.shape[0]) < request[own.valid_length_from][:, None]
     return used.reshape(*used.shape, *(1,) * (len(own.shape) - 1))
 
 

@@ -18,7 +18,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def over_learners(
+def aggregate_seeds(
     per_learner: Sequence[Mapping[str, float]], judged: Sequence[str]
 ) -> dict[str, float]:
     """Means over learners; for each judged metric of more than one learner also `_sd` and the 95 % `_low`, `_high`.

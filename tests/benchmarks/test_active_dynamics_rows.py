@@ -232,7 +232,7 @@ def test_learning_takes_one_thread_of_a_process_with_two(vaes, monkeypatch):
     threads = []
     original = trainer.update
     monkeypatch.setattr(
-        learner, "update", lambda *args: threads.append(torch.get_num_threads()) or original(*args)
+        state, "update", lambda *args: threads.append(torch.get_num_threads()) or original(*args)
     )
     torch.set_num_threads(2)
     trainer.learn(vaes.worker, vaes.ring, 0)

@@ -41,18 +41,18 @@ def world() -> worlds.World:
 
 
 def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
-    config, state = world.config, reference.start(world.config, world.learner)
+    config, state = world.config, reference.start(world.config, world.state)
     step = jax.jit(partial(reference.step, config=config, encode=reference.three_calls(config)))
     logged = []
     for number in range(STEPS):
-        key = jax.random.fold_in(world.learner.base_key[0], number)
+        key = jax.random.fold_in(world.state.base_key[0], number)
         batch = sample(key, world.data.episodes, 32, config.train.discounts)
         state, metrics = step(state, worlds.batches(batch, world.data.inputs))
         logged.append(metrics)
-    learner, recorded = run_chunk(config, world.learner, world.data)
+    state, recorded = run_chunk(config, world.state, world.data)
     for name in ("params", "duals", "barrier"):
         pairs = zip(
-            *map(jax.tree.leaves, (getattr(learner, name), getattr(state, name))), strict=True
+            *map(jax.tree.leaves, (getattr(state, name), getattr(state, name))), strict=True
         )
         for project, plain in pairs:
             np.testing.assert_allclose(project[0], plain, atol=1e-5, err_msg=name)
@@ -62,7 +62,7 @@ def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
 
 
 def test_every_way_to_encode_gives_the_same_features(world):
-    table, params = world.data.inputs, reference.start(world.config, world.learner).params
+    table, params = world.data.inputs, reference.start(world.config, world.state).params
     states = tuple(np.random.default_rng(3).integers(len(table), size=(3, 11)))
     inputs = tuple(table[chosen] for chosen in states)
     expected = reference.three_calls(world.config)(params, inputs)
@@ -82,7 +82,7 @@ def ways(world) -> dict[str, reference.Way]:
 @pytest.mark.parametrize("name", ["original", "proposed", "snippet"])
 def test_reference_loop_learns_and_logs_every_record(world, name):
     table, rng = np.asarray(world.data.inputs), np.random.default_rng(1)
-    untrained = reference.start(world.config, world.learner)
+    untrained = reference.start(world.config, world.state)
     state, logged = reference.learn(
         rng, untrained, world.buffer, table, world.config, ways(world)[name], range(200)
     )
@@ -95,7 +95,7 @@ def test_reference_loop_learns_and_logs_every_record(world, name):
 
 
 def test_a_proposed_step_is_the_original_step(world):
-    state = reference.start(world.config, world.learner)
+    state = reference.start(world.config, world.state)
     inputs = worlds.first_inputs(world)
     expected, metrics = world.programs.original(state, inputs)
     found, other_metrics = world.programs.proposed(state, inputs)
@@ -165,11 +165,11 @@ def test_another_loss_is_refused(world, monkeypatch):
 
 
 def test_an_arm_that_does_not_learn_is_refused(world):
-    before, here = reference.start(world.config, world.learner), world.learner
+    before, here = reference.start(world.config, world.state), world.state
     arms = {
         "before": steps.Arm(lambda state: steps.Turn(state, 29.0), before, turn=1),
         "ours": steps.Arm(
-            lambda learner: steps.Turn(learner, 29.0 - 20 * len(arms["ours"].losses)), here, turn=1
+            lambda state: steps.Turn(state, 29.0 - 20 * len(arms["ours"].losses)), here, turn=1
         ),
     }
     for arm in (*arms.values(), *arms.values()):

@@ -104,9 +104,9 @@ def test_the_rectifier_has_the_gradient_of_jax():
 
 def test_the_gradient_step_is_adams_on_each_parameter():
     """All parameters in one vector must come out as they do apart, by an own loss."""
-    learner = dqn.warmed_up(SMALL, jax.random.key(0), 30)
-    batch = dqn.draw(SMALL, learner.ring, jnp.arange(7, dtype=jnp.uint32))
-    changed, _ = dqn.learnt(SMALL, learner, batch)
+    state = dqn.warmed_up(SMALL, jax.random.key(0), 30)
+    batch = dqn.draw(SMALL, state.ring, jnp.arange(7, dtype=jnp.uint32))
+    changed, _ = dqn.learnt(SMALL, state, batch)
 
     def loss(layers: list[Layer]) -> jax.Array:
         def value(seen: jax.Array) -> jax.Array:
@@ -121,9 +121,9 @@ def test_the_gradient_step_is_adams_on_each_parameter():
         chosen = jax.vmap(value)(batch.stack)[jnp.arange(7), batch.action.astype(int)]
         return 0.5 * jnp.mean((batch.returns + batch.bootstrap * fixed - chosen) ** 2)
 
-    slopes = jax.grad(loss)(dqn.layers(SMALL, learner.params))
+    slopes = jax.grad(loss)(dqn.layers(SMALL, state.params))
     for before, slope, after in zip(
-        jax.tree.leaves(dqn.layers(SMALL, learner.params)),
+        jax.tree.leaves(dqn.layers(SMALL, state.params)),
         jax.tree.leaves(slopes),
         jax.tree.leaves(dqn.layers(SMALL, changed)),
         strict=True,
@@ -135,10 +135,8 @@ def test_the_gradient_step_is_adams_on_each_parameter():
 
 
 def test_stored_transitions_are_steps_of_the_world():
-    learner, _ = dqn.train(
-        SMALL, dqn.warmed_up(SMALL, jax.random.key(0), 30), jax.random.key(1), 40
-    )
-    batch = dqn.draw(SMALL, learner.ring, jnp.arange(60, dtype=jnp.uint32))
+    state, _ = dqn.train(SMALL, dqn.warmed_up(SMALL, jax.random.key(0), 30), jax.random.key(1), 40)
+    batch = dqn.draw(SMALL, state.ring, jnp.arange(60, dtype=jnp.uint32))
     led = world.step(
         standing(batch.stack, np.zeros(60)), batch.action.astype(jnp.int32), jnp.zeros((60, 4))
     )
@@ -150,10 +148,8 @@ def test_stored_transitions_are_steps_of_the_world():
 
 
 def test_the_target_stays_between_its_copies():
-    learner = dqn.warmed_up(
-        SMALL, jax.random.key(0), 30
-    )  # 10 turns; the target is copied every 2nd
-    first, _ = dqn.train(SMALL, learner, jax.random.key(1), 1)
+    state = dqn.warmed_up(SMALL, jax.random.key(0), 30)  # 10 turns; the target is copied every 2nd
+    first, _ = dqn.train(SMALL, state, jax.random.key(1), 1)
     kept = np.asarray(first.target_params)
     np.testing.assert_array_equal(kept, first.params)
     second, _ = dqn.train(SMALL, first, jax.random.key(1), 1)

@@ -136,7 +136,7 @@ def test_reference_agents_play_and_learn_once_an_episode():
 
 def test_weights_go_to_the_reference_and_back(sides):
     again = making.dump(sides.agents[1].online)
-    for layer, arrays in making.params_of(sides.learner, 1).items():
+    for layer, arrays in making.params_of(sides.state, 1).items():
         for name, array in arrays.items():
             np.testing.assert_array_equal(again[layer][name], array)
 

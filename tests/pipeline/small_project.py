@@ -24,7 +24,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params
 from pipeline.tracking.journal import Journal
 from pipeline.train import train
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, load
 from tests.conftest import QUICK, ROOT, SMALL
 
 NOBODY = "http://127.0.0.1:1"
@@ -160,11 +160,9 @@ class Project:
 
 def surround(patch: pytest.MonkeyPatch, project: Project) -> None:
     """For `call`: no tracking server, one picture that is quickly drawn, all modules loaded that a key may name."""
-    room(project.model, "evaluate")
+    assert load(project.model).evaluate
     patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
-    patch.setattr(
-        room(project.model, "plots"), "plots", lambda *_: {"empty": Figure(figsize=(1, 1))}
-    )
+    patch.setattr(load(project.model).plots, "plots", lambda *_: {"empty": Figure(figsize=(1, 1))})
     patch.chdir(project.root)
 
 

@@ -15,7 +15,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.run import Run
 from quatrain.progress import Progress, TrainingDiverged
-from quatrain.registry import room
+from quatrain.registry import load
 from tests.pipeline.recorded_runs import client_of, runs_of
 from tests.pipeline.small_project import Pretended, Project, each_model, flip_bit, last_line
 
@@ -75,9 +75,7 @@ def test_a_training_that_is_done_is_not_repeated_where_only_dvc_does_not_know_it
     assert collected.call("train") == 0
     for path in (collected.weights).iterdir():
         path.unlink()  # as DVC does before it runs a stage
-    monkeypatch.setattr(
-        room("allo", "train"), "run_chunk", lambda *_: pytest.fail("it trains again")
-    )
+    monkeypatch.setattr(load("allo").train, "run_chunk", lambda *_: pytest.fail("it trains again"))
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
@@ -173,7 +171,7 @@ def test_a_diverging_training_keeps_its_last_good_learner(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     collected.choose(overlay={"checkpoint_seconds": 3600})
-    learning, stage = room(collected.model, "train"), collected.name("train")
+    learning, stage = load(collected.model).train, collected.name("train")
 
     def diverging(*arguments: Any) -> Iterator[Progress]:
         for number, progress in enumerate(sound(*arguments), start=1):

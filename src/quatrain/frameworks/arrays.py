@@ -6,14 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Form(NamedTuple):
+class ArraySpec(NamedTuple):
     """Of an array."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
 
 
-def verify(arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Form]) -> None:
+def verify(arrays: Mapping[str, np.ndarray], wanted: Mapping[str, ArraySpec]) -> None:
     """Nothing, where names, dtypes and shapes are those that are wanted.
 
     Raises:

@@ -16,7 +16,7 @@ from quatrain.envs.vector_field.kinds import (
 )
 from quatrain.envs.vector_field.world import (
     Draws,
-    State,
+    EnvState,
     Stepped,
     World,
     check_actions,
@@ -48,8 +48,8 @@ def _forgotten_afterwards() -> Iterator[None]:
         yield
 
 
-def state_at(x: Tensor, age: int = 0) -> State:
-    return State(x, torch.full((len(x),), age))
+def state_at(x: Tensor, age: int = 0) -> EnvState:
+    return EnvState(x, torch.full((len(x),), age))
 
 
 def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> Stepped:
@@ -229,7 +229,7 @@ def test_rows_do_not_influence_each_other():
     world, order = world_of(LEAVING), torch.tensor([3, 0, 4, 1, 2])
     draws = [draw(world, 5, [seeded(seed)]) for seed in range(20)]
     one = other = reset(world, draws[0], [seeded(0)]).state
-    other = State(one.x[order], one.age[order])
+    other = EnvState(one.x[order], one.age[order])
     ends = 0
     for number, drawn in enumerate(draws):
         action = points(5, 2, seed=number)

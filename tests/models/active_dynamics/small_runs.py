@@ -11,7 +11,7 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import evaluate
 from quatrain.models.active_dynamics.figures import study as studies
 from quatrain.models.active_dynamics.figures.study import Study
-from quatrain.models.active_dynamics.train import Learner, train
+from quatrain.models.active_dynamics.train import State, train
 from quatrain.progress import History, history, rows
 from tests.conftest import small
 
@@ -52,16 +52,16 @@ class Run(NamedTuple):
 
     config: ActiveDynamicsConfig
     dataset: Dataset
-    learner: Learner
+    state: State
     history: History
     scores: dict[str, float]
 
     @property
     def study(self) -> Study:
-        return studies.studied(self.config, self.learner, self.dataset)
+        return studies.studied(self.config, self.state, self.dataset)
 
     def figures(self) -> dict[str, Figure]:
-        return room.plots(self.config, self.learner, self.dataset, self.history, self.scores)
+        return room.plots(self.config, self.state, self.dataset, self.history, self.scores)
 
 
 def run(**sections: Any) -> Run:
@@ -74,9 +74,9 @@ def run(**sections: Any) -> Run:
     return Run(
         config,
         dataset,
-        progress.learner,
+        progress.state,
         history(found),
-        evaluate(config, progress.learner, dataset, 0),
+        evaluate(config, progress.state, dataset, 0),
     )
 
 

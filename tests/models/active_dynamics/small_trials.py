@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics import state, train
+from quatrain.models.active_dynamics import state as training_state
+from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.state import Trial, rows_of
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from quatrain.progress import Progress
 from tests.conftest import small
 
@@ -28,9 +29,9 @@ class Run(NamedTuple):
     yields: list[Progress]
 
     @property
-    def learner(self) -> Learner:
+    def state(self) -> State:
         """At the end."""
-        return self.yields[-1].learner
+        return self.yields[-1].state
 
     def of(self, arm: str, by_row: Tensor) -> Tensor:
         """Of that arm."""
@@ -53,7 +54,7 @@ def run(config: ActiveDynamicsConfig, seed: int = 0) -> Run:
 
 def at(config: ActiveDynamicsConfig, transitions: int, dataset: Dataset | None = None) -> Trial:
     """A trial after so many transitions."""
-    trial = state.fresh(config, collect(config, 0) if dataset is None else dataset, 0)
+    trial = training_state.fresh(config, collect(config, 0) if dataset is None else dataset, 0)
     return advanced(trial, transitions)
 
 

@@ -187,7 +187,7 @@ def test_arms_that_see_the_same_believe_the_same():
         torch.testing.assert_close(part[REPLICATES:], part[:REPLICATES], rtol=1e-12, atol=1e-12)
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     """As far as rows are concerned."""
 
     params: Any
@@ -200,7 +200,7 @@ def test_what_was_saved_stays_so_and_goes_on_where_it_was_to_the_bit():
     seen = list(transitions(rows, 9, {6: 0}))
     for one in seen[:4]:
         rows.observe(one)
-    saved = Learner(**rows.state())
+    saved = State(**rows.state())
     before = copied(saved.params)
     again = FilterRows.restored(rows.config, collected(), saved)
     for one in seen[4:]:

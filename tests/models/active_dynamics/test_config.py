@@ -852,7 +852,7 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
             section, "__getattribute__", noting(read, section.__name__), raising=False
         )
     for config, dataset in zip(configs, datasets, strict=True):
-        evaluate(config, list(learn(config, dataset, 0))[-1].learner, dataset, 0)
+        evaluate(config, list(learn(config, dataset, 0))[-1].state, dataset, 0)
     wanted = {(section.__name__, name) for section in sections for name in section.model_fields}
     assert wanted - read == set()
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from quatrain.models.active_dynamics.bayes_filter import learner as filter_rows
+from quatrain.models.active_dynamics.bayes_filter import state as filter_rows
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.collect import Dataset, Rollouts, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -318,7 +318,7 @@ def test_a_filter_that_knows_its_channels_means_true_states():
     assert torch.equal(gauge.spread(x.square()), x.square())
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     """As far as rows are concerned."""
 
     params: Any
@@ -330,7 +330,7 @@ def test_learned_channels_are_those_that_rows_begin_and_go_on_with():
     config, dataset = configured(arms=("active", "random")), collected()
     rows = filter_rows.FilterRows.fresh(config, dataset, np.random.SeedSequence(0))
     expected = filter_rows.learned_channels(config, dataset)
-    again = filter_rows.FilterRows.restored(config, dataset, Learner(**rows.state()))
+    again = filter_rows.FilterRows.restored(config, dataset, State(**rows.state()))
     for one in (rows, again):
         assert all(torch.equal(*pair) for pair in zip(one.given.emission, expected, strict=True))
     for row in range(config.rows):

@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from quatrain.frameworks.torch import rng
-from quatrain.models.active_dynamics import state, train
-from quatrain.models.active_dynamics.bayes_filter import learner as filter_rows
+from quatrain.models.active_dynamics import state as training_state
+from quatrain.models.active_dynamics import train
+from quatrain.models.active_dynamics.bayes_filter import state as filter_rows
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.seq_vae import learner as vae_rows
 from quatrain.models.active_dynamics.seq_vae import network as networks
+from quatrain.models.active_dynamics.seq_vae import state as vae_rows
 from quatrain.models.active_dynamics.seq_vae import trainer as learners
 from quatrain.models.active_dynamics.state import Trial
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
@@ -68,7 +69,7 @@ def trial(
         with monkeypatch.context() as made_once:
             for module in (trials, filter_rows, vae_rows, networks):
                 made_once.setattr(module, "region_grid", lambda _, d: torch.zeros(11, d))
-            made = state.fresh(config, dataset, 0)
+            made = training_state.fresh(config, dataset, 0)
         yield made
 
 
@@ -87,12 +88,12 @@ clip_grad_norm = torch.nn.utils.clip_grad_norm_
 
 
 def test_what_a_learner_is_made_of_lies_on_the_default_device(trial: Trial):
-    learner = train.snapshot(trial)
-    on_cpu = [learner.transitions, learner.replay.written, *learner.generators.values()]
-    elsewhere = learner._replace(
+    state = train.snapshot(trial)
+    on_cpu = [state.transitions, state.replay.written, *state.generators.values()]
+    elsewhere = state._replace(
         transitions=None,
         generators=None,
-        replay=learner.replay._replace(written=None),
+        replay=state.replay._replace(written=None),
         further=None,
     )
     assert all(leaf.is_cpu for leaf in on_cpu[1:])
@@ -119,7 +120,7 @@ def test_a_gpu_learns_what_a_cpu_does(case: tuple[ActiveDynamicsConfig, Dataset]
     found = []
     for device in ("cpu", "cuda"):
         with torch.device(device):
-            trial = state.fresh(config, dataset, 0)
+            trial = training_state.fresh(config, dataset, 0)
             told = [train.advance(trial)["innovation_nll"] for _ in range(WARMUP)]
             found.append(torch.stack(told).cpu())
             advanced(trial, END - WARMUP)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import Field, make_field
 from quatrain.models.active_dynamics import collect as collecting
-from quatrain.models.active_dynamics import state, train
+from quatrain.models.active_dynamics import state as training_state
+from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.learner import weight_variance
 from quatrain.models.active_dynamics.collect import Dataset, collect, world_of
@@ -29,7 +30,7 @@ from quatrain.models.active_dynamics.evaluate import (
 )
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import checkpoint_steps, restored
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from tests.conftest import params_with, small
 from tests.models.active_dynamics.small_trials import Run, advanced, both_families, configured, run
 
@@ -49,32 +50,32 @@ def best_weights(config: ActiveDynamicsConfig, dataset: Dataset) -> Tensor:
     ).solution.T
 
 
-def knowing(learner: Learner, weight: Tensor) -> Learner:
+def knowing(state: State, weight: Tensor) -> State:
     """All rows, at all checkpoints."""
     mean = torch.cat(
-        [learner.params.mean[:, : len(weight)], weight.flatten().expand(len(learner.path), -1)], 1
+        [state.params.mean[:, : len(weight)], weight.flatten().expand(len(state.path), -1)], 1
     )
-    kept = learner.snapshots["weight"]
-    return learner._replace(
-        params=learner.params._replace(mean=mean),
+    kept = state.snapshots["weight"]
+    return state._replace(
+        params=state.params._replace(mean=mean),
         snapshots={"weight": weight.float().expand_as(kept).clone()},
         transitions=torch.tensor(10**6),
     )
 
 
-def made(**sections: Any) -> tuple[ActiveDynamicsConfig, Dataset, Learner]:
+def made(**sections: Any) -> tuple[ActiveDynamicsConfig, Dataset, State]:
     """Before anything was learned."""
     config = small("active_dynamics", **sections)
     dataset = collect(config, 3)
-    return config, dataset, train.init_learner(config, dataset, 0)
+    return config, dataset, train.init_state(config, dataset, 0)
 
 
 # The field.
 
 
 def test_the_best_weights_score_the_projection_floor():
-    config, dataset, learner = made()
-    scores = evaluate(config, knowing(learner, best_weights(config, dataset)), dataset, 0)
+    config, dataset, state = made()
+    scores = evaluate(config, knowing(state, best_weights(config, dataset)), dataset, 0)
     floor = scores["projection_floor"]
     assert 0.01 < floor < scores["affine_field"] < scores["zero_field"] == 1
     for arm in config.train.arms:
@@ -83,8 +84,8 @@ def test_the_best_weights_score_the_projection_floor():
 
 
 def test_no_field_scores_1_and_explains_no_displacement():
-    config, dataset, learner = made(env={"control": [[0.0, 2.0, 0.5], [1.0, 0.0, 0.5]]})
-    scores = evaluate(config, knowing(learner, torch.zeros(2, 25).double()), dataset, 0)
+    config, dataset, state = made(env={"control": [[0.0, 2.0, 0.5], [1.0, 0.0, 0.5]]})
+    scores = evaluate(config, knowing(state, torch.zeros(2, 25).double()), dataset, 0)
     for arm in config.train.arms:
         assert scores[f"field_nrmse.{arm}"] == 1
         for k in AHEAD:
@@ -120,7 +121,7 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
     """Weights and variances of centres that both grids have; the others are 0."""
     monkeypatch.setattr("quatrain.models.active_dynamics.config.LEARNED_WARMUP", 10)
     sections = {"network": {"decoder": "linear", "rbf": {"side": 9, "length": 0.6}}, "seeds": 1}
-    config, dataset, learner = made(**sections)
+    config, dataset, state = made(**sections)
     draws = torch.Generator().manual_seed(0)
     inner = torch.zeros(9, 9, 2).double()
     inner[2:7, 2:7] = torch.randn(5, 5, 2, generator=draws, dtype=torch.float64)
@@ -136,7 +137,7 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
         (plain, inner, spread),
         (other, turned(inner) @ TURN, turned(spread)),
     ):
-        own = knowing(learner, weight.flatten(0, 1).T)._replace(decoder=channels)
+        own = knowing(state, weight.flatten(0, 1).T)._replace(decoder=channels)
         covariance = torch.block_diag(torch.eye(2), *[variance.flatten().diag()] * 2).double()
         params = own.params._replace(covariance=covariance.expand(config.rows, -1, -1).contiguous())
         scores.append(evaluate(config, own._replace(params=params), dataset, 0))
@@ -150,7 +151,7 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
 
 def test_a_learner_on_its_way_is_judged_by_what_it_knows():
     found = run(small("active_dynamics", seeds=1, train={"record_every": 30}))
-    early, late = (evaluate(found.config, one.learner, found.dataset, 0) for one in found.yields)
+    early, late = (evaluate(found.config, one.state, found.dataset, 0) for one in found.yields)
     for name in ("active", "random"):
         assert late[f"field_nrmse.{name}"] < early[f"field_nrmse.{name}"] < 1
         told = found.yields[0].metrics[f"monitor/field_nrmse.{name}"].item()
@@ -164,8 +165,8 @@ def test_errors_are_those_of_each_checkpoint():
         small("active_dynamics", train={"record_every": 2, "transitions": 24, "checkpoints": 4})
     )
     steps = checkpoint_steps(found.config)
-    learners = {one.step: one.learner for one in found.yields}
-    errors = known_by(found, found.learner).nrmse
+    learners = {one.step: one.state for one in found.yields}
+    errors = known_by(found, found.state).nrmse
     assert errors.shape == (4, 4)
     for place, step in enumerate(steps):
         if step in learners:
@@ -175,9 +176,9 @@ def test_errors_are_those_of_each_checkpoint():
     assert len({*errors.flatten().round(9)}) > 12
 
 
-def known_by(found: Run, learner: Learner) -> Known:
-    rows = restored(found.config, found.dataset, learner).rows
-    return knowledge(found.config, rows, learner, found.dataset)
+def known_by(found: Run, state: State) -> Known:
+    rows = restored(found.config, found.dataset, state).rows
+    return knowledge(found.config, rows, state, found.dataset)
 
 
 FIELDS = {
@@ -245,11 +246,11 @@ def test_without_radial_functions_any_field_can_be_represented():
 def test_predictions_are_paths_of_the_mean_field_from_true_starts():
     """Which count until the true ones leave the region."""
     effect = np.array([[0.0, 4.0], [2.0, 1.0]])
-    config, dataset, learner = made(
+    config, dataset, state = made(
         env={"control": effect.tolist()}, train={"arms": ("random",)}, seeds=1
     )
     weight = 0.7 * best_weights(config, dataset)
-    scores = evaluate(config, knowing(learner, weight), dataset, 0)
+    scores = evaluate(config, knowing(state, weight), dataset, 0)
     held_out, paths = dataset.held_out, {k: [] for k in AHEAD}
     for start, actions, truth in zip(
         held_out.starts, held_out.start_actions, held_out.clean_states, strict=True
@@ -280,9 +281,9 @@ def test_who_knows_the_field_is_hardly_more_surprised_than_the_oracle(control: l
         "train": {"arms": ("random",)},
         "network": {"rbf": {"side": 9, "length": 0.6}},
     }
-    config, dataset, learner = made(env={"control": control}, **brief)
-    scores = evaluate(config, knowing(learner, best_weights(config, dataset)), dataset, 0)
-    ignorant = evaluate(config, knowing(learner, torch.zeros(2, 81).double()), dataset, 0)
+    config, dataset, state = made(env={"control": control}, **brief)
+    scores = evaluate(config, knowing(state, best_weights(config, dataset)), dataset, 0)
+    ignorant = evaluate(config, knowing(state, torch.zeros(2, 81).double()), dataset, 0)
     oracle = scores["innovation_nll_oracle"]
     assert oracle == ignorant["innovation_nll_oracle"]
     assert oracle < scores["innovation_nll.random"] + 1e-3 < oracle + 0.02
@@ -292,10 +293,10 @@ def test_who_knows_the_field_is_hardly_more_surprised_than_the_oracle(control: l
 def test_the_oracle_s_surprise_is_that_of_noise_alone():
     """Where states are seen well, what is left is the noise of channels, and that of a step seen through them."""
     noise = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}}
-    config, dataset, learner = made(env=noise)
+    config, dataset, state = made(env=noise)
     deviation = (0.01 * 0.1) ** 0.5
     expected = 0.5 * np.log(2 * np.pi * np.e * deviation**2)
-    found = evaluate(config, learner, dataset, 0)["innovation_nll_oracle"]
+    found = evaluate(config, state, dataset, 0)["innovation_nll_oracle"]
     assert found == pytest.approx(expected, abs=0.06)  # of 8 * 100 * 2 numbers
 
 
@@ -340,7 +341,7 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
         "active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1}
     )
     dataset = collect(config, 0)
-    given = state.fresh(config, dataset, 0).rows.given
+    given = training_state.fresh(config, dataset, 0).rows.given
     draws = torch.Generator().manual_seed(7)
     weight = weight_variance(config, given) ** 0.5 * torch.randn(replicates, 2, 25, generator=draws)
 
@@ -352,7 +353,7 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
     world = world_of(config, dataset)._replace(field=field)
     actions = collecting.random_actions(world, (replicates, 1), draws)
     own = dataset._replace(train=collecting.rolled(world, None, actions, draws))
-    trial = state.fresh(config, own, 0)
+    trial = training_state.fresh(config, own, 0)
     trial.world = trial.world._replace(field=field)
     advanced(trial, 120)
     grid = torch.tensor(dataset.held_out.grid).double()
@@ -425,7 +426,7 @@ def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.Mo
 
 def test_without_an_active_arm_nothing_is_sooner():
     found = run(small("active_dynamics", train={"arms": ("random", "prbs"), **BRIEF}))
-    scores = evaluate(found.config, found.learner, found.dataset, 0)
+    scores = evaluate(found.config, found.state, found.dataset, 0)
     assert not [name for name in scores if name.startswith("transition_ratio")]
     assert "field_nrmse.prbs" in scores
 
@@ -436,8 +437,8 @@ def test_without_an_active_arm_nothing_is_sooner():
 @pytest.mark.parametrize("seeds", [5, 10])
 def test_scores_are_medians_with_order_statistics_from_six_replicates_on(seeds: int):
     found = run(small("active_dynamics", seeds=seeds, train=BRIEF))
-    scores = evaluate(found.config, found.learner, found.dataset, 0)
-    errors = np.sort(known_by(found, found.learner).nrmse[-1].reshape(2, seeds)[0])
+    scores = evaluate(found.config, found.state, found.dataset, 0)
+    errors = np.sort(known_by(found, found.state).nrmse[-1].reshape(2, seeds)[0])
     assert scores["field_nrmse.active"] == pytest.approx(np.median(errors))
     ends = {name for name in scores if name.endswith(("_low", "_high"))}
     if seeds == 5:
@@ -452,13 +453,13 @@ def test_scores_are_medians_with_order_statistics_from_six_replicates_on(seeds: 
 @both_families
 def test_what_is_judged_is_scored_with_numbers(family: str):
     found = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
-    scores = evaluate(found.config, found.learner, found.dataset, 0)
+    scores = evaluate(found.config, found.state, found.dataset, 0)
     assert {
         name for gated in GATED for name in (gated.metric, *gated.floors, *gated.ceilings)
     } <= scores.keys()
     assert all(type(value) is float and np.isfinite(value) for value in scores.values())
     assert ("elbo.active" in scores) == (family == "seq_vae")
-    again, other = (evaluate(found.config, found.learner, found.dataset, seed) for seed in (0, 1))
+    again, other = (evaluate(found.config, found.state, found.dataset, seed) for seed in (0, 1))
     assert again == scores
     differing = {name.split(".")[0] for name in scores if other[name] != scores[name]}
     assert differing == ({"elbo"} if family == "seq_vae" else set())

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from quatrain.envs.vector_field.observation import Emission
-from quatrain.models.active_dynamics import losses, state
+from quatrain.models.active_dynamics import losses
+from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.collect import EmissionArrays, collect
 from quatrain.models.active_dynamics.learner import Seen
@@ -28,7 +29,7 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
     dataset = collect(config, 0)
     start = dataset.train._replace(observations=wave(ROWS, 11, CHANNELS, start=3.0).numpy())
     emission = EmissionArrays(*(part.numpy() for part in channels()[2:]))
-    rows = state.fresh(config, dataset._replace(train=start, emission=emission), 0).rows
+    rows = training_state.fresh(config, dataset._replace(train=start, emission=emission), 0).rows
     assert isinstance(rows, FilterRows)
     told = []
     for time in range(TRANSITIONS):

@@ -31,8 +31,8 @@ SMALL_VAE: dict[str, Any] = {
 
 def errors(found: Run) -> np.ndarray:
     """[checkpoint, arm, replicate]"""
-    rows = restored(found.config, found.dataset, found.learner).rows
-    nrmse = knowledge(found.config, rows, found.learner, found.dataset).nrmse
+    rows = restored(found.config, found.dataset, found.state).rows
+    nrmse = knowledge(found.config, rows, found.state, found.dataset).nrmse
     return nrmse.reshape(len(nrmse), len(found.config.train.arms), -1)
 
 
@@ -44,7 +44,7 @@ def test_after_200_transitions_who_asked_is_less_wrong():
     active, random = errors(found)[-1]
     assert ttest_rel(np.log(active), np.log(random), alternative="less").pvalue < 0.05
     assert np.median(active) < 0.75 * np.median(random)
-    scores = evaluate(found.config, found.learner, found.dataset, 0)
+    scores = evaluate(found.config, found.state, found.dataset, 0)
     assert scores["transition_ratio.random"] > 1.5
 
 
@@ -67,7 +67,7 @@ def test_a_network_beats_the_zero_field_and_its_exact_bound_rises(arm: str):
     assert bound[0] < bound[1] - 0.2
     assert bound[0] < bound[2] - 0.2
     first, last = (
-        evaluate(found.config, one.learner, found.dataset, 0)
+        evaluate(found.config, one.state, found.dataset, 0)
         for one in (found.yields[0], found.yields[-1])
     )
     assert last[f"field_nrmse.{arm}"] < 0.8 < 1
@@ -90,7 +90,7 @@ def test_the_committed_settings_need_a_fifth_of_random_s_transitions(
     with on_device(params, "torch"):
         dataset = collect(config, seed["collect"])
         yields = list(train(config, dataset, seed["train"]))
-        scores = evaluate(config, yields[-1].learner, dataset, seed["evaluate"])
+        scores = evaluate(config, yields[-1].state, dataset, seed["evaluate"])
     shown = [f"transition_ratio.{arm}" for arm in config.train.arms[1:]]
     shown += [
         f"{name}.{arm}" for name in ("field_nrmse", "coverage_90") for arm in config.train.arms

@@ -57,7 +57,7 @@ def test_every_figure_is_drawn_for_every_run(name: str):
 
 
 def test_some_of_those_runs_are_what_they_are_called():
-    assert named("all arms, and episodes that end").learner.replay.truncated.any()
+    assert named("all arms, and episodes that end").state.replay.truncated.any()
     assert len(named("one replicate, one record").history["field_sd.active"][0]) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics import state
+from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.evaluate import Known, evaluate, floors, knowledge
 from quatrain.models.active_dynamics.learner import Seen
@@ -35,8 +35,8 @@ def learned(value: str = "variance", kind: str = "icem") -> Run:
 
 
 def known_of(found: Run) -> Known:
-    rows = state.restored(found.config, found.dataset, found.learner).rows
-    return knowledge(found.config, rows, found.learner, found.dataset)
+    rows = training_state.restored(found.config, found.dataset, found.state).rows
+    return knowledge(found.config, rows, found.state, found.dataset)
 
 
 def errors(found: Run, arm: str) -> np.ndarray:
@@ -46,7 +46,7 @@ def errors(found: Run, arm: str) -> np.ndarray:
 def test_a_linear_field_is_known_after_300_transitions_to_who_asks():
     assert (errors(learned(), "active") < 0.2).all()
     assert errors(learned(), "random").min() > 0.3
-    scores = evaluate(learned().config, learned().learner, learned().dataset, 0)
+    scores = evaluate(learned().config, learned().state, learned().dataset, 0)
     assert scores["displacement_r2_20.active"] > 0.97 > scores["displacement_r2_20.random"]
     assert scores["innovation_nll.active"] < scores["innovation_nll.random"]
     assert scores["information_gained.active"] > 1.5 * scores["information_gained.random"]
@@ -73,7 +73,7 @@ def cells(path: Tensor) -> int:
 
 def test_who_asks_sees_more_of_the_plane_than_who_does_not():
     active, random = (
-        [cells(path) for path in learned().of(arm, learned().learner.path)]
+        [cells(path) for path in learned().of(arm, learned().state.path)]
         for arm in ("active", "random")
     )
     assert min(active) > 2 * max(random)
@@ -81,7 +81,7 @@ def test_who_asks_sees_more_of_the_plane_than_who_does_not():
 
 def test_who_asks_stays_where_it_matters():
     """The region has the radius 1.5; nothing is lost up to 1.7, and the edge is where random actions do not lead."""
-    path = learned().of("active", learned().learner.path)[:, 20:]
+    path = learned().of("active", learned().state.path)[:, 20:]
     distance = path.norm(dim=2)
     assert (distance < 1.9).float().mean() > 0.98
     assert (distance > 1.2).float().mean() > 0.2
@@ -93,7 +93,7 @@ def test_the_field_is_surest_where_it_was_seen():
         torch.tensor(found.dataset.held_out.grid),
         torch.tensor(known_of(found).variance).sqrt(),
     )
-    paths = found.of("random", found.learner.path)
+    paths = found.of("random", found.state.path)
     for path, own in zip(paths, found.of("random", deviation).mean(2), strict=True):
         nearest = torch.cdist(grid, path).amin(1)
         assert own[nearest < 0.1].mean() < own[nearest > 0.6].mean() / 3
@@ -108,7 +108,7 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
     }
     config = configured(seeds=1, env=env, network=GRID, train={"arms": ("random",)})
     dataset = collect(config, 0)
-    rows, world = state.fresh(config, dataset, 0).rows, world_of(config, dataset)
+    rows, world = training_state.fresh(config, dataset, 0).rows, world_of(config, dataset)
     grid = torch.tensor(dataset.held_out.grid)
     points = torch.cat([torch.tensor(dataset.train.states[:, 0]), grid])
     for point, following in zip(points, points.roll(-1, 0), strict=True):
@@ -130,11 +130,11 @@ def test_the_prior_holds_where_nothing_was_seen():
     """At the corners, beyond where an undriven path leads, velocities stay near 0 and as uncertain as at first."""
     config = configured(seeds=1, env=LINEAR, train={"arms": ("off",), "transitions": 40})
     found = run(config)
-    rows = state.restored(config, found.dataset, found.learner).rows
+    rows = training_state.restored(config, found.dataset, found.state).rows
     corners = torch.cartesian_prod(torch.tensor([-2.0, 2.0]), torch.tensor([-2.0, 2.0])).double()[
         None
     ]
-    before = state.fresh(config, found.dataset, 0).rows.moments(corners)
+    before = training_state.fresh(config, found.dataset, 0).rows.moments(corners)
     after = rows.moments(corners)
     assert (after.mean.abs() < before.variance.sqrt()).all()
     assert (after.variance > 0.5 * before.variance).all()

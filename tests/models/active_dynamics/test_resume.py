@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from quatrain.models.active_dynamics import config as limits
-from quatrain.models.active_dynamics import state, train
+from quatrain.models.active_dynamics import state as training_state
+from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from quatrain.progress import Progress
 from tests.models.active_dynamics.small_trials import configured
 
@@ -78,8 +79,8 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
         yield Case(request.param, dataset, cut, last)
 
 
-def assert_same(one: Learner, other: Learner) -> None:
-    packed, others = train.pack(one), train.pack(other)
+def assert_same(one: State, other: State) -> None:
+    packed, others = train.to_arrays(one), train.to_arrays(other)
     assert packed.keys() == others.keys()
     for name, array in packed.items():
         np.testing.assert_array_equal(others[name], array, err_msg=name)
@@ -87,11 +88,11 @@ def assert_same(one: Learner, other: Learner) -> None:
 
 def test_after_37_transitions_and_a_rest_nothing_differs(case: Case):
     config = config_of(case.name, 37)
-    saved = train.unpack(config, case.dataset, train.pack(case.cut.learner))
-    assert_same(saved, case.cut.learner)
-    assert_same(train.snapshot(state.restored(config, case.dataset, saved)), saved)
+    saved = train.from_arrays(config, case.dataset, train.to_arrays(case.cut.state))
+    assert_same(saved, case.cut.state)
+    assert_same(train.snapshot(training_state.restored(config, case.dataset, saved)), saved)
     (rest,) = train.train(config, case.dataset, 1, saved)  # the seed says how a run begins
-    assert_same(rest.learner, case.last.learner)
+    assert_same(rest.state, case.last.state)
     assert rest.metrics.keys() == case.last.metrics.keys()
     for metric, values in rest.metrics.items():
         np.testing.assert_array_equal(values, case.last.metrics[metric], err_msg=metric)
@@ -100,16 +101,16 @@ def test_after_37_transitions_and_a_rest_nothing_differs(case: Case):
 def test_nothing_differs_after_a_cut_in_the_warm_up_however_often_it_yields(case: Case):
     config = config_of(case.name, 5)
     cut = next(train.train(config, case.dataset, 0))
-    saved = train.unpack(config, case.dataset, train.pack(cut.learner))
+    saved = train.from_arrays(config, case.dataset, train.to_arrays(cut.state))
     (rest,) = train.train(config_of(case.name, END), case.dataset, 0, saved)
-    assert_same(rest.learner, case.last.learner)
+    assert_same(rest.state, case.last.state)
 
 
 def test_episodes_end_on_both_sides_of_the_cut(case: Case):
-    truncated = case.last.learner.replay.truncated[:, :END]
+    truncated = case.last.state.replay.truncated[:, :END]
     for part in (truncated[:, :37], truncated[:, 37:]):
         assert part.any() == ("out of" in case.name)
 
 
 def test_a_finished_run_has_nothing_left_to_learn(case: Case):
-    assert list(train.train(config_of(case.name, END), case.dataset, 0, case.last.learner)) == []
+    assert list(train.train(config_of(case.name, END), case.dataset, 0, case.last.state)) == []

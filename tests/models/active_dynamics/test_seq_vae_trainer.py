@@ -40,7 +40,7 @@ def sampled(made: Worker, ring: Ring, seed: int = 0) -> Windows:
 
 
 def alike(one: Row, other: Row) -> bool:
-    first, second = packing.pack(one), packing.pack(other)
+    first, second = packing.to_arrays(one), packing.to_arrays(other)
     return all(np.array_equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
@@ -251,11 +251,13 @@ def test_saved_and_loaded_a_row_goes_on_bit_for_bit(dynamics: str):
 
     whole = go_on(worker(config), range(30))
     half = trainer.snapshot(go_on(worker(config), range(14)))
-    arrays = packing.pack(half)
-    loaded = packing.unpack(trainer.fresh(config, channels(config), 99), arrays)
+    arrays = packing.to_arrays(half)
+    loaded = packing.from_arrays(trainer.fresh(config, channels(config), 99), arrays)
     resumed = go_on(trainer.at_work(config, channels(config), loaded), range(14, 30))
     assert alike(trainer.snapshot(whole), trainer.snapshot(resumed))
-    assert all(np.array_equal(value, arrays[name]) for name, value in packing.pack(half).items())
+    assert all(
+        np.array_equal(value, arrays[name]) for name, value in packing.to_arrays(half).items()
+    )
 
 
 def test_a_fresh_row_depends_on_its_seed_alone():
@@ -297,7 +299,7 @@ def test_a_belief_follows_what_is_seen_and_done():
 
 
 def test_no_module_of_the_family_moves_tensors_between_devices_or_empties_caches():
-    sources = [inspect.getsource(module) for module in (learner, elbo, network, windows)]
+    sources = [inspect.getsource(module) for module in (state, elbo, network, windows)]
     assert not any(
         word in source
         for source in sources

@@ -51,9 +51,9 @@ class Served(NamedTuple):
 def served(form: str) -> Served:
     config = small("active_dynamics", **FORMS[form])
     trial = at(config, TRANSITIONS)
-    learner = snapshot(trial)
-    known = knowledge(config, trial.rows, learner, trial.dataset)
-    return Served(config, trial.dataset, export(config, learner, trial.dataset), known)
+    state = snapshot(trial)
+    known = knowledge(config, trial.rows, state, trial.dataset)
+    return Served(config, trial.dataset, export(config, state, trial.dataset), known)
 
 
 def of_family(family: str) -> Served:

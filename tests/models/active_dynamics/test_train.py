@@ -11,14 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.world import State, step_mean
+from quatrain.envs.vector_field.world import EnvState, step_mean
 from quatrain.errors import DatasetMismatch
-from quatrain.models.active_dynamics import losses, state, train
+from quatrain.models.active_dynamics import losses, train
+from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.bayes_filter.filter import weights
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.state import Met, Trial, checkpoint_steps, rows_of
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from quatrain.progress import TrainingDiverged
 from quatrain.replay import windows
 from tests.conftest import small
@@ -60,8 +61,8 @@ def test_the_warm_up_of_all_arms_is_the_dataset_s(family: str, episode: int | No
         "seq_vae": {**BRIEF, "window": 3},
     }
     found = first_yield(configured(family, env={"episode_transitions": episode}, train=train_part))
-    learner, given, ring = found.learner, found.dataset.train, found.learner.replay
-    assert int(ring.written) == int(learner.transitions) == WARMUP
+    state, given, ring = found.state, found.dataset.train, found.state.replay
+    assert int(ring.written) == int(state.transitions) == WARMUP
     assert given.truncated.any() == (episode is not None)
     for arm in ARMS:
         rows = rows_of(found.config, arm)
@@ -69,22 +70,22 @@ def test_the_warm_up_of_all_arms_is_the_dataset_s(family: str, episode: int | No
             ring[:3], (given.next_observations, given.actions, given.truncated), strict=True
         ):
             np.testing.assert_array_equal(stored[rows, :WARMUP], column)
-        np.testing.assert_array_equal(learner.path[rows, :WARMUP], given.next_states)
-        np.testing.assert_array_equal(learner.environment.x[rows], given.states[:, WARMUP])
-    ages = learner.environment.age.tolist()
+        np.testing.assert_array_equal(state.path[rows, :WARMUP], given.next_states)
+        np.testing.assert_array_equal(state.environment.x[rows], given.states[:, WARMUP])
+    ages = state.environment.age.tolist()
     assert ages == [WARMUP if episode is None else WARMUP % episode] * 6
 
 
 def test_arms_of_a_replicate_meet_the_same_noise_wherever_they_are():
     found = run(configured(seeds=3, train={"arms": ARMS, "transitions": 40}))
-    world, learner = world_of(found.config, found.dataset), found.learner
-    after, actions = learner.path, learner.replay.actions[:, :40]
+    world, state = world_of(found.config, found.dataset), found.state
+    after, actions = state.path, state.replay.actions[:, :40]
     before = torch.cat(
         [torch.tensor(found.dataset.train.states[:, 0]).repeat(3, 1)[:, None], after[:, :-1]], 1
     )
-    assert not learner.replay.truncated.any()
+    assert not state.replay.truncated.any()
     moved = (after - step_mean(world, before, actions)).unflatten(0, (3, 3))
-    seen = (learner.replay.observations[:, :40] - world.emission.mean(after)).unflatten(0, (3, 3))
+    seen = (state.replay.observations[:, :40] - world.emission.mean(after)).unflatten(0, (3, 3))
     for noise, deviation in ((moved, 0.01**0.5 * 0.1**0.5), (seen, 0.1)):
         torch.testing.assert_close(noise[1], noise[0], atol=3e-6, rtol=0)
         torch.testing.assert_close(noise[2], noise[0], atol=3e-6, rtol=0)
@@ -98,7 +99,7 @@ def test_counts_are_drawn_of_the_same_seed_until_arms_part():
     counted = {"observation": {"kind": "loglinear", "noise": "poisson", "bias_sd": 2.0}}
     found = run(configured(env=counted, train={"arms": ("active", "off"), "transitions": 13}))
     active, off = (
-        found.of(arm, found.learner.replay.observations[:, :13]) for arm in ("active", "off")
+        found.of(arm, found.state.replay.observations[:, :13]) for arm in ("active", "off")
     )
     assert torch.equal(active, active.round())
     assert torch.equal(active[:, :WARMUP], off[:, :WARMUP])
@@ -114,18 +115,16 @@ def test_what_an_arm_learns_does_not_depend_on_which_other_arms_there_are(family
     for arm in ("random", "prbs"):
         alone = configured(family, train={"arms": (arm,), "transitions": 22})
         *_, end = train.train(alone, together.dataset, 0)
-        assert torch.equal(end.learner.path, together.of(arm, together.learner.path))
-        for name, kept in end.learner.snapshots.items():
-            assert torch.equal(kept[-1], together.of(arm, together.learner.snapshots[name][-1])), (
-                name
-            )
+        assert torch.equal(end.state.path, together.of(arm, together.state.path))
+        for name, kept in end.state.snapshots.items():
+            assert torch.equal(kept[-1], together.of(arm, together.state.snapshots[name][-1])), name
             assert kept[-1].any(), name
 
 
 @both_families
 def test_arms_learn_from_what_they_saw_themselves(family: str):
     found = run(configured(family, train={"arms": ARMS, "transitions": 22}))
-    path, (_, kept) = found.learner.path, found.learner.snapshots.popitem()
+    path, (_, kept) = found.state.path, found.state.snapshots.popitem()
     for one, other in (("active", "random"), ("active", "prbs"), ("random", "prbs")):
         assert not torch.equal(found.of(one, path), found.of(other, path))
         assert not torch.equal(found.of(one, kept[-1]), found.of(other, kept[-1]))
@@ -205,7 +204,7 @@ def test_actions_stay_in_the_box_and_are_those_that_acted():
             train={"arms": ARMS, "transitions": 40},
         )
     )
-    actions, path = found.learner.replay.actions[:, :40], found.learner.path
+    actions, path = found.state.replay.actions[:, :40], found.state.path
     assert actions.abs().amax() <= bound
     assert (found.of("prbs", actions)[:, WARMUP:].abs() == bound).all()
     assert found.of("active", actions)[:, WARMUP:].abs().amax() > 0.9 * bound
@@ -263,7 +262,7 @@ def test_a_truncated_row_goes_on_from_a_new_beginning(family: str, env: dict[str
 def began_elsewhere(met: Met) -> Met:
     seen = met.seen
     begun = torch.where(seen.truncated[:, None], seen.begun.flip(1), seen.begun)
-    return met._replace(seen=seen._replace(begun=begun), state=State(met.state.x, met.state.age))
+    return met._replace(seen=seen._replace(begun=begun), state=EnvState(met.state.x, met.state.age))
 
 
 def test_a_filter_learns_nothing_from_the_step_between_two_episodes(
@@ -329,11 +328,12 @@ def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
     found = run(configured(family, train={"record_every": 2, "transitions": 24, "checkpoints": 4}))
     steps = checkpoint_steps(found.config)
     assert steps == (10, 13, 18, 24)
-    by_step = {one.step: one.learner for one in found.yields}
+    by_step = {one.step: one.state for one in found.yields}
     restored = {
-        step: state.restored(found.config, found.dataset, by_step[step]) for step in (10, 18, 24)
+        step: training_state.restored(found.config, found.dataset, by_step[step])
+        for step in (10, 18, 24)
     }
-    for name, kept in found.learner.snapshots.items():
+    for name, kept in found.state.snapshots.items():
         for step, trial in restored.items():
             assert torch.equal(kept[steps.index(step)], trial.rows.weights[name]), name
         assert not by_step[16].snapshots[name][2:].any()
@@ -374,7 +374,7 @@ def test_each_yield_tells_the_same_of_each_arm_and_of_all(family: str, seeds: in
 
 def test_ends_are_counted_and_the_region_s_outside_is_a_share():
     found = run(configured(env=NARROW, train={"transitions": 40, "record_every": 40}))
-    truncated, path = found.learner.replay.truncated[:, :40], found.learner.path
+    truncated, path = found.state.replay.truncated[:, :40], found.state.path
     assert truncated.any()
     for arm in found.config.train.arms:
         told = found.yields[0].metrics
@@ -395,12 +395,12 @@ def test_updates_begin_with_enough_windows_after_the_warm_up(min_windows: int, b
     for one in found.yields:
         told = [one.metrics[name].item() for name in ("ell", "kl_steps", "grad_norm")]
         assert (np.array(told) != 0).all() if one.step > before else told == [0, 0, 0]
-    updates = [[int(row.updates) for row in one.learner.further[0]] for one in found.yields]
+    updates = [[int(row.updates) for row in one.state.further[0]] for one in found.yields]
     assert updates == [[max(0, one.step - before)] * found.config.rows for one in found.yields]
-    start = train.init_learner(found.config, found.dataset, 0)
+    start = train.init_state(found.config, found.dataset, 0)
     for name, value in start.params[0].items():
-        assert torch.equal(found.yields[4].learner.params[0][name], value)
-        assert not torch.equal(found.learner.params[0][name], value)
+        assert torch.equal(found.yields[4].state.params[0][name], value)
+        assert not torch.equal(found.state.params[0][name], value)
 
 
 @both_families
@@ -409,9 +409,9 @@ def test_what_was_yielded_stays_as_it_was(family: str):
     config = configured(family, env=SHORT, train=train_part)
     learners = []
     for progress in train.train(config, collect(config, 0), 0):
-        learners.append((progress.learner, copy.deepcopy(train.pack(progress.learner))))
-    for learner, packed in learners:
-        for name, array in train.pack(learner).items():
+        learners.append((progress.state, copy.deepcopy(train.to_arrays(progress.state))))
+    for state, packed in learners:
+        for name, array in train.to_arrays(state).items():
             np.testing.assert_array_equal(array, packed[name], err_msg=name)
 
 
@@ -423,9 +423,9 @@ def begun(family: str) -> Run:
     return first_yield(configured(family, seeds=3, train={"record_every": 12}))
 
 
-def refused(given: Run, learner: Learner, why: str) -> None:
+def refused(given: Run, state: State, why: str) -> None:
     with pytest.raises(TrainingDiverged, match=f"^{why}$"):
-        next(train.train(given.config, given.dataset, 0, learner))
+        next(train.train(given.config, given.dataset, 0, state))
 
 
 REMEDIES = {
@@ -442,9 +442,9 @@ def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(
     family: str, value: float
 ):
     given = begun(family)
-    x = given.learner.environment.x.clone()
+    x = given.state.environment.x.clone()
     x[4, 1] = value
-    broken = given.learner._replace(environment=given.learner.environment._replace(x=x))
+    broken = given.state._replace(environment=given.state.environment._replace(x=x))
     where = r"active_dynamics stopped at transition 13: innovation_nll of row random/1 is (nan|inf)"
     refused(given, broken, f"{where}; {REMEDIES[family]}")
 
@@ -462,7 +462,7 @@ def test_the_moment_is_that_of_the_transition_not_of_the_yield(
     told_otherwise(monkeypatch, 17, unseen)
     refused(
         given,
-        given.learner,
+        given.state,
         rf"active_dynamics stopped at transition 18: .* of row active/2 .*{REMEDIES[family]}",
     )
 
@@ -470,9 +470,9 @@ def test_the_moment_is_that_of_the_transition_not_of_the_yield(
 @pytest.mark.parametrize("part", ["mean", "covariance"])
 def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
     given = begun("bayes_filter")
-    value = getattr(given.learner.params, part).clone()
+    value = getattr(given.state.params, part).clone()
     value[3] = float("nan")
-    broken = given.learner._replace(params=given.learner.params._replace(**{part: value}))
+    broken = given.state._replace(params=given.state.params._replace(**{part: value}))
     refused(
         given,
         broken,
@@ -482,9 +482,9 @@ def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
 
 def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
     given = begun("seq_vae")
-    params = [{name: value.clone() for name, value in own.items()} for own in given.learner.params]
+    params = [{name: value.clone() for name, value in own.items()} for own in given.state.params]
     params[1]["dynamics.weight"][0] = float("nan")
-    broken = given.learner._replace(params=tuple(params))
+    broken = given.state._replace(params=tuple(params))
     refused(
         given,
         broken,
@@ -495,7 +495,7 @@ def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
 def test_weights_are_looked_at_too():
     """The last update of a yield may break what no transition has met yet."""
     given = begun("seq_vae")
-    trial = state.restored(given.config, given.dataset, given.learner)
+    trial = training_state.restored(given.config, given.dataset, given.state)
     with torch.no_grad():
         trial.rows.workers[5].network.first_mean.fill_(float("nan"))
     where = (
@@ -521,7 +521,7 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
     """Also where as many rows as there are parts of a state could be mistaken for each other."""
     arms = ("active", "random") if seeds == 1 else ("random",)
     given = first_yield(configured(family, seeds=seeds, train={"arms": arms}))
-    trial = state.restored(given.config, given.dataset, given.learner)
+    trial = training_state.restored(given.config, given.dataset, given.state)
     broken: Any = trial.rows
     row = len(arms) * seeds - 1
     _, *names = part.split("/")
@@ -545,7 +545,7 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
 
 def test_information_that_cannot_be_told_ends_the_training():
     given = begun("bayes_filter")
-    trial = state.restored(given.config, given.dataset, given.learner)
+    trial = training_state.restored(given.config, given.dataset, given.state)
     belief: Any = trial.rows
     belief.belief.covariance[4, 7, 7] = -1.0
     trial.gained = trial.rows.information()
@@ -597,10 +597,10 @@ def test_a_start_that_is_not_finite_is_refused_with_its_place(column: str):
 @both_families
 def test_arrays_of_another_network_are_refused(family: str):
     given = begun(family)
-    arrays = train.pack(given.learner)
+    arrays = train.to_arrays(given.state)
     wider = configured(family, seeds=3, network={"rbf": {"side": 6}})
     with pytest.raises(ValueError, match="not a learner of this config: params/"):
-        train.unpack(wider, given.dataset, arrays)
+        train.from_arrays(wider, given.dataset, arrays)
 
 
 # Whatever is looked for, however it is found.
@@ -633,7 +633,7 @@ def test_every_value_is_looked_for_and_both_planners_find_it(
         "planner": {"kind": kind, "iterations": 2},
     }
     found = run(configured(family, network=network, train=train_part))
-    actions = found.learner.replay.actions[:, WARMUP:20]
+    actions = found.state.replay.actions[:, WARMUP:20]
     assert actions.isfinite().all()
     assert actions.any()
     assert all(np.isfinite(value).all() for one in found.yields for value in one.metrics.values())
@@ -650,7 +650,7 @@ def test_what_is_looked_for_and_how_it_is_found_decide_what_is_done():
                 "transitions": 18,
             }
             done.append(
-                run(configured(seeds=1, train={"arms": ("active",), **train_part})).learner.path
+                run(configured(seeds=1, train={"arms": ("active",), **train_part})).state.path
             )
     assert all(
         not torch.equal(one, other) for place, one in enumerate(done) for other in done[:place]

@@ -9,7 +9,7 @@ from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.figures.replays import Replays, replayed
-from quatrain.models.actor_critic.train import Learner, train
+from quatrain.models.actor_critic.train import State, train
 from quatrain.progress import History, history, rows
 from tests.conftest import small
 
@@ -23,7 +23,7 @@ class Run(NamedTuple):
 
     config: ActorCriticConfig
     dataset: Dataset
-    learner: Learner
+    state: State
     history: History
     scores: dict[str, float]
 
@@ -31,11 +31,11 @@ class Run(NamedTuple):
     def replays(self) -> Replays:
         held_out = self.dataset.held_out
         return replayed(
-            self.config, self.learner, held_out.floors, held_out.plates, held_out.colonies
+            self.config, self.state, held_out.floors, held_out.plates, held_out.colonies
         )
 
     def figures(self) -> dict[str, Figure]:
-        return room.plots(self.config, self.learner, self.dataset, self.history, self.scores)
+        return room.plots(self.config, self.state, self.dataset, self.history, self.scores)
 
 
 def configured(**sections: Any) -> ActorCriticConfig:
@@ -61,7 +61,7 @@ def run(config: ActorCriticConfig) -> Run:
     return Run(
         config,
         dataset,
-        progress.learner,
+        progress.state,
         history(found),
-        evaluate(config, progress.learner, dataset, 0),
+        evaluate(config, progress.state, dataset, 0),
     )

@@ -668,7 +668,7 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
         monkeypatch.setattr(section, "__getattribute__", noting(read, above), raising=False)
     monkeypatch.setattr(room.Env, "__getattribute__", noting(read, "env"), raising=False)
     progress = list(learn(config, dataset, 0))[-1]
-    evaluate(config, progress.learner, dataset, 0)
+    evaluate(config, progress.state, dataset, 0)
     wanted = {
         f"{above}.{name}" for above, section in sections.items() for name in section.model_fields
     }

@@ -62,7 +62,7 @@ def agent(
     config, dataset = case
     with torch.device("meta"):
         world = make_world(config.env.rules, dataset.train.plates)
-        seed = train.init_learner(config, world, dataset, 0).seeds[0]
+        seed = train.init_state(config, world, dataset, 0).seeds[0]
         counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
         yield agents.restored(config, world, seed._replace(**counts))
 
@@ -71,10 +71,10 @@ def test_what_a_learner_is_made_of_lies_on_the_default_device(
     case: tuple[ActorCriticConfig, Dataset], agent: agents.Agent
 ):
     config, dataset = case
-    learner = train.init_learner(config, agent.actor.world, dataset, 0)
-    rank = learner.ranks[0][0]
+    state = train.init_state(config, agent.actor.world, dataset, 0)
+    rank = state.ranks[0][0]
     assert all(getattr(rank, name).is_cpu for name in GENERATORS)
-    others = learner._replace(ranks=tuple(rank._replace(**dict.fromkeys(GENERATORS))))
+    others = state._replace(ranks=tuple(rank._replace(**dict.fromkeys(GENERATORS))))
     made = [others, agent.rollout, agent.player[:3], list(agent.network.parameters())]
     assert {leaf.device.type for leaf in tree_leaves(made) if isinstance(leaf, Tensor)} == {"meta"}
 

@@ -28,7 +28,7 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import Outcome, ends, evaluate, learned, played
 from quatrain.models.actor_critic.ppo.acting import drawn_policy, mean_policy
 from quatrain.models.actor_critic.ppo.agent import actor_of
-from quatrain.models.actor_critic.train import Learner
+from quatrain.models.actor_critic.train import State
 from tests.conftest import small
 
 NAN = float("nan")
@@ -91,10 +91,10 @@ def scored(
     monkeypatch.setattr(room, "drawn_policy", lambda actor, _: ("drawn", actor))
     monkeypatch.setattr(room, "played", played)
     count = len(outcomes)
-    learner = Learner(*[(None,) * count] * 5, updates=tuple(torch.arange(count)))
+    state = State(*[(None,) * count] * 5, updates=tuple(torch.arange(count)))
     plain = {"random": [0.0], "constant": [5.0], "feedback": [10.0]}
     dataset = judged(len(outcomes[0].returns), plain | dict(floors or {}))
-    return evaluate(small("actor_critic", seeds=count, **sections), learner, dataset, 3)
+    return evaluate(small("actor_critic", seeds=count, **sections), state, dataset, 3)
 
 
 def test_margin_fraction_and_score_compare_means(monkeypatch: pytest.MonkeyPatch):
@@ -277,17 +277,17 @@ def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
 
 
 @cache
-def made() -> tuple[ActorCriticConfig, Dataset, Learner]:
+def made() -> tuple[ActorCriticConfig, Dataset, State]:
     """A learner that learned nothing yet, whose actions depend on what it sees."""
     config = small("actor_critic", env={"max_steps": 9})
     dataset = collect(config, 0)
     world = make_world(config.env.rules, dataset.train.plates)
-    learner = train.init_learner(config, world, dataset, 0)
+    state = train.init_state(config, world, dataset, 0)
     draws = torch.Generator().manual_seed(0)
-    for name, weight in learner.params[0].items():
+    for name, weight in state.params[0].items():
         if name.startswith("actor"):
             weight += 0.3 * torch.randn(weight.shape, generator=draws)
-    return config, dataset, learner
+    return config, dataset, state
 
 
 def held_out() -> tuple[World, Starts]:
@@ -304,8 +304,8 @@ def equal(one: Outcome, other: Outcome) -> bool:
 
 
 def test_every_held_out_colony_plays_exactly_one_episode():
-    config, dataset, learner = made()
-    (found,) = learned(config, learner, dataset)
+    config, dataset, state = made()
+    (found,) = learned(config, state, dataset)
     count = config.collect.held_out_colonies
     assert found.returns.shape == found.lengths.shape == found.reasons.shape == (count,)
     assert (found.reasons > 0).all()
@@ -374,9 +374,9 @@ def test_the_order_of_colonies_does_not_matter():
 
 
 def test_the_order_does_not_matter_to_a_network():
-    config, dataset, learner = made()
+    config, dataset, state = made()
     some_world, starts = held_out()
-    act = mean_policy(actor_of(config, some_world, learner.seeds[0]))
+    act = mean_policy(actor_of(config, some_world, state.seeds[0]))
     order = np.random.default_rng(0).permutation(64)
     one, other = played(some_world, starts, act), played(some_world, permuted(starts, order), act)
     np.testing.assert_allclose(other.action[0], one.action[0, order], atol=1e-5)
@@ -388,27 +388,27 @@ def test_the_order_does_not_matter_to_a_network():
 
 
 def test_evaluation_repeats_bit_for_bit_and_changes_nothing():
-    config, dataset, learner = made()
+    config, dataset, state = made()
     before = [
         {name: array.copy() for name, array in arrays.items()}
-        for arrays in (to_arrays(dataset), packed(learner))
+        for arrays in (to_arrays(dataset), packed(state))
     ]
-    one, other = (evaluate(config, learner, dataset, 4) for _ in range(2))
+    one, other = (evaluate(config, state, dataset, 4) for _ in range(2))
     assert not differing(one, other)
-    (first,), (second,) = (learned(config, learner, dataset) for _ in range(2))
+    (first,), (second,) = (learned(config, state, dataset) for _ in range(2))
     assert equal(first, second)
-    for arrays, copies in zip((to_arrays(dataset), packed(learner)), before, strict=True):
+    for arrays, copies in zip((to_arrays(dataset), packed(state)), before, strict=True):
         assert arrays.keys() == copies.keys()
         assert all(np.array_equal(arrays[name], copies[name]) for name in arrays)
 
 
-def packed(learner: Learner) -> dict[str, np.ndarray]:
-    return train.pack(learner)
+def packed(state: State) -> dict[str, np.ndarray]:
+    return train.to_arrays(state)
 
 
 def test_only_draws_and_intervals_depend_on_the_seed():
-    config, dataset, learner = made()
-    one, other = (evaluate(config, learner, dataset, seed) for seed in (1, 2))
+    config, dataset, state = made()
+    one, other = (evaluate(config, state, dataset, seed) for seed in (1, 2))
     differ = differing(one, other)
     assert "stochastic_return_mean" in differ
     assert {name for name in differ if not name.endswith(("_low", "_high"))} == {
@@ -417,15 +417,15 @@ def test_only_draws_and_intervals_depend_on_the_seed():
 
 
 def test_the_mean_is_played_not_a_draw():
-    config, dataset, learner = made()
+    config, dataset, state = made()
     some_world, starts = held_out()
-    actor = actor_of(config, some_world, learner.seeds[0])
+    actor = actor_of(config, some_world, state.seeds[0])
     mean = played(some_world, starts, mean_policy(actor)).action[0]
     draws = [drawn_policy(actor, torch.Generator().manual_seed(seed)) for seed in range(64)]
     drawn = np.array(
         [act(torch.arange(64), colonies_of(some_world.rules, starts)).numpy() for act in draws]
     )
-    (found,) = learned(config, learner, dataset)
+    (found,) = learned(config, state, dataset)
     np.testing.assert_array_equal(found.action[0], mean)
     error = drawn.std(0) / 64**0.5
     assert (np.abs(drawn.mean(0) - mean) < 5 * error).all()
@@ -433,13 +433,13 @@ def test_the_mean_is_played_not_a_draw():
 
 def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
     """One colony, once on each: a stiffer plate throws further."""
-    config, dataset, learner = made()
+    config, dataset, state = made()
     soft, stiff = (
         make_plates(np.array([LINEAR]), np.zeros(1), np.array([b]), 60) for b in (0.1, 50.0)
     )
     starts = dataset.held_out.colonies._replace(substrate=np.zeros(64, np.int64))
     flipped = [moved(dataset, *pair, starts) for pair in ((soft, stiff), (stiff, soft))]
-    one, other = (evaluate(config, learner, one, 0) for one in flipped)
+    one, other = (evaluate(config, state, one, 0) for one in flipped)
     assert one["return_mean"] == other["outside/return_mean"] != other["return_mean"]
     assert one["outside/return_mean"] == other["return_mean"]
     assert one["final_progress"] < other["final_progress"]
@@ -451,13 +451,13 @@ def moved(dataset: Dataset, plates: Plates, outside: Plates, starts: Starts) -> 
 
 
 def test_seeds_are_judged_each_by_itself():
-    config, dataset, learner = made()
+    config, dataset, state = made()
     two = small("actor_critic", env={"max_steps": 9}, seeds=2)
     world = make_world(two.env.rules, dataset.train.plates)
-    fresh = train.init_learner(two, world, dataset, 5)
-    both = Learner.of([learner.seeds[0], fresh.seeds[1]])
+    fresh = train.init_state(two, world, dataset, 5)
+    both = State.of([state.seeds[0], fresh.seeds[1]])
     first, second = learned(two, both, dataset)
-    assert equal(first, learned(config, learner, dataset)[0])
+    assert equal(first, learned(config, state, dataset)[0])
     assert not np.array_equal(first.returns, second.returns)
     scores = evaluate(two, both, dataset, 0)
     assert scores["return_mean"] == pytest.approx(

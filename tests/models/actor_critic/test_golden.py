@@ -76,7 +76,7 @@ def test_the_terms_of_a_batch_are_these_numbers(
     config = config_of(policy, value_heads)
     dataset = collect(config, 0)
     world = make_world(config.env.rules, dataset.train.plates)
-    agent = agents.restored(config, world, train.init_learner(config, world, dataset, 0).seeds[0])
+    agent = agents.restored(config, world, train.init_state(config, world, dataset, 0).seeds[0])
     with torch.no_grad():
         for place, param in enumerate(agent.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))

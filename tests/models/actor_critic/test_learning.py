@@ -10,8 +10,8 @@ from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import read_params
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.train import Learner, train
-from quatrain.statistics import over_learners
+from quatrain.models.actor_critic.train import State, train
+from quatrain.statistics import aggregate_seeds
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -32,8 +32,7 @@ def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
         dataset = collect(alone, seed["collect"])
         *_, end = train(alone.model_copy(update={"seeds": seeds}), dataset, seed["train"])
         return [
-            evaluate(alone, Learner.of([one]), dataset, seed["evaluate"])
-            for one in end.learner.seeds
+            evaluate(alone, State.of([one]), dataset, seed["evaluate"]) for one in end.state.seeds
         ]
 
 
@@ -48,7 +47,7 @@ def test_each_seed_is_better_than_the_best_constant_action_by_a_quarter(seed: in
 
 
 def test_the_preset_reaches_its_goals_over_seeds(capsys: pytest.CaptureFixture[str]):
-    scores = over_learners(preset_scores(), list(GOALS))
+    scores = aggregate_seeds(preset_scores(), list(GOALS))
     with capsys.disabled():
         for name in GOALS:
             each = " ".join(f"{one[name]:.4f}" for one in preset_scores())

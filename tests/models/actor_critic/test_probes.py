@@ -109,7 +109,7 @@ def solved(iterations: int, **changes: Any) -> Solved:
     dataset = collect(config, 0)
     *_, end = train.train(config, dataset, 0)
     world = make_world(config.env.rules, dataset.train.plates)
-    actor = actor_of(config, world, end.learner.seeds[0])
+    actor = actor_of(config, world, end.state.seeds[0])
     return Solved(actor, end, start(world, 256, torch.Generator().manual_seed(7)))
 
 

@@ -29,7 +29,7 @@ def made(dataset: Dataset, team: Team) -> agents.Agent:
     world = make_world(ONE.env.rules, dataset.train.plates)
     config = ONE if team.size == 1 else TWO
     return agents.restored(
-        config, world, train.init_learner(config, world, dataset, 3).seeds[0], team
+        config, world, train.init_state(config, world, dataset, 3).seeds[0], team
     )
 
 
@@ -72,22 +72,22 @@ def test_two_ranks_have_the_gradient_of_one(dataset: Dataset):
 def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):
     whole = list(train.train(TWO, dataset, 3))
     assert whole[-1].step == ONE.train.steps
-    assert len(whole[0].learner.ranks[0]) == 2
-    first, second = whole[-1].learner.ranks[0]
+    assert len(whole[0].state.ranks[0]) == 2
+    first, second = whole[-1].state.ranks[0]
     assert not torch.equal(first.colonies.pos, second.colonies.pos)
-    saved = train.unpack(TWO, dataset, train.pack(whole[1].learner))
+    saved = train.from_arrays(TWO, dataset, train.to_arrays(whole[1].state))
     rest = list(train.train(TWO, dataset, 3, saved))
-    packed: list[dict[str, Any]] = [train.pack(run[-1].learner) for run in (whole, rest)]
+    packed: list[dict[str, Any]] = [train.to_arrays(run[-1].state) for run in (whole, rest)]
     for name, array in packed[0].items():
         np.testing.assert_array_equal(packed[1][name], array, err_msg=name)
 
 
 def test_a_learner_of_another_number_of_ranks_is_refused(dataset: Dataset):
-    arrays = train.pack(next(train.train(ONE, dataset, 0)).learner)
+    arrays = train.to_arrays(next(train.train(ONE, dataset, 0)).state)
     with pytest.raises(
         ValueError, match=r"not a learner of this config: differing arrays .*ranks/0/1"
     ):
-        train.unpack(TWO, dataset, arrays)
+        train.from_arrays(TWO, dataset, arrays)
 
 
 def broken(team: Team) -> None:

@@ -51,7 +51,7 @@ def assert_same(one: Progress, other: Progress) -> None:
     assert one.metrics.keys() == other.metrics.keys()
     for name, values in one.metrics.items():
         np.testing.assert_array_equal(other.metrics[name], values, err_msg=name)
-    packed, others = train.pack(one.learner), train.pack(other.learner)
+    packed, others = train.to_arrays(one.state), train.to_arrays(other.state)
     assert packed.keys() == others.keys()
     for name, array in packed.items():
         np.testing.assert_array_equal(others[name], array, err_msg=name)
@@ -70,7 +70,7 @@ def test_resumed_after_three_iterations_nothing_differs(
 ):
     config, dataset, whole = case
     assert [one.step for one in whole] == [3, 6]
-    saved = train.unpack(config, dataset, train.pack(whole[0].learner))
+    saved = train.from_arrays(config, dataset, train.to_arrays(whole[0].state))
     (rest,) = train.train(config, dataset, 0, saved)
     assert_same(whole[1], rest)
 
@@ -79,7 +79,7 @@ def test_a_finished_run_has_nothing_left_to_learn(
     case: tuple[ActorCriticConfig, Dataset, list[Progress]],
 ):
     config, dataset, whole = case
-    assert list(train.train(config, dataset, 0, whole[-1].learner)) == []
+    assert list(train.train(config, dataset, 0, whole[-1].state)) == []
 
 
 def test_actions_that_were_drawn_lead_where_the_plainest_world_says():
@@ -93,7 +93,7 @@ def test_actions_that_were_drawn_lead_where_the_plainest_world_says():
 def moved(config: ActorCriticConfig, dataset: Dataset, draws: int) -> Colonies:
     """The colonies of a fresh learner after a step with actions drawn from that seed, checked one by one."""
     world = make_world(config.env.rules, dataset.train.plates)
-    seed = train.init_learner(config, world, dataset, 0).seeds[0]
+    seed = train.init_state(config, world, dataset, 0).seeds[0]
     drawn = seed.ranks[0]._replace(policy=torch.Generator().manual_seed(draws).get_state())
     agent = agents.restored(config, world, seed._replace(ranks=(drawn,)))
     before, after = (

@@ -17,7 +17,7 @@ from quatrain.models.actor_critic.evaluate import learned
 from quatrain.models.actor_critic.ppo.acting import Actor, mean_policy, see
 from quatrain.models.actor_critic.ppo.agent import actor_of
 from quatrain.models.actor_critic.serve import answer, export, request
-from quatrain.models.actor_critic.train import Learner, train
+from quatrain.models.actor_critic.train import State, train
 from tests.models.actor_critic.small_runs import configured, free
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -40,13 +40,13 @@ class Trained(NamedTuple):
 
     config: ActorCriticConfig
     dataset: Dataset
-    learner: Learner
+    state: State
     world: World
     actor: Actor
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        return export(self.config, self.learner, self.dataset)
+        return export(self.config, self.state, self.dataset)
 
     @property
     def request(self) -> dict[str, np.ndarray]:
@@ -74,9 +74,7 @@ def trained(form: str = "as it is") -> Trained:
     dataset = collect(config, 0)
     *_, last = train(config, dataset, 1)
     world = make_world(config.env.rules, dataset.held_out.plates)
-    return Trained(
-        config, dataset, last.learner, world, actor_of(config, world, last.learner.seeds[0])
-    )
+    return Trained(config, dataset, last.state, world, actor_of(config, world, last.state.seeds[0]))
 
 
 def lived(run: Trained) -> list[Colonies]:
@@ -116,7 +114,7 @@ def test_in_every_step_of_an_episode_the_served_action_and_value_are_those_of_th
 
 def test_the_example_is_the_first_held_out_colonies_answered_as_in_the_first_step_of_evaluation():
     run = trained()
-    asked, (outcome,) = run.request, learned(run.config, run.learner, run.dataset)
+    asked, (outcome,) = run.request, learned(run.config, run.state, run.dataset)
     assert asked["cells"].tolist() == run.dataset.held_out.colonies.n[:3].tolist()
     for place, name in enumerate(PARAMETERS):
         np.testing.assert_allclose(run.answers()[name], outcome.action[0, :3, place], **CLOSE)
@@ -135,8 +133,8 @@ def test_of_several_seeds_the_first_is_served():
     config = configured(seeds=2, train={"transitions": 24 * 8})
     dataset = collect(config, 0)
     *_, last = train(config, dataset, 1)
-    first, second = last.learner.seeds
-    arrays = export(config, last.learner, dataset)
+    first, second = last.state.seeds
+    arrays = export(config, last.state, dataset)
     name = "actor.3.bias"
     assert np.array_equal(arrays[f"params/{name}"], first.params[name])
     assert not np.array_equal(arrays[f"params/{name}"], second.params[name])

@@ -38,7 +38,7 @@ def agent(dataset: Dataset) -> Agent:
 
 def made(config: ActorCriticConfig, dataset: Dataset, seed: int = 0) -> Agent:
     world = make_world(config.env.rules, dataset.train.plates)
-    return agents.restored(config, world, train.init_learner(config, world, dataset, seed).seeds[0])
+    return agents.restored(config, world, train.init_state(config, world, dataset, seed).seeds[0])
 
 
 def played(agent: Agent) -> buffer.Transitions:
@@ -164,9 +164,9 @@ def test_rates_fall_linearly(agent: Agent):
 def test_what_was_yielded_stays_as_it_was(dataset: Dataset):
     learners = []
     for progress in train.train(CONFIG, dataset, 0):
-        learners.append((progress.learner, copy.deepcopy(train.pack(progress.learner))))
-    for learner, packed in learners:
-        for name, array in train.pack(learner).items():
+        learners.append((progress.state, copy.deepcopy(train.to_arrays(progress.state))))
+    for state, packed in learners:
+        for name, array in train.to_arrays(state).items():
             np.testing.assert_array_equal(array, packed[name], err_msg=name)
 
 
@@ -175,27 +175,27 @@ def test_several_seeds_learn_each_as_if_alone(dataset: Dataset):
     alone = list(train.train(CONFIG, dataset, 0))[-1]
     assert three.metrics["return/seed"].shape[1] == 3
     np.testing.assert_array_equal(three.metrics["return/seed"][:, 0], alone.metrics["return"])
-    packed = [train.pack(learner.learner) for learner in (three, alone)]
+    packed = [train.to_arrays(state.state) for state in (three, alone)]
     for name, array in packed[1].items():
         np.testing.assert_array_equal(packed[0][name], array, err_msg=name)
-    first, second = three.learner.params[:2]
+    first, second = three.state.params[:2]
     assert not torch.equal(first["cells.weight"], second["cells.weight"])
 
 
 # What goes wrong.
 
 
-def broken(change: Callable[[dict[str, Any]], None], dataset: Dataset) -> train.Learner:
-    learner = next(train.train(CONFIG, dataset, 0)).learner
-    change(learner.params[0])
-    return learner
+def broken(change: Callable[[dict[str, Any]], None], dataset: Dataset) -> train.State:
+    state = next(train.train(CONFIG, dataset, 0)).state
+    change(state.params[0])
+    return state
 
 
 def test_a_weight_that_is_not_finite_ends_the_training_with_its_name(dataset: Dataset):
-    learner = broken(lambda params: params["critic.3.weight"].fill_(float("nan")), dataset)
+    state = broken(lambda params: params["critic.3.weight"].fill_(float("nan")), dataset)
     why = r"actor_critic: loss_policy is nan at iteration \d+, transition [\d,]+ \(update \d+\); lower .*learning_rate"
     with pytest.raises(TrainingDiverged, match=why):
-        list(train.train(CONFIG, dataset, 0, learner))
+        list(train.train(CONFIG, dataset, 0, state))
 
 
 def test_a_dataset_of_another_config_is_refused(dataset: Dataset):
@@ -207,13 +207,13 @@ def test_a_dataset_of_another_config_is_refused(dataset: Dataset):
 
 
 def test_arrays_of_another_network_are_refused(dataset: Dataset):
-    arrays = train.pack(next(train.train(CONFIG, dataset, 0)).learner)
+    arrays = train.to_arrays(next(train.train(CONFIG, dataset, 0)).state)
     wider = small("actor_critic", network={"d": 24})
     with pytest.raises(ValueError, match="not a learner of this config: params/0/"):
-        train.unpack(wider, dataset, arrays)
+        train.from_arrays(wider, dataset, arrays)
     arrays.pop("params/0/cells.weight")
     with pytest.raises(ValueError, match=r"differing arrays \['params/0/cells.weight'\]"):
-        train.unpack(CONFIG, dataset, arrays)
+        train.from_arrays(CONFIG, dataset, arrays)
 
 
 @pytest.mark.parametrize("preset", ["original", "large"])

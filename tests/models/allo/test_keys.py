@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.storage.params_file import overlaid
 from quatrain.models.allo.collect import collect
-from quatrain.models.allo.train import pack, train
+from quatrain.models.allo.train import to_arrays, train
 from tests.conftest import small
 
 allo = partial(small, "allo")
@@ -18,7 +18,7 @@ allo = partial(small, "allo")
 def learned(config: Any) -> np.ndarray:
     *_, last = train(config, collect(config, 0), 0)
     return np.concatenate(
-        [array.ravel() for array in pack(last.learner).values() if array.dtype == np.float32]
+        [array.ravel() for array in to_arrays(last.state).values() if array.dtype == np.float32]
     )
 
 

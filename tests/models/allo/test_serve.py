@@ -12,7 +12,7 @@ from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.serve import answer, export, request
-from quatrain.models.allo.train import Learner, init_learner, tables, train
+from quatrain.models.allo.train import State, init_state, tables, train
 from tests.conftest import small
 
 allo = partial(small, "allo")
@@ -21,10 +21,10 @@ DRAWN = {"name": "halls", "text": "#####\n#S..#\n#.#.#\n#####\n"}
 """Cells that can be walked on, by number: (1,1) 0, (1,2) 1, (1,3) 2, (2,1) 3, (2,3) 4."""
 
 
-def untrained(config: AlloConfig) -> tuple[Dataset, Learner]:
+def untrained(config: AlloConfig) -> tuple[Dataset, State]:
     """Weights of the seed serve as well as learned ones where tables are compared."""
     dataset = collect(config, 3)
-    return dataset, init_learner(config, dataset, 7)
+    return dataset, init_state(config, dataset, 7)
 
 
 def every_cell(dataset: Dataset) -> dict[str, np.ndarray]:
@@ -42,9 +42,9 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
 )
 def test_cells_have_the_features_that_evaluation_judges(env: dict[str, Any]):
     config = allo(env=env)
-    dataset, learner = untrained(config)
-    answered = answer(config, export(config, learner, dataset), every_cell(dataset))
-    close(answered["eigenvectors"], tables(config, learner, dataset)[0])
+    dataset, state = untrained(config)
+    answered = answer(config, export(config, state, dataset), every_cell(dataset))
+    close(answered["eigenvectors"], tables(config, state, dataset)[0])
     np.testing.assert_array_equal(answered["state"], np.arange(len(dataset.grid.coords)))
 
 
@@ -52,31 +52,29 @@ def test_a_trained_model_answers_with_the_vectors_that_scored():
     config = allo()
     dataset = collect(config, 3)
     *_, last = train(config, dataset, 1)
-    table = answer(config, export(config, last.learner, dataset), every_cell(dataset))[
-        "eigenvectors"
-    ]
+    table = answer(config, export(config, last.state, dataset), every_cell(dataset))["eigenvectors"]
     operator = spectrum.operator(dataset.train, len(table), config.train.discounts)
     truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
-    scored = evaluate(config, last.learner, dataset, 0)["cosine_mean"]
+    scored = evaluate(config, last.state, dataset, 0)["cosine_mean"]
     assert spectrum.cosine(table, truth).mean() == pytest.approx(scored, abs=1e-5)
 
 
 def test_of_several_learners_the_first_answers():
     config = allo(seeds=2)
-    dataset, learner = untrained(config)
-    first, second = tables(config, learner, dataset)
-    found = answer(config, export(config, learner, dataset), every_cell(dataset))["eigenvectors"]
+    dataset, state = untrained(config)
+    first, second = tables(config, state, dataset)
+    found = answer(config, export(config, state, dataset), every_cell(dataset))["eigenvectors"]
     close(found, first)
     assert np.abs(found - second).max() > 0.01
 
 
 def test_a_cell_is_named_by_row_and_column_of_the_drawn_map():
     config = allo(env={"layout": DRAWN}, network={"d": 2})
-    dataset, learner = untrained(config)
+    dataset, state = untrained(config)
     asked = {"cells": np.array([[2, 3], [1, 1], [2, 1], [1, 3]])}
-    answered = answer(config, export(config, learner, dataset), asked)
+    answered = answer(config, export(config, state, dataset), asked)
     assert answered["state"].tolist() == [4, 0, 3, 2]
-    close(answered["eigenvectors"], tables(config, learner, dataset)[0][[4, 0, 3, 2]])
+    close(answered["eigenvectors"], tables(config, state, dataset)[0][[4, 0, 3, 2]])
 
 
 def test_the_example_asks_for_the_ends_and_the_middle_of_the_map():
@@ -109,8 +107,8 @@ def test_another_request_is_refused_with_what_is_right(asked: dict[str, Any], to
 
 def test_weights_of_another_network_are_refused():
     config = allo(env={"layout": DRAWN}, network={"d": 2})
-    dataset, learner = untrained(config)
-    arrays = export(config, learner, dataset)
+    dataset, state = untrained(config)
+    arrays = export(config, state, dataset)
     with pytest.raises(
         ValueError,
         match=r"not a learner of this config: params/params/Dense_0/bias is float32\(16,\)",

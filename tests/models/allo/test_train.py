@@ -14,17 +14,17 @@ from quatrain.models.allo import train as training
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.train import (
-    Learner,
+    State,
     ascend,
     draw,
     encoder_is_table,
-    init_learner,
+    from_arrays,
+    init_state,
     inputs_for,
     objective,
-    pack,
     tables,
+    to_arrays,
     train,
-    unpack,
 )
 from quatrain.progress import TrainingDiverged
 from tests.conftest import params_with, small
@@ -37,8 +37,8 @@ def last(progress: Any) -> Any:
     return end
 
 
-def same(one: Learner, other: Learner) -> bool:
-    left, right = pack(one), pack(other)
+def same(one: State, other: State) -> bool:
+    left, right = to_arrays(one), to_arrays(other)
     return left.keys() == right.keys() and all(
         np.array_equal(left[name], right[name]) for name in left
     )
@@ -50,7 +50,7 @@ def test_table_and_batch_rows_learn_the_same():
         config = allo(
             train={"encoder_rows": rows, "steps": 5, "record_every": 5, "evaluate_every": 5}
         )
-        ends.append(pack(last(train(config, collect(config, 3), 1)).learner))
+        ends.append(to_arrays(last(train(config, collect(config, 3), 1)).state))
     for name in ends[0]:
         np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-5, err_msg=name)
 
@@ -70,12 +70,12 @@ def test_duals_and_barrier_ascend_as_computed_by_hand():
     )
     phi, other = jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([[2.0, 1.0], [0.0, 1.0]])
     constraints = losses.two_batches(losses.Features(phi, phi, other[None]))
-    learner = jax.tree.map(lambda leaf: leaf[0], init_learner(config, collect(config, 0), 0))
-    learner = learner._replace(duals=jnp.array([[-2.0, 0.0], [1.0, -1.0]]))
-    unclipped = ascend(config.train.model_copy(update={"b_max": 9.0}), learner, constraints)
+    state = jax.tree.map(lambda leaf: leaf[0], init_state(config, collect(config, 0), 0))
+    state = state._replace(duals=jnp.array([[-2.0, 0.0], [1.0, -1.0]]))
+    unclipped = ascend(config.train.model_copy(update={"b_max": 9.0}), state, constraints)
     np.testing.assert_allclose(unclipped.duals, [[-2, 0], [1.05, -1.05]])
     assert unclipped.barrier == pytest.approx(0.6)
-    assert ascend(config.train, learner, constraints).barrier == pytest.approx(0.55)
+    assert ascend(config.train, state, constraints).barrier == pytest.approx(0.55)
 
 
 def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
@@ -83,14 +83,14 @@ def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
         network={"d": 2},
         train={"lr_barrier": 1.0, "b_init": 0.5, "b_max": 9.0, "barrier_update": "positive_ema"},
     ).train
-    learner = jax.tree.map(
+    state = jax.tree.map(
         lambda leaf: leaf[0],
-        init_learner(allo(network={"d": 2}, train={"b_init": 0.5}), collect(allo(), 0), 0),
+        init_state(allo(network={"d": 2}, train={"b_init": 0.5}), collect(allo(), 0), 0),
     )
     error = jnp.array([[2.0, 0.0], [1.0, -1.0]])
     other = jnp.array([[1.0, 0.0], [-3.0, -1.0]])
     constraints = losses.Constraints(error, error, other, jnp.float32(0))
-    first = ascend(config, learner, constraints)
+    first = ascend(config, state, constraints)
     assert first.barrier == pytest.approx(0.5 + (2 + 1) / 4)
     second = ascend(
         config,
@@ -104,36 +104,36 @@ def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
 
 def test_duals_stay_lower_triangular_and_a_still_barrier_stays():
     config = allo(train={"dual_init": -2.0, "dual_init_mask": "lower", "lr_barrier": 0.0})
-    learner = last(train(config, collect(config, 0), 0)).learner
-    assert np.array_equal(np.triu(learner.duals[0], 1), np.zeros((3, 3)))
-    assert not np.array_equal(learner.duals[0], -2 * np.tril(np.ones((3, 3))))
-    assert float(learner.barrier[0]) == config.train.b_init
+    state = last(train(config, collect(config, 0), 0)).state
+    assert np.array_equal(np.triu(state.duals[0], 1), np.zeros((3, 3)))
+    assert not np.array_equal(state.duals[0], -2 * np.tril(np.ones((3, 3))))
+    assert float(state.barrier[0]) == config.train.b_init
 
 
 def test_every_encoder_parameter_and_only_those_get_a_gradient():
     config = allo()
     dataset = collect(config, 0)
-    learner = jax.tree.map(lambda leaf: leaf[0], init_learner(config, dataset, 0))
+    state = jax.tree.map(lambda leaf: leaf[0], init_state(config, dataset, 0))
     data = training._data(
-        config, dataset, inputs_for(config, init_learner(config, dataset, 0), dataset)
+        config, dataset, inputs_for(config, init_state(config, dataset, 0), dataset)
     )
     batch = draw(config.train, data, jax.random.key(1), jnp.int32(0))
-    gradients = jax.grad(objective, has_aux=True)(learner.params, config, learner, data, batch)[0]
+    gradients = jax.grad(objective, has_aux=True)(state.params, config, state, data, batch)[0]
     assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
 
     def by_dual(duals: jax.Array, barrier: jax.Array) -> jax.Array:
-        moved = learner._replace(duals=duals, barrier=barrier)
-        return objective(learner.params, config, moved, data, batch)[0]
+        moved = state._replace(duals=duals, barrier=barrier)
+        return objective(state.params, config, moved, data, batch)[0]
 
-    for gradient in jax.grad(by_dual, argnums=(0, 1))(learner.duals, learner.barrier):
+    for gradient in jax.grad(by_dual, argnums=(0, 1))(state.duals, state.barrier):
         np.testing.assert_array_equal(gradient, 0)
 
 
 def test_exact_gradient_is_the_mean_of_stochastic_ones():
     config = allo(network={"hidden": 5, "layers": 1})
     dataset = collect(config, 0)
-    learners = init_learner(config, dataset, 0)
-    learner = jax.tree.map(lambda leaf: leaf[0], learners)._replace(barrier=jnp.float32(0.0))
+    learners = init_state(config, dataset, 0)
+    state = jax.tree.map(lambda leaf: leaf[0], learners)._replace(barrier=jnp.float32(0.0))
     exact = allo(network={"hidden": 5, "layers": 1}, train={"mode": "exact"})
 
     inputs = inputs_for(config, learners, dataset)
@@ -142,7 +142,7 @@ def test_exact_gradient_is_the_mean_of_stochastic_ones():
     def gradient(chosen: Any, key: jax.Array) -> jax.Array:
         batch = draw(chosen.train, data_of[chosen], key, jnp.int32(0))
         found = jax.grad(objective, has_aux=True)(
-            learner.params, chosen, learner, data_of[chosen], batch
+            state.params, chosen, state, data_of[chosen], batch
         )[0]
         return jax.flatten_util.ravel_pytree(found)[0]
 
@@ -157,7 +157,7 @@ def test_records_of_fifty_or_hundred_steps_learn_the_same():
     ends = []
     for every in (50, 100):
         config = allo(train={"steps": 200, "record_every": every, "evaluate_every": 200})
-        ends.append(last(train(config, collect(config, 0), 0)).learner)
+        ends.append(last(train(config, collect(config, 0), 0)).state)
     assert same(*ends)
 
 
@@ -170,9 +170,9 @@ def test_each_of_three_learners_is_the_one_that_would_be_trained_alone():
     assert together.metrics["cosine/seed"].shape == (1, 3, 3)
     alone = allo(train={"steps": 20})
     for i in range(3):
-        learner = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], init_learner(config, dataset, 4))
-        single = pack(last(train(alone, dataset, 4, learner)).learner)
-        for name, array in pack(together.learner).items():
+        state = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], init_state(config, dataset, 4))
+        single = to_arrays(last(train(alone, dataset, 4, state)).state)
+        for name, array in to_arrays(together.state).items():
             np.testing.assert_allclose(array[i : i + 1], single[name], atol=1e-5, err_msg=name)
 
 
@@ -180,14 +180,14 @@ def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_
     config = allo(collect={"held_out_fraction": 0.0})
     dataset = collect(config, 0)
     assert len(dataset.held_out.starts) == 0
-    scores = evaluate(config, last(train(config, dataset, 0)).learner, dataset, 0)
+    scores = evaluate(config, last(train(config, dataset, 0)).state, dataset, 0)
     assert "cosine_mean" in scores
     assert not any(name.startswith("held_out") for name in scores)
 
 
 def test_learners_differ_and_share_nothing_but_data():
     config = allo(seeds=2, train={"steps": 20})
-    arrays = pack(last(train(config, collect(config, 0), 4)).learner)
+    arrays = to_arrays(last(train(config, collect(config, 0), 4)).state)
     kernels = [
         array
         for name, array in arrays.items()
@@ -209,13 +209,13 @@ def test_the_first_term_that_is_not_finite_is_named_with_its_step(
 ):
     config = allo()
     dataset = collect(config, 0)
-    learner = last(train(allo(train={"steps": 20}), dataset, 0)).learner
-    broken = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), getattr(learner, poisoned))
+    state = last(train(allo(train={"steps": 20}), dataset, 0)).state
+    broken = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), getattr(state, poisoned))
     with pytest.raises(
         TrainingDiverged,
         match=rf"allo step 21: {term} is not finite \(b=.*\); lower allo.train.{key}",
     ):
-        next(train(config, dataset, 0, learner._replace(**{poisoned: broken})))
+        next(train(config, dataset, 0, state._replace(**{poisoned: broken})))
 
 
 def test_a_dataset_of_another_map_is_refused():
@@ -226,9 +226,9 @@ def test_a_dataset_of_another_map_is_refused():
 
 def test_a_saved_learner_of_another_shape_is_refused():
     config, other = allo(), allo(network={"d": 2})
-    arrays = pack(init_learner(config, collect(config, 0), 0))
+    arrays = to_arrays(init_state(config, collect(config, 0), 0))
     with pytest.raises(ValueError, match="not a learner of this config: "):
-        unpack(other, collect(other, 0), arrays)
+        from_arrays(other, collect(other, 0), arrays)
 
 
 def test_growing_errors_warn_once_at_the_end():
@@ -239,10 +239,10 @@ def test_growing_errors_warn_once_at_the_end():
 def test_fourier_inputs_follow_the_seed_and_travel_with_the_learner():
     config = allo(env={"observation": "fourier", "fourier": {"scale": 6.0, "count": 7}})
     dataset = collect(config, 0)
-    one, other = (init_learner(config, dataset, seed) for seed in (1, 2))
+    one, other = (init_state(config, dataset, seed) for seed in (1, 2))
     assert inputs_for(config, one, dataset).shape == (104, 16)
     assert not np.array_equal(one.frequencies, other.frequencies)
-    restored = unpack(config, dataset, pack(one))
+    restored = from_arrays(config, dataset, to_arrays(one))
     np.testing.assert_array_equal(tables(config, restored, dataset), tables(config, one, dataset))
 
 

@@ -13,7 +13,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import Outcome, evaluate, gini, income, order_gap, returns
-from quatrain.models.iqn.train import Learner
+from quatrain.models.iqn.train import State
 from tests.conftest import params_with
 
 CHANCE, ORACLE = "random", "oracle_view"
@@ -59,7 +59,7 @@ def scored(
     monkeypatch.setattr(room, "learned", lambda *_: learned)
     monkeypatch.setattr(room, "yardstick", lambda _config, name, *_: policies[name])
     chosen = config({"agents": learned[0].rewards.shape[1]}, seeds=len(learned))
-    return evaluate(chosen, Learner(*[None] * len(Learner._fields)), Dataset(None, None), 3)
+    return evaluate(chosen, State(*[None] * len(State._fields)), Dataset(None, None), 3)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_luck_of_single_episodes_is_no_systematic_inequality(monkeypatch: pytest
 UP, RIGHT = 0, 3
 
 
-def always(actions: Sequence[int], chosen: IqnConfig) -> Learner:
+def always(actions: Sequence[int], chosen: IqnConfig) -> State:
     """A learner whose agent always does the same, in each seed another thing; of a learner only the parameters."""
     template = network.init(chosen.network, jax.random.key(0), chosen.inputs)
     params = jax.tree.map(
@@ -201,7 +201,7 @@ def always(actions: Sequence[int], chosen: IqnConfig) -> Learner:
     )
     for seed, action in enumerate(actions):
         params["advantage"]["bias"][seed, :, action] = 1.0
-    blank = Learner(*[None] * len(Learner._fields))
+    blank = State(*[None] * len(State._fields))
     return blank._replace(params=params, target_params=params)
 
 
@@ -263,7 +263,7 @@ def test_greedy_evaluation_repeats_bit_for_bit_whatever_the_key():
     chosen, dataset = two_cells()
     seeds = [network.init(chosen.network, jax.random.key(seed), chosen.inputs) for seed in range(2)]
     params = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *seeds)
-    learner = always([UP, UP], chosen)._replace(params=params)
-    runs = [room.learned(chosen, learner, dataset, jax.random.key(key)) for key in (1, 2)]
+    state = always([UP, UP], chosen)._replace(params=params)
+    runs = [room.learned(chosen, state, dataset, jax.random.key(key)) for key in (1, 2)]
     for first, again in zip(*runs, strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))

@@ -12,15 +12,15 @@ from quatrain.errors import DeviceFull
 from quatrain.models.iqn import train as learning
 from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.train import (
-    Learner,
+    State,
     base_keys,
-    init_learner,
+    from_arrays,
+    init_state,
     judged_params,
     learn_from,
-    pack,
     run_chunk,
+    to_arrays,
     train,
-    unpack,
 )
 from quatrain.progress import TrainingDiverged
 from tests import probes
@@ -44,15 +44,17 @@ def dataset(seed: int = 0) -> Dataset:
     )
 
 
-def fresh(seed: int = 0) -> Learner:
-    return init_learner(
+def fresh(seed: int = 0) -> State:
+    return init_state(
         CONFIG, WORLD, dataset(seed), base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1]
     )
 
 
 def packed(progress: Any) -> list[dict[str, np.ndarray]]:
     """Each yield's learner."""
-    return [{name: array.copy() for name, array in pack(one.learner).items()} for one in progress]
+    return [
+        {name: array.copy() for name, array in to_arrays(one.state).items()} for one in progress
+    ]
 
 
 @lru_cache
@@ -86,15 +88,15 @@ def test_three_chunks_and_a_resumed_one_are_one_program():
     once = packed(train(CONFIG, dataset(), 0, fresh()))
     assert len(once) == 4
     assert run_chunk._cache_size() == 1
-    saved = unpack(CONFIG, dataset(), once[1])
+    saved = from_arrays(CONFIG, dataset(), once[1])
     assert same(packed(train(CONFIG, dataset(), 0, saved))[-1], once[-1])
     assert run_chunk._cache_size() == 1
 
 
 def test_a_chunk_moves_nothing_between_host_and_device():
-    learner = fresh()
+    state = fresh()
     with jax.transfer_guard("disallow"):
-        jax.block_until_ready(run_chunk(CONFIG, WORLD, learner))
+        jax.block_until_ready(run_chunk(CONFIG, WORLD, state))
 
 
 # How it is run does not change what is learned.
@@ -114,7 +116,7 @@ def test_evaluations_come_when_they_are_due():
 
 
 def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
-    finished = unpack(CONFIG, dataset(), run()[-1])
+    finished = from_arrays(CONFIG, dataset(), run()[-1])
     assert packed(train(CONFIG, dataset(), 0, finished)) == []
     assert same(packed(train(LONGER, dataset(), 0, finished))[-1], longer_run()[-1])
 
@@ -123,7 +125,7 @@ def test_agents_learn_the_same_side_by_side_and_in_turn():
     ends = []
     for parallelism in ("vmap", "scan"):
         config = probes.hunt(train={"agent_parallelism": parallelism})
-        ends.append(pack(next(learn_from(config, WORLD, fresh())).learner))
+        ends.append(to_arrays(next(learn_from(config, WORLD, fresh())).state))
     alike(*ends)
 
 
@@ -131,7 +133,10 @@ def test_each_of_several_seeds_is_the_one_that_would_be_trained_alone():
     config = probes.hunt(seeds=SEEDS)
     together = next(train(config, collected(), 7))
     alone = next(train(CONFIG, dataset(1), 0, fresh(1)))
-    alike({name: array[1:2] for name, array in pack(together.learner).items()}, pack(alone.learner))
+    alike(
+        {name: array[1:2] for name, array in to_arrays(together.state).items()},
+        to_arrays(alone.state),
+    )
     assert together.metrics["loss/seed"].shape == (1, SEEDS)
     assert together.metrics["loss/agent/seed"].shape == (1, SEEDS, 3)
     np.testing.assert_allclose(
@@ -140,20 +145,20 @@ def test_each_of_several_seeds_is_the_one_that_would_be_trained_alone():
 
 
 def test_seeds_share_neither_weights_nor_worlds():
-    learner = init_learner(
+    state = init_state(
         probes.hunt(seeds=SEEDS), WORLD, collected(), base_keys(probes.hunt(seeds=SEEDS), 7)
     )
-    kernels = np.asarray(learner.params["hidden"]["kernel"]).reshape(SEEDS * 3, -1)
+    kernels = np.asarray(state.params["hidden"]["kernel"]).reshape(SEEDS * 3, -1)
     assert len(np.unique(kernels, axis=0)) == SEEDS * 3
-    keys = np.asarray(jax.random.key_data(learner.player.lanes.state.key)).reshape(SEEDS * 4, -1)
+    keys = np.asarray(jax.random.key_data(state.player.lanes.state.key)).reshape(SEEDS * 4, -1)
     assert len(np.unique(keys, axis=0)) == SEEDS * 4
 
 
 def test_the_learner_that_was_given_stays_as_it_was():
-    learner = fresh()
-    before = {name: array.copy() for name, array in pack(learner).items()}
-    assert len(packed(train(CONFIG, dataset(), 0, learner))) == 4
-    assert same(pack(learner), before)
+    state = fresh()
+    before = {name: array.copy() for name, array in to_arrays(state).items()}
+    assert len(packed(train(CONFIG, dataset(), 0, state))) == 4
+    assert same(to_arrays(state), before)
 
 
 # What is recorded.
@@ -170,15 +175,15 @@ def test_epsilon_and_steps_count_the_prefill():
 def test_what_is_not_finite_ends_the_training_with_update_agent_seed_and_term():
     progress = train(CONFIG, dataset(), 0, fresh())
     next(progress)
-    learner = jax.tree.map(np.copy, packed([next(progress)])[0])
-    assert all(np.isfinite(array).all() for array in learner.values())
-    learner["ring/data/rewards"][:, :, 1] = np.nan
+    state = jax.tree.map(np.copy, packed([next(progress)])[0])
+    assert all(np.isfinite(array).all() for array in state.values())
+    state["ring/data/rewards"][:, :, 1] = np.nan
     expected = (
         r"^iqn: loss of agent 1, seed 0 became nan at update 5 \(agent-steps 420\)\. "
         r"Lower iqn\.train\.learning_rate or iqn\.train\.max_grad_norm\.$"
     )
     with pytest.raises(TrainingDiverged, match=expected):
-        next(train(CONFIG, dataset(), 0, unpack(CONFIG, dataset(), learner)))
+        next(train(CONFIG, dataset(), 0, from_arrays(CONFIG, dataset(), state)))
 
 
 def test_a_device_without_memory_is_told_with_the_keys_to_lower(monkeypatch: pytest.MonkeyPatch):
@@ -194,7 +199,7 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(monkeypatch: pyt
 
 
 def test_a_learner_of_other_cycles_is_refused():
-    finished = unpack(CONFIG, dataset(), run()[-1])
+    finished = from_arrays(CONFIG, dataset(), run()[-1])
     with pytest.raises(ValueError, match="trained with other turns_per_cycle or updates_per_cycle"):
         next(
             train(
@@ -208,5 +213,5 @@ def test_a_learner_of_other_cycles_is_refused():
 
 @pytest.mark.parametrize("judged", ["target", "online"])
 def test_the_chosen_network_plays_when_a_learner_is_judged(judged: str):
-    learner = fresh()._replace(params="online", target_params="target")
-    assert judged_params(probes.hunt(train={"acting": {"judged": judged}}), learner) == judged
+    state = fresh()._replace(params="online", target_params="target")
+    assert judged_params(probes.hunt(train={"acting": {"judged": judged}}), state) == judged

@@ -55,8 +55,8 @@ def outcome(seed: int) -> Outcome:
         if not reached and len(greedy) and greedy[-1] >= 100:
             reached = int(progress.metrics["agent_steps"][-1])
         if progress.step == preset.train.steps:
-            scores = evaluate(config, progress.learner, dataset, 5)
-    return Outcome(reached, scores, evaluate(config, progress.learner, dataset, 5))
+            scores = evaluate(config, progress.state, dataset, 5)
+    return Outcome(reached, scores, evaluate(config, progress.state, dataset, 5))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,7 +89,7 @@ def test_the_large_world_is_learned_within_100_000_agent_steps():
     config = iqn(**LARGE)
     dataset = collect(config, 0)
     *_, end = train(config, dataset, 100)
-    scores = evaluate(config, end.learner, dataset, 5)
+    scores = evaluate(config, end.state, dataset, 5)
     assert end.metrics["agent_steps"][-1] <= 100_000
     assert scores["score"] >= 0.85
     assert scores["return_mean"] >= 10 * scores["random_return"]

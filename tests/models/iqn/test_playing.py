@@ -97,11 +97,11 @@ UNEVEN = probes.made(
 
 def test_returns_are_of_whole_episodes_whenever_their_lanes_end():
     config = probes.config(UNEVEN, train={"turns_per_cycle": 4})
-    learner = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))
+    state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))
     play = jax.jit(partial(playing.play, config, UNEVEN))
-    player, sums, episodes = learner.player, np.zeros((2, 16)), int(learner.player.episodes)
+    player, sums, episodes = state.player, np.zeros((2, 16)), int(state.player.episodes)
     for _ in range(3):
-        played = play(learner.params, player, jax.random.key(4))
+        played = play(state.params, player, jax.random.key(4))
         player, mean = played.player, np.asarray(player.episode_return)
         over = np.asarray(played.turns.terminated)
         for turn in range(4):
@@ -132,7 +132,7 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
     """A ring after two cycles of acting, the stacks that agents saw, and the turns."""
     config, seen = probes.hunt(), []
     world = make_world(config.env.rules)
-    learner = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, world))
+    state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, world))
     genuine = playing.epsilon_greedy_policy
 
     def spying(*arguments: Any) -> Callable[..., jax.Array]:
@@ -146,12 +146,12 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
 
         return act
 
-    stored, player, turns = learner.ring, learner.player, []
+    stored, player, turns = state.ring, state.player, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(playing, "epsilon_greedy_policy", spying)
         play = jax.jit(partial(playing.play, config, world))
         for _ in range(3):
-            played = play(learner.params, player, learner.base_key)
+            played = play(state.params, player, state.base_key)
             player, turns = played.player, [*turns, played.turns]
             stored = frames.write(stored, transitions_of(played.turns))
         jax.effects_barrier()

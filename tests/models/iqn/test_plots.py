@@ -12,8 +12,8 @@ from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import YARDSTICKS, Outcome, gini
 from quatrain.models.iqn.plots import Replays, lorenz, samples
-from quatrain.models.iqn.train import Learner
-from quatrain.progress import History, Progress, by_learner, history, rows
+from quatrain.models.iqn.train import State
+from quatrain.progress import History, Progress, by_seed, history, rows
 from tests.conftest import params_with
 
 TURNS, WORLDS = 20, 7
@@ -53,7 +53,7 @@ def recorded(agents: int, seeds: int, evaluates: bool = True) -> History:
             found |= {name: values.mean(-1), f"{name}/agent": values}
         cycles = np.arange(5.0)[:, None] + 5 * half + np.zeros((1, seeds))
         found |= {"epsilon": 1 - cycles / 10, "agent_steps": 1000 + 100 * (cycles + 1)}
-        made += rows(Progress(160 * (half + 1), None, by_learner(found)), 160 * half)
+        made += rows(Progress(160 * (half + 1), None, by_seed(found)), 160 * half)
     return history(made)
 
 
@@ -93,7 +93,7 @@ def test_every_figure_is_drawn_for_every_run(
     )
     figures = room.plots(
         config(agents, seeds),
-        Learner(*[None] * len(Learner._fields)),
+        State(*[None] * len(State._fields)),
         Dataset(None, held_out),
         recorded(agents, seeds, evaluates),
         SCORES,

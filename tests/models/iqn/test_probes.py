@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.train import Learner, learn_from
+from quatrain.models.iqn.train import State, learn_from
 from tests import probes
 from tests.probes import (
     CUE,
@@ -29,7 +29,7 @@ three_turns = partial(probes.config, THREE_TURNS)
 
 
 @lru_cache
-def solved_one_turn() -> tuple[IqnConfig, Learner]:
+def solved_one_turn() -> tuple[IqnConfig, State]:
     config = one_turn()
     return config, probes.learned(config, ONE_TURN, probes.fresh(config, ONE_TURN))
 
@@ -40,13 +40,13 @@ def met_in_three_turns() -> probes.Transitions:
 
 
 @lru_cache
-def unlearned(frames: int) -> Learner:
+def unlearned(frames: int) -> State:
     config = three_turns(network={"frames": frames})
     return probes.fresh(config, THREE_TURNS, train_part=met_in_three_turns())
 
 
 @lru_cache
-def solved_three_turns(n_step: int = 1, frames: int = 1) -> tuple[IqnConfig, Learner]:
+def solved_three_turns(n_step: int = 1, frames: int = 1) -> tuple[IqnConfig, State]:
     config = three_turns(network={"frames": frames}, train={"loss": {"n_step": n_step}})
     return config, probes.learned(config, THREE_TURNS, unlearned(frames))
 
@@ -92,12 +92,10 @@ def test_the_quantiles_of_a_coin_are_its_expectiles():
 
 def test_agents_do_not_learn_from_the_rewards_of_others():
     config = one_turn()
-    learner, altered = probes.fresh(config, ONE_TURN), TASKS.index("done")
-    rewards = learner.ring.data.rewards.at[:, :, altered].multiply(-3.0)
-    other = learner._replace(
-        ring=learner.ring._replace(data=learner.ring.data._replace(rewards=rewards))
-    )
-    ends = [next(learn_from(config, ONE_TURN, one)).learner for one in (learner, other)]
+    state, altered = probes.fresh(config, ONE_TURN), TASKS.index("done")
+    rewards = state.ring.data.rewards.at[:, :, altered].multiply(-3.0)
+    other = state._replace(ring=state.ring._replace(data=state.ring.data._replace(rewards=rewards)))
+    ends = [next(learn_from(config, ONE_TURN, one)).state for one in (state, other)]
     for left, right in zip(
         *(jax.tree.leaves((end.params, end.optimizer)) for end in ends), strict=True
     ):

@@ -16,7 +16,7 @@ from quatrain.models.iqn.collect import Dataset, collect, lanes_of
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.serve import BLOCK, answer, export, request
-from quatrain.models.iqn.train import Learner, base_keys, init_learner
+from quatrain.models.iqn.train import State, base_keys, init_state
 from tests.conftest import small
 
 SEEDS, AGENTS, WORLDS, TURNS, FRAMES, GREEDY_QUANTILES = 2, 3, 5, 7, 4, 6
@@ -43,10 +43,10 @@ def met() -> Dataset:
 
 
 @cache
-def untrained(config: IqnConfig) -> Learner:
+def untrained(config: IqnConfig) -> State:
     """Networks of the seed, whose target networks are others: they choose among actions as well as learned ones."""
     world = make_world(config.env.rules)
-    fresh, other = (init_learner(config, world, met(), base_keys(config, seed)) for seed in (7, 8))
+    fresh, other = (init_state(config, world, met(), base_keys(config, seed)) for seed in (7, 8))
     return fresh._replace(target_params=other.params)
 
 
@@ -88,8 +88,8 @@ def seen(frames: np.ndarray) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(("judged", "noisy"), [("target", "none"), ("online", "factorised")])
 def test_the_greedy_action_is_the_one_that_evaluation_plays(judged: str, noisy: str):
     config = hunt(noisy, judged)
-    learner = untrained(config)
-    params = learner.target_params if judged == "target" else learner.params
+    state = untrained(config)
+    params = state.target_params if judged == "target" else state.params
     episode = played(config, jax.tree.map(lambda leaf: leaf[0], params))
     answered = answer(config, exported(config), seen(episode.frames))
     best = np.sort(answered["values"])

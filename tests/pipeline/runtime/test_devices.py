@@ -227,12 +227,12 @@ def test_a_stage_loads_the_framework_of_its_model_and_no_other(model: str) -> No
         "sys.path[:0] = ['src', '.']\n"
         "from pathlib import Path\n"
         "from pipeline import collect, devices, evaluate, params, run, stage, train\n"
-        "from quatrain.registry import MODELS, room\n"
+        "from quatrain.registry import MODELS, load\n"
         "chosen = params.read_params(Path.cwd())\n"
         "stage.prepare_process(chosen)\n"
         f"with devices.on_device(chosen, MODELS[{model!r}]):\n"
         f"    for name in {ROOMS!r}:\n"
-        f"        room({model!r}, name)\n"
+        f"        getattr(load({model!r}), name)\n"
         f"    devices.settings(chosen, MODELS[{model!r}])\n"
     )
     assert MODELS[model] in found

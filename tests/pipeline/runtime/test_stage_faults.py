@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.runtime.stage import say
 from pipeline.storage.checkpoints import folder_lock, loaded_code
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, load
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.small_project import Ended, Project, ended, interrupted, lines_until, orphans
@@ -269,7 +269,7 @@ def test_a_warning_is_a_plain_line(project: Project) -> None:
 def test_a_key_names_the_code_wherever_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room("allo", "train")
+    assert load("allo").train
     monkeypatch.chdir(tmp_path)
     names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
     assert {

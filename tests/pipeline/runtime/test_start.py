@@ -31,8 +31,8 @@ loaded("collect")
 def first_yield(*_):
     loaded("train")
     from pipeline import evaluate
-    from quatrain.registry import room
-    room(model, "evaluate")
+    from quatrain.registry import load
+    load(model).evaluate
     loaded("evaluate")
     sys.stdout.flush()
     os._exit(0)

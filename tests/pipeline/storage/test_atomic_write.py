@@ -128,7 +128,7 @@ def test_a_full_disk_leaves_the_old_content_and_nothing_partial(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return function(*arguments)
 
-    monkeypatch.setattr(atomic_write, "counted", fails)
+    monkeypatch.setattr(atomic_write, "crash_point", fails)
     with pytest.raises(OSError, match="No space left on device") as error:
         save(folder, NEW, {})
     assert error.value.errno == errno.ENOSPC
@@ -160,7 +160,7 @@ def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
             else function(*arguments)
         )
 
-    monkeypatch.setattr(atomic_write, "counted", slowly)
+    monkeypatch.setattr(atomic_write, "crash_point", slowly)
     write_durably(tmp_path / "a" / "b" / "text.txt", bytes(range(100)))
     assert files(tmp_path) == {"a/b/text.txt": bytes(range(100))}
 

@@ -14,7 +14,7 @@ from pipeline.storage import formats
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_export import requirements
-from quatrain.registry import MODELS, room
+from quatrain.registry import MODELS, load
 from tests.pipeline.small_project import Project, each_model
 
 ANSWER = """
@@ -53,7 +53,7 @@ def test_a_fresh_process_answers_the_example_as_the_room_does(
     assert done.returncode == 0, done.stderr
     answered = json.loads((tmp_path / "answer.json").read_text())
 
-    serving = room(uninterrupted.model, "serve")
+    serving = load(uninterrupted.model).serve
     config = getattr(read_params(uninterrupted.root), uninterrupted.model)
     data = (servable / "artifacts" / "weights.safetensors").read_bytes()
     request = json.loads((servable / "input_example.json").read_text())

@@ -8,7 +8,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import Generator, Tensor
 
-from quatrain.envs.vector_field.world import State, World, check_actions, draw, reset, step
+from quatrain.envs.vector_field.world import EnvState, World, check_actions, draw, reset, step
 
 Info = dict[str, Any]
 UNKNOWN_OPTIONS = "reset() takes no options, got {}; remove them."
@@ -31,7 +31,7 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
         self._noise = Generator(torch.get_default_device())
         self._counts = Generator(torch.get_default_device())
         self._seeded = False
-        self._state: State | None = None
+        self._state: EnvState | None = None
 
     def reset(
         self, *, seed: int | None = None, options: Info | None = None

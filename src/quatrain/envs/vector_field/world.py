@@ -28,7 +28,7 @@ class World(NamedTuple):
     control: Float[Tensor, "d action"]
 
 
-class State(NamedTuple):
+class EnvState(NamedTuple):
     """x: where each row is. age: transitions since it began."""
 
     x: Float[Tensor, "row d"]
@@ -50,7 +50,7 @@ class Draws(NamedTuple):
 class Started(NamedTuple):
     """Rows at their first state."""
 
-    state: State
+    state: EnvState
     observation: Float[Tensor, "row obs"]
 
 
@@ -61,7 +61,7 @@ class Stepped(NamedTuple):
     where the action led. An episode never terminates.
     """
 
-    state: State
+    state: EnvState
     observation: Float[Tensor, "row obs"]
     final_x: Float[Tensor, "row d"]
     final_observation: Float[Tensor, "row obs"]
@@ -94,7 +94,7 @@ def draw(world: World, replicates: int, generators: list[Generator]) -> Draws:
 
 def reset(world: World, draws: Draws, generators: list[Generator]) -> Started:
     """All rows at x ~ U(-1, 1); the generators, one per arm, are those of `step`."""
-    state = State(
+    state = EnvState(
         draws.start, torch.zeros(len(draws.start), dtype=torch.int64, device=draws.start.device)
     )
     return Started(state, _seen(world, draws.start, draws.start_observation, generators))
@@ -102,7 +102,7 @@ def reset(world: World, draws: Draws, generators: list[Generator]) -> Started:
 
 def step(
     world: World,
-    state: State,
+    state: EnvState,
     action: Float[Tensor, "row action"],
     draws: Draws,
     generators: list[Generator],
@@ -114,7 +114,7 @@ def step(
     """
     spec = world.spec
     noise = math.sqrt(spec.process_noise * spec.dt) * draws.process
-    final = State(step_mean(world, state.x, action) + noise, state.age + 1)
+    final = EnvState(step_mean(world, state.x, action) + noise, state.age + 1)
     final_observation = _seen(world, final.x, draws.observation, generators)
     truncated = _truncated(spec, final)
     counts = world.emission.noise == "poisson"
@@ -123,7 +123,7 @@ def step(
     ):  # elsewhere the question would wait for the device
         return Stepped(final, final_observation, final.x, final_observation, truncated)
     started, chosen = reset(world, draws, generators), truncated[:, None]
-    state = State(
+    state = EnvState(
         torch.where(chosen, started.state.x, final.x), torch.where(truncated, 0, final.age)
     )
     observation = torch.where(chosen, started.observation, final_observation)
@@ -183,7 +183,7 @@ def _leaves(
     return left
 
 
-def _truncated(spec: WorldSpec, state: State) -> Bool[Tensor, " row"]:
+def _truncated(spec: WorldSpec, state: EnvState) -> Bool[Tensor, " row"]:
     escaped = state.x.abs().amax(1) > spec.escape_radius
     return (
         escaped

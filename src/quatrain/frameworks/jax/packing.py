@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quatrain.frameworks.arrays import Form, verify
+from quatrain.frameworks.arrays import ArraySpec, verify
 
-Learner = TypeVar("Learner")
+State = TypeVar("State")
 
 
-def pack(learner: Any) -> dict[str, np.ndarray]:
+def to_arrays(learner: Any) -> dict[str, np.ndarray]:
     """Each leaf of a pytree under its path (`params/hidden/bias`); typed random keys as their uint32 data."""
     return {name: np.asarray(_plain(leaf)) for name, leaf in _named(learner).items()}
 
 
-def unpack(template: Learner, arrays: dict[str, np.ndarray]) -> Learner:
+def from_arrays(template: State, arrays: dict[str, np.ndarray]) -> State:
     """The inverse of `pack`; of the template only structure, shapes and dtypes count (`jax.eval_shape` gives them).
 
     Raises:
@@ -41,9 +41,9 @@ def _plain(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _form(like: Any) -> Form:
+def _form(like: Any) -> ArraySpec:
     plain = jax.eval_shape(_plain, like)
-    return Form(plain.dtype, plain.shape)
+    return ArraySpec(plain.dtype, plain.shape)
 
 
 def _restored(like: Any, array: np.ndarray) -> jax.Array:

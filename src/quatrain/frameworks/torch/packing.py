@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatrain.frameworks.arrays import Form, verify
+from quatrain.frameworks.arrays import ArraySpec, verify
 
-Learner = TypeVar("Learner")
+State = TypeVar("State")
 
 
-def pack(learner: Any) -> dict[str, np.ndarray]:
+def to_arrays(learner: Any) -> dict[str, np.ndarray]:
     """Each tensor under its path (`params/hidden.bias`), as an array with memory of its own.
 
     Raises:
@@ -23,7 +23,7 @@ def pack(learner: Any) -> dict[str, np.ndarray]:
     }
 
 
-def unpack(template: Learner, arrays: dict[str, np.ndarray]) -> Learner:
+def from_arrays(template: State, arrays: dict[str, np.ndarray]) -> State:
     """The inverse of `pack`; of the template structure, shapes, dtypes and devices count.
 
     Each tensor is new, without a gradient, and on the device of the template's, for not all are on one: a generator's
@@ -73,5 +73,7 @@ def _filled(tree: Any, leaves: Iterator[Tensor]) -> Any:
     return None if tree is None else type(tree)(inner)
 
 
-def _form(like: Tensor) -> Form:
-    return Form(torch.empty(0, dtype=like.dtype, device="cpu").numpy().dtype, tuple(like.shape))
+def _form(like: Tensor) -> ArraySpec:
+    return ArraySpec(
+        torch.empty(0, dtype=like.dtype, device="cpu").numpy().dtype, tuple(like.shape)
+    )

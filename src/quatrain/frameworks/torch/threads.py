@@ -7,10 +7,10 @@ import torch
 
 
 @contextmanager
-def suited(small: bool) -> Iterator[None]:
+def single_threaded(if_small: bool) -> Iterator[None]:
     """One thread for small matrices, where a second one costs more than it brings; afterwards as before."""
     before = torch.get_num_threads()
-    if small:
+    if if_small:
         torch.set_num_threads(1)
     try:
         yield

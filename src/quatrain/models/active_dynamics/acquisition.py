@@ -51,7 +51,7 @@ Value = Callable[[Imagined], Float[Tensor, "row n"]]
 Score = Callable[[Float[Tensor, "row n decision action"]], Float[Tensor, "row n"]]
 
 
-@threads.suited(small=True)
+@threads.single_threaded(if_small=True)
 def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
     """Weighted values of actions, less what leaving the region costs.
 

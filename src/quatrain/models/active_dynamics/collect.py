@@ -15,8 +15,8 @@ from quatrain.envs.vector_field.fields import make_field, region_grid, restored_
 from quatrain.envs.vector_field.observation import Emission, draw_emission
 from quatrain.envs.vector_field.policies import PolicySpec, act, first_held
 from quatrain.envs.vector_field.world import (
+    EnvState,
     Started,
-    State,
     Stepped,
     World,
     check_step,
@@ -140,7 +140,7 @@ def rolled(
     """Rollouts of these actions, from the environment's own starts where none are given."""
     begun = reset(world, draw(world, len(actions), [draws]), [draws])
     if starts is not None:
-        first = State(starts, torch.zeros_like(begun.state.age))
+        first = EnvState(starts, torch.zeros_like(begun.state.age))
         begun = Started(first, world.emission.sample(starts, None, draws))
     made = [
         Stepped(

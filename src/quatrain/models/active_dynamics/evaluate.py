@@ -17,7 +17,7 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import Rows
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import checkpoint_steps, restored
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
 AHEAD = (1, 5, 10, 20)
@@ -48,7 +48,7 @@ class Known(NamedTuple):
 
 
 def evaluate(
-    config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset, seed: int
+    config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int
 ) -> dict[str, float]:
     """Metrics of active_dynamics: of each arm medians over replicates, what is judged with 95 % intervals.
 
@@ -56,14 +56,14 @@ def evaluate(
     ARM took for its median final error as the active arm's replicates did; both are uncertain, so its interval is
     bootstrapped over replicates, in pairs.
     """
-    trial = restored(config, dataset, learner)
-    known = knowledge(config, trial.rows, learner, dataset)
+    trial = restored(config, dataset, state)
+    known = knowledge(config, trial.rows, state, dataset)
     columns = {"field_nrmse": known.nrmse[-1], **calibration(known, dataset.held_out)}
     columns |= predictions(config, trial.world, trial.rows, dataset.held_out)
     columns |= {
         name: _array(value) for name, value in trial.rows.judged(dataset.held_out, seed).items()
     }
-    columns["information_gained"] = _array(learner.gained)
+    columns["information_gained"] = _array(state.gained)
     by_arm = {
         f"{name}.{arm}": own
         for name, column in columns.items()
@@ -90,17 +90,15 @@ def evaluate(
 
 
 @torch.no_grad()
-def knowledge(
-    config: ActiveDynamicsConfig, rows: Rows, learner: Learner, dataset: Dataset
-) -> Known:
+def knowledge(config: ActiveDynamicsConfig, rows: Rows, state: State, dataset: Dataset) -> Known:
     """What was learned, and at each checkpoint how wrong it was; at one that is to come, how wrong it is now."""
     grid, truth = (
         torch.tensor(part).double() for part in (dataset.held_out.grid, dataset.held_out.grid_field)
     )
     errors = []
     for place, step in enumerate(checkpoint_steps(config)):
-        kept = {name: value[place] for name, value in learner.snapshots.items()}
-        weights = kept if step <= int(learner.transitions) else rows.weights
+        kept = {name: value[place] for name, value in state.snapshots.items()}
+        weights = kept if step <= int(state.transitions) else rows.weights
         gauge = rows.gauge(weights, dataset.held_out)
         mean = gauge.velocity(
             rows.drift(weights, gauge.inward(grid.expand(config.rows, -1, -1)).float()).double()

@@ -48,7 +48,7 @@ def first_plan(config: Planner, rows: int, action_size: int) -> Plan:
     return Plan(mean, mean[:, None].repeat(1, config.keep, 1, 1))
 
 
-@threads.suited(small=True)
+@threads.single_threaded(if_small=True)
 @torch.no_grad()
 def replan(
     config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator

@@ -8,13 +8,13 @@ from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.figures import actions, judged, learning, plane, surprise
 from quatrain.models.active_dynamics.figures.study import PLANE, studied
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from quatrain.progress import History
 
 
 def plots(
     config: ActiveDynamicsConfig,
-    learner: Learner,
+    state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
@@ -23,7 +23,7 @@ def plots(
 
     Maps and portraits are of fields in the plane; terms of the evidence bound are of family seq_vae.
     """
-    study = studied(config, learner, dataset)
+    study = studied(config, state, dataset)
     figures = {
         "learning_curve": learning.draw_learning_curve(study, scores),
         "information": learning.draw_information(study, history),

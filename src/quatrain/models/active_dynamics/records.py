@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatrain.models.active_dynamics.state import Trial
-from quatrain.progress import TrainingDiverged, by_learner
+from quatrain.progress import TrainingDiverged, by_seed
 
 SUMS = ("truncations",)
 """What is counted; of everything else the mean over the transitions of a yield is told."""
@@ -39,7 +39,7 @@ def metrics_of(
             f"{name}.{arm}": own[None]
             for arm, own in zip(trial.config.train.arms, value, strict=True)
         }
-    return by_learner(named)
+    return by_seed(named)
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.learner import VaeRows
 from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
 from quatrain.models.active_dynamics.state import restored, rows_of
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from quatrain.requests import Input, checked
 
 INPUT = "states"
@@ -37,14 +37,12 @@ class Knowledge(NamedTuple):
     shift: Float64[Tensor, " d"]
 
 
-def export(
-    config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset
-) -> dict[str, np.ndarray]:
+def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """The field of the first replicate of the active arm (of the first arm, where none is active).
 
     Where channels are learned a field has coordinates of its own, which the true channels or the held-out states tell.
     """
-    rows = restored(config, dataset, learner).rows
+    rows = restored(config, dataset, state).rows
     row = rows_of(config, "active" if "active" in config.train.arms else config.train.arms[0]).start
     gauge = rows.gauge(rows.weights, dataset.held_out)
     if isinstance(rows, FilterRows):
@@ -60,7 +58,7 @@ def export(
             dict(worker.network.dynamics.named_parameters()),
             worker.posterior.covariance,
         )
-    return packing.pack(Knowledge(field, covariance, gauge.turn[row], gauge.shift[row]))
+    return packing.to_arrays(Knowledge(field, covariance, gauge.turn[row], gauge.shift[row]))
 
 
 def request(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -84,7 +82,7 @@ def answer(
     wanted = {INPUT: Input(np.float64, (config.env.d,), -LARGEST, LARGEST)}
     states = torch.tensor(checked("active_dynamics", request, wanted)[INPUT])[None]
     with torch.no_grad():
-        known = packing.unpack(_template(config), arrays)
+        known = packing.from_arrays(_template(config), arrays)
         gauge = Gauge(known.turn[None], known.shift[None])
         moments = _of_filter if config.network.family == "bayes_filter" else _of_network
         found = moments(config, known, gauge.inward(states))

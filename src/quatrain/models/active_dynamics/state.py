@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.policies import Held, PolicySpec
-from quatrain.envs.vector_field.world import State, Stepped, World
+from quatrain.envs.vector_field.world import EnvState, Stepped, World
 from quatrain.frameworks.torch.rng import generator, generator_at
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
@@ -34,7 +34,7 @@ class Met(NamedTuple):
 
     seen: Seen
     final_x: Float[Tensor, "row d"]
-    state: State
+    state: EnvState
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Trial:
     given: "Given"
     world: World
     rows: Rows
-    environment: State
+    environment: EnvState
     held: dict[str, Held]
     plan: Plan
     generators: dict[str, Generator]
@@ -100,7 +100,7 @@ class Trial:
             truncated,
             at(given.observations, time + 1),
         )
-        return Met(seen, at(given.next_states, time), State(x, age))
+        return Met(seen, at(given.next_states, time), EnvState(x, age))
 
     def met(self, action: Float[Tensor, "row action"], made: Stepped) -> Met:
         """A transition that the environment made."""
@@ -188,7 +188,7 @@ def fresh(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Trial:
         dataset,
         {
             "rows": rows,
-            "environment": State(states, torch.zeros(len(states), dtype=torch.int64)),
+            "environment": EnvState(states, torch.zeros(len(states), dtype=torch.int64)),
             "held": {
                 arm: policies.first_held(config.seeds, size, generators[f"policy_{arm}"])
                 for arm in habitual
@@ -222,23 +222,23 @@ def _generators(
     return found
 
 
-def restored(config: ActiveDynamicsConfig, dataset: Dataset, learner: Any) -> Trial:
+def restored(config: ActiveDynamicsConfig, dataset: Dataset, state: Any) -> Trial:
     """Where a learner was; of it nothing is changed."""
-    rows = FAMILIES[config.network.family].restored(config, dataset, learner)
+    rows = FAMILIES[config.network.family].restored(config, dataset, state)
     return _at_work(
         config,
         dataset,
         {
             "rows": rows,
-            "environment": learner.environment,
-            "held": dict(learner.held),
-            "plan": learner.plan,
-            "generators": {name: generator_at(state) for name, state in learner.generators.items()},
-            "replay": cloned(learner.replay),
-            "path": learner.path.clone(),
-            "snapshots": cloned(learner.snapshots),
-            "gained": learner.gained,
-            "transitions": int(learner.transitions),
+            "environment": state.environment,
+            "held": dict(state.held),
+            "plan": state.plan,
+            "generators": {name: generator_at(state) for name, state in state.generators.items()},
+            "replay": cloned(state.replay),
+            "path": state.path.clone(),
+            "snapshots": cloned(state.snapshots),
+            "gained": state.gained,
+            "transitions": int(state.transitions),
         },
     )
 

@@ -9,9 +9,10 @@ from jaxtyping import Float, Float64, Int64, UInt8
 from torch import Tensor
 
 from quatrain.envs.vector_field.policies import Held
-from quatrain.envs.vector_field.world import State, draw, step
+from quatrain.envs.vector_field.world import EnvState, draw, step
 from quatrain.frameworks.torch import packing, threads
-from quatrain.models.active_dynamics import planner, records, state
+from quatrain.models.active_dynamics import planner, records
+from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.acquisition import scorer
 from quatrain.models.active_dynamics.collect import Dataset, check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -22,10 +23,10 @@ from quatrain.replay.windows import Ring
 
 HEADLINE = ("monitor/field_nrmse", "innovation_nll")
 WEIGHTS = ("params/", "decoder/")
-pack = packing.pack
+to_arrays = packing.to_arrays
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     """Everything that changes while learning, of all rows: arm by arm, of each arm all replicates.
 
     params: what the family learns (a belief; networks). decoder: of channels, where it was learned from the warm-up.
@@ -36,7 +37,7 @@ class Learner(NamedTuple):
     params: Any
     decoder: Any
     further: Any
-    environment: State
+    environment: EnvState
     held: dict[str, Held]
     plan: Plan
     generators: dict[str, UInt8[Tensor, " state"]]
@@ -101,19 +102,19 @@ def met_by(trial: Trial, action: Float[Tensor, "row action"]) -> Met:
     return trial.met(action, made)
 
 
-def init_learner(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Learner:
+def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> State:
     """At the common start, before the first transition of the warm-up."""
-    return snapshot(state.fresh(config, dataset, seed))
+    return snapshot(training_state.fresh(config, dataset, seed))
 
 
-def snapshot(trial: Trial) -> Learner:
+def snapshot(trial: Trial) -> State:
     """As the trial is now, in tensors that stay so."""
-    parts = state.state_of(trial)
-    return Learner(**{name: parts[name] for name in Learner._fields})
+    parts = training_state.state_of(trial)
+    return State(**{name: parts[name] for name in State._fields})
 
 
 def train(
-    config: ActiveDynamicsConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+    config: ActiveDynamicsConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Learn until `train.transitions` are met, from `learner` if one is given; a yield every `record_every` of them.
 
@@ -123,23 +124,23 @@ def train(
     """
     check(config, dataset)
     trial = (
-        state.fresh(config, dataset, seed)
-        if learner is None
-        else state.restored(config, dataset, learner)
+        training_state.fresh(config, dataset, seed)
+        if state is None
+        else training_state.restored(config, dataset, state)
     )
     while (done := trial.transitions) < config.train.transitions:
         count = min(config.train.record_every, config.train.transitions - done)
-        with threads.suited(small=True):
+        with threads.single_threaded(if_small=True):
             metrics = records.metrics_of(trial, [advance(trial) for _ in range(count)])
         yield Progress(done + count, snapshot(trial), metrics)
 
 
-def unpack(
+def from_arrays(
     config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
-) -> Learner:
+) -> State:
     """The inverse of `pack`.
 
     Raises:
         ValueError: names, shapes or dtypes are not those of a learner of this config.
     """
-    return packing.unpack(init_learner(config, dataset, 0), arrays)
+    return packing.from_arrays(init_state(config, dataset, 0), arrays)

@@ -17,8 +17,8 @@ from quatrain.models.actor_critic.collect import Dataset, Starts, colonies_of
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import drawn_policy, mean_policy
 from quatrain.models.actor_critic.ppo.agent import actor_of
-from quatrain.models.actor_critic.train import Learner
-from quatrain.statistics import bootstrap_interval, over_learners
+from quatrain.models.actor_critic.train import State
+from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
 FLOORS, CEILINGS = ("random_return", "constant_return"), ("feedback_return",)
 GATED = (
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def evaluate(
-    config: ActorCriticConfig, learner: Learner, dataset: Dataset, seed: int
+    config: ActorCriticConfig, state: State, dataset: Dataset, seed: int
 ) -> dict[str, float]:
     """Metrics of actor_critic; with several seeds means, and for what is judged also sd and 95 % interval over seeds.
 
@@ -55,12 +55,12 @@ def evaluate(
     fraction compare its mean return with those of the best constant action and of the feedback controller on the same
     colonies; of one seed their intervals are bootstrapped over colonies, in pairs.
     """
-    outcomes = learned(config, learner, dataset)
+    outcomes = learned(config, state, dataset)
     of_learners = [
-        _scores(config, outcome, dataset) | _beyond(config, learner, place, dataset, seed)
+        _scores(config, outcome, dataset) | _beyond(config, state, place, dataset, seed)
         for place, outcome in enumerate(outcomes)
     ]
-    scores = over_learners(of_learners, [gated.metric for gated in GATED])
+    scores = aggregate_seeds(of_learners, [gated.metric for gated in GATED])
     floors = dataset.held_out.floors
     for name, values in (
         ("random", floors.random),
@@ -73,11 +73,11 @@ def evaluate(
     return {name: float(value) for name, value in scores.items()}
 
 
-def learned(config: ActorCriticConfig, learner: Learner, dataset: Dataset) -> list[Outcome]:
+def learned(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
     """The policy of each seed with the held-out colonies."""
     world = make_world(config.env.rules, dataset.held_out.plates)
     found = []
-    for seed in learner.seeds:
+    for seed in state.seeds:
         act = mean_policy(actor_of(config, world, seed))
         found.append(played(world, dataset.held_out.colonies, act))
     return found
@@ -144,10 +144,10 @@ def _root_mean_square(deviation: np.ndarray) -> float:
 
 
 def _beyond(
-    config: ActorCriticConfig, learner: Learner, place: int, dataset: Dataset, seed: int
+    config: ActorCriticConfig, state: State, place: int, dataset: Dataset, seed: int
 ) -> dict[str, Any]:
     """The policy with its spread, and without it on plates outside the range that it was trained on."""
-    held_out, rules, own = dataset.held_out, config.env.rules, learner.seeds[place]
+    held_out, rules, own = dataset.held_out, config.env.rules, state.seeds[place]
 
     def outcome(plates: Plates, starts: Starts, drawn: bool) -> Outcome:
         world = make_world(rules, plates)

@@ -9,13 +9,13 @@ from quatrain.models.actor_critic.collect import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures import film, laws, standing, training
 from quatrain.models.actor_critic.figures.replays import replayed
-from quatrain.models.actor_critic.train import Learner
+from quatrain.models.actor_critic.train import State
 from quatrain.progress import History
 
 
 def plots(
     config: ActorCriticConfig,
-    learner: Learner,
+    state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
@@ -25,10 +25,8 @@ def plots(
     Return against slope is left out where all plates have the same.
     """
     held_out = dataset.held_out
-    replays = replayed(config, learner, held_out.floors, held_out.plates, held_out.colonies)
-    outside = replayed(
-        config, learner, held_out.floors, held_out.outside, held_out.colonies_outside
-    )
+    replays = replayed(config, state, held_out.floors, held_out.plates, held_out.colonies)
+    outside = replayed(config, state, held_out.floors, held_out.outside, held_out.colonies_outside)
     figures = {
         "learning_curve": training.draw_learning_curve(config, history, scores),
         "episodes": training.draw_episodes(config, history),
@@ -36,7 +34,7 @@ def plots(
         "actions": laws.draw_actions(config, history, replays),
         "laws": laws.draw_laws(config, dataset, replays),
         "sizes": standing.draw_sizes(config, dataset, replays),
-        "film": film.draw_film(config, learner, dataset, replays),
+        "film": film.draw_film(config, state, dataset, replays),
         "paired": standing.draw_paired(config, dataset, replays),
         "constant_search": standing.draw_constant_search(config, dataset, scores),
     }

@@ -16,7 +16,7 @@ from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.collect import Dataset, colonies_of
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, see
-from quatrain.models.actor_critic.train import Learner
+from quatrain.models.actor_critic.train import State
 from quatrain.requests import Input, checked
 
 EXAMPLES = 3
@@ -40,10 +40,10 @@ class Question(NamedTuple):
     stiffness: Float32[np.ndarray, "question pixel"]
 
 
-def export(config: ActorCriticConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
+def export(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """Network of the first seed, and the scale of what it sees."""
-    seed = learner.seeds[0]
-    return packing.pack(Weights(seed.params, seed.scale))
+    seed = state.seeds[0]
+    return packing.to_arrays(Weights(seed.params, seed.scale))
 
 
 def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -98,7 +98,7 @@ def _actor(
     made = network.init(config, 0)
     sizes = (NODE_FEATURES[config.env.features],) * 2 + (GRAPH_FEATURES[config.env.features],) * 2
     template = Weights(made.state_dict(), Scale(*map(torch.zeros, sizes)))
-    weights = packing.unpack(template, arrays)
+    weights = packing.from_arrays(template, arrays)
     made.load_state_dict(weights.params)
     rules = config.env.rules
     world = World(

@@ -33,12 +33,12 @@ from quatrain.replay.rollouts.gae import Trace
 
 HEADLINE = ("return", "success")
 WEIGHTS = ("params/", "scale/")
-pack = packing.pack
+to_arrays = packing.to_arrays
 SMALL = 64
 """Units up to which a second thread costs more than it brings: measured, two took 2.5 times as long as one."""
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     """Everything that changes while learning: of each field one part per seed."""
 
     params: tuple[dict[str, Tensor], ...]
@@ -49,7 +49,7 @@ class Learner(NamedTuple):
     updates: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, seeds: list[Seed]) -> "Learner":
+    def of(cls, seeds: list[Seed]) -> "State":
         """The inverse of `seeds`."""
         return cls(*zip(*seeds, strict=True))
 
@@ -192,7 +192,7 @@ def value_weights(agent: Agent) -> Float[Tensor, "*component"]:
     )
 
 
-def init_learner(config: ActorCriticConfig, world: World, dataset: Dataset, seed: int) -> Learner:
+def init_state(config: ActorCriticConfig, world: World, dataset: Dataset, seed: int) -> State:
     """Fresh networks and new colonies; each seed draws from numbers of its own."""
     scale, made = scale_of(config, dataset), []
     for own in np.random.SeedSequence(seed).spawn(config.seeds):
@@ -200,11 +200,11 @@ def init_learner(config: ActorCriticConfig, world: World, dataset: Dataset, seed
         fresh = network.init(config, int(weights.generate_state(1)[0]))
         draws = [[generator(purpose) for purpose in rank.spawn(3)] for rank in ranks]
         made.append(agents.fresh(config, world, scale, fresh, draws))
-    return Learner.of(made)
+    return State.of(made)
 
 
 def train(
-    config: ActorCriticConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+    config: ActorCriticConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Learn until `train.transitions` are met, from `learner` if one is given; a yield every `record_every` iterations.
 
@@ -216,36 +216,36 @@ def train(
     """
     check(config, dataset)
     check_device(config)
-    if learner is None:
+    if state is None:
         world = make_world(config.env.rules, dataset.train.plates)
-        learner = init_learner(config, world, dataset, seed)
-    with helped(config.train.world_size, follow, config, dataset, learner) as team:
-        yield from learn_from(team, config, dataset, learner)
+        state = init_state(config, world, dataset, seed)
+    with helped(config.train.world_size, follow, config, dataset, state) as team:
+        yield from learn_from(team, config, dataset, state)
 
 
-def follow(team: Team, config: ActorCriticConfig, dataset: Dataset, learner: Learner) -> None:
+def follow(team: Team, config: ActorCriticConfig, dataset: Dataset, state: State) -> None:
     """What every rank but the first does."""
-    for _ in learn_from(team, config, dataset, learner):
+    for _ in learn_from(team, config, dataset, state):
         pass
 
 
 def learn_from(
-    team: Team, config: ActorCriticConfig, dataset: Dataset, learner: Learner
+    team: Team, config: ActorCriticConfig, dataset: Dataset, state: State
 ) -> Iterator[Progress]:
     """The same in each rank of a team: all take the same steps, of what their own colonies meet."""
     world = make_world(config.env.rules, dataset.train.plates)
     with memory.told(config):
         rollout = agents.empty_rollout(config, config.train.num_envs // team.size)
-        working = [agents.restored(config, world, one, team, rollout) for one in learner.seeds]
+        working = [agents.restored(config, world, one, team, rollout) for one in state.seeds]
     while (done := working[0].iterations) < config.train.steps:
         count = min(config.train.record_every, config.train.steps - done)
-        with memory.told(config), threads.suited(config.network.d <= SMALL):
+        with memory.told(config), threads.single_threaded(config.network.d <= SMALL):
             entries = [[iterate(agent) for agent in working] for _ in range(count)]
         told = team.told((entries, [rank_of(agent.player, agent.order) for agent in working]))
         ranks = zip(*(ranks for _, ranks in told), strict=True)
         seeds = [agents.snapshot(agent, own) for agent, own in zip(working, ranks, strict=True)]
         yield Progress(
-            done + count, Learner.of(seeds), records.over_time([entries for entries, _ in told])
+            done + count, State.of(seeds), records.over_time([entries for entries, _ in told])
         )
 
 
@@ -271,11 +271,13 @@ def check_device(config: ActorCriticConfig) -> None:
         )
 
 
-def unpack(config: ActorCriticConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
+def from_arrays(
+    config: ActorCriticConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
+) -> State:
     """The inverse of `pack`.
 
     Raises:
         ValueError: names, shapes or dtypes are not those of a learner of this config.
     """
     world = make_world(config.env.rules, dataset.train.plates)
-    return packing.unpack(init_learner(config, world, dataset, 0), arrays)
+    return packing.from_arrays(init_state(config, world, dataset, 0), arrays)

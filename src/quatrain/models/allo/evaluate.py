@@ -9,8 +9,8 @@ from quatrain.baselines import Gated
 from quatrain.models.allo import spectrum
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import Learner, init_learner, tables
-from quatrain.statistics import over_learners
+from quatrain.models.allo.train import State, init_state, tables
+from quatrain.statistics import aggregate_seeds
 
 FLOORS = ("floor_untrained", "floor_random", "floor_constant")
 GATED = (
@@ -28,7 +28,7 @@ GATED = (
 RANDOM_TABLES = 10
 
 
-def evaluate(config: AlloConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
+def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
     """Metrics of allo; with several learners means, and for what is judged also sd and 95 % interval over learners.
 
     `cosine*` compare with the truth of the buffer itself (groups of nearly equal eigenvalues count as one space);
@@ -38,14 +38,14 @@ def evaluate(config: AlloConfig, learner: Learner, dataset: Dataset, seed: int) 
     d, states = config.network.d, len(dataset.grid.coords)
     operator = spectrum.operator(dataset.train, states, config.train.discounts)
     truth = spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
-    learned = tables(config, learner, dataset)
-    duals = np.diagonal(np.asarray(learner.duals), axis1=1, axis2=2)
+    learned = tables(config, state, dataset)
+    duals = np.diagonal(np.asarray(state.duals), axis1=1, axis2=2)
     eigenvalues = -duals / (4 * config.train.graph_coef)
     per_learner = [
         _scores(table, values, truth, operator)
         for table, values in zip(learned, eigenvalues, strict=True)
     ]
-    scores = over_learners(per_learner, [gated.metric for gated in GATED])
+    scores = aggregate_seeds(per_learner, [gated.metric for gated in GATED])
     scores |= _ceiling_truth(truth, d) | _floors(config, dataset, truth, seed)
     scores |= _paper(config, learned, truth, dataset) | _held_out(config, learned, truth, dataset)
     scores["groups"] = float(len(np.unique(truth.group[:d])))
@@ -115,7 +115,7 @@ def _floors(
 ) -> dict[str, float]:
     """What costs no learning: the untrained network, a Gaussian table, a constant."""
     rng = np.random.default_rng(seed)
-    untrained = init_learner(config, dataset, seed)
+    untrained = init_state(config, dataset, seed)
     shape = (len(truth.visited), config.network.d)
     tried = {
         "floor_untrained": list(tables(config, untrained, dataset)),

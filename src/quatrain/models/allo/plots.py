@@ -13,14 +13,14 @@ from quatrain.models.allo import spectrum
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import true_table
-from quatrain.models.allo.train import Learner, tables
+from quatrain.models.allo.train import State, tables
 from quatrain.plots import curve
 from quatrain.progress import History
 
 
 def plots(
     config: AlloConfig,
-    learner: Learner,
+    state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
@@ -28,7 +28,7 @@ def plots(
     """Figures of one trained allo (with several learners: maps of the first, curves of all)."""
     operator = spectrum.operator(dataset.train, len(dataset.grid.coords), config.train.discounts)
     truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
-    table = np.asarray(tables(config, learner, dataset)[0], np.float64)
+    table = np.asarray(tables(config, state, dataset)[0], np.float64)
     return {
         "vectors": draw_vectors(table, truth, dataset),
         "cosine": draw_cosine(config, history),

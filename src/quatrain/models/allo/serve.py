@@ -15,7 +15,7 @@ from quatrain.frameworks.jax import packing
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, inputs_of
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import Learner
+from quatrain.models.allo.train import State
 from quatrain.requests import Input, checked
 
 INPUT = "cells"
@@ -28,10 +28,10 @@ class Weights(NamedTuple):
     frequencies: Float[Array, "count 2"]
 
 
-def export(config: AlloConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
+def export(config: AlloConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """The encoder of the first learner, and its Fourier frequencies (none: an empty array)."""
-    return packing.pack(
-        jax.tree.map(lambda leaf: leaf[0], Weights(learner.params, learner.frequencies))
+    return packing.to_arrays(
+        jax.tree.map(lambda leaf: leaf[0], Weights(state.params, state.frequencies))
     )
 
 
@@ -62,7 +62,7 @@ def answer(
 def _table(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Float[np.ndarray, "states d"]:
     """Of every state, whatever is asked: one program for all requests, and no answer depends on another question."""
     grid = dynamics.make_grid(config.env.map)
-    weights = packing.unpack(
+    weights = packing.from_arrays(
         jax.eval_shape(partial(_fresh, config, *inputs_of(config.env, grid))), arrays
     )
     _, inputs = inputs_of(config.env, grid, frequencies=np.asarray(weights.frequencies))

@@ -16,7 +16,7 @@ from quatrain.frameworks.jax import packing
 from quatrain.models.allo import losses, network, spectrum
 from quatrain.models.allo.collect import Dataset, check, inputs_of
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.progress import Progress, TrainingDiverged, by_learner
+from quatrain.progress import Progress, TrainingDiverged, by_seed
 from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 
 HEADLINE = ("cosine_mean", "total_error")
@@ -34,7 +34,7 @@ IN_PLACE = {"xla_cpu_copy_insertion_use_region_analysis": True}
 """To XLA: Adam need not copy the weights of a step first. The same bits in 93 % of the time; a GPU does not read it."""
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     """Everything that changes while learning (and the Fourier frequencies, without which the weights mean nothing)."""
 
     params: network.Params
@@ -93,7 +93,7 @@ def draw(config: Train, data: Data, base_key: Array, step: Array) -> Batch | Non
 
 
 def objective(
-    params: network.Params, config: AlloConfig, learner: Learner, data: Data, batch: Batch | None
+    params: network.Params, config: AlloConfig, state: State, data: Data, batch: Batch | None
 ) -> tuple[Float[Array, ""], losses.Loss]:
     """L and its parts at these encoder parameters."""
     if batch is None:
@@ -109,38 +109,38 @@ def objective(
             losses.two_batches if config.train.constraint == "two" else losses.three_batches
         )(features)
     loss = losses.lagrangian(
-        graph, constraints, learner.duals, learner.barrier, config.train.graph_coef
+        graph, constraints, state.duals, state.barrier, config.train.graph_coef
     )
     return losses.total(loss), loss
 
 
-def ascend(config: Train, learner: Learner, constraints: losses.Constraints) -> Learner:
+def ascend(config: Train, state: State, constraints: losses.Constraints) -> State:
     """Dual and barrier steps from the same forward pass as the gradient.
 
     β ← clip(β + lr_dual·E, ±dual_clip);  b ← clip(b + lr_barrier·h, b_min, b_max) with h = |Q| (`abs`), or the mean
     of the positive part of a moving average of E1∘E2 (`positive_ema`, the paper's code).
     """
     clip = jnp.inf if config.dual_clip is None else config.dual_clip
-    duals = jnp.tril(jnp.clip(learner.duals + config.lr_dual * constraints.error, -clip, clip))
-    average = learner.quadratic_average
+    duals = jnp.tril(jnp.clip(state.duals + config.lr_dual * constraints.error, -clip, clip))
+    average = state.quadratic_average
     violation = jnp.abs(constraints.quadratic)
     if config.barrier_update == "positive_ema":
         product = constraints.first * constraints.second
-        average = jnp.where(learner.step == 0, product, average + 0.1 * (product - average))
+        average = jnp.where(state.step == 0, product, average + 0.1 * (product - average))
         violation = jnp.maximum(average, 0).mean()
-    barrier = jnp.clip(learner.barrier + config.lr_barrier * violation, config.b_min, config.b_max)
-    return learner._replace(duals=duals, barrier=barrier, quadratic_average=average)
+    barrier = jnp.clip(state.barrier + config.lr_barrier * violation, config.b_min, config.b_max)
+    return state._replace(duals=duals, barrier=barrier, quadratic_average=average)
 
 
 def update(
-    config: AlloConfig, data: Data, learner: Learner, batch: Batch | None
-) -> tuple[Learner, dict[str, Array]]:
+    config: AlloConfig, data: Data, state: State, batch: Batch | None
+) -> tuple[State, dict[str, Array]]:
     """One step: gradient of L, Adam on the encoder, ascent of duals and barrier, and what is recorded of it."""
     gradient_of = jax.value_and_grad(objective, has_aux=True)
-    (value, loss), gradients = gradient_of(learner.params, config, learner, data, batch)
-    updates, optimizer = optax.adam(schedule(config.train)).update(gradients, learner.optimizer)
-    params = optax.apply_updates(learner.params, updates)
-    ascended = ascend(config.train, learner, loss.constraints)
+    (value, loss), gradients = gradient_of(state.params, config, state, data, batch)
+    updates, optimizer = optax.adam(schedule(config.train)).update(gradients, state.optimizer)
+    params = optax.apply_updates(state.params, updates)
+    ascended = ascend(config.train, state, loss.constraints)
     error = loss.constraints.error
     recorded = {
         "loss": value,
@@ -150,13 +150,11 @@ def update(
         "norm_error": jnp.abs(jnp.diag(error)).sum(),
         "manifold_distance": jnp.square(error).sum(),
     }
-    return ascended._replace(params=params, optimizer=optimizer, step=learner.step + 1), recorded
+    return ascended._replace(params=params, optimizer=optimizer, step=state.step + 1), recorded
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=IN_PLACE)
-def run_chunk(
-    config: AlloConfig, learners: Learner, data: Data
-) -> tuple[Learner, dict[str, Array]]:
+def run_chunk(config: AlloConfig, learners: State, data: Data) -> tuple[State, dict[str, Array]]:
     """`record_every` updates of all learners; recorded values are (record_every, seeds)."""
     single = config.seeds == 1
     act, pick = partial(update, config, data), partial(draw, config.train, data)
@@ -172,20 +170,20 @@ def run_chunk(
     return carry, recorded
 
 
-def init_learner(config: AlloConfig, dataset: Dataset, seed: int) -> Learner:
+def init_state(config: AlloConfig, dataset: Dataset, seed: int) -> State:
     """`seeds` fresh learners; learner i draws all its randomness from fold_in(key(seed), i)."""
     frequencies, inputs = map(jnp.asarray, inputs_of(config.env, dataset.grid, seed))
     return _fresh(config, jax.random.key(seed), frequencies, inputs)
 
 
 @partial(jax.jit, static_argnums=0)
-def _fresh(config: AlloConfig, key: Array, frequencies: Array, inputs: Array) -> Learner:
+def _fresh(config: AlloConfig, key: Array, frequencies: Array, inputs: Array) -> State:
     d, chosen = config.network.d, config.train
 
-    def one(index: Array) -> Learner:
+    def one(index: Array) -> State:
         base_key = jax.random.fold_in(key, index)
         params = network.init(config.network, jax.random.fold_in(base_key, INIT), inputs)
-        return Learner(
+        return State(
             params=params,
             optimizer=optax.adam(schedule(chosen)).init(params),
             duals=chosen.dual_init
@@ -200,12 +198,10 @@ def _fresh(config: AlloConfig, key: Array, frequencies: Array, inputs: Array) ->
     return jax.vmap(one)(jnp.arange(config.seeds))
 
 
-def inputs_for(
-    config: AlloConfig, learner: Learner, dataset: Dataset
-) -> Float[Array, "states inputs"]:
+def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Array, "states inputs"]:
     """The encoder's table of inputs that this learner was trained on."""
     return jnp.asarray(
-        inputs_of(config.env, dataset.grid, frequencies=np.asarray(learner.frequencies[0]))[1]
+        inputs_of(config.env, dataset.grid, frequencies=np.asarray(state.frequencies[0]))[1]
     )
 
 
@@ -215,14 +211,14 @@ def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
 
 
 def tables(
-    config: AlloConfig, learner: Learner, dataset: Dataset
+    config: AlloConfig, state: State, dataset: Dataset
 ) -> Float[np.ndarray, "seeds states d"]:
     """The learned features of every state, for each learner."""
-    return np.asarray(_tables(config, learner.params, inputs_for(config, learner, dataset)))
+    return np.asarray(_tables(config, state.params, inputs_for(config, state, dataset)))
 
 
 def train(
-    config: AlloConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+    config: AlloConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Learn until `steps`, from `learner` if one is given, yielding once per `record_every` steps.
 
@@ -236,18 +232,18 @@ def train(
     check(config, dataset)
     operator = spectrum.operator(dataset.train, len(dataset.grid.coords), config.train.discounts)
     truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
-    learner = init_learner(config, dataset, seed) if learner is None else learner
-    data = _data(config, dataset, inputs_for(config, learner, dataset))
+    state = init_state(config, dataset, seed) if state is None else state
+    data = _data(config, dataset, inputs_for(config, state, dataset))
     errors: list[float] = []
-    step = int(learner.step[0])
+    step = int(state.step[0])
     while step < config.train.steps:
-        barrier = float(learner.barrier.max())
-        learner, stacked = run_chunk(config, learner, data)
+        barrier = float(state.barrier.max())
+        state, stacked = run_chunk(config, state, data)
         recorded = jax.device_get(stacked)
         _refuse_divergence(recorded, step, barrier)
         step += config.train.record_every
         errors.append(float(recorded["total_error"].mean()))
-        yield Progress(step, learner, _metrics(config, learner, dataset, truth, recorded))
+        yield Progress(step, state, _metrics(config, state, dataset, truth, recorded))
     _warn_if_errors_grew(errors)
 
 
@@ -266,19 +262,19 @@ def _data(config: AlloConfig, dataset: Dataset, inputs: Array) -> Data:
 
 def _metrics(
     config: AlloConfig,
-    learner: Learner,
+    state: State,
     dataset: Dataset,
     truth: spectrum.Spectrum,
     recorded: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Name -> (n,) + the metric's own axes, for their mean and for each learner."""
-    duals = np.asarray(learner.duals)
+    duals = np.asarray(state.duals)
     diagonal = np.diagonal(duals, axis1=1, axis2=2)
-    step = int(learner.step[0])
+    step = int(state.step[0])
     metrics = {name: values.mean(0, dtype=np.float64) for name, values in recorded.items()} | {
         "duals_diag": diagonal,
         "dual_offdiag_max": np.abs(np.tril(duals, -1)).max((1, 2)),
-        "barrier": np.asarray(learner.barrier),
+        "barrier": np.asarray(state.barrier),
         "eigenvalue_dual": -diagonal / (4 * config.train.graph_coef),
         "lr": np.full(config.seeds, float(schedule(config.train)(step - 1))),
     }
@@ -287,9 +283,9 @@ def _metrics(
         cosines = np.zeros((0, config.seeds, config.network.d))
     else:
         cosines = np.stack(
-            [spectrum.cosine(table, truth) for table in tables(config, learner, dataset)]
+            [spectrum.cosine(table, truth) for table in tables(config, state, dataset)]
         )[None]
-    return by_learner(
+    return by_seed(
         found | {"cosine": cosines, "cosine_mean": cosines.mean(-1), "cosine_min": cosines.min(-1)}
     )
 
@@ -316,13 +312,13 @@ def _warn_if_errors_grew(errors: list[float]) -> None:
         )
 
 
-pack = packing.pack
+to_arrays = packing.to_arrays
 
 
-def unpack(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
+def from_arrays(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
     """The learner whose packed arrays these are.
 
     Raises:
         ValueError: names, shapes or dtypes are not those of a learner of this config.
     """
-    return packing.unpack(init_learner(config, dataset, seed=0), arrays)
+    return packing.from_arrays(init_state(config, dataset, seed=0), arrays)

@@ -22,8 +22,8 @@ from quatrain.models.iqn.collect import Dataset, HeldOut, lanes_of
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.playing import named_events
-from quatrain.models.iqn.train import Learner, judged_params
-from quatrain.statistics import bootstrap_interval, interquartile_mean, over_learners
+from quatrain.models.iqn.train import State, judged_params
+from quatrain.statistics import aggregate_seeds, bootstrap_interval, interquartile_mean
 
 YARDSTICKS: Mapping[str, Callable[[Rules], Policy]] = {
     "random": policies.random_policy,
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
     items_left: Int[np.ndarray, " worlds"]
 
 
-def evaluate(config: IqnConfig, learner: Learner, dataset: Dataset, seed: int) -> dict[str, float]:
+def evaluate(config: IqnConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
     """Metrics of iqn; with several seeds means, and for what is judged also sd and 95 % interval over seeds.
 
     Returns are undiscounted sums of an episode's rewards, means over worlds and agents. `share` is the return over
@@ -63,9 +63,9 @@ def evaluate(config: IqnConfig, learner: Learner, dataset: Dataset, seed: int) -
     """
     key = jax.random.key(seed)
     yardsticks = {name: yardstick(config, name, dataset, key) for name in YARDSTICKS}
-    outcomes = learned(config, learner, dataset, key)
+    outcomes = learned(config, state, dataset, key)
     judged = [gated.metric for gated in GATED]
-    scores = over_learners(
+    scores = aggregate_seeds(
         [_scores(config.env, outcome, yardsticks) for outcome in outcomes], judged
     )
     for name, outcome in yardsticks.items():
@@ -108,10 +108,10 @@ def _score_of_means(
 
 
 def learned(
-    config: IqnConfig, learner: Learner, dataset: Dataset, key: Key[Array, ""]
+    config: IqnConfig, state: State, dataset: Dataset, key: Key[Array, ""]
 ) -> list[Outcome]:
     """The greedy policy of each seed."""
-    params = judged_params(config, learner)
+    params = judged_params(config, state)
     of_seeds = [
         jax.tree.map(lambda leaf, seed=seed: leaf[seed], params) for seed in range(config.seeds)
     ]

@@ -16,7 +16,7 @@ from quatrain.models.iqn import evaluate
 from quatrain.models.iqn.collect import Dataset
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import Outcome, income, returns
-from quatrain.models.iqn.train import Learner
+from quatrain.models.iqn.train import State
 from quatrain.plots import (
     BLUE,
     GREY,
@@ -62,7 +62,7 @@ class Replays(NamedTuple):
 
 def plots(
     config: IqnConfig,
-    learner: Learner,
+    state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
@@ -72,7 +72,7 @@ def plots(
     yardsticks = {
         name: evaluate.yardstick(config, name, dataset, key) for name in evaluate.YARDSTICKS
     }
-    replays = Replays(evaluate.learned(config, learner, dataset, key), yardsticks)
+    replays = Replays(evaluate.learned(config, state, dataset, key), yardsticks)
     return {
         "learning_curve": draw_learning_curve(config, history, scores),
         "within_episode": draw_within_episode(replays),

@@ -18,7 +18,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Dataset, lanes_of
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import midpoints, of_agent
-from quatrain.models.iqn.train import Learner, judged_params
+from quatrain.models.iqn.train import State, judged_params
 from quatrain.replay.frames import AnyArray
 from quatrain.requests import Input, checked
 
@@ -46,10 +46,10 @@ class Judged(NamedTuple):
     quantiles: Float[AnyArray, "batch quantile action"]
 
 
-def export(config: IqnConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
+def export(config: IqnConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """The networks of all agents of the first seed: those that play when it is judged."""
-    return packing.pack(
-        {"params": jax.tree.map(lambda leaf: leaf[0], judged_params(config, learner))}
+    return packing.to_arrays(
+        {"params": jax.tree.map(lambda leaf: leaf[0], judged_params(config, state))}
     )
 
 
@@ -93,7 +93,7 @@ def answer(
         ValueError: other inputs or another shape, a number that no view holds, no such agent; arrays of another config.
     """
     question = Question(**checked("iqn", request, inputs(config)))
-    params = packing.unpack(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
+    params = packing.from_arrays(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
     count, size = config.train.acting.quantiles, len(question.agents)
     answers = Judged(
         action=np.zeros(size, np.int32),

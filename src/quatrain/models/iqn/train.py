@@ -28,7 +28,7 @@ from quatrain.replay.frames import Batch, Ring, Starts, Window
 
 HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/", "target_params/")
-pack = packing.pack
+to_arrays = packing.to_arrays
 INIT, WORLDS, PLAY, LEARN, JUDGED_WORLDS, JUDGED_PLAY = range(6)
 """Purposes of a seed's base key; below them count turns and updates, and below those agents."""
 
@@ -41,7 +41,7 @@ class Agent(NamedTuple):
     optimizer: Any
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     """Everything that changes while learning; leaves begin with the axis seeds, those of agents with agents next."""
 
     params: network.Params
@@ -155,10 +155,10 @@ def follow(
 
 
 def learn(
-    config: IqnConfig, learner: Learner, experience: Experience
+    config: IqnConfig, state: State, experience: Experience
 ) -> tuple[Agent, dict[str, Float[Array, "update agents"]]]:
     """`updates_per_cycle` updates of every agent; between two plays they are independent."""
-    key = jax.random.fold_in(learner.base_key, LEARN)
+    key = jax.random.fold_in(state.base_key, LEARN)
 
     def one(agent_and_index: tuple[Agent, Array]) -> tuple[Agent, dict[str, Array]]:
         agent, index = agent_and_index
@@ -167,22 +167,20 @@ def learn(
             own_key = jax.random.fold_in(jax.random.fold_in(key, number), index)
             return update(config, experience, agent, index, own_key)
 
-        return jax.lax.scan(
-            step, agent, learner.updates + jnp.arange(config.train.updates_per_cycle)
-        )
+        return jax.lax.scan(step, agent, state.updates + jnp.arange(config.train.updates_per_cycle))
 
-    agents = Agent(learner.params, learner.target_params, learner.optimizer)
+    agents = Agent(state.params, state.target_params, state.optimizer)
     learned, recorded = over_axis(config, one)((agents, jnp.arange(config.env.agents)))
     return learned, {name: values.T for name, values in recorded.items()}
 
 
-def cycle(config: IqnConfig, world: World, learner: Learner) -> tuple[Learner, records.Cycle]:
+def cycle(config: IqnConfig, world: World, state: State) -> tuple[State, records.Cycle]:
     """Play, store, learn: of one seed."""
-    key = jax.random.fold_in(learner.base_key, PLAY)
-    played = playing.play(config, world, learner.params, learner.player, key)
-    stored = frames.write(learner.ring, transitions_of(played.turns))
+    key = jax.random.fold_in(state.base_key, PLAY)
+    played = playing.play(config, world, state.params, state.player, key)
+    stored = frames.write(state.ring, transitions_of(played.turns))
     experience = Experience(stored, frames.valid_starts(stored, window(config)))
-    agents, learned = learn(config, learner, experience)
+    agents, learned = learn(config, state, experience)
     record = records.Cycle(
         learned=learned,
         played=playing.happenings(config, played.turns)
@@ -193,30 +191,30 @@ def cycle(config: IqnConfig, world: World, learner: Learner) -> tuple[Learner, r
         * (config.collect.turns + played.player.turns),
         replay_valid=experience.starts.total,
     )
-    updates = learner.updates + config.train.updates_per_cycle
-    return Learner(*agents, played.player, stored, learner.base_key, updates), record
+    updates = state.updates + config.train.updates_per_cycle
+    return State(*agents, played.player, stored, state.base_key, updates), record
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def run_chunk(config: IqnConfig, world: World, learners: Learner) -> tuple[Learner, records.Cycle]:
+def run_chunk(config: IqnConfig, world: World, learners: State) -> tuple[State, records.Cycle]:
     """`record_every` updates of every agent of every seed; records are (seeds, cycles, ...).
 
     Not donated: a learner is what remains where the next chunk diverges. Inside, the replay is written in place.
     """
 
-    def one(learner: Learner) -> tuple[Learner, records.Cycle]:
-        step = lambda learner, _: cycle(config, world, learner)  # noqa: E731
-        return jax.lax.scan(step, learner, None, length=config.train.cycles_per_record)
+    def one(state: State) -> tuple[State, records.Cycle]:
+        step = lambda state, _: cycle(config, world, state)  # noqa: E731
+        return jax.lax.scan(step, state, None, length=config.train.cycles_per_record)
 
     return over_seeds(config, one)(learners)
 
 
-def judged_params(config: IqnConfig, learner: Learner) -> network.Params:
+def judged_params(config: IqnConfig, state: State) -> network.Params:
     """The parameters, of all seeds and agents, that play when a learner is judged.
 
     Single online networks fall into loops for a while (into a wall, say) that their average over updates does not.
     """
-    return learner.target_params if config.train.acting.judged == "target" else learner.params
+    return state.target_params if config.train.acting.judged == "target" else state.params
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -242,9 +240,9 @@ def greedy_returns(
     return over_seeds(config, one)((params, base_key))
 
 
-def init_learner(
+def init_state(
     config: IqnConfig, world: World, dataset: Dataset, base_key: Key[Array, " seeds"]
-) -> Learner:
+) -> State:
     """Fresh agents, worlds at their start, and replays with the prefill; each seed draws from its own base key."""
     return _init(config, world, jax.tree.map(jnp.asarray, dataset.train), base_key)
 
@@ -256,13 +254,13 @@ def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seeds"]:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _init(config: IqnConfig, world: World, prefill: frames.Transitions, base_key: Array) -> Learner:
-    def one(prefill_and_key: tuple[frames.Transitions, Array]) -> Learner:
+def _init(config: IqnConfig, world: World, prefill: frames.Transitions, base_key: Array) -> State:
+    def one(prefill_and_key: tuple[frames.Transitions, Array]) -> State:
         prefill, key = prefill_and_key
         init_keys = jax.random.split(jax.random.fold_in(key, INIT), config.env.agents)
         params = jax.vmap(lambda own: network.init(config.network, own, config.inputs))(init_keys)
         keys = jax.random.split(jax.random.fold_in(key, WORLDS), config.env.worlds)
-        return Learner(
+        return State(
             params=params,
             target_params=params,
             optimizer=jax.vmap(optimizer(config.train).init)(params),
@@ -276,7 +274,7 @@ def _init(config: IqnConfig, world: World, prefill: frames.Transitions, base_key
 
 
 def train(
-    config: IqnConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+    config: IqnConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Learn until `train.turns` are played, from `learner` if one is given, yielding once per `record_every` updates.
 
@@ -290,41 +288,41 @@ def train(
     """
     check(config, dataset)
     world = make_world(config.env.rules)
-    if learner is None:
+    if state is None:
         with memory.told(config):
-            learner = init_learner(config, world, dataset, base_keys(config, seed))
-    cycles = int(learner.player.turns[0]) / config.train.turns_per_cycle
-    if int(learner.updates[0]) != cycles * config.train.updates_per_cycle:
+            state = init_state(config, world, dataset, base_keys(config, seed))
+    cycles = int(state.player.turns[0]) / config.train.turns_per_cycle
+    if int(state.updates[0]) != cycles * config.train.updates_per_cycle:
         raise ValueError(
             "the learner was trained with other turns_per_cycle or updates_per_cycle; keep both to go on"
         )
-    yield from learn_from(config, world, learner)
+    yield from learn_from(config, world, state)
 
 
-def learn_from(config: IqnConfig, world: World, learner: Learner) -> Iterator[Progress]:
+def learn_from(config: IqnConfig, world: World, state: State) -> Iterator[Progress]:
     """The same in any world."""
-    updates = int(learner.updates[0])
+    updates = int(state.updates[0])
     while updates < config.train.steps:
         with memory.told(config):
-            learner, recorded = run_chunk(config, world, learner)
+            state, recorded = run_chunk(config, world, state)
             cycles = jax.device_get(recorded)
         records.refuse_divergence(cycles, updates)
         updates += config.train.record_every
         evaluates = config.train.evaluate_every and updates % config.train.evaluate_every == 0
-        judged = judged_params(config, learner)
-        greedy = greedy_returns(config, world, judged, learner.base_key) if evaluates else None
+        judged = judged_params(config, state)
+        greedy = greedy_returns(config, world, judged, state.base_key) if evaluates else None
         yield Progress(
             updates,
-            learner,
+            state,
             records.metrics(cycles, None if greedy is None else np.asarray(greedy)[None]),
         )
 
 
-def unpack(config: IqnConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
+def from_arrays(config: IqnConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
     """The inverse of `pack`.
 
     Raises:
         ValueError: names, shapes or dtypes are not those of a learner of this config.
     """
-    fresh = partial(init_learner, config, make_world(config.env.rules))
-    return packing.unpack(jax.eval_shape(fresh, dataset, base_keys(config, 0)), arrays)
+    fresh = partial(init_state, config, make_world(config.env.rules))
+    return packing.from_arrays(jax.eval_shape(fresh, dataset, base_keys(config, 0)), arrays)

@@ -102,7 +102,7 @@ class FilterRows:
         """Nothing."""
         return {}
 
-    @threads.suited(small=True)
+    @threads.single_threaded(if_small=True)
     def surrogate(self, rows: slice) -> Surrogate:
         """What a planner sees of some rows."""
         d, rbf = self.given.d, self.given.rbf.to(torch.float32)

@@ -12,7 +12,7 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import Known, knowledge, predictions
 from quatrain.models.active_dynamics.learner import Gauge
 from quatrain.models.active_dynamics.state import Trial, checkpoint_steps, restored, rows_of
-from quatrain.models.active_dynamics.train import Learner
+from quatrain.models.active_dynamics.train import State
 from quatrain.progress import History
 
 PLANE = 2
@@ -78,17 +78,17 @@ class Study(NamedTuple):
         return self.trial.world.field(x.float()).double()
 
 
-def studied(config: ActiveDynamicsConfig, learner: Learner, dataset: Dataset) -> Study:
+def studied(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
     """All that the figures need of a learner."""
-    trial, met = restored(config, dataset, learner), int(learner.transitions)
+    trial, met = restored(config, dataset, state), int(state.transitions)
     return Study(
         config=config,
         dataset=dataset,
         trial=trial,
-        known=knowledge(config, trial.rows, learner, dataset),
+        known=knowledge(config, trial.rows, state, dataset),
         ahead=predictions(config, trial.world, trial.rows, dataset.held_out),
-        actions=learner.replay.actions[:, :met].numpy(force=True),
-        path=learner.path[:, :met].numpy(force=True),
+        actions=state.replay.actions[:, :met].numpy(force=True),
+        path=state.path[:, :met].numpy(force=True),
     )
 
 

@@ -163,7 +163,7 @@ def ready(worker: Worker, ring: Ring, row: int) -> bool:
     )
 
 
-@threads.suited(small=True)
+@threads.single_threaded(if_small=True)
 def learn(worker: Worker, ring: Ring, row: int) -> dict[str, Tensor]:
     """Gradient steps on windows of the replay -> metrics of the last of them; {} while there are too few windows."""
     found: dict[str, Tensor] = {}

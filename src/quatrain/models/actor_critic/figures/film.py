@@ -18,7 +18,7 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.replays import Replays, number, typical
 from quatrain.models.actor_critic.ppo.acting import mean_policy
 from quatrain.models.actor_critic.ppo.agent import actor_of
-from quatrain.models.actor_critic.train import Learner
+from quatrain.models.actor_critic.train import State
 from quatrain.plots import ORANGE, RED, caption
 
 MOMENTS = 6
@@ -37,11 +37,11 @@ class Picture(NamedTuple):
 
 
 def draw_film(
-    config: ActorCriticConfig, learner: Learner, dataset: Dataset, replays: Replays
+    config: ActorCriticConfig, state: State, dataset: Dataset, replays: Replays
 ) -> Figure:
     """The colony with the median return under the policy of the first seed, from its start to its end."""
     held_out, chosen = dataset.held_out, typical(replays.learned[0])
-    film = filmed(config, learner, dataset, chosen)
+    film = filmed(config, state, dataset, chosen)
     intensity = held_out.plates.intensity[held_out.colonies.substrate[chosen]]
     width = np.clip(6.5 * config.env.width / config.env.height + 2.5, 8, 16)
     figure = Figure(figsize=(float(width), 6.2), layout="constrained")
@@ -71,15 +71,13 @@ def draw_film(
     return figure
 
 
-def filmed(
-    config: ActorCriticConfig, learner: Learner, dataset: Dataset, colony: int
-) -> list[Picture]:
+def filmed(config: ActorCriticConfig, state: State, dataset: Dataset, colony: int) -> list[Picture]:
     """Before the first step and after each."""
     held_out = dataset.held_out
     world = make_world(config.env.rules, held_out.plates)
     starts = Starts(*(field[colony : colony + 1] for field in held_out.colonies))
     start = colonies_of(world.rules, starts)
-    act = mean_policy(actor_of(config, world, learner.seeds[0]))
+    act = mean_policy(actor_of(config, world, state.seeds[0]))
     return [
         picture(start),
         *(picture(moment.transition.after) for moment in episodes(world, start, act)),

@@ -15,7 +15,7 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import SETTLED, Outcome, played
 from quatrain.models.actor_critic.ppo.acting import mean_policy
 from quatrain.models.actor_critic.ppo.agent import actor_of
-from quatrain.models.actor_critic.train import Learner
+from quatrain.models.actor_critic.train import State
 from quatrain.plots import BLACK, BLUE, GREY, RED
 
 COLORS = {"learned": RED, "constant": BLACK, "feedback": BLUE, "random": GREY}
@@ -63,7 +63,7 @@ class Steps(NamedTuple):
 
 
 def replayed(
-    config: ActorCriticConfig, learner: Learner, floors: Floors, plates: Plates, starts: Starts
+    config: ActorCriticConfig, state: State, floors: Floors, plates: Plates, starts: Starts
 ) -> Replays:
     """With no spread, as they are judged."""
     world, count = make_world(config.env.rules, plates), len(starts.n)
@@ -71,7 +71,7 @@ def replayed(
     return Replays(
         learned=[
             played(world, starts, mean_policy(actor_of(config, world, seed)))
-            for seed in learner.seeds
+            for seed in state.seeds
         ],
         constant=played(
             world, starts, constant_policy(torch.tensor(floors.constant_action).expand(count, 5))

@@ -12,7 +12,7 @@ from torch import Tensor
 from quatrain.envs.colony.rules import PARAMETERS, REASONS
 from quatrain.models.actor_critic.ppo.agent import Agent
 from quatrain.models.actor_critic.ppo.playing import LENGTH, RETURN, Played
-from quatrain.progress import TrainingDiverged, by_learner
+from quatrain.progress import TrainingDiverged, by_seed
 
 NOTED = (
     *("loss_policy", "loss_value", "loss_entropy", "loss", "grad_norm"),
@@ -89,7 +89,7 @@ def over_time(of_ranks: Sequence[Entries]) -> dict[str, Float[np.ndarray, "..."]
         name: np.array([[[seed[name] for seed in own] for own in rank] for rank in of_ranks])
         for name in names
     }
-    return by_learner({name: of_all.mean(0) for name, of_all in values.items()})
+    return by_seed({name: of_all.mean(0) for name, of_all in values.items()})
 
 
 def _spread_of(agent: Agent) -> dict[str, Tensor]:

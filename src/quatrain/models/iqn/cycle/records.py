@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from quatrain.progress import TrainingDiverged, by_learner
+from quatrain.progress import TrainingDiverged, by_seed
 
 REMEDY = "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
 WATCHED = ("loss", "grad_norm", "q_mean")
@@ -67,4 +67,4 @@ def metrics(
     agents = cycles.played["episode_return"].shape[-1]
     evaluated = np.zeros((0, len(cycles.epsilon), agents)) if greedy is None else greedy
     by_time |= {"greedy_return": evaluated.mean(-1), "greedy_return/agent": evaluated}
-    return by_learner(by_time)
+    return by_seed(by_time)

@@ -9,26 +9,26 @@ from quatrain.envs.harbour import height
 from quatrain.models.tides.collect import Dataset
 from quatrain.models.tides.config import TidesConfig
 from quatrain.models.tides.evaluate import curves
-from quatrain.models.tides.train import Learner
+from quatrain.models.tides.train import State
 from quatrain.plots import BLACK, GREY, RED, curve, mean_with_interval
 from quatrain.progress import History
 
 
 def plots(
     config: TidesConfig,
-    learner: Learner,
+    state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Figures of one trained tides."""
     return {
-        "curve": draw_curve(config, learner, dataset, scores["rmse"]),
+        "curve": draw_curve(config, state, dataset, scores["rmse"]),
         "loss": draw_loss(config, history),
     }
 
 
-def draw_curve(config: TidesConfig, learner: Learner, dataset: Dataset, rmse: float) -> Figure:
+def draw_curve(config: TidesConfig, state: State, dataset: Dataset, rmse: float) -> Figure:
     """Readings, the true height, and what was learned."""
     figure = Figure(figsize=(7, 4))
     axes = figure.subplots()
@@ -38,7 +38,7 @@ def draw_curve(config: TidesConfig, learner: Learner, dataset: Dataset, rmse: fl
     )
     axes.plot(time, height(time), color=BLACK, label="true")
     mean_with_interval(
-        axes, time, curves(config, learner, time), color=RED, label=f"learned, rmse {rmse:.3f} m"
+        axes, time, curves(config, state, time), color=RED, label=f"learned, rmse {rmse:.3f} m"
     )
     axes.set(xlabel="time (days)", ylabel="height (m)")
     axes.legend()

@@ -9,15 +9,15 @@ from quatrain.frameworks.jax import packing
 from quatrain.models.tides import network
 from quatrain.models.tides.collect import Dataset
 from quatrain.models.tides.config import TidesConfig
-from quatrain.models.tides.train import Learner
+from quatrain.models.tides.train import State
 from quatrain.requests import Input, checked
 
 LARGEST = 1e6
 
 
-def export(config: TidesConfig, learner: Learner, dataset: Dataset) -> dict[str, np.ndarray]:
+def export(config: TidesConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """The weights of the first learner."""
-    return packing.pack({"params": jax.tree.map(lambda leaf: leaf[0], learner.params)})
+    return packing.to_arrays({"params": jax.tree.map(lambda leaf: leaf[0], state.params)})
 
 
 def request(config: TidesConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -36,7 +36,7 @@ def answer(
         ValueError: other inputs, another shape, a time beyond a million days; arrays of another config.
     """
     time = checked("tides", request, {"time": Input(np.float64, (), -LARGEST, LARGEST)})["time"]
-    params = packing.unpack(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
+    params = packing.from_arrays(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
     return {"height": network.basis(config.network, time) @ np.asarray(params["weights"])}
 
 

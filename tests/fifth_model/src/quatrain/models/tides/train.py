@@ -14,7 +14,7 @@ from quatrain.frameworks.jax import packing
 from quatrain.models.tides import losses, network
 from quatrain.models.tides.collect import Dataset, check
 from quatrain.models.tides.config import TidesConfig
-from quatrain.progress import Progress, TrainingDiverged, by_learner
+from quatrain.progress import Progress, TrainingDiverged, by_seed
 
 HEADLINE = ("error", "loss")
 WEIGHTS = ("params/",)
@@ -22,7 +22,7 @@ INIT = np.uint32(2**32 - 1)
 """Folded into a learner's base key for its initialisation; steps fold in their own number."""
 
 
-class Learner(NamedTuple):
+class State(NamedTuple):
     """Everything that changes while learning."""
 
     params: network.Params
@@ -48,36 +48,34 @@ def objective(
     return sum((weights[name] * found[name] for name in found), jnp.zeros(())), found
 
 
-def update(config: TidesConfig, data: Batch, learner: Learner) -> tuple[Learner, dict[str, Array]]:
+def update(config: TidesConfig, data: Batch, state: State) -> tuple[State, dict[str, Array]]:
     """One step down the gradient of a batch."""
-    key = jax.random.fold_in(learner.base_key, learner.step)
+    key = jax.random.fold_in(state.base_key, state.step)
     drawn = jax.random.randint(key, (config.train.batch_size,), 0, len(data.time))
     batch = Batch(data.time[drawn], data.height[drawn])
     (loss, found), gradient = jax.value_and_grad(objective, has_aux=True)(
-        learner.params, config, batch
+        state.params, config, batch
     )
     params = jax.tree.map(
-        lambda one, slope: one - config.train.learning_rate * slope, learner.params, gradient
+        lambda one, slope: one - config.train.learning_rate * slope, state.params, gradient
     )
-    return learner._replace(params=params, step=learner.step + 1), {"loss": loss, **found}
+    return state._replace(params=params, step=state.step + 1), {"loss": loss, **found}
 
 
 @partial(jax.jit, static_argnums=0)
-def run_chunk(
-    config: TidesConfig, learners: Learner, data: Batch
-) -> tuple[Learner, dict[str, Array]]:
+def run_chunk(config: TidesConfig, learners: State, data: Batch) -> tuple[State, dict[str, Array]]:
     """`record_every` updates of all learners; recorded values are (record_every, seeds)."""
     act = jax.vmap(partial(update, config, data))
     return jax.lax.scan(lambda carry, _: act(carry), learners, length=config.train.record_every)
 
 
 @partial(jax.jit, static_argnums=0)
-def init_learner(config: TidesConfig, seed: Array | int) -> Learner:
+def init_state(config: TidesConfig, seed: Array | int) -> State:
     """`seeds` fresh learners; learner i draws all its randomness from fold_in(key(seed), i)."""
 
-    def one(index: Array) -> Learner:
+    def one(index: Array) -> State:
         base_key = jax.random.fold_in(jax.random.key(seed), index)
-        return Learner(
+        return State(
             network.init(config.network, jax.random.fold_in(base_key, INIT)), base_key, jnp.int32(0)
         )
 
@@ -85,7 +83,7 @@ def init_learner(config: TidesConfig, seed: Array | int) -> Learner:
 
 
 def train(
-    config: TidesConfig, dataset: Dataset, seed: int, learner: Learner | None = None
+    config: TidesConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Learn, or continue with a saved learner.
 
@@ -94,13 +92,13 @@ def train(
         DataError: the dataset is of another config.
     """
     check(config, dataset)
-    learners = init_learner(config, np.uint32(seed)) if learner is None else learner
+    learners = init_state(config, np.uint32(seed)) if state is None else state
     data = Batch(*(jnp.asarray(column, jnp.float32) for column in dataset.train))
     for step in range(int(learners.step[0]), config.train.steps, config.train.record_every):
         learners, recorded = run_chunk(config, learners, data)
         metrics = {name: np.asarray(values) for name, values in recorded.items()}
         refuse_the_infinite(metrics, step)
-        yield Progress(step + config.train.record_every, learners, by_learner(metrics))
+        yield Progress(step + config.train.record_every, learners, by_seed(metrics))
 
 
 def refuse_the_infinite(metrics: dict[str, np.ndarray], step: int) -> None:
@@ -114,13 +112,13 @@ def refuse_the_infinite(metrics: dict[str, np.ndarray], step: int) -> None:
             )
 
 
-pack = packing.pack
+to_arrays = packing.to_arrays
 
 
-def unpack(config: TidesConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> Learner:
+def from_arrays(config: TidesConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
     """The inverse of `pack`.
 
     Raises:
         ValueError: the arrays are of another config.
     """
-    return packing.unpack(jax.eval_shape(lambda: init_learner(config, 0)), arrays)
+    return packing.from_arrays(jax.eval_shape(lambda: init_state(config, 0)), arrays)

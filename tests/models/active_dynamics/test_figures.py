@@ -268,15 +268,15 @@ def test_the_oracle_is_a_kalman_filter_of_the_true_field():
     changes = {"kind": "linear", "matrix": LINEAR, "normalise": "none"}
     found = run(env={"field": changes, "episode_transitions": 25}, train={"transitions": 40})
     nll, channels = surprise.oracle(found.study), 8
-    learner, dataset = found.learner, found.dataset
+    state, dataset = found.state, found.dataset
     weight, bias, variance = (part.astype(float) for part in dataset.emission)
     move, row = np.eye(2) + 0.1 * np.array(LINEAR), 3
     mean, spread = np.zeros(2), np.eye(2) / 3
-    expected, truncated = [], learner.replay.truncated[row, :40].numpy()
-    y = [dataset.train.observations[1, 0], *learner.replay.observations[row, :40].numpy()]
+    expected, truncated = [], state.replay.truncated[row, :40].numpy()
+    y = [dataset.train.observations[1, 0], *state.replay.observations[row, :40].numpy()]
     for time in range(41):
         if time:
-            mean = move @ mean + 0.1 * learner.replay.actions[row, time - 1].numpy()
+            mean = move @ mean + 0.1 * state.replay.actions[row, time - 1].numpy()
             spread = move @ spread @ move.T + 0.001 * np.eye(2)
         residual, total = (
             y[time] - weight @ mean - bias,

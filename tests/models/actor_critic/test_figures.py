@@ -164,7 +164,7 @@ def test_constants_below_the_edge_lie_on_it(plain: Run):
 def test_the_film_shows_the_episode_that_was_judged(plain: Run):
     (outcome,) = plain.replays.learned
     chosen = typical(outcome)
-    pictures = film.filmed(plain.config, plain.learner, plain.dataset, chosen)
+    pictures = film.filmed(plain.config, plain.state, plain.dataset, chosen)
     assert [seen.step for seen in pictures] == list(range(outcome.lengths[chosen] + 1))
     assert [seen.n for seen in pictures[1:]] == outcome.n[
         : outcome.lengths[chosen], chosen
@@ -172,7 +172,7 @@ def test_the_film_shows_the_episode_that_was_judged(plain: Run):
     np.testing.assert_allclose(
         pictures[-1].pos.mean(0), outcome.centroid[len(pictures) - 2, chosen], rtol=1e-4
     )
-    figure = film.draw_film(plain.config, plain.learner, plain.dataset, plain.replays)
+    figure = film.draw_film(plain.config, plain.state, plain.dataset, plain.replays)
     first = figure.axes[0]
     assert first.get_title(loc="left") == f"step 0: {pictures[0].n} cells"
     _, cells = first.collections

@@ -1,0 +1,142 @@
+"""What every model offers, module by module: the types behind `registry.load(name)`.
+
+Models share values and functions, never control flow, so there is no base class: a model is a package whose modules
+have these names and signatures. `Config` is its section of params.yaml, `Dataset` a NamedTuple of arrays (`train`,
+`held_out` and what both share), `State` a NamedTuple of **everything that changes while learning**: parameters,
+targets, optimiser state, random state, environments, replay, counters.
+
+Datasets, metrics and scores are numpy arrays and numbers in every framework. A function never changes a state or a
+dataset that it was given. Torch tensors are on torch's default device, which the caller has set.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from quatrain.progress import History, Progress
+
+if TYPE_CHECKING:  # loading a contract must not load matplotlib
+    from matplotlib.figure import Figure
+
+    from quatrain.baselines import Gated
+
+Arrays = dict[str, np.ndarray]
+"""Name -> array, which any file format can hold; `params/...` is what gradients change."""
+Metrics = Mapping[str, np.ndarray]
+
+ConfigIn = TypeVar("ConfigIn", contravariant=True)
+DatasetIn = TypeVar("DatasetIn", contravariant=True)
+DatasetOut = TypeVar("DatasetOut", covariant=True)
+State = TypeVar("State")
+StateIn = TypeVar("StateIn", contravariant=True)
+
+
+class CollectModule(Protocol[ConfigIn, DatasetOut]):
+    """collect.py: config -> dataset."""
+
+    @property
+    def Dataset(self) -> type[DatasetOut]:
+        """The NamedTuple that `collect` returns."""
+
+    def collect(self, config: ConfigIn, seed: int) -> DatasetOut:
+        """Collects what training and evaluation read; the same seed gives the same bits."""
+
+    def check(self, config: ConfigIn, dataset: Any) -> None:
+        """Raises DataError if the dataset was collected under another config."""
+
+
+class LossesModule(Protocol[ConfigIn]):
+    """losses.py: predictions and targets -> per-sample losses."""
+
+    def terms(self, config: ConfigIn) -> tuple[str, ...]:
+        """Returns the names of the terms that are optimised under this config; each is a recorded metric."""
+
+
+class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
+    """train.py: dataset -> state."""
+
+    @property
+    def HEADLINE(self) -> tuple[str, str]:
+        """The two metrics that a progress bar shows."""
+
+    @property
+    def WEIGHTS(self) -> tuple[str, ...]:
+        """Prefixes of the arrays that inference needs."""
+
+    def init_state(self, config: ConfigIn, dataset: DatasetIn, seed: int) -> State:
+        """Returns the state before the first update; all randomness of training descends from `seed`."""
+
+    def update(
+        self, config: ConfigIn, dataset: DatasetIn, state: State
+    ) -> tuple[State, Mapping[str, object]]:
+        """Returns the state after one iteration of learning, and what was measured in it.
+
+        An iteration is the unit that `train` repeats: a gradient step (allo), turns of all environments and the
+        updates that follow (iqn), a rollout and its epochs (actor_critic), a transition of every learner and what is
+        learned from it (active_dynamics). For tests and notebooks: `train` runs many of them per call.
+        """
+
+    def train(
+        self, config: ConfigIn, dataset: DatasetIn, seed: int, state: State | None = None
+    ) -> Iterator[Progress]:
+        """Trains to the end, from `state` if one is given; yields once per `train.record_every` steps.
+
+        Raises:
+            DataError: the dataset was collected under another config.
+            TrainingDiverged: something is not finite; raised before that state is yielded.
+        """
+
+    def to_arrays(self, state: State) -> Arrays:
+        """Returns every array of the state by name; `from_arrays` continues from them bit for bit."""
+
+    def from_arrays(self, config: ConfigIn, dataset: DatasetIn, arrays: Arrays) -> State:
+        """Returns the state that these arrays hold.
+
+        Raises:
+            ValueError: names, shapes or dtypes are not those of a state of this config.
+        """
+
+
+class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
+    """evaluate.py: state -> scores."""
+
+    @property
+    def GATED(self) -> "tuple[Gated, ...]":
+        """The scores that a baseline judges."""
+
+    def evaluate(
+        self, config: ConfigIn, state: StateIn, dataset: DatasetIn, seed: int
+    ) -> dict[str, float]:
+        """Returns the scores on held-out data, beside those of reference policies."""
+
+
+class PlotsModule(Protocol[ConfigIn, DatasetIn, StateIn]):
+    """plots.py: state, history, scores -> figures."""
+
+    def plots(
+        self,
+        config: ConfigIn,
+        state: StateIn,
+        dataset: DatasetIn,
+        history: History,
+        scores: dict[str, float],
+    ) -> "dict[str, Figure]":
+        """Draws the figures of a report."""
+
+
+class ServeModule(Protocol[ConfigIn, DatasetIn, StateIn]):
+    """serve.py: state -> arrays that answer requests without a dataset."""
+
+    def export(self, config: ConfigIn, state: StateIn, dataset: DatasetIn) -> Arrays:
+        """Returns all that answering needs, of the first seed."""
+
+    def request(self, config: ConfigIn, dataset: DatasetIn) -> Arrays:
+        """Returns an example request; the first axis counts questions."""
+
+    def answer(self, config: ConfigIn, arrays: Arrays, request: Arrays) -> Arrays:
+        """Answers a request.
+
+        Raises:
+            ValueError: the request does not fit.
+        """
