@@ -70,7 +70,7 @@ def file_of(module: str) -> str:
 def rooms(stage: Declared) -> set[str]:
     """The rooms that a verb asks the registry for; grimp cannot see these imports."""
     source = (ROOT / "pipeline" / f"{stage.verb}.py").read_text()
-    named = set(re.findall(r"load\([^()]+\)\.(\w+)", source))
+    named = set(re.findall(r"(?<![.\w])load\([^()]+\)\.(\w+)", source))
     named |= {"collect"} if "load_dataset" in source else set()
     return {f"quatrain.models.{stage.model}.{name}" for name in named}
 

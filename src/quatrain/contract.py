@@ -1,16 +1,18 @@
 """What every model offers, module by module: the types behind `registry.load(name)`.
 
-Models share values and functions, never control flow, so there is no base class: a model is a package whose modules
-have these names and signatures. `Config` is its section of params.yaml, `Dataset` a NamedTuple of arrays (`train`,
-`held_out` and what both share), `State` a NamedTuple of **everything that changes while learning**: parameters,
-targets, optimiser state, random state, environments, replay, counters.
+Models share values and functions, never control flow, so there is no base class: a model is a
+package whose modules have these names and signatures. `Config` is its section of params.yaml,
+`Dataset` a NamedTuple of arrays (`train`, `held_out` and what both share), `State` a NamedTuple of
+**everything that changes while learning**: parameters, targets, optimiser state, random state,
+environments, replay, counters.
 
-Datasets, metrics and scores are numpy arrays and numbers in every framework. A function never changes a state or a
-dataset that it was given. Torch tensors are on torch's default device, which the caller has set.
+Datasets, metrics and scores are numpy arrays and numbers in every framework. A function never
+changes a state or a dataset that it was given. Torch tensors are on torch's default device, which
+the caller has set.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -32,6 +34,7 @@ State = TypeVar("State")
 StateIn = TypeVar("StateIn", contravariant=True)
 
 
+@runtime_checkable
 class CollectModule(Protocol[ConfigIn, DatasetOut]):
     """collect.py: config -> dataset."""
 
@@ -46,13 +49,15 @@ class CollectModule(Protocol[ConfigIn, DatasetOut]):
         """Raises DataError if the dataset was collected under another config."""
 
 
+@runtime_checkable
 class LossesModule(Protocol[ConfigIn]):
     """losses.py: predictions and targets -> per-sample losses."""
 
     def terms(self, config: ConfigIn) -> tuple[str, ...]:
-        """Returns the names of the terms that are optimised under this config; each is a recorded metric."""
+        """Returns the names of the terms optimised under this config; each is a recorded metric."""
 
 
+@runtime_checkable
 class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
     """train.py: dataset -> state."""
 
@@ -65,22 +70,12 @@ class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
         """Prefixes of the arrays that inference needs."""
 
     def init_state(self, config: ConfigIn, dataset: DatasetIn, seed: int) -> State:
-        """Returns the state before the first update; all randomness of training descends from `seed`."""
-
-    def update(
-        self, config: ConfigIn, dataset: DatasetIn, state: State
-    ) -> tuple[State, Mapping[str, object]]:
-        """Returns the state after one iteration of learning, and what was measured in it.
-
-        An iteration is the unit that `train` repeats: a gradient step (allo), turns of all environments and the
-        updates that follow (iqn), a rollout and its epochs (actor_critic), a transition of every learner and what is
-        learned from it (active_dynamics). For tests and notebooks: `train` runs many of them per call.
-        """
+        """Returns the state before the first update; training draws all randomness from `seed`."""
 
     def train(
         self, config: ConfigIn, dataset: DatasetIn, seed: int, state: State | None = None
     ) -> Iterator[Progress]:
-        """Trains to the end, from `state` if one is given; yields once per `train.record_every` steps.
+        """Trains to the end, from `state` if given; yields once per `train.record_every` steps.
 
         Raises:
             DataError: the dataset was collected under another config.
@@ -88,7 +83,7 @@ class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
         """
 
     def to_arrays(self, state: State) -> Arrays:
-        """Returns every array of the state by name; `from_arrays` continues from them bit for bit."""
+        """Returns every array of the state by name; `from_arrays` restores it bit for bit."""
 
     def from_arrays(self, config: ConfigIn, dataset: DatasetIn, arrays: Arrays) -> State:
         """Returns the state that these arrays hold.
@@ -98,6 +93,7 @@ class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
         """
 
 
+@runtime_checkable
 class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
     """evaluate.py: state -> scores."""
 
@@ -111,6 +107,7 @@ class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
         """Returns the scores on held-out data, beside those of reference policies."""
 
 
+@runtime_checkable
 class PlotsModule(Protocol[ConfigIn, DatasetIn, StateIn]):
     """plots.py: state, history, scores -> figures."""
 
@@ -125,6 +122,7 @@ class PlotsModule(Protocol[ConfigIn, DatasetIn, StateIn]):
         """Draws the figures of a report."""
 
 
+@runtime_checkable
 class ServeModule(Protocol[ConfigIn, DatasetIn, StateIn]):
     """serve.py: state -> arrays that answer requests without a dataset."""
 

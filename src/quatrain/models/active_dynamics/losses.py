@@ -26,10 +26,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.models.active_dynamics.config import SeqVaeTraining
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, SeqVaeTraining
 
 ELBO_TERMS = ("ell", "kl_first", "kl_steps", "weight_prior")
 TERMS = ("innovation_nll",)
+
+
+def terms(config: ActiveDynamicsConfig) -> tuple[str, ...]:
+    """Returns the names of the terms that are optimised."""
+    return TERMS
+
+
 LOG_2PI = math.log(2 * math.pi)
 
 

@@ -16,7 +16,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quatrain.models.actor_critic.config import ActorCriticConfig
+
 TERMS = ("loss_policy", "loss_value", "loss_entropy")
+
+
+def terms(config: ActorCriticConfig) -> tuple[str, ...]:
+    """Returns the names of the terms that are optimised."""
+    return TERMS
 
 
 def ratio(

@@ -17,7 +17,14 @@ from jax import Array
 from jax.lax import stop_gradient
 from jaxtyping import Float
 
+from quatrain.models.allo.config import AlloConfig
+
 TERMS = ("graph", "dual", "barrier_term")
+
+
+def terms(config: AlloConfig) -> tuple[str, ...]:
+    """Returns the names of the terms that are optimised."""
+    return TERMS
 
 
 class Features(NamedTuple):

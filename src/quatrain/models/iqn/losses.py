@@ -13,7 +13,14 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int
 
+from quatrain.models.iqn.config import IqnConfig
+
 TERMS = ("quantile_huber",)
+
+
+def terms(config: IqnConfig) -> tuple[str, ...]:
+    """Returns the names of the terms that are optimised."""
+    return TERMS
 
 
 def best_action(values: Float[Array, "batch quantile action"]) -> Int[Array, " batch"]:
