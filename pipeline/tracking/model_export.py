@@ -20,7 +20,7 @@ from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from quatrain.registry import Framework, load
 
-SCRIPT = CHECKOUT / "pipeline" / "served_model.py"
+SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
 REQUIREMENTS: dict[Framework, tuple[str, ...]] = {
     "jax": ("jax", "flax", "optax"),

@@ -173,8 +173,12 @@ class Night:
 
 def make_retrainable(root: Path) -> None:
     """Give a checkout the two scripts."""
-    for name, text in (("__init__", ""), ("repro", REPRO), ("promote", PROMOTE)):
-        (root / "pipeline" / f"{name}.py").write_text(text)
+    commands = root / "pipeline" / "commands"
+    commands.mkdir(parents=True)
+    for package in (commands.parent, commands):
+        (package / "__init__.py").write_text("")
+    for name, text in (("repro", REPRO), ("promote", PROMOTE)):
+        (commands / f"{name}.py").write_text(text)
     (root / ".gitignore").write_text(
         ".presets/\n.state/\n/models/\n/.dvc/cache\n/.dvc/config.local\n__pycache__/\n"
     )
