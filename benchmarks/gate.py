@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks import kept
 from benchmarks.kept import COMMANDS, Named, Results
-from pipeline.reporting.sections import table
+from pipeline.reporting.tables import markdown_table
 from pipeline.reporting.speed import PLAIN, VARIANT, read_file
 from pipeline.storage import artifacts
 from pipeline.storage.artifacts import ArtifactError
@@ -167,7 +167,9 @@ def rendered(lines: Sequence[Line]) -> str:
         ]
         for line in lines
     ]
-    return table(("benchmark", "row", "ratio", "measured", "baseline", "at least", "status"), rows)
+    return markdown_table(
+        ("benchmark", "row", "ratio", "measured", "baseline", "at least", "status"), rows
+    )
 
 
 def promoted(root: Path, results: Mapping[str, Results], baselines: Baselines) -> dict[str, Any]:

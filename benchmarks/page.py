@@ -11,7 +11,8 @@ from benchmarks.claims import PROPOSALS
 from benchmarks.kept import COMMANDS, Named, Results, value
 from benchmarks.verdicts import PROPOSED, Judged
 from pipeline.evaluate import png, write_pictures
-from pipeline.reporting.sections import folded, plain, table
+from pipeline.reporting.sections import folded, plain
+from pipeline.reporting.tables import markdown_table
 from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT, Ratio, percent, times
 from pipeline.storage.artifacts import ArtifactError
 from pipeline.storage.atomic_write import write_durably
@@ -79,12 +80,14 @@ def summary(judged: Sequence[Judged], rows: Sequence[Named]) -> str:
         )
     asked = [one.row.met for one in rows if one.row.goal]
     reached = f"{len(asked)} goals of this project: **{sum(map(bool, asked))} met, {asked.count(False)} missed**."
-    return f"{table(('proposal', 'items', *words), lines)}\n\n{reached}"
+    return f"{markdown_table(('proposal', 'items', *words), lines)}\n\n{reached}"
 
 
 def machine(found: Mapping[str, Results | None]) -> str:
     """What it was measured on, and what was not measured."""
-    told = table(("", ""), [[cell(name), cell(text)] for name, text in kept.common(found).items()])
+    told = markdown_table(
+        ("", ""), [[cell(name), cell(text)] for name, text in kept.common(found).items()]
+    )
     missing = [name for name, results in found.items() if results is None]
     lines = [f"* {name}: not measured: run `{COMMANDS[name]}`" for name in missing]
     return "\n\n".join(
@@ -103,7 +106,7 @@ def proposal(name: str, judged: Sequence[Judged], drawn: Collection[str]) -> str
     told = PROPOSALS[name]
     lines = [line for one in verdicts.of_proposal(judged, name) for line in item_lines(one)]
     drawing = picture(f"claims_{name}", "promised, measured and ours", drawn)
-    return f"### {told.title} ({told.model})\n\n{table(PROPOSAL_HEAD, lines)}{drawing}"
+    return f"### {told.title} ({told.model})\n\n{markdown_table(PROPOSAL_HEAD, lines)}{drawing}"
 
 
 def item_lines(one: Judged) -> list[list[str]]:
@@ -159,10 +162,10 @@ def goals_part(rows: Sequence[Named]) -> str:
     parts = ["## Goals of this project"]
     if missed:
         head = ("benchmark", "work", "goal", "reached", "of the goal", "what was tried")
-        parts.append(f"### Missed: {len(missed)}\n\n{table(head, missed)}")
+        parts.append(f"### Missed: {len(missed)}\n\n{markdown_table(head, missed)}")
     if met:
         parts.append(
-            f"### Met: {len(met)}\n\n{table(('benchmark', 'work', 'goal', 'reached'), met)}"
+            f"### Met: {len(met)}\n\n{markdown_table(('benchmark', 'work', 'goal', 'reached'), met)}"
         )
     return "\n\n".join(parts) if len(parts) > 1 else ""
 
@@ -192,7 +195,7 @@ def without_part(rows: Sequence[Named]) -> str:
     head = ("benchmark", "work", "taken away", "unit", "before", "ours without it", "ours", "before / ours",
             "before / without it", "without it / ours")  # fmt: skip
     told = "Ours with one thing taken away: where that brings back the old figure, it is what the ratio measures."
-    return f"## What the ratios measure\n\n{told}\n\n{table(head, lines)}" if lines else ""
+    return f"## What the ratios measure\n\n{told}\n\n{markdown_table(head, lines)}" if lines else ""
 
 
 def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
@@ -207,7 +210,7 @@ def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
     ]
     told = "How many times as long (or as many bytes) the other library takes as ours; **bold** where it is ahead of us."
     drawing = picture("peers", "other libraries beside ours", drawn)
-    return f"## Against other libraries\n\n{told}\n\n{table(('work', *map(cell, libraries)), lines)}{drawing}"
+    return f"## Against other libraries\n\n{told}\n\n{markdown_table(('work', *map(cell, libraries)), lines)}{drawing}"
 
 
 def beside(one: Named | None) -> str:
@@ -255,7 +258,7 @@ def whole(name: str, results: Results | None, files: str) -> str:
     notes = "\n".join(f"* {cell(note)}" for note in results.notes)
     file = f"[{name}.json]({files}/{name}.json)"
     source = f"`{COMMANDS[name]}`, {results.rounds} rounds; every round is in {file}."
-    body = "\n\n".join(part for part in (source, table(HEAD, lines), notes) if part)
+    body = "\n\n".join(part for part in (source, markdown_table(HEAD, lines), notes) if part)
     return folded(f"{name}: {len(rows)} rows", body)
 
 

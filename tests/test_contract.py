@@ -121,7 +121,7 @@ def test_training_beats_no_training_in_what_is_judged(model: Small, trained: lis
     named = {
         name
         for gated in model.rooms["evaluate"].GATED
-        for name in (gated.metric, *gated.floors, *gated.ceilings)
+        for name in (gated.metric, *gated.lower_references, *gated.upper_references)
     }
     assert named <= scores[1].keys()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.storage.artifacts import ArtifactError
 from pipeline.storage.params_file import ConfigError, read_params
 from quatrain.baselines import PASSED
@@ -53,16 +53,16 @@ def gate(root: Path, models: Sequence[str]) -> int:
     return 0
 
 
-def broken_lines(judged: Judged) -> list[str]:
+def broken_lines(judged: ModelVerdict) -> list[str]:
     """What is broken, where its baseline comes from, and what to do about it."""
     lines = [line for line in judged.verdict.lines if line.status not in PASSED]
-    origin = judged.entry["provenance"]
+    origin = judged.baseline.provenance
     source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}" if origin else ""
     told = (f"gate: {judged.model}: {line.status}: {line.why}{source} [exit 4]" for line in lines)
     return [*dict.fromkeys(told), *(f"gate: {judged.model}: {text}" for text in advice(judged))]
 
 
-def advice(judged: Judged) -> list[str]:
+def advice(judged: ModelVerdict) -> list[str]:
     """The command that stores these scores as the baseline, where that is a way out."""
     statuses = {line.status for line in judged.verdict.lines} - set(PASSED)
     where = "" if judged.preset == "default" else f" --preset {judged.preset}"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pipeline.commands import repro
 from pipeline.commands.gate import known_models
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged, Untrusted
+from pipeline.judging.verdicts import ModelVerdict, Untrusted
 from pipeline.storage import artifacts
 from pipeline.storage.artifacts import ArtifactError
 from pipeline.storage.params_file import ConfigError, read_params
@@ -30,7 +30,7 @@ class Promotion(NamedTuple):
 
     path: Path
     baseline: dict[str, Any]
-    judged: Judged
+    judged: ModelVerdict
     run_key: str
 
     @property
@@ -87,7 +87,11 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
 
 def refuse_holes(model: str, scores: Mapping[str, float | None], rules: Sequence[Rule]) -> None:
     """Refuse scores without a finite number for each metric, floor and ceiling that the model judges."""
-    needed = [name for rule in rules for name in (rule.metric, *rule.floors, *rule.ceilings)]
+    needed = [
+        name
+        for rule in rules
+        for name in (rule.metric, *rule.lower_references, *rule.upper_references)
+    ]
     holes = sorted({name for name in needed if scores.get(name) is None})
     if holes:
         raise Refused(

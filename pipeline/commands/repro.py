@@ -192,7 +192,7 @@ def judge_again(root: Path, preset: str, models: Sequence[str], crowned: bool = 
     for stage in (*(f"evaluate@{model}" for model in models), *(("report",) if everything else ())):
         if code := dvc(root, work, "repro", "--single-item", stage):
             print(
-                f"repro: not judged again: {stage} did not end well; {verdicts.again(preset)}",
+                f"repro: not judged again: {stage} did not end well; {verdicts.repro_hint(preset)}",
                 file=sys.stderr,
             )
             return code

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.retraining.outcome import ISSUE, Told
 from quatrain.baselines import PASSED
 
@@ -48,7 +48,7 @@ class Better(NamedTuple):
 
 
 def proposal(
-    origin: Origin, judged: Sequence[Judged], better: Better, diff: str, pictures: str
+    origin: Origin, judged: Sequence[ModelVerdict], better: Better, diff: str, pictures: str
 ) -> Told:
     """Of a passed gate with something to store."""
     title = (
@@ -67,7 +67,7 @@ def proposal(
     return Told(title + seed, paragraphs(parts))
 
 
-def broken(origin: Origin, judged: Sequence[Judged], kept: str) -> Told:
+def broken(origin: Origin, judged: Sequence[ModelVerdict], kept: str) -> Told:
     """Of a broken gate."""
     why = [
         f"* **{one.model}**: {line.why}"
@@ -95,11 +95,11 @@ def paragraphs(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(judged: Sequence[Judged]) -> str:
+def table(judged: Sequence[ModelVerdict]) -> str:
     """Scores against baselines, a row per judged metric."""
     rows = [
-        f"| {one.model} | {found.metric} | {verdicts.shown(found.new)} | {verdicts.shown(found.old)} "
-        f"| {verdicts.shown_difference(found)} | {marked(found.status)} |"
+        f"| {one.model} | {found.metric} | {verdicts.format_score(found.new)} | {verdicts.format_score(found.old)} "
+        f"| {verdicts.format_difference(found)} | {marked(found.status)} |"
         for one in judged
         for found in one.comparisons
     ]

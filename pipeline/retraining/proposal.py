@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.commands import repro
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.retraining import body, worktree
 from pipeline.retraining.body import Better, Origin
 from pipeline.retraining.children import Failed
@@ -28,7 +28,7 @@ class Target(NamedTuple):
     pictures_url: str
 
 
-def improved(judged: Sequence[Judged]) -> Better:
+def improved(judged: Sequence[ModelVerdict]) -> Better:
     """Models with a clearly better score; merely holding a baseline again and again must not wear it down."""
     moved = [
         one.model for one in judged if any(line.status == "better" for line in one.verdict.lines)
@@ -42,7 +42,7 @@ def changed(copy: Copy) -> bool:
 
 
 def propose(
-    copy: Copy, target: Target, origin: Origin, judged: Sequence[Judged], better: Better
+    copy: Copy, target: Target, origin: Origin, judged: Sequence[ModelVerdict], better: Better
 ) -> tuple[str, Told]:
     """The branch with the result, and what to tell of it.
 

@@ -256,6 +256,6 @@ def test_committed_baselines_are_what_promote_writes():
                     rule.metric
                 )
                 assert (set(found["floors"]), set(found["ceilings"])) == (
-                    set(rule.floors),
-                    set(rule.ceilings),
+                    set(rule.lower_references),
+                    set(rule.upper_references),
                 )

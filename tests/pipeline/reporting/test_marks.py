@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipeline.reporting.marks import Mark, Span, as_svg, as_text, ends, mark_of
-from quatrain.baselines import Gated, compare, entry_of, judge
+from quatrain.baselines import Gated, StoredMetric, Verdict, compare, entry_of, judge
 
 HIGHER = Gated(
     "accuracy",
@@ -44,10 +44,17 @@ def mark(gated: Gated, **changed: Any) -> Mark:
         "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
     }
     verdict = judge(scores, baseline, [rule], "default")
-    (found,) = compare(verdict, {rule.metric: stored}, scores)
-    made = mark_of(verdict.lines[0], stored, found, scores)
-    assert made is not None
-    return made
+    result = mark_in(verdict, stored, scores)
+    assert result is not None
+    return result
+
+
+def mark_in(verdict: Verdict, entry: dict[str, Any], scores: dict[str, Any]) -> Mark | None:
+    """Returns the mark of a verdict on one metric, whose baseline stores this entry."""
+    (line,) = verdict.lines
+    stored = StoredMetric.model_validate(entry)
+    (comparison,) = compare(verdict, {line.metric: stored}, scores)
+    return mark_of(line, stored, comparison, scores)
 
 
 def test_a_score_stands_between_the_best_floor_and_the_best_ceiling():
@@ -97,10 +104,12 @@ def test_a_score_or_interval_that_is_not_finite_is_not_drawn(changed: dict[str, 
         "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
     }
     verdict = judge(scores, baseline, [rule], "default")
-    found = mark_of(
-        verdict.lines[0], stored, compare(verdict, {rule.metric: stored}, scores)[0], scores
-    )
-    assert found is None if "accuracy" in changed else found is not None and found.interval is None
+    drawn = mark_in(verdict, stored, scores)
+    if "accuracy" in changed:
+        assert drawn is None
+    else:
+        assert drawn is not None
+        assert drawn.interval is None
 
 
 def test_nothing_stands_on_a_line_without_length():
@@ -112,10 +121,7 @@ def test_nothing_stands_on_a_line_without_length():
         "presets": {"default": {"metrics": {"rate": stored}, "provenance": {}}},
     }
     verdict = judge(SCORES, baseline, [rule], "default")
-    assert (
-        mark_of(verdict.lines[0], stored, compare(verdict, {"rate": stored}, SCORES)[0], SCORES)
-        is None
-    )
+    assert mark_in(verdict, stored, SCORES) is None
 
 
 @pytest.mark.parametrize(

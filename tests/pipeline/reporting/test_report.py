@@ -27,12 +27,12 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def page(space: Workspace) -> str:
-    return report.page(report.gathered(space.root, "default"), as_text)
+    return report.page(report.read_all(space.root, "default"), as_text)
 
 
 def section(space: Workspace) -> str:
     """The part of one model."""
-    return sections.section(
+    return sections.model_section(
         Result(verdicts.check(space.root, space.model, "default"), "a" * 64, [], None), as_text
     )
 
@@ -138,7 +138,7 @@ def test_run_and_baseline_are_named(space: Workspace):
 
 
 def test_a_baseline_that_was_lowered_says_why():
-    told = sections.origin(
+    told = sections.baseline_origin(
         {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
     )
     assert (

@@ -73,7 +73,7 @@ def test_the_main_rows_stand_beside_their_goals(tmp_path: Path):
 
 def test_the_report_says_how_much_faster_how_many_goals_and_who_measured(tmp_path: Path):
     kept(tmp_path)
-    told = sections.speed("allo", read(tmp_path))
+    told = sections.speed_section("allo", read(tmp_path))
     assert (
         "<summary>Speed: 0.5x to 6x that of plain references; 2 of 5 goals reached</summary>"
         in told
