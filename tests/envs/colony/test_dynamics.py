@@ -9,7 +9,7 @@ import torch
 from quatrain.envs.colony import dynamics
 from quatrain.envs.colony.dynamics import Colonies, advance, select_leftmost
 from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, RUNNING, SUCCESS, TIMEOUT
-from quatrain.envs.colony.world import Stepped, start, step
+from quatrain.envs.colony.world import StepResult, start, step
 from tests.colonies import colonies_of, flat_plate, steered, wandering, world
 
 FLAT = world(flat_plate())
@@ -22,7 +22,7 @@ def row(*xs: float, y: float = 200.0) -> list[tuple[float, float]]:
 
 def stepped(
     cells: list[tuple[float, float]], action: tuple[float, ...], parents: list[int] | None = None
-) -> Stepped:
+) -> StepResult:
     colonies = colonies_of(FLAT.rules, cells, parents=None if parents is None else [parents])
     return step(FLAT, colonies, torch.tensor([action]), torch.Generator())
 
