@@ -119,9 +119,9 @@ def plain_steps(world: World) -> Contestant:
 
     def run() -> None:
         for _ in range(PLAIN_STEPS):
-            select = colony.step(action)
-            reference.rewarded(select)
-            if select.reason != RUNNING:
+            transition = colony.step(action)
+            reference.rewarded(transition)
+            if transition.reason != RUNNING:
                 begin_again(colony, begun)
 
     return Contestant(run, PLAIN_STEPS)
