@@ -9,7 +9,7 @@ from quatrain.envs.vector_field.observation import Emission, draw_emission
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring
+from quatrain.replay.windows import Entry, WindowRing
 from tests.conftest import small
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ def make_trainer(config: ActiveDynamicsConfig, seed: int = 0) -> SeqVaeTrainer:
 
 def replay(
     config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()
-) -> Ring:
+) -> WindowRing:
     """A walk of each row that is pushed about, and begins anew after the transitions `ends`."""
     draws, emission = Generator().manual_seed(1), channels(config)
     ring = windows.allocate(

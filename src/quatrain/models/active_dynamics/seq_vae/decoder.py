@@ -99,7 +99,7 @@ class MlpChannels(NamedTuple):
         slope = self.jacobian(x)
         return (slope / self.noise_variance[:, None]).mT @ slope
 
-    def pull(
+    def information_vector(
         self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch d"]:
         """Computes Hᵀ R⁻¹ (y - h(x))."""

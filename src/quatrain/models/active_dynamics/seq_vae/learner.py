@@ -23,7 +23,7 @@ from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.models.active_dynamics.seq_vae.planning import learner_fields
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeTrainer
 from quatrain.models.active_dynamics.surrogate import Surrogate
-from quatrain.replay.windows import Ring, Windows
+from quatrain.replay.windows import WindowRing, Windows
 
 NOTED = (*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss")
 ROLLOUTS_AT_ONCE = 32
@@ -116,7 +116,7 @@ class VaeRows:
             worker.restart(seen.truncated[row])
         return torch.stack(told)
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """Gradient steps, once there are enough windows."""
         found = [worker.learn(replay, row) for row, worker in enumerate(self.trainers)]
         for name in NOTED:
@@ -215,7 +215,7 @@ def innovation(
     spread = (moved * belief.variance[:, None]) @ moved.mT + torch.diag(network.step_variance)
     channels = network.decoder.channels()
     residual, variance = y - channels.mean(expected), channels.variance(expected)
-    pull, precision = channels.pull(y, expected), channels.precision(expected)
+    pull, precision = channels.information_vector(y, expected), channels.precision(expected)
     return losses.innovation_nll(residual, variance, pull, precision, spread) / y.shape[1]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 REFRESH_EVERY = 50
 """Transitions between full recomputations; in between, each transition adds its own feature."""
@@ -65,7 +65,7 @@ def add_state(network: SeqVae, posterior: Posterior, mean: Float[Tensor, " d"]) 
 
 
 @torch.no_grad()
-def recompute(network: SeqVae, ring: Ring, row: int) -> Posterior:
+def recompute(network: SeqVae, ring: WindowRing, row: int) -> Posterior:
     """Computes the posterior of all transitions in the replay, with the current network.
 
     The covariance is NaN if the precision matrix is not positive definite.

@@ -11,8 +11,8 @@ from torch.optim import SGD, Adam, Optimizer
 
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.frameworks.torch import adam_state, threads
-from quatrain.frameworks.torch.adam_state import Moments
-from quatrain.frameworks.torch.rng import generator, generator_at
+from quatrain.frameworks.torch.adam_state import AdamState
+from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
@@ -22,7 +22,7 @@ from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring, Windows
+from quatrain.replay.windows import WindowRing, Windows
 
 
 class SeqVaeState(NamedTuple):
@@ -34,7 +34,7 @@ class SeqVaeState(NamedTuple):
     """
 
     params: dict[str, Tensor]
-    optimizer: Moments
+    optimizer: AdamState
     hidden: Float[Tensor, "1 hidden"]
     belief: Belief
     posterior: Posterior
@@ -59,13 +59,13 @@ def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> S
     belief = network.initial_belief
     return SeqVaeState(
         params=params,
-        optimizer=adam_state.fresh(params),
+        optimizer=adam_state.init_state(params),
         hidden=network.encoder.initial_hidden(1).detach(),
         belief=Belief(belief.mean.detach().clone(), belief.variance.detach().clone()),
         posterior=posteriors.initial_posterior(network),
-        bootstrap=draw_bootstrap(config, generator(bootstrap_seed)),
-        batch_rng=generator(batch_seed).get_state(),
-        elbo_rng=generator(elbo_seed).get_state(),
+        bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
+        batch_rng=generator_from_seed(batch_seed).get_state(),
+        elbo_rng=generator_from_seed(elbo_seed).get_state(),
         updates=torch.tensor(0),
     )
 
@@ -84,14 +84,14 @@ def _copy_params(network: SeqVae) -> dict[str, Tensor]:
     return {name: param.detach().clone() for name, param in network.named_parameters()}
 
 
-def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: Moments) -> Optimizer:
+def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: AdamState) -> Optimizer:
     """Returns the optimiser of the whole run, which continues from these moments."""
     train = config.train.seq_vae
     params = network.parameters()
     if train.optimizer == "sgd":
         return SGD(params, lr=train.learning_rate, weight_decay=train.weight_decay, fused=True)
     optimizer = Adam(params, lr=train.learning_rate, weight_decay=train.weight_decay, fused=True)
-    adam_state.restore(optimizer, network, moments)
+    adam_state.load_state(optimizer, network, moments)
     return optimizer
 
 
@@ -125,8 +125,8 @@ class SeqVaeTrainer:
             belief=state.belief,
             posterior=state.posterior,
             bootstrap=state.bootstrap,
-            batch_rng=generator_at(state.batch_rng),
-            elbo_rng=generator_at(state.elbo_rng),
+            batch_rng=generator_from_state(state.batch_rng),
+            elbo_rng=generator_from_state(state.elbo_rng),
             updates=int(state.updates),
         )
 
@@ -134,7 +134,7 @@ class SeqVaeTrainer:
         """Returns the current state, in tensors that later training does not modify."""
         return SeqVaeState(
             params=_copy_params(self.network),
-            optimizer=adam_state.snapshot(self.optimizer, self.network),
+            optimizer=adam_state.get_state(self.optimizer, self.network),
             hidden=self.hidden,
             belief=self.belief,
             posterior=self.posterior,
@@ -174,13 +174,13 @@ class SeqVaeTrainer:
             torch.where(ended, initial.variance, self.belief.variance),
         )
 
-    def has_enough_windows(self, ring: Ring, row: int) -> bool:
+    def has_enough_windows(self, ring: WindowRing, row: int) -> bool:
         """Returns whether updates can begin. After the first one the replay is no longer asked."""
         min_windows = self.config.train.seq_vae.min_windows
-        return self.updates > 0 or int(windows.valid(ring)[row]) >= min_windows
+        return self.updates > 0 or int(windows.window_counts(ring)[row]) >= min_windows
 
     @threads.single_threaded(if_small=True)
-    def learn(self, ring: Ring, row: int) -> dict[str, Tensor]:
+    def learn(self, ring: WindowRing, row: int) -> dict[str, Tensor]:
         """Takes gradient steps on windows of the replay, and renews the posterior when it is due.
 
         Returns the metrics of the last step; {} while there are fewer than `min_windows` windows.
