@@ -22,7 +22,7 @@ from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRoll
 from benchmarks.reference.active_dynamics_seed import PredictingAgent
 from benchmarks.table import Goal, NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.turns import repeated
+from benchmarks.repeat import repeat
 from quatrain.models.active_dynamics.seq_vae import trainer
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
@@ -247,6 +247,6 @@ def products(vaes: Vaes) -> Contestant:
     with FlopCounterMode(display=False) as counter:
         own.run()
     features, weight = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
-    return repeated(
+    return repeat(
         lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
     )
