@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 class NotTheSame(Exception):
-    """Raised if contestants do not compute the same: their times must not be compared."""
+    """Signals that contestants do not compute the same: their times must not be compared."""
 
 
 class Goal(NamedTuple):

@@ -20,9 +20,9 @@ from benchmarks.active_dynamics.sides import (
 )
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import active_dynamics_planner as reference
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.repeat import repeat
 from quatrain.models.active_dynamics import acquisition, planner
 from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig

@@ -22,8 +22,8 @@ from benchmarks.active_dynamics.sides import (
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_world as plain_world
-from benchmarks.table import NotTheSame, Point, Row, Without
 from benchmarks.repeat import repeat
+from benchmarks.table import NotTheSame, Point, Row, Without
 from quatrain.envs.vector_field import tables
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.envs.vector_field.world import World, draw, step

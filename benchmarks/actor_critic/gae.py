@@ -10,8 +10,8 @@ from benchmarks.harness import Contestant, race
 from benchmarks.peers.gae import DISCOUNT, LAMBDA, trace_of
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.actor_critic_parts import Episode
-from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from benchmarks.repeat import repeat
+from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.replay.rollouts.gae import How, Trace, advantages
 
 UNIT = "us/call"

@@ -23,9 +23,9 @@ from benchmarks.actor_critic.sides import (
 )
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import actor_critic as reference
+from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.repeat import repeat
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Block, Output

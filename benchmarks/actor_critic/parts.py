@@ -8,8 +8,8 @@ from torch.distributions import Beta, Normal
 from benchmarks.harness import race
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
-from benchmarks.table import NotTheSame, Point, Row, Without
 from benchmarks.repeat import repeat
+from benchmarks.table import NotTheSame, Point, Row, Without
 from quatrain.envs.colony.dynamics import select_leftmost
 from quatrain.models.actor_critic.ppo.policy import Parameters, beta_entropy
 

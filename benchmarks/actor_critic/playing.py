@@ -21,11 +21,11 @@ from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference import colony_features
 from benchmarks.reference.colony import RUNNING, Colony
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, Point, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.repeat import repeat
 from quatrain.envs.colony.dynamics import Colonies, World
-from quatrain.envs.colony.episodes import taken
+from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.world import step
 from quatrain.models.actor_critic.ppo.acting import see
@@ -119,9 +119,9 @@ def plain_steps(world: World) -> Contestant:
 
     def run() -> None:
         for _ in range(PLAIN_STEPS):
-            taken = colony.step(action)
-            reference.rewarded(taken)
-            if taken.reason != RUNNING:
+            transition = colony.step(action)
+            reference.rewarded(transition)
+            if transition.reason != RUNNING:
                 begin_again(colony, begun)
 
     return Contestant(run, PLAIN_STEPS)
@@ -145,7 +145,7 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
                     "before": repeat(partial(seen_plainly, colony)),
                     "ours": repeat(partial(observe, kind_world, begun, CELLS), COLONIES),
                     "one": repeat(
-                        partial(observe, kind_world, taken(begun, torch.tensor([0])), CELLS)
+                        partial(observe, kind_world, select(begun, torch.tensor([0])), CELLS)
                     ),
                 },
                 rounds,

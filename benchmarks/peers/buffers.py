@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from benchmarks.table import NotTheSame
-from quatrain.replay.transitions import Ring
+from quatrain.replay.transitions import HostRing
 
 Work = Callable[[], Any]
 
@@ -79,7 +79,7 @@ def one_of(data: Transition) -> Transition:
 
 
 def ours(data: Transition, batch: int) -> Replay:
-    ring, rng = Ring(len(data.reward), rows(data, 0)), np.random.default_rng(SEED)
+    ring, rng = HostRing(len(data.reward), rows(data, 0)), np.random.default_rng(SEED)
     ring.extend(data)
     item, many = one_of(data), rows(data, slice(MANY))
     return Replay(
@@ -90,7 +90,7 @@ def ours(data: Transition, batch: int) -> Replay:
     )
 
 
-class Unchecked(Ring[Transition]):
+class Unchecked(HostRing[Transition]):
     """Ours, with what does not fit written all the same."""
 
     def add(self, transition: Transition) -> None:
