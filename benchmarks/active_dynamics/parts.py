@@ -16,7 +16,7 @@ from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.turns import repeated
 from quatrain.models.active_dynamics.seq_vae.encoder import positive
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring
+from quatrain.replay.windows import Entry, WindowRing
 
 UNIT = "us/call"
 LENGTH, STORED, ROWS = 20, 64, 30
@@ -43,7 +43,7 @@ class Latest(NamedTuple):
 
     before: RecentRollout
     after: SeedRollout
-    ring: Ring
+    ring: WindowRing
     transition: dict[str, Tensor]
 
 
@@ -132,14 +132,14 @@ def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
     return made | {"reward": torch.zeros(())}
 
 
-def wrote(ring: Ring, transition: dict[str, Tensor]) -> None:
+def wrote(ring: WindowRing, transition: dict[str, Tensor]) -> None:
     """Into the project's ring, in all rows."""
     rows = len(ring.actions)
     columns = (transition[name].expand(rows, -1) for name in ("next_obs", "action"))
     windows.write(ring, Entry(*columns, torch.zeros(rows, dtype=torch.bool)), LENGTH)
 
 
-def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Ring) -> None:
+def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: WindowRing) -> None:
     """All must hold the same transitions, and the project's be a view.
 
     Raises:

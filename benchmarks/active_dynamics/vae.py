@@ -14,7 +14,7 @@ from quatrain.models.active_dynamics.seq_vae import elbo, trainer
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.models.active_dynamics.seq_vae.trainer import Worker
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring, Windows
+from quatrain.replay.windows import Entry, WindowRing, Windows
 
 SEED = 0
 WINDOWS = 64
@@ -33,7 +33,7 @@ class Vaes(NamedTuple):
 
     worker: Worker
     plain: plain.Model
-    ring: Ring
+    ring: WindowRing
 
 
 def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def shape_of(sides: Sides) -> plain.Shape:
     )
 
 
-def ring_of(sides: Sides) -> Ring:
+def ring_of(sides: Sides) -> WindowRing:
     """One row that walked at random, and was never truncated."""
     length, env = sides.config.train.seq_vae.length, sides.config.env
     ring = windows.allocate(1, WINDOWS + length, env.observation.channels, env.world.action_size)

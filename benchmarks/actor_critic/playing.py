@@ -25,7 +25,7 @@ from benchmarks.table import Goal, Point, Row, Without
 from benchmarks.torch_threads import threads
 from benchmarks.turns import repeated
 from quatrain.envs.colony.dynamics import Colonies, World
-from quatrain.envs.colony.episodes import taken
+from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.world import step
 from quatrain.models.actor_critic.ppo.acting import see
@@ -119,9 +119,9 @@ def plain_steps(world: World) -> Contestant:
 
     def run() -> None:
         for _ in range(PLAIN_STEPS):
-            taken = colony.step(action)
-            reference.rewarded(taken)
-            if taken.reason != RUNNING:
+            transition = colony.step(action)
+            reference.rewarded(transition)
+            if transition.reason != RUNNING:
                 begin_again(colony, begun)
 
     return Contestant(run, PLAIN_STEPS)
@@ -145,7 +145,7 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
                     "before": repeated(partial(seen_plainly, colony)),
                     "ours": repeated(partial(observe, kind_world, begun, CELLS), COLONIES),
                     "one": repeated(
-                        partial(observe, kind_world, taken(begun, torch.tensor([0])), CELLS)
+                        partial(observe, kind_world, select(begun, torch.tensor([0])), CELLS)
                     ),
                 },
                 rounds,

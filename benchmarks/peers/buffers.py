@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from benchmarks.table import NotTheSame
-from quatrain.replay.transitions import Ring
+from quatrain.replay.transitions import HostRing
 
 Work = Callable[[], Any]
 
@@ -75,7 +75,7 @@ def one_of(data: Transition) -> Transition:
 
 
 def ours(data: Transition, batch: int) -> Replay:
-    ring, rng = Ring(len(data.reward), rows(data, 0)), np.random.default_rng(SEED)
+    ring, rng = HostRing(len(data.reward), rows(data, 0)), np.random.default_rng(SEED)
     ring.extend(data)
     one, many = one_of(data), rows(data, slice(MANY))
     return Replay(
@@ -86,7 +86,7 @@ def ours(data: Transition, batch: int) -> Replay:
     )
 
 
-class Unchecked(Ring[Transition]):
+class Unchecked(HostRing[Transition]):
     """Ours, with what does not fit written all the same."""
 
     def add(self, transition: Transition) -> None:

@@ -159,7 +159,7 @@ def test_precision_is_what_an_observation_tells_where_the_state_is(form: dict[st
         torch.testing.assert_close(told.mean(x), expected_mean(decoder, x), **TRUSTED)
         y = told.mean(x) + 1
         torch.testing.assert_close(
-            told.pull(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
+            told.information_vector(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
         )
 
 

@@ -15,7 +15,7 @@ from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.seq_vae import elbo, network, trainer
 from quatrain.models.active_dynamics.seq_vae.trainer import Row, Worker
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring, Windows
+from quatrain.replay.windows import Entry, WindowRing, Windows
 from tests.models.active_dynamics.workers import (
     COUNTS,
     channels,
@@ -34,7 +34,7 @@ FORMS: list[dict[str, Any]] = [
 EARLY = {"warmup": 0, "anneal_kind": "none", "beta": 1.0}
 
 
-def sampled(made: Worker, ring: Ring, seed: int = 0) -> Windows:
+def sampled(made: Worker, ring: WindowRing, seed: int = 0) -> Windows:
     train = made.config.train.seq_vae
     return windows.sample(ring, 0, train.batch_size, train.length, Generator().manual_seed(seed))
 
@@ -307,7 +307,7 @@ def test_no_module_of_the_family_moves_tensors_between_devices_or_empties_caches
     )
 
 
-def walked(config: Any, count: int) -> Ring:
+def walked(config: Any, count: int) -> WindowRing:
     """A limit cycle pushed about at random, as the known channels show it."""
     draws, emission = Generator().manual_seed(0), channels(config)
     flow, x = make_field(config.env.world.field, draws), torch.zeros(1, 2)

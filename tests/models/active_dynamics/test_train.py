@@ -301,7 +301,7 @@ def test_a_network_never_sees_both_sides_of_an_end():
     assert seen == config.rows * (
         6 * 2 + 0
     )  # two in each whole episode of six, none in the four left over
-    assert int(windows.valid(trial.replay)[0]) == 12
+    assert int(windows.window_counts(trial.replay)[0]) == 12
 
 
 # What is kept and told.

@@ -10,7 +10,7 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import trainer
 from quatrain.models.active_dynamics.seq_vae.trainer import Worker
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring
+from quatrain.replay.windows import Entry, WindowRing
 from tests.conftest import small
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ def worker(config: ActiveDynamicsConfig, seed: int = 0) -> Worker:
 
 def replay(
     config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()
-) -> Ring:
+) -> WindowRing:
     """A walk of each row that is pushed about, and begins anew after the transitions `ends`."""
     draws, emission = Generator().manual_seed(1), channels(config)
     ring = windows.allocate(

@@ -19,7 +19,7 @@ from quatrain.models.active_dynamics.seq_vae.learner import VaeRows
 from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
 from quatrain.models.active_dynamics.state import restored, rows_of
 from quatrain.models.active_dynamics.train import State
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 INPUT = "states"
 EXAMPLES = 3
@@ -80,7 +80,7 @@ def answer(
         ValueError: other inputs, shapes or numbers than these; arrays of another config.
     """
     wanted = {INPUT: Input(np.float64, (config.env.d,), -LARGEST, LARGEST)}
-    states = torch.tensor(checked("active_dynamics", request, wanted)[INPUT])[None]
+    states = torch.tensor(validate_request("active_dynamics", request, wanted)[INPUT])[None]
     with torch.no_grad():
         known = packing.from_arrays(_template(config), arrays)
         gauge = Gauge(known.turn[None], known.shift[None])

@@ -24,7 +24,7 @@ from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
 from quatrain.models.active_dynamics.seq_vae.trainer import Row, Worker
 from quatrain.models.active_dynamics.surrogate import Surrogate
-from quatrain.replay.windows import Ring, Windows
+from quatrain.replay.windows import WindowRing, Windows
 
 NOTED = (*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss")
 ROLLOUTS_AT_ONCE = 32
@@ -117,7 +117,7 @@ class VaeRows:
             trainer.restart(worker, seen.truncated[row])
         return torch.stack(told)
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """Gradient steps, once there are enough windows."""
         found = [trainer.learn(worker, replay, row) for row, worker in enumerate(self.workers)]
         for name in NOTED:
@@ -221,7 +221,7 @@ def innovation(
     spread = (moved * belief.variance[:, None]) @ moved.mT + torch.diag(network.step_variance)
     channels = network.decoder.channels()
     residual, variance = y - channels.mean(expected), channels.variance(expected)
-    pull, precision = channels.pull(y, expected), channels.precision(expected)
+    pull, precision = channels.information_vector(y, expected), channels.precision(expected)
     return losses.innovation_nll(residual, variance, pull, precision, spread) / y.shape[1]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 REFRESH_EVERY = 50
 """Transitions, between which each adds its own feature alone."""
@@ -66,7 +66,7 @@ def noted(network: SeqVae, known: Posterior, mean: Float[Tensor, " d"]) -> Poste
 
 
 @torch.no_grad()
-def refreshed(network: SeqVae, ring: Ring, row: int) -> Posterior:
+def refreshed(network: SeqVae, ring: WindowRing, row: int) -> Posterior:
     """Of all that is in the replay, as the network sees it now."""
     written, stored = int(ring.written), ring.stored
     seen = windows.window(ring, row, written - stored, stored)

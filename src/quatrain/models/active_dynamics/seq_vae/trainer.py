@@ -11,8 +11,8 @@ from torch.optim import SGD, Adam, Optimizer
 
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.frameworks.torch import adam_state, threads
-from quatrain.frameworks.torch.adam_state import Moments
-from quatrain.frameworks.torch.rng import generator, generator_at
+from quatrain.frameworks.torch.adam_state import AdamState
+from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo, posterior
@@ -20,14 +20,14 @@ from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring, Windows
+from quatrain.replay.windows import WindowRing, Windows
 
 
 class Row(NamedTuple):
     """Everything that changes in one row's learner; and `bootstrap`, how often each window counts for each member."""
 
     params: dict[str, Tensor]
-    optimizer: Moments
+    optimizer: AdamState
     hidden: Float[Tensor, "1 hidden"]
     belief: Belief
     posterior: Posterior
@@ -57,11 +57,11 @@ def fresh(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> Row:
     """Before the first transition; all of it depends on the seed alone."""
     own, *others = np.random.SeedSequence(seed).spawn(4)
     network = init(config, emission, int(own.generate_state(1)[0]))
-    batch, of_elbo, of_bootstrap = (generator(purpose) for purpose in others)
+    batch, of_elbo, of_bootstrap = (generator_from_seed(purpose) for purpose in others)
     params = {name: param.detach().clone() for name, param in network.named_parameters()}
     return Row(
         params=params,
-        optimizer=adam_state.fresh(params),
+        optimizer=adam_state.init_state(params),
         hidden=network.encoder.first(1).detach(),
         belief=Belief(*(one.detach().clone() for one in network.first)),
         posterior=posterior.prior(network),
@@ -90,8 +90,8 @@ def at_work(config: ActiveDynamicsConfig, emission: Emission, row: Row) -> Worke
         belief=row.belief,
         posterior=row.posterior,
         bootstrap=row.bootstrap,
-        batch=generator_at(row.batch),
-        elbo=generator_at(row.elbo),
+        batch=generator_from_state(row.batch),
+        elbo=generator_from_state(row.elbo),
         updates=int(row.updates),
     )
 
@@ -105,14 +105,14 @@ def network_of(
     return network
 
 
-def optimizer_of(config: ActiveDynamicsConfig, network: SeqVae, known: Moments) -> Optimizer:
+def optimizer_of(config: ActiveDynamicsConfig, network: SeqVae, known: AdamState) -> Optimizer:
     """One for the whole run, which goes on from the moments that are known."""
     train = config.train.seq_vae
     rate, decay = train.learning_rate, train.weight_decay
     if train.optimizer == "sgd":
         return SGD(network.parameters(), lr=rate, weight_decay=decay, fused=True)
     optimizer = Adam(network.parameters(), lr=rate, weight_decay=decay, fused=True)
-    adam_state.restore(optimizer, network, known)
+    adam_state.load_state(optimizer, network, known)
     return optimizer
 
 
@@ -120,7 +120,7 @@ def snapshot(worker: Worker) -> Row:
     """As the worker is now, in tensors that stay so."""
     return Row(
         params={name: param.detach().clone() for name, param in worker.network.named_parameters()},
-        optimizer=adam_state.snapshot(worker.optimizer, worker.network),
+        optimizer=adam_state.get_state(worker.optimizer, worker.network),
         hidden=worker.hidden,
         belief=worker.belief,
         posterior=worker.posterior,
@@ -155,16 +155,16 @@ def restart(worker: Worker, ended: Bool[Tensor, ""]) -> None:
     )
 
 
-def ready(worker: Worker, ring: Ring, row: int) -> bool:
+def ready(worker: Worker, ring: WindowRing, row: int) -> bool:
     """Whether there are enough windows to begin; once begun, nothing is asked."""
     return (
         worker.updates > 0
-        or int(windows.valid(ring)[row]) >= worker.config.train.seq_vae.min_windows
+        or int(windows.window_counts(ring)[row]) >= worker.config.train.seq_vae.min_windows
     )
 
 
 @threads.single_threaded(if_small=True)
-def learn(worker: Worker, ring: Ring, row: int) -> dict[str, Tensor]:
+def learn(worker: Worker, ring: WindowRing, row: int) -> dict[str, Tensor]:
     """Gradient steps on windows of the replay -> metrics of the last of them; {} while there are too few windows."""
     found: dict[str, Tensor] = {}
     train = worker.config.train.seq_vae
