@@ -20,9 +20,9 @@ from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
 from benchmarks.reference.active_dynamics_seed import PredictingAgent
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.turns import repeated
 from quatrain.models.active_dynamics.seq_vae import trainer
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
@@ -247,6 +247,6 @@ def products(vaes: Vaes) -> Contestant:
     with FlopCounterMode(display=False) as counter:
         own.run()
     features, weight = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
-    return repeated(
+    return repeat(
         lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
     )

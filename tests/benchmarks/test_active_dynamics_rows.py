@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks import turns
+from benchmarks import repeat
 from benchmarks.active_dynamics import (
     allocations,
     learning,

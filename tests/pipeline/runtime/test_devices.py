@@ -22,7 +22,7 @@ from tests.pipeline.small_project import Pretended
 
 FRAMEWORKS: list[Framework] = ["jax", "torch"]
 OF_A_FRAMEWORK = {"jax": {"jax", "jaxlib", "flax", "optax"}, "torch": {"torch"}}
-ROOMS = ("config", "collect", "network", "losses", "train", "evaluate", "plots")
+MODULES = ("collect", "losses", "train", "evaluate", "plots")
 
 
 class FakeTorch(SimpleNamespace):
@@ -234,7 +234,7 @@ def test_a_stage_loads_the_framework_of_its_model_and_no_other(model: str) -> No
         "chosen = params_file.read_params(Path.cwd())\n"
         "stage.prepare_process(chosen)\n"
         f"with devices.on_device(chosen, MODELS[{model!r}]):\n"
-        f"    for name in {ROOMS!r}:\n"
+        f"    for name in {MODULES!r}:\n"
         f"        getattr(load({model!r}), name)\n"
         f"    devices.settings(chosen, MODELS[{model!r}])\n"
     )
