@@ -14,7 +14,7 @@ from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
 from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Row, Without
-from quatrain.models.active_dynamics.seq_vae.encoder import positive
+from quatrain.models.active_dynamics.seq_vae.encoder import to_variance
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, WindowRing
 
@@ -200,7 +200,7 @@ def mask_rows(rounds: int) -> list[Row]:
 def variance_row(rounds: int) -> Row:
     """Of a step, from its parameter; ours is worked out whenever it is asked for, so that it can be learned."""
     cached, raw = seed.CachedVariance(D), torch.full((D,), -3.0, requires_grad=True)
-    own = lambda: positive(raw) * DT  # noqa: E731
+    own = lambda: to_variance(raw) * DT  # noqa: E731
     if not torch.allclose(cached() * DT, own()):
         raise NotTheSame("variance: the seed's is another before anything is learned, too")
     times = race(

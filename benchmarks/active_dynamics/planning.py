@@ -195,9 +195,7 @@ def products(beliefs: FilterRows, value: str) -> Contestant:
         weights if value == "fisher_a" else weights // 2,
     )
     features, matrix = torch.randn(paths, size), torch.randn(size, size)
-    return repeat(
-        lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops()
-    )
+    return repeat(lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops())
 
 
 def plain_plan(beliefs: FilterRows, precision: reference.Precision) -> Contestant:
