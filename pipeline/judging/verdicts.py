@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from pipeline.reporting.tables import text_table
+from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import (
     BaselineError,
@@ -67,8 +67,10 @@ class StoredVerdict(Record):
     lines: tuple[Line, ...] = Field(strict=False)
 
 
-class Untrusted(Exception):
-    """There is no verdict, or it belongs to something else than what is at hand. Exit code 4."""
+class StaleVerdict(PipelineError):
+    """Says why the verdict is missing, or does not match the current scores, weights or params."""
+
+    exit_code = 4
 
     def __init__(self, status: Status, why: str) -> None:
         super().__init__(why)
@@ -140,12 +142,12 @@ def check(root: Path, model: str, preset: str) -> ModelVerdict:
         result = judge_files(paths, model, preset, stored.rules)
         if stored.baseline_sha256 != _digest_if_there(paths.baseline):
             why = f"baselines/{model}.json changed after the verdict; {repro_hint(preset)}"
-            raise Untrusted("stale", why)
+            raise StaleVerdict("stale", why)
         if Verdict(stored.passed, stored.lines) != result.verdict:
             why = f"the verdict is not what these scores give: altered; {repro_hint(preset)}"
-            raise Untrusted("stale", why)
+            raise StaleVerdict("stale", why)
         return result
-    except Untrusted as error:
+    except StaleVerdict as error:
         line = Line(
             metric="-",
             status=error.status,
@@ -166,32 +168,32 @@ def stored_verdict(
     params: the params that the scores must belong to; those in `root` if None.
 
     Raises:
-        Untrusted: it is missing, or was made for another model, preset, scores, learner or params.
+        StaleVerdict: it is missing, or was made for another model, preset, scores, learner or params.
         ArtifactError: a file cannot be read.
         ConfigError: params.yaml cannot be used.
     """
     paths = files(root, model)
     hint = repro_hint(preset)
     if not paths.scores.exists() or not paths.verdict.exists():
-        raise Untrusted("missing", f"{model} was not evaluated yet; {hint}")
+        raise StaleVerdict("missing", f"{model} was not evaluated yet; {hint}")
     stored = _read_verdict(paths.verdict, model, hint)
     if stored.preset != preset:
         why = f"the verdict is one of preset {stored.preset!r}, not of {preset!r}; {hint}"
-        raise Untrusted("stale", why)
+        raise StaleVerdict("stale", why)
     if stored.scores_sha256 != artifacts.file_digest(paths.scores):
-        raise Untrusted("stale", f"the scores changed after the verdict; {hint}")
+        raise StaleVerdict("stale", f"the scores changed after the verdict; {hint}")
     weights = root / "models" / model
     if weights.exists() and stored.learner != artifacts.folder_digest(weights):
-        raise Untrusted("stale", f"models/{model} changed after the verdict; {hint}")
+        raise StaleVerdict("stale", f"models/{model} changed after the verdict; {hint}")
     if stored.params != params_digest(params or read_params(root), model):
-        raise Untrusted("stale", f"params.yaml changed after {model} was evaluated; {hint}")
+        raise StaleVerdict("stale", f"params.yaml changed after {model} was evaluated; {hint}")
     return stored
 
 
 def _read_verdict(path: Path, model: str, hint: str) -> StoredVerdict:
     content = artifacts.read_json(path)
     if not isinstance(content, dict) or content.get("model") != model:
-        raise Untrusted("stale", f"the verdict is not one of {model}; {hint}")
+        raise StaleVerdict("stale", f"the verdict is not one of {model}; {hint}")
     try:
         return StoredVerdict.model_validate(content)
     except ValidationError as error:

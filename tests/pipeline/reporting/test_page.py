@@ -10,7 +10,7 @@ import pytest
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import plain
 from pipeline.reporting.tables import markdown_table
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from tests.conftest import ROOT
 
 PICTURE = ROOT / "docs" / "iqn_standing.png"
