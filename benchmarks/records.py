@@ -44,7 +44,7 @@ def record(root: Path, results: Path, names: Sequence[str], written: Sequence[Pa
     files = [results / f"{name}.json" for name in result]
     key = digest_of({path.name: file_digest(path) for path in files})
     header = header_of(root, key, result)
-    with Run.begun(root, EXPERIMENT, key, header) as run:
+    with Run.start(root, EXPERIMENT, key, header) as run:
         run.metrics(metrics(result))
         for path in files:
             run.artifact(path, "results")

@@ -18,7 +18,7 @@ from pipeline.storage.figures import png, write_figures
 from pipeline.storage.input_files import read_content
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from pipeline.storage.run_key import loaded_code, run_key
-from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
@@ -101,7 +101,7 @@ def follow(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
     learning = load("allo").train
     found: list[Row] = []
     start = 0
-    with Bar(name, params.allo.train.steps, start, learning.HEADLINE) as bar:
+    with ProgressBar(name, params.allo.train.steps, start, learning.HEADLINE) as bar:
         for progress in learning.train(params.allo, dataset, params.seed + 1):
             found += rows(progress, start)
             bar.show(progress)

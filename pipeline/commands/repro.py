@@ -18,9 +18,8 @@ from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_params, read_raw
-from pipeline.tracking import backfill, model_aliases
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import reason_of
+from pipeline.tracking import backfill, model_registry
+from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
 DVC = (sys.executable, "-m", "dvc")
@@ -125,7 +124,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
             file=sys.stderr,
         )
         return code
-    return closing(root, work, models, everything)
+    return finish_run(root, work, models, everything)
 
 
 def train_together(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
@@ -162,10 +161,10 @@ def judge_again(root: Path, preset: str, models: Sequence[str], crowned: bool = 
                 file=sys.stderr,
             )
             return code
-    return closing(root, work, models, everything, crowned)
+    return finish_run(root, work, models, everything, crowned)
 
 
-def closing(
+def finish_run(
     root: Path, work: Path, models: Sequence[str], everything: bool, crowned: bool = True
 ) -> int:
     """The gate's table and exit code, and where to look; a restored result gets its run before."""
@@ -177,7 +176,7 @@ def closing(
     print()
     code = gate(work, models)
     if crowned:
-        crown(root, work, models)
+        set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     page = (
         f"report   {reports / 'report.md'}"
@@ -188,11 +187,12 @@ def closing(
     return code
 
 
-def crown(root: Path, work: Path, models: Sequence[str]) -> None:
+def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
     """Let the aliases of registered models follow."""
     try:
-        for line in model_aliases.crown(
-            root, model_aliases.wanted(root, work, read_params(work).preset, models)
+        for line in model_registry.set_aliases(
+            root,
+            model_registry.expected_aliases(root, work, read_params(work).preset, models),
         ):
             print(line)
     except Exception as error:  # of whatever kind: the runs and the verdict stand

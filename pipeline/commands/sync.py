@@ -7,18 +7,17 @@ from pathlib import Path
 
 from pipeline.commands import repro
 from pipeline.runtime.errors import ConfigError
-from pipeline.tracking import backfill, model_aliases
+from pipeline.tracking import backfill, model_registry
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, redact
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import Unreachable, reason_of
+from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.registry import MODELS
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 
 
-class Parcel:
+class JournalDelivery:
     """A journal on its way; `left` says why it has not arrived."""
 
     def __init__(self, folder: Path, uri: str) -> None:
@@ -56,7 +55,7 @@ class Parcel:
         )
 
 
-def deliver(parcels: list[Parcel], wait_seconds: float) -> list[Parcel]:
+def deliver(parcels: list[JournalDelivery], wait_seconds: float) -> list[JournalDelivery]:
     """Those that are left after trying, with growing pauses, for about `wait_seconds`."""
     end, pause = time.monotonic() + wait_seconds, FIRST_PAUSE
     while True:
@@ -99,12 +98,12 @@ def catch_up(root: Path) -> int:
     return next((code for code in codes if code), 0)
 
 
-def crown(root: Path) -> str | None:
+def set_aliases(root: Path) -> str | None:
     """Set the aliases of registered models; why it could not be done, if so."""
     try:
         for preset, work in workspaces(root).items():
-            aliases = model_aliases.wanted(root, work, preset, list(MODELS))
-            for line in model_aliases.crown(root, aliases, anew=True):
+            aliases = model_registry.expected_aliases(root, work, preset, list(MODELS))
+            for line in model_registry.set_aliases(root, aliases, refresh=True):
                 print(line)
     except Exception as error:  # of whatever kind: the runs have arrived
         return reason_of(error, resolve_uri(root))
@@ -114,7 +113,7 @@ def crown(root: Path) -> str | None:
 def sync(root: Path, wait_seconds: float) -> int:
     """The exit code of all three acts; one that fails keeps no other from being tried."""
     uri, code = resolve_uri(root), catch_up(root)
-    parcels = [Parcel(folder, uri) for folder in journals_of(root)]
+    parcels = [JournalDelivery(folder, uri) for folder in journals_of(root)]
     left = deliver(parcels, wait_seconds)
     for parcel in parcels:
         print(parcel.told())
@@ -123,7 +122,7 @@ def sync(root: Path, wait_seconds: float) -> int:
         f"{len(parcels) - len(left)} of {len(parcels)} journals are complete at {redact(uri)}; {sent}"
     )
     why = f"{len(left)} journals are pending: {left[0].left}" if left else None
-    if not left and (reason := crown(root)):
+    if not left and (reason := set_aliases(root)):
         why = f"the registry's aliases are pending: {reason}"
     if why:
         print(f"sync: {why}; run `make sync` when that is mended [exit 6]", file=sys.stderr)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from pipeline.tracking.journal import redact
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import artifacts_of, is_server, prepare_store
+from pipeline.tracking.store import artifacts_of, is_server, prepare_store, resolve_uri
 
 
 def main(argv: list[str] | None = None) -> int:

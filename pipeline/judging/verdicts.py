@@ -1,4 +1,4 @@
-"""scores.json, baselines/MODEL.json -> verdict.json, and whether a verdict still belongs to both."""
+"""scores.json, baselines/MODEL.json -> verdict.json, and whether a verdict is still valid."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -168,7 +168,7 @@ def stored_verdict(
     params: the params that the scores must belong to; those in `root` if None.
 
     Raises:
-        StaleVerdict: it is missing, or was made for another model, preset, scores, learner or params.
+        StaleVerdict: it is missing, or is one of other scores, params, weights, model or preset.
         ArtifactError: a file cannot be read.
         ConfigError: params.yaml cannot be used.
     """

@@ -1,4 +1,4 @@
-"""the results of one model -> its part of the report, in Markdown that a pull request shows, too."""
+"""the results of one model -> its part of the report, in Markdown for pull requests, too."""
 
 import html
 import re

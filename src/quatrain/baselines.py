@@ -199,7 +199,8 @@ def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> 
             baseline=stored[metric].value,
             direction=stored[metric].direction,
             tolerance=stored[metric].tolerance,
-            why=f"{metric} is in the baseline, but the model's evaluation does not judge it any more",
+            why=f"{metric} is in the baseline, "
+            "but the model's evaluation does not judge it any more",
         )
         lines.append(line)
     if not lines:

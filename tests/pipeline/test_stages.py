@@ -129,13 +129,13 @@ def test_no_run_is_left_running_in_the_store(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     stage = Stage("train", "allo", collected.root, read_params(collected.root))
-    killed = Run.of(stage, "k" * 64, "k" * 64, "d" * 64)
+    killed = Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64)
     for shipper in killed.shippers:
         shipper.finish()  # locks go with their process; here they are given back
-    killed.held.close()
+    killed.lock.close()
     client = client_of(uri)
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
-    with pytest.raises(Interrupted), Run.of(stage, "n" * 64, "n" * 64, "d" * 64):
+    with pytest.raises(Interrupted), Run.of_stage(stage, "n" * 64, "n" * 64, "d" * 64):
         raise Interrupted(signal.SIGTERM)
     assert [run.info.status for key in "kn" for run in runs_of(client, key * 64)] == [
         "KILLED",

@@ -252,9 +252,9 @@ def test_committed_baselines_are_what_promote_writes():
             read_params(ROOT, preset)
             for rule in promote.verdicts.rules_of(path.stem, preset):
                 found = entry["metrics"][rule.metric]
-                assert (found["direction"], found["tolerance"], found["goal"]) == rule[1:4], (
-                    rule.metric
-                )
+                assert found["direction"] == rule.direction
+                assert found["tolerance"] == rule.tolerance
+                assert found["goal"] == rule.goal
                 assert (set(found["floors"]), set(found["ceilings"])) == (
                     set(rule.lower_references),
                     set(rule.upper_references),

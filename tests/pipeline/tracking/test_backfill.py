@@ -18,7 +18,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.run import journals
-from pipeline.tracking.shipper import resolve_uri
+from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
 from tests.pipeline.small_project import NOBODY, Pretended, Project, each_model
@@ -40,7 +40,7 @@ def call(project: Project) -> int:
 
 
 def lacking(project: Project) -> list[str]:
-    return backfill.lacking(
+    return backfill.missing_records(
         project.root, read_params(project.root), project.model, resolve_uri(project.root)
     )
 
@@ -156,7 +156,7 @@ def test_without_the_stores_answer_nothing_is_recorded(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     assert call(restored) == 6
     assert capsys.readouterr().err == (
-        f"backfill@{restored.model}: the tracking store cannot be asked (nobody answers there); "
+        f"backfill@{restored.model}: the tracking store cannot be asked (no server answers); "
         "run `make sync` when that is mended [exit 6]\n"
     )
     assert everything(restored) == {}
@@ -221,7 +221,7 @@ def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restor
     code = (
         "import sys; from pathlib import Path\n"
         "from pipeline.storage.params_file import read_params; from pipeline.tracking import backfill\n"
-        "print(backfill.lacking(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
+        "print(backfill.missing_records(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
         "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
     )
     given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}

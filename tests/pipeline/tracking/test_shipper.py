@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.shipper import Shipper, resolve_uri
+from pipeline.tracking.shipper import Shipper
+from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import faulty, free_port
 from tests.pipeline.recorded_runs import (
@@ -108,7 +109,7 @@ def test_a_closed_port_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not shipper.finish()
     assert capsys.readouterr().err == (
         "warning: tracking: 1,480 metrics and 2 files of train@allo-k1 are not yet at "
-        f"http://127.0.0.1:{port} (nobody answers there); they are kept: `make sync` sends them\n"
+        f"http://127.0.0.1:{port} (no server answers); they are kept: `make sync` sends them\n"
     )
 
 
