@@ -88,7 +88,7 @@ def summary(scored: Sequence[ClaimVerdict], rows: Sequence[Named]) -> str:
         lines.append(
             [message.title, str(len(result)), *(str(result.count(word) or "") for word in words)]
         )
-    asked = [item.row.met for item in rows if item.row.goal]
+    asked = [item.row.is_reached for item in rows if item.row.goal]
     reached = (
         f"{len(asked)} goals of this project: **{sum(map(bool, asked))} met, {asked.count(False)}"
         " missed**."
@@ -177,12 +177,12 @@ def goals_part(rows: Sequence[Named]) -> str:
             cell(item.row.tried) or "-",
         ]
         for item, goal in asked
-        if not item.row.met
+        if not item.row.is_reached
     ]
     encountered = [
         [item.benchmark, cell(item.name), goal.asked, goal.reached]
         for item, goal in asked
-        if item.row.met
+        if item.row.is_reached
     ]
     parts = ["## Goals of this project"]
     if missed:

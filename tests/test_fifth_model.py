@@ -56,11 +56,11 @@ def passes(root: Path, tool: str, *arguments: str) -> str:
 
 
 def test_its_style_and_imports_are_those_of_the_others(grown: Path):
-    own = [
+    files = [
         str(path.relative_to(grown)) for path in (grown / "src/quatrain/models/tides").glob("*.py")
     ]
-    passes(grown, "ruff", "check", "src/quatrain/envs/harbour.py", *own)
-    passes(grown, "ruff", "format", "--check", "src/quatrain/envs/harbour.py", *own)
+    passes(grown, "ruff", "check", "src/quatrain/envs/harbour.py", *files)
+    passes(grown, "ruff", "format", "--check", "src/quatrain/envs/harbour.py", *files)
     assert "0 broken" in passes(grown, "lint-imports")
 
 
@@ -73,10 +73,10 @@ def test_its_stages_depend_on_what_shapes_their_outs(grown: Path):
 @pytest.mark.slow
 def test_what_holds_for_every_model_holds_for_it(grown: Path):
     files = [f"tests/{name}.py" for name in OF_ALL_MODELS]
-    told = passes(
+    output = passes(
         grown, "pytest", "-q", "-p", "no:cacheprovider", "-k", "tides or gate or report", *files
     )
-    assert "failed" not in told
+    assert "failed" not in output
 
 
 @pytest.mark.slow

@@ -147,10 +147,10 @@ def speed_section(model: str, results: Results | None) -> str:
     if results is None:
         return f"Speed: not measured yet; `{command}` does."
     rows = comparisons(results)
-    reached = [row.met for row in rows if row.met is not None]
+    reached = [row.is_reached for row in rows if row.is_reached is not None]
     goals = f"{sum(reached)} of {len(reached)} goals reached"
     marks = {None: "", True: ", reached", False: ", **missed**"}
-    cells = [[plain(row.work), row.ratio, plain(row.goal) + marks[row.met]] for row in rows]
+    cells = [[plain(row.work), row.ratio, plain(row.goal) + marks[row.is_reached]] for row in rows]
     machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
     rounds = f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}"
     return folded(

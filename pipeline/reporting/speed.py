@@ -48,7 +48,7 @@ class Row(BaseModel):
     ours: Measured
     ratios: dict[str, Ratio]
     goal: str | None = Field(pattern="^(<=|>=) [^ ]+ .+$")
-    met: bool | None
+    is_reached: bool | None = Field(alias="met")
 
 
 class Results(BaseModel):
@@ -68,7 +68,7 @@ class Comparison(NamedTuple):
     work: str
     ratio: str
     goal: str
-    met: bool | None
+    is_reached: bool | None
 
 
 def read_results(root: Path, model: str) -> Results | None:
@@ -111,7 +111,7 @@ def comparisons(results: Results) -> list[Comparison]:
             rounds = f"({times(plain.least)} to {times(plain.greatest)})"
             memory = " less memory" if row.unit in MEMORY else ""
             ratio = f"{times(plain.median)} {rounds}{memory}"
-        lines.append(Comparison(row.row, ratio, goal_of(row), row.met))
+        lines.append(Comparison(row.row, ratio, goal_of(row), row.is_reached))
     return lines
 
 

@@ -26,9 +26,9 @@ def checkpoint(project: Project) -> int:
         (project.root / ".state" / project.name("train")).iterdir(),
         key=lambda kept: kept.stat().st_mtime,
     )
-    found = Checkpoints(folder).latest()
-    assert found is not None
-    return found.step
+    latest = Checkpoints(folder).latest()
+    assert latest is not None
+    return latest.step
 
 
 # Interruptions.
@@ -102,9 +102,9 @@ def test_a_damaged_checkpoint_costs_the_work_since_the_one_before(
         if f'"step": {damaged}' in path.with_name("manifest.json").read_text():
             flip_bit(path)
     assert collected.call("train") == 0
-    told = capsys.readouterr().err
-    assert f"{stage}: passed over a checkpoint: .state/{stage}/" in told
-    assert f"{stage}: continues at step {kept} of {collected.steps()}" in told
+    errors = capsys.readouterr().err
+    assert f"{stage}: passed over a checkpoint: .state/{stage}/" in errors
+    assert f"{stage}: continues at step {kept} of {collected.steps()}" in errors
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 

@@ -58,7 +58,7 @@ def test_a_verdict_carries_the_scores_that_it_judged(space: Workspace):
 def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
     space.edit_verdict(scores_sha256="0" * 64)
     assert checked(space).scores == {}
-    assert [one.difference for one in checked(space).comparisons] == [None]
+    assert [comparison.difference for comparison in checked(space).comparisons] == [None]
 
 
 @pytest.mark.parametrize(

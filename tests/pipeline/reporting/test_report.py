@@ -39,9 +39,9 @@ def section(space: Workspace) -> str:
 
 def row(space: Workspace, metric: str) -> list[str]:
     """A judged metric's cells."""
-    found = re.search(rf"^\| {re.escape(metric)} \| (.+) \|$", section(space), re.MULTILINE)
-    assert found
-    return found[1].split(" | ")
+    matches = re.search(rf"^\| {re.escape(metric)} \| (.+) \|$", section(space), re.MULTILINE)
+    assert matches
+    return matches[1].split(" | ")
 
 
 def draw_pictures(space: Workspace, *names: str) -> None:
@@ -74,11 +74,11 @@ def test_a_better_score_is_offered_for_promotion_unless_another_is_broken(space:
 def test_each_model_has_a_row_on_top_and_a_section_that_it_leads_to(space: Workspace):
     space.score(orthogonality=0.9)
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (.+?) \| (\S+)", page(space), re.MULTILINE)
-    held = {model: f"{count} of {count} hold" for model, count in COUNTS.items()} | {
+    summaries = {model: f"{count} of {count} hold" for model, count in COUNTS.items()} | {
         "allo": "**1 of 3 broken**"
     }
     assert rows == [
-        (model, model, held[model], verdicts.rules_of(model, "default")[0].metric)
+        (model, model, summaries[model], verdicts.rules_of(model, "default")[0].metric)
         for model in MODELS
     ]
     assert re.findall(r"^## (.+)$", page(space), re.MULTILINE) == list(MODELS)
@@ -138,11 +138,11 @@ def test_run_and_baseline_are_named(space: Workspace):
 
 
 def test_a_baseline_that_was_lowered_says_why():
-    told = sections.baseline_origin(
+    text = sections.baseline_origin(
         {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
     )
     assert (
-        told == "Baseline: 2026-01-02, commit f00, 3 seeds; stored although worse: smaller network."
+        text == "Baseline: 2026-01-02, commit f00, 3 seeds; stored although worse: smaller network."
     )
 
 
@@ -170,9 +170,9 @@ def test_speed_that_nobody_measured_says_how_to(space: Workspace):
 
 def test_pictures_are_linked_from_where_the_page_is(space: Workspace):
     draw_pictures(space, "vectors.png", "cosine.png", "notes.txt")
-    found = re.findall(r"!\[(\w+)\]\((\S+)\)", page(space))
-    assert found == [("cosine", "allo/plots/cosine.png"), ("vectors", "allo/plots/vectors.png")]
-    assert all((space.root / "reports" / path).exists() for _, path in found)
+    matches = re.findall(r"!\[(\w+)\]\((\S+)\)", page(space))
+    assert matches == [("cosine", "allo/plots/cosine.png"), ("vectors", "allo/plots/vectors.png")]
+    assert all((space.root / "reports" / path).exists() for _, path in matches)
     assert "<summary>2 pictures</summary>" in page(space)
     assert "**vectors**\n\n![vectors]" in page(space)
     assert page(space).count("No plots.") == len(MODELS) - 1

@@ -199,13 +199,13 @@ def test_a_password_is_seen_by_nobody(
         assert shipper.finish()
         (run,) = runs_of(client_of(server.uri), "password")
 
-    told = capfd.readouterr()
+    output = capfd.readouterr()
     kept = [
         path.read_text(errors="replace") for path in journal.folder.rglob("*") if path.is_file()
     ]
-    assert "500" in told.err
-    seen = [told.out, told.err, caplog.text, str(run.to_dictionary()), *kept]
-    assert not [text for text in seen if "hunter2" in text]
+    assert "500" in output.err
+    texts = [output.out, output.err, caplog.text, str(run.to_dictionary()), *kept]
+    assert not [text for text in texts if "hunter2" in text]
 
 
 def test_the_store_is_the_named_one_or_that_of_the_checkout(

@@ -12,8 +12,8 @@ def test_a_sample_is_taken_when_it_is_due_and_counted(monkeypatch: pytest.Monkey
     clock = itertools.count(0.0, 2.0)
     monkeypatch.setattr(system_metrics.time, "monotonic", lambda: next(clock))
     busy = SystemMetrics(cuda=False)
-    taken = [list(busy.rows()) for _ in range(7)]  # at 2, 4, ... 14 seconds; one in five is due
-    assert [{step for _, step, _ in rows} for rows in taken] == [
+    samples = [list(busy.rows()) for _ in range(7)]  # at 2, 4, ... 14 seconds; one in five is due
+    assert [{step for _, step, _ in rows} for rows in samples] == [
         {1},
         set(),
         set(),
