@@ -147,7 +147,7 @@ def refuse_another_loss(vaes: Vaes) -> None:
     sampled = windows.sample(vaes.ring, 0, 3, train.length, generator)
     scene = elbo.encode(network, sampled, train.burn_in)
     draws = elbo.draw(1, train.samples, train.horizons, scene, generator)
-    scored = elbo.score(network, scene, draws, network.counted)
+    scored = elbo.score(network, scene, draws, network.horizon_mask_weights)
     found = plain.Terms(scored.ell.mean(), scored.kl_first.mean(), scored.kl_steps.mean())
     chosen = settings_of(vaes)
     expected = plain.terms(vaes.plain, plain_window(sampled), chosen, plain_draws(draws))

@@ -68,9 +68,9 @@ def test_terms_and_gradients_are_those_of_plain_loops(form: str, masked: bool):
     made = case(masked, **FORMS[form])
     network = made.network
     assert (made.draws.kept is None) != masked
-    scored = elbo.score(network, made.scene, made.draws, network.counted.double())
+    scored = elbo.score(network, made.scene, made.draws, network.horizon_mask_weights.double())
     own = with_gradients(network, (scored.ell, scored.kl_first, scored.kl_steps))
-    weights = network.counted[:, 0].double().tolist()
+    weights = network.horizon_mask_weights[:, 0].double().tolist()
     each = [plain_terms(made, weights, window) for window in range(TRAINING["batch_size"])]
     expected = with_gradients(
         network, [torch.stack(parts, -1) for parts in zip(*each, strict=True)]
@@ -81,14 +81,19 @@ def test_terms_and_gradients_are_those_of_plain_loops(form: str, masked: bool):
 
 def test_in_single_precision_the_terms_are_the_same():
     made = case(dynamics="mlp", decoder="linear")
-    expected = elbo.score(made.network, made.scene, made.draws, made.network.counted.double())
+    expected = elbo.score(
+        made.network, made.scene, made.draws, made.network.horizon_mask_weights.double()
+    )
     network = made.network.float()
     sampled = Windows(
         made.windows.observations.float(), made.windows.actions.float(), made.windows.starts
     )
     draws = Draws(made.draws.posterior.float(), made.draws.steps.float(), None, None)
     found = elbo.score(
-        network, elbo.encode(network, sampled, TRAINING["burn_in"]), draws, network.counted
+        network,
+        elbo.encode(network, sampled, TRAINING["burn_in"]),
+        draws,
+        network.horizon_mask_weights,
     )
     for own, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(own.double(), wanted, rtol=1e-5, atol=1e-5)
@@ -102,7 +107,9 @@ def test_one_step_without_masks_is_the_exact_bound():
     exact = elbo.evidence_bound(made.network, made.scene, made.draws)
     torch.testing.assert_close(exact, (scored.ell - scored.kl_first - scored.kl_steps).mean(0))
     torch.testing.assert_close(exact, scored.bound.mean(0))
-    several = elbo.score(made.network, made.scene, made.draws, made.network.counted.double())
+    several = elbo.score(
+        made.network, made.scene, made.draws, made.network.horizon_mask_weights.double()
+    )
     torch.testing.assert_close(exact, several.bound.mean(0))
 
 
@@ -131,7 +138,10 @@ def test_nothing_after_an_episode_s_end_counts_in_the_exact_bound():
 
 def kl_steps(made: Case, scene: Scene | None = None, draws: Draws | None = None) -> Tensor:
     scored = elbo.score(
-        made.network, scene or made.scene, draws or made.draws, made.network.counted.double()
+        made.network,
+        scene or made.scene,
+        draws or made.draws,
+        made.network.horizon_mask_weights.double(),
     )
     return scored.kl_steps.detach()
 

@@ -8,12 +8,12 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics import acquisition
+from quatrain.models.active_dynamics.learner import Surrogate
 from quatrain.models.active_dynamics.seq_vae import planning, posterior, trainer
 from quatrain.models.active_dynamics.seq_vae.decoder import Decoder, MlpDecoder
 from quatrain.models.active_dynamics.seq_vae.dynamics import stacked
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
 from quatrain.models.active_dynamics.seq_vae.trainer import Worker
-from quatrain.models.active_dynamics.surrogate import Surrogate
 from tests.models.active_dynamics.plain_elbo import field
 from tests.models.active_dynamics.workers import COUNTS, channels, configured, replay, worker
 
@@ -159,7 +159,7 @@ def test_precision_is_what_an_observation_tells_where_the_state_is(form: dict[st
         torch.testing.assert_close(told.mean(x), expected_mean(decoder, x), **TRUSTED)
         y = told.mean(x) + 1
         torch.testing.assert_close(
-            told.pull(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
+            told.information_vector(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
         )
 
 

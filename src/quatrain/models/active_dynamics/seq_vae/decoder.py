@@ -92,7 +92,7 @@ class MlpChannels(NamedTuple):
         slope = self.jacobian(x)
         return (slope / self.noise_variance[:, None]).mT @ slope
 
-    def pull(
+    def information_vector(
         self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch d"]:
         """Hᵀ R⁻¹ (y - h(x))."""

@@ -23,7 +23,7 @@ class SeqVae(nn.Module):
     """What one row learns. prior_variance: s_w² of the weights that the field is linear in."""
 
     control: Tensor
-    counted: Tensor
+    horizon_mask_weights: Tensor
     nothing: Tensor
 
     def __init__(self, config: ActiveDynamicsConfig, emission: Emission) -> None:
@@ -39,7 +39,11 @@ class SeqVae(nn.Module):
         self.first_mean = nn.Parameter(torch.zeros(env.d))
         self.raw_first_variance = nn.Parameter(torch.zeros(env.d))
         weights = losses.horizon_weights(train.horizons, train.decay)
-        self.register_buffer("counted", losses.counted(weights, train.window), persistent=False)
+        self.register_buffer(
+            "horizon_mask_weights",
+            losses.horizon_mask_weights(weights, train.window),
+            persistent=False,
+        )
         self.register_buffer("control", control, persistent=False)
         self.register_buffer("nothing", torch.zeros(()), persistent=False)
         self.prior_variance = _prior_variance(config, rbf)

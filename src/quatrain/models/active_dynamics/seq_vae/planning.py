@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.learner import FieldValue, Surrogate, needs_joint_covariance
 from quatrain.models.active_dynamics.seq_vae.dynamics import AnyField, stacked
 from quatrain.models.active_dynamics.seq_vae.posterior import Posterior, has_features
 from quatrain.models.active_dynamics.seq_vae.trainer import Worker
-from quatrain.models.active_dynamics.surrogate import Felt, Surrogate, asks_for_all
 
 
 class Rowwise(NamedTuple):
@@ -20,27 +20,27 @@ class Rowwise(NamedTuple):
     field: AnyField
     per_row: int
 
-    def felt(self, x: Float[Tensor, "row n d"]) -> Felt:
+    def mean_and_features(self, x: Float[Tensor, "learner n d"]) -> FieldValue:
         """The mean over members; an ensemble has no features whose weights are uncertain."""
         if self.per_row > 1:
-            return Felt(self.members(x).mean(2), x.new_zeros(*x.shape[:2], 0))
+            return FieldValue(self.members(x).mean(2), x.new_zeros(*x.shape[:2], 0))
         features = self.field.features(x.mT)
-        return Felt(self.field.of_features(features).mT, features.mT)
+        return FieldValue(self.field.of_features(features).mT, features.mT)
 
-    def members(self, x: Float[Tensor, "row n d"]) -> Float[Tensor, "row n member d"]:
+    def members(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n member d"]:
         """Each by itself."""
         return self.field(self._for_each(x)).unflatten(0, (-1, self.per_row)).permute(0, 3, 1, 2)
 
-    def jacobian(self, x: Float[Tensor, "row n d"]) -> Float[Tensor, "row n d d"]:
+    def jacobian(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n d d"]:
         """Of the mean."""
         return self.field.jacobian(self._for_each(x)).unflatten(0, (-1, self.per_row)).mean(1)
 
-    def region(self, grid: Float[Tensor, "point d"]) -> Float[Tensor, "row feature feature"]:
+    def region(self, grid: Float[Tensor, "point d"]) -> Float[Tensor, "learner feature feature"]:
         """Γ = mean_g φ(g) φ(g)ᵀ of each row's features."""
         features = self.field.features(grid.T.expand(self.field.lead, -1, -1))
         return features @ features.mT / len(grid)
 
-    def _for_each(self, x: Float[Tensor, "row n d"]) -> Float[Tensor, "lead d n"]:
+    def _for_each(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "lead d n"]:
         return x.mT if self.per_row == 1 else x.mT.repeat_interleave(self.per_row, 0)
 
 
@@ -65,13 +65,13 @@ def surrogate(
         for worker, x in zip(workers, state.unbind(0), strict=True)
     ]
     featured = has_features(network)
-    joint = featured and asks_for_all(config.train.acquisition)
+    joint = featured and needs_joint_covariance(config.train.acquisition)
     return Surrogate(
         state=state,
         control=network.control,
         dt=config.env.dt,
         region_radius=config.env.region_radius,
-        field=rows.felt,
+        field=rows.mean_and_features,
         jacobian=rows.jacobian,
         members=None if featured else rows.members,
         covariance=known.covariance if featured else None,
@@ -83,8 +83,8 @@ def surrogate(
 
 
 def by_output(
-    covariance: Float[Tensor, "row feature feature"], d: int
-) -> Float[Tensor, "row weight weight"]:
+    covariance: Float[Tensor, "learner feature feature"], d: int
+) -> Float[Tensor, "learner weight weight"]:
     """Of the weights of d outputs, which are independent: blocks on the diagonal."""
     row, features, _ = covariance.shape
     found = covariance.new_zeros(row, d, features, d, features)

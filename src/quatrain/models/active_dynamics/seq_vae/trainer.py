@@ -206,12 +206,14 @@ def objective(worker: Worker, sampled: Windows, transitions: int) -> Objective:
     draws = elbo.draw(network.members, train.samples, train.horizons, scene, worker.elbo)
     if train.mask > 0 and beta > 0:
         draws = elbo.masked(draws, train.mask, worker.elbo)
-    scored = elbo.score(network, scene, draws, network.counted)
-    terms = {name: _mean(worker, sampled, getattr(scored, name)) for name in losses.ELBO_TERMS[:-1]}
+    scored = elbo.score(network, scene, draws, network.horizon_mask_weights)
+    terms = {
+        name: _mean(worker, sampled, getattr(scored, name)) for name in losses.TERMS["seq_vae"][:-1]
+    }
     terms["weight_prior"] = network.weight_prior()
     scales = losses.weights(train.window, transitions, beta)
-    assert terms.keys() == scales.keys() == set(losses.ELBO_TERMS)
-    loss = torch.stack([scales[name] * terms[name] for name in losses.ELBO_TERMS]).sum()
+    assert terms.keys() == scales.keys() == set(losses.TERMS["seq_vae"])
+    loss = torch.stack([scales[name] * terms[name] for name in losses.TERMS["seq_vae"]]).sum()
     with torch.no_grad():
         exact = (
             elbo.evidence_bound(network, scene, draws) if draws.kept is not None else scored.bound
