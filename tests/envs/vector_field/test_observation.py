@@ -65,16 +65,14 @@ def test_precision_and_pull_by_dense_matrices(it: Emission):
     """Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), with R the variance of what is seen: of counts their rate."""
     it, (obs, d) = it.double(), it.weight.shape
     x, y = points(3, 5, d).double(), points(3, 5, obs, seed=2).double()
-    precision, information_vector = it.precision(x), it.information_vector(y, x)
-    assert (precision.shape, information_vector.shape) == ((3, 5, d, d), (3, 5, d))
+    precision, pull = it.precision(x), it.information_vector(y, x)
+    assert (precision.shape, pull.shape) == ((3, 5, d, d), (3, 5, d))
     for i in range(3):
         for j in range(5):
             mean, jacobian = it.mean(x[i, j]), it.jacobian(x[i, j])
             inverse = torch.diag(1 / (it.noise_variance if it.noise == "gaussian" else mean))
             torch.testing.assert_close(precision[i, j], jacobian.T @ inverse @ jacobian)
-            torch.testing.assert_close(
-                information_vector[i, j], jacobian.T @ inverse @ (y[i, j] - mean)
-            )
+            torch.testing.assert_close(pull[i, j], jacobian.T @ inverse @ (y[i, j] - mean))
 
 
 def test_what_counts_tell():

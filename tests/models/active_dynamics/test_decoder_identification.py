@@ -341,7 +341,7 @@ class State(NamedTuple):
 
     params: Any
     decoder: Any
-    further: Any
+    family_state: Any
 
 
 def test_learned_channels_are_those_that_rows_begin_and_go_on_with():

@@ -55,12 +55,14 @@ def training(
     """At work on the device without values; constants that are made once, by asking, are known there as well."""
     config, dataset = case
     monkeypatch.setattr(rng, "Generator", Elsewhere)
-    fresh = learners.fresh
-    monkeypatch.setattr(learners, "fresh", lambda *given: on_the_cpu(fresh(*given)))
+    init_state = seq_vae.init_state
+    monkeypatch.setattr(
+        seq_vae, "init_state", lambda *arguments: on_the_cpu(init_state(*arguments))
+    )
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
     monkeypatch.setattr(
         states.windows,
-        "uploaded",
+        "to_device",
         lambda given, device: tree_map(lambda leaf: leaf.to(device), given),
     )
     monkeypatch.setattr(bayes_filter, "weight_variance", lambda *_: 0.2)
@@ -73,7 +75,7 @@ def training(
         yield made
 
 
-def on_the_cpu(row: learners.Row) -> learners.Row:
+def on_the_cpu(row: learners.SeqVaeState) -> learners.SeqVaeState:
     """What counts, counts there."""
     return row._replace(updates=torch.tensor(0, device="cpu"))
 
@@ -105,7 +107,7 @@ def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
     training: TrainingState, monkeypatch: pytest.MonkeyPatch
 ):
     """But for the counter of the replay, which is there; and until the first update, for how many windows there are."""
-    monkeypatch.setattr(learners, "ready", lambda *_: True)
+    monkeypatch.setattr(learners.SeqVaeTrainer, "has_enough_windows", lambda *_: True)
     advanced(training, WARMUP)  # whose transitions come from the dataset
     with MadeOnTheCpu() as seen:
         advanced(training, END - WARMUP)

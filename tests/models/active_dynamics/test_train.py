@@ -202,7 +202,7 @@ def means(training: TrainingState) -> Tensor:
     rows: Any = training.learner
     if training.config.network.family == "bayes_filter":
         return rows.belief.mean[:, : training.config.env.d].clone()
-    return torch.stack([worker.belief.mean for worker in rows.workers])
+    return torch.stack([worker.belief.mean for worker in rows.trainers])
 
 
 def test_actions_stay_in_the_box_and_are_those_that_acted():
@@ -308,7 +308,7 @@ def test_a_network_never_sees_both_sides_of_an_end():
     for moment in range(40):
         advanced(training, 1)
         over = training.replay.truncated[:, moment]
-        hidden = torch.stack([worker.hidden for worker in training.learner.workers]).flatten(1)
+        hidden = torch.stack([worker.hidden for worker in training.learner.trainers]).flatten(1)
         assert torch.equal(hidden.any(1), ~over)
     starts, ends = training.replay.starts, training.replay.truncated
     for row in range(config.learners):
@@ -318,7 +318,7 @@ def test_a_network_never_sees_both_sides_of_an_end():
     assert seen == config.learners * (
         6 * 2 + 0
     )  # two in each whole episode of six, none in the four left over
-    assert int(windows.valid(training.replay)[0]) == 12
+    assert int(windows.window_counts(training.replay)[0]) == 12
 
 
 # What is kept and told.
@@ -516,7 +516,7 @@ def test_weights_are_looked_at_too():
     given = first_half("seq_vae")
     training = TrainingState.from_state(given.config, given.dataset, given.state)
     with torch.no_grad():
-        training.learner.workers[5].network.first_mean.fill_(float("nan"))
+        training.learner.trainers[5].network.first_mean.fill_(float("nan"))
     where = "active_dynamics stopped at transition 12: params/first_mean of learner random/2 is not finite"
     with pytest.raises(TrainingDiverged, match=re.escape(where)):
         train.records.check_finite(training, {"innovation_nll": torch.zeros(5, 6)})
@@ -527,10 +527,10 @@ def test_weights_are_looked_at_too():
     [
         ("bayes_filter", "params/covariance"),
         ("bayes_filter", "params/mean"),
-        ("seq_vae", "further/hidden"),
-        ("seq_vae", "further/posterior/covariance"),
-        ("seq_vae", "further/optimizer/exp_avg/first_mean"),
-        ("seq_vae", "further/ell"),
+        ("seq_vae", "family_state/hidden"),
+        ("seq_vae", "family_state/posterior/covariance"),
+        ("seq_vae", "family_state/optimizer/exp_avg/first_mean"),
+        ("seq_vae", "family_state/ell"),
     ],
 )
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -547,13 +547,13 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
     elif names == ["ell"]:
         broken.metrics["ell"][row] = float("nan")
     elif names[0] == "optimizer":
-        worker = broken.workers[row]
+        worker = broken.trainers[row]
         worker.optimizer.state[worker.network.first_mean]["exp_avg"].fill_(float("inf"))
     elif names[0] == "hidden":
-        broken.workers[row].hidden = broken.workers[row].hidden * float("inf")
+        broken.trainers[row].hidden = broken.trainers[row].hidden * float("inf")
     else:
-        known = broken.workers[row].posterior
-        broken.workers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
+        known = broken.trainers[row].posterior
+        broken.trainers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
     whose = f"{arms[-1]}/{seeds - 1}"
     where = rf"active_dynamics stopped at transition {training.transitions}: {part} of learner {whose} is not finite; "
     with pytest.raises(TrainingDiverged, match=f"^{where}{REMEDIES[family]}"):

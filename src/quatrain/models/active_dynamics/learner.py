@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import Acquisition, ActiveDynamicsConfig
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 Weights = dict[str, Tensor]
 """Name -> weights, with the learners as first axis."""
@@ -158,7 +158,7 @@ class FieldLearner(Protocol):
         Returns: the innovation's negative log likelihood per channel.
         """
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """Learns from the replay, in place."""
 
     @property

@@ -12,7 +12,7 @@ from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import AffineAlignment, FieldPosterior
 from quatrain.models.active_dynamics.state import FAMILIES, State, TrainingState, learners_of
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 INPUT = "states"
 EXAMPLES = 3
@@ -63,7 +63,7 @@ def answer(
         ValueError: other inputs, shapes or numbers than these; arrays of another config.
     """
     inputs = {INPUT: Input(np.float64, (config.env.d,), -LARGEST, LARGEST)}
-    states = torch.tensor(checked("active_dynamics", request, inputs)[INPUT])[None]
+    states = torch.tensor(validate_request("active_dynamics", request, inputs)[INPUT])[None]
     family = FAMILIES[config.network.family]
     d = config.env.d
     with torch.no_grad():

@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.envs.vector_field.policies import Held, PolicySpec
+from quatrain.envs.vector_field.policies import PolicySpec, PolicyState
 from quatrain.envs.vector_field.world import EnvState, World
-from quatrain.frameworks.torch.rng import generator, generator_at
+from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import Dataset, world_of
@@ -22,7 +22,7 @@ from quatrain.models.active_dynamics.learner import FieldLearner, Observation
 from quatrain.models.active_dynamics.planner import Plan
 from quatrain.models.active_dynamics.seq_vae.learner import SeqVaeLearner
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 FAMILIES: dict[str, type[FieldLearner]] = {
     "bayes_filter": BayesFilterLearner,
@@ -45,10 +45,10 @@ class State(NamedTuple):
     decoder: Any
     family_state: Any
     environment: EnvState
-    policy_states: dict[str, Held]
+    policy_states: dict[str, PolicyState]
     plan: Plan
     generators: dict[str, UInt8[Tensor, " state"]]
-    replay: Ring
+    replay: WindowRing
     path: Float[Tensor, "learner transition d"]
     snapshots: dict[str, Float[Tensor, "checkpoint learner *axes"]]
     information: Float64[Tensor, " learner"]
@@ -97,10 +97,10 @@ class TrainingState:
     checkpoints: dict[int, int]
     learner: FieldLearner
     environment: EnvState
-    policy_states: dict[str, Held]
+    policy_states: dict[str, PolicyState]
     plan: Plan
     generators: dict[str, Generator]
-    replay: Ring
+    replay: WindowRing
     path: Float[Tensor, "learner transition d"]
     snapshots: dict[str, Tensor]
     information: Float64[Tensor, " learner"]
@@ -121,7 +121,7 @@ class TrainingState:
             learner=learner,
             environment=EnvState(starts, torch.zeros(len(starts), dtype=torch.int64)),
             policy_states={
-                arm: policies.first_held(config.seeds, size, generators[f"policy_{arm}"])
+                arm: policies.init_policy_state(config.seeds, size, generators[f"policy_{arm}"])
                 for arm in config.train.arms
                 if arm != "active"
             },
@@ -147,7 +147,9 @@ class TrainingState:
             environment=state.environment,
             policy_states=dict(state.policy_states),
             plan=state.plan,
-            generators={name: generator_at(saved) for name, saved in state.generators.items()},
+            generators={
+                name: generator_from_state(saved) for name, saved in state.generators.items()
+            },
             replay=cloned(state.replay),
             path=state.path.clone(),
             snapshots=cloned(state.snapshots),
@@ -236,7 +238,7 @@ def _constant_parts(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str,
     return {
         "config": config,
         "dataset": dataset,
-        "warmup": windows.uploaded(warmup, torch.get_default_device()),
+        "warmup": windows.to_device(warmup, torch.get_default_device()),
         "world": world,
         "monitor": MonitorGrid(points.double(), world.field(points).double()),
         "checkpoints": {step: place for place, step in enumerate(checkpoint_steps(config))},
@@ -251,12 +253,12 @@ def _generators(
 ) -> dict[str, Generator]:
     """Returns one per purpose and arm; environments draw alike in all arms, which are compared in pairs."""
     process, counts = environment.spawn(2)
-    generators = {"planner": generator(plan)}
+    generators = {"planner": generator_from_seed(plan)}
     for arm, policy in zip(ARMS, arms.spawn(len(ARMS)), strict=True):
         if arm in config.train.arms:
-            generators[f"process_{arm}"] = generator(process)
-            generators[f"counts_{arm}"] = generator(counts)
-            generators[f"policy_{arm}"] = generator(policy)
+            generators[f"process_{arm}"] = generator_from_seed(process)
+            generators[f"counts_{arm}"] = generator_from_seed(counts)
+            generators[f"policy_{arm}"] = generator_from_seed(policy)
     return generators
 
 

@@ -33,7 +33,7 @@ from quatrain.models.active_dynamics.learner import (
     needs_joint_covariance,
 )
 from quatrain.models.active_dynamics.network import make_rbf, prior_weight_variance, region_products
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 
 def weight_variance(config: ActiveDynamicsConfig, filter: Filter) -> float:
@@ -113,7 +113,7 @@ class BayesFilterLearner:
         bayes.begin(self.filter, self.belief, observation.truncated, first)
         return nll
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """No-op: the filter learns in `observe`."""
 
     @property

@@ -25,13 +25,13 @@ from quatrain.models.active_dynamics.learner import (
     Weights,
 )
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.seq_vae import elbo, planning, trainer
-from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics, stacked
+from quatrain.models.active_dynamics.seq_vae import elbo, planning
+from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
-from quatrain.models.active_dynamics.seq_vae.trainer import Row, Worker
-from quatrain.replay.windows import Ring, Windows
+from quatrain.models.active_dynamics.seq_vae.planning import LearnerFields, learner_fields
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeTrainer, init_state
+from quatrain.replay.windows import WindowRing, Windows
 
 METRICS = (*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss")
 """The names of the metrics of a gradient step."""
@@ -40,11 +40,11 @@ ROLLOUTS_AT_ONCE = 32
 
 @dataclass
 class SeqVaeLearner:
-    """Learns by gradient steps; `observe` and `improve` change the workers in place."""
+    """Learns by gradient steps; `observe` and `improve` change the trainers in place."""
 
     config: ActiveDynamicsConfig
     emission: Emission
-    workers: list[Worker]
+    trainers: list[SeqVaeTrainer]
     metrics: dict[str, Float[Tensor, " learner"]]
     region: Float[Tensor, "point d"]
 
@@ -57,11 +57,9 @@ class SeqVaeLearner:
         """Returns untrained networks; a replicate has the same ones in all arms."""
         emission = emission_of(config, dataset)
         seeds = [int(number) for number in seed.generate_state(config.seeds)]
-        states = [
-            trainer.fresh(config, emission, number) for number in seeds * len(config.train.arms)
-        ]
+        states = [init_state(config, emission, number) for number in seeds * len(config.train.arms)]
         metrics = {name: torch.zeros(config.learners) for name in METRICS}
-        return cls._with_workers(config, emission, states, metrics)
+        return cls._with_trainers(config, emission, states, metrics)
 
     @classmethod
     def from_state(
@@ -73,23 +71,23 @@ class SeqVaeLearner:
             state._replace(params=params)
             for params, state in zip(saved.params, others, strict=True)
         ]
-        return cls._with_workers(config, emission_of(config, dataset), states, dict(metrics))
+        return cls._with_trainers(config, emission_of(config, dataset), states, dict(metrics))
 
     @classmethod
-    def _with_workers(
+    def _with_trainers(
         cls,
         config: ActiveDynamicsConfig,
         emission: Emission,
-        states: Sequence[Row],
+        states: Sequence[SeqVaeState],
         metrics: dict[str, Tensor],
     ) -> "SeqVaeLearner":
         region = region_grid(config.env.region_radius, config.env.d)
-        workers = [trainer.at_work(config, emission, state) for state in states]
-        return cls(config, emission, workers, metrics, region)
+        trainers = [SeqVaeTrainer.from_state(config, emission, state) for state in states]
+        return cls(config, emission, trainers, metrics, region)
 
     def to_state(self) -> dict[str, Any]:
         """Returns copies of all that changes."""
-        states = [trainer.snapshot(worker) for worker in self.workers]
+        states = [trainer.to_state() for trainer in self.trainers]
         others = tuple(state._replace(params={}) for state in states)
         return {
             "params": tuple(state.params for state in states),
@@ -99,7 +97,7 @@ class SeqVaeLearner:
 
     @property
     def networks(self) -> list[SeqVae]:
-        return [worker.network for worker in self.workers]
+        return [trainer.network for trainer in self.trainers]
 
     @property
     def weights(self) -> Weights:
@@ -114,20 +112,18 @@ class SeqVaeLearner:
         Returns: the innovation's negative log likelihood per channel, of the belief before.
         """
         nll = []
-        for index, worker in enumerate(self.workers):
-            before = Belief(*(part[None] for part in worker.belief))
+        for index, trainer in enumerate(self.trainers):
+            before = Belief(*(part[None] for part in trainer.belief))
             y = observation.observation[index]
             control = observation.control[index, None]
-            nll.append(innovation(worker.network, before, control, y[None])[0])
-            trainer.observe(worker, y, observation.action[index])
-            trainer.restart(worker, observation.truncated[index])
+            nll.append(innovation(trainer.network, before, control, y[None])[0])
+            trainer.observe(y, observation.action[index])
+            trainer.restart(observation.truncated[index])
         return torch.stack(nll)
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """Takes gradient steps, once there are enough windows."""
-        updates = [
-            trainer.learn(worker, replay, index) for index, worker in enumerate(self.workers)
-        ]
+        updates = [trainer.learn(replay, index) for index, trainer in enumerate(self.trainers)]
         for name, last in self.metrics.items():
             values = [
                 metrics.get(name, value)
@@ -144,20 +140,20 @@ class SeqVaeLearner:
 
     def surrogate(self, learners: slice) -> Surrogate:
         """Returns what a planner needs of these learners."""
-        return planning.surrogate(self.config, self.workers[learners], self.region)
+        return planning.make_surrogate(self.config, self.trainers[learners], self.region)
 
     @torch.no_grad()
     def drift(
         self, weights: Weights, x: Float[Tensor, "learner point d"]
     ) -> Float[Tensor, "learner point d"]:
         """Computes the mean field of a checkpoint's networks."""
-        return fields_of(self.networks_with(weights)).mean_and_features(x.float()).value
+        return learner_fields(self.networks_with(weights)).mean_and_features(x.float()).value
 
     @torch.no_grad()
     def moments(self, x: Float[Tensor, "learner point d"]) -> Moments:
         """Computes the mean field, and its variance by the last layer's weights or by an ensemble's members."""
-        covariance = torch.stack([worker.posterior.covariance for worker in self.workers])
-        return _moments(fields_of(self.networks), covariance, x.float())
+        covariance = torch.stack([trainer.posterior.covariance for trainer in self.trainers])
+        return _moments(learner_fields(self.networks), covariance, x.float())
 
     def networks_with(self, weights: Weights) -> list[SeqVae]:
         """Returns copies of the networks with a checkpoint's weights."""
@@ -181,9 +177,9 @@ class SeqVaeLearner:
     def information(self) -> Float[Tensor, " learner"]:
         """Computes d/2 [log det Σ(prior) - log det Σ]; 0 for ensembles, which have no weight posterior."""
         gains = []
-        for worker in self.workers:
-            covariance = worker.posterior.covariance.double()
-            before = len(covariance) * torch.tensor(worker.network.prior_variance).double().log()
+        for trainer in self.trainers:
+            covariance = trainer.posterior.covariance.double()
+            before = len(covariance) * torch.tensor(trainer.network.prior_variance).double().log()
             after = torch.linalg.slogdet(covariance).logabsdet
             gains.append(self.config.env.d * (before - after) / 2)
         return torch.stack(gains)
@@ -201,15 +197,15 @@ class SeqVaeLearner:
 
     def export_posterior(self, learner: int) -> FieldPosterior:
         """Returns the dynamics of one learner, and the covariance of its last layer's weights."""
-        worker = self.workers[learner]
-        weights: dict[str, Tensor] = dict(worker.network.dynamics.named_parameters())
-        return FieldPosterior(weights, worker.posterior.covariance)
+        trainer = self.trainers[learner]
+        weights: dict[str, Tensor] = dict(trainer.network.dynamics.named_parameters())
+        return FieldPosterior(weights, trainer.posterior.covariance)
 
     @classmethod
     def posterior_template(cls, config: ActiveDynamicsConfig) -> FieldPosterior:
         """Returns untrained dynamics, with the shapes of `export_posterior`."""
         dynamics = _dynamics(config)
-        fields = Rowwise(dynamics.field(), config.network.seq_vae.members)
+        fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
         features = fields.mean_and_features(torch.zeros(1, 1, config.env.d)).features
         size = features.shape[2]
         return FieldPosterior(dynamics.state_dict(), torch.zeros(size, size))
@@ -224,7 +220,7 @@ class SeqVaeLearner:
         """Computes the mean field, and its variance by the last layer's weights or by an ensemble's members."""
         dynamics = _dynamics(config)
         dynamics.load_state_dict(posterior.weights)
-        fields = Rowwise(dynamics.field(), config.network.seq_vae.members)
+        fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
         return _moments(fields, posterior.covariance, z.float())
 
 
@@ -237,21 +233,16 @@ def _dynamics(config: ActiveDynamicsConfig) -> Dynamics:
 
 
 def _moments(
-    fields: Rowwise,
+    fields: LearnerFields,
     covariance: Float[Tensor, "*learner feature feature"],
     x: Float[Tensor, "learner point d"],
 ) -> Moments:
     mean, features = fields.mean_and_features(x)
-    if fields.per_row > 1:
-        variance = fields.members(x).var(2, correction=0)
+    if fields.members > 1:
+        variance = fields.member_values(x).var(2, correction=0)
     else:
         variance = ((features @ covariance) * features).sum(-1, keepdim=True).expand_as(mean)
     return Moments(mean.double(), variance.double())
-
-
-def fields_of(networks: Sequence[SeqVae]) -> Rowwise:
-    """Returns the fields of all networks side by side."""
-    return Rowwise(stacked([network.dynamics.field() for network in networks]), networks[0].members)
 
 
 def innovation(
@@ -264,7 +255,7 @@ def innovation(
 
     The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's variance.
     """
-    fields = fields_of([network])
+    fields = learner_fields([network])
     x = belief.mean[None]
     step = torch.eye(x.shape[-1]) + network.dt * fields.jacobian(x)[0]
     expected = belief.mean + network.dt * (fields.mean_and_features(x).value[0] + control)
@@ -284,7 +275,7 @@ def encoded(network: SeqVae, rollouts: Rollouts) -> Belief:
     """Encodes the states that held-out transitions led to: [rollout, time, d]."""
     inputs = torch.cat(_columns(rollouts), -1)
     ended = torch.tensor(rollouts.truncated)
-    hidden = network.encoder.first(len(rollouts.actions))
+    hidden = network.encoder.initial_hidden(len(rollouts.actions))
     steps = []
     for time, entry in enumerate(inputs.unbind(0)):
         steps.append(network.encoder.step(entry, hidden))
@@ -306,7 +297,7 @@ def _innovation_nll(
     ended = torch.tensor(rollouts.truncated).T
     starts = torch.cat([torch.ones_like(ended[:1]), ended[:-1]])[..., None]
     parts = []
-    for first, encodings in zip(network.first, encoded(network, rollouts), strict=True):
+    for first, encodings in zip(network.initial_belief, encoded(network, rollouts), strict=True):
         first = first.expand(1, y.shape[1], config.env.d)
         previous = torch.cat([first, encodings.transpose(0, 1)[:-1]])
         parts.append(torch.where(starts, first, previous).flatten(0, 1))
@@ -318,14 +309,16 @@ def _bound(
     config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts, seed: int
 ) -> Float[Tensor, ""]:
     """Computes the bound over the first episode of each rollout."""
-    generator = Generator(torch.get_default_device()).manual_seed(seed)
+    generator_from_seed = Generator(torch.get_default_device()).manual_seed(seed)
     y, action = _columns(rollouts)
     ended = torch.tensor(rollouts.truncated).T.long()
     in_first = ((ended.cumsum(0) - ended) == 0).float()
     bounds = []
     for part in torch.arange(y.shape[1]).split(ROLLOUTS_AT_ONCE):
         windows = Windows(y[:, part], action[:, part], torch.zeros_like(part))
-        scene = elbo.encode(network, windows, 0)
-        draws = elbo.draw(network.members, config.evaluate.elbo_samples, 1, scene, generator)
+        scene = elbo.encode_windows(network, windows, 0)
+        draws = elbo.draw(
+            network.members, config.evaluate.elbo_samples, 1, scene, generator_from_seed
+        )
         bounds.append(elbo.evidence_bound(network, scene, draws, in_first[:, part]))
     return torch.cat(bounds).sum() / (in_first.sum() * y.shape[2])
