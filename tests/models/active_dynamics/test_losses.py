@@ -5,9 +5,10 @@ import torch
 from torch import Generator, Tensor
 from torch.distributions import MultivariateNormal, Normal, Poisson, kl_divergence
 
-from quatrain.models.active_dynamics import losses
+from quatrain.models.active_dynamics import losses, state
 from quatrain.models.active_dynamics.config import SeqVaeTraining
 from tests.conftest import small
+from tests.models.active_dynamics.small_trials import FAMILIES, configured, run
 
 MEMBER, OBS, D, TIME, BATCH = 2, 5, 3, 4, 6
 
@@ -114,3 +115,15 @@ def test_innovations_are_judged_by_their_own_distribution():
         residual
     )
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_records_its_terms_and_none_of_the_other(family: str):
+    config = configured(family, seeds=1)
+    metrics = run(config).yields[-1].metrics
+    assert losses.terms(config) == losses.TERMS[family]
+    assert metrics.keys() >= set(losses.terms(config))
+    others = {name for other in FAMILIES if other != family for name in losses.TERMS[other]}
+    # The innovation is recorded by both families: seq_vae does not optimise it, but is compared by it.
+    assert metrics.keys() & others <= {"innovation_nll"}
+    assert set(losses.TERMS) == set(FAMILIES) == set(state.FAMILIES)

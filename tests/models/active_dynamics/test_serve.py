@@ -81,7 +81,7 @@ def test_the_first_replicate_of_the_active_arm_is_served_and_no_other_row():
 def test_a_field_that_was_learned_in_coordinates_of_its_own_is_served_in_the_true_ones(form: str):
     """Read as if they were true, its own would tell of another field."""
     config, dataset, arrays, known = served(form)
-    own = arrays | {"turn": np.eye(2), "shift": np.zeros(2)}
+    own = arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}
     asked = {"states": dataset.held_out.grid}
     assert np.allclose(answer(config, arrays, asked)["velocity"], known.mean[0], atol=1e-6)
     assert not np.allclose(answer(config, own, asked)["velocity"], known.mean[0], atol=1e-3)
