@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from benchmarks import result_files, page
 from benchmarks.claims import PROPOSALS
 from benchmarks.table import Goal, Row
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from tests.benchmarks.small_results import ALL, MEMORY, PEERS, STEP, keep, measured
 from tests.benchmarks.test_verdicts import RESULTS, committed
 from tests.conftest import ROOT
