@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.contract import Metrics
 from quatrain.envs.vector_field.world import draw, step
 from quatrain.frameworks.torch import packing, threads
 from quatrain.models.active_dynamics import planner, records
@@ -21,6 +20,7 @@ from quatrain.progress import Progress
 HEADLINE = ("monitor/field_nrmse", "innovation_nll")
 WEIGHTS = ("params/", "decoder/")
 to_arrays = packing.to_arrays
+Metrics = dict[str, np.ndarray]
 
 
 def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> State:
