@@ -1,4 +1,4 @@
-"""A fifth model, added to a copy of the project as CONTRIBUTING says, is held to all that the four are held to."""
+"""Tests that a fifth model, added as CONTRIBUTING.md says, passes all tests of the four."""
 
 import os
 import subprocess
@@ -16,12 +16,12 @@ OF_ALL_MODELS = (
     "pipeline/commands/test_gate",
     "pipeline/reporting/test_report",
 )
-"""Tests that walk through the registry."""
+"""Tests that run for every registered model."""
 
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The copy with the model in it, committed."""
+    """Returns a copy of the project with the model, committed."""
     root = tmp_path_factory.mktemp("grown") / "project"
     copy_of_the_project(root)
     add_the_model(root)
@@ -32,7 +32,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program of this environment, in the copy and with the copy's code."""
+    """Runs a program of this environment in the copy, with the code of the copy."""
     programs = Path(sys.executable).parent
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))
@@ -49,10 +49,10 @@ def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def passes(root: Path, tool: str, *arguments: str) -> str:
-    """What a program printed that ended well."""
-    done = call(root, tool, *arguments)
-    assert done.returncode == 0, f"{tool} {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
-    return done.stdout
+    """Returns the output of a program that must end well."""
+    process = call(root, tool, *arguments)
+    assert process.returncode == 0, f"{tool} {' '.join(arguments)}:\n{process.stdout}{process.stderr}"
+    return process.stdout
 
 
 def test_its_style_and_imports_are_those_of_the_others(grown: Path):
