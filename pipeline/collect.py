@@ -13,7 +13,7 @@ def collect(stage: Stage, signals: Signals) -> None:
     dataset = load(stage.model).collect.collect(stage.config, stage.seed("collect"))
     signals.check()
     arrays = artifacts.to_arrays(dataset)
-    artifacts.save(stage.data, {"dataset.npz": arrays}, {"stage": stage.name})
+    artifacts.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
     megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
     print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")
 

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
+from tabulate import tabulate
 
-from pipeline.reporting.tables import text_table
 from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
@@ -275,7 +275,7 @@ def table(verdicts: Sequence[ModelVerdict]) -> str:
         for result in verdicts
         for line in result.verdict.lines
     ]
-    return text_table(head, rows)
+    return _text_table(head, rows)
 
 
 def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
@@ -294,7 +294,12 @@ def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
         for result in verdicts
         for comparison in result.comparisons
     ]
-    return text_table(head, rows)
+    return _text_table(head, rows)
+
+
+def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    text = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def format_score(value: float | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.judging import verdicts
 from pipeline.judging.verdicts import StaleVerdict
 from pipeline.runtime import console, stage
-from pipeline.runtime.errors import ArtifactError, PipelineError
+from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts, history
@@ -38,12 +38,6 @@ CACHE = "recorded_elsewhere.json"
 LARGEST = sys.float_info.max
 """Value that MLflow stores for an infinity."""
 FINISHED = b'"status": "FINISHED"'
-
-
-class StoreUnavailable(PipelineError):
-    """Says why the store is unreachable: records nothing, so that no run is duplicated."""
-
-    exit_code = 6
 
 
 # Finding missing records imports neither mlflow nor a framework.

@@ -247,7 +247,7 @@ def test_sync_records_delivers_registers_and_is_done(
     restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ):
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    monkeypatch.setattr("pipeline.commands.repro.environment", lambda *_: environment)
+    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: environment)
     assert sync.main([]) == 0
     output = capfd.readouterr()
     for verb in ("train", "evaluate"):
