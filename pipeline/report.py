@@ -27,20 +27,21 @@ def read_all(root: Path, preset: str) -> list[Result]:
     results = []
     for model in MODELS:
         plots = sorted((root / "reports" / model / "plots").glob("*.png"))
-        result = Result(
-            model_verdict=verdicts.check(root, model, preset),
-            run_key=artifacts.load(root / "models" / model).info["run_key"],
-            plots=[f"{model}/plots/{path.name}" for path in plots],
-            speed=read_results(root, model),
+        results.append(
+            Result(
+                model_verdict=verdicts.check(root, model, preset),
+                run_key=artifacts.load(root / "models" / model).info["run_key"],
+                plots=[f"{model}/plots/{path.name}" for path in plots],
+                speed=read_results(root, model),
+            )
         )
-        results.append(result)
     return results
 
 
 def page(results: Sequence[Result], draw: Draw) -> str:
     """Returns the whole page in Markdown: the verdict first, then a section per model."""
-    sections = [model_section(result, draw) for result in results]
-    return "\n\n".join([headline(results), overview(results, draw), *sections]) + "\n"
+    parts = [headline(results), overview(results, draw)]
+    return "\n\n".join([*parts, *(model_section(result, draw) for result in results)]) + "\n"
 
 
 def title(results: Sequence[Result]) -> str:
@@ -73,8 +74,8 @@ def overview(results: Sequence[Result], draw: Draw) -> str:
         holding = f"{len(result.lines)} of {len(result.lines)} hold"
         if result.broken:
             holding = f"**{len(result.broken)} of {len(result.lines)} broken**"
-        first_score = score_rows(result, draw)[0][:-1]
-        rows.append([f"[{result.model}](#{result.model})", holding, *first_score])
+        link = f"[{result.model}](#{result.model})"
+        rows.append([link, holding, *score_rows(result, draw)[0][:-1]])
     half = "half of the difference's 95 % interval, from those of both sides"
     spread = "they tell the spread over seeds where there are several, else over held-out data"
     return f"{markdown_table(head, rows)}\n\n{LEGEND}. ± {half}; {spread}."

@@ -46,8 +46,12 @@ def train(stage: Stage, signals: Signals) -> None:
             state = recorder.state
         arrays = module.to_arrays(state)
         checkpoints.save(stage.config.train.steps, arrays)
-        run_settings = settings(stage.params, stage.framework)
-        save(stage, run, arrays, {"run_key": key, "dataset": digest, "settings": run_settings})
+        info = {
+            "run_key": key,
+            "dataset": digest,
+            "settings": settings(stage.params, stage.framework),
+        }
+        save(stage, run, arrays, info)
         record_model(stage, run, state, dataset)
 
 

@@ -110,7 +110,8 @@ def test_the_scores_that_were_promoted_hold_their_own_baseline():
             "error",
             1.5,
             "better",
-            "error 1.5 is 1 better than baseline 2.5 (lower is better, tolerance 0.3); `make promote` would store it",
+            "error 1.5 is 1 better than baseline 2.5 (lower is better, tolerance 0.3); "
+            "`make promote` would store it",
         ),
         ("rate", 0.29, "ok", "rate 0.29 holds baseline 0.25 (nearer is better, tolerance 0.05)"),
         (

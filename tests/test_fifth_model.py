@@ -51,7 +51,8 @@ def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[
 def passes(root: Path, tool: str, *arguments: str) -> str:
     """Returns the output of a program that must end well."""
     process = call(root, tool, *arguments)
-    assert process.returncode == 0, f"{tool} {' '.join(arguments)}:\n{process.stdout}{process.stderr}"
+    output = process.stdout + process.stderr
+    assert process.returncode == 0, f"{tool} {' '.join(arguments)}:\n{output}"
     return process.stdout
 
 

@@ -141,12 +141,12 @@ def check(root: Path, model: str, preset: str) -> ModelVerdict:
         stored = stored_verdict(root, model, preset)
         result = judge_files(paths, model, preset, stored.rules)
         if stored.baseline_sha256 != _digest_if_there(paths.baseline):
-            why = f"baselines/{model}.json changed after the verdict; {repro_hint(preset)}"
-            raise StaleVerdict("stale", why)
-        if Verdict(stored.passed, stored.lines) != result.verdict:
-            why = f"the verdict is not what these scores give: altered; {repro_hint(preset)}"
-            raise StaleVerdict("stale", why)
-        return result
+            reason = f"baselines/{model}.json changed after the verdict"
+        elif Verdict(stored.passed, stored.lines) != result.verdict:
+            reason = "the verdict is not what these scores give: altered"
+        else:
+            return result
+        raise StaleVerdict("stale", f"{reason}; {repro_hint(preset)}")
     except StaleVerdict as error:
         line = Line(
             metric="-",
@@ -177,17 +177,18 @@ def stored_verdict(
     if not paths.scores.exists() or not paths.verdict.exists():
         raise StaleVerdict("missing", f"{model} was not evaluated yet; {hint}")
     stored = _read_verdict(paths.verdict, model, hint)
-    if stored.preset != preset:
-        why = f"the verdict is one of preset {stored.preset!r}, not of {preset!r}; {hint}"
-        raise StaleVerdict("stale", why)
-    if stored.scores_sha256 != artifacts.file_digest(paths.scores):
-        raise StaleVerdict("stale", f"the scores changed after the verdict; {hint}")
     weights = root / "models" / model
-    if weights.exists() and stored.learner != artifacts.folder_digest(weights):
-        raise StaleVerdict("stale", f"models/{model} changed after the verdict; {hint}")
-    if stored.params != params_digest(params or read_params(root), model):
-        raise StaleVerdict("stale", f"params.yaml changed after {model} was evaluated; {hint}")
-    return stored
+    if stored.preset != preset:
+        reason = f"the verdict is one of preset {stored.preset!r}, not of {preset!r}"
+    elif stored.scores_sha256 != artifacts.file_digest(paths.scores):
+        reason = "the scores changed after the verdict"
+    elif weights.exists() and stored.learner != artifacts.folder_digest(weights):
+        reason = f"models/{model} changed after the verdict"
+    elif stored.params != params_digest(params or read_params(root), model):
+        reason = f"params.yaml changed after {model} was evaluated"
+    else:
+        return stored
+    raise StaleVerdict("stale", f"{reason}; {hint}")
 
 
 def _read_verdict(path: Path, model: str, hint: str) -> StoredVerdict:
@@ -199,8 +200,8 @@ def _read_verdict(path: Path, model: str, hint: str) -> StoredVerdict:
     except ValidationError as error:
         first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
-    where = f"{path.parent.name}/{path.name}: {key}"
-    raise ArtifactError(f"{where}: {first['msg']}; run `dvc repro` to write it anew")
+    reason = f"{key}: {first['msg']}; run `dvc repro` to write it anew"
+    raise ArtifactError(f"{path.parent.name}/{path.name}: {reason}")
 
 
 def repro_hint(preset: str) -> str:

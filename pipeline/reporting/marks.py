@@ -127,8 +127,9 @@ def as_svg(mark: Mark) -> str:
         tip = WIDTH if mark.score > 1 else 0
         back = abs(tip - 10)
         parts.append(f'<path class="score" d="M{tip} {middle}L{back} 5V{HEIGHT - 5}Z"/>')
-    way = f"{mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}"
-    label = html.escape(f"score at {way}")
+    label = html.escape(
+        f"score at {mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}"
+    )
     attributes = f'class="mark" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"'
     return f"<svg {attributes}>{''.join(parts)}</svg><br>{ends(mark.span)}"
 

@@ -77,15 +77,16 @@ def score_rows(result: Result, draw: Draw) -> list[list[str]]:
         stored = result.model_verdict.baseline.metrics.get(line.metric)
         interval = "" if stored is None else format_interval(stored.interval)
         mark = mark_of(line, stored, comparison, scores)
-        row = [
-            plain(line.metric),
-            score_with_interval(line.metric, scores),
-            format_score(line.baseline) + interval,
-            format_difference(comparison),
-            "-" if mark is None else draw(mark),
-            line.status if line.status in PASSED else f"**{line.status}**",
-        ]
-        rows.append(row)
+        rows.append(
+            [
+                plain(line.metric),
+                score_with_interval(line.metric, scores),
+                format_score(line.baseline) + interval,
+                format_difference(comparison),
+                "-" if mark is None else draw(mark),
+                line.status if line.status in PASSED else f"**{line.status}**",
+            ]
+        )
     return rows
 
 
@@ -130,8 +131,8 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     count = provenance.get("seeds")
     seeds = f"{count} seed{'' if count == 1 else 's'}"
     why = f"; stored although worse: {plain(provenance['why'])}" if provenance.get("why") else ""
-    commit = f"commit {plain(provenance.get('commit'))}"
-    return f"Baseline: {plain(provenance.get('date'))}, {commit}, {seeds}{why}."
+    place = f"{plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}"
+    return f"Baseline: {place}, {seeds}{why}."
 
 
 def run_link(run_key: str) -> str:
@@ -168,15 +169,17 @@ def plots_section(paths: Sequence[str]) -> str:
     for path in paths:
         name = plain(PurePosixPath(path).stem)
         images.append(f"**{name}**\n\n![{name}]({quote(path)})")
-    count = f"{len(paths)} picture{'' if len(paths) == 1 else 's'}"
-    return folded(count, "\n\n".join(images), " open")
+    plural = "" if len(paths) == 1 else "s"
+    return folded(f"{len(paths)} picture{plural}", "\n\n".join(images), " open")
 
 
 def all_scores(scores: Scores) -> str:
     """Returns a table with a row per score; its interval is in the same row."""
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    names = sorted(scores.keys() - ends, key=natural_order)
-    rows = [[plain(name), score_with_interval(name, scores)] for name in names]
+    rows = [
+        [plain(name), score_with_interval(name, scores)]
+        for name in sorted(scores.keys() - ends, key=natural_order)
+    ]
     return markdown_table(("metric", "score"), rows)
 
 

@@ -200,8 +200,7 @@ class Delivery:
         with TemporaryDirectory() as folder:
             zipfile.ZipFile(path).extractall(folder)
             size = path.stat().st_size + UPLOAD_RATE * len([*Path(folder).rglob("*")])
-            call = partial(self._call, size=size)
-            model_registry.register(call, run_id, Path(folder), line)
+            model_registry.register(partial(self._call, size=size), run_id, Path(folder), line)
         self.artifacts += 1
 
     def _find_or_create(self, header: Header) -> str:
@@ -242,9 +241,9 @@ class Delivery:
         experiment = self._call("get_experiment_by_name", name)
         if experiment is None:
             folder = artifacts_of(self._uri, self._journal.folder.resolve().parents[2])
-            location = folder and str(folder)
+            arguments = (name, folder and str(folder), EXPERIMENT_TAGS)
             try:
-                return str(self._call("create_experiment", name, location, EXPERIMENT_TAGS))
+                return str(self._call("create_experiment", *arguments))
             except Exception:
                 # Another process may have created it meanwhile.
                 experiment = self._call("get_experiment_by_name", name)

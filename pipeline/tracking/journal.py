@@ -122,10 +122,17 @@ class Journal:
             if key not in new and key[1] not in self._points.get(name, {}):
                 new[key] = float(value) if math.isfinite(value) else str(float(value))
         encoded = [[*key, value] for key, value in new.items()]
-        stamp = _now()
-        starts = range(0, len(encoded), ROWS_PER_LINE)
-        chunks = [encoded[start : start + ROWS_PER_LINE] for start in starts]
-        self._append([{"kind": "metrics", "time": stamp, "rows": chunk} for chunk in chunks])
+        time_of_all = _now()
+        self._append(
+            [
+                {
+                    "kind": "metrics",
+                    "time": time_of_all,
+                    "rows": encoded[start : start + ROWS_PER_LINE],
+                }
+                for start in range(0, len(encoded), ROWS_PER_LINE)
+            ]
+        )
 
     def artifact(self, path: Path, artifact_path: str = "") -> None:
         """Records a copy of a file for the run's folder `artifact_path`, unless unchanged."""

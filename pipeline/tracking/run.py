@@ -48,13 +48,12 @@ class Run:
         """
         context = "evaluation" if stage.verb == "evaluate" else "training"
         dataset = DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}")
-        stage_tags = tags(stage) if stage.verb == "train" else {}
         header = Header(
             run_key=run_key,
             experiment=EXPERIMENT,
             run_name=f"{stage.model}-{run_key[:8]}",
             params=flatten(stage.config.model_dump(mode="json")),
-            tags={**stage_tags, **(extra_tags or {})},
+            tags={**(tags(stage) if stage.verb == "train" else {}), **(extra_tags or {})},
             inputs=(dataset,),
             parent=pipeline_run(stage.root, stage.params),
         )

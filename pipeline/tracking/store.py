@@ -61,7 +61,7 @@ def open_client(uri: str) -> Any:
 
 
 def quieten() -> None:
-    """Sets short timeouts and turns off telemetry and tracebacks; call it before importing mlflow."""
+    """Sets short timeouts and turns off telemetry and tracebacks; call before importing mlflow."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"

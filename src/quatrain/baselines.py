@@ -167,10 +167,9 @@ def entry_of(rule: Rule, scores: Mapping[str, float]) -> dict[str, Any]:
         "floors": {name: scores[name] for name in rule.lower_references},
         "ceilings": {name: scores[name] for name in rule.upper_references},
     }
-    low = f"{rule.metric}_low"
-    high = f"{rule.metric}_high"
-    if low in scores and high in scores:
-        entry["interval"] = [scores[low], scores[high]]
+    ends = [f"{rule.metric}_low", f"{rule.metric}_high"]
+    if scores.keys() >= set(ends):
+        entry["interval"] = [scores[end] for end in ends]
     return entry
 
 
@@ -231,8 +230,8 @@ def _status_of(rule: Rule, stored: StoredMetric | None, scores: Scores) -> tuple
     if stored is None:
         return "no baseline", f"{value:.6g} has no entry in the baseline yet"
     if stored.direction != rule.direction:
-        settings = f"{stored.direction!r} in the baseline, but the model says {rule.direction!r}"
-        return "stale", f"is {settings}"
+        model_says = f"the model says {rule.direction!r}"
+        return "stale", f"is {stored.direction!r} in the baseline, but {model_says}"
     status, why = _compare_with(stored, rule, value, _half_width(rule.metric, stored, scores))
     differing = stored.differs_from(rule)
     if status in PASSED and differing is not None:

@@ -1,4 +1,4 @@
-"""A training that is cut off or diverges says so in one line, keeps what it has, and ends with the same bytes."""
+"""Tests that an interrupted or diverged training reports it, keeps its work, and resumes exactly."""
 
 import re
 import signal
@@ -185,7 +185,8 @@ def test_a_diverging_training_keeps_its_last_good_learner(
         patch.setattr(learning, "train", diverging)
         assert collected.call("train") == 7
     assert last_line(capsys).startswith(
-        f"{stage}: the loss is not finite; lower the rate; last good checkpoint: step {collected.steps(3)}, in "
+        f"{stage}: the loss is not finite; lower the rate; "
+        f"last good checkpoint: step {collected.steps(3)}, in "
     )
     assert checkpoint(collected) == collected.steps(3)
     assert collected.statuses("train") == ["FAILED"]

@@ -80,7 +80,10 @@ def test_the_page_asks_no_server_for_anything_and_runs_no_script(folder: Path):
 
 
 def test_words_of_a_file_become_no_tag(folder: Path):
-    hostile = "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> ![x](/etc/passwd) | <!--"
+    hostile = (
+        "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> "
+        "![x](/etc/passwd) | <!--"
+    )
     read = page(markdown_table(["metric"], [[plain(hostile)]]), folder, f"Passed: {hostile}")
     assert read.named("script") == read.named("img") == []
     assert len(read.named("td")) == 1
@@ -88,7 +91,8 @@ def test_words_of_a_file_become_no_tag(folder: Path):
 
 def test_each_cell_knows_its_column(folder: Path):
     read = page(
-        f"{markdown_table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n{markdown_table(['c'], [['5']])}",
+        f"{markdown_table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n"
+        f"{markdown_table(['c'], [['5']])}",
         folder,
     )
     assert [cell["data-label"] for cell in read.named("td")] == ["a", "b", "a", "b", "c"]

@@ -59,7 +59,8 @@ def test_the_verdict_comes_first(space: Workspace):
     space.score(cosine_min=0.5)
     assert page(space).startswith(
         f"# Broken: preset default\n\n**1 of {count} scores broke.**\n\n"
-        "* **allo**: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, tolerance 0.03)\n\n| model |"
+        "* **allo**: cosine_min 0.5 is 0.48 worse than baseline 0.98 "
+        "(higher is better, tolerance 0.03)\n\n| model |"
     )
 
 
@@ -105,7 +106,8 @@ def test_a_score_stands_beside_its_baseline_and_between_floor_and_ceiling(space:
 def test_rules_floors_and_ceilings_are_all_listed(space: Workspace):
     assert (
         "| cosine_mean | higher | 0.005 | 0.99 | "
-        "floor_constant 0.090<br>floor_random 0.080<br>floor_untrained 0.120 | ceiling_truth 1.000 |"
+        "floor_constant 0.090<br>floor_random 0.080<br>floor_untrained 0.120 | "
+        "ceiling_truth 1.000 |"
     ) in section(space)
     assert "| orthogonality | lower | 0.1 | - | - | - |" in section(space)
 

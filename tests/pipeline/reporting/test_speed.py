@@ -79,7 +79,8 @@ def test_the_report_says_how_much_faster_how_many_goals_and_who_measured(tmp_pat
         in text
     )
     assert (
-        "Medians (least to greatest) of 3 rounds by `make bench BENCH=allo` on some CPU, cpu, 2 threads; "
+        "Medians (least to greatest) of 3 rounds by `make bench BENCH=allo` on some CPU, cpu, "
+        "2 threads; "
         "all rows in `benchmarks/results/allo.json`."
     ) in text
     assert "| step | 6x (5x to 6000x) | at least 5x, reached |\n" in text

@@ -1,4 +1,4 @@
-"""What DVC restores has the run that its stages would have recorded: once, marked, wherever it was recorded before."""
+"""Tests that results restored by DVC get the run that their stages would have recorded, once."""
 
 import json
 import os
@@ -220,7 +220,8 @@ def test_damaged_results_are_left_to_who_reads_them(restored: Project, damage: s
 def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restored: Project):
     code = (
         "import sys; from pathlib import Path\n"
-        "from pipeline.storage.params_file import read_params; from pipeline.tracking import backfill\n"
+        "from pipeline.storage.params_file import read_params\n"
+        "from pipeline.tracking import backfill\n"
         "print(backfill.missing_records(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
         "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
     )

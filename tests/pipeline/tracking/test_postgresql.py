@@ -1,4 +1,4 @@
-"""Runs and registered models on PostgreSQL: delivered once, whatever happens to the database meanwhile."""
+"""Tests that PostgreSQL gets each run and model once, even if it stops meanwhile."""
 
 import os
 import subprocess

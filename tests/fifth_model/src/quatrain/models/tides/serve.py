@@ -30,7 +30,8 @@ def answer(
 ) -> dict[str, np.ndarray]:
     """Computes the height of the water at these times.
 
-    Input: `time` (n,), in days; every day is alike. Output: `height` (n,), in metres above the mean.
+    Input: `time` (n,), in days; every day is alike.
+    Output: `height` (n,), in metres above the mean.
 
     Raises:
         ValueError: the request has other inputs, another shape or a time beyond a million days,
