@@ -301,7 +301,8 @@ def _update_progress(
 
 
 def _reason(rules: Rules, after: Colonies) -> Int64[Tensor, " env"]:
-    """Returns why an episode ends with this step; if several reasons hold, the last in this order.
+    """Returns why an episode ends with this step; if several reasons hold, the last in this
+    order.
     """
     reason = torch.full_like(after.n, RUNNING)
     for code, holds in (

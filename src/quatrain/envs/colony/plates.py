@@ -13,7 +13,8 @@ Range = tuple[float, float]
 
 
 class PlateDistribution(NamedTuple):
-    """Holds ranges of slopes per kind, of which each is equally likely, and the range of offsets.
+    """Holds ranges of slopes per kind, of which each is equally likely, and the range of
+    offsets.
     """
 
     linear: tuple[Range, ...]

@@ -1,4 +1,5 @@
-"""colonies -> actions without learning: random, constant, and a hand-written feedback controller.
+"""colonies -> actions without learning: random, constant, and a hand-written feedback
+controller.
 """
 
 from collections.abc import Callable, Mapping

@@ -96,7 +96,8 @@ def distance(world: World, step: Transition) -> PerColony:
 
 
 def first_step(world: World, step: Transition) -> PerColony:
-    """Corrects `distance` in the first step, for which the original pays −(W − 1 − cx') / (W − 1).
+    """Corrects `distance` in the first step, for which the original pays −(W − 1 − cx') /
+    (W − 1).
     """
     last_pixel = world.rules.width - 1
     first = -(last_pixel - step.after.centroid[..., 0]) / last_pixel

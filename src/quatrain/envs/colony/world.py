@@ -1,4 +1,5 @@
-"""plates, random numbers -> colonies; actions -> the next colonies, where ended episodes are reset.
+"""plates, random numbers -> colonies; actions -> the next colonies, where ended episodes
+are reset.
 """
 
 from typing import NamedTuple
