@@ -1,6 +1,4 @@
-"""Errors about the data and devices that the inside is given; `TrainingDiverged` is in
-progress.py.
-"""
+"""Errors about data, devices and training that a user can fix."""
 
 
 class DataError(ValueError):
@@ -8,9 +6,7 @@ class DataError(ValueError):
 
 
 class DatasetMismatch(DataError):
-    """Raised for a dataset of another config; names the difference. Collecting again is the
-    remedy.
-    """
+    """Raised for a dataset of another config; the remedy is to collect again."""
 
 
 class DeviceMissing(Exception):
@@ -19,3 +15,7 @@ class DeviceMissing(Exception):
 
 class DeviceFull(MemoryError):
     """Raised when the device is out of memory; names the allocation and the keys to lower."""
+
+
+class TrainingDiverged(ArithmeticError):
+    """Raised for a value that is not finite; names model, step, term and the key to change."""

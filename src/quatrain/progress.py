@@ -1,10 +1,12 @@
-"""The yields of a learner, and the error that it raises when training diverges."""
+"""The yields of a learner, and their form as rows and as a history."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
+
+from quatrain.errors import TrainingDiverged as TrainingDiverged
 
 
 class Progress(NamedTuple):
@@ -27,10 +29,6 @@ Row = tuple[str, int, float]
 """The name of a metric with suffixes, the step, and the value."""
 History = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """The name of a metric with suffixes -> steps and values."""
-
-
-class TrainingDiverged(ArithmeticError):
-    """Raised for a term that is not finite; names model, step, term and the key to change."""
 
 
 def by_seed(
