@@ -1,5 +1,6 @@
-"""a learner -> what its figures are of, computed once."""
+"""trained state, dataset -> everything the figures show, computed once"""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,23 +14,25 @@ from quatrain.models.active_dynamics.evaluate import Known, knowledge, predictio
 from quatrain.models.active_dynamics.learner import Gauge
 from quatrain.models.active_dynamics.state import Trial, checkpoint_steps, restored, rows_of
 from quatrain.models.active_dynamics.train import State
+from quatrain.plots import EndLabel
 from quatrain.progress import History
 
 PLANE = 2
-"""Dimensions of what can be drawn as a map."""
+"""Number of dimensions that can be drawn as a map."""
 
 
 class Study(NamedTuple):
-    """A trained learner, and what it knows.
+    """Holds a trained state and what was computed from it.
 
-    ahead: R² of predicted states by row. actions, path: what was done in each transition, and where it led.
+    prediction_r2: R² of predicted states. actions, path: the action of each transition, and the
+    state it led to.
     """
 
     config: ActiveDynamicsConfig
     dataset: Dataset
     trial: Trial
-    known: Known
-    ahead: dict[str, Float64[np.ndarray, " row"]]
+    estimate: Known
+    prediction_r2: dict[str, Float64[np.ndarray, " row"]]
     actions: Float32[np.ndarray, "row transition action"]
     path: Float32[np.ndarray, "row transition d"]
 
@@ -39,102 +42,118 @@ class Study(NamedTuple):
 
     @property
     def radius(self) -> float:
-        """Of the region."""
+        """Returns the radius of the region of interest."""
         return self.config.env.region_radius
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Transitions at which the field was kept."""
+        """Returns the transitions of the checkpoints."""
         return checkpoint_steps(self.config)
 
     @property
     def pair(self) -> tuple[str, ...]:
-        """The arm that maps are of, and the plainest of the others, if there is one."""
+        """Returns the arms that maps show: the active (or first) one and, if any, a plain one."""
         shown = "active" if "active" in self.arms else self.arms[0]
         others = [arm for arm in self.arms if arm != shown]
         return (shown, "random") if "random" in others else (shown, *others[:1])
 
+    def pair_text(self, ends: Sequence[EndLabel]) -> str:
+        """Joins the labels of the arms that maps show. ends: one of each arm."""
+        labels = zip(self.arms, ends, strict=True)
+        return ", ".join(end.text for arm, end in labels if arm in self.pair)
+
     @property
     def gauge(self) -> Gauge:
-        """How states of the learners are to be read, in double precision."""
+        """Returns the maps from latent to true states, in double precision."""
         rows = self.trial.rows
         return Gauge(*(part.double() for part in rows.gauge(rows.weights, self.dataset.held_out)))
 
-    def of(
-        self, arm: str, values: Shaped[np.ndarray, "row ..."]
+    def of_arm(
+        self,
+        arm: str,
+        values: Shaped[np.ndarray, "row ..."],
     ) -> Shaped[np.ndarray, "replicate ..."]:
-        """The rows of an arm."""
+        """Selects the learners of an arm."""
         return values[rows_of(self.config, arm)]
 
-    def typical(self, arm: str) -> int:
-        """The row of an arm with the median final error; of an even number the better one of the middle."""
-        errors = self.of(arm, self.known.nrmse[-1])
-        return rows_of(self.config, arm).start + int(
-            np.argsort(errors, kind="stable")[(len(errors) - 1) // 2]
-        )
+    def median_learner(self, arm: str) -> int:
+        """Returns an arm's learner of median final error, the better one of two in the middle."""
+        errors = self.of_arm(arm, self.estimate.nrmse[-1])
+        order = np.argsort(errors, kind="stable")
+        return rows_of(self.config, arm).start + int(order[(len(errors) - 1) // 2])
 
     def true_field(self, x: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch d"]:
-        """In the precision that it always is asked in."""
+        """Evaluates the true field in single precision, as the environment does."""
         return self.trial.world.field(x.float()).double()
 
 
-def studied(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
-    """All that the figures need of a learner."""
-    trial, met = restored(config, dataset, state), int(state.transitions)
+def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
+    """Computes what the figures show of a trained state."""
+    trial = restored(config, dataset, state)
+    transitions = int(state.transitions)
     return Study(
         config=config,
         dataset=dataset,
         trial=trial,
-        known=knowledge(config, trial.rows, state, dataset),
-        ahead=predictions(config, trial.world, trial.rows, dataset.held_out),
-        actions=state.replay.actions[:, :met].numpy(force=True),
-        path=state.path[:, :met].numpy(force=True),
+        estimate=knowledge(config, trial.rows, state, dataset),
+        prediction_r2=predictions(config, trial.world, trial.rows, dataset.held_out),
+        actions=state.replay.actions[:, :transitions].numpy(force=True),
+        path=state.path[:, :transitions].numpy(force=True),
     )
 
 
-def recorded(
-    study: Study, history: History, name: str, arm: str
+def arm_metric(
+    study: Study,
+    history: History,
+    name: str,
+    arm: str,
 ) -> Float[np.ndarray, "replicate point"]:
-    """A metric of an arm as its replicates have it."""
-    full = f"{name}.{arm}"
-    names = (
-        [full]
-        if study.config.seeds == 1
-        else [f"{full}/seed/{one}" for one in range(study.config.seeds)]
-    )
-    return np.stack([history[one][1] for one in names])
+    """Returns a recorded metric of each replicate of an arm."""
+    names = [f"{name}.{arm}"]
+    if study.config.seeds > 1:
+        names = [f"{name}.{arm}/seed/{seed}" for seed in range(study.config.seeds)]
+    return np.stack([history[name][1] for name in names])
 
 
-class Kept(NamedTuple):
-    """Checkpoints of which a record tells, these records, and what they tell."""
+class CheckpointRecords(NamedTuple):
+    """Holds the checkpoints that records cover, the places of these records, and their values."""
 
     steps: Shaped[np.ndarray, " point"]
     records: Shaped[np.ndarray, " point"]
     values: Float[np.ndarray, "replicate point"]
 
 
-def at_checkpoints(study: Study, history: History, arm: str) -> Kept:
-    """Information gained, which each record tells as it was at the last checkpoint."""
-    last = np.searchsorted(study.steps, history[f"information_gained.{arm}"][0], side="right") - 1
+def information_at_checkpoints(study: Study, history: History, arm: str) -> CheckpointRecords:
+    """Returns the information gained. A record has the value of the last checkpoint before it."""
+    recorded_steps = history[f"information_gained.{arm}"][0]
+    last = np.searchsorted(study.steps, recorded_steps, side="right") - 1
     records = np.flatnonzero(np.diff(last, prepend=-1) > 0)
-    values = recorded(study, history, "information_gained", arm)
-    return Kept(np.array(study.steps)[last[records]], records, values[:, records])
+    values = arm_metric(study, history, "information_gained", arm)
+    return CheckpointRecords(np.array(study.steps)[last[records]], records, values[:, records])
 
 
 class Paths(NamedTuple):
-    """From the same starts along the true field, and along that of each row."""
+    """Holds paths from the same starts along the true field and along that of each learner."""
 
     true: Float64[np.ndarray, "time start d"]
     learned: Float64[np.ndarray, "row time start d"]
 
 
 @torch.no_grad()
-def undriven(study: Study, starts: Float64[np.ndarray, "start d"], transitions: int) -> Paths:
-    """Steps of dt without actions and without noise."""
-    rows, gauge, dt = study.trial.rows, study.gauge, study.config.env.dt
+def undriven_paths(
+    study: Study,
+    starts: Float64[np.ndarray, "start d"],
+    transitions: int,
+) -> Paths:
+    """Integrates the fields in steps of dt, without actions and noise."""
+    rows = study.trial.rows
+    gauge = study.gauge
+    dt = study.config.env.dt
     x = torch.tensor(starts)
-    z = gauge.inward(x.expand(study.config.rows, -1, -1))
-    true, learned = [x], [x.expand(study.config.rows, -1, -1)]
+    x_by_learner = x.expand(study.config.rows, -1, -1)
+    z = gauge.inward(x_by_learner)
+    true = [x]
+    learned = [x_by_learner]
     for _ in range(transitions):
         x = x + study.true_field(x) * dt
         z = z + rows.drift(rows.weights, z.float()).double() * dt
