@@ -13,8 +13,8 @@ from benchmarks import result_files
 from benchmarks.result_files import COMMANDS, Named, Results
 from pipeline.reporting.sections import table
 from pipeline.reporting.speed import PLAIN, VARIANT, read_file
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError
 from pipeline.tracking.run import git
 
 BASELINES = Path("benchmarks/baselines.json")

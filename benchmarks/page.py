@@ -10,11 +10,11 @@ from benchmarks import goals, pictures, result_files, verdicts
 from benchmarks.claims import PROPOSALS
 from benchmarks.result_files import COMMANDS, Named, Results, value
 from benchmarks.verdicts import PROPOSED, ClaimVerdict
-from pipeline.evaluate import png, write_pictures
 from pipeline.reporting.sections import folded, plain, table
 from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT, Ratio, percent, times
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.atomic_write import write_durably
+from pipeline.storage.figures import png, write_figures
 
 RESULTS = Path("benchmarks/results")
 PAGE = "benchmarks.md"
@@ -45,7 +45,7 @@ def write(root: Path, results: Path) -> list[Path]:
         f"{name}.png": png(figure)
         for name, figure in pictures.draw(result_files.named(result)).items()
     }
-    write_pictures(folder / FOLDER, drawn)
+    write_figures(folder / FOLDER, drawn)
     files = os.path.relpath(results.resolve(), folder.resolve())
     write_durably(folder / PAGE, render(result, drawn, files).encode())
     return [folder / PAGE, *(folder / FOLDER / name for name in drawn)]

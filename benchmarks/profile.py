@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.runtime.devices import on_device
+from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.runtime.stage import Stage, prepare_process
-from pipeline.storage.artifacts import ArtifactError
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
 from quatrain.registry import MODELS, Framework, load
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from benchmarks import page, records
 from benchmarks.result_files import COMMANDS
-from pipeline.storage.artifacts import ArtifactError
-from pipeline.storage.checkpoints import LockHeld
+from pipeline.runtime.errors import ArtifactError, LockHeld
 from pipeline.tracking.journal import redact
 from pipeline.tracking.shipper import resolve_uri
 from quatrain.errors import DataError

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from benchmarks.table import Report, as_json, render
 from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.storage.params_file import read_params
 from quatrain.registry import MODELS
 
 RESULTS = Path("benchmarks/results")

@@ -10,8 +10,9 @@ from pathlib import Path
 from benchmarks import publish
 from benchmarks.peers.environment import environment, reason, variables
 from benchmarks.run import LEAST_ROUNDS, RESULTS
+from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.storage.params_file import read_params
 
 
 def main(argv: list[str] | None = None) -> int:

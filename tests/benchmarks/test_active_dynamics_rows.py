@@ -45,7 +45,7 @@ def one_thread() -> Iterator[None]:
 def few(monkeypatch):
     """Rows in no time."""
     for module, names in {
-        turns: {"MOST": 1},
+        repeat: {"MOST": 1},
         planning: {"SIDE": 5, "LEARNED": 3, "THREADS": (1,), "ENVIRONMENTS": (1, 16), "TIMED": 1},
         learning: {"SIDE": 5, "AGENT_STEPS": 20, "UPDATES": 1, "THREADS": (1,), "ENVIRONMENTS": 3},
         parts: {"ROWS": 3},
@@ -344,10 +344,10 @@ def test_memory_of_all_is_told(monkeypatch):
 
 
 def test_memory_is_measured_by_another_process():
-    found = memory.peak_of(memory.begun(ROOT, "transitions before"))
+    found = memory.peak_of(memory.reset_observation(ROOT, "transitions before"))
     assert 10 * 2**20 < found.grown < found.whole
 
 
 def test_a_process_that_fails_is_told():
     with pytest.raises(RuntimeError, match=r"memory: .* ended with 1"):
-        memory.peak_of(memory.begun(ROOT, "nobody's"))
+        memory.peak_of(memory.reset_observation(ROOT, "nobody's"))

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from benchmarks import result_files, page
 from benchmarks.claims import PROPOSALS
 from benchmarks.table import Goal, Row
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from tests.benchmarks.small_results import ALL, MEMORY, PEERS, STEP, keep, measured
 from tests.benchmarks.test_verdicts import RESULTS, committed
 from tests.conftest import ROOT
@@ -147,7 +147,9 @@ def test_ours_without_something_is_no_other_library(tmp_path: Path):
 )
 def test_a_works_name_is_told_from_the_librarys(tmp_path: Path, name: str, work: str, library: str):
     rows = keep(tmp_path, {"peers": [PEERS[0]._replace(name=name, against="torchrl")]})
-    ((found, beside),) = result_files.against_peers(result_files.named(result_files.read(rows))).items()
+    ((found, beside),) = result_files.against_peers(
+        result_files.named(result_files.read(rows))
+    ).items()
     assert (found, list(beside)) == (work, [library])
 
 

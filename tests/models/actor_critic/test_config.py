@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.storage.artifacts import to_arrays
-from pipeline.storage.params_file import ConfigError, overlaid, parse, read_params, validate
+from pipeline.storage.params_file import overlaid, parse, read_params, validate
 from quatrain.envs.colony import reference_policies
 from quatrain.envs.colony.rules import COMPONENTS, PARAMETERS, REWARDS
 from quatrain.models.actor_critic import config as room

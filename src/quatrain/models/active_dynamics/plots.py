@@ -15,7 +15,7 @@ from quatrain.models.active_dynamics.figures import (
     surprise,
 )
 from quatrain.models.active_dynamics.figures.study import PLANE, make_study
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.state import State
 from quatrain.progress import History
 
 

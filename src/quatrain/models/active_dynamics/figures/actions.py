@@ -95,9 +95,9 @@ def cell_edges(study: Study) -> Float64[np.ndarray, " edge"]:
 
 
 def visit_shares(
-    path: Float[np.ndarray, "row transition d"],
+    path: Float[np.ndarray, "learner transition d"],
     edges: Float64[np.ndarray, " edge"],
-) -> Float64[np.ndarray, "row x1 x2"]:
+) -> Float64[np.ndarray, "learner x1 x2"]:
     """Returns the share of each learner's transitions that led into each cell."""
     counts = [np.histogram2d(states[:, 0], states[:, 1], bins=[edges, edges])[0] for states in path]
     return np.stack(counts) / path.shape[1]

@@ -79,7 +79,7 @@ def draw_calibration(study: Study) -> Figure:
     return figure
 
 
-def coverage(study: Study) -> Float64[np.ndarray, "row level"]:
+def coverage(study: Study) -> Float64[np.ndarray, "learner level"]:
     """Returns the share of the field's components within central intervals of each nominal size."""
     estimate = study.estimate
     variance = np.maximum(estimate.variance, SMALLEST)

@@ -45,8 +45,8 @@ class Chart(NamedTuple):
 
     axis: Float64[np.ndarray, " x1"]
     true: Float64[np.ndarray, "x1 x2 d"]
-    mean: Float64[np.ndarray, "row x1 x2 d"]
-    variance: Float64[np.ndarray, "row x1 x2 d"]
+    mean: Float64[np.ndarray, "learner x1 x2 d"]
+    variance: Float64[np.ndarray, "learner x1 x2 d"]
 
     def expected_error(self, learner: int) -> Float64[np.ndarray, "x1 x2"]:
         """Computes √E|f̂ - f|²."""
@@ -71,13 +71,13 @@ def make_chart(study: Study) -> Chart:
         dtype=torch.float64,
     )
     points = torch.cartesian_prod(axis, axis)
-    gauge = study.gauge
-    latent = gauge.inward(points.expand(study.config.rows, -1, -1))
-    moments = study.trial.rows.moments(latent)
+    alignment = study.alignment
+    latent = alignment.to_latent(points.expand(study.config.learners, -1, -1))
+    moments = study.training.learner.moments(latent)
     fields = (
         study.true_field(points),
-        gauge.velocity(moments.mean.double()),
-        gauge.spread(moments.variance.double()),
+        alignment.to_velocity(moments.mean.double()),
+        alignment.to_velocity_variance(moments.variance.double()),
     )
     lattices = (field.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for field in fields)
     return Chart(axis.numpy(force=True), *lattices)

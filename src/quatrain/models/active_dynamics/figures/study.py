@@ -10,10 +10,14 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.evaluate import Known, knowledge, predictions
-from quatrain.models.active_dynamics.learner import Gauge
-from quatrain.models.active_dynamics.state import Trial, checkpoint_steps, restored, rows_of
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, predictions
+from quatrain.models.active_dynamics.learner import AffineAlignment
+from quatrain.models.active_dynamics.state import (
+    State,
+    TrainingState,
+    checkpoint_steps,
+    learners_of,
+)
 from quatrain.plots import EndLabel
 from quatrain.progress import History
 
@@ -30,11 +34,11 @@ class Study(NamedTuple):
 
     config: ActiveDynamicsConfig
     dataset: Dataset
-    trial: Trial
-    estimate: Known
-    prediction_r2: dict[str, Float64[np.ndarray, " row"]]
-    actions: Float32[np.ndarray, "row transition action"]
-    path: Float32[np.ndarray, "row transition d"]
+    training: TrainingState
+    estimate: FieldEstimate
+    prediction_r2: dict[str, Float64[np.ndarray, " learner"]]
+    actions: Float32[np.ndarray, "learner transition action"]
+    path: Float32[np.ndarray, "learner transition d"]
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -63,40 +67,41 @@ class Study(NamedTuple):
         return ", ".join(end.text for arm, end in labels if arm in self.pair)
 
     @property
-    def gauge(self) -> Gauge:
+    def alignment(self) -> AffineAlignment:
         """Returns the maps from latent to true states, in double precision."""
-        rows = self.trial.rows
-        return Gauge(*(part.double() for part in rows.gauge(rows.weights, self.dataset.held_out)))
+        learner = self.training.learner
+        alignment = learner.alignment(learner.weights, self.dataset.held_out)
+        return AffineAlignment(alignment.matrix.double(), alignment.offset.double())
 
     def of_arm(
         self,
         arm: str,
-        values: Shaped[np.ndarray, "row ..."],
+        values: Shaped[np.ndarray, "learner ..."],
     ) -> Shaped[np.ndarray, "replicate ..."]:
         """Selects the learners of an arm."""
-        return values[rows_of(self.config, arm)]
+        return values[learners_of(self.config, arm)]
 
     def median_learner(self, arm: str) -> int:
         """Returns an arm's learner of median final error, the better one of two in the middle."""
         errors = self.of_arm(arm, self.estimate.nrmse[-1])
         order = np.argsort(errors, kind="stable")
-        return rows_of(self.config, arm).start + int(order[(len(errors) - 1) // 2])
+        return learners_of(self.config, arm).start + int(order[(len(errors) - 1) // 2])
 
     def true_field(self, x: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch d"]:
         """Evaluates the true field in single precision, as the environment does."""
-        return self.trial.world.field(x.float()).double()
+        return self.training.world.field(x.float()).double()
 
 
 def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
     """Computes what the figures show of a trained state."""
-    trial = restored(config, dataset, state)
+    training = TrainingState.from_state(config, dataset, state)
     transitions = int(state.transitions)
     return Study(
         config=config,
         dataset=dataset,
-        trial=trial,
-        estimate=knowledge(config, trial.rows, state, dataset),
-        prediction_r2=predictions(config, trial.world, trial.rows, dataset.held_out),
+        training=training,
+        estimate=estimate_field(config, training.learner, state, dataset),
+        prediction_r2=predictions(config, training.world, training.learner, dataset.held_out),
         actions=state.replay.actions[:, :transitions].numpy(force=True),
         path=state.path[:, :transitions].numpy(force=True),
     )
@@ -136,7 +141,7 @@ class Paths(NamedTuple):
     """Holds paths from the same starts along the true field and along that of each learner."""
 
     true: Float64[np.ndarray, "time start d"]
-    learned: Float64[np.ndarray, "row time start d"]
+    learned: Float64[np.ndarray, "learner time start d"]
 
 
 @torch.no_grad()
@@ -146,17 +151,17 @@ def undriven_paths(
     transitions: int,
 ) -> Paths:
     """Integrates the fields in steps of dt, without actions and noise."""
-    rows = study.trial.rows
-    gauge = study.gauge
+    learner = study.training.learner
+    alignment = study.alignment
     dt = study.config.env.dt
     x = torch.tensor(starts)
-    x_by_learner = x.expand(study.config.rows, -1, -1)
-    z = gauge.inward(x_by_learner)
+    x_by_learner = x.expand(study.config.learners, -1, -1)
+    z = alignment.to_latent(x_by_learner)
     true = [x]
     learned = [x_by_learner]
     for _ in range(transitions):
         x = x + study.true_field(x) * dt
-        z = z + rows.drift(rows.weights, z.float()).double() * dt
+        z = z + learner.drift(learner.weights, z.float()).double() * dt
         true.append(x)
-        learned.append(gauge.outward(z))
+        learned.append(alignment.to_state(z))
     return Paths(torch.stack(true).numpy(force=True), torch.stack(learned, 1).numpy(force=True))

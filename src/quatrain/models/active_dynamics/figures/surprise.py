@@ -43,35 +43,35 @@ PRICE_CAPTION = "Dashed: excess equal to information gained (calibrated); above:
 
 
 @torch.no_grad()
-def oracle_nll(study: Study) -> Float64[np.ndarray, "row transition"]:
+def oracle_nll(study: Study) -> Float64[np.ndarray, "learner transition"]:
     """Computes -log likelihood per channel of each learner's observations by the oracle.
 
     The oracle is a filter of the states that knows the true field. The first observations of new
     episodes are not stored, so that it knows less than the learner after each reset.
     """
-    trial = study.trial
+    training = study.training
     env = study.config.env
-    ring = trial.replay
+    ring = training.replay
     rbf = make_rbf(study.config.network.rbf, env.d)
     oracle = Filter(
         rbf,
-        trial.world.emission.double(),
+        training.world.emission.double(),
         env.dt,
         env.process_noise,
     )
     first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
-    belief = filters.start(env.d, study.config.rows)
+    belief = filters.start(env.d, study.config.learners)
     filters.correct(oracle, belief, first.double())
     nll = []
     for time in range(study.path.shape[1]):
-        control = (ring.actions[:, time] @ trial.world.control.T).double()
+        control = (ring.actions[:, time] @ training.world.control.T).double()
         filters.predict_state(oracle, belief, study.true_field, control)
         nll.append(filters.correct(oracle, belief, ring.observations[:, time].double()))
         _reset(belief, ring.truncated[:, time])
     return torch.stack(nll, 1).numpy(force=True)
 
 
-def _reset(belief: Belief, ended: Bool[Tensor, " row"]) -> None:
+def _reset(belief: Belief, ended: Bool[Tensor, " learner"]) -> None:
     """Resets the belief in place where an episode ended."""
     mean = belief.mean
     mean[ended] = 0
@@ -98,7 +98,7 @@ class Cost(NamedTuple):
 def excess_cost(
     study: Study,
     history: History,
-    oracle: Float64[np.ndarray, "row transition"],
+    oracle: Float64[np.ndarray, "learner transition"],
     arm: str,
 ) -> Cost:
     """Computes an arm's cost; each record has the mean surprise since the record before.
