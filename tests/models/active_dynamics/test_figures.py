@@ -137,7 +137,7 @@ TURN, SHIFT = np.array([[0.0, 2.0], [-1.0, 0.5]]), np.array([0.3, -0.2])
 def turned(study: Study, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Learners whose states z are to be read as x = TURN z + SHIFT."""
     found = AffineAlignment(*(torch.tensor(part).expand(4, *part.shape) for part in (TURN, SHIFT)))
-    monkeypatch.setattr(BayesFilterLearner, "gauge", lambda _self, _weights, _held_out: found)
+    monkeypatch.setattr(BayesFilterLearner, "alignment", lambda _self, _weights, _held_out: found)
     return study
 
 
