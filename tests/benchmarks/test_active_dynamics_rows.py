@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks import repeat
 from benchmarks.active_dynamics import (
     allocations,
     learning,
