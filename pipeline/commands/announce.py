@@ -111,8 +111,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--link", metavar="URL", help="a page with the log, put below the text")
 
 
-def run(chosen: Options) -> None:
-    chosen.folder.mkdir(parents=True, exist_ok=True)
+def run(args: Options) -> None:
+    args.folder.mkdir(parents=True, exist_ok=True)
     print(f"announce: {announce(chosen.folder, chosen.base, chosen.link)}")
 
 

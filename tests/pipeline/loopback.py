@@ -1,4 +1,6 @@
-"""Servers on this machine alone, each with ports and data of its own: sshd, S3 (moto), PostgreSQL, MLflow."""
+"""Servers on this machine alone, each with ports and data of its own: sshd, S3 (moto), PostgreSQL,
+MLflow.
+"""
 
 import os
 import pwd
@@ -30,7 +32,9 @@ PASSWORD = "swordfish/9"
 
 
 class Sshd(NamedTuple):
-    """Takes the user `name` with the key `key`, for sftp alone; `store` is a folder that this user may write to."""
+    """Takes the user `name` with the key `key`, for sftp alone; `store` is a folder that this user
+    may write to.
+    """
 
     port: int
     name: str
@@ -40,16 +44,18 @@ class Sshd(NamedTuple):
 
 def program(name: str, *folders: Path, reason: str = "") -> str:
     """Where a program lies; the test is skipped where it is not installed."""
-    found = shutil.which(
+    result = shutil.which(
         name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, folders)])
     )
-    if found is None:
+    if result is None:
         pytest.skip(reason or f"{name} is not installed")
-    return found
+    return result
 
 
 def account() -> tuple[str, dict[str, Any]]:
-    """Who runs a server, as arguments of a process: PostgreSQL refuses root, and sshd would write into the system."""
+    """Who runs a server, as arguments of a process: PostgreSQL refuses root, and sshd would write
+    into the system.
+    """
     if os.getuid():
         return pwd.getpwuid(os.getuid()).pw_name, {}
     nobody = pwd.getpwnam("nobody")
@@ -69,12 +75,12 @@ def folder_of(server: Mapping[str, Any]) -> Iterator[Path]:
 
 @contextmanager
 def running(
-    command: list[str], log: Path, ready: Callable[[], bool], **given: Any
+    command: list[str], log: Path, ready: Callable[[], bool], **values: Any
 ) -> Iterator[None]:
     """A server from its first answer on; it is killed with all that it started."""
     with log.open("a") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=output, start_new_session=True, **given
+            command, stdout=output, stderr=output, start_new_session=True, **values
         )
     try:
         until(lambda: ready() or process.poll() is not None)
@@ -233,13 +239,13 @@ def mlflow_server(folder: Path, store: str, artifacts: str, **environment: str) 
         "--workers",
         "1",
     ]
-    given = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
-    given |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
+    values = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
+    values |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
     with running(
         command,
         folder / "mlflow.log",
         lambda: opens(f"{url}/health"),
-        env=os.environ | given,
+        env=os.environ | values,
         cwd=folder,
     ):
         yield url

@@ -56,7 +56,7 @@ def test_each_model_is_judged_whether_it_is_named_or_not(
 ):
     assert gate.main([]) == 0
     assert (
-        f"gate: passed; {sum(len(verdicts.rules_of(one, 'default')) for one in MODELS)} metrics"
+        f"gate: passed; {sum(len(verdicts.rules_of(item, 'default')) for item in MODELS)} metrics"
         in capsys.readouterr().out
     )
     first, *_ = verdicts.rules_of(model, "default")

@@ -215,10 +215,10 @@ def test_scores_of_other_params_are_refused(space: Workspace, capsys: Capture):
 
 
 def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, capsys: Capture):
-    known = ", ".join(MODELS)
+    names = ", ".join(MODELS)
     assert (
         refused(space, capsys, "alo", code=2)
-        == f"promote: unknown model 'alo'; known: {known} [exit 2]\n"
+        == f"promote: unknown model 'alo'; known: {names} [exit 2]\n"
     )
     assert "promote: unknown preset 'smok'; did you mean 'smoke'?" in refused(
         space, capsys, "--preset", "smok", code=2
@@ -252,11 +252,11 @@ def test_committed_baselines_are_what_promote_writes():
         for preset, entry in stored["presets"].items():
             read_params(ROOT, preset)
             for rule in promote.verdicts.rules_of(path.stem, preset):
-                found = entry["metrics"][rule.metric]
-                assert (found["direction"], found["tolerance"], found["goal"]) == rule[1:4], (
+                result = entry["metrics"][rule.metric]
+                assert (result["direction"], result["tolerance"], result["goal"]) == rule[1:4], (
                     rule.metric
                 )
-                assert (set(found["floors"]), set(found["ceilings"])) == (
+                assert (set(result["floors"]), set(result["ceilings"])) == (
                     set(rule.floors),
                     set(rule.ceilings),
                 )

@@ -1,4 +1,6 @@
-"""`dvc repro` in a git clone, killed for real: the next one ends with the same bytes and the same dvc.lock."""
+"""`dvc repro` in a git clone, killed for real: the next one ends with the same bytes and the same
+dvc.lock.
+"""
 
 import os
 import shutil
@@ -58,11 +60,15 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def repro(work: Path) -> "subprocess.Popen[str]":
     """`dvc repro` in a process group of its own; with what its stages say, in one stream."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    given = os.environ | {"PATH": path, "MLFLOW_TRACKING_URI": NOBODY, "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | {
+        "PATH": path,
+        "MLFLOW_TRACKING_URI": NOBODY,
+        "PYTHONUNBUFFERED": "1",
+    }
     return subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro"],
         cwd=work,
-        env=given,
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,4 +1,6 @@
-"""A retraining proposes what passed and is new, reports what is broken, and leaves the checkout alone."""
+"""A retraining proposes what passed and is new, reports what is broken, and leaves the checkout
+alone.
+"""
 
 import datetime
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Several commands at the same time: how many, what they say, how they end, and that a signal ends all of them."""
+"""Several commands at the same time: how many, what they say, how they end, and that a signal ends
+all of them.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""Stages, killed for real: whatever dies, at whatever moment, the next run ends with the same bytes."""
+"""Stages, killed for real: whatever dies, at whatever moment, the next run ends with the same
+bytes.
+"""
 
 import os
 import re
@@ -28,12 +30,12 @@ def finished_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pro
     """A model's project, collected and trained without any interruption, once."""
 
     @cache
-    def made(model: str) -> Project:
-        project = Project.made(tmp_path_factory.mktemp("finished") / "project", model, code=True)
+    def created(model: str) -> Project:
+        project = Project.create(tmp_path_factory.mktemp("finished") / "project", model, code=True)
         assert [project.run(verb).code for verb in ("collect", "train")] == [0, 0]
         return project
 
-    return made
+    return created
 
 
 @pytest.fixture

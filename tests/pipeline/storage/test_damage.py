@@ -1,4 +1,6 @@
-"""A folder that differs in any way from what was saved is refused, in one line that says what to do."""
+"""A folder that differs in any way from what was saved is refused, in one line that says what to
+do.
+"""
 
 import json
 import os
