@@ -111,7 +111,8 @@ def test_actionlint_is_content(path: Path):
     command = shutil.which("actionlint")
     if command is None:
         pytest.skip(
-            "actionlint is not installed; its package fetches the program from where not every machine gets"
+            "actionlint is not installed; its package fetches the program from where not every "
+            "machine gets"
         )
     done = subprocess.run([command, "-no-color", path], capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""

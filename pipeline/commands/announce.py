@@ -113,7 +113,7 @@ def add_options(parser: Parser) -> None:
 
 def run(args: Options) -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
-    print(f"announce: {announce(chosen.folder, chosen.base, chosen.link)}")
+    print(f"announce: {announce(args.folder, args.base, args.link)}")
 
 
 main = Command(

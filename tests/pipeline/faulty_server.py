@@ -33,7 +33,7 @@ class Faulty(ThreadingHTTPServer):
         self.fault = ""
 
     def due(self, request: bytes) -> str:
-        """The fault of this request; a reply is lost twice, for mlflow itself asks a second time."""
+        """The fault of this request; a reply is lost twice, because mlflow asks a second time."""
         self.calls -= 1
         self.requests[request] += 1
         if self.calls >= 0 or (

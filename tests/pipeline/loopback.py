@@ -113,7 +113,8 @@ def sshd(client: Path) -> Iterator[Sshd]:
         (folder / "config").write_text(
             f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\n"
             f"AuthorizedKeysFile {folder}/client_key.pub\nSubsystem sftp internal-sftp\n"
-            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication "
+            "no\nKbdInteractiveAuthentication no\n"
         )
         with running(
             [binary, "-D", "-e", "-f", f"{folder}/config"],
@@ -137,7 +138,7 @@ def s3(log: Path) -> Iterator[str]:
 
 
 class Postgresql:
-    """A database server whose user `quatrain` logs in with PASSWORD; it can be stopped and started."""
+    """A database server whose user `quatrain` logs in with PASSWORD; it can be restarted."""
 
     def __init__(self, folder: Path, user: Mapping[str, Any]) -> None:
         self.port = free_port()
@@ -260,7 +261,8 @@ def opens(url: str) -> bool:
 def put(url: str, data: bytes) -> None:
     """Write an object, or make a bucket; moto wants to know who does, and checks no signature."""
     who = {
-        "Authorization": f"AWS4-HMAC-SHA256 Credential={KEYS['AWS_ACCESS_KEY_ID']}/20260101/us-east-1/s3/aws4_request"
+        "Authorization": f"AWS4-HMAC-SHA256 "
+        f"Credential={KEYS['AWS_ACCESS_KEY_ID']}/20260101/us-east-1/s3/aws4_request"
     }
     with urllib.request.urlopen(urllib.request.Request(url, data, who, method="PUT")) as answer:
         assert answer.status == 200

@@ -31,7 +31,8 @@ with (night / "calls").open("a") as file:
 if (night / "endless").exists():
     (night / "begun").write_text(str(os.getpid()))
     time.sleep(600)
-(night / "found").write_text("checkpoint" if pathlib.Path(".state/checkpoint").exists() else "nothing")
+has_checkpoint = pathlib.Path(".state/checkpoint").exists()
+(night / "found").write_text("checkpoint" if has_checkpoint else "nothing")
 shutil.copytree(night / "made", ".", dirs_exist_ok=True)
 sys.exit(int((night / "exit").read_text()))
 """
@@ -50,7 +51,8 @@ import os, pathlib, sys
 
 night = pathlib.Path(os.environ["NIGHT"])
 table = "| metric |\\n|---|\\n| of iqn |"
-said = {"cache dir": ".dvc/cache", "config --list": (night / "settings").read_text(), "metrics diff --md": table}
+settings = (night / "settings").read_text()
+said = {"cache dir": ".dvc/cache", "config --list": settings, "metrics diff --md": table}
 line = " ".join(sys.argv[1:])
 if line == "checkout --quiet --allow-missing":
     pass

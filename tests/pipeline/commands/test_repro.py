@@ -118,7 +118,11 @@ subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1]]).wait()
 """
 SAVES_SLOWLY = """
 import ctypes, pathlib, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), pathlib.Path(sys.argv[1]).touch(), sys.exit(143)))
+def save(*_):
+    time.sleep(0.6)
+    pathlib.Path(sys.argv[1]).touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 print("ready", flush=True)
 time.sleep(60)
@@ -193,7 +197,10 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(
     monkeypatch.setattr(model_aliases, "crown", away)
     monkeypatch.setattr(repro, "dvc", Dvc())
     assert main([]) == 0
-    printed = "warning: registry: its aliases are not set yet (nobody answers there); `make sync` does it\n"
+    printed = (
+        "warning: registry: its aliases are not set yet (nobody answers there); `make sync` "
+        "does it\n"
+    )
     assert capsys.readouterr().err.endswith(printed)
 
 

@@ -51,7 +51,8 @@ def test_sync_without_a_server_ends_with_6(
     assert sync.main(["--wait", "0.05"]) == 6
     printed = capsys.readouterr()
     assert printed.err == (
-        "sync: 2 journals are pending: nobody answers there; run `make sync` when that is mended [exit 6]\n"
+        "sync: 2 journals are pending: nobody answers there; run `make sync` when that is "
+        "mended [exit 6]\n"
     )
     assert "0 of 2 journals are complete at http://127.0.0.1:" in printed.out
     assert "hunter2" not in printed.out

@@ -83,7 +83,8 @@ def test_a_damaged_object_is_found_though_dvc_trusts_it(toy: Path, capsys: Captu
     printed = capsys.readouterr()
     lines = printed.err.splitlines()
     assert lines[0] == (
-        f"verify: {damaged.relative_to(toy)}: is not what its name says; remove it, then `dvc fetch` or `dvc repro`"
+        f"verify: {damaged.relative_to(toy)}: is not what its name says; remove it, then `dvc "
+        f"fetch` or `dvc repro`"
     )
     assert lines[1].startswith("verify: 1 damaged; 9 files with ")
     assert lines[1].endswith(" bytes read [exit 3]")
@@ -129,8 +130,8 @@ def test_a_single_file_and_one_outside_the_cache_are_outs_too(toy: Path, capsys:
     printed = capsys.readouterr().err
     assert "verify: report: is not what dvc.lock says; " in printed
     assert (
-        "verify: scores.json: is not what dvc.lock says; `git checkout scores.json` restores it, or `dvc repro`"
-        in printed
+        "verify: scores.json: is not what dvc.lock says; `git checkout scores.json` restores "
+        "it, or `dvc repro`" in printed
     )
     assert "verify: 2 damaged; " in printed
 
@@ -181,7 +182,8 @@ def test_a_lock_that_dvc_refuses_is_one_line(toy: Path, capsys: Capture):
     assert verify.main([]) == 3
     printed = capsys.readouterr().err
     assert printed == (
-        "verify: dvc cannot read toy: unable to read: 'dvc.lock', YAML file structure is corrupted; "
+        "verify: dvc cannot read toy: unable to read: 'dvc.lock', YAML file structure is "
+        "corrupted; "
         "`git checkout` or `make repro` mends it [exit 3]\n"
     )
 

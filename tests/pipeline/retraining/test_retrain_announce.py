@@ -145,7 +145,10 @@ def test_without_gh_it_says_where_to_get_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome.write(tmp_path, BROKEN)
     assert announce.main(["--folder", str(tmp_path)]) == 5
-    why = "announce: there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN [exit 5]\n"
+    why = (
+        "announce: there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN "
+        "[exit 5]\n"
+    )
     assert capsys.readouterr().err == why
 
 

@@ -36,7 +36,8 @@ with open(os.environ["NIGHT"] + "/calls", "a") as file:
 REPRO = """
 import os, subprocess, sys
 path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-sys.exit(subprocess.call([sys.executable, "-m", "dvc", "repro", "--quiet"], env=os.environ | {"PATH": path}))
+command = [sys.executable, "-m", "dvc", "repro", "--quiet"]
+sys.exit(subprocess.call(command, env=os.environ | {"PATH": path}))
 """
 
 

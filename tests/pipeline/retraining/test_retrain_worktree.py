@@ -62,7 +62,8 @@ def test_a_dvc_remote_that_refuses_leaves_no_branch_anywhere(
     out, err = capsys.readouterr()
     assert "retrain: the DVC remote did not give everything; what is missing is computed\n" in out
     assert err == (
-        "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above say why [exit 5]\n"
+        "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines "
+        "above say why [exit 5]\n"
     )
     assert night.branches() == night.branches(remote) == []
     assert night.state() == night.before

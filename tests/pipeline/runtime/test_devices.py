@@ -172,7 +172,8 @@ def test_the_gradient_of_indexing_is_the_same_each_time() -> None:
 @pytest.mark.usefixtures("fake")
 def test_torch_without_a_device_is_refused_in_one_line() -> None:
     expected = (
-        r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built without CUDA\); "
+        r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built "
+        r"without CUDA\); "
         r"set device: auto or cpu$"
     )
     with (

@@ -80,7 +80,8 @@ def test_a_learner_of_other_data_is_not_evaluated(
     assert evaluated.call("evaluate") == 3
     model = evaluated.model
     assert last_line(capsys) == (
-        f"evaluate@{model}: models/{model}: was trained on another dataset than data/{model} holds; "
+        f"evaluate@{model}: models/{model}: was trained on "
+        f"another dataset than data/{model} holds; "
         f"run `dvc repro train@{model}` [exit 3]"
     )
     assert evaluated.hashes("reports") == before
@@ -100,7 +101,8 @@ def test_a_table_that_is_no_field_is_refused_until_it_is_mended(
     np.savez(path, axis_0=axis, axis_1=axis / 2, vectors=np.ones((5, 5, 2)))
     assert project.call("collect") == 3
     assert last_line(capsys) == (
-        "collect@active_dynamics: mine.npz covers [-1, 1], the evaluation region needs [-1.5, 1.5]: widen the grid or "
+        "collect@active_dynamics: mine.npz covers [-1, 1], the evaluation region needs [-1.5, "
+        "1.5]: widen the grid or "
         "lower active_dynamics.env.region_radius. [exit 3]"
     )
     assert not project.data.exists()

@@ -150,7 +150,10 @@ def test_a_tree_of_arrays_survives_the_disk(tmp_path: Path) -> None:
 def test_a_tree_is_refused_where_its_names_are_not_those_of_the_arrays() -> None:
     flat = to_arrays(DATASET)
     flat["train/steps"] = flat.pop("train/state")
-    message = r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]; restore it with"
+    message = (
+        r"not a Dataset: arrays missing \['train/state'\], unknown "
+        r"\['train/steps'\]; restore it with"
+    )
     with pytest.raises(ArtifactError, match=message):
         from_arrays(Dataset, flat)
 

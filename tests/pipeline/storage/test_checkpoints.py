@@ -174,7 +174,10 @@ def test_the_key_of_a_file_among_the_inputs_is_its_content(project: Path) -> Non
 
 def test_a_second_process_is_kept_out_and_told_who_is_in(tmp_path: Path) -> None:
     folder = tmp_path / "locks" / "train@allo"
-    message = f"train@allo is at work in process {os.getpid()}; wait for it or end it with `kill {os.getpid()}`"
+    message = (
+        f"train@allo is at work in process {os.getpid()}; wait for it or end it with `kill "
+        f"{os.getpid()}`"
+    )
     with folder_lock(folder):
         with pytest.raises(LockHeld, match=message), folder_lock(folder, patience_seconds=0.1):
             raise AssertionError("two hold one lock")
@@ -205,7 +208,8 @@ def test_a_predecessor_is_given_time_to_leave(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from pipeline.runtime.file_lock import folder_lock; import time\n"
+        "from pathlib import Path; from pipeline.runtime.file_lock "
+        "import folder_lock; import time\n"
         f"with folder_lock(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
