@@ -353,8 +353,8 @@ def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool
 
 def _within(
     values: np.ndarray,
-    low: float | np.ndarray,
-    high: float | np.ndarray,
+    low: float | int | np.ndarray,
+    high: float | int | np.ndarray,
 ) -> bool:
     return bool(((values >= low) & (values <= high)).all())
 

@@ -36,8 +36,8 @@ LOG_STD_OFFSET = 2.2
 QUADRATURE_POINTS = 32
 """Points of the Gauss-Hermite quadrature."""
 
-Params = tuple[Float[Tensor, "*batch active"], ...]
-"""The two parameters of a distribution."""
+Params = tuple[Tensor, ...]
+"""The two parameters of a distribution, each [*batch, active]."""
 
 
 class Box(NamedTuple):
