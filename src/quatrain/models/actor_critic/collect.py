@@ -13,29 +13,29 @@ from torch import Generator, Tensor
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import episodes, returns
 from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, Observation, observe
-from quatrain.envs.colony.floors import POINTS, ROUNDS, best_constant, best_gamma
 from quatrain.envs.colony.plates import (
     OUTSIDE,
     TRAINING,
     USER,
-    Law,
+    PlateDistribution,
     Plates,
-    drawn_plates,
     fixed_plate,
+    sample_plates,
     user_plate,
 )
 from quatrain.envs.colony.policies import (
-    Act,
-    blurred,
+    ColonyPolicy,
     constant_policy,
     feedback_policy,
-    fixing,
+    noisy_policy,
     random_policy,
+    with_fixed_parameters,
 )
+from quatrain.envs.colony.reference_policies import POINTS, ROUNDS, best_constant, best_gamma
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
 from quatrain.envs.colony.world import colonies_at, start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.rng import generator
+from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
 BEHAVIOUR_COLONIES = 64
@@ -120,15 +120,15 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     train_world = make_world(rules, train)
     held_out_world = make_world(rules, held_out)
     outside_world = make_world(rules, outside) if len(outside.kind) else held_out_world
-    colonies = start(held_out_world, sizes.held_out_colonies, generator(seeds[3]))
-    colonies_outside = start(outside_world, _count_outside(config), generator(seeds[4]))
-    norm = _norm(config, train_world, generator(seeds[5]))
+    colonies = start(held_out_world, sizes.held_out_colonies, generator_from_seed(seeds[3]))
+    colonies_outside = start(outside_world, _count_outside(config), generator_from_seed(seeds[4]))
+    norm = _norm(config, train_world, generator_from_seed(seeds[5]))
     search, references = _references(
         config,
         train_world,
         held_out_world,
         colonies,
-        generator(seeds[6]),
+        generator_from_seed(seeds[6]),
     )
     return Dataset(
         Training(train, norm, search),
@@ -162,14 +162,14 @@ def compress_stiffness(rules: Rules, observation: Observation) -> Observation:
 
 def _plates(
     config: ActorCriticConfig,
-    law: Law,
+    law: PlateDistribution,
     count: int,
     seed: np.random.SeedSequence,
 ) -> Plates:
     single = _single_plate(config)
     if single is not None and count:
         return single
-    return drawn_plates(law, count, config.env.width, np.random.default_rng(seed))
+    return sample_plates(law, count, config.env.width, np.random.default_rng(seed))
 
 
 def _single_plate(config: ActorCriticConfig) -> Plates | None:
@@ -213,7 +213,7 @@ def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
     """Measures features over whole episodes of the controller with noise, and of random actions."""
     rules = world.rules
     gamma = torch.full((BEHAVIOUR_COLONIES,), sum(config.env.action.bounds.gamma) / 2)
-    controller = blurred(rules, feedback_policy(rules, gamma), BEHAVIOUR_NOISE, draws)
+    controller = noisy_policy(rules, feedback_policy(rules, gamma), BEHAVIOUR_NOISE, draws)
     of_nodes = []
     of_graphs = []
     for policy in (controller, random_policy(rules, draws)):
@@ -224,7 +224,7 @@ def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
     return Norm(*_mean_and_std(of_nodes), *_mean_and_std(of_graphs))
 
 
-def _sum_features(world: World, policy: Act, colonies: Colonies) -> tuple[_Sums, _Sums]:
+def _sum_features(world: World, policy: ColonyPolicy, colonies: Colonies) -> tuple[_Sums, _Sums]:
     """Sums the features of cells, and those of colonies, over all steps."""
     zero = torch.zeros((), dtype=torch.float64)
     node_zeros = zero.expand(NODE_FEATURES[world.rules.features])
@@ -251,8 +251,8 @@ def _mean_and_std(of_policies: list[_Sums]) -> tuple[np.ndarray, np.ndarray]:
 # Reference policies.
 
 
-def _with_fixed(config: ActorCriticConfig, policy: Act) -> Act:
-    return fixing(config.env.action.fixed_params, policy)
+def _with_fixed(config: ActorCriticConfig, policy: ColonyPolicy) -> ColonyPolicy:
+    return with_fixed_parameters(config.env.action.fixed_params, policy)
 
 
 def _references(

@@ -11,7 +11,7 @@ from quatrain.baselines import Gated
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
-from quatrain.envs.colony.policies import Act
+from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.envs.colony.rules import REASONS, SUCCESS
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -95,7 +95,7 @@ def run_policy(
     return run_episodes(world, initial, deterministic_policy(load_actor(config, world, seed)))
 
 
-def run_episodes(world: World, initial: InitialColonies, policy: Act) -> Outcome:
+def run_episodes(world: World, initial: InitialColonies, policy: ColonyPolicy) -> Outcome:
     """Runs one episode of each colony under any policy."""
     rules = world.rules
     colonies = len(initial.n)
@@ -106,7 +106,7 @@ def run_episodes(world: World, initial: InitialColonies, policy: Act) -> Outcome
     lengths = np.zeros(colonies, np.int64)
     reasons = np.zeros(colonies, np.int64)
     for time, moment in enumerate(episodes(world, make_colonies(rules, initial), policy)):
-        rows = moment.rows.numpy(force=True)
+        rows = moment.indices.numpy(force=True)
         transition = moment.transition
         n[time, rows] = transition.after.n.numpy(force=True)
         centroid[time, rows] = transition.after.centroid.numpy(force=True)

@@ -17,7 +17,7 @@ from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, observe
 from quatrain.models.actor_critic.train import State
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 EXAMPLES = 3
 
@@ -81,7 +81,7 @@ def answer(
     Raises:
         ValueError: inputs, shapes or numbers differ from these; the arrays belong to another config.
     """
-    question = Question(**checked("actor_critic", request, inputs(config)))
+    question = Question(**validate_request("actor_critic", request, inputs(config)))
     with torch.no_grad():
         actor = _load_actor(config, arrays, question.stiffness)
         policy = actor.policy

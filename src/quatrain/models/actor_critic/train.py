@@ -11,8 +11,8 @@ from torch import Tensor
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks.torch import packing, threads
-from quatrain.frameworks.torch.adam_state import Moments
-from quatrain.frameworks.torch.rng import generator
+from quatrain.frameworks.torch.adam_state import AdamState
+from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -37,7 +37,7 @@ class State(NamedTuple):
 
     params: tuple[dict[str, Tensor], ...]
     scale: tuple[Scale, ...]
-    optimizer: tuple[Moments, ...]
+    optimizer: tuple[AdamState, ...]
     ranks: tuple[tuple[RankState, ...], ...]
     iterations: tuple[Tensor, ...]
     updates: tuple[Tensor, ...]
@@ -61,7 +61,7 @@ def init_state(config: ActorCriticConfig, dataset: Dataset, seed: int) -> State:
     for sequence in np.random.SeedSequence(seed).spawn(config.seeds):
         weights, *ranks = sequence.spawn(1 + config.train.world_size)
         net = network.init(config, int(weights.generate_state(1)[0]))
-        generators = [[generator(purpose) for purpose in rank.spawn(3)] for rank in ranks]
+        generators = [[generator_from_seed(purpose) for purpose in rank.spawn(3)] for rank in ranks]
         seeds.append(trainer.init_seed_state(config, world, scale, net, generators))
     return State.from_seeds(seeds)
 

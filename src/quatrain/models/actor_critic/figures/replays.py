@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from quatrain.envs.colony.dynamics import ROUNDING, make_world
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.policies import constant_policy, feedback_policy, fixing
+from quatrain.envs.colony.policies import constant_policy, feedback_policy, with_fixed_parameters
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.models.actor_critic.collect import InitialColonies, References
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -75,7 +75,9 @@ def replay_policies(
     count = len(initial.n)
     constant = torch.tensor(references.constant_action).expand(count, 5)
     gamma = torch.tensor(references.feedback_gamma).expand(count)
-    feedback = fixing(config.env.action.fixed_params, feedback_policy(world.rules, gamma))
+    feedback = with_fixed_parameters(
+        config.env.action.fixed_params, feedback_policy(world.rules, gamma)
+    )
     return Replays(
         learned=[run_policy(config, seed, plates, initial) for seed in state.seeds],
         constant=run_episodes(world, initial, constant_policy(constant)),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatrain.envs.colony import features
 from quatrain.envs.colony.dynamics import Colonies, World
-from quatrain.envs.colony.policies import Act
+from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.models.actor_critic.collect import Dataset, compress_stiffness
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network, Output
@@ -120,7 +120,7 @@ def round_up_width(actor: Actor, cells: int) -> int:
     return min(width, actor.world.rules.max_nodes)
 
 
-def deterministic_policy(actor: Actor) -> Act:
+def deterministic_policy(actor: Actor) -> ColonyPolicy:
     """Returns the policy that acts by the mean of its distribution."""
 
     def act(_: Tensor, colonies: Colonies) -> Tensor:
@@ -131,7 +131,7 @@ def deterministic_policy(actor: Actor) -> Act:
     return torch.no_grad()(act)
 
 
-def stochastic_policy(actor: Actor, generator: torch.Generator) -> Act:
+def stochastic_policy(actor: Actor, generator: torch.Generator) -> ColonyPolicy:
     """Returns the policy that samples its actions, as in training."""
 
     def act(_: Tensor, colonies: Colonies) -> Tensor:

@@ -8,9 +8,9 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from quatrain.envs.colony.dynamics import Colonies
-from quatrain.envs.colony.episodes import taken
+from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
-from quatrain.envs.colony.world import Stepped, start, step
+from quatrain.envs.colony.world import StepResult, start, step
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, observe
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
@@ -100,7 +100,7 @@ def collect_rollout(
         ended += _sum_over_ended(actor, stepped, components)
         components = torch.where(over[:, None], 0.0, components)
         cells += colonies.n.float().mean()
-        final_colonies.append(stepped.last)
+        final_colonies.append(stepped.final)
         colonies = stepped.colonies
     last_value = actor.forward(observe(actor, colonies)).value
     buffer.fill_next_values(rollout, last_value, _final_values(actor, rollout, final_colonies))
@@ -117,7 +117,7 @@ def _step(
     colonies: Colonies,
     rollout: Rollout,
     time: int,
-) -> Stepped:
+) -> StepResult:
     """Samples actions, steps the colonies, and writes the step into the rollout."""
     policy = actor.policy
     graphs = observe(actor, colonies)
@@ -141,7 +141,7 @@ def _step(
 
 def _sum_over_ended(
     actor: Actor,
-    stepped: Stepped,
+    stepped: StepResult,
     components: Float[Tensor, "colony component"],
 ) -> Float[Tensor, " one_plus_statistic"]:
     """Returns the number of episodes that ended with this step, and the sums of their statistics."""
@@ -149,7 +149,7 @@ def _sum_over_ended(
     columns = [
         torch.ones_like(over)[:, None],
         (components @ actor.world.weights)[:, None],
-        stepped.last.t[:, None],
+        stepped.final.t[:, None],
         functional.one_hot(stepped.reason, len(REASONS)),
         components,
     ]
@@ -165,7 +165,7 @@ def _final_values(
     truncated = []
     for colonies, mask in zip(final_colonies, rollout.truncated.cpu(), strict=True):
         rows = mask.nonzero()[:, 0].to(colonies.n.device)
-        truncated.append(taken(colonies, rows))
+        truncated.append(select(colonies, rows))
     colonies = Colonies(*map(torch.cat, zip(*truncated, strict=True)))
     if not len(colonies.n):
         return rollout.value.new_zeros(0, *rollout.value.shape[2:])

@@ -10,8 +10,8 @@ from torch.optim import Adam
 
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.frameworks.torch import adam_state
-from quatrain.frameworks.torch.adam_state import Moments
-from quatrain.frameworks.torch.rng import generator_at
+from quatrain.frameworks.torch.adam_state import AdamState
+from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor
@@ -40,7 +40,7 @@ class SeedState(NamedTuple):
 
     params: dict[str, Tensor]
     scale: Scale
-    optimizer: Moments
+    optimizer: AdamState
     ranks: tuple[RankState, ...]
     iterations: Int64[Tensor, ""]
     updates: Int64[Tensor, ""]
@@ -83,7 +83,7 @@ def from_state(
         eps=config.train.adam_eps,
         fused=True,
     )
-    adam_state.restore(optimizer, network, seed.optimizer)
+    adam_state.load_state(optimizer, network, seed.optimizer)
     rank = seed.ranks[process_group.rank]
     if rollout is None:
         rollout = allocate_rollout(config, config.train.num_envs // process_group.size)
@@ -95,10 +95,10 @@ def from_state(
             colonies=rank.colonies,
             components=rank.components,
             episode_means=rank.episode_means,
-            environment=generator_at(rank.environment),
-            policy=generator_at(rank.policy),
+            environment=generator_from_state(rank.environment),
+            policy=generator_from_state(rank.policy),
         ),
-        order=generator_at(rank.order),
+        order=generator_from_state(rank.order),
         rollout=rollout,
         iterations=int(seed.iterations),
         updates=int(seed.updates),
@@ -125,7 +125,7 @@ def to_state(trainer: Trainer, ranks: tuple[RankState, ...]) -> SeedState:
     return SeedState(
         params={name: param.detach().clone() for name, param in params},
         scale=trainer.actor.scale,
-        optimizer=adam_state.snapshot(trainer.optimizer, trainer.network),
+        optimizer=adam_state.get_state(trainer.optimizer, trainer.network),
         ranks=ranks,
         iterations=torch.tensor(trainer.iterations),
         updates=torch.tensor(trainer.updates),
@@ -166,7 +166,7 @@ def init_seed_state(
     return SeedState(
         params=params,
         scale=scale,
-        optimizer=adam_state.fresh(params),
+        optimizer=adam_state.init_state(params),
         ranks=tuple(ranks),
         iterations=torch.tensor(0),
         updates=torch.tensor(0),
