@@ -267,3 +267,22 @@ def test_a_small_network_learns_on_one_thread_whatever_there_are(
             next(train.train(small("actor_critic", network={"d": units}), dataset, 0))
         assert (used.pop(), torch.get_num_threads()) == (wanted, 2)
     torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_repeated_updates_are_the_training(seeds: int, dataset: Dataset):
+    config = small("actor_critic", seeds=seeds)
+    *_, last = train.train(config, dataset, 3)
+    state = train.init_state(config, dataset, 3)
+    for _ in range(config.train.steps):
+        before = copy.deepcopy(train.to_arrays(state))
+        next_state, metrics = train.update(config, dataset, state)
+        for name, array in train.to_arrays(state).items():
+            np.testing.assert_array_equal(array, before[name], err_msg=name)
+        state = next_state
+    trained = train.to_arrays(last.state)
+    for name, array in train.to_arrays(state).items():
+        np.testing.assert_array_equal(array, trained[name], err_msg=name)
+    assert metrics.keys() == last.metrics.keys()
+    for name, value in metrics.items():
+        np.testing.assert_array_equal(value, last.metrics[name][-1], err_msg=name)

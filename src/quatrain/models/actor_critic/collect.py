@@ -1,6 +1,7 @@
-"""config, seed -> plates and colonies for training and evaluation, and the returns of reference policies on them.
+"""config, seed -> plates and colonies, and the returns of reference policies on them.
 
-PPO collects its own rollouts while it trains; the dataset holds what does not depend on the weights.
+PPO collects its own rollouts while it trains; the dataset holds what does not depend on the
+weights.
 """
 
 from typing import NamedTuple
@@ -41,12 +42,12 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 BEHAVIOUR_COLONIES = 64
 """Colonies of each of the two policies whose observations give the normalisation."""
 BEHAVIOUR_NOISE = 0.2
-"""Noise of the controller, as a share of each range. With random actions alone, episodes last five steps."""
+"""Noise of the controller, as a share of each range; purely random episodes last five steps."""
 SMALLEST_STD = 1e-3
 
 
 class Norm(NamedTuple):
-    """Holds mean and standard deviation of features over the cells and steps of the collected behaviour."""
+    """Holds mean and standard deviation of features over the collected behaviour."""
 
     node_mean: Float32[np.ndarray, " node"]
     node_std: Float32[np.ndarray, " node"]
@@ -55,7 +56,9 @@ class Norm(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Holds constant actions with their mean returns, and the finalists with their returns on further colonies."""
+    """Holds constant actions with their mean returns, and the finalists with their returns on
+    further colonies.
+    """
 
     actions: Float32[np.ndarray, "point 5"]
     returns: Float32[np.ndarray, " point"]
@@ -75,7 +78,9 @@ class InitialColonies(NamedTuple):
 
 
 class References(NamedTuple):
-    """Holds the returns of reference policies with each held-out colony, and the two choices made in training."""
+    """Holds the returns of reference policies with each held-out colony, and the two choices made
+    in training.
+    """
 
     random: Float32[np.ndarray, " colony"]
     constant: Float32[np.ndarray, " colony"]
@@ -85,7 +90,7 @@ class References(NamedTuple):
 
 
 class Training(NamedTuple):
-    """Holds training plates, the normalisation of observations, and the search for a constant policy."""
+    """Holds training plates, normalisation of observations, and search for a constant policy."""
 
     plates: Plates
     norm: Norm
@@ -93,7 +98,9 @@ class Training(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Holds plates of the training law and plates outside it, colonies on both, and returns of reference policies."""
+    """Holds plates of the training law and plates outside it, colonies on both, and returns of
+    reference policies.
+    """
 
     plates: Plates
     colonies: InitialColonies
@@ -110,7 +117,7 @@ class Dataset(NamedTuple):
 
 
 def collect(config: ActorCriticConfig, seed: int) -> Dataset:
-    """Draws plates and colonies, and scores reference policies; each part has a random sequence of its own."""
+    """Draws plates and colonies, and scores reference policies, from independent random numbers."""
     seeds = np.random.SeedSequence(seed).spawn(7)
     rules = config.env.rules
     sizes = config.collect
@@ -262,7 +269,7 @@ def _references(
     colonies: Colonies,
     draws: Generator,
 ) -> tuple[Search, References]:
-    """Selects the constant action and gamma on training plates, and scores them on held-out colonies: no bias."""
+    """Selects constant action and gamma on training plates; scores them on held-out colonies."""
     fixed = config.env.action.fixed_params
     count = len(colonies.n)
     search = best_constant(train, config.collect.constant_search, fixed, draws)
@@ -367,7 +374,7 @@ def _has_law(config: ActorCriticConfig, plates: Plates) -> bool:
 
 
 def _at_start(rules: Rules, initial: InitialColonies) -> bool:
-    """Returns whether cells are at the left side and within the vertical range of starts, to the pixel."""
+    """Returns whether all cells lie in the range of initial positions, to the pixel."""
     low, high = rules.y_center
     lowest = (low - rules.y_spread) * rules.height - 1
     highest = (high + rules.y_spread) * rules.height + 1

@@ -1,4 +1,4 @@
-"""Configuration of actor_critic: colonies and reward, plates and reference policies, network, PPO, evaluation."""
+"""Configuration of actor_critic: environment, dataset, network, PPO, evaluation."""
 
 import math
 from typing import Literal
@@ -10,14 +10,16 @@ from quatrain.section import NumbersOrNone, Section
 
 SOFTEST = 1e-6
 STIFFEST = 1e12
-"""Range of a user's plate: stiffness up to plates.FLOOR is replaced by 1, and sums must fit into float32."""
+"""Range of a user's plate: stiffness up to plates.FLOOR is replaced by 1, and sums must fit into
+float32.
+"""
 MAX_BYTES = 2**36
 CELL_BYTES = 200
 """Approximate memory of one cell slot during a step of its colony."""
 
 
 class Collect(Section):
-    """Plates for training and evaluation, colonies for evaluation, and the search for reference policies."""
+    """Plates, colonies for evaluation, and the search for reference policies."""
 
     plates: Literal["default_law", "fixed", "user"] = Field(
         description="drawn from a law; the fixed plate of the original; or that of plates_file"
@@ -78,7 +80,7 @@ class Network(Section):
 
 
 class Train(Section):
-    """Proximal policy optimisation: each iteration is a rollout of all colonies and some epochs on it."""
+    """Proximal policy optimisation: iterations of a rollout and some epochs on it."""
 
     num_envs: int = Field(ge=1, le=2**20, description="parallel colonies")
     horizon: int = Field(ge=1, le=100_000, description="steps of a rollout")

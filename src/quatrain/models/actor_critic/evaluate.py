@@ -1,4 +1,4 @@
-"""state, held-out colonies -> scores, beside those of the best constant action and the feedback controller."""
+"""state, held-out colonies -> scores of the policy, and of reference policies."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -56,11 +56,12 @@ def evaluate(
     dataset: Dataset,
     seed: int,
 ) -> dict[str, float]:
-    """Returns the scores; of several seeds means, and for gated scores also sd and 95 % interval over seeds.
+    """Returns the scores; of several seeds means, with sd and 95 % interval of gated scores.
 
-    The deterministic policy runs one episode with each held-out colony; returns are undiscounted. Margin and fraction
-    compare its mean return with those of the best constant action and of the feedback controller on the same
-    colonies; for a single seed their intervals are bootstrapped over colonies, in pairs.
+    The deterministic policy runs one episode with each held-out colony; returns are undiscounted.
+    Margin and fraction compare its mean return with those of the best constant action and of the
+    feedback controller on the same colonies; for a single seed their intervals are bootstrapped
+    over colonies, in pairs.
     """
     outcomes = evaluate_policy(config, state, dataset)
     of_seeds = [
@@ -169,7 +170,9 @@ def _held_out_scores(
 
 
 def size_rmse(config: ActorCriticConfig, outcome: Outcome) -> float:
-    """Returns the root mean square of cells off the target; NaN where every episode ends before SETTLING_STEPS."""
+    """Returns the root mean square of cells off the target; NaN where every episode ends before
+    SETTLING_STEPS.
+    """
     return _root_mean_square(outcome.n[SETTLING_STEPS - 1 :] - config.env.target_nodes)
 
 
@@ -185,7 +188,9 @@ def _further_scores(
     dataset: Dataset,
     seed: int,
 ) -> dict[str, Any]:
-    """Returns the scores of the stochastic policy, and of the deterministic one on plates outside the training law."""
+    """Returns the scores of the stochastic policy, and of the deterministic one on plates outside
+    the training law.
+    """
     held_out = dataset.held_out
     world = make_world(config.env.rules, held_out.plates)
     draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)

@@ -1,15 +1,20 @@
-"""log-probabilities, values and entropies of a minibatch -> the loss of proximal policy optimisation.
+"""log-probabilities, values and entropies of a minibatch -> the loss of proximal policy
+optimisation.
 
-'Proximal Policy Optimization Algorithms' (2017), eqs. 7 and 9, for sample b with raw action z_b, policy π and value V
-in training, and the rollout's ln π_old, V_old, advantage Â and return R:
+'Proximal Policy Optimization Algorithms' (2017), eqs. 7 and 9, for sample b with raw action z_b,
+policy π and value V in training, and the rollout's ln π_old, V_old, advantage Â and return R:
 
     ρ_b    = π(z_b | s_b) / π_old(z_b | s_b)
     loss_policy_b  = −min(ρ_b Â_b, clip(ρ_b, 1−ε, 1+ε) Â_b)
-    loss_value_b   = Σ_c w_c (V_bc − R_bc)²    if κ > 0, the larger of this and that of V_old + clip(V − V_old, −κ, κ)
+    loss_value_b   = Σ_c w_c (V_bc − R_bc)²
     loss_entropy_b = −H(π(· | s_b))                  of the executed action
     loss = mean_b loss_policy_b + c_v loss_value_b + c_H loss_entropy_b
 
-The rollout's quantities carry no gradient. c runs over the components of the reward, or over their weighted sum alone.
+If κ > 0, each squared error of loss_value_b is the larger of that of V and that of
+V_old + clip(V − V_old, −κ, κ).
+
+The rollout's quantities carry no gradient. c runs over the components of the reward, or over their
+weighted sum alone.
 """
 
 import torch
@@ -39,7 +44,9 @@ def policy(
     advantage: Float[Tensor, " batch"],
     clip: float,
 ) -> Float[Tensor, " batch"]:
-    """Computes the clipped surrogate, which gains nothing where ρ moves beyond 1 ± ε in the advantage's direction."""
+    """Computes the clipped surrogate, which gains nothing where ρ moves beyond 1 ± ε in the
+    advantage's direction.
+    """
     clipped = ratio_b.clamp(1 - clip, 1 + clip)
     return -torch.minimum(ratio_b * advantage, clipped * advantage)
 
@@ -51,7 +58,9 @@ def value(
     weights: Float[Tensor, "*component"],
     clip: float,
 ) -> Float[Tensor, " batch"]:
-    """Computes squared errors, weighted and summed over components; with a clip of 0 values are not clipped."""
+    """Computes squared errors, weighted and summed over components; with a clip of 0 values are not
+    clipped.
+    """
     errors = (values - returns).square()
     if clip > 0:
         clipped = old_values + (values - old_values).clamp(-clip, clip)

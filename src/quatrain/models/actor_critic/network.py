@@ -1,7 +1,8 @@
 """observations of colonies -> raw parameters of a distribution over actions, and values.
 
-Cells are tokens, with one token more for the whole colony. The tree of cells enters through the features of each
-cell's parent: with in-degrees of at most 1 a graph convolution would attend to a single neighbour, with weight 1.
+Cells are tokens, with one token more for the whole colony. The tree of cells enters through the
+features of each cell's parent: with in-degrees of at most 1 a graph convolution would attend to a
+single neighbour, with weight 1.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,9 @@ SMALL_GAIN = 0.01
 
 
 class Output(NamedTuple):
-    """Holds the raw parameters of the policy's distribution, in two halves, and the value, total or by component."""
+    """Holds the raw parameters of the policy's distribution, in two halves, and the value, total or
+    by component.
+    """
 
     raw: Float[Tensor, "batch raw"]
     value: Float[Tensor, "batch *component"]
@@ -59,7 +62,8 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch d"]:
         """Computes attention for the colony token only (cheaper than for all tokens).
 
-        Scores are (W_k x)·q = x·(W_kᵀ q), and Σ a W_v x = W_v Σ a x: keys and values of cells are never materialised.
+        Scores are (W_k x)·q = x·(W_kᵀ q), and Σ a W_v x = W_v Σ a x: keys and values of cells are
+        never materialised.
         """
         by_head = (self.heads, -1, colony.shape[1])
         query = self.query(colony).unflatten(1, by_head[:2])
@@ -124,7 +128,9 @@ class Network(nn.Module):
         self.critic = _trunk(2 * d, values, 1.0)
 
     def forward(self, *groups: Graphs) -> Output:
-        """Returns the outputs of all groups, concatenated; a group is as wide as its largest colony."""
+        """Returns the outputs of all groups, concatenated; a group is as wide as its largest
+        colony.
+        """
         encoded = torch.cat([self.encode(*graphs) for graphs in groups])
         value = self.critic(encoded)
         if self.total:
@@ -138,7 +144,9 @@ class Network(nn.Module):
         parent: Tensor,
         mask: Tensor,
     ) -> Float[Tensor, "batch two_d"]:
-        """Returns each colony's token after all blocks, and the mean of its cells before the last block."""
+        """Returns each colony's token after all blocks, and the mean of its cells before the last
+        block.
+        """
         parent_index = parent.clamp(min=0)[..., None].expand_as(node)
         parent_node = node.gather(1, parent_index) * (parent >= 0)[..., None]
         colony = self.colony(graph)

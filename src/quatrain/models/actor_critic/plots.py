@@ -1,4 +1,6 @@
-"""state, dataset, history -> figures of training, of the learned policy, and of its comparison with reference policies."""
+"""state, dataset, history -> figures of training, of the learned policy, and of its comparison with
+reference policies.
+"""
 
 from collections.abc import Mapping
 
@@ -25,7 +27,8 @@ def plots(
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
-    """Draws the figures of one trained actor_critic; of several seeds means with 95 % intervals over seeds.
+    """Draws the figures of one trained actor_critic; of several seeds means with 95 % intervals
+    over seeds.
 
     Without `slopes` where all plates have the same slope.
     """

@@ -67,19 +67,22 @@ def answer(
     arrays: dict[str, np.ndarray],
     request: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Returns the actions of the deterministic policy, as it is evaluated, and the value of each colony.
+    """Returns the actions of the deterministic policy, as it is evaluated, and the value of each
+    colony.
 
-    Inputs: `positions` (n, max_nodes, 2), x and y of each cell in pixels; `cells` (n,), the number of cells: entries
-    beyond it are ignored; `parents` (n, max_nodes), the slot of each cell's parent, which precedes the cell, or -1;
-    `ages` (n, max_nodes), steps since each cell's birth; `left_moves` (n,), steps in a row that moved the centroid to
-    the left; `stiffness` (n, width) of the plate at each pixel along x. A colony before its first step is a chain:
-    parents -1, 0, 1, ..., ages 0, left_moves 0.
-    Outputs (n,): the action, which is `delete_ratio`, the share of cells to remove from the left; `gamma`, pixels that
-    children are thrown where the plate is stiff; `alpha`, the stiffness where it is half as far; `noise`, pixels added
-    to that; `theta`, its direction in radians; and `value`, the expected discounted return.
+    Inputs: `positions` (n, max_nodes, 2), x and y of each cell in pixels; `cells` (n,), the number
+    of cells: entries beyond it are ignored; `parents` (n, max_nodes), the slot of each cell's
+    parent, which precedes the cell, or -1; `ages` (n, max_nodes), steps since each cell's birth;
+    `left_moves` (n,), steps in a row that moved the centroid to the left; `stiffness` (n, width) of
+    the plate at each pixel along x. A colony before its first step is a chain: parents -1, 0, 1,
+    ..., ages 0, left_moves 0. Outputs (n,): the action, which is `delete_ratio`, the share of cells
+    to remove from the left; `gamma`, pixels that children are thrown where the plate is stiff;
+    `alpha`, the stiffness where it is half as far; `noise`, pixels added to that; `theta`, its
+    direction in radians; and `value`, the expected discounted return.
 
     Raises:
-        ValueError: inputs, shapes or numbers differ from these; the arrays belong to another config.
+        ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
+            config.
     """
     question = Question(**validate_request("actor_critic", request, inputs(config)))
     with torch.no_grad():
@@ -99,7 +102,9 @@ def _load_actor(
     arrays: dict[str, np.ndarray],
     stiffness: np.ndarray,
 ) -> Actor:
-    """Returns the policy on plates of these stiffnesses; not compiled, which pays only for repeated shapes."""
+    """Returns the policy on plates of these stiffnesses; not compiled, which pays only for repeated
+    shapes.
+    """
     train = config.train.model_copy(update={"compile": False})
     config = config.model_copy(update={"train": train})
     rules = config.env.rules
@@ -117,7 +122,8 @@ def _load_actor(
 def _make_colonies(question: Question) -> Colonies:
     """Returns colonies, each on its own plate.
 
-    Cells of age 0 were born in the last step, unless all cells have age 0: then the colony has not stepped yet.
+    Cells of age 0 were born in the last step, unless all cells have age 0: then the colony has not
+    stepped yet.
     """
     cells = torch.tensor(question.cells)
     parents = torch.tensor(question.parents)
@@ -134,7 +140,9 @@ def _make_colonies(question: Question) -> Colonies:
 
 
 def inputs(config: ActorCriticConfig) -> dict[str, Input]:
-    """Returns the inputs of a request; in slots without a cell a position is 0, a parent -1 and an age 0."""
+    """Returns the inputs of a request; in slots without a cell a position is 0, a parent -1 and an
+    age 0.
+    """
     env = config.env
     slots = env.max_nodes
     size = np.array([env.width, env.height])

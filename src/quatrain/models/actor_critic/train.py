@@ -1,4 +1,4 @@
-"""plates -> weights: iterations of a rollout of all colonies and gradient steps on its transitions."""
+"""plates -> weights: iterations of a rollout of all colonies, and gradient steps on it."""
 
 import os
 import shutil
@@ -29,7 +29,8 @@ HEADLINE = ("return", "success")
 WEIGHTS = ("params/", "scale/")
 to_arrays = packing.to_arrays
 SMALL = 64
-"""Units up to which one thread is fastest: with two threads such a network took 2.5 times as long."""
+"""Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
+"""
 
 
 class State(NamedTuple):
@@ -71,7 +72,8 @@ def update(
     dataset: Dataset,
     state: State,
 ) -> tuple[State, Mapping[str, np.ndarray]]:
-    """Returns the state after one iteration of all seeds, and its metrics; the given state stays unchanged.
+    """Returns the state after one iteration of all seeds, and its metrics; the given state stays
+    unchanged.
 
     Raises:
         TrainingDiverged: something is not finite.
@@ -92,8 +94,10 @@ def train(
 
     Raises:
         DatasetMismatch: the dataset was collected under another config.
-        DeviceMissing: the config asks for half precision without a GPU, or for compilation without a compiler.
-        TrainingDiverged: something is not finite; raised before the iterations since the last yield are yielded.
+        DeviceMissing: the config asks for half precision without a GPU, or for compilation without
+            a compiler.
+        TrainingDiverged: something is not finite; raised before the iterations since the last yield
+            are yielded.
         DeviceFull: the device has no memory left.
     """
     check(config, dataset)
@@ -155,7 +159,8 @@ def _iterate(
 
 
 def check_device(config: ActorCriticConfig) -> None:
-    """Checks that this machine can train: a GPU for half precision, a GPU or C++ compiler for compilation.
+    """Checks that this machine can train: a GPU for half precision, a GPU or C++ compiler for
+    compilation.
 
     Raises:
         DeviceMissing: names the key.

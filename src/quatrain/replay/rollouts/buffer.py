@@ -1,7 +1,8 @@
 """steps of parallel environments -> a rollout -> shuffled minibatches
 
-On-policy data is used for one iteration only, so a rollout is one block of memory, [time, env, ...], that every
-iteration overwrites. The observation of an environment is a graph: `n` cells in the first of its slots.
+On-policy data is used for one iteration only, so a rollout is one block of memory, [time, env,
+...], that every iteration overwrites. The observation of an environment is a graph: `n` cells in
+the first of its slots.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,9 @@ from jaxtyping import Bool, Float32, Int16, Int64
 from torch import Tensor
 
 GROUPS = 4
-"""Groups of a minibatch. Most graphs are far smaller than the largest, which would otherwise set the width of all."""
+"""Groups of a minibatch. Most graphs are far smaller than the largest, which would otherwise set
+the width of all.
+"""
 
 
 class Sizes(NamedTuple):
@@ -31,7 +34,9 @@ class Sizes(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """Holds the policy's input for some environments; where the mask is False, node is 0 and parent is -1."""
+    """Holds the policy's input for some environments; where the mask is False, node is 0 and parent
+    is -1.
+    """
 
     node: Float32[Tensor, "env width node_features"]
     graph: Float32[Tensor, "env graph_features"]
@@ -40,10 +45,11 @@ class Graphs(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Holds one step of all environments: policy input and output, reward components, and how it ended.
+    """Holds one step of all environments: policy input and output, reward components, and how it
+    ended.
 
-    dist_params: the two parameters of the policy's distribution, on an axis of their own. raw_action: the draw before
-    it is scaled to the bounds of the action.
+    dist_params: the two parameters of the policy's distribution, on an axis of their own.
+    raw_action: the draw before it is scaled to the bounds of the action.
     """
 
     graphs: Graphs
@@ -59,7 +65,8 @@ class Step(NamedTuple):
 class Rollout(NamedTuple):
     """Holds `horizon` steps of all environments.
 
-    next_value is the value of the state after the step; of the final state where the episode was truncated.
+    next_value is the value of the state after the step; of the final state where the episode was
+    truncated.
     """
 
     node: Float32[Tensor, "time env cells node_features"]
@@ -77,7 +84,9 @@ class Rollout(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """Holds a rollout with time and env flattened to one axis; columns of the rollout are views of its memory."""
+    """Holds a rollout with time and env flattened to one axis; columns of the rollout are views of
+    its memory.
+    """
 
     node: Float32[Tensor, "transitions cells node_features"]
     graph: Float32[Tensor, "transitions graph_features"]
@@ -123,7 +132,9 @@ def allocate(sizes: Sizes) -> Rollout:
 
 
 def write(rollout: Rollout, time: int, step: Step) -> None:
-    """Writes a step in place; its graphs may be narrower than the rollout, whose remaining slots are cleared."""
+    """Writes a step in place; its graphs may be narrower than the rollout, whose remaining slots
+    are cleared.
+    """
     graphs = step.graphs
     width = graphs.node.shape[1]
     rollout.node[time, :, :width] = graphs.node
@@ -146,7 +157,8 @@ def fill_next_values(
     Args:
         rollout: with `value` and `truncated` of all steps.
         last_value: values of the states after the last step.
-        final_values: values of the final states of truncated episodes, in the order of `rollout.truncated.nonzero()`.
+        final_values: values of the final states of truncated episodes, in the order of
+            `rollout.truncated.nonzero()`.
 
     Where an episode terminated, `next_value` is not used.
     """
@@ -160,7 +172,9 @@ def to_transitions(
     advantage: Float32[Tensor, "time env"],
     returns: Float32[Tensor, "time env *values"],
 ) -> Transitions:
-    """Returns the rollout as transitions, in the order time * envs + env, with advantages and returns."""
+    """Returns the rollout as transitions, in the order time * envs + env, with advantages and
+    returns.
+    """
     columns = rollout._asdict() | {"advantage": advantage, "returns": returns}
     return Transitions(*(columns[name].flatten(0, 1) for name in Transitions._fields))
 
@@ -180,9 +194,11 @@ def minibatch(
     index: Int64[Tensor, " minibatch"],
     width: int | None = None,
 ) -> Minibatch:
-    """Returns these transitions sorted by the size of their graphs, in GROUPS trimmed to their largest graph.
+    """Returns these transitions sorted by the size of their graphs, in GROUPS trimmed to their
+    largest graph.
 
-    With a width (>= all sizes) they stay in their order, in one group of that width: no size is read from the device.
+    With a width (>= all sizes) they stay in their order, in one group of that width: no size is
+    read from the device.
     """
     if width is None:
         sizes, order = transitions.n.index_select(0, index).sort(stable=True)

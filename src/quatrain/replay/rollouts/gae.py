@@ -1,4 +1,6 @@
-"""rewards and values of a rollout -> advantages and returns, by three implementations of one recurrence."""
+"""rewards and values of a rollout -> advantages and returns, by three implementations of one
+recurrence.
+"""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -13,7 +15,9 @@ Implementation = Literal["auto", "scan", "lfilter", "loop"]
 
 
 class Trace(NamedTuple):
-    """Holds the inputs of advantage estimation; rewards and values may have a last axis of components."""
+    """Holds the inputs of advantage estimation; rewards and values may have a last axis of
+    components.
+    """
 
     rewards: Float[Tensor, "time env *components"]
     values: Float[Tensor, "time env *components"]
@@ -23,7 +27,9 @@ class Trace(NamedTuple):
 
 
 class Advantages(NamedTuple):
-    """Holds advantages, and returns = advantage + value, the regression targets of the value function."""
+    """Holds advantages, and returns = advantage + value, the regression targets of the value
+    function.
+    """
 
     advantage: Float[Tensor, "time env *components"]
     returns: Float[Tensor, "time env *components"]
@@ -37,12 +43,15 @@ def advantages(
 ) -> Advantages:
     """Computes generalised advantage estimates, separately for each component.
 
-    'High-Dimensional Continuous Control Using Generalized Advantage Estimation' (ICLR 2016), eq. 16:
+    'High-Dimensional Continuous Control Using Generalized Advantage Estimation' (ICLR 2016), eq.
+    16:
 
         δ_t = r_t + γ (1 − terminated_t) V(s_{t+1}) − V(s_t)
-        A_t = δ_t + γ λ (1 − terminated_t)(1 − truncated_t) A_{t+1}      A_T = 0      R_t = A_t + V(s_t)
+        A_t = δ_t + γ λ (1 − terminated_t)(1 − truncated_t) A_{t+1},  A_T = 0
+        R_t = A_t + V(s_t)
 
-    It is linear: a weighted sum over components is the advantage of the weighted rewards and values.
+    It is linear: a weighted sum over components is the advantage of the weighted rewards and
+    values.
     """
     ended = trace.terminated | trace.truncated
     values = trace.values.detach()
@@ -78,8 +87,8 @@ def fastest(
 ) -> Literal["scan", "lfilter", "loop"]:
     """Returns the implementation that takes the least time for these sizes.
 
-    The time of the loop grows with the steps, that of the scan with steps and environments, that of the filter
-    with both, on the CPU only.
+    The time of the loop grows with the steps, that of the scan with steps and environments, that of
+    the filter with both, on the CPU only.
     """
     steps, envs = delta.shape
     if delta.device.type != "cpu":
@@ -93,7 +102,9 @@ def gae_loop(
     delta: Float[Tensor, "time env"],
     coef: Float[Tensor, "time env"],
 ) -> Float[Tensor, "time env"]:
-    """Computes the recurrence step by step from the end; on the CPU in numpy, whose calls have less overhead."""
+    """Computes the recurrence step by step from the end; on the CPU in numpy, whose calls have less
+    overhead.
+    """
     if delta.is_cpu:
         return torch.from_numpy(_numpy_loop(delta.numpy(), coef.numpy()))
     backwards = reversed(list(zip(delta.unbind(), coef.unbind(), strict=True)))
@@ -120,8 +131,8 @@ def gae_scan(
 ) -> Float[Tensor, "time env"]:
     """Computes all steps at once in log2(time) passes that double their reach (Hillis and Steele).
 
-    `sums[t]` is the discounted sum of deltas t to t + reach - 1, and `coef[t]` the product of coefficients over these
-    steps; only the products that are still needed are kept.
+    `sums[t]` is the discounted sum of deltas t to t + reach - 1, and `coef[t]` the product of
+    coefficients over these steps; only the products that are still needed are kept.
     """
     steps = len(delta)
     reach = 1
@@ -138,11 +149,12 @@ def gae_lfilter(
     delta: Float[Tensor, "time env"],
     coef: Float[Tensor, "time env"],
 ) -> Float[Tensor, "time env"]:
-    """Computes the recurrence as a linear filter on the CPU, for coefficients c that are all equal or 0.
+    """Computes the recurrence as a linear filter on the CPU, for coefficients c that are all equal
+    or 0.
 
-    A filter has a constant coefficient: it carries advantages from behind the end of an episode across it. A first
-    run F says how much: A_{t+1} = F_{t+1} − c^{u−t} F_{u+1}, where u is the environment's next end after t. A second
-    run starts without that amount.
+    A filter has a constant coefficient: it carries advantages from behind the end of an episode
+    across it. A first run F says how much: A_{t+1} = F_{t+1} − c^{u−t} F_{u+1}, where u is the
+    environment's next end after t. A second run starts without that amount.
 
     Raises:
         ValueError: coefficients other than one value and 0.
@@ -155,7 +167,8 @@ def gae_lfilter(
     if ends.any():
         if coef_tb[:-1][ends].any():
             raise ValueError(
-                "lfilter needs one coefficient, or 0 where an episode ends; use scan or loop for others."
+                "lfilter needs one coefficient, or 0 where an episode ends; "
+                "use scan or loop for others."
             )
         env, time = np.nonzero(ends.T)
         carried = result[time + 1, env]
@@ -182,7 +195,8 @@ IMPLEMENTATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def normalise(advantage: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """Returns advantages with mean 0 and standard deviation 1 over all elements; equal advantages become zeros.
+    """Returns advantages with mean 0 and standard deviation 1 over all elements; equal advantages
+    become zeros.
 
     In float64: the mean of equal float32 numbers may be rounded.
     """

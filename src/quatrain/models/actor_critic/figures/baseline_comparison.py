@@ -1,4 +1,4 @@
-"""episodes of several policies -> figures that compare them: size and height, by colony, by slope, constant search."""
+"""episodes of several policies -> figures that compare them by step, colony, and slope."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -39,7 +39,7 @@ KIND_NAMES = {LINEAR: "linear", EXPONENTIAL: "exponential"}
 
 
 def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> Figure:
-    """Draws cells, and height above the plate's middle, over the steps of an episode under three policies."""
+    """Draws number of cells and height over the steps of an episode, under three policies."""
     initial = dataset.held_out.colonies
     env = config.env
     highest = 1.1 * env.max_nodes
@@ -91,7 +91,7 @@ def _draw_courses(
 
 
 def draw_paired(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> Figure:
-    """Draws the learned policy's return with each held-out colony against those of two reference policies."""
+    """Draws the learned policy's return with each colony against two reference policies."""
     learned = mean_returns(replays.learned)
     n = dataset.held_out.colonies.n
     figure = Figure(figsize=(11, 5), layout="constrained")
@@ -141,7 +141,7 @@ def draw_slopes(
     inside: Replays,
     outside: Replays,
 ) -> Figure:
-    """Draws return by slope and by offset of the plate, inside the range of training slopes and outside it."""
+    """Draws return by slope and by offset of the plate, inside and outside the training range."""
     held_out = dataset.held_out
     groups = [PlateReplays(held_out.plates, held_out.colonies, inside)]
     if config.collect.n_outside:
@@ -186,7 +186,7 @@ def by_plate(
 
 
 def _draw_plates(upper: Axes, lower: Axes, group: PlateReplays, kind: int, filled: bool) -> str:
-    """Draws a dot for each plate under each policy; returns the learned policy's mean over plates, formatted."""
+    """Draws a dot per plate and policy; returns the learned policy's formatted mean."""
     fill: Literal["full", "none"] = "full" if filled else "none"
     means = {
         name: by_plate(group, mean_returns(group.replays.outcomes(name)), kind) for name in COMPARED
@@ -215,7 +215,7 @@ def draw_constant_search(
     dataset: Dataset,
     scores: Mapping[str, float],
 ) -> Figure:
-    """Draws the mean return of each constant action of the search, by the first active parameter."""
+    """Draws the mean return of each constant action, by the first active parameter."""
     search = dataset.train.search
     names = config.env.action.active_params
     levels = {
@@ -261,7 +261,7 @@ def _draw_search(
     name: str,
     color_by: str,
 ) -> PathCollection:
-    """Draws dots by one parameter of the actions, coloured by another, and rings of the finalists."""
+    """Draws actions by one parameter, coloured by another, and rings around the finalists."""
     column = PARAMETERS.index(name)
     dots = axes.scatter(
         search.actions[:, column],

@@ -1,4 +1,4 @@
-"""one held-out colony -> a strip of frames: its cells, lines from parents to children, and the plate."""
+"""one held-out colony -> a strip of frames: plate, cells, lines from parents to children."""
 
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ def draw_episode_strip(
     dataset: Dataset,
     replays: Replays,
 ) -> Figure:
-    """Draws the colony with the median return under the policy of the first seed, from its start to its end."""
+    """Draws an episode of the first seed's policy: that of the colony with the median return."""
     held_out = dataset.held_out
     outcome = replays.learned[0]
     colony = median_colony(outcome)

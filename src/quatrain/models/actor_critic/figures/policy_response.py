@@ -1,4 +1,4 @@
-"""episodes -> figures of the learned policy: parameters of an action over training, within an episode, by state."""
+"""episodes -> figures of the learned policy's actions over training, by step, and by state."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -57,7 +57,7 @@ class Response(NamedTuple):
 
 
 def draw_actions(config: ActorCriticConfig, history: History, replays: Replays) -> Figure:
-    """Draws each active parameter as sampled during training, and its quantiles within an episode."""
+    """Draws each active parameter over training, and its quantiles within an episode."""
     names = config.env.action.active_params
     figure = Figure(figsize=(max(3.3 * len(names), 8), 6.5), layout="constrained")
     columns = figure.subplots(2, len(names), squeeze=False, sharex="row", sharey="col").T
@@ -116,7 +116,9 @@ def _draw_within_episode(axes: Axes, replays: Replays, column: int) -> None:
 
 
 def within_episode(outcomes: Sequence[Outcome], column: int) -> Curve:
-    """Returns QUANTILES of one parameter at each step, over colonies of all seeds, while MIN_RUNNING of them run."""
+    """Returns QUANTILES of one parameter at each step, over colonies of all seeds, while
+    MIN_RUNNING of them run.
+    """
     steps = max(len(outcome.action) for outcome in outcomes)
     values = np.full((steps, len(outcomes), outcomes[0].action.shape[1]), np.nan)
     for seed, outcome in enumerate(outcomes):
@@ -130,7 +132,9 @@ def within_episode(outcomes: Sequence[Outcome], column: int) -> Curve:
 
 
 def draw_policy_response(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -> Figure:
-    """Draws deletion ratio by size, direction by height, γ and throw by stiffness, beside the controller's."""
+    """Draws deletion ratio by size, direction by height, γ and throw by stiffness, beside the
+    controller's.
+    """
     held_out = dataset.held_out
     *learned, feedback = (
         steps_of(held_out.plates, held_out.colonies, outcome)
@@ -272,7 +276,9 @@ def binned(
     y: Float[np.ndarray, " step"],
     edges: Float[np.ndarray, " edge"],
 ) -> Float[np.ndarray, "3 bin"]:
-    """Returns the 10 %, 50 % and 90 % quantiles of y in each bin of x; NaN in bins with fewer than MIN_STEPS."""
+    """Returns the 10 %, 50 % and 90 % quantiles of y in each bin of x; NaN in bins with fewer than
+    MIN_STEPS.
+    """
     bins = len(edges) - 1
     place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, bins - 1)
     quantiles = np.full((3, bins), np.nan)

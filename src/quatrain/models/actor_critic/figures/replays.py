@@ -1,4 +1,6 @@
-"""state, colonies -> episodes to draw: of the learned policy, the best constant action, and the controller."""
+"""state, colonies -> episodes to draw: of the learned policy, the best constant action, and the
+controller.
+"""
 
 from typing import NamedTuple
 
@@ -111,13 +113,15 @@ def steps_of(plates: Plates, initial: InitialColonies, outcome: Outcome) -> Step
 
 
 def next_size(steps: Steps) -> Float[np.ndarray, " step"]:
-    """Returns the number of cells after each step, n' = 2(n − ⌊r n⌋), even if the colony overflows."""
+    """Returns the number of cells after each step, n' = 2(n − ⌊r n⌋), overflows included."""
     deleted = np.floor(steps.column("delete_ratio") * steps.n + ROUNDING)
     return 2 * (steps.n - deleted)
 
 
 def throw(steps: Steps) -> Float[np.ndarray, " step"]:
-    """Returns the distance between a cell at the centroid and its child, h = γ / (1 + (α/I)²) + ν, in pixels."""
+    """Returns the distance between a cell at the centroid and its child, h = γ / (1 + (α/I)²) + ν,
+    in pixels.
+    """
     softness = 1 + (steps.column("alpha") / steps.stiffness) ** 2
     return steps.column("gamma") / softness + steps.column("noise")
 

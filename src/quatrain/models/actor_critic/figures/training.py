@@ -1,4 +1,6 @@
-"""history -> figures over training: return beside reference policies, rewards and ends of episodes, updates."""
+"""history -> figures over training: return beside reference policies, rewards and ends of episodes,
+updates.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -84,7 +86,7 @@ def draw_learning_curve(
     history: History,
     scores: Mapping[str, float],
 ) -> Figure:
-    """Draws the return during training, the held-out score, and the returns of reference policies."""
+    """Draws the return during training, the held-out score, and reference policies."""
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     recorded = episode_curve(config, history, "return")
@@ -128,7 +130,9 @@ def draw_learning_curve(
 
 
 def compare_returns(scores: Mapping[str, float]) -> str:
-    """Compares with the best constant action and the controller; by differences where a return is not positive."""
+    """Compares with the best constant action and the controller; by differences where a return is
+    not positive.
+    """
     learned = scores["return_mean"]
     constant = scores["constant_return"]
     feedback = scores["feedback_return"]
@@ -141,7 +145,9 @@ def compare_returns(scores: Mapping[str, float]) -> str:
 
 
 def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
-    """Draws the components of an episode's return, and the shares of reasons for its end, over transitions."""
+    """Draws the components of an episode's return, and the shares of reasons for its end, over
+    transitions.
+    """
     figure = Figure(figsize=(9, 8), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     total = episode_curve(config, history, "return")
@@ -179,7 +185,9 @@ def _first_to_last(recorded: Curve, format_value: Callable[[float], str]) -> str
 
 
 def reward_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
-    """Returns weighted sums over an episode: the largest components, and all others together; means over seeds."""
+    """Returns weighted sums over an episode: the largest components, and all others together; means
+    over seeds.
+    """
     paid = {
         name: weight * episode_curve(config, history, f"reward/{name}").values.mean(0)
         for name, weight in config.env.reward.weighted
@@ -212,7 +220,9 @@ def reason_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
 
 
 def _draw_stack(axes: Axes, x: np.ndarray, layers: Sequence[Layer]) -> None:
-    """Stacks positive values upwards from 0 and negative ones downwards; labels each layer at its end."""
+    """Stacks positive values upwards from 0 and negative ones downwards; labels each layer at its
+    end.
+    """
     ends = []
     positive = np.zeros(len(x))
     negative = np.zeros(len(x))

@@ -20,9 +20,13 @@ from quatrain.replay.rollouts.buffer import Graphs
 CLIP = 10.0
 """Standard deviations at which observations are clipped."""
 WIDTHS = (16, 32, 48, 64, 80, 104, 128)
-"""Numbers of cells that compiled programs take; above them multiples of 64. Each width is compiled separately."""
+"""Numbers of cells that compiled programs take; above them multiples of 64. Each width is compiled
+separately.
+"""
 PROGRAMS = 256
-"""Limit of compiled programs: for each width one to act and two to learn, for full and for last minibatches."""
+"""Limit of compiled programs: for each width one to act and two to learn, for full and for last
+minibatches.
+"""
 
 
 class Scale(NamedTuple):
@@ -37,7 +41,8 @@ class Scale(NamedTuple):
 class Actor(NamedTuple):
     """Holds a network with all that turns colonies into its input and its output into actions.
 
-    forward: the network, perhaps compiled, for batches of the same few shapes. eager: the same for any shape.
+    forward: the network, perhaps compiled, for batches of the same few shapes. eager: the same for
+    any shape.
     """
 
     config: ActorCriticConfig
@@ -104,7 +109,9 @@ def observe(actor: Actor, colonies: Colonies) -> Graphs:
 
 
 def observed_width(actor: Actor, colonies: Colonies) -> int:
-    """Returns how many slots to observe: on a CPU those in use, on a GPU all, which avoids a synchronisation."""
+    """Returns how many slots to observe: on a CPU those in use, on a GPU all, which avoids a
+    synchronisation.
+    """
     slots = actor.world.rules.max_nodes
     if not colonies.n.is_cpu:
         return slots
@@ -112,7 +119,9 @@ def observed_width(actor: Actor, colonies: Colonies) -> int:
 
 
 def round_up_width(actor: Actor, cells: int) -> int:
-    """Returns the next width of compiled programs; without compilation the number of cells, at least 1."""
+    """Returns the next width of compiled programs; without compilation the number of cells, at
+    least 1.
+    """
     if not actor.config.train.compile:
         return max(cells, 1)
     multiple = 64 * math.ceil(cells / 64)

@@ -1,4 +1,6 @@
-"""trainer -> one iteration of proximal policy optimisation: rollout, advantages, epochs of gradient steps."""
+"""trainer -> one iteration of proximal policy optimisation: rollout, advantages, epochs of gradient
+steps.
+"""
 
 import torch
 from jaxtyping import Float
@@ -14,7 +16,8 @@ from quatrain.replay.rollouts.buffer import Minibatch, Transitions
 
 
 def run_iteration(trainer: Trainer) -> dict[str, float]:
-    """Runs one iteration: collects a rollout, computes advantages, takes gradient steps. Changes the trainer in place.
+    """Runs one iteration: collects a rollout, computes advantages, takes gradient steps. Changes
+    the trainer in place.
 
     Raises:
         TrainingDiverged: something is not finite.
@@ -47,7 +50,9 @@ def scheduled_rates(trainer: Trainer) -> dict[str, float]:
 
 
 def compute_advantages(trainer: Trainer) -> Transitions:
-    """Returns the transitions of the rollout with returns, and advantages normalised over all ranks."""
+    """Returns the transitions of the rollout with returns, and advantages normalised over all
+    ranks.
+    """
     config = trainer.config
     collected = trainer.rollout
     weights = trainer.actor.world.weights
@@ -75,7 +80,9 @@ def compute_advantages(trainer: Trainer) -> Transitions:
 
 
 def learn(trainer: Trainer, transitions: Transitions, rates: dict[str, float]) -> UpdateResult:
-    """Takes gradient steps on minibatches for `epochs` passes, or until the KL divergence exceeds `target_kl`."""
+    """Takes gradient steps on minibatches for `epochs` passes, or until the KL divergence exceeds
+    `target_kl`.
+    """
     config = trainer.config.train
     for param_group in trainer.optimizer.param_groups:
         param_group["lr"] = rates["learning_rate"]
@@ -167,7 +174,8 @@ def gradient_step(
     loss: Float[Tensor, ""],
     row: Float[Tensor, " metric"],
 ) -> Float[Tensor, " metric"]:
-    """Takes one step along the clipped gradient, in place, and returns the row with the gradient's norm.
+    """Takes one step along the clipped gradient, in place, and returns the row with the gradient's
+    norm.
 
     Raises:
         TrainingDiverged: on a CPU, before the step, where something is not finite.

@@ -1,4 +1,4 @@
-"""number of processes -> this process as rank 0 of a group, and the other ranks running beside it."""
+"""number of processes -> this process as rank 0 of a group, with the other ranks running."""
 
 import os
 import signal
@@ -37,9 +37,11 @@ class Settings(NamedTuple):
 
 @contextmanager
 def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
-    """Starts the other ranks on this machine, each running `work(process_group, *args)`; yields rank 0.
+    """Starts the other ranks on this machine, each running `work(process_group, *args)`; yields
+    rank 0.
 
-    The other ranks end with this process, however it ends: their connection to rank 0 is then closed.
+    The other ranks end with this process, however it ends: their connection to rank 0 is then
+    closed.
 
     Raises:
         RuntimeError: a rank ended early.
@@ -87,7 +89,9 @@ def _join_group(store: distributed.TCPStore, rank: int, size: int) -> None:
 
 
 def _wait_for_arrival(store: distributed.TCPStore, others: Sequence[BaseProcess]) -> None:
-    """Waits until every other rank has arrived or one has ended, which a connection would notice much later."""
+    """Waits until every other rank has arrived or one has ended, which a connection would notice
+    much later.
+    """
     arrivals = [f"arrived/{rank}" for rank in range(1, len(others) + 1)]
     while not store.check(arrivals):
         if any(other.exitcode is not None for other in others):
@@ -100,7 +104,9 @@ def _wait_for_arrival(store: distributed.TCPStore, others: Sequence[BaseProcess]
 
 
 def _run_rank(rank: int, settings: Settings, work: Work, args: tuple[Any, ...]) -> None:
-    """Runs another rank, which ignores signals: rank 0 handles them and saves the state of all ranks."""
+    """Runs another rank, which ignores signals: rank 0 handles them and saves the state of all
+    ranks.
+    """
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.SIG_IGN)
     torch.set_num_threads(settings.threads)

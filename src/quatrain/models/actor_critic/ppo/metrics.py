@@ -1,4 +1,4 @@
-"""measurements of an iteration -> metrics by name; checks that raise where something is not finite."""
+"""measurements of an iteration -> metrics by name, and checks that they are finite."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,9 @@ Entries = Sequence[Sequence[Mapping[str, float]]]
 
 
 class UpdateResult(NamedTuple):
-    """Holds the metrics of the minibatches, the last measured KL divergence, and whether it ended the iteration."""
+    """Holds the metrics of the minibatches, the last measured KL divergence, and whether it ended
+    the iteration.
+    """
 
     metrics: Float[Tensor, "minibatch metric"]
     approx_kl: float
@@ -56,7 +58,7 @@ def iteration_metrics(
 
 
 def _rollout_metrics(trainer: Trainer, collected: RolloutResult) -> dict[str, float]:
-    """Returns metrics of the rollout; those of episodes are of the last rollout in which any ended."""
+    """Returns metrics of the rollout; of episodes, those of the last rollout in which any ended."""
     rollout = trainer.rollout
     action = trainer.actor.policy.action(rollout.raw_action.flatten(0, 1))
     episode = collected.state.episode_means
@@ -85,7 +87,9 @@ def _rollout_metrics(trainer: Trainer, collected: RolloutResult) -> dict[str, fl
 
 
 def stack_entries(of_ranks: Sequence[Entries]) -> dict[str, Float[np.ndarray, "..."]]:
-    """Returns means over ranks of the metrics since the last yield, as `Progress.metrics` holds them."""
+    """Returns means over ranks of the metrics since the last yield, as `Progress.metrics` holds
+    them.
+    """
     metrics = {}
     for name in of_ranks[0][0][0]:
         values = [[[seed[name] for seed in entry] for entry in rank] for rank in of_ranks]
@@ -119,10 +123,12 @@ def check_finite(
     metrics: Float[Tensor, "minibatch metric"],
     updates: int,
 ) -> None:
-    """Checks that FINITE_METRICS are finite; `updates` gradient steps precede the first of these minibatches.
+    """Checks that FINITE_METRICS are finite; `updates` gradient steps precede the first of these
+    minibatches.
 
     Raises:
-        TrainingDiverged: names the first metric that is not, the iteration, the update, and the key to lower.
+        TrainingDiverged: names the first metric that is not, the iteration, the update, and the key
+            to lower.
     """
     for update, values in enumerate(metrics[:, : len(FINITE_METRICS)].tolist(), updates + 1):
         for name, value in zip(FINITE_METRICS, values, strict=True):

@@ -1,12 +1,13 @@
-"""raw outputs of the actor -> a distribution over actions: samples, log-probabilities, entropy, KL divergence
+"""raw outputs of the actor -> a distribution over actions: samples, log-probabilities, entropy, KL
+divergence
 
-A policy draws a raw action z with one number for each active parameter; the other parameters are constants. Draws are
-clamped away from the edges of the distribution first, so the same z is stored, executed and scored. Log-probabilities
-and entropies are those of the executed action, low + (high − low) unit, where unit is z itself (Beta) or sigmoid(z)
-(squashed Gaussian).
+A policy draws a raw action z with one number for each active parameter; the other parameters are
+constants. Draws are clamped away from the edges of the distribution first, so the same z is stored,
+executed and scored. Log-probabilities and entropies are those of the executed action, low + (high −
+low) unit, where unit is z itself (Beta) or sigmoid(z) (squashed Gaussian).
 
-The parameters of a distribution are a pair of tensors: α and β of a Beta distribution, or mean and log standard
-deviation of a Gaussian.
+The parameters of a distribution are a pair of tensors: α and β of a Beta distribution, or mean and
+log standard deviation of a Gaussian.
 """
 
 import math
@@ -32,7 +33,8 @@ MAX_CONCENTRATION = 500.0
 MIN_LOG_STD = -5.0
 MAX_LOG_STD = 0.5
 LOG_STD_OFFSET = 2.2
-"""Squashed Gaussian: raw outputs of 0 give units the same spread as the initial Beta distribution."""
+"""Squashed Gaussian: raw outputs of 0 give units the same spread as the initial Beta distribution.
+"""
 QUADRATURE_POINTS = 32
 """Points of the Gauss-Hermite quadrature."""
 
@@ -41,7 +43,9 @@ Params = tuple[Tensor, ...]
 
 
 class Box(NamedTuple):
-    """Holds the affine map to actions: `low + width * unit` for active parameters, constants for the others."""
+    """Holds the affine map to actions: `low + width * unit` for active parameters, constants for
+    the others.
+    """
 
     low: Float[Tensor, " active"]
     width: Float[Tensor, " active"]
@@ -54,10 +58,10 @@ class Box(NamedTuple):
 class Policy(NamedTuple):
     """Holds the pure functions of a policy.
 
-    distribution: 2 x active raw float32 outputs -> parameters of the distribution. mean: the raw action of the
-    deterministic policy. action: raw action -> executed action. kl(old, new): KL(old || new). raw_entropy: entropy of
-    the raw action. For the Gaussian it grows with the standard deviation while that of the executed action may fall,
-    so it is recorded and not optimised.
+    distribution: 2 x active raw float32 outputs -> parameters of the distribution. mean: the raw
+    action of the deterministic policy. action: raw action -> executed action. kl(old, new): KL(old
+    || new). raw_entropy: entropy of the raw action. For the Gaussian it grows with the standard
+    deviation while that of the executed action may fall, so it is recorded and not optimised.
     """
 
     distribution: Callable[[Tensor], Params]
@@ -136,7 +140,9 @@ def standard_gamma(
     shape: Float[Tensor, "*any"],
     generator: torch.Generator,
 ) -> Float[Tensor, "*any"]:
-    """Draws from Gamma(shape, 1), by a private function: torch.distributions does not accept a generator."""
+    """Draws from Gamma(shape, 1), by a private function: torch.distributions does not accept a
+    generator.
+    """
     return torch._standard_gamma(shape, generator=generator)
 
 
@@ -153,7 +159,8 @@ def beta_log_prob(
 ) -> Float[Tensor, "*batch"]:
     """Computes Σ (α−1) ln z + (β−1) ln(1−z) − ln B(α,β).
 
-    In float64: where α and β are large the terms cancel, and a ratio of 1 would be off by 2e-4 at α = 50.
+    In float64: where α and β are large the terms cancel, and a ratio of 1 would be off by 2e-4 at α
+    = 50.
     """
     alpha, beta = (param.double() for param in params)
     wide = z.double()
@@ -215,7 +222,9 @@ def _squashed_gaussian(box: Box) -> Policy:
 
 
 def gaussian_distribution(raw: Float[Tensor, "*batch two_active"]) -> Params:
-    """Returns mean and log standard deviation, bounded by a sigmoid: unlike a clamp's, its gradient never vanishes."""
+    """Returns mean and log standard deviation, bounded by a sigmoid: unlike a clamp's, its gradient
+    never vanishes.
+    """
     mean, raw_std = raw.chunk(2, -1)
     log_std = MIN_LOG_STD + (MAX_LOG_STD - MIN_LOG_STD) * (raw_std + LOG_STD_OFFSET).sigmoid()
     return mean, log_std
@@ -241,7 +250,7 @@ def gaussian_log_prob(
 
 
 def log_slope(z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """Computes ln sigmoid'(z) = ln sigmoid(z) + ln sigmoid(−z), with one transcendental function."""
+    """Computes ln sigmoid'(z) = ln sigmoid(z) + ln sigmoid(−z), by one transcendental function."""
     return -z - 2 * functional.softplus(-z)
 
 
@@ -256,14 +265,18 @@ def squashed_entropy(
     points_q: Float[Tensor, " node"],
     weights_q: Float[Tensor, " node"],
 ) -> Float[Tensor, "*batch"]:
-    """Computes the entropy of sigmoid(z): that of z plus E ln sigmoid'(z), by quadrature (it has no closed form)."""
+    """Computes the entropy of sigmoid(z): that of z plus E ln sigmoid'(z), by quadrature (it has no
+    closed form).
+    """
     mean, log_std = params
     z_q = mean[..., None] + log_std.exp()[..., None] * points_q
     return gaussian_entropy(params) + (log_slope(z_q) @ weights_q).sum(-1)
 
 
 def gaussian_kl(old: Params, new: Params) -> Float[Tensor, "*batch"]:
-    """Computes Σ ln(s'/s) + (s² + (μ−μ')²) / (2 s'²) − 1/2 of z, hence of the action; in this order no terms cancel."""
+    """Computes Σ ln(s'/s) + (s² + (μ−μ')²) / (2 s'²) − 1/2 of z, hence of the action; in this order
+    no terms cancel.
+    """
     old_mean, old_log_std = old
     new_mean, new_log_std = new
     log_variance_ratio = 2 * (old_log_std - new_log_std)

@@ -11,13 +11,17 @@ T = TypeVar("T")
 
 
 class ProcessGroup(NamedTuple):
-    """Holds this process's rank and the number of processes; with a single one, nothing is communicated."""
+    """Holds this process's rank and the number of processes; with a single one, nothing is
+    communicated.
+    """
 
     rank: int
     size: int
 
     def all_gather(self, values: Float[Tensor, "local *axes"]) -> Float[Tensor, "all *axes"]:
-        """Returns the values of all ranks, concatenated in the order of ranks; all have the same shape."""
+        """Returns the values of all ranks, concatenated in the order of ranks; all have the same
+        shape.
+        """
         if self.size == 1:
             return values
         parts = [torch.empty_like(values) for _ in range(self.size)]

@@ -18,14 +18,17 @@ from quatrain.replay.rollouts import buffer
 from quatrain.replay.rollouts.buffer import Rollout, Sizes, Step
 
 RETURN, LENGTH = range(2)
-"""Places in the statistics of an episode; the shares of reasons follow, then the sums of components."""
+"""Places in the statistics of an episode; the shares of reasons follow, then the sums of
+components.
+"""
 
 
 class RolloutState(NamedTuple):
     """Holds everything that changes while rollouts are collected.
 
-    components: sums over the running episodes. episode_means: means over the episodes that ended in the last rollout
-    in which any ended: return, length, share of each reason, sum of each component.
+    components: sums over the running episodes. episode_means: means over the episodes that ended in
+    the last rollout in which any ended: return, length, share of each reason, sum of each
+    component.
     """
 
     colonies: Colonies
@@ -36,7 +39,9 @@ class RolloutState(NamedTuple):
 
 
 class RolloutResult(NamedTuple):
-    """Holds the state after a rollout, the number of episodes that ended, and the mean number of cells."""
+    """Holds the state after a rollout, the number of episodes that ended, and the mean number of
+    cells.
+    """
 
     state: RolloutState
     episodes: Int64[Tensor, ""]
@@ -86,7 +91,8 @@ def collect_rollout(
 ) -> RolloutResult:
     """Runs `horizon` steps of all colonies and writes them into the rollout, in place.
 
-    Truncated episodes get the value of their final state. Statistics of episodes are over all ranks.
+    Truncated episodes get the value of their final state. Statistics of episodes are over all
+    ranks.
     """
     colonies = state.colonies
     components = state.components
@@ -144,7 +150,7 @@ def _sum_over_ended(
     stepped: StepResult,
     components: Float[Tensor, "colony component"],
 ) -> Float[Tensor, " one_plus_statistic"]:
-    """Returns the number of episodes that ended with this step, and the sums of their statistics."""
+    """Returns the number of episodes that ended in this step, and sums of their statistics."""
     over = (stepped.terminated | stepped.truncated).float()
     columns = [
         torch.ones_like(over)[:, None],
@@ -161,7 +167,9 @@ def _final_values(
     rollout: Rollout,
     final_colonies: list[Colonies],
 ) -> Float[Tensor, "truncated *values"]:
-    """Returns the values of the final states of truncated episodes, as `buffer.fill_next_values` takes them."""
+    """Returns the values of the final states of truncated episodes, as `buffer.fill_next_values`
+    takes them.
+    """
     truncated = []
     for colonies, mask in zip(final_colonies, rollout.truncated.cpu(), strict=True):
         rows = mask.nonzero()[:, 0].to(colonies.n.device)

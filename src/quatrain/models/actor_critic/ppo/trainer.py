@@ -25,7 +25,9 @@ from quatrain.replay.rollouts.buffer import Rollout
 
 
 class RankState(NamedTuple):
-    """Holds what changes in one process beside the network: colonies, running episodes, states of generators."""
+    """Holds what changes in one process beside the network: colonies, running episodes, states of
+    generators.
+    """
 
     colonies: Colonies
     components: Float[Tensor, "colony component"]
@@ -36,7 +38,9 @@ class RankState(NamedTuple):
 
 
 class SeedState(NamedTuple):
-    """Holds everything that changes in one seed's learner, and the scale of observations that its weights expect."""
+    """Holds everything that changes in one seed's learner, and the scale of observations that its
+    weights expect.
+    """
 
     params: dict[str, Tensor]
     scale: Scale
@@ -133,7 +137,9 @@ def to_state(trainer: Trainer, ranks: tuple[RankState, ...]) -> SeedState:
 
 
 def to_rank_state(state: RolloutState, order: Generator) -> RankState:
-    """Returns a process's part of the state; colonies are never changed in place, so they are not copied."""
+    """Returns a process's part of the state; colonies are never changed in place, so they are not
+    copied.
+    """
     return RankState(
         colonies=state.colonies,
         components=state.components,
