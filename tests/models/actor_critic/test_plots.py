@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures import training
-from quatrain.models.actor_critic.figures.replays import COLORS
+from quatrain.models.actor_critic.figures.replays import COLORS, format_number
 from quatrain.plots import ORANGE, RED
 from quatrain.progress import History
 from tests.models.actor_critic.small_runs import ONE_PLATE, Run, configured, free, run
