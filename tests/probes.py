@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pipeline.storage.params_file import overlaid
-from quatrain.envs.treasurehunt.turns import Acted, Ended, World
+from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 from quatrain.envs.treasurehunt.world import State
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, HeldOut, prefill
@@ -84,9 +84,9 @@ def made(
         items, positions = jnp.zeros((0, 0), jnp.int8), jnp.zeros((agents, 2), jnp.int16)
         return State(items, positions, jnp.int32(0), jnp.asarray(episode, jnp.int32), key)
 
-    def end_turn(state: State) -> Ended:
+    def end_turn(state: State) -> TurnEnd:
         terminated, truncated = end(state)
-        return Ended(
+        return TurnEnd(
             state._replace(turn=state.turn + 1), jnp.asarray(terminated), jnp.asarray(truncated)
         )
 
@@ -97,7 +97,7 @@ def made(
         reset=reset,
         begin_turn=lambda state: state,
         observe=observe,
-        act=lambda state, agent, action: Acted(
+        act=lambda state, agent, action: ActionResult(
             state, reward(state, agent, action).astype(jnp.float32), action.astype(jnp.int8)
         ),
         end_turn=end_turn,
@@ -181,20 +181,20 @@ def fresh(
     """An untrained learner whose replay holds what a random policy met, or something else."""
     if train_part is None:
         train_part = prefill(config, world, jax.random.key(seed))
-    return train.init_state(
+    return train.init_in_world(
         config, world, dataset(config, train_part), train.base_keys(config, seed)
     )
 
 
 def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
     """After the whole training."""
-    *_, end = train.learn_from(config, world, state)
+    *_, end = train.train_in_world(config, world, state)
     return end.state
 
 
 def quantiles(config: IqnConfig, state: TrainState, agent: int, frames: np.ndarray) -> np.ndarray:
     """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action), without flicker."""
-    params = jax.tree.map(lambda leaf: leaf[0, agent], train.judged_params(config, state))
+    params = jax.tree.map(lambda leaf: leaf[0, agent], train.evaluation_params(config, state))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
     return np.asarray(network.apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))
 

@@ -18,7 +18,7 @@ from benchmarks.reference.iqn_world import ObjectWorld
 from benchmarks.table import Goal, NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle.acting import best_actions, greedy_policy, midpoints, of_agent
+from quatrain.models.iqn.cycle.acting import agent_params, greedy_actions, greedy_policy, midpoints
 
 ACTED_AGENT_STEPS = 500  # of a call
 STACKS, ACTS = 500, 4
@@ -96,14 +96,14 @@ def inference_rows(sides: Sides, rounds: int) -> list[Row]:
     ]  # fmt: skip
 
 
-_best_actions = jax.jit(best_actions, static_argnums=0)
+_best_actions = jax.jit(greedy_actions, static_argnums=0)
 
 
 def _call_each(config: IqnConfig, params: Any, stacks: jax.Array) -> None:
     taus = midpoints(config.train.acting.quantiles)
     for index in range(len(stacks)):
         _best_actions(
-            config, of_agent(params, jnp.int32(index)), stacks[index], taus
+            config, agent_params(params, jnp.int32(index)), stacks[index], taus
         ).block_until_ready()
 
 
@@ -113,7 +113,7 @@ def scanned_acts(config: IqnConfig, params: Any, stacks: jax.Array) -> Contestan
 
     @jax.jit
     def program(params: Any, stacks: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda each: best_actions(config, *each, taus), (params, stacks))
+        return jax.lax.map(lambda each: greedy_actions(config, *each, taus), (params, stacks))
 
     return Contestant(lambda: program(params, stacks).block_until_ready(), count * stacks.shape[1])
 
@@ -190,13 +190,13 @@ def _often(make: Callable[[], Any], times: int) -> None:
 
 def carrying(frames: int, size: int) -> Contestant:
     """Stacks of 16 worlds as `turns.play` makes them, every one of them written out."""
-    lanes, count = 16, 10 * STACKS // 16
+    envs, count = 16, 10 * STACKS // 16
 
     def turn(history: jax.Array, frame: jax.Array) -> tuple[jax.Array, jax.Array]:
         stack = jnp.concatenate([history, frame[:, None]], 1)
-        return stack[:, 1:], stack.reshape(lanes, -1)
+        return stack[:, 1:], stack.reshape(envs, -1)
 
-    seen = jax.random.bits(jax.random.key(SEED), (count, lanes, size), jnp.uint8).astype(jnp.int8)
+    seen = jax.random.bits(jax.random.key(SEED), (count, envs, size), jnp.uint8).astype(jnp.int8)
     program = jax.jit(lambda history, seen: jax.lax.scan(turn, history, seen))
-    history = jnp.zeros((lanes, frames - 1, size), jnp.int8)
-    return Contestant(lambda: jax.block_until_ready(program(history, seen)), count * lanes)
+    history = jnp.zeros((envs, frames - 1, size), jnp.int8)
+    return Contestant(lambda: jax.block_until_ready(program(history, seen)), count * envs)

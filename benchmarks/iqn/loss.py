@@ -69,7 +69,7 @@ def loss_arms(
         )
     )
     gradient = jax.value_and_grad(
-        lambda z: losses.quantile_huber(losses.errors(z, targets), online, 1.0).mean()
+        lambda z: losses.quantile_huber(losses.td_errors(z, targets), online, 1.0).mean()
     )
 
     @jax.jit

@@ -16,8 +16,8 @@ from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.rules import Rules
-from quatrain.envs.treasurehunt.turns import Lanes, Policy, Turn
-from quatrain.envs.treasurehunt.world import make_world, sprouts
+from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn
+from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from quatrain.models.iqn.config import IqnConfig
 
 UNIT = "us/agent-step"
@@ -62,7 +62,7 @@ def own(rules: Rules, worlds: int, agent_steps: int) -> Contestant:
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
-def begun(rules: Rules, key: jax.Array, worlds: int, frames: int) -> Lanes:
+def begun(rules: Rules, key: jax.Array, worlds: int, frames: int) -> EnvStates:
     """Worlds at their start."""
     return turns.start(make_world(rules), jax.random.split(key, worlds), frames)
 
@@ -78,15 +78,15 @@ def playing(
     """`count` turns a call, which go on where the last ones ended; everything that training stores comes out."""
     world = make_world(rules)
     program = jax.jit(
-        lambda lanes, params, key: turns.play(
-            world, lanes, policy_of(params), key, jnp.int32(0), count
+        lambda envs, params, key: turns.play(
+            world, envs, policy_of(params), key, jnp.int32(0), count
         )
     )
     state = {"lanes": begun(rules, jax.random.key(SEED), worlds, frames), "calls": 0}
 
     def run() -> None:
         played = program(state["lanes"], params, jax.random.key(state["calls"]))
-        state.update(lanes=jax.block_until_ready(played).lanes, calls=state["calls"] + 1)
+        state.update(envs=jax.block_until_ready(played).envs, calls=state["calls"] + 1)
 
     return Contestant(run, count * worlds * rules.agents)
 
@@ -95,7 +95,7 @@ def observers(rules: Rules) -> dict[str, Contestant]:
     """An observation: by loops over objects, jitted after a loop that turns objects to numbers, and compiled whole."""
     plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
     plain.reset()
-    lanes = begun(rules, jax.random.key(SEED), MANY, 1)
+    envs = begun(rules, jax.random.key(SEED), MANY, 1)
     agents = jnp.arange(rules.agents)
     program = jax.jit(jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None)))
     return {
@@ -107,7 +107,7 @@ def observers(rules: Rules) -> dict[str, Contestant]:
         ),
         "together": Contestant(lambda: jitted_views(plain), rules.agents),
         "watching": Contestant(
-            lambda: jax.block_until_ready(program(lanes.state, agents)), MANY * rules.agents
+            lambda: jax.block_until_ready(program(envs.state, agents)), MANY * rules.agents
         ),
     }
 
@@ -167,9 +167,9 @@ class Episode(NamedTuple):
 def an_episode(rules: Rules, key: jax.Array) -> Episode:
     """Of a random policy in one world of the project."""
     world = make_world(rules)
-    lanes = turns.start(world, key[None], 1)
-    played = turns.play(world, lanes, random_policy(rules), key, jnp.int32(0), rules.max_turns)
-    growth = jax.vmap(lambda turn: sprouts(rules, key, jnp.int32(0), turn))(
+    envs = turns.start(world, key[None], 1)
+    played = turns.play(world, envs, random_policy(rules), key, jnp.int32(0), rules.max_turns)
+    growth = jax.vmap(lambda turn: spawn_items(rules, key, jnp.int32(0), turn))(
         jnp.arange(rules.max_turns)
     )
-    return Episode(lanes.state.positions[0], growth, played.turns)
+    return Episode(envs.state.positions[0], growth, played.turns)

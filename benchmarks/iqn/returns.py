@@ -102,9 +102,10 @@ def own_run(config: IqnConfig, number: int) -> Iterator[Judged]:
     while int(program.state.updates[0]) < config.train.steps:
         program()
         if int(program.state.updates[0]) % config.train.evaluate_every == 0:
-            turns = config.collect.turns + int(program.state.player.turns[0])
+            turns = config.collect.turns + int(program.state.play_state.turns[0])
             yield Judged(
-                turns * agents, partial(judge, config, train.judged_params(config, program.state))
+                turns * agents,
+                partial(judge, config, train.evaluation_params(config, program.state)),
             )
 
 

@@ -12,7 +12,15 @@ from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
-from quatrain.replay.frames import Ring, Transitions, Window, filled, sample, valid_starts, write
+from quatrain.replay.frames import (
+    FrameRing,
+    Transitions,
+    Window,
+    from_transitions,
+    sample,
+    valid_starts,
+    write,
+)
 
 BATCH, CALLS = 256, 40
 LANES = 16
@@ -60,10 +68,10 @@ def capacity_rows(rounds: int) -> list[Row]:
     return result
 
 
-def treasurehunt_turns(turns: int, agents: int, lanes: int) -> Transitions:
+def treasurehunt_turns(turns: int, agents: int, envs: int) -> Transitions:
     """Random frames in episodes of 50 turns."""
-    rng, shape = np.random.default_rng(0), (turns, agents, lanes)
-    turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, lanes))
+    rng, shape = np.random.default_rng(0), (turns, agents, envs)
+    turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, envs))
     frames = rng.integers(0, 3, (*shape, FRAME), dtype=np.int8)
     actions, rewards = (
         rng.integers(0, 4, shape, dtype=np.int8),
@@ -78,14 +86,14 @@ def cycle(slots: int, updates: int) -> Contestant:
     cycles = 4  # so that a scan carries the ring
 
     @partial(jax.jit, donate_argnums=0)
-    def program(ring: Ring, keys: jax.Array, block: Transitions) -> tuple[Ring, Any]:
-        def one(ring: Ring, keys: jax.Array) -> tuple[Ring, Any]:
+    def program(ring: FrameRing, keys: jax.Array, block: Transitions) -> tuple[FrameRing, Any]:
+        def one(ring: FrameRing, keys: jax.Array) -> tuple[FrameRing, Any]:
             ring = write(ring, block)
             return ring, summed(ring, keys)
 
         return jax.lax.scan(one, ring, keys)
 
-    def summed(ring: Ring, keys: jax.Array) -> Any:
+    def summed(ring: FrameRing, keys: jax.Array) -> Any:
         """Draws of one agent after the other; their sum, so that every column is computed."""
         starts = valid_starts(ring, TREASUREHUNT)
 
@@ -98,7 +106,7 @@ def cycle(slots: int, updates: int) -> Contestant:
             draw, starts.total.astype(jnp.float32), (keys, jnp.repeat(jnp.arange(AGENTS), updates))
         )[0]
 
-    held = [jax.jit(partial(filled, slots))(treasurehunt_turns(slots, AGENTS, LANES))]
+    held = [jax.jit(partial(from_transitions, slots))(treasurehunt_turns(slots, AGENTS, LANES))]
     block = jax.tree.map(jnp.asarray, treasurehunt_turns(TURNS, AGENTS, LANES))
     keys = jax.random.split(jax.random.key(0), (cycles, updates * AGENTS))
 
@@ -115,10 +123,10 @@ def cycle(slots: int, updates: int) -> Contestant:
 
 def numpy_rows(rounds: int) -> list[Row]:
     """Draws of 256 stacks and next stacks, and where they lie."""
-    turns = treasurehunt_turns(EPISODES * EPISODE, agents=1, lanes=1)
+    turns = treasurehunt_turns(EPISODES * EPISODE, agents=1, envs=1)
     number = np.arange(EPISODES * EPISODE)
     turns.frames[:, 0, 0, :2] = np.stack([number // 100 + 1, number % 100], axis=-1)
-    host, ring = host_ring(turns), jax.jit(partial(filled, len(turns.turn)))(turns)
+    host, ring = host_ring(turns), jax.jit(partial(from_transitions, len(turns.turn)))(turns)
     contestants = {
         "before": host_sampler(host, to_device=False), "moved": host_sampler(host, to_device=True),
         "seed": jitted_sampler(host), "ours": our_sampler(ring), "called": called_sampler(ring),
@@ -193,13 +201,13 @@ def jitted_sampler(ring: NumpyRing) -> Contestant:
     return Contestant(run, CALLS)
 
 
-def our_sampler(ring: Ring) -> Contestant:
+def our_sampler(ring: FrameRing) -> Contestant:
     """All draws in one compiled program."""
     program, keys = jax.jit(lambda ring, keys: jax.lax.map(partial(_draw, ring), keys)), _keys()
     return Contestant(lambda: jax.block_until_ready(program(ring, keys)), CALLS)
 
 
-def called_sampler(ring: Ring) -> Contestant:
+def called_sampler(ring: FrameRing) -> Contestant:
     """The same without the scan."""
     program, keys = jax.jit(_draw), _keys()
     return Contestant(lambda: jax.block_until_ready([program(ring, key) for key in keys]), CALLS)
@@ -209,7 +217,7 @@ def _keys() -> jax.Array:
     return jax.random.split(jax.random.key(0), CALLS)
 
 
-def _draw(ring: Ring, key: jax.Array) -> list[jax.Array]:
+def _draw(ring: FrameRing, key: jax.Array) -> list[jax.Array]:
     batch = sample(key, ring, valid_starts(ring, TREASUREHUNT), 0, TREASUREHUNT, BATCH)
     return [batch.stack, batch.action, batch.returns, batch.next_stack]
 

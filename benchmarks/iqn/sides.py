@@ -15,7 +15,6 @@ from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.reference.iqn_training import CAPACITY, Memory
 from benchmarks.table import NotTheSame
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.config import IqnConfig
@@ -80,8 +79,8 @@ def settings_of(config: IqnConfig) -> reference.Settings:
 
 def sides_of(config: IqnConfig, dataset: Dataset | None = None) -> Sides:
     """Both sides after the prefill (or that of other sides); the config has one world, as the reference does."""
-    world, dataset = make_world(config.env.rules), dataset or collect(config, SEED)
-    learners = train.init_state(config, world, dataset, train.base_keys(config, SEED))
+    dataset = dataset or collect(config, SEED)
+    learners = train.init_state(config, dataset, SEED)
     state, experience = _first(train.window(config), learners)
     settings, generator = settings_of(config), torch.Generator().manual_seed(SEED)
     agents = [reference.Agent(settings, generator) for _ in range(config.env.agents)]

@@ -18,7 +18,7 @@ from benchmarks.table import Goal, Point, Row, Without
 from benchmarks.torch_threads import threads
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.network import ACTIONS
-from quatrain.models.iqn.train import Agent, learn, update
+from quatrain.models.iqn.train import Agent, update_agent
 
 MATMULS = 20  # of a turn
 BATCHES = ("a train step of iqn and its batch", "batch")
@@ -162,7 +162,7 @@ def plain_arms(sides: Sides) -> dict[str, Contestant]:
         def run() -> None:
             with threads(count):
                 for agent, memory in zip(sides.agents, sides.memories, strict=True):
-                    agent.learn(memory.sample(sides.config.train.batch_size))
+                    agent.update_agents(memory.sample(sides.config.train.batch_size))
 
         return run
 
@@ -186,9 +186,9 @@ def seed_arms(sides: Sides) -> dict[str, Contestant]:
 
     def one_by_one() -> None:
         for agent, batch in zip(agents, batches(), strict=True):
-            agent.learn(batch)
+            agent.update_agents(batch)
 
-    def side_by_side() -> None:
+    def vectorised() -> None:
         nonlocal together
         stacked = reference.Batch(*(np.stack(column) for column in zip(*batches(), strict=True)))
         together, values = seed.step_of_all(sides.plan, together, stacked, keys)
@@ -196,7 +196,7 @@ def seed_arms(sides: Sides) -> dict[str, Contestant]:
 
     return {
         "one by one": Contestant(one_by_one, len(agents)),
-        "side by side": Contestant(side_by_side, len(agents)),
+        "side by side": Contestant(vectorised, len(agents)),
     }
 
 
@@ -206,7 +206,7 @@ def _together(agents: list[seed.Agent]) -> seed.State:
 
 def called(sides: Sides) -> Contestant:
     """The project's update without its scan: a jitted call from Python for each step of each agent."""
-    program, key = jax.jit(partial(update, sides.config)), jax.random.key(1)
+    program, key = jax.jit(partial(update_agent, sides.config)), jax.random.key(1)
     state, count = sides.state, sides.config.env.agents
     whole = Agent(state.params, state.target_params, state.optimizer)
     agents = [jax.tree.map(itemgetter(index), whole) for index in range(count)]

@@ -27,10 +27,11 @@ class Program:
 
     def __init__(self, config: IqnConfig, dataset: Dataset, number: int = 0) -> None:
         self.config, self.world = config, make_world(config.env.rules)
-        self.state = train.init_state(config, self.world, dataset, train.base_keys(config, number))
+        self.state = train.init_state(config, dataset, number)
 
     def __call__(self) -> None:
-        self.state, recorded = train.run_chunk(self.config, self.world, self.state)
+        cycles = self.config.train.cycles_per_record
+        self.state, recorded = train.run_chunk(self.config, self.world, cycles, self.state)
         jax.device_get(recorded)
 
 

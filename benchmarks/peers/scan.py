@@ -14,11 +14,11 @@ from scipy.stats import chisquare
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.replay.frames import (
-    Ring,
+    FrameRing,
     Transitions,
     Window,
-    filled,
-    sample_by,
+    from_transitions,
+    sample_from_words,
     valid_starts,
     words,
     write,
@@ -129,14 +129,14 @@ def numbered_turns(turns: int) -> Transitions:
 def our_replay(turns: Transitions, batch: int) -> Replay:
     """Random words of all steps at once: in a scan the fastest way."""
 
-    def draw(ring: Ring, given: jax.Array) -> Drawn:
-        found = sample_by(given, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
+    def draw(ring: FrameRing, given: jax.Array) -> Drawn:
+        found = sample_from_words(given, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
         return Drawn(
             found.stack, found.action, found.returns, found.bootstrap == 0, found.next_stack
         )
 
     given = jax.vmap(partial(words, batch_size=batch))
-    return Replay(jax.jit(partial(filled, len(turns.turn)))(turns), write, draw, given)
+    return Replay(jax.jit(partial(from_transitions, len(turns.turn)))(turns), write, draw, given)
 
 
 def by_key(replay: Replay, batch: int) -> Replay:

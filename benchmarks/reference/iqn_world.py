@@ -90,15 +90,15 @@ class ObjectWorld:
         """Free floor; it may change unless the map says otherwise."""
         return Thing("empty", passable=True, changes=self.rules.map.rows[y][x] != "-")
 
-    def begin_turn(self, sprouts: np.ndarray | None = None) -> None:
+    def begin_turn(self, spawned: np.ndarray | None = None) -> None:
         """Let something grow on free floor: `sprouts` (height, width) names the item of each cell, 0 for none."""
         for index, thing in np.ndenumerate(self.map):
             if thing.changes:
-                self.grow(index, sprouts)
+                self.grow(index, spawned)
 
-    def grow(self, index: tuple[int, int, int], sprouts: np.ndarray | None) -> None:
-        if sprouts is not None:
-            number = int(sprouts[index[:2]])
+    def grow(self, index: tuple[int, int, int], spawned: np.ndarray | None) -> None:
+        if spawned is not None:
+            number = int(spawned[index[:2]])
         elif self.rng.random() < self.rules.spawn_probability:
             number = int(self.rng.choice(len(self.shares), p=self.shares)) + 1
         else:

@@ -12,14 +12,14 @@ from scipy.stats import chisquare
 
 from quatrain.replay.frames import (
     Batch,
-    Ring,
+    FrameRing,
     Transitions,
     Window,
-    entries_at,
-    filled,
-    gather,
+    from_transitions,
+    gather_transitions,
     init,
     sample,
+    start_entries,
     valid_starts,
     write,
 )
@@ -29,7 +29,7 @@ CAPACITY, AGENTS, LANES = 12, 2, 3
 SIZE = CAPACITY * LANES
 LAPS = tagged_turns(3 * CAPACITY, AGENTS, LANES, ends=(0.12, 0.15))
 
-fill, put = jax.jit(filled, static_argnums=0), jax.jit(write)
+fill, put = jax.jit(from_transitions, static_argnums=0), jax.jit(write)
 
 
 class Drawable(NamedTuple):
@@ -45,10 +45,10 @@ def part(turns: Transitions, begin: int, end: int) -> Transitions:
 
 
 @pytest.fixture(scope="module")
-def moments() -> Ring:
+def moments() -> FrameRing:
     """The ring after each turn of three laps, along a leading axis."""
 
-    def after(ring: Ring, turn: Transitions) -> tuple[Ring, Ring]:
+    def after(ring: FrameRing, turn: Transitions) -> tuple[FrameRing, FrameRing]:
         ring = write(ring, jax.tree.map(lambda column: column[None], turn))
         return ring, ring
 
@@ -57,16 +57,18 @@ def moments() -> Ring:
 
 # Compiled without optimisation: it runs for milliseconds, and there are twenty windows.
 @partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
-def everything(window: Window, ring: Ring) -> Drawable:
+def everything(window: Window, ring: FrameRing) -> Drawable:
     starts = valid_starts(ring, window)
-    entries = entries_at(ring, starts, jnp.arange(ring.data.turn.size))
+    entries = start_entries(ring, starts, jnp.arange(ring.data.turn.size))
     agents = jnp.arange(ring.data.actions.shape[1])
     return Drawable(
-        starts.total, entries, jax.vmap(lambda agent: gather(ring, agent, entries, window))(agents)
+        starts.total,
+        entries,
+        jax.vmap(lambda agent: gather_transitions(ring, agent, entries, window))(agents),
     )
 
 
-def at_every_moment(moments: Ring, window: Window) -> list[Drawable]:
+def at_every_moment(moments: FrameRing, window: Window) -> list[Drawable]:
     drawable = jax.device_get(jax.vmap(partial(everything, window))(moments))
     return [
         jax.tree.map(lambda column, at=at: column[at], drawable) for at in range(len(LAPS.turn))
@@ -92,15 +94,13 @@ def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_
     for turn, drawable in enumerate(at_every_moment(moments, window)):
         host.write(part(LAPS, turn, turn + 1))
         starts = host.starts(window)
-        entries = [time % CAPACITY * LANES + lane for time, lane in starts]
+        entries = [time % CAPACITY * LANES + env for time, env in starts]
         assert drawable.entries[: drawable.total].tolist() == entries
         if not starts:
             continue
         for agent in range(AGENTS):
             batch = Batch(*(column[agent, : drawable.total] for column in drawable.batch))
-            assert_same(
-                batch, [host.transition(time, lane, agent, window) for time, lane in starts]
-            )
+            assert_same(batch, [host.transition(time, env, agent, window) for time, env in starts])
 
 
 def test_no_stack_holds_two_episodes_or_an_overwritten_frame(moments):
@@ -133,7 +133,7 @@ TABLE = {
 
 @pytest.mark.parametrize("end", list(TABLE))
 def test_returns_stop_where_an_episode_ends_and_a_cut_turn_is_never_a_start(end):
-    turns = tagged_turns(8, agents=1, lanes=1, ends=(0.0, 0.0))
+    turns = tagged_turns(8, agents=1, envs=1, ends=(0.0, 0.0))
     last, turn = np.arange(8)[:, None] == 4, np.arange(8)[:, None] % 5
     turns = turns._replace(
         turn=turn.astype(np.int16),
@@ -165,7 +165,7 @@ def test_every_valid_start_is_drawn_equally_often():
         jax.random.key(5)
     )
     counts = np.bincount(batch.stack[:, -1], minlength=20 * LANES)
-    valid = [time * LANES + lane for time, lane in host.starts(window)]
+    valid = [time * LANES + env for time, env in host.starts(window)]
     assert 10 < len(valid) < SIZE - window.n_step * LANES
     assert counts.sum() == counts[valid].sum()
     assert chisquare(counts[valid]).pvalue > 0.01
@@ -177,7 +177,7 @@ def test_a_draw_is_of_the_agent_asked_for():
     @jax.jit
     @jax.vmap
     def draw(agent: Array, key: Array) -> Batch:
-        ring = filled(CAPACITY, turns)
+        ring = from_transitions(CAPACITY, turns)
         return sample(key, ring, valid_starts(ring, window), agent, window, batch_size=7)
 
     stacks = draw(jnp.arange(AGENTS), jax.random.split(jax.random.key(0), AGENTS)).stack

@@ -123,8 +123,8 @@ def mean_returns(rules, policy, worlds=512):
     world = make_world(rules)
 
     def episode(key):
-        lanes = turns.start(world, jax.random.split(key, worlds), 1)
-        played = turns.play(world, lanes, policy, jax.random.key(8), jnp.int32(0), rules.max_turns)
+        envs = turns.start(world, jax.random.split(key, worlds), 1)
+        played = turns.play(world, envs, policy, jax.random.key(8), jnp.int32(0), rules.max_turns)
         return played.turns.rewards.sum(0).mean(1)
 
     return np.asarray(jax.jit(episode)(jax.random.key(9)))

@@ -14,7 +14,7 @@ from quatrain.envs.treasurehunt.rules import (
     channels,
     frame_size,
 )
-from quatrain.envs.treasurehunt.world import make_world, sprouts
+from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from tests.envs.treasurehunt.played import DOWN, LEFT, RIGHT, UP, placed, turn_of
 
 BARREN = TREASUREHUNT._replace(spawn_probability=0.0)
@@ -179,7 +179,7 @@ def test_entities_grow_by_their_weight():
     )
     rules = TREASUREHUNT._replace(entities=kinds, spawn_probability=0.1)
     keys = jax.random.split(jax.random.key(5), 2000)
-    grow = jax.jit(jax.vmap(lambda key: sprouts(rules, key, jnp.int32(1), jnp.int32(2))))
+    grow = jax.jit(jax.vmap(lambda key: spawn_items(rules, key, jnp.int32(1), jnp.int32(2))))
     grown = np.asarray(grow(keys))
     counts = np.bincount(grown.reshape(-1), minlength=5)[1:]
     assert counts[1] == 0
@@ -191,7 +191,7 @@ def test_growth_differs_between_turns_episodes_and_worlds():
     rules = TREASUREHUNT._replace(spawn_probability=0.5)
     draws = [
         np.asarray(
-            sprouts(rules, jax.random.key(seed), jnp.int32(episode), jnp.int32(turn))
+            spawn_items(rules, jax.random.key(seed), jnp.int32(episode), jnp.int32(turn))
         ).tobytes()
         for seed, episode, turn in [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
     ]

@@ -47,7 +47,7 @@ def outcome(returns_of: Sequence[Sequence[float]], events: np.ndarray | None = N
 
 
 def scored(
-    monkeypatch: pytest.MonkeyPatch, learned: list[Outcome], yardsticks: dict[str, Outcome]
+    monkeypatch: pytest.MonkeyPatch, learned: list[Outcome], references: dict[str, Outcome]
 ) -> dict[str, float]:
     """What `evaluate` makes of outcomes made by hand; an oracle that is not given earns 1, all others nothing."""
     rewards = np.zeros_like(learned[0].rewards)
@@ -55,7 +55,7 @@ def scored(
         learned[0]._replace(rewards=rewards),
         learned[0]._replace(rewards=rewards + 1 / len(rewards)),
     )
-    policies = dict.fromkeys(room.YARDSTICKS, nothing) | {ORACLE: oracle} | yardsticks
+    policies = dict.fromkeys(room.REFERENCE_POLICIES, nothing) | {ORACLE: oracle} | references
     monkeypatch.setattr(room, "learned", lambda *_: learned)
     monkeypatch.setattr(room, "yardstick", lambda _config, name, *_: policies[name])
     chosen = config({"agents": learned[0].rewards.shape[1]}, seeds=len(learned))
@@ -103,11 +103,11 @@ def test_income_counts_items_of_positive_value_and_nothing_else():
 
 
 def test_share_is_of_the_oracle_and_score_begins_at_chance(monkeypatch: pytest.MonkeyPatch):
-    yardsticks = {
+    references = {
         CHANCE: outcome([[20.0, 20.0], [20.0, 20.0]]),
         ORACLE: outcome([[110.0, 100.0], [90.0, 100.0]]),
     }
-    scores = scored(monkeypatch, [outcome([[70.0, 90.0], [70.0, 90.0]])], yardsticks)
+    scores = scored(monkeypatch, [outcome([[70.0, 90.0], [70.0, 90.0]])], references)
     assert scores["return_mean"] == 80
     assert scores["return_se"] == 10
     assert scores["share"] == pytest.approx(0.8)
@@ -122,8 +122,8 @@ def test_share_is_of_the_oracle_and_score_begins_at_chance(monkeypatch: pytest.M
 
 
 def test_a_score_may_be_negative_and_a_random_return_too(monkeypatch: pytest.MonkeyPatch):
-    yardsticks = {CHANCE: outcome([[-10.0, -30.0]]), ORACLE: outcome([[60.0, 60.0]])}
-    assert scored(monkeypatch, [outcome([[-40.0, -40.0]])], yardsticks)["score"] == pytest.approx(
+    references = {CHANCE: outcome([[-10.0, -30.0]]), ORACLE: outcome([[60.0, 60.0]])}
+    assert scored(monkeypatch, [outcome([[-40.0, -40.0]])], references)["score"] == pytest.approx(
         -0.25
     )
 
@@ -142,13 +142,13 @@ def test_an_oracle_no_better_than_chance_leaves_no_score(monkeypatch: pytest.Mon
 def test_the_interval_of_the_score_pairs_worlds(monkeypatch: pytest.MonkeyPatch):
     """Rich worlds are rich for all: at half the way in each world, the score is sure though returns are not."""
     wealth = np.linspace(10, 90, 40)
-    yardsticks = {CHANCE: outcome([0 * wealth]), ORACLE: outcome([wealth])}
-    scores = scored(monkeypatch, [outcome([wealth / 2])], yardsticks)
+    references = {CHANCE: outcome([0 * wealth]), ORACLE: outcome([wealth])}
+    scores = scored(monkeypatch, [outcome([wealth / 2])], references)
     assert scores["return_se"] > 1.5
     assert scores["score_low"] == pytest.approx(0.5)
     assert scores["score_high"] == pytest.approx(0.5)
     noise = np.where(np.arange(40) % 2, 12.0, -12.0)
-    scores = scored(monkeypatch, [outcome([wealth / 2 + noise])], yardsticks)
+    scores = scored(monkeypatch, [outcome([wealth / 2 + noise])], references)
     assert 0.38 < scores["score_low"] < 0.47 < 0.53 < scores["score_high"] < 0.62
 
 
@@ -160,9 +160,9 @@ def test_standard_error_is_over_worlds_not_over_agents(monkeypatch: pytest.Monke
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest.MonkeyPatch):
-    yardsticks = {CHANCE: outcome([[0.0, 0.0]]), ORACLE: outcome([[100.0, 100.0]])}
+    references = {CHANCE: outcome([[0.0, 0.0]]), ORACLE: outcome([[100.0, 100.0]])}
     seeds = [outcome([[value - 1, value + 1]]) for value in (60.0, 70.0, 80.0)]
-    scores = scored(monkeypatch, seeds, yardsticks)
+    scores = scored(monkeypatch, seeds, references)
     half = 4.302653 * 10 / 3**0.5
     assert scores["return_mean"] == scores["return_iqm"] == 70
     assert scores["return_mean_sd"] == pytest.approx(10)
@@ -227,7 +227,7 @@ def two_cells() -> tuple[IqnConfig, Dataset]:
 
 
 def played(name: str, key: int = 0) -> Outcome:
-    return room.yardstick(two_cells()[0], name, two_cells()[1], jax.random.key(key))
+    return room.evaluate_reference_policy(two_cells()[0], name, two_cells()[1], jax.random.key(key))
 
 
 def test_every_policy_plays_the_same_worlds_with_the_same_growth():
@@ -239,7 +239,7 @@ def test_every_policy_plays_the_same_worlds_with_the_same_growth():
     np.testing.assert_array_equal(played("free_random", key=1).events, grown)
     np.testing.assert_array_equal(played(ORACLE).events, grown)
     chosen, dataset = two_cells()
-    learned = room.learned(chosen, always([RIGHT, UP], chosen), dataset, jax.random.key(0))
+    learned = room.evaluate_policy(chosen, always([RIGHT, UP], chosen), dataset, jax.random.key(0))
     np.testing.assert_array_equal(learned[0].events[0], grown[0])
     assert (learned[0].events[1:] == -1).all()
 
@@ -252,7 +252,9 @@ def test_rewards_are_those_of_the_events_up_to_the_last_turn():
 def test_what_is_left_after_the_last_turn_is_counted():
     """Who stays leaves the other cell's item; who walks to and fro leaves none, under it or behind it."""
     chosen, dataset = two_cells()
-    right, up = room.learned(chosen, always([RIGHT, UP], chosen), dataset, jax.random.key(0))
+    right, up = room.evaluate_policy(
+        chosen, always([RIGHT, UP], chosen), dataset, jax.random.key(0)
+    )
     assert (up.rewards == -1).all()
     assert (up.items_left == 1).all()
     assert (right.items_left == 1).all()
@@ -264,6 +266,6 @@ def test_greedy_evaluation_repeats_bit_for_bit_whatever_the_key():
     seeds = [network.init(chosen.network, jax.random.key(seed), chosen.inputs) for seed in range(2)]
     params = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *seeds)
     state = always([UP, UP], chosen)._replace(params=params)
-    runs = [room.learned(chosen, state, dataset, jax.random.key(key)) for key in (1, 2)]
+    runs = [room.evaluate_policy(chosen, state, dataset, jax.random.key(key)) for key in (1, 2)]
     for first, again in zip(*runs, strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))

@@ -14,13 +14,15 @@ from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.train import (
     State,
     base_keys,
+    evaluation_params,
     from_arrays,
+    init_in_world,
     init_state,
-    judged_params,
-    learn_from,
     run_chunk,
     to_arrays,
     train,
+    train_in_world,
+    update,
 )
 from quatrain.progress import TrainingDiverged
 from tests import probes
@@ -45,7 +47,7 @@ def dataset(seed: int = 0) -> Dataset:
 
 
 def fresh(seed: int = 0) -> State:
-    return init_state(
+    return init_in_world(
         CONFIG, WORLD, dataset(seed), base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1]
     )
 
@@ -96,7 +98,7 @@ def test_three_chunks_and_a_resumed_one_are_one_program():
 def test_a_chunk_moves_nothing_between_host_and_device():
     state = fresh()
     with jax.transfer_guard("disallow"):
-        jax.block_until_ready(run_chunk(CONFIG, WORLD, state))
+        jax.block_until_ready(run_chunk(CONFIG, WORLD, 1, state))
 
 
 # How it is run does not change what is learned.
@@ -115,6 +117,16 @@ def test_evaluations_come_when_they_are_due():
     ]
 
 
+def test_repeated_updates_give_the_first_state_that_train_yields():
+    state = fresh()
+    for _ in range(LONGER.train.cycles_per_record):
+        state, metrics = update(LONGER, dataset(), state)
+    assert same(to_arrays(state), longer_run()[0])
+    progress = next(train(LONGER, dataset(), 0, fresh()))
+    assert metrics.keys() == progress.metrics.keys()
+    np.testing.assert_array_equal(metrics["loss"][-1], progress.metrics["loss"][-1])
+
+
 def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
     finished = from_arrays(CONFIG, dataset(), run()[-1])
     assert packed(train(CONFIG, dataset(), 0, finished)) == []
@@ -125,7 +137,7 @@ def test_agents_learn_the_same_side_by_side_and_in_turn():
     ends = []
     for parallelism in ("vmap", "scan"):
         config = probes.hunt(train={"agent_parallelism": parallelism})
-        ends.append(to_arrays(next(learn_from(config, WORLD, fresh())).state))
+        ends.append(to_arrays(next(train_in_world(config, WORLD, fresh())).state))
     alike(*ends)
 
 
@@ -145,12 +157,10 @@ def test_each_of_several_seeds_is_the_one_that_would_be_trained_alone():
 
 
 def test_seeds_share_neither_weights_nor_worlds():
-    state = init_state(
-        probes.hunt(seeds=SEEDS), WORLD, collected(), base_keys(probes.hunt(seeds=SEEDS), 7)
-    )
+    state = init_state(probes.hunt(seeds=SEEDS), collected(), 7)
     kernels = np.asarray(state.params["hidden"]["kernel"]).reshape(SEEDS * 3, -1)
     assert len(np.unique(kernels, axis=0)) == SEEDS * 3
-    keys = np.asarray(jax.random.key_data(state.player.lanes.state.key)).reshape(SEEDS * 4, -1)
+    keys = np.asarray(jax.random.key_data(state.play_state.envs.state.key)).reshape(SEEDS * 4, -1)
     assert len(np.unique(keys, axis=0)) == SEEDS * 4
 
 
@@ -211,7 +221,8 @@ def test_a_learner_of_other_cycles_is_refused():
         )
 
 
-@pytest.mark.parametrize("judged", ["target", "online"])
-def test_the_chosen_network_plays_when_a_learner_is_judged(judged: str):
+@pytest.mark.parametrize("network", ["target", "online"])
+def test_the_configured_network_acts_in_evaluations(network: str):
+    config = probes.hunt(train={"acting": {"evaluation_network": network}})
     state = fresh()._replace(params="online", target_params="target")
-    assert judged_params(probes.hunt(train={"acting": {"judged": judged}}), state) == judged
+    assert evaluation_params(config, state) == network

@@ -10,7 +10,7 @@ import pytest
 from pipeline.storage.params_file import overlaid, read_raw, validate
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import evaluate, order_gap, returns, yardstick
+from quatrain.models.iqn.evaluate import evaluate, evaluate_reference_policy, order_gap, returns
 from quatrain.models.iqn.train import train
 from tests.conftest import ROOT, params_with
 
@@ -78,7 +78,9 @@ def test_moving_first_pays_in_a_fixed_order_only():
     gaps = {}
     for order in ("fixed", "shuffled"):
         config = iqn(env={"agent_order": order}, collect={"held_out_worlds": 2048})
-        oracle = yardstick(config, "oracle_view", collect(config, 1), jax.random.key(2))
+        oracle = evaluate_reference_policy(
+            config, "oracle_view", collect(config, 1), jax.random.key(2)
+        )
         of_worlds = returns(oracle)[0] - returns(oracle)[-1]
         gaps[order] = order_gap(oracle), of_worlds.std(ddof=1) / np.sqrt(len(of_worlds))
     assert gaps["fixed"][0] > 10

@@ -13,7 +13,7 @@ TARGETS = jnp.array([[0.0, 2.0, 4.5]])
 
 
 def loss(chosen: jax.Array, targets: jax.Array, taus: jax.Array, kappa: float) -> jax.Array:
-    return losses.quantile_huber(losses.errors(chosen, targets), taus, kappa).mean()
+    return losses.quantile_huber(losses.td_errors(chosen, targets), taus, kappa).mean()
 
 
 @pytest.mark.parametrize(("kappa", "expected"), [(1.0, 0.916667), (2.0, 0.619792)])
@@ -65,11 +65,11 @@ def test_the_best_action_is_that_of_the_greatest_mean_and_the_first_of_equals():
             [[3.0, 1.0, 3.0, 0.0], [3.0, 1.0, 3.0, 0.0]],
         ]
     )
-    assert losses.best_action(values).tolist() == [3, 0]
+    assert losses.greedy_action(values).tolist() == [3, 0]
 
 
 def test_a_target_is_the_return_and_the_weighted_next_value():
-    found = losses.bootstrapped(
+    found = losses.bootstrap_targets(
         jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0]), jnp.array([[4.0, 6.0], [9.0, 9.0]])
     )
     np.testing.assert_array_equal(found, [[3, 4], [2, 2]])
@@ -78,4 +78,4 @@ def test_a_target_is_the_return_and_the_weighted_next_value():
 def test_the_spread_is_between_the_outermost_quantiles():
     taus = jnp.array([[0.5, 0.9, 0.1], [0.2, 0.1, 0.3]])
     chosen = jnp.array([[1.0, 7.0, 2.0], [4.0, 1.0, 2.5]])
-    np.testing.assert_array_equal(losses.spread(chosen, taus), [5.0, 1.5])
+    np.testing.assert_array_equal(losses.quantile_spread(chosen, taus), [5.0, 1.5])

@@ -31,6 +31,21 @@ def count(noisy: str) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(network.init(chosen, jax.random.key(0), 625)))
 
 
+def with_noise(chosen: Network, params: network.Params, key: jax.Array) -> network.Params:
+    """Adds the noise that `apply` draws from this key to the means of the noisy layers."""
+    layers = dict(params)
+    keys = jax.random.split(key, len(network.NOISY))
+    for name, layer_key in zip(network.NOISY, keys, strict=True):
+        layer = params[name]
+        shape = layer["kernel"].shape
+        kernel, bias = network.draw_noise(layer_key, shape, chosen.noisy == "factorised")
+        layers[name] = {
+            "kernel": layer["kernel"] + layer["kernel_sigma"] * kernel,
+            "bias": layer["bias"] + layer["bias_sigma"] * bias,
+        }
+    return layers
+
+
 def stack_and_taus(rows: int = 3, quantiles: int = 5) -> tuple[jax.Array, jax.Array]:
     stack = jax.random.randint(jax.random.key(1), (rows, INPUTS), 0, 3, jnp.int8)
     return stack, jax.random.uniform(jax.random.key(2), (rows, quantiles))
@@ -51,7 +66,7 @@ def test_a_quantile_is_embedded_in_cosines_from_the_first_on():
 
 def test_dueling_adds_advantages_around_their_mean_to_the_value():
     np.testing.assert_array_equal(
-        network.combined(jnp.array([2.0]), jnp.array([1.0, 2.0, 3.0, 6.0])), [0, 1, 2, 5]
+        network.combine_heads(jnp.array([2.0]), jnp.array([1.0, 2.0, 3.0, 6.0])), [0, 1, 2, 5]
     )
 
 
@@ -107,7 +122,7 @@ def test_noise_moves_values_and_is_shared_by_samples_and_quantiles(noisy: str):
     stack, taus = stack_and_taus()
     key = jax.random.key(8)
     drawn = network.apply(chosen, params, stack, taus, key)
-    layers = network.with_noise(chosen, params, key)
+    layers = with_noise(chosen, params, key)
     quiet = chosen.model_copy(update={"noisy": "none"})
     np.testing.assert_array_equal(drawn, network.apply(quiet, layers, stack, taus))
     assert not np.allclose(drawn, network.apply(chosen, params, stack, taus))
@@ -118,10 +133,8 @@ def test_factorised_noise_is_an_outer_product_and_independent_noise_is_not():
     for noisy, rank in (("factorised", 1), ("independent", 11)):
         chosen, params = made(noisy=noisy)
         layer = params["feature"]
-        noise = (
-            network.with_noise(chosen, params, jax.random.key(4))["feature"]["kernel"]
-            - layer["kernel"]
-        )
+        noisy_layer = with_noise(chosen, params, jax.random.key(4))["feature"]
+        noise = noisy_layer["kernel"] - layer["kernel"]
         assert np.linalg.matrix_rank(np.asarray(noise / layer["kernel_sigma"]), tol=1e-3) == rank
 
 

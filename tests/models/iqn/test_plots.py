@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from quatrain.models.iqn import plots as room
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import YARDSTICKS, Outcome, gini
+from quatrain.models.iqn.evaluate import REFERENCE_POLICIES, Outcome, gini
 from quatrain.models.iqn.plots import Replays, lorenz, samples
 from quatrain.models.iqn.train import State
 from quatrain.progress import History, Progress, by_seed, history, rows
@@ -25,7 +25,7 @@ SCORES = {
     "oracle_view_order_gap": 9.0,
 }
 SCORES |= {"gini_systematic": 0.1, "gini_episode": 0.2} | {
-    f"{name}_return": -12.0 for name in YARDSTICKS
+    f"{name}_return": -12.0 for name in REFERENCE_POLICIES
 }
 SCORES |= {"oracle_view_return": 60.0}
 
@@ -63,8 +63,8 @@ def outcome(agents: int, seed: int) -> Outcome:
 
 
 def replays(agents: int, seeds: int) -> Replays:
-    yardsticks = {name: outcome(agents, place) for place, name in enumerate(YARDSTICKS)}
-    return Replays([outcome(agents, 50 + seed) for seed in range(seeds)], yardsticks)
+    references = {name: outcome(agents, place) for place, name in enumerate(REFERENCE_POLICIES)}
+    return Replays([outcome(agents, 50 + seed) for seed in range(seeds)], references)
 
 
 def texts(axes: Axes) -> set[str]:
@@ -82,10 +82,8 @@ def test_every_figure_is_drawn_for_every_run(
     agents: int, seeds: int, evaluates: bool, monkeypatch: pytest.MonkeyPatch
 ):
     played = replays(agents, seeds)
-    monkeypatch.setattr(room.evaluate, "learned", lambda *_: played.learned)
-    monkeypatch.setattr(
-        room.evaluate, "yardstick", lambda _config, name, *_: played.yardsticks[name]
-    )
+    monkeypatch.setattr(room, "evaluate_policy", lambda *_: played.learned)
+    monkeypatch.setattr(room, "evaluate_reference_policies", lambda *_: played.references)
     held_out = HeldOut(
         np.zeros((WORLDS, 2), np.uint32),
         np.zeros((1, 1, 2), np.int16),
@@ -98,7 +96,13 @@ def test_every_figure_is_drawn_for_every_run(
         recorded(agents, seeds, evaluates),
         SCORES,
     )
-    assert list(figures) == ["learning_curve", "within_episode", "standing", "fairness", "learning"]
+    assert list(figures) == [
+        "learning_curve",
+        "within_episode",
+        "baseline_comparison",
+        "fairness",
+        "learning",
+    ]
     for figure in figures.values():
         figure.canvas.draw()
         assert all(axes.has_data() and axes.get_title(loc="left") for axes in figure.axes)
@@ -147,7 +151,7 @@ def test_return_so_far_ends_at_the_return():
 
 
 def test_bars_stand_in_the_order_of_floors_and_ceilings_at_their_scores():
-    (axes,) = room.draw_standing(replays(3, 1), SCORES).axes
+    (axes,) = room.draw_baseline_comparison(replays(3, 1), SCORES).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
     assert names == list(room.NAMES.values())

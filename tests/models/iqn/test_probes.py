@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.train import State, learn_from
+from quatrain.models.iqn.train import State, train_in_world
 from tests import probes
 from tests.probes import (
     CUE,
@@ -95,7 +95,7 @@ def test_agents_do_not_learn_from_the_rewards_of_others():
     state, altered = probes.fresh(config, ONE_TURN), TASKS.index("done")
     rewards = state.ring.data.rewards.at[:, :, altered].multiply(-3.0)
     other = state._replace(ring=state.ring._replace(data=state.ring.data._replace(rewards=rewards)))
-    ends = [next(learn_from(config, ONE_TURN, one)).state for one in (state, other)]
+    ends = [next(train_in_world(config, ONE_TURN, one)).state for one in (state, other)]
     for left, right in zip(
         *(jax.tree.leaves((end.params, end.optimizer)) for end in ends), strict=True
     ):

@@ -12,11 +12,11 @@ import pytest
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import Dataset, collect, lanes_of
+from quatrain.models.iqn.collect import Dataset, collect, held_out_envs
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.serve import BLOCK, answer, export, request
-from quatrain.models.iqn.train import State, base_keys, init_state
+from quatrain.models.iqn.train import State, init_state
 from tests.conftest import small
 
 SEEDS, AGENTS, WORLDS, TURNS, FRAMES, GREEDY_QUANTILES = 2, 3, 5, 7, 4, 6
@@ -25,14 +25,16 @@ FRAME = (5, 3, 3)
 
 
 @cache
-def hunt(noisy: str = "none", judged: str = "target", agents: int = AGENTS) -> IqnConfig:
+def hunt(
+    noisy: str = "none", evaluation_network: str = "target", agents: int = AGENTS
+) -> IqnConfig:
     return small(
         "iqn",
         seeds=SEEDS,
         env={"agents": agents, "max_turns": 10, "vision_radius": 1},
         collect={"held_out_worlds": WORLDS},
         network={"frames": FRAMES, "noisy": noisy},
-        train={"acting": {"quantiles": GREEDY_QUANTILES, "judged": judged}},
+        train={"acting": {"quantiles": GREEDY_QUANTILES, "evaluation_network": evaluation_network}},
     )
 
 
@@ -45,8 +47,7 @@ def met() -> Dataset:
 @cache
 def untrained(config: IqnConfig) -> State:
     """Networks of the seed, whose target networks are others: they choose among actions as well as learned ones."""
-    world = make_world(config.env.rules)
-    fresh, other = (init_state(config, world, met(), base_keys(config, seed)) for seed in (7, 8))
+    fresh, other = (init_state(config, met(), seed) for seed in (7, 8))
     return fresh._replace(target_params=other.params)
 
 
@@ -61,10 +62,10 @@ def exported(config: IqnConfig) -> dict[str, np.ndarray]:
 
 def played(config: IqnConfig, params: Any) -> turns.Turn:
     """Some turns of the held-out worlds by the policy of evaluations."""
-    lanes, world = lanes_of(config, met().held_out), make_world(config.env.rules)
+    envs, world = held_out_envs(config, met().held_out), make_world(config.env.rules)
     policy = greedy_policy(config, params)
     return jax.device_get(
-        turns.play(world, lanes, policy, jax.random.key(1), jnp.int32(0), TURNS).turns
+        turns.play(world, envs, policy, jax.random.key(1), jnp.int32(0), TURNS).turns
     )
 
 
@@ -85,11 +86,13 @@ def seen(frames: np.ndarray) -> dict[str, np.ndarray]:
     return {"views": np.array(views, np.uint8), "agents": np.array(agents, np.int32)}
 
 
-@pytest.mark.parametrize(("judged", "noisy"), [("target", "none"), ("online", "factorised")])
-def test_the_greedy_action_is_the_one_that_evaluation_plays(judged: str, noisy: str):
-    config = hunt(noisy, judged)
+@pytest.mark.parametrize(
+    ("evaluation_network", "noisy"), [("target", "none"), ("online", "factorised")]
+)
+def test_the_greedy_action_is_the_one_that_evaluation_plays(evaluation_network: str, noisy: str):
+    config = hunt(noisy, evaluation_network)
     state = untrained(config)
-    params = state.target_params if judged == "target" else state.params
+    params = state.target_params if evaluation_network == "target" else state.params
     episode = played(config, jax.tree.map(lambda leaf: leaf[0], params))
     answered = answer(config, exported(config), seen(episode.frames))
     best = np.sort(answered["values"])

@@ -92,7 +92,7 @@ def test_polyak_by_hand():
     config = probes.hunt(train={"target": {"kind": "polyak", "rate": 0.005}}).train
     online, target = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}
     for count in (1, 2):
-        target = train.follow(config, online, target, jnp.int32(count))
+        target = train.update_target(config, online, target, jnp.int32(count))
     np.testing.assert_allclose(target["w"], 0.009975, rtol=1e-5)
 
 
@@ -100,7 +100,9 @@ def test_a_hard_target_is_copied_at_exactly_its_updates():
     config = probes.hunt(train={"target": {"kind": "hard", "copy_every": 3}}).train
     copied = [
         float(
-            train.follow(config, {"w": jnp.ones(())}, {"w": jnp.zeros(())}, jnp.int32(count))["w"]
+            train.update_target(
+                config, {"w": jnp.ones(())}, {"w": jnp.zeros(())}, jnp.int32(count)
+            )["w"]
         )
         for count in range(1, 8)
     ]
@@ -132,7 +134,7 @@ def experience(config: IqnConfig) -> Experience:
         truncated=np.zeros((TURNS, LANES), bool),
         turn=np.repeat(np.arange(TURNS, dtype=np.int16)[:, None], LANES, axis=1),
     )
-    stored = frames.filled(config.slots, met)
+    stored = frames.from_transitions(config.slots, met)
     return Experience(stored, frames.valid_starts(stored, train.window(config)))
 
 
@@ -145,7 +147,7 @@ def updated() -> Any:
         met: Experience, own: Agent, index: jax.Array, number: jax.Array
     ) -> tuple[Agent, dict[str, jax.Array]]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), number), index)
-        return train.update(config, met, own, index, key)
+        return train.update_agent(config, met, own, index, key)
 
     every = jax.vmap(one, (None, 0, 0, None))
     return jax.jit(lambda met, agents, number: every(met, agents, jnp.arange(AGENTS), number))
@@ -199,7 +201,7 @@ def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
 def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
     config = probes.hunt(train={"loss": {"double_q": double_q}})
     program = jax.jit(
-        lambda met, own: train.update(config, met, own, jnp.int32(0), jax.random.key(0))
+        lambda met, own: train.update_agent(config, met, own, jnp.int32(0), jax.random.key(0))
     )
     lowered = program.lower(experience(config), agent(config)).as_text()
     assert lowered.count("stablehlo.dot_general") == forward * DENSE + BACKWARD
