@@ -2,7 +2,8 @@
 
 import sys
 
-from pipeline.runtime.stage import Signals, Stage, main
+from pipeline.runtime.signals import Signals
+from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts
 from quatrain.registry import load
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.storage import params_file as reader
-from pipeline.storage.params_file import ConfigError, overlaid, parse, read_params
+from pipeline.storage.params_file import overlaid, parse, read_params
 from quatrain.models.allo.config import AlloConfig
 from tests.conftest import ROOT
 

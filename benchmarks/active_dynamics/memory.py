@@ -107,7 +107,7 @@ def own_transitions() -> Callable[[], object]:
     return lambda: ring_of(TRANSITIONS)
 
 
-def ring_of(transitions: int) -> windows.Ring:
+def ring_of(transitions: int) -> windows.WindowRing:
     generator, ring = (
         torch.Generator().manual_seed(0),
         windows.allocate(1, transitions, CHANNELS, ACTION),

@@ -20,9 +20,9 @@ from benchmarks.active_dynamics.sides import (
 )
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import active_dynamics_planner as reference
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.turns import repeated
 from quatrain.models.active_dynamics import acquisition, planner
 from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -195,9 +195,7 @@ def products(beliefs: FilterRows, value: str) -> Contestant:
         weights if value == "fisher_a" else weights // 2,
     )
     features, matrix = torch.randn(paths, size), torch.randn(size, size)
-    return repeated(
-        lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops()
-    )
+    return repeat(lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops())
 
 
 def plain_plan(beliefs: FilterRows, precision: reference.Precision) -> Contestant:

@@ -22,8 +22,8 @@ from benchmarks.active_dynamics.sides import (
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_world as plain_world
+from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Point, Row, Without
-from benchmarks.turns import repeated
 from quatrain.envs.vector_field import tables
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.envs.vector_field.world import World, draw, step
@@ -181,7 +181,7 @@ def touched(beliefs: FilterRows) -> Contestant:
         for _ in range(2):
             covariance.mul_(0.5)
 
-    return repeated(run, len(covariance))
+    return repeat(run, len(covariance))
 
 
 def own_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:

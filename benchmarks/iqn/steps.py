@@ -32,7 +32,10 @@ class Arm:
 
     def __init__(self, config: IqnConfig, sides: Sides) -> None:
         self.experience, self.state = sides.experience, sides.state
-        self.program, self.updates = jax.jit(partial(learn, config)), config.train.updates_per_cycle
+        self.program, self.updates = (
+            jax.jit(partial(update_agents, config)),
+            config.train.updates_per_cycle,
+        )
 
     def __call__(self) -> None:
         agents, recorded = self.program(self.state, self.experience)
@@ -162,7 +165,7 @@ def plain_arms(sides: Sides) -> dict[str, Contestant]:
         def run() -> None:
             with threads(count):
                 for agent, memory in zip(sides.agents, sides.memories, strict=True):
-                    agent.update_agents(memory.sample(sides.config.train.batch_size))
+                    agent.learn(memory.sample(sides.config.train.batch_size))
 
         return run
 
@@ -186,7 +189,7 @@ def seed_arms(sides: Sides) -> dict[str, Contestant]:
 
     def one_by_one() -> None:
         for agent, batch in zip(agents, batches(), strict=True):
-            agent.update_agents(batch)
+            agent.learn(batch)
 
     def vectorised() -> None:
         nonlocal together

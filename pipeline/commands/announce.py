@@ -9,10 +9,13 @@ from typing import Any
 
 from pipeline.retraining import outcome
 from pipeline.retraining.outcome import ISSUE
+from pipeline.runtime.errors import PipelineError
 
 
-class NotTold(Exception):
-    """GitHub did not take it. Exit code 5."""
+class GitHubError(PipelineError):
+    """Says which `gh` command failed."""
+
+    exit_code = 5
 
 
 def announce(folder: Path, base: str, link: str) -> str:
@@ -21,7 +24,7 @@ def announce(folder: Path, base: str, link: str) -> str:
     folder: what a retraining leaves in .state/retrain. base: the branch to merge into. link: a page with its log.
 
     Raises:
-        NotTold: `gh` failed.
+        GitHubError: `gh` failed.
     """
     ended = outcome.read(folder)
     text = folder / "announced.md"
@@ -78,17 +81,17 @@ def gh(*arguments: str) -> str:
     """What a `gh` command prints.
 
     Raises:
-        NotTold: it failed, or there is none.
+        GitHubError: it failed, or there is none.
     """
     try:
         done = subprocess.run(["gh", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise NotTold(
+        raise GitHubError(
             "there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN"
         ) from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise NotTold(f"`gh {' '.join(arguments[:2])}` failed: {said[-1]}")
+        raise GitHubError(f"`gh {' '.join(arguments[:2])}` failed: {said[-1]}")
     return done.stdout.strip()
 
 
@@ -107,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen.folder.mkdir(parents=True, exist_ok=True)
     try:
         print(f"announce: {announce(chosen.folder, chosen.base, chosen.link)}")
-    except NotTold as error:
+    except GitHubError as error:
         print(f"announce: {error} [exit 5]", file=sys.stderr)
         return 5
     return 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pipeline.judging import verdicts
 from pipeline.judging.verdicts import Judged
-from pipeline.storage.artifacts import ArtifactError
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.runtime.errors import ArtifactError, ConfigError
+from pipeline.storage.params_file import read_params
 from quatrain.baselines import PASSED
 from quatrain.registry import MODELS
 

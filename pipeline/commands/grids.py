@@ -7,13 +7,17 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.evaluate import png, storable, write_pictures
-from pipeline.runtime.stage import CHECKOUT, guarded, prepare_process, say, settings
+from pipeline.runtime import console
+from pipeline.runtime.command import run_guarded
+from pipeline.runtime.devices import settings
+from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.stage import CHECKOUT, prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.checkpoints import loaded_code, run_key
+from pipeline.storage.figures import png, write_figures
 from pipeline.storage.input_files import read_content
-from pipeline.storage.params_file import ConfigError, overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.run_key import loaded_code, run_key
 from pipeline.tracking.progress_bar import Bar
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
@@ -85,10 +89,10 @@ def learn(params: Params, name: str, out: Path) -> MapRow:
     scores = load("allo").evaluate.evaluate(config, state, dataset, params.seed + 2)
     scores |= {"states": float(len(dataset.grid.coords)), "seconds": time.monotonic() - began}
     figures = load("allo").plots.plots(config, state, dataset, recorded, scores)
-    write_pictures(
+    write_figures(
         out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()}
     )
-    artifacts.write_json(done, {"key": key, "scores": storable(scores)})
+    artifacts.write_json(done, {"key": key, "scores": artifacts.null_if_not_finite(scores)})
     return MapRow(name, scores)
 
 
@@ -146,12 +150,12 @@ def sweep(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> Non
     out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
     found, refused = [], []
     for number, path in enumerate(paths, 1):
-        say(f"[{number}/{len(paths)}] {path.stem}")
+        console.info(f"[{number}/{len(paths)}] {path.stem}")
         try:
             found.append(learn(params_for(root, preset, path, changes), path.stem, out))
         except (ConfigError, DataError, TrainingDiverged) as error:
             refused.append(path.name)
-            say(f"grids: passed over {path.name}: {error}")
+            console.info(f"grids: passed over {path.name}: {error}")
     page = table(found, paper)
     write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
     print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
@@ -181,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         sweep(root, chosen.folder, chosen.preset, changes)
 
-    return guarded("grids", work)
+    return run_guarded("grids", work)
 
 
 if __name__ == "__main__":

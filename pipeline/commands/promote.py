@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from pipeline.commands import repro
 from pipeline.commands.gate import known_models
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged, Untrusted
+from pipeline.judging.verdicts import Judged, StaleVerdict
+from pipeline.runtime.errors import ArtifactError, ConfigError, PipelineError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.storage.params_file import read_params
 from pipeline.tracking.run import git
 from quatrain.baselines import PASSED, SCHEMA, Rule, entry_of, judge
 from quatrain.registry import MODELS
@@ -21,8 +21,10 @@ from quatrain.registry import MODELS
 CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
 
 
-class Refused(Exception):
-    """Scores that must not become a baseline, or only with a reason. Exit code 4."""
+class PromotionRefused(PipelineError):
+    """Says why scores may not become a baseline, or only with a reason."""
+
+    exit_code = 4
 
 
 class Promotion(NamedTuple):
@@ -44,15 +46,15 @@ def promote(root: Path, models: Sequence[str], preset: str, why: str | None) -> 
     """Store the scores of each model's last run under this preset as its baseline; of all of them or of none.
 
     Raises:
-        Refused: a score is missing, or worse than the baseline, a goal or a floor and no reason was given.
-        Untrusted: nothing was evaluated, or scores or learner changed after the verdict.
+        PromotionRefused: a score is missing, or worse than the baseline, a goal or a floor and no reason was given.
+        StaleVerdict: nothing was evaluated, or scores or learner changed after the verdict.
         ArtifactError: a file cannot be read.
     """
     promotions = [promotion(root, model, preset, why) for model in models]
     print(verdicts.comparison_table([one.judged for one in promotions]))
     objections = [text for one in promotions for text in worse(one)]
     if objections and why is None:
-        raise Refused(
+        raise PromotionRefused(
             f"nothing is promoted: {'; '.join(objections)}; --force --why '...' stores it all the same"
         )
     for one in promotions:
@@ -64,7 +66,7 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
     """The baseline that a model's last run would make.
 
     Raises:
-        Refused, Untrusted, ArtifactError: as of `promote`.
+        PromotionRefused, StaleVerdict, ArtifactError: as of `promote`.
     """
     work = repro.workspace_of(root, preset)
     verdicts.stored_verdict(
@@ -90,7 +92,7 @@ def refuse_holes(model: str, scores: Mapping[str, float | None], rules: Sequence
     needed = [name for rule in rules for name in (rule.metric, *rule.floors, *rule.ceilings)]
     holes = sorted({name for name in needed if scores.get(name) is None})
     if holes:
-        raise Refused(
+        raise PromotionRefused(
             f"{model} is not promoted: no finite score for {', '.join(holes)}; a baseline needs one"
         )
 
@@ -153,7 +155,7 @@ def main(argv: list[str] | None = None) -> int:
         return _said(error, 2)
     except ArtifactError as error:
         return _said(error, 3)
-    except (Refused, Untrusted) as error:
+    except (PromotionRefused, StaleVerdict) as error:
         return _said(error, 4)
 
 

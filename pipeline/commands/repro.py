@@ -3,23 +3,21 @@
 import argparse
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 
-import psutil
 from ruamel.yaml import YAML
 
 from pipeline.commands.gate import gate, known_models
 from pipeline.dvc import lock_order, rwlock
 from pipeline.judging import verdicts
-from pipeline.runtime.processes import Jobs, exit_code
+from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.params_file import ConfigError, read_params, read_raw
+from pipeline.storage.params_file import read_params, read_raw
 from pipeline.tracking import backfill, model_aliases
 from pipeline.tracking.shipper import resolve_uri
 from pipeline.tracking.store import reason_of
@@ -91,7 +89,9 @@ def copy_if_changed(source: Path, target: Path) -> None:
 
 def dvc(root: Path, work: Path, *arguments: str) -> int:
     """The exit code of dvc in a workspace."""
-    return patiently(subprocess.Popen([*DVC, *arguments], cwd=work, env=environment(root, work)))
+    return wait_for_child(
+        subprocess.Popen([*DVC, *arguments], cwd=work, env=environment(root, work))
+    )
 
 
 def environment(root: Path, work: Path) -> dict[str, str]:
@@ -103,40 +103,6 @@ def environment(root: Path, work: Path) -> dict[str, str]:
         "MLFLOW_TRACKING_URI": uri,
         "PYTHONPATH": str(work.absolute() / "src"),
     }
-
-
-def patiently(process: subprocess.Popen) -> int:
-    """The exit code of a child that is left to save its work: Ctrl-C reaches it by itself, SIGTERM is passed on.
-
-    dvc dies of SIGTERM at once; the stage below it learns of that, saves, and is waited for, too.
-    """
-    stages: list[psutil.Process] = []
-
-    def terminate(*_: object) -> None:
-        with suppress(psutil.Error):
-            stages.extend(psutil.Process(process.pid).children(recursive=True))
-        process.terminate()
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        while True:
-            try:
-                code = exit_code(process.wait())
-                while any(works(stage) for stage in stages):
-                    time.sleep(0.05)
-                return code
-            except KeyboardInterrupt:
-                continue
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def works(process: psutil.Process) -> bool:
-    """Whether it still does something; a zombie has ended, though nobody asked how."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
@@ -174,7 +140,7 @@ def train_together(root: Path, work: Path, models: Sequence[str], jobs: int) -> 
     commands = {
         stage: [*DVC, "--wait-for-lock", "repro", "--single-item", stage] for stage in stages
     }
-    codes = Jobs(jobs).run(commands, work, environment(root, work))
+    codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
     failed = [stage for stage in stages if codes[stage]]
     if failed:
         print(

@@ -13,13 +13,13 @@ from pipeline.commands import repro
 from pipeline.judging import verdicts
 from pipeline.retraining import body, outcome, worktree
 from pipeline.retraining.body import Origin
-from pipeline.retraining.children import PATIENCE_SECONDS, Children, Failed
 from pipeline.retraining.outcome import Ended
 from pipeline.retraining.proposal import Target, changed, improved, propose, tell
 from pipeline.retraining.worktree import Copy
-from pipeline.runtime.stage import guarded
-from pipeline.storage.artifacts import ArtifactError
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.runtime.command import DISK_EXIT_CODE, run_guarded
+from pipeline.runtime.errors import ArtifactError, CommandFailed, ConfigError, exit_code_of
+from pipeline.runtime.processes import PATIENCE_SECONDS, CommandSequence
+from pipeline.storage.params_file import read_params
 from quatrain.registry import MODELS
 
 BROKEN = 4
@@ -36,49 +36,51 @@ class Wanted(NamedTuple):
     pictures_url: str
 
 
-def retrain(root: Path, wanted: Wanted, children: Children) -> Ended:
+def retrain(root: Path, wanted: Wanted, commands: CommandSequence) -> Ended:
     """Everything, in a copy of the checkout: nothing here can leave the checkout other than it was.
 
     Raises:
         ConfigError: files are not committed, or params, preset or options cannot be used.
-        Failed: a command that has to work did not.
+        CommandFailed: a command that has to work did not.
         Interrupted: a signal came; the copy stays for the next one to continue.
     """
-    commit = worktree.clean_commit(children, root)
+    commit = worktree.clean_commit(commands, root)
     read_params(root, wanted.preset)
-    remote = fetch_branches(children, root, wanted.push)
-    copy = worktree.prepare(children, root, commit)
+    remote = fetch_branches(commands, root, wanted.push)
+    copy = worktree.prepare(commands, root, commit)
     worktree.keep_journals(root, repro.workspace_of(copy.path, wanted.preset))
     target = Target(remote if wanted.push else None, fetch_outs(copy), wanted.pictures_url)
     origin = choose_seed(copy, commit, wanted)
     jobs = () if wanted.jobs is None else ("--jobs", str(wanted.jobs))
     code = copy.python("pipeline.commands.repro", "--preset", wanted.preset, *jobs)
     if code not in (0, BROKEN):
-        raise Failed("pipeline.commands.repro stopped before the gate; the log says why", code)
+        raise CommandFailed(
+            "pipeline.commands.repro stopped before the gate; the log says why", code
+        )
     ended = conclude(copy, target, origin, passed=code == 0)
-    worktree.remove(children, root, copy.path)
+    worktree.remove(commands, root, copy.path)
     return ended
 
 
-def fetch_branches(children: Children, root: Path, needed: bool) -> str | None:
+def fetch_branches(commands: CommandSequence, root: Path, needed: bool) -> str | None:
     """Bring the remote's branches up to date; its name, if there is one.
 
     Raises:
         ConfigError: there is none, and it is needed.
-        Failed: it does not answer, and it is needed.
+        CommandFailed: it does not answer, and it is needed.
     """
-    remote = worktree.git_remote(children, root)
+    remote = worktree.git_remote(commands, root)
     if remote is None:
         if needed:
             raise ConfigError("--push needs a git remote; `git remote add origin URL` names one")
         return None
     try:
-        worktree.git(children, root, "fetch", "--quiet", remote)
-    except Failed as error:
+        worktree.git(commands, root, "fetch", "--quiet", remote)
+    except CommandFailed as error:
         if needed:
             raise
         tell(f"goes on without {remote}: {error}")
-    if count := worktree.behind(children, root):
+    if count := worktree.behind(commands, root):
         tell(f"the upstream branch is ahead by {count}; `git pull` first to retrain that")
     return remote
 
@@ -92,9 +94,9 @@ def fetch_outs(copy: Copy) -> bool:
     remote = worktree.has_dvc_remote(copy)
     if not remote:
         tell("no default DVC remote is set; what the local cache lacks is computed")
-    elif copy.children.call([*worktree.DVC, "fetch", "--quiet", "--run-cache"], copy.path):
+    elif copy.commands.call([*worktree.DVC, "fetch", "--quiet", "--run-cache"], copy.path):
         tell("the DVC remote did not give everything; what is missing is computed")
-    copy.children.works([*worktree.DVC, "checkout", "--quiet", "--allow-missing"], copy.path)
+    copy.commands.succeeds([*worktree.DVC, "checkout", "--quiet", "--allow-missing"], copy.path)
     return remote
 
 
@@ -181,17 +183,16 @@ def run(root: Path, wanted: Wanted, patience_seconds: float = PATIENCE_SECONDS) 
     """Retrain, and record how it ended.
 
     Raises:
-        ConfigError, Failed, Interrupted: as of `retrain`.
+        ConfigError, CommandFailed, Interrupted: as of `retrain`.
         LockHeld: another one is at work.
     """
     folder = root / outcome.FOLDER
-    with Children(folder / "lock", "retraining", patience_seconds) as children:
+    with CommandSequence(folder / "lock", "retraining", patience_seconds) as commands:
         outcome.forget(folder)
         try:
-            ended = retrain(root, wanted, children)
-        except (Failed, ConfigError, ArtifactError, OSError) as error:
-            codes = {Failed: getattr(error, "code", 1), ConfigError: 2, ArtifactError: 3}
-            code = codes.get(type(error), 5)
+            ended = retrain(root, wanted, commands)
+        except (CommandFailed, ConfigError, ArtifactError, OSError) as error:
+            code = exit_code_of(error) or DISK_EXIT_CODE
             outcome.write(folder, outcome.stopped(str(error), code))
             raise
         outcome.write(folder, ended)
@@ -207,12 +208,7 @@ def run(root: Path, wanted: Wanted, patience_seconds: float = PATIENCE_SECONDS) 
 
 def main(argv: list[str] | None = None) -> int:
     wanted = parsed(argv)
-    codes: list[int] = []
-    try:
-        return guarded("retrain", lambda: codes.append(run(Path.cwd(), wanted))) or codes[0]
-    except Failed as error:
-        print(f"retrain: {error} [exit {error.code}]", file=sys.stderr)
-        return error.code
+    return run_guarded("retrain", lambda: run(Path.cwd(), wanted))
 
 
 if __name__ == "__main__":

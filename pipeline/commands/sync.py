@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from pipeline.commands import repro
-from pipeline.storage.params_file import ConfigError
+from pipeline.runtime.errors import ConfigError
 from pipeline.tracking import backfill, model_aliases
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, redact

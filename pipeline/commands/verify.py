@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from pipeline.runtime.stage import guarded, say
-from pipeline.storage.artifacts import ArtifactError
-from pipeline.storage.params_file import ConfigError
+from pipeline.runtime import console
+from pipeline.runtime.command import run_guarded
+from pipeline.runtime.errors import ArtifactError, ConfigError
 
 OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}(\.dir)?")
 """A cache object below files/md5: its name is the hash of its content; DVC's temporary files have other names."""
@@ -85,7 +85,7 @@ def verify(root: Path) -> None:
         for out in found:
             check_out(tally, out, cache)
     for line in tally.damage:
-        say(f"verify: {line}")
+        console.info(f"verify: {line}")
     read = f"{tally.files:,} files with {tally.size:,} bytes read"
     if tally.damage:
         raise ArtifactError(f"{len(tally.damage)} damaged; {read}")
@@ -209,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
     argparse.ArgumentParser(
         prog="python -m pipeline.commands.verify", description=__doc__
     ).parse_args(argv)
-    return guarded("verify", lambda: verify(Path.cwd()))
+    return run_guarded("verify", lambda: verify(Path.cwd()))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline.runtime.stage import say
+from pipeline.runtime import console
 from pipeline.storage.atomic_write import write_durably
 
 RWLOCK = Path(".dvc", "tmp", "rwlock")
@@ -52,14 +52,14 @@ def _repair(path: Path) -> None:
     try:
         held = Held.model_validate(json.loads(path.read_bytes()))
     except (ValueError, ValidationError):
-        say(f"repro: removed {RWLOCK}, which a killed run left half-written")
+        console.info(f"repro: removed {RWLOCK}, which a killed run left half-written")
         path.unlink()
         return
     holders = [*held.write.values(), *(one for some in held.read.values() for one in some)]
     gone = sorted({holder.pid for holder in holders if not lives(holder)})
     if gone:
         numbers = ", ".join(map(str, gone))
-        say(f"repro: released in {RWLOCK} what killed runs held (process {numbers})")
+        console.info(f"repro: released in {RWLOCK} what killed runs held (process {numbers})")
         write_durably(path, json.dumps(_without(held, gone)).encode())
 
 

@@ -9,9 +9,9 @@ from pipeline.commands import repro
 from pipeline.judging.verdicts import Judged
 from pipeline.retraining import body, worktree
 from pipeline.retraining.body import Better, Origin
-from pipeline.retraining.children import Failed
 from pipeline.retraining.outcome import Told
 from pipeline.retraining.worktree import Copy
+from pipeline.runtime.errors import CommandFailed
 from pipeline.storage import artifacts
 from quatrain.registry import MODELS
 
@@ -47,7 +47,7 @@ def propose(
     """The branch with the result, and what to tell of it.
 
     Raises:
-        Failed: the better scores were refused, or a remote did not take what was pushed.
+        CommandFailed: the better scores were refused, or a remote did not take what was pushed.
     """
     work = repro.workspace_of(copy.path, origin.preset)
     digest = digest_of(work, better)
@@ -84,21 +84,21 @@ def metrics_diff(copy: Copy, preset: str) -> str:
     """What DVC says of all scores; nothing of a preset's, which git does not hold."""
     if preset != "default":
         return ""
-    return copy.children.read([*worktree.DVC, "metrics", "diff", "--md"], copy.path)
+    return copy.commands.read([*worktree.DVC, "metrics", "diff", "--md"], copy.path)
 
 
 def promote(copy: Copy, preset: str, better: Better) -> None:
     """Let the better scores become baselines of the copy; the champion moves when they are merged.
 
     Raises:
-        Failed: they were refused.
+        CommandFailed: they were refused.
     """
     if not better.moved:
         return
     if code := copy.python(
         "pipeline.commands.promote", "--preset", preset, "--keep-champion", *better.moved
     ):
-        raise Failed(
+        raise CommandFailed(
             "pipeline.commands.promote did not take the better scores; the lines above say why",
             code,
         )
@@ -108,10 +108,10 @@ def push(copy: Copy, target: Target, commits: Mapping[str, str], outs: bool) -> 
     """First what the branches refer to, then the branches, all or none.
 
     Raises:
-        Failed: a remote did not take it.
+        CommandFailed: a remote did not take it.
     """
-    if outs and copy.children.call([*worktree.DVC, "push", "--quiet", "--run-cache"], copy.path):
-        raise Failed(
+    if outs and copy.commands.call([*worktree.DVC, "push", "--quiet", "--run-cache"], copy.path):
+        raise CommandFailed(
             "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
         )
     names = [f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.retraining.children import Children, Failed
-from pipeline.storage.params_file import ConfigError
+from pipeline.runtime.errors import CommandFailed, ConfigError
+from pipeline.runtime.processes import CommandSequence
 from pipeline.tracking.run import journals
 from pipeline.tracking.shipper import resolve_uri
 
@@ -28,15 +28,15 @@ class Copy(NamedTuple):
 
     root: Path
     path: Path
-    children: Children
+    commands: CommandSequence
 
     def git(self, *arguments: str, **variables: str) -> str:
         """What a git command in the copy prints.
 
         Raises:
-            Failed: it did not end well.
+            CommandFailed: it did not end well.
         """
-        return git(self.children, self.path, *arguments, **variables)
+        return git(self.commands, self.path, *arguments, **variables)
 
     def python(self, *arguments: str) -> int:
         """The exit code of `python -m ...` with the copy's code, recording where the checkout records."""
@@ -45,7 +45,7 @@ class Copy(NamedTuple):
             "MLFLOW_TRACKING_URI": resolve_uri(self.root),
         }
         given.pop("DVC_ROOT", None)
-        return self.children.call([sys.executable, "-m", *arguments], self.path, given)
+        return self.commands.call([sys.executable, "-m", *arguments], self.path, given)
 
 
 def quiet() -> dict[str, str]:
@@ -55,18 +55,18 @@ def quiet() -> dict[str, str]:
     }
 
 
-def git(children: Children, folder: Path, *arguments: str, **variables: str) -> str:
+def git(commands: CommandSequence, folder: Path, *arguments: str, **variables: str) -> str:
     """What a git command prints.
 
     Raises:
-        Failed: it did not end well.
+        CommandFailed: it did not end well.
     """
-    return children.read([*GIT, *arguments], folder, quiet() | only(folder) | variables)
+    return commands.read([*GIT, *arguments], folder, quiet() | only(folder) | variables)
 
 
-def has(children: Children, folder: Path, *arguments: str) -> bool:
+def has(commands: CommandSequence, folder: Path, *arguments: str) -> bool:
     """Whether a git command ends well."""
-    return children.works([*GIT, *arguments], folder, quiet() | only(folder))
+    return commands.succeeds([*GIT, *arguments], folder, quiet() | only(folder))
 
 
 def only(folder: Path) -> dict[str, str]:
@@ -74,16 +74,16 @@ def only(folder: Path) -> dict[str, str]:
     return {"GIT_CEILING_DIRECTORIES": str(folder.absolute().parent)}
 
 
-def clean_commit(children: Children, root: Path) -> str:
+def clean_commit(commands: CommandSequence, root: Path) -> str:
     """The commit that is checked out.
 
     Raises:
         ConfigError: there is none, or files differ from it.
     """
     try:
-        commit = git(children, root, "rev-parse", "--verify", "HEAD^{commit}")
-        changed = [line[3:] for line in git(children, root, "status", "--porcelain").splitlines()]
-    except (Failed, FileNotFoundError):
+        commit = git(commands, root, "rev-parse", "--verify", "HEAD^{commit}")
+        changed = [line[3:] for line in git(commands, root, "status", "--porcelain").splitlines()]
+    except (CommandFailed, FileNotFoundError):
         raise ConfigError(
             "a retraining starts from a commit; run it in a git checkout that has one"
         ) from None
@@ -96,26 +96,26 @@ def clean_commit(children: Children, root: Path) -> str:
     return commit
 
 
-def prepare(children: Children, root: Path, commit: str) -> Copy:
+def prepare(commands: CommandSequence, root: Path, commit: str) -> Copy:
     """A git worktree below .state that shares the checkout's history, cache and journals.
 
     One that an interrupted retraining left is used again, for its checkpoints.
     """
     path = root / ".state" / "retrain" / "work"
     ready = path / ".state" / "journal"
-    if ready.is_symlink() and has(children, path, "rev-parse", "--is-inside-work-tree"):
-        lock = path / git(children, path, "rev-parse", "--git-path", "index.lock")
+    if ready.is_symlink() and has(commands, path, "rev-parse", "--is-inside-work-tree"):
+        lock = path / git(commands, path, "rev-parse", "--git-path", "index.lock")
         lock.unlink(
             missing_ok=True
         )  # of a killed git: whoever holds the retraining's lock is alone here
-        git(children, path, "checkout", "--quiet", "--force", "--detach", commit)
-        git(children, path, "clean", "--quiet", "--force", "-d")
+        git(commands, path, "checkout", "--quiet", "--force", "--detach", commit)
+        git(commands, path, "clean", "--quiet", "--force", "-d")
     else:
-        remove(children, root, path)
-        git(children, root, "worktree", "add", "--quiet", "--detach", str(path), commit)
-        share(children, root, path)
+        remove(commands, root, path)
+        git(commands, root, "worktree", "add", "--quiet", "--detach", str(path), commit)
+        share(commands, root, path)
         keep_journals(root, path)
-    return Copy(root, path, children)
+    return Copy(root, path, commands)
 
 
 def keep_journals(root: Path, work: Path) -> None:
@@ -127,61 +127,61 @@ def keep_journals(root: Path, work: Path) -> None:
         link.symlink_to(journals(root).absolute())
 
 
-def remove(children: Children, root: Path, path: Path) -> None:
+def remove(commands: CommandSequence, root: Path, path: Path) -> None:
     """Take the copy away, whatever state it is in; cache and journals are linked, and stay."""
-    has(children, root, "worktree", "unlock", str(path))
+    has(commands, root, "worktree", "unlock", str(path))
     if path.exists():
         shutil.rmtree(path)
-    git(children, root, "worktree", "prune")
+    git(commands, root, "worktree", "prune")
 
 
-def share(children: Children, root: Path, path: Path) -> None:
+def share(commands: CommandSequence, root: Path, path: Path) -> None:
     """Let DVC in the copy use the checkout's cache and remotes, and its settings that git does not know."""
     if (root / ".dvc" / "config.local").exists():
         shutil.copy(root / ".dvc" / "config.local", path / ".dvc" / "config.local")
-    cache = root / children.read([*DVC, "cache", "dir"], root)
+    cache = root / commands.read([*DVC, "cache", "dir"], root)
     cache.mkdir(parents=True, exist_ok=True)
     (path / ".dvc" / "cache").symlink_to(cache.absolute())
     for line in sorted(
-        settings(children, root) - settings(children, path)
+        settings(commands, root) - settings(commands, path)
     ):  # paths relative to the config file
         name, _, value = line.partition("=")
-        children.read([*DVC, "config", "--quiet", "--local", name, value], path)
+        commands.read([*DVC, "config", "--quiet", "--local", name, value], path)
 
 
-def settings(children: Children, folder: Path) -> set[str]:
+def settings(commands: CommandSequence, folder: Path) -> set[str]:
     """DVC's settings as NAME=VALUE, with paths made absolute."""
-    return set(children.read([*DVC, "config", "--list"], folder).splitlines())
+    return set(commands.read([*DVC, "config", "--list"], folder).splitlines())
 
 
 def has_dvc_remote(copy: Copy) -> bool:
     """Whether `dvc push` knows where to."""
-    return any(line.startswith("core.remote=") for line in settings(copy.children, copy.path))
+    return any(line.startswith("core.remote=") for line in settings(copy.commands, copy.path))
 
 
-def git_remote(children: Children, root: Path) -> str | None:
+def git_remote(commands: CommandSequence, root: Path) -> str | None:
     """The remote of the branch at hand, else `origin`, else none."""
-    known = git(children, root, "remote").splitlines()
-    branch = git(children, root, "branch", "--show-current")
+    known = git(commands, root, "remote").splitlines()
+    branch = git(commands, root, "branch", "--show-current")
     own = f"branch.{branch}.remote"
     named = (
-        git(children, root, "config", "--default", "origin", "--get", own) if branch else "origin"
+        git(commands, root, "config", "--default", "origin", "--get", own) if branch else "origin"
     )
     return named if named in known else None
 
 
-def behind(children: Children, root: Path) -> int:
+def behind(commands: CommandSequence, root: Path) -> int:
     """How many commits the branch's upstream, as last fetched, is ahead."""
-    if not has(children, root, "rev-parse", "--verify", "--quiet", "@{upstream}"):
+    if not has(commands, root, "rev-parse", "--verify", "--quiet", "@{upstream}"):
         return 0
-    return int(git(children, root, "rev-list", "--count", "HEAD..@{upstream}"))
+    return int(git(commands, root, "rev-list", "--count", "HEAD..@{upstream}"))
 
 
 def commit_of(copy: Copy, remote: str | None, branch: str) -> str | None:
     """The commit of a branch at the remote, or of a local one if `remote` is None; None where there is no such branch.
 
     Raises:
-        Failed: the remote does not answer.
+        CommandFailed: the remote does not answer.
     """
     where = f"refs/heads/{branch}"
     if remote is not None:
@@ -210,6 +210,6 @@ def identity(copy: Copy) -> list[str]:
     unknown = [
         key
         for key in IDENTITY
-        if not has(copy.children, copy.path, "config", "--get", f"user.{key}")
+        if not has(copy.commands, copy.path, "config", "--get", f"user.{key}")
     ]
     return [part for key in unknown for part in ("-c", f"user.{key}={IDENTITY[key]}")]

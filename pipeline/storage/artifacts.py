@@ -1,6 +1,7 @@
 """named contents <-> a folder of files under a manifest: written whole or not at all, verified before use."""
 
 import hashlib
+import math
 import os
 import stat
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import formats
 from pipeline.storage.atomic_write import PARTIAL, remove, write_durably, write_together
 from pipeline.storage.formats import ArrayName, Arrays, ArraySpec, FormatError
@@ -27,10 +29,6 @@ MOVE = "move it elsewhere and run `dvc repro` again"
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
 Tree = TypeVar("Tree", bound=tuple)
-
-
-class ArtifactError(Exception):
-    """A file or folder that cannot be used: one line with file, reason and remedy. Exit code 3."""
 
 
 class File(BaseModel):
@@ -126,6 +124,11 @@ def read_json(path: Path) -> Any:
         ArtifactError: no regular file, not UTF-8, not JSON, or with equal keys, NaN or infinity.
     """
     return _decode(path, _read(path, LARGEST_JSON), {})
+
+
+def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Returns the scores by name with None (JSON null) for NaN and infinity, which JSON does not know."""
+    return {name: value if math.isfinite(value) else None for name, value in sorted(scores.items())}
 
 
 # Trees of arrays.

@@ -14,6 +14,8 @@ import safetensors.numpy
 from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 
+from pipeline.runtime.errors import PipelineError
+
 OF_ARRAYS = (".npz", ".safetensors")
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 FOREIGN = (
@@ -42,8 +44,10 @@ ArrayName = Annotated[
 ]
 
 
-class FormatError(Exception):
-    """Content or bytes that are not of the format that a file's name announces."""
+class FormatError(PipelineError):
+    """Says why content or bytes are not of the format that a file's name announces."""
+
+    exit_code = 3
 
 
 class ArraySpec(BaseModel):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.storage.formats import FOREIGN
 from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 
@@ -19,10 +20,6 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 """Readers of .npy headers by version; numpy writes the second where the first is too short."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What numpy writes."""
-
-
-class ConfigError(Exception):
-    """Params that cannot be used: one line with file, key, value, reason and remedy. Exit code 2."""
 
 
 def read_content(path: Path) -> Content:

@@ -14,7 +14,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, DocumentStartEvent, MappingStartEvent, SequenceStartEvent
 
-from pipeline.storage.input_files import ConfigError, read_content, read_text
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.input_files import read_content, read_text
 from quatrain.params import Params
 from quatrain.section import Content
 

@@ -1,4 +1,4 @@
-"""What the inside raises about data and devices that it is given; learning's own error stands in progress.py."""
+"""Errors about data, devices and training that a user can mend."""
 
 
 class DataError(ValueError):
@@ -15,3 +15,7 @@ class DeviceMissing(Exception):
 
 class DeviceFull(MemoryError):
     """The device has no memory left: says for what, and which keys to lower."""
+
+
+class TrainingDiverged(ArithmeticError):
+    """Says which model, step and loss term is not finite, and which key to change."""

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
+from quatrain.errors import TrainingDiverged as TrainingDiverged
+
 
 class Progress(NamedTuple):
     """One yield of `train`: a learner that may become a checkpoint, and what happened since the last yield.
@@ -26,10 +28,6 @@ Row = tuple[str, int, float]
 """Name of a metric with its suffixes, step, value."""
 History = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Name of a metric with its suffixes -> its steps and its values."""
-
-
-class TrainingDiverged(ArithmeticError):
-    """Something is not finite: says model, step, term and the key to change."""
 
 
 def by_seed(

@@ -30,7 +30,7 @@ class Input(NamedTuple):
         return "whole numbers" if self.whole else "numbers"
 
 
-def checked(
+def validate_request(
     model: str, request: Mapping[str, np.ndarray], inputs: Mapping[str, Input]
 ) -> dict[str, np.ndarray]:
     """The inputs in their order and of their own types, for any number of questions but none.

@@ -18,7 +18,7 @@ SPREAD = 0.05
 
 States = Float[Tensor, "row 4"]
 """phi, phi', theta, theta': where the cart is on the circle, and the pole's angle, 0 upright; neither is wrapped."""
-Seen = Literal["full", "partial", "angles"]
+ObservationKind = Literal["full", "partial", "angles"]
 
 
 def reset(rows: int, generator: Generator) -> States:
@@ -44,7 +44,7 @@ def step(states: States, action: Float[Tensor, "row 1"]) -> States:
     )
 
 
-def observe(states: States, seen: Seen) -> Float[Tensor, "row obs"]:
+def observe(states: States, seen: ObservationKind) -> Float[Tensor, "row obs"]:
     """full: sin phi, cos phi, phi', sin theta, cos theta, theta'; partial: without speeds; angles: phi, theta."""
     phi, phi_speed, theta, theta_speed = states.unbind(1)
     columns = {

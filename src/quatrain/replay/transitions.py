@@ -37,7 +37,7 @@ class Column(NamedTuple):
     """Of Python's."""
 
 
-class Ring(Generic[Form]):
+class HostRing(Generic[Form]):
     """The newest `capacity` transitions: each new one takes the place of the oldest.
 
     What is refused leaves the ring as it was. Floats may lose precision, integers must fit, nothing else is cast.

@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     truncated: Bool[Tensor, " row"]
 
 
-class Starts(NamedTuple):
+class WindowStarts(NamedTuple):
     """Numbers of the transitions that windows of `length` may start with: of a row those of rank first <= rank < end.
 
     The one of a rank stands at rank % W; more than W are never valid. age: transitions of the running episode.
@@ -34,13 +34,13 @@ class Starts(NamedTuple):
     age: Int64[Tensor, " row"]
 
 
-class Ring(NamedTuple):
+class WindowRing(NamedTuple):
     """The newest W transitions. `written`, of all ever written, is on the CPU wherever the ring is: to ask is free."""
 
     observations: Float32[Tensor, "row two_w obs"]
     actions: Float32[Tensor, "row two_w action"]
     truncated: Bool[Tensor, "row two_w"]
-    starts: Starts
+    starts: WindowStarts
     written: Int64[Tensor, ""]
 
     @property
@@ -70,12 +70,12 @@ class View(NamedTuple):
     truncated: Bool[Tensor, "*row time"]
 
 
-def allocate(rows: int, size: int, obs: int, action: int) -> Ring:
+def allocate(rows: int, size: int, obs: int, action: int) -> WindowRing:
     """A ring of `size` transitions that nothing was written to."""
-    starts = Starts(
+    starts = WindowStarts(
         torch.zeros(rows, size, dtype=torch.int64), *torch.zeros(3, rows, dtype=torch.int64)
     )
-    return Ring(
+    return WindowRing(
         observations=torch.zeros(rows, 2 * size, obs),
         actions=torch.zeros(rows, 2 * size, action),
         truncated=torch.zeros(rows, 2 * size, dtype=torch.bool),
@@ -84,7 +84,7 @@ def allocate(rows: int, size: int, obs: int, action: int) -> Ring:
     )
 
 
-def write(ring: Ring, entry: Entry, length: int) -> None:
+def write(ring: WindowRing, entry: Entry, length: int) -> None:
     """Puts a transition in place of the oldest, and notes where windows of this length may start. Changes the ring."""
     number, size = int(ring.written), ring.size
     for storage, value in zip(ring[:3], entry, strict=True):
@@ -94,7 +94,7 @@ def write(ring: Ring, entry: Entry, length: int) -> None:
     ring.written.add_(1)
 
 
-def _note(starts: Starts, number: int, truncated: Bool[Tensor, " row"], length: int) -> None:
+def _note(starts: WindowStarts, number: int, truncated: Bool[Tensor, " row"], length: int) -> None:
     numbers, first, end, age = starts
     size, place = numbers.shape[1], end
     if (
@@ -110,12 +110,14 @@ def _note(starts: Starts, number: int, truncated: Bool[Tensor, " row"], length: 
     age.masked_fill_(truncated, 0)
 
 
-def valid(ring: Ring) -> Int64[Tensor, " row"]:
+def window_counts(ring: WindowRing) -> Int64[Tensor, " row"]:
     """How many windows each row has."""
     return ring.starts.end - ring.starts.first
 
 
-def sample(ring: Ring, row: int, batch_size: int, length: int, generator: Generator) -> Windows:
+def sample(
+    ring: WindowRing, row: int, batch_size: int, length: int, generator: Generator
+) -> Windows:
     """Windows of a row, uniform with replacement over its valid starts; there must be at least one."""
     starts, size, device = ring.starts, ring.size, ring.actions.device
     uniform = torch.rand(batch_size, dtype=torch.float64, generator=generator, device=device)
@@ -130,7 +132,7 @@ def sample(ring: Ring, row: int, batch_size: int, length: int, generator: Genera
     return Windows(observations, actions, numbers)
 
 
-def window(ring: Ring, row: int, start: int, length: int) -> View:
+def window(ring: WindowRing, row: int, start: int, length: int) -> View:
     """Transitions of a row from number `start` on; nothing is copied.
 
     Raises:
@@ -146,7 +148,7 @@ def window(ring: Ring, row: int, start: int, length: int) -> View:
     return View(*(storage[row, place : place + length] for storage in ring[:3]))
 
 
-def last(ring: Ring, length: int) -> View:
+def last(ring: WindowRing, length: int) -> View:
     """The newest transitions of all rows; nothing is copied.
 
     Raises:
@@ -160,7 +162,7 @@ def last(ring: Ring, length: int) -> View:
     return View(*(storage[:, place : place + length] for storage in ring[:3]))
 
 
-def uploaded(tensors: Tensors, device: torch.device) -> Tensors:
+def to_device(tensors: Tensors, device: torch.device) -> Tensors:
     """On a GPU, by way of pinned memory, which alone lets the copies run side by side; elsewhere the same tensors."""
     if device.type != "cuda":
         return tensors

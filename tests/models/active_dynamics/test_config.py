@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.storage.artifacts import to_arrays
-from pipeline.storage.params_file import ConfigError, overlaid, parse, read_params, validate
+from pipeline.storage.params_file import overlaid, parse, read_params, validate
 from quatrain.envs.vector_field import kinds
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.models.active_dynamics import config as room

@@ -170,7 +170,7 @@ def test_learned_channels_offer_what_true_ones_do():
     torch.testing.assert_close(rows.mean(x), given.mean(x))
     torch.testing.assert_close(rows.variance(x), given.variance(x).expand(4, 5))
     torch.testing.assert_close(rows.precision(x), given.precision(x))
-    torch.testing.assert_close(rows.pull(y, x), given.pull(y, x))
+    torch.testing.assert_close(rows.information_vector(y, x), given.information_vector(y, x))
     single = LearnedChannels(*(part.float() for part in rows)).double()
     assert all(part.dtype == torch.float64 for part in single)
 

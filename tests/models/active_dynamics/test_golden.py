@@ -10,8 +10,9 @@ from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.collect import EmissionArrays, collect
 from quatrain.models.active_dynamics.learner import Seen
-from quatrain.models.active_dynamics.seq_vae import elbo, trainer
+from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.elbo import Draws
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
 from quatrain.replay.windows import Windows
 from tests.models.active_dynamics.small_trials import configured, wave
 
@@ -48,7 +49,7 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
 def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.MonkeyPatch):
     """samples 2, horizons 3, times 8 after 2 of burn-in, windows 5."""
     config = configured("seq_vae")
-    worker = trainer.at_work(config, channels(), trainer.fresh(config, channels(), 0))
+    worker = SeqVaeTrainer.from_state(config, channels(), init_state(config, channels(), 0))
     with torch.no_grad():
         for place, param in enumerate(worker.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))
@@ -60,7 +61,7 @@ def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.M
         wave(10, 5, D, start=8.0),
         torch.zeros(5, dtype=torch.int64),
     )
-    _, told = trainer.objective(worker, sampled, 20)
+    _, told = worker.objective(sampled, 20)
     found = [float(told[name]) for name in ("loss", *losses.ELBO_TERMS, "elbo_exact")]
     assert found == pytest.approx(
         [23.632786, -2.405907, 0.018738262, 5.134388, 0.26302776, -3.700384], rel=1e-4

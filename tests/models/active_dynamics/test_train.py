@@ -193,7 +193,7 @@ def means(trial: Trial) -> Tensor:
     rows: Any = trial.rows
     if trial.config.network.family == "bayes_filter":
         return rows.belief.mean[:, : trial.config.env.d].clone()
-    return torch.stack([worker.belief.mean for worker in rows.workers])
+    return torch.stack([worker.belief.mean for worker in rows.trainers])
 
 
 def test_actions_stay_in_the_box_and_are_those_that_acted():
@@ -291,7 +291,7 @@ def test_a_network_never_sees_both_sides_of_an_end():
     for moment in range(40):
         advanced(trial, 1)
         over = trial.replay.truncated[:, moment]
-        hidden = torch.stack([worker.hidden for worker in trial.rows.workers]).flatten(1)
+        hidden = torch.stack([worker.hidden for worker in trial.rows.trainers]).flatten(1)
         assert torch.equal(hidden.any(1), ~over)
     starts, ends = trial.replay.starts, trial.replay.truncated
     for row in range(config.rows):
@@ -301,7 +301,7 @@ def test_a_network_never_sees_both_sides_of_an_end():
     assert seen == config.rows * (
         6 * 2 + 0
     )  # two in each whole episode of six, none in the four left over
-    assert int(windows.valid(trial.replay)[0]) == 12
+    assert int(windows.window_counts(trial.replay)[0]) == 12
 
 
 # What is kept and told.
@@ -497,7 +497,7 @@ def test_weights_are_looked_at_too():
     given = begun("seq_vae")
     trial = training_state.restored(given.config, given.dataset, given.state)
     with torch.no_grad():
-        trial.rows.workers[5].network.first_mean.fill_(float("nan"))
+        trial.rows.trainers[5].network.first_mean.fill_(float("nan"))
     where = (
         "active_dynamics stopped at transition 12: params/first_mean of row random/2 is not finite"
     )
@@ -530,13 +530,13 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
     elif names == ["ell"]:
         broken.noted["ell"][row] = float("nan")
     elif names[0] == "optimizer":
-        worker = broken.workers[row]
+        worker = broken.trainers[row]
         worker.optimizer.state[worker.network.first_mean]["exp_avg"].fill_(float("inf"))
     elif names[0] == "hidden":
-        broken.workers[row].hidden = broken.workers[row].hidden * float("inf")
+        broken.trainers[row].hidden = broken.trainers[row].hidden * float("inf")
     else:
-        known = broken.workers[row].posterior
-        broken.workers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
+        known = broken.trainers[row].posterior
+        broken.trainers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
     whose = f"{arms[-1]}/{seeds - 1}"
     where = rf"active_dynamics stopped at transition {trial.transitions}: {part} of row {whose} is not finite; "
     with pytest.raises(TrainingDiverged, match=f"^{where}{REMEDIES[family]}"):

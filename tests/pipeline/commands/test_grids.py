@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.commands import grids
-from pipeline.storage.params_file import ConfigError
+from pipeline.runtime.errors import ConfigError
 from quatrain.progress import TrainingDiverged
 from tests.conftest import ROOT, SMALL
 

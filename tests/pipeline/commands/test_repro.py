@@ -99,7 +99,7 @@ def test_ctrl_c_leaves_the_child_the_time_to_save(tmp_path: Path):
     with child(tmp_path, 0.9) as process:
         after(0.1, signal.SIGINT)
         after(0.5, signal.SIGINT)
-        assert repro.patiently(process) == 3
+        assert repro.wait_for_child(process) == 3
     assert (tmp_path / "saved").exists()
 
 
@@ -107,7 +107,7 @@ def test_sigterm_is_passed_on(tmp_path: Path):
     before = signal.getsignal(signal.SIGTERM)
     with child(tmp_path, 60) as process:
         after(0.1, signal.SIGTERM)
-        assert repro.patiently(process) == 9
+        assert repro.wait_for_child(process) == 9
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -130,14 +130,14 @@ def test_sigterm_waits_for_the_stage_below_which_saves_after_dvc_has_died(tmp_pa
         assert process.stdout is not None
         process.stdout.readline()
         after(0.1, signal.SIGTERM)
-        assert repro.patiently(process) == 143
+        assert repro.wait_for_child(process) == 143
         assert (tmp_path / "saved").exists()
 
 
 def test_a_killed_child_is_an_exit_code(tmp_path: Path):
     with child(tmp_path, 60) as process:
         process.kill()
-        assert repro.patiently(process) == 137
+        assert repro.wait_for_child(process) == 137
 
 
 # What is printed in the end.
@@ -229,11 +229,13 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     trained: list[tuple[int, dict[str, list[str]]]] = []
 
-    def run(self: repro.Jobs, commands: dict[str, list[str]], *_: object) -> dict[str, int]:
+    def run(
+        self: repro.ParallelCommands, commands: dict[str, list[str]], *_: object
+    ) -> dict[str, int]:
         trained.append((self.at_once, commands))
         return dict.fromkeys(commands, 0)
 
-    monkeypatch.setattr(repro.Jobs, "run", run)
+    monkeypatch.setattr(repro.ParallelCommands, "run", run)
     assert repro.main(["--jobs", "3", "allo", "iqn"]) == 0
     assert [arguments for _, arguments in dvc.calls] == [
         ("repro", "collect@allo", "collect@iqn"),
@@ -277,7 +279,7 @@ def test_dvc_runs_with_this_python_first_and_the_checkouts_store(
     seen: list[dict[str, str]] = []
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("DVC_ROOT", raising=False)
-    monkeypatch.setattr(repro, "patiently", lambda _: 0)
+    monkeypatch.setattr(repro, "wait_for_child", lambda _: 0)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: seen.append(env))
     assert repro.dvc(tmp_path, tmp_path / ".presets" / "smoke", "repro") == 0
     assert seen[0]["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)

@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.commands import repro
-from pipeline.storage.params_file import ConfigError
+from pipeline.runtime.errors import ConfigError
 from tests.pipeline.small_checkout import contents, git
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.commands import retrain
-from pipeline.retraining import children, outcome
+from pipeline.retraining import outcome
 from pipeline.retraining.outcome import ISSUE
-from pipeline.storage.checkpoints import LockHeld
+from pipeline.runtime import processes
+from pipeline.runtime.errors import LockHeld
 from quatrain.registry import MODELS
 from tests.pipeline.retrained_checkout import Night
 from tests.pipeline.small_checkout import git
@@ -246,7 +247,7 @@ def test_an_unknown_preset_is_refused_before_anything_is_made(night: Night, caps
 def test_a_second_retraining_at_the_same_time_is_refused(night: Night):
     why = "another retraining is at work in this checkout; wait for it or end it"
     with (
-        children.Children(night.root / outcome.FOLDER / "lock", "retraining", 0.0),
+        processes.CommandSequence(night.root / outcome.FOLDER / "lock", "retraining", 0.0),
         pytest.raises(LockHeld, match=why),
     ):
         retrain.run(night.root, retrain.parsed([]), patience_seconds=0.0)

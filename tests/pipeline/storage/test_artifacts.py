@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float32, Int32
 
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError, from_arrays, load, save, to_arrays
+from pipeline.storage.artifacts import from_arrays, load, save, to_arrays
 from tests.pipeline.saved_folder import ARRAYS, CONTENTS, FILES, INFO
 
 

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.storage.artifacts import ArtifactError, save, write_json
-from pipeline.storage.checkpoints import Checkpoints, LockHeld, folder_lock, run_key
+from pipeline.runtime.errors import ArtifactError, LockHeld
+from pipeline.runtime.file_lock import folder_lock
+from pipeline.storage.artifacts import save, write_json
+from pipeline.storage.checkpoints import Checkpoints
+from pipeline.storage.run_key import run_key
 from tests.conftest import ROOT
 
 
@@ -200,7 +203,7 @@ def test_a_predecessor_is_given_time_to_leave(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from pipeline.storage.checkpoints import folder_lock; import time\n"
+        "from pathlib import Path; from pipeline.runtime.file_lock import folder_lock; import time\n"
         f"with folder_lock(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError, load, read_json, save, write_json
+from pipeline.storage.artifacts import load, read_json, save, write_json
 from tests.pipeline.saved_folder import ARRAYS, CONTENTS, FILES, INFO
 
 

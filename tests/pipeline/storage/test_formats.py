@@ -55,7 +55,7 @@ def npy_header(dtype: str, *shape: int) -> bytes:
 
 def safetensors(header: Any, data: bytes = b"", length: int | None = None) -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.to_arrays("<Q", len(text) if length is None else length) + text + data
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
 
 
 def tensor(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]:

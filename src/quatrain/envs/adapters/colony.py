@@ -13,11 +13,11 @@ from torch import Tensor
 
 from quatrain.envs.colony.actions import check_actions
 from quatrain.envs.colony.dynamics import Colonies, make_world
-from quatrain.envs.colony.episodes import taken
+from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
-from quatrain.envs.colony.world import Stepped, start, step
+from quatrain.envs.colony.world import StepResult, start, step
 
 Seen = dict[str, np.ndarray]
 """node, graph, parent, mask as in `features.Observation`, with room for max_nodes cells."""
@@ -155,12 +155,12 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
         arrays = {name: _numpy(values) for name, values in seen._asdict().items()}
         return arrays | {"mask": arrays["mask"].astype(np.int8)}
 
-    def _ended(self, stepped: Stepped) -> dict[str, Any]:
+    def _ended(self, stepped: StepResult) -> dict[str, Any]:
         """The info about episodes that ended, whose sums begin anew."""
         over = stepped.terminated | stepped.truncated
         if not over.any():
             return {}
-        last = stepped.last
+        last = stepped.final
         ended = dict(
             zip(ENDED, (stepped.reason, last.n, self._returns, last.t, self._sums), strict=True)
         )
@@ -176,7 +176,7 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
     def _final(self, last: Colonies, over: Tensor) -> np.ndarray:
         """The last observation of each colony whose episode ended, None of the others."""
         rows = over.nonzero()[:, 0]
-        seen, final = self._seen(taken(last, rows)), np.full(self.num_envs, None, dtype=object)
+        seen, final = self._seen(select(last, rows)), np.full(self.num_envs, None, dtype=object)
         for place, row in enumerate(rows.tolist()):
             final[row] = {name: values[place].copy() for name, values in seen.items()}
         return final

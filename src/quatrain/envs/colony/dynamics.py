@@ -92,11 +92,11 @@ def make_world(rules: Rules, plates: Plates) -> World:
 
 def in_use(colonies: Colonies) -> Bool[Tensor, "colony cell"]:
     """Which slots hold a cell."""
-    return counted(colonies.parent.shape[1], colonies.n.device) < colonies.n[..., None]
+    return slot_indices(colonies.parent.shape[1], colonies.n.device) < colonies.n[..., None]
 
 
 @cache
-def counted(count: int, device: torch.device) -> Int64[Tensor, " place"]:
+def slot_indices(count: int, device: torch.device) -> Int64[Tensor, " place"]:
     """0, 1, 2, ... for reading only: a step of few colonies costs what its operations cost to call."""
     return torch.arange(count, device=device)
 
@@ -150,7 +150,7 @@ def select_leftmost(
 ) -> Bool[Tensor, "colony cell"]:
     """The `count` candidates of smallest x, of equal ones those in lower slots; all where there are fewer."""
     order = torch.where(candidates, x, torch.inf).sort(dim=1, stable=True).indices
-    chosen = counted(x.shape[1], x.device) < count[..., None]
+    chosen = slot_indices(x.shape[1], x.device) < count[..., None]
     return torch.empty_like(chosen).scatter_(1, order, chosen).logical_and_(candidates)
 
 
@@ -180,7 +180,7 @@ def _surviving_ancestors(
     parent, from any other one nowhere else.
     """
     colonies, cells = parent.shape
-    above, number = parent + 1, counted(cells + 1, parent.device)
+    above, number = parent + 1, slot_indices(cells + 1, parent.device)
     onward = torch.cat([number[:1].expand(colonies, 1), torch.where(deleted, above, number[1:])], 1)
     for _ in range(max(1, (cells - 1).bit_length())):
         farther = onward.gather(1, onward)
@@ -211,7 +211,7 @@ def _compacted(
     place = rank.masked_fill(~survives, room)  # behind all slots where a cell is gone
     place = torch.cat([place, place + survivors[..., None]], 1)
     source = place.new_full((colonies, room + width + 1), 2 * width)
-    source.scatter_(1, place, counted(2 * width, place.device).expand_as(place))
+    source.scatter_(1, place, slot_indices(2 * width, place.device).expand_as(place))
     source = source[:, :slots]
     nothing = place.new_full((colonies, 1), -1)
     heir = torch.cat([nothing, rank], 1).gather(1, ancestor + 1)

@@ -12,7 +12,7 @@ FLOOR = 1e-6
 Range = tuple[float, float]
 
 
-class Law(NamedTuple):
+class PlateDistribution(NamedTuple):
     """Slopes and offsets of the plates of a kind; a slope lies in one of the ranges, each with equal chance."""
 
     linear: tuple[Range, ...]
@@ -20,8 +20,10 @@ class Law(NamedTuple):
     offset: Range
 
 
-TRAINING = Law(linear=((0.01, 0.1),), exponential=((0.002, 0.008),), offset=(0.5, 2.0))
-OUTSIDE = Law(
+TRAINING = PlateDistribution(
+    linear=((0.01, 0.1),), exponential=((0.002, 0.008),), offset=(0.5, 2.0)
+)
+OUTSIDE = PlateDistribution(
     linear=((0.002, 0.01), (0.1, 0.2)),
     exponential=((0.0005, 0.002), (0.008, 0.012)),
     offset=(0.5, 2.0),
@@ -52,7 +54,9 @@ def make_plates(kind: np.ndarray, m: np.ndarray, b: np.ndarray, width: int) -> P
     return Plates(*columns, np.where(valid, table, np.float32(1)))
 
 
-def drawn_plates(law: Law, count: int, width: int, rng: np.random.Generator) -> Plates:
+def sample_plates(
+    law: PlateDistribution, count: int, width: int, rng: np.random.Generator
+) -> Plates:
     """Plates of a law, half of them linear on average."""
     kind = rng.integers(LINEAR, EXPONENTIAL + 1, count)
     slopes = [_within(ranges, count, rng) for ranges in (law.linear, law.exponential)]

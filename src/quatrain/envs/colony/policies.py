@@ -10,7 +10,7 @@ from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.rules import PARAMETERS, Rules
 
 Actions = Float[Tensor, "colony 5"]
-Act = Callable[[Int64[Tensor, " colony"], Colonies], Actions]
+ColonyPolicy = Callable[[Int64[Tensor, " colony"], Colonies], Actions]
 """Numbers of colonies within the batch that began, and how they stand -> their actions."""
 GAIN = 0.02
 """Radians per pixel off the middle."""
@@ -18,13 +18,13 @@ SMALLEST = 0.5
 """Cells that are added before rounding down, so that exactly as many go as should."""
 
 
-def bounds_of(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
+def action_bounds(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
     """Lowest and highest action."""
     low, high = torch.tensor(rules.bounds).T
     return low, high
 
 
-def holding(fixed: Mapping[str, float], actions: Actions) -> Actions:
+def fix_parameters(fixed: Mapping[str, float], actions: Actions) -> Actions:
     """The same actions, with some of their numbers held."""
     held = actions.clone()
     for name, value in fixed.items():
@@ -32,23 +32,23 @@ def holding(fixed: Mapping[str, float], actions: Actions) -> Actions:
     return held
 
 
-def fixing(fixed: Mapping[str, float], act: Act) -> Act:
+def with_fixed_parameters(fixed: Mapping[str, float], act: ColonyPolicy) -> ColonyPolicy:
     """The same policy, with some numbers of its actions held."""
-    return lambda rows, colonies: holding(fixed, act(rows, colonies))
+    return lambda rows, colonies: fix_parameters(fixed, act(rows, colonies))
 
 
-def random_policy(rules: Rules, generator: Generator) -> Act:
+def random_policy(rules: Rules, generator: Generator) -> ColonyPolicy:
     """Uniform within the bounds."""
-    low, high = bounds_of(rules)
+    low, high = action_bounds(rules)
     return lambda rows, _: low + (high - low) * torch.rand(len(rows), 5, generator=generator)
 
 
-def constant_policy(actions: Float[Tensor, "colony 5"]) -> Act:
+def constant_policy(actions: Float[Tensor, "colony 5"]) -> ColonyPolicy:
     """Each colony its own action, again and again."""
     return lambda rows, _: actions[rows]
 
 
-def feedback_policy(rules: Rules, gamma: Float[Tensor, " colony"]) -> Act:
+def feedback_policy(rules: Rules, gamma: Float[Tensor, " colony"]) -> ColonyPolicy:
     """Hold the size and the middle: r = (n − ⌈Nc/2⌉ + ½)/n, θ = −k (cy − H/2), within bounds; γ of each colony.
 
     It throws as far as α and ν allow, which is what γ is chosen for.
@@ -72,9 +72,11 @@ def feedback_policy(rules: Rules, gamma: Float[Tensor, " colony"]) -> Act:
     return act
 
 
-def blurred(rules: Rules, act: Act, share: float, generator: Generator) -> Act:
+def noisy_policy(
+    rules: Rules, act: ColonyPolicy, share: float, generator: Generator
+) -> ColonyPolicy:
     """The same policy with uniform noise of ± `share` of each range, within the bounds."""
-    low, high = bounds_of(rules)
+    low, high = action_bounds(rules)
 
     def blur(rows: Tensor, colonies: Colonies) -> Actions:
         noise = share * (2 * torch.rand(len(rows), 5, generator=generator) - 1)

@@ -12,7 +12,7 @@ from quatrain.envs.colony.rewards import components
 from quatrain.envs.colony.rules import RUNNING, START_WIDTH, TIMEOUT
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """A step of all colonies.
 
     colonies: those that ended have begun anew. last: as they were before that. components: what the step paid, in the
@@ -20,7 +20,7 @@ class Stepped(NamedTuple):
     """
 
     colonies: Colonies
-    last: Colonies
+    final: Colonies
     components: Float[Tensor, "colony component"]
     reward: Float[Tensor, " colony"]
     terminated: Bool[Tensor, " colony"]
@@ -69,7 +69,7 @@ def colonies_at(
 
 def step(
     world: World, colonies: Colonies, action: Float[Tensor, "colony 5"], generator: Generator
-) -> Stepped:
+) -> StepResult:
     """One step of all colonies; the action is the caller's and acts as it is.
 
     Raises:
@@ -81,9 +81,9 @@ def step(
     paid = components(world, transition)
     reason = transition.reason
     over, truncated = reason != RUNNING, reason == TIMEOUT
-    return Stepped(
+    return StepResult(
         colonies=_begun_anew(world, transition.after, over, generator),
-        last=transition.after,
+        final=transition.after,
         components=paid,
         reward=paid @ world.weights,
         terminated=over ^ truncated,

@@ -99,7 +99,7 @@ def make_field(spec: FieldSpec, generator: Generator) -> Field:
     return Field(spec.kind, raw, _alpha(spec, raw), table)
 
 
-def restored_field(
+def restore_field(
     spec: FieldSpec, alpha: Float[Tensor, ""], table: Float[Tensor, "one component x2 x1"]
 ) -> Field:
     """The field that `make_field` made once, from what a dataset keeps of it.
@@ -131,7 +131,9 @@ def _nodes(spec: FieldSpec, generator: Generator) -> Float[Tensor, "one componen
     if spec.kind == "multi_attractor":
         return tables.multi_attractor(generator, **_parameters(spec))
     table = table_of(spec)
-    return torch.empty(0, 0, 0, 0) if table is None else tables.nodes_of(table, spec.region_radius)
+    return (
+        torch.empty(0, 0, 0, 0) if table is None else tables.table_nodes(table, spec.region_radius)
+    )
 
 
 def _raw(
@@ -142,10 +144,10 @@ def _raw(
     if function is not None:
         return partial(_flat, function=function)
     if table is not None:
-        return partial(tables.interpolated, nodes=nodes, ends=tables.ends_of(table.axes))
+        return partial(tables.interpolate, nodes=nodes, ends=tables.axis_ends(table.axes))
     if spec.kind == "multi_attractor":
         return partial(
-            tables.interpolated, nodes=nodes, ends=tables.ends_of([(-tables.BOX, tables.BOX)] * 2)
+            tables.interpolate, nodes=nodes, ends=tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
         )
     if spec.kind == "linear":
         return partial(_linear, matrix=torch.tensor(spec.matrix, dtype=torch.float32))

@@ -70,7 +70,7 @@ class Emission(NamedTuple):
         weighed = self._slope(x).square() / self.variance(x) @ squares
         return weighed.unflatten(-1, (d, d))
 
-    def pull(
+    def information_vector(
         self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch d"]:
         """Hᵀ R⁻¹ (y - h(x)): where y pulls the state from x; of counts Cᵀ (y - rate)."""

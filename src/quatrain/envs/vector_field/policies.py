@@ -26,7 +26,7 @@ class PolicySpec(NamedTuple):
     chirp: tuple[float, float]
 
 
-class Held(NamedTuple):
+class PolicyState(NamedTuple):
     """action: to take now. left: further transitions for which it stays. phase: of a chirp, by dimension."""
 
     action: Float[Tensor, "row action"]
@@ -34,15 +34,17 @@ class Held(NamedTuple):
     phase: Float[Tensor, "row action"]
 
 
-def first_held(rows: int, action_size: int, generator: torch.Generator) -> Held:
+def init_policy_state(rows: int, action_size: int, generator: torch.Generator) -> PolicyState:
     """Before the first transition."""
     phase = torch.rand(rows, action_size, generator=generator, device=generator.device) * math.tau
-    return Held(torch.zeros_like(phase), torch.zeros_like(phase[:, 0], dtype=torch.int64), phase)
+    return PolicyState(
+        torch.zeros_like(phase), torch.zeros_like(phase[:, 0], dtype=torch.int64), phase
+    )
 
 
 def act(
-    arm: str, spec: PolicySpec, held: Held, transition: int, generator: torch.Generator
-) -> Held:
+    arm: str, spec: PolicySpec, held: PolicyState, transition: int, generator: torch.Generator
+) -> PolicyState:
     """The actions of all rows of an arm in a transition. As much is drawn in each, whatever is held."""
     bound = spec.action_bound
     match arm:
@@ -66,12 +68,16 @@ def act(
     raise ValueError(f"arm {arm!r} is no policy; known: random, step, prbs, chirp, off")
 
 
-def _uniform(held: Held, bound: float, generator: torch.Generator) -> Float[Tensor, "row action"]:
+def _uniform(
+    held: PolicyState, bound: float, generator: torch.Generator
+) -> Float[Tensor, "row action"]:
     drawn = torch.rand(held.action.shape, generator=generator, device=generator.device)
     return drawn * (2 * bound) - bound
 
 
-def _held_on(held: Held, fresh: Float[Tensor, "row action"], stays: Int64[Tensor, " row"]) -> Held:
+def _held_on(
+    held: PolicyState, fresh: Float[Tensor, "row action"], stays: Int64[Tensor, " row"]
+) -> PolicyState:
     """What is fresh where the time is over, and stays so long."""
     over = held.left == 0
     left = torch.where(over, stays, held.left)

@@ -58,7 +58,7 @@ def multi_attractor(
     return (speed * unit - w_attractor * x.norm(dim=0) * x)[None].float()
 
 
-def nodes_of(table: Table, region_radius: float) -> Nodes:
+def table_nodes(table: Table, region_radius: float) -> Nodes:
     """A user's table in grid_sample's order.
 
     Raises:
@@ -76,14 +76,14 @@ def nodes_of(table: Table, region_radius: float) -> Nodes:
     return torch.tensor(_checked_vectors(table).transpose(2, 1, 0)[None], dtype=torch.float32)
 
 
-def ends_of(axes: Sequence[Sequence[float]]) -> Ends:
+def axis_ends(axes: Sequence[Sequence[float]]) -> Ends:
     """Where each axis begins and ends."""
     return torch.tensor(
         [[axis[0] for axis in axes], [axis[-1] for axis in axes]], dtype=torch.float32
     )
 
 
-def interpolated(
+def interpolate(
     x: Float[Tensor, "*batch 2"], nodes: Nodes, ends: Ends
 ) -> Float[Tensor, "*batch 2"]:
     """Velocities at x; outside the table those of its border."""

@@ -47,14 +47,14 @@ class Draws(NamedTuple):
     start_observation: Float[Tensor, "row obs"]
 
 
-class Started(NamedTuple):
+class ResetResult(NamedTuple):
     """Rows at their first state."""
 
     state: EnvState
     observation: Float[Tensor, "row obs"]
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """A step of all rows.
 
     state, observation: rows that were truncated have begun anew. final_x, final_observation: before that, which is
@@ -92,12 +92,12 @@ def draw(world: World, replicates: int, generators: list[Generator]) -> Draws:
     return Draws(process, observation, start.flatten(0, 1), start_observation)
 
 
-def reset(world: World, draws: Draws, generators: list[Generator]) -> Started:
+def reset(world: World, draws: Draws, generators: list[Generator]) -> ResetResult:
     """All rows at x ~ U(-1, 1); the generators, one per arm, are those of `step`."""
     state = EnvState(
         draws.start, torch.zeros(len(draws.start), dtype=torch.int64, device=draws.start.device)
     )
-    return Started(state, _seen(world, draws.start, draws.start_observation, generators))
+    return ResetResult(state, _seen(world, draws.start, draws.start_observation, generators))
 
 
 def step(
@@ -106,7 +106,7 @@ def step(
     action: Float[Tensor, "row action"],
     draws: Draws,
     generators: list[Generator],
-) -> Stepped:
+) -> StepResult:
     """x + (f(x) + B a) dt + √(Q dt) ε, with a held within the box; a number that is not finite goes through.
 
     generators: one per arm, which draw counts and nothing else. How many numbers a count takes depends on its rate:
@@ -121,13 +121,13 @@ def step(
     if (
         truncated.is_cpu and not counts and not truncated.any()
     ):  # elsewhere the question would wait for the device
-        return Stepped(final, final_observation, final.x, final_observation, truncated)
+        return StepResult(final, final_observation, final.x, final_observation, truncated)
     started, chosen = reset(world, draws, generators), truncated[:, None]
     state = EnvState(
         torch.where(chosen, started.state.x, final.x), torch.where(truncated, 0, final.age)
     )
     observation = torch.where(chosen, started.observation, final_observation)
-    return Stepped(state, observation, final.x, final_observation, truncated)
+    return StepResult(state, observation, final.x, final_observation, truncated)
 
 
 def step_mean(

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 KINDS = ("exp_avg", "exp_avg_sq")
 
 
-class Moments(NamedTuple):
+class AdamState(NamedTuple):
     """Adam's, of each parameter; zeros before its first step, and of optimisers that keep none."""
 
     exp_avg: dict[str, Tensor]
@@ -18,22 +18,22 @@ class Moments(NamedTuple):
     steps: Float[Tensor, ""]
 
 
-def fresh(params: dict[str, Tensor]) -> Moments:
+def init_state(params: dict[str, Tensor]) -> AdamState:
     """Before the first step."""
     average, square = (
         {name: torch.zeros_like(param) for name, param in params.items()} for _ in KINDS
     )
-    return Moments(average, square, torch.zeros(()))
+    return AdamState(average, square, torch.zeros(()))
 
 
-def restore(optimizer: Optimizer, network: nn.Module, moments: Moments) -> None:
+def load_state(optimizer: Optimizer, network: nn.Module, moments: AdamState) -> None:
     """Adam goes on from there; of the moments nothing is changed."""
     for name, param in network.named_parameters():
         own = {kind: getattr(moments, kind)[name].clone() for kind in KINDS}
         optimizer.state[param] = own | {"step": moments.steps.clone()}
 
 
-def snapshot(optimizer: Optimizer, network: nn.Module) -> Moments:
+def get_state(optimizer: Optimizer, network: nn.Module) -> AdamState:
     """As they are now, in tensors that stay so."""
     named = dict(network.named_parameters())
     state = {name: optimizer.state.get(param, {}) for name, param in named.items()}
@@ -45,4 +45,4 @@ def snapshot(optimizer: Optimizer, network: nn.Module) -> Moments:
         for kind in KINDS
     )
     steps = next(iter(state.values())).get("step", torch.zeros(()))
-    return Moments(average, square, steps.clone())
+    return AdamState(average, square, steps.clone())

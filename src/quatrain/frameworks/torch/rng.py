@@ -6,13 +6,13 @@ from jaxtyping import UInt8
 from torch import Generator, Tensor
 
 
-def generator(seed: np.random.SeedSequence) -> Generator:
+def generator_from_seed(seed: np.random.SeedSequence) -> Generator:
     """At its beginning, on torch's default device."""
     made = Generator(device=torch.get_default_device())
     return made.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
 
 
-def generator_at(state: UInt8[Tensor, " state"]) -> Generator:
+def generator_from_state(state: UInt8[Tensor, " state"]) -> Generator:
     """Where it was, on torch's default device; of the state nothing is changed."""
     made = Generator(device=torch.get_default_device())
     made.set_state(state.cpu())

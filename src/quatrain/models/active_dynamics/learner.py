@@ -10,7 +10,7 @@ from torch import Tensor
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.surrogate import Surrogate
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 Weights = dict[str, Tensor]
 """By name, the rows first."""
@@ -86,7 +86,7 @@ class Rows(Protocol):
     def observe(self, seen: Seen) -> Float[Tensor, " row"]:
         """Believe, in place. Returns the innovation's negative log likelihood per channel."""
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """Learn from the replay, in place."""
 
     @property

@@ -16,10 +16,10 @@ from quatrain.models.active_dynamics.learner import Gauge, Moments
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.learner import VaeRows
-from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
+from quatrain.models.active_dynamics.seq_vae.planning import LearnerFields
 from quatrain.models.active_dynamics.state import restored, rows_of
 from quatrain.models.active_dynamics.train import State
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 INPUT = "states"
 EXAMPLES = 3
@@ -53,7 +53,7 @@ def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict
         field, covariance = {"weight": held[row]}, blocks[row]
     else:
         assert isinstance(rows, VaeRows)
-        worker = rows.workers[row]
+        worker = rows.trainers[row]
         field, covariance = (
             dict(worker.network.dynamics.named_parameters()),
             worker.posterior.covariance,
@@ -80,7 +80,7 @@ def answer(
         ValueError: other inputs, shapes or numbers than these; arrays of another config.
     """
     wanted = {INPUT: Input(np.float64, (config.env.d,), -LARGEST, LARGEST)}
-    states = torch.tensor(checked("active_dynamics", request, wanted)[INPUT])[None]
+    states = torch.tensor(validate_request("active_dynamics", request, wanted)[INPUT])[None]
     with torch.no_grad():
         known = packing.from_arrays(_template(config), arrays)
         gauge = Gauge(known.turn[None], known.shift[None])
@@ -108,10 +108,10 @@ def _of_network(
     """The mean field; its variance is that of the last layer's weights, or of an ensemble's members."""
     dynamics = _dynamics(config)
     dynamics.load_state_dict(known.field)
-    fields, x = Rowwise(dynamics.field(), config.network.seq_vae.members), z.float()
-    felt = fields.felt(x)
-    if fields.per_row > 1:
-        variance = fields.members(x).var(2, correction=0)
+    fields, x = LearnerFields(dynamics.field(), config.network.seq_vae.members), z.float()
+    felt = fields.mean_and_features(x)
+    if fields.members > 1:
+        variance = fields.member_values(x).var(2, correction=0)
     else:
         variance = (
             ((felt.features @ known.covariance) * felt.features)
@@ -139,6 +139,6 @@ def _template(config: ActiveDynamicsConfig) -> Knowledge:
         weight, covariance = torch.zeros(d, size).double(), torch.zeros(d, size, size).double()
         return Knowledge({"weight": weight}, covariance, turn, shift)
     dynamics = _dynamics(config)
-    fields = Rowwise(dynamics.field(), config.network.seq_vae.members)
-    size = fields.felt(torch.zeros(1, 1, d)).features.shape[2]
+    fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
+    size = fields.mean_and_features(torch.zeros(1, 1, d)).features.shape[2]
     return Knowledge(dynamics.state_dict(), torch.zeros(size, size), turn, shift)

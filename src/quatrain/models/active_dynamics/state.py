@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.envs.vector_field.policies import Held, PolicySpec
-from quatrain.envs.vector_field.world import EnvState, Stepped, World
-from quatrain.frameworks.torch.rng import generator, generator_at
+from quatrain.envs.vector_field.policies import PolicySpec, PolicyState
+from quatrain.envs.vector_field.world import EnvState, StepResult, World
+from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
 from quatrain.models.active_dynamics.collect import Dataset, world_of
@@ -22,7 +22,7 @@ from quatrain.models.active_dynamics.learner import Rows, Seen
 from quatrain.models.active_dynamics.planner import Plan
 from quatrain.models.active_dynamics.seq_vae.learner import VaeRows
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 FAMILIES: dict[str, type[Rows]] = {"bayes_filter": FilterRows, "seq_vae": VaeRows}
 MONITORED = 4
@@ -47,10 +47,10 @@ class Trial:
     world: World
     rows: Rows
     environment: EnvState
-    held: dict[str, Held]
+    held: dict[str, PolicyState]
     plan: Plan
     generators: dict[str, Generator]
-    replay: Ring
+    replay: WindowRing
     path: Float[Tensor, "row transition d"]
     snapshots: dict[str, Tensor]
     gained: Float64[Tensor, " row"]
@@ -102,7 +102,7 @@ class Trial:
         )
         return Met(seen, at(given.next_states, time), EnvState(x, age))
 
-    def met(self, action: Float[Tensor, "row action"], made: Stepped) -> Met:
+    def met(self, action: Float[Tensor, "row action"], made: StepResult) -> Met:
         """A transition that the environment made."""
         bound = self.config.env.action_bound
         action = action.clamp(-bound, bound)
@@ -190,7 +190,7 @@ def fresh(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Trial:
             "rows": rows,
             "environment": EnvState(states, torch.zeros(len(states), dtype=torch.int64)),
             "held": {
-                arm: policies.first_held(config.seeds, size, generators[f"policy_{arm}"])
+                arm: policies.init_policy_state(config.seeds, size, generators[f"policy_{arm}"])
                 for arm in habitual
             },
             "plan": planner.first_plan(config.train.planner, config.seeds, size),
@@ -214,11 +214,13 @@ def _generators(
 ) -> dict[str, Generator]:
     """One per purpose and arm. Arms draw alike in the environment, so that they are compared in pairs."""
     process, counts = environment.spawn(2)
-    found = {"planner": generator(plan)}
+    found = {"planner": generator_from_seed(plan)}
     for arm, habit in zip(ARMS, habits.spawn(len(ARMS)), strict=True):
         if arm in config.train.arms:
             purposes = {"process": process, "counts": counts, "policy": habit}
-            found |= {f"{purpose}_{arm}": generator(own) for purpose, own in purposes.items()}
+            found |= {
+                f"{purpose}_{arm}": generator_from_seed(own) for purpose, own in purposes.items()
+            }
     return found
 
 
@@ -233,7 +235,9 @@ def restored(config: ActiveDynamicsConfig, dataset: Dataset, state: Any) -> Tria
             "environment": state.environment,
             "held": dict(state.held),
             "plan": state.plan,
-            "generators": {name: generator_at(state) for name, state in state.generators.items()},
+            "generators": {
+                name: generator_from_state(state) for name, state in state.generators.items()
+            },
             "replay": cloned(state.replay),
             "path": state.path.clone(),
             "snapshots": cloned(state.snapshots),
@@ -250,7 +254,7 @@ def _at_work(config: ActiveDynamicsConfig, dataset: Dataset, parts: dict[str, An
     return Trial(
         config=config,
         dataset=dataset,
-        given=windows.uploaded(
+        given=windows.to_device(
             Given(*map(torch.from_numpy, dataset.train)), torch.get_default_device()
         ),
         world=world,

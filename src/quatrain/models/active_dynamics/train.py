@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Float64, Int64, UInt8
 from torch import Tensor
 
-from quatrain.envs.vector_field.policies import Held
+from quatrain.envs.vector_field.policies import PolicyState
 from quatrain.envs.vector_field.world import EnvState, draw, step
 from quatrain.frameworks.torch import packing, threads
 from quatrain.models.active_dynamics import planner, records
@@ -19,7 +19,7 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.planner import Plan
 from quatrain.models.active_dynamics.state import Met, Trial
 from quatrain.progress import Progress
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 HEADLINE = ("monitor/field_nrmse", "innovation_nll")
 WEIGHTS = ("params/", "decoder/")
@@ -38,10 +38,10 @@ class State(NamedTuple):
     decoder: Any
     further: Any
     environment: EnvState
-    held: dict[str, Held]
+    held: dict[str, PolicyState]
     plan: Plan
     generators: dict[str, UInt8[Tensor, " state"]]
-    replay: Ring
+    replay: WindowRing
     path: Float[Tensor, "row transition d"]
     snapshots: dict[str, Float[Tensor, "checkpoint row *axes"]]
     gained: Float64[Tensor, " row"]

@@ -16,7 +16,7 @@ from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, inputs_of
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 INPUT = "cells"
 
@@ -85,7 +85,7 @@ def _states(layout: Layout, request: dict[str, np.ndarray]) -> Int32[np.ndarray,
     """The numbers of the cells that are asked for."""
     numbers = np.full(layout.walls.shape, -1, np.int32)
     numbers[~layout.walls] = np.arange(count_states(layout))
-    cells = checked(
+    cells = validate_request(
         "allo", request, {INPUT: Input(np.int32, (2,), 0, np.array(numbers.shape) - 1)}
     )[INPUT]
     states = numbers[tuple(cells.T)]

@@ -20,7 +20,7 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import agent_params, midpoints
 from quatrain.models.iqn.train import State, evaluation_params
 from quatrain.replay.frames import AnyArray
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 BLOCK = 64
 """Questions per call of the compiled program: one program serves requests of any length."""
@@ -93,7 +93,7 @@ def answer(
         ValueError: other inputs or another shape, a number that no view holds, no such agent;
             arrays of another config.
     """
-    question = Question(**checked("iqn", request, inputs(config)))
+    question = Question(**validate_request("iqn", request, inputs(config)))
     template = jax.eval_shape(partial(_init_params, config))
     params = packing.from_arrays(template, arrays)["params"]
     count = config.train.acting.quantiles

@@ -32,7 +32,7 @@ class LearnedChannels(NamedTuple):
         """Λ = Cᵀ R⁻¹ C."""
         return (self.weight / self.noise_variance[..., None]).mT @ self.weight
 
-    def pull(
+    def information_vector(
         self, y: Float[Tensor, "row obs"], x: Float[Tensor, "row d"]
     ) -> Float[Tensor, "row d"]:
         """Cᵀ R⁻¹ (y - h(x))."""

@@ -103,7 +103,9 @@ def correct(
         _correct_bent(emission, belief, y)
     else:
         _correct_straight(
-            belief, emission.precision(expected).expand_as(spread), emission.pull(y, expected)
+            belief,
+            emission.precision(expected).expand_as(spread),
+            emission.information_vector(y, expected),
         )
     return nll
 
@@ -175,7 +177,7 @@ def _mode(
         found = tried.take_along_dim(best[:, None, None], 1)[:, 0]
         moved = _times(reach, found)
         precision = emission.precision(expected + moved)
-        pull = emission.pull(y, expected + moved) + _times(precision, moved)
+        pull = emission.information_vector(y, expected + moved) + _times(precision, moved)
     return found
 
 
@@ -207,7 +209,7 @@ def innovation(
     y: Float64[Tensor, "row obs"],
 ) -> Float64[Tensor, " row"]:
     """Of an observation, per channel, by a belief about the state."""
-    pull, precision = channels.pull(y, x), channels.precision(x)
+    pull, precision = channels.information_vector(y, x), channels.precision(x)
     return (
         losses.innovation_nll(y - channels.mean(x), channels.variance(x), pull, precision, spread)
         / y.shape[1]

@@ -22,7 +22,7 @@ from quatrain.models.active_dynamics.decoder_identification import WarmUp, learn
 from quatrain.models.active_dynamics.learner import Gauge, Moments, Seen, Weights
 from quatrain.models.active_dynamics.network import make_rbf, prior_weight_variance, region_products
 from quatrain.models.active_dynamics.surrogate import Felt, Surrogate, asks_for_all
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 
 def weight_variance(config: ActiveDynamicsConfig, given: Filter) -> float:
@@ -94,7 +94,7 @@ class FilterRows:
         beliefs.begin(self.given, self.belief, seen.truncated, seen.begun.double())
         return nll
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """Nothing is left to do: a filter has learned all when it has seen."""
 
     @property

@@ -18,13 +18,12 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.decoder_identification import aligned
 from quatrain.models.active_dynamics.learner import Gauge, Moments, Seen, Weights
 from quatrain.models.active_dynamics.seq_vae import elbo, planning, trainer
-from quatrain.models.active_dynamics.seq_vae.dynamics import stacked
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
-from quatrain.models.active_dynamics.seq_vae.trainer import Row, Worker
+from quatrain.models.active_dynamics.seq_vae.planning import learner_fields
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeTrainer
 from quatrain.models.active_dynamics.surrogate import Surrogate
-from quatrain.replay.windows import Ring, Windows
+from quatrain.replay.windows import WindowRing, Windows
 
 NOTED = (*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss")
 ROLLOUTS_AT_ONCE = 32
@@ -32,11 +31,11 @@ ROLLOUTS_AT_ONCE = 32
 
 @dataclass
 class VaeRows:
-    """Rows at work; `observe` and `improve` change the workers in place."""
+    """Rows at work; `observe` and `improve` change the trainers in place."""
 
     config: ActiveDynamicsConfig
     emission: Emission
-    workers: list[Worker]
+    trainers: list[SeqVaeTrainer]
     noted: dict[str, Float[Tensor, " row"]]
     region: Float[Tensor, "point d"]
 
@@ -51,7 +50,7 @@ class VaeRows:
         seeds = [int(number) for number in seed.generate_state(config.seeds)] * len(
             config.train.arms
         )
-        rows = [trainer.fresh(config, emission, own) for own in seeds]
+        rows = [trainer.init_state(config, emission, own) for own in seeds]
         return cls._at_work(
             config, emission, rows, {name: torch.zeros(config.rows) for name in NOTED}
         )
@@ -70,21 +69,21 @@ class VaeRows:
         cls,
         config: ActiveDynamicsConfig,
         emission: Emission,
-        rows: Sequence[Row],
+        rows: Sequence[SeqVaeState],
         noted: dict[str, Tensor],
     ) -> "VaeRows":
         region = region_grid(config.env.region_radius, config.env.d)
         return cls(
             config,
             emission,
-            [trainer.at_work(config, emission, row) for row in rows],
+            [SeqVaeTrainer.from_state(config, emission, row) for row in rows],
             noted,
             region,
         )
 
     @property
     def networks(self) -> list[SeqVae]:
-        return [worker.network for worker in self.workers]
+        return [worker.network for worker in self.trainers]
 
     @property
     def weights(self) -> Weights:
@@ -94,7 +93,7 @@ class VaeRows:
 
     def state(self) -> dict[str, Any]:
         """Parts of a learner."""
-        rows = [trainer.snapshot(worker) for worker in self.workers]
+        rows = [worker.to_state() for worker in self.trainers]
         others = tuple(row._replace(params={}) for row in rows)
         return {
             "params": tuple(row.params for row in rows),
@@ -106,20 +105,20 @@ class VaeRows:
     def observe(self, seen: Seen) -> Float[Tensor, " row"]:
         """Encode. Returns the innovation's negative log likelihood per channel, of what was predicted before."""
         told = []
-        for row, worker in enumerate(self.workers):
+        for row, worker in enumerate(self.trainers):
             before = Belief(*(part[None] for part in worker.belief))
             told.append(
                 innovation(
                     worker.network, before, seen.control[row, None], seen.observation[row, None]
                 )[0]
             )
-            trainer.observe(worker, seen.observation[row], seen.action[row])
-            trainer.restart(worker, seen.truncated[row])
+            worker.observe(seen.observation[row], seen.action[row])
+            worker.restart(seen.truncated[row])
         return torch.stack(told)
 
-    def improve(self, replay: Ring) -> None:
+    def improve(self, replay: WindowRing) -> None:
         """Gradient steps, once there are enough windows."""
-        found = [trainer.learn(worker, replay, row) for row, worker in enumerate(self.workers)]
+        found = [worker.learn(replay, row) for row, worker in enumerate(self.trainers)]
         for name in NOTED:
             latest = [
                 own.get(name, old)
@@ -136,25 +135,25 @@ class VaeRows:
 
     def surrogate(self, rows: slice) -> Surrogate:
         """What a planner sees of some rows."""
-        return planning.surrogate(self.config, self.workers[rows], self.region)
+        return planning.make_surrogate(self.config, self.trainers[rows], self.region)
 
     @torch.no_grad()
     def drift(
         self, weights: Weights, x: Float[Tensor, "row point d"]
     ) -> Float[Tensor, "row point d"]:
         """The mean field of some checkpoint's networks."""
-        return fields_of(self.networks_with(weights)).felt(x.float()).value
+        return learner_fields(self.networks_with(weights)).mean_and_features(x.float()).value
 
     @torch.no_grad()
     def moments(self, x: Float[Tensor, "row point d"]) -> Moments:
         """The mean field; its variance is that of the last layer's weights, or of an ensemble's members."""
-        fields = fields_of(self.networks)
-        felt = fields.felt(x.float())
-        if self.workers[0].network.members > 1:
+        fields = learner_fields(self.networks)
+        felt = fields.mean_and_features(x.float())
+        if self.trainers[0].network.members > 1:
             return Moments(
-                felt.value.double(), fields.members(x.float()).var(2, correction=0).double()
+                felt.value.double(), fields.member_values(x.float()).var(2, correction=0).double()
             )
-        covariance = torch.stack([worker.posterior.covariance for worker in self.workers])
+        covariance = torch.stack([worker.posterior.covariance for worker in self.trainers])
         variance = ((felt.features @ covariance) * felt.features).sum(-1, keepdim=True)
         return Moments(felt.value.double(), variance.expand_as(felt.value).double())
 
@@ -162,7 +161,7 @@ class VaeRows:
         """As they were at a checkpoint."""
         named = [
             {name: value[row] for name, value in weights.items()}
-            for row in range(len(self.workers))
+            for row in range(len(self.trainers))
         ]
         networks = deepcopy(self.networks)
         for network, params in zip(networks, named, strict=True):
@@ -185,7 +184,7 @@ class VaeRows:
     def information(self) -> Float[Tensor, " row"]:
         """d/2 [log det Σ(prior) - log det Σ]; 0 of ensembles, which have no posterior of weights."""
         found = []
-        for worker in self.workers:
+        for worker in self.trainers:
             covariance = worker.posterior.covariance.double()
             before = len(covariance) * torch.tensor(worker.network.prior_variance).double().log()
             found.append(
@@ -202,11 +201,6 @@ class VaeRows:
         return {name: torch.stack([own[name] for own in found]) for name in found[0]}
 
 
-def fields_of(networks: Sequence[SeqVae]) -> Rowwise:
-    """Of all rows side by side."""
-    return Rowwise(stacked([network.dynamics.field() for network in networks]), networks[0].members)
-
-
 def innovation(
     network: SeqVae,
     belief: Belief,
@@ -214,14 +208,14 @@ def innovation(
     y: Float[Tensor, "batch obs"],
 ) -> Float[Tensor, " batch"]:
     """-log N(y - h(x); 0, H P Hᵀ + R) per channel, where x and P = F diag(v) Fᵀ + s dt are predicted of a belief."""
-    fields, dt = fields_of([network]), network.dt
+    fields, dt = learner_fields([network]), network.dt
     x = belief.mean[None]
     moved = torch.eye(x.shape[-1]) + dt * fields.jacobian(x)[0]
-    expected = belief.mean + dt * (fields.felt(x).value[0] + control)
+    expected = belief.mean + dt * (fields.mean_and_features(x).value[0] + control)
     spread = (moved * belief.variance[:, None]) @ moved.mT + torch.diag(network.step_variance)
     channels = network.decoder.channels()
     residual, variance = y - channels.mean(expected), channels.variance(expected)
-    pull, precision = channels.pull(y, expected), channels.precision(expected)
+    pull, precision = channels.information_vector(y, expected), channels.precision(expected)
     return losses.innovation_nll(residual, variance, pull, precision, spread) / y.shape[1]
 
 
@@ -230,7 +224,7 @@ def encoded(network: SeqVae, rollouts: Rollouts) -> Belief:
     inputs = _columns(rollouts)
     ended, hidden, found = (
         torch.tensor(rollouts.truncated),
-        network.encoder.first(len(rollouts.actions)),
+        network.encoder.initial_hidden(len(rollouts.actions)),
         [],
     )
     for given, over in zip(torch.cat(inputs, -1).unbind(0), ended.unbind(1), strict=True):
@@ -254,7 +248,7 @@ def _judged(
     """Of one row, per transition and channel."""
     (y, action), d = _columns(rollouts), config.env.d
     ended, known = torch.tensor(rollouts.truncated).T, encoded(network, rollouts)
-    first = Belief(*(part.expand(1, y.shape[1], d) for part in network.first))
+    first = Belief(*(part.expand(1, y.shape[1], d) for part in network.initial_belief))
     new = torch.cat([torch.ones_like(ended[:1]), ended[:-1]])[..., None]
     before = []
     for of_first, of_known in zip(first, known, strict=True):
@@ -276,7 +270,7 @@ def _bound(
     bounds = []
     for part in torch.arange(y.shape[1]).split(ROLLOUTS_AT_ONCE):
         windows = Windows(y[:, part], action[:, part], torch.zeros_like(part))
-        scene = elbo.encode(network, windows, 0)
+        scene = elbo.encode_windows(network, windows, 0)
         drawn = elbo.draw(network.members, config.evaluate.elbo_samples, 1, scene, draws)
         bounds.append(elbo.evidence_bound(network, scene, drawn, lasts[:, part]))
     return torch.cat(bounds).sum() / (lasts.sum() * y.shape[2])

@@ -8,13 +8,13 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from quatrain.envs.colony.dynamics import World
-from quatrain.envs.colony.episodes import repeated, returns
+from quatrain.envs.colony.episodes import repeat, returns
 from quatrain.envs.colony.policies import (
-    bounds_of,
+    action_bounds,
     constant_policy,
     feedback_policy,
-    fixing,
-    holding,
+    fix_parameters,
+    with_fixed_parameters,
 )
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
@@ -41,13 +41,13 @@ def best_constant(
     world: World, points: int, fixed: Mapping[str, float], generator: Generator
 ) -> Search:
     """Random points, then rounds of the cross-entropy method, then the best of all on colonies of their own."""
-    low, high = bounds_of(world.rules)
+    low, high = action_bounds(world.rules)
     tried = [_first_points(world, points, fixed, generator)]
     scores = [_judged(world, tried[0], FIRST_COLONIES, generator)]
     for _ in range(ROUNDS):
         elite = _best(tried[-1], scores[-1], ELITES)
         spread = elite.std(0, correction=0) * torch.randn(POINTS, 5, generator=generator)
-        tried.append(holding(fixed, elite.mean(0) + spread).clamp(low, high))
+        tried.append(fix_parameters(fixed, elite.mean(0) + spread).clamp(low, high))
         scores.append(_judged(world, tried[-1], COLONIES, generator))
     actions, found = torch.cat(tried), torch.cat(scores)
     finalists = _best(actions, found, FINALISTS)
@@ -59,8 +59,10 @@ def best_gamma(world: World, fixed: Mapping[str, float], generator: Generator) -
     """The throw with which the feedback controller earns most."""
     gamma = world.rules.bounds[PARAMETERS.index("gamma")]
     tried = torch.linspace(gamma.low, gamma.high, GAMMAS)
-    colonies = repeated(start(world, GAMMA_COLONIES, generator), GAMMAS)
-    act = fixing(fixed, feedback_policy(world.rules, tried.repeat_interleave(GAMMA_COLONIES)))
+    colonies = repeat(start(world, GAMMA_COLONIES, generator), GAMMAS)
+    act = with_fixed_parameters(
+        fixed, feedback_policy(world.rules, tried.repeat_interleave(GAMMA_COLONIES))
+    )
     return tried[returns(world, colonies, act).view(GAMMAS, -1).mean(1).argmax()]
 
 
@@ -68,21 +70,21 @@ def _first_points(
     world: World, points: int, fixed: Mapping[str, float], generator: Generator
 ) -> Tensor:
     """Half of them anywhere, half where a colony holds its size and grows straight on."""
-    low, high = bounds_of(world.rules)
+    low, high = action_bounds(world.rules)
     found = low + (high - low) * torch.rand(points, 5, generator=generator)
     half, ratio, theta = points // 2, PARAMETERS.index("delete_ratio"), PARAMETERS.index("theta")
     found[:half, ratio] = HOLDING[0] + (HOLDING[1] - HOLDING[0]) * torch.rand(
         half, generator=generator
     )
     found[:half, theta] = 0
-    return holding(fixed, found).clamp(low, high)
+    return fix_parameters(fixed, found).clamp(low, high)
 
 
 def _judged(
     world: World, actions: Tensor, colonies: int, generator: Generator
 ) -> Float[Tensor, " point"]:
     """Mean return of each action, all on the same colonies."""
-    starts = repeated(start(world, colonies, generator), len(actions))
+    starts = repeat(start(world, colonies, generator), len(actions))
     act = constant_policy(actions.repeat_interleave(colonies, 0))
     return returns(world, starts, act).view(len(actions), -1).mean(1)
 
