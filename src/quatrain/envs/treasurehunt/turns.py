@@ -153,11 +153,15 @@ def play_turn(
     if world.shuffled:
         by_agent = jnp.argsort(order)
         agent_turns = jax.tree.map(lambda leaf: leaf[by_agent], agent_turns)
-    *columns, history = agent_turns
-    number = state.turn.astype(jnp.int16)
-    state, terminated, truncated = jax.vmap(world.end_turn)(state)
-    envs = _reset_ended(world, EnvStates(state, history), terminated | truncated)
-    return envs, Turn(*columns, terminated, truncated, number)
+    end = jax.vmap(world.end_turn)(state)
+    envs = EnvStates(end.state, agent_turns.history)
+    turn = Turn(
+        *agent_turns[:4],
+        terminated=end.terminated,
+        truncated=end.truncated,
+        turn=state.turn.astype(jnp.int16),
+    )
+    return _reset_ended(world, envs, end.terminated | end.truncated), turn
 
 
 def _play_agent(

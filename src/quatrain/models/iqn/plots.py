@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ COMPARED = {"random": GREY, "oracle_view": BLUE, "learned": RED}
 """Policies that are drawn as lines."""
 MAX_LABELLED = 8
 """Largest number of agents of which all lines have a label."""
-SMALL_TITLE = {"loc": "left", "fontsize": 10}
+SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
 
 
 class Replays(NamedTuple):
@@ -330,8 +330,16 @@ def _draw_lorenz(
     overall_gini = f"Gini {scores['gini_systematic']:.3f} over all worlds (solid)"
     title = f"{overall_gini}, {scores['gini_episode']:.3f} in each (dotted)"
     axes.set_title(title, **SMALL_TITLE)
-    along_diagonal = {"rotation": 45, "rotation_mode": "anchor", "ha": "center"}
-    axes.text(0.5, 0.52, "equal shares", color=GREY, fontsize=8, **along_diagonal)
+    axes.text(
+        0.5,
+        0.52,
+        "equal shares",
+        color=GREY,
+        fontsize=8,
+        rotation=45,
+        rotation_mode="anchor",
+        ha="center",
+    )
 
 
 def lorenz(incomes: Float[np.ndarray, "agent *env"]) -> Float[np.ndarray, "share *env"]:
