@@ -143,13 +143,13 @@ def learned(params: Params, field: str) -> dict[str, Any]:
         for progress in learning.train(config, dataset, params.seed + 1):
             bar.show(progress)
     scores = judging.evaluate(config, progress.state, dataset, params.seed + 2)
-    trials = import_module(f"quatrain.models.{MODEL}.state")
-    rows = trials.restored(config, dataset, progress.state).rows
-    errors = judging.knowledge(config, rows, progress.state, dataset).nrmse
+    states = import_module(f"quatrain.models.{MODEL}.state")
+    learner = states.TrainingState.from_state(config, dataset, progress.state).learner
+    errors = judging.estimate_field(config, learner, progress.state, dataset).nrmse
     by_arm = np.split(errors, len(ARMS), axis=1)
     return {
         "scores": {name: float(score) for name, score in scores.items()},
-        "transitions": list(trials.checkpoint_steps(config)),
+        "transitions": list(states.checkpoint_steps(config)),
         "field_nrmse": {arm: own.round(6).tolist() for arm, own in zip(ARMS, by_arm, strict=True)},
         "seconds": time.monotonic() - began,
     }

@@ -81,7 +81,7 @@ class Stage(NamedTuple):
         """
         loaded = artifacts.load(self.data)
         collecting = load(self.model).collect
-        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.npz"])
+        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.safetensors"])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 
@@ -147,7 +147,7 @@ def main(
         prepare_process(stage.params)
         if stage.framework == "jax":
             gc.set_threshold(OBJECTS_PER_COLLECTION)
-            compile_cache.keep(stage.root, stage.params)
+            compile_cache.enable(stage.root, stage.params)
         with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
             signals.working = True
             run_on_device(stage, body, signals)

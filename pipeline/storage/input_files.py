@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.runtime.errors import ConfigError
-from pipeline.storage.formats import FOREIGN
+from pipeline.storage.formats import PARSER_ERRORS
 from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 
 MAX_BYTES = 200_000
@@ -86,7 +86,7 @@ def _members(path: Path) -> dict[str, bytes]:
                 name: _unfolded(archive, member)
                 for name, member in zip(names, members, strict=True)
             }
-    except (*FOREIGN, zlib.error):
+    except (*PARSER_ERRORS, zipfile.BadZipFile, zlib.error):
         raise ConfigError(
             f"{path.name}: is no {ARRAYS} file, or damaged; write one with numpy.savez"
         ) from None
@@ -106,7 +106,7 @@ def _array(where: str, data: bytes, wanted: str, axes: int | None = None) -> np.
         shape, fortran_order, dtype = read_header(stream)
         if any(type(length) is not int for length in shape):  # numpy lets True pass
             raise TypeError
-    except (*FOREIGN, tokenize.TokenError):
+    except (*PARSER_ERRORS, tokenize.TokenError):
         raise ConfigError(f"{where}: is no {NUMBERS} file; write one with numpy.save") from None
     size = math.prod(shape)
     fits = len(shape) == axes if axes else len(shape) <= MAX_AXES and min(shape, default=1) > 0

@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.judging import verdicts
 from pipeline.judging.verdicts import StaleVerdict
 from pipeline.runtime import console, stage
-from pipeline.runtime.errors import ArtifactError, PipelineError
+from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts, history
@@ -39,12 +39,6 @@ NOTE = "recorded_elsewhere.json"
 LARGEST = sys.float_info.max
 """What MLflow makes of an infinity."""
 FINISHED = b'"status": "FINISHED"'
-
-
-class StoreUnavailable(PipelineError):
-    """The store is unreachable: records nothing, so that no run is duplicated."""
-
-    exit_code = 6
 
 
 # What is missing: told without mlflow and frameworks.

@@ -343,10 +343,10 @@ def test_memory_of_all_is_told(monkeypatch):
 
 
 def test_memory_is_measured_by_another_process():
-    found = memory.peak_of(memory.begun(ROOT, "transitions before"))
+    found = memory.peak_of(memory.reset_observation(ROOT, "transitions before"))
     assert 10 * 2**20 < found.grown < found.whole
 
 
 def test_a_process_that_fails_is_told():
     with pytest.raises(RuntimeError, match=r"memory: .* ended with 1"):
-        memory.peak_of(memory.begun(ROOT, "nobody's"))
+        memory.peak_of(memory.reset_observation(ROOT, "nobody's"))

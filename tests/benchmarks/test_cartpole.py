@@ -196,7 +196,9 @@ def times(*missing):
 
 def test_each_goal_stands_in_a_row_with_what_it_is_against():
     goals = {
-        row.against: (row.goal.number, row.goal_reached) for row in loop.rows_of(times("none")) if row.goal
+        row.against: (row.goal.number, row.goal_reached)
+        for row in loop.rows_of(times("none"))
+        if row.goal
     }
     assert goals == {
         "rejax": (2.5, True),

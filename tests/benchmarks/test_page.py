@@ -147,7 +147,9 @@ def test_ours_without_something_is_no_other_library(tmp_path: Path):
 )
 def test_a_works_name_is_told_from_the_librarys(tmp_path: Path, name: str, work: str, library: str):
     rows = keep(tmp_path, {"peers": [PEERS[0]._replace(name=name, against="torchrl")]})
-    ((found, beside),) = result_files.against_peers(result_files.named(result_files.read(rows))).items()
+    ((found, beside),) = result_files.against_peers(
+        result_files.named(result_files.read(rows))
+    ).items()
     assert (found, list(beside)) == (work, [library])
 
 

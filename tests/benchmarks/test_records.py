@@ -28,7 +28,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> Path:
     return tmp_path
 
 
-def found(rows: dict[str, list[Row]], folder: Path, **machine: Any) -> dict[str, result_files.Results]:
+def found(
+    rows: dict[str, list[Row]], folder: Path, **machine: Any
+) -> dict[str, result_files.Results]:
     read = result_files.read(keep(folder, rows, **machine))
     return {name: results for name, results in read.items() if results is not None}
 

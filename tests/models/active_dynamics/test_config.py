@@ -714,7 +714,7 @@ def test_each_preset_can_be_used(preset: str | None):
 
 def test_the_original_has_the_numbers_of_the_original():
     found = read_params(ROOT, "original").active_dynamics
-    assert found.rows == 2
+    assert found.learners == 2
     assert found.env.emission == ("loglinear", 50, "gaussian", 0.001, 0.408, 0.408)
     assert (found.env.world.field.normalise, found.env.world.field.speed) == ("box_max", 2.0)
     assert (found.env.process_noise, found.env.action_bound, found.env.escape_radius) == (

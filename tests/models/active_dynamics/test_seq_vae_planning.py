@@ -8,11 +8,11 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics import acquisition
+from quatrain.models.active_dynamics.learner import Surrogate
 from quatrain.models.active_dynamics.seq_vae import planning, posterior
 from quatrain.models.active_dynamics.seq_vae.decoder import Decoder, MlpDecoder
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
-from quatrain.models.active_dynamics.surrogate import Surrogate
 from tests.models.active_dynamics.plain_elbo import field
 from tests.models.active_dynamics.small_trainers import (
     COUNTS,

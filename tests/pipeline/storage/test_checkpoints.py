@@ -107,7 +107,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "src" / "envs").mkdir(parents=True)
     (tmp_path / "src" / "train.py").write_text("steps = 1\n")
     (tmp_path / "src" / "envs" / "grid.py").write_text("width = 3\n")
-    save(tmp_path / "data", {"dataset.npz": {"x": np.arange(3)}}, {})
+    save(tmp_path / "data", {"dataset.safetensors": {"x": np.arange(3)}}, {})
     return tmp_path
 
 
@@ -156,7 +156,7 @@ def test_the_key_changes_with_code_and_data(project: Path) -> None:
     keys.append(key(project))
     (project / "src" / "envs" / "grid.py").rename(project / "src" / "envs" / "maze.py")
     keys.append(key(project))
-    save(project / "data", {"dataset.npz": {"x": np.arange(4)}}, {})
+    save(project / "data", {"dataset.safetensors": {"x": np.arange(4)}}, {})
     keys.append(key(project))
     assert len(set(keys)) == 4
 

@@ -247,7 +247,7 @@ def test_sync_records_delivers_registers_and_is_done(
     restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ):
     given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    monkeypatch.setattr("pipeline.commands.repro.environment", lambda *_: given)
+    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: given)
     assert sync.main([]) == 0
     told = capfd.readouterr()
     for verb in ("train", "evaluate"):

@@ -48,7 +48,7 @@ class SeqVae(nn.Module):
         self.first_mean = nn.Parameter(torch.zeros(env.d))
         self.raw_first_variance = nn.Parameter(torch.zeros(env.d))
         weights = losses.horizon_weights(train.horizons, train.decay)
-        mask_weights = losses.counted(weights, train.window)
+        mask_weights = losses.horizon_mask_weights(weights, train.window)
         self.register_buffer("horizon_mask_weights", mask_weights, persistent=False)
         self.register_buffer("control", control, persistent=False)
         self.register_buffer("zero", torch.zeros(()), persistent=False)

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.learner import FieldValue, Surrogate, needs_joint_covariance
 from quatrain.models.active_dynamics.seq_vae.dynamics import Field
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.models.active_dynamics.seq_vae.posterior import Posterior, has_weight_posterior
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
-from quatrain.models.active_dynamics.surrogate import Felt, Surrogate, asks_for_all
 
 
 class LearnerFields(NamedTuple):
@@ -24,13 +24,13 @@ class LearnerFields(NamedTuple):
     field: Field
     members: int
 
-    def mean_and_features(self, x: Float[Tensor, "learner n d"]) -> Felt:
+    def mean_and_features(self, x: Float[Tensor, "learner n d"]) -> FieldValue:
         """Computes the mean over members; an ensemble has no features with uncertain weights."""
         if self.members > 1:
             mean = self.member_values(x).mean(2)
-            return Felt(mean, x.new_zeros(*x.shape[:2], 0))
+            return FieldValue(mean, x.new_zeros(*x.shape[:2], 0))
         features = self.field.features(x.mT)
-        return Felt(self.field.from_features(features).mT, features.mT)
+        return FieldValue(self.field.from_features(features).mT, features.mT)
 
     def member_values(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n member d"]:
         """Computes the field of each member."""
@@ -80,7 +80,7 @@ def make_surrogate(
     ]
     is_single = has_weight_posterior(network)
     full_covariance = None
-    if is_single and asks_for_all(config.train.acquisition):
+    if is_single and needs_joint_covariance(config.train.acquisition):
         full_covariance = block_diagonal(posterior.covariance, config.env.d)
     return Surrogate(
         state=torch.stack(means),

@@ -225,8 +225,8 @@ class SeqVaeTrainer:
         elbo_terms = elbo.compute_terms(network, encoded, draws, network.horizon_mask_weights)
         terms = self._mean_terms(elbo_terms, batch)
         weights = losses.weights(train.window, transitions, beta)
-        assert terms.keys() == weights.keys() == set(losses.ELBO_TERMS)
-        loss = torch.stack([weights[name] * terms[name] for name in losses.ELBO_TERMS]).sum()
+        assert terms.keys() == weights.keys() == set(losses.TERMS["seq_vae"])
+        loss = torch.stack([weights[name] * terms[name] for name in losses.TERMS["seq_vae"]]).sum()
         metrics = {name: term.detach() for name, term in terms.items()}
         is_masked = draws.keep_mask is not None
         with torch.no_grad():
@@ -237,9 +237,9 @@ class SeqVaeTrainer:
         return Objective(loss, metrics | {"loss": loss.detach()})
 
     def _mean_terms(self, elbo_terms: ElboTerms, batch: Windows) -> dict[str, Tensor]:
-        """Returns the terms of the loss by name, in the order of `losses.ELBO_TERMS`."""
+        """Returns the terms of the loss by name, in the order of `losses.TERMS`."""
         terms = {}
-        for name in losses.ELBO_TERMS[:-1]:
+        for name in losses.TERMS["seq_vae"][:-1]:
             term = getattr(elbo_terms, name)
             if self.network.members > 1:
                 starts = batch.starts % len(self.bootstrap)
