@@ -1,4 +1,6 @@
-"""Worlds so small that what must be learned in them is known exactly, and the way to learn there."""
+"""Worlds so small that what must be learned in them is known exactly, and the way to learn
+there.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +20,9 @@ from quatrain.replay.frames import Transitions
 from tests.conftest import params_with
 
 FRAME = 36
-"""Numbers in a frame, which the config derives from its env: four channels of 3x3 cells. Probes use the first ones."""
+"""Numbers in a frame, which the config derives from its env: four channels of 3x3 cells. Probes use
+the first ones.
+"""
 DISCOUNT = 0.5
 MIDPOINTS = (np.arange(16, dtype=np.float32) + 0.5) / 16
 
@@ -70,14 +74,15 @@ def shown(*places: Any) -> jax.Array:
     )
 
 
-def made(
+def build(
     agents: int,
     observe: Callable[[State, jax.Array], jax.Array],
     reward: Callable[[State, jax.Array, jax.Array], jax.Array],
     end: Callable[[State], tuple[Any, Any]],
 ) -> World:
-    """The world of agents that change nothing: what they see, what they are paid, and whether a turn is the last
-    (terminated, truncated). What is hidden in an episode follows from its number and the key.
+    """The world of agents that change nothing: what they see, what they are paid, and whether a
+    turn is the last (terminated, truncated). What is hidden in an episode follows from its number
+    and the key.
     """
 
     def reset(key: jax.Array, episode: jax.Array) -> State:
@@ -126,7 +131,7 @@ def _paid_once(state: State, agent: jax.Array, action: jax.Array) -> jax.Array:
     return jnp.where(agent == TASKS.index("lottery"), coin(state, 1), paid)
 
 
-ONE_TURN = made(
+ONE_TURN = build(
     len(TASKS),
     lambda state, _: shown(coin(state, 0)),
     _paid_once,
@@ -137,9 +142,13 @@ ONE_TURN = made(
 
 TURNS = 3
 ERRANDS = ("paid", "delayed", "cued")
-"""Agents: paid 1 in each turn; only in the last; only in the last for the action that was shown in the first."""
+"""Agents: paid 1 in each turn; only in the last; only in the last for the action that was shown in
+the first.
+"""
 CUT, FIRST, CUE = 0, 1, 4
-"""Places: the episode will be cut; it is in its first, second, third turn; the shown action is 0, is 1."""
+"""Places: the episode will be cut; it is in its first, second, third turn; the shown action is 0,
+is 1.
+"""
 
 
 def _seen_in_turn(state: State, agent: jax.Array) -> jax.Array:
@@ -158,7 +167,7 @@ def _last_of_three(state: State) -> tuple[jax.Array, jax.Array]:
     return over & ~cut, over & cut
 
 
-THREE_TURNS = made(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
+THREE_TURNS = build(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
 
 
 # Learning there.
@@ -193,7 +202,9 @@ def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
 
 
 def quantiles(config: IqnConfig, state: TrainState, agent: int, frames: np.ndarray) -> np.ndarray:
-    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action), without flicker."""
+    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action),
+    without flicker.
+    """
     params = jax.tree.map(lambda leaf: leaf[0, agent], train.evaluation_params(config, state))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
     return np.asarray(network.apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))

@@ -1,4 +1,6 @@
-"""The ring's plain twin: every turn ever written in a list, episodes walked turn by turn. And turns to write."""
+"""The ring's plain twin: every turn ever written in a list, episodes walked turn by turn. And turns
+to write.
+"""
 
 from typing import NamedTuple
 
@@ -18,7 +20,9 @@ class HostTransition(NamedTuple):
 
 
 class HostRing:
-    """A ring of `capacity` turns: turn `time` stands in slot `time % capacity` until another takes its place."""
+    """A ring of `capacity` turns: turn `time` stands in slot `time % capacity` until another takes
+    its place.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -66,7 +70,9 @@ class HostRing:
         )
 
     def _stack(self, time: int, env: int, agent: int, frames: int) -> np.ndarray:
-        """What the agent saw then: the last frames of its episode, oldest first, blank ones before the beginning."""
+        """What the agent saw then: the last frames of its episode, oldest first, blank ones before
+        the beginning.
+        """
         began = time - int(self.history[time].turn[env])
         blank = np.zeros_like(self.history[time].frames[agent, env])
         times = range(time - frames + 1, time + 1)
@@ -78,7 +84,8 @@ class HostRing:
 def tagged_turns(
     turns: int, agents: int, envs: int, ends: tuple[float, float], seed: int = 0
 ) -> Transitions:
-    """Turns whose frames say (agent, lane, episode, turn), each from 1; in every turn a lane's episode may end.
+    """Turns whose frames say (agent, lane, episode, turn), each from 1; in every turn a lane's
+    episode may end.
 
     Args:
         ends: probabilities that a turn is terminated, and truncated; it may be both.

@@ -33,7 +33,9 @@ fill, put = jax.jit(from_transitions, static_argnums=0), jax.jit(write)
 
 
 class Drawable(NamedTuple):
-    """All that can be drawn: the first `total` of the entries, and the transitions of all agents there."""
+    """All that can be drawn: the first `total` of the entries, and the transitions of all agents
+    there.
+    """
 
     total: Array
     entries: Array
@@ -78,11 +80,11 @@ def at_every_moment(moments: FrameRing, window: Window) -> list[Drawable]:
 def assert_same(batch: Batch, expected: list[HostTransition]) -> None:
     """Floats to the rounding of float32, all else exactly."""
     for name, column in zip(Batch._fields, batch, strict=True):
-        wanted = np.array([getattr(transition, name) for transition in expected])
+        target = np.array([getattr(transition, name) for transition in expected])
         if column.dtype == np.float32:
-            np.testing.assert_allclose(column, wanted, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(column, target, rtol=1e-6, atol=1e-6)
         else:
-            np.testing.assert_array_equal(column, wanted)
+            np.testing.assert_array_equal(column, target)
 
 
 @pytest.mark.parametrize("n_step", [1, 2, 3, 4])
@@ -128,7 +130,9 @@ TABLE = {
     ],
     "both": [(5.23, 0.729, 3), (7.94, 0.729, 4), (10.65, 0.0, 2), (8.5, 0.0, 3), (5.0, 0.0, 4)],
 }
-"""By how an episode of 5 turns with rewards 1 to 5 ends, for each start: return of 3 turns, bootstrap, next turn."""
+"""By how an episode of 5 turns with rewards 1 to 5 ends, for each start: return of 3 turns,
+bootstrap, next turn.
+"""
 
 
 @pytest.mark.parametrize("end", list(TABLE))
@@ -145,8 +149,8 @@ def test_returns_stop_where_an_episode_ends_and_a_cut_turn_is_never_a_start(end)
     drawable = everything(Window(1, 3, 0.9), fill(8, turns))
     assert drawable.entries[: drawable.total].tolist() == list(range(len(TABLE[end])))
     batch = Batch(*(column[0, : drawable.total] for column in drawable.batch))
-    found = np.column_stack([batch.returns, batch.bootstrap, batch.next_stack[:, 0]])
-    np.testing.assert_allclose(found, TABLE[end], rtol=1e-6)
+    result = np.column_stack([batch.returns, batch.bootstrap, batch.next_stack[:, 0]])
+    np.testing.assert_allclose(result, TABLE[end], rtol=1e-6)
 
 
 def test_every_valid_start_is_drawn_equally_often():

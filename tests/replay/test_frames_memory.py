@@ -47,8 +47,8 @@ def cycle(ring: FrameRing, key: Array, block: Transitions) -> tuple[FrameRing, A
 
 def test_a_transition_takes_130_bytes_an_agent():
     ring = jax.eval_shape(partial(init, 1000), turns_of(1))
-    taken = sum(column.size * column.dtype.itemsize for column in jax.tree.leaves(ring))
-    assert taken / (1000 * LANES * AGENTS) == pytest.approx(130, rel=0.1)
+    occupied = sum(column.size * column.dtype.itemsize for column in jax.tree.leaves(ring))
+    assert occupied / (1000 * LANES * AGENTS) == pytest.approx(130, rel=0.1)
 
 
 def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():

@@ -14,12 +14,14 @@ UP, DOWN, LEFT, RIGHT = range(4)
 
 
 class Outcome(NamedTuple):
-    """One turn of one world: the state after it, and rewards, events and observations of its agents."""
+    """One turn of one world: the state after it, and rewards, events and observations of its
+    agents.
+    """
 
     state: State
     rewards: list[float]
     events: list[int]
-    seen: np.ndarray
+    views: np.ndarray
 
 
 @lru_cache

@@ -1,4 +1,6 @@
-"""The world against an object in every cell and loops over all of them, trajectory by trajectory."""
+"""The world against an object in every cell and loops over all of them, trajectory by
+trajectory.
+"""
 
 from functools import partial
 

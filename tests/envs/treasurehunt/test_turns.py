@@ -1,4 +1,6 @@
-"""Turns of many worlds: order, histories, episodes; the same bits however the turns are split over calls."""
+"""Turns of many worlds: order, histories, episodes; the same bits however the turns are split over
+calls.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,8 +34,8 @@ def begun(rules, envs=4, frames=3):
     )
 
 
-def assert_same(one: Any, other: Any) -> None:
-    for leaf, other_leaf in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+def assert_same(item: Any, other: Any) -> None:
+    for leaf, other_leaf in zip(jax.tree.leaves(item), jax.tree.leaves(other), strict=True):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf, other_leaf = jax.random.key_data(leaf), jax.random.key_data(other_leaf)
         assert leaf.dtype == other_leaf.dtype
@@ -73,24 +75,24 @@ def test_the_stack_holds_the_last_frames_of_the_episode_oldest_first(rules, fram
 
     def policy(key, agent, stack, states):
         jax.debug.callback(
-            lambda *seen: stacks.append(tuple(map(np.asarray, seen))), agent, states.turn, stack
+            lambda *views: stacks.append(tuple(map(np.asarray, views))), agent, states.turn, stack
         )
         return random_policy(rules)(key, agent, stack, states)
 
     envs = begun(rules, envs=2, frames=frames)
     played = turns.play(world, envs, policy, KEY, jnp.int32(0), 9)
     jax.effects_barrier()
-    seen = np.asarray(played.turns.frames)
+    views = np.asarray(played.turns.frames)
     assert len(stacks) == 9 * 3
     for call, (agent, turn, stack) in enumerate(stacks):
         number = call // 3
-        wanted = [
-            seen[number - age, agent] if age <= turn[0] else np.zeros_like(seen[0, 0])
+        expected = [
+            views[number - age, agent] if age <= turn[0] else np.zeros_like(views[0, 0])
             for age in range(frames)[::-1]
         ]
-        np.testing.assert_array_equal(stack, np.concatenate(wanted, 1))
+        np.testing.assert_array_equal(stack, np.concatenate(expected, 1))
     back = [
-        seen[8 - age].astype(int) if age < 2 else np.zeros_like(seen[0])
+        views[8 - age].astype(int) if age < 2 else np.zeros_like(views[0])
         for age in range(frames - 1)[::-1]
     ]
     wanted_history = np.stack(back, 2) if back else np.zeros((3, 2, 0, 125))
@@ -120,8 +122,8 @@ def test_records_go_by_the_agents_index_whatever_their_order():
     orders = np.array(calls).reshape(12, 3)
     assert len({tuple(order) for order in orders.tolist()}) > 1
     world = make_world(SHUFFLED)
-    wanted = [order_of(world, KEY, turn) for turn in range(12)]
-    np.testing.assert_array_equal(orders, wanted)
+    expected = [order_of(world, KEY, turn) for turn in range(12)]
+    np.testing.assert_array_equal(orders, expected)
 
 
 def test_two_policies_meet_the_same_growth():
@@ -173,8 +175,8 @@ def test_lanes_end_apart_and_only_they_lose_their_history():
 
     envs = turns.start(COUNTDOWN, keys, frames=2)
     played = turns.play(COUNTDOWN, envs, policy, KEY, jnp.int32(0), 12)
-    wanted = np.arange(12)[:, None] % lengths
-    np.testing.assert_array_equal(played.turns.turn, wanted)
-    np.testing.assert_array_equal(played.turns.actions[:, 0], wanted)
-    np.testing.assert_array_equal(played.turns.terminated, wanted == lengths - 1)
+    expected = np.arange(12)[:, None] % lengths
+    np.testing.assert_array_equal(played.turns.turn, expected)
+    np.testing.assert_array_equal(played.turns.actions[:, 0], expected)
+    np.testing.assert_array_equal(played.turns.terminated, expected == lengths - 1)
     np.testing.assert_array_equal(played.envs.state.episode, 12 // lengths)

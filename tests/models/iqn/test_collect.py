@@ -1,4 +1,6 @@
-"""What a random policy met before learning, the held-out worlds, and datasets that belong to another config."""
+"""What a random policy met before learning, the held-out worlds, and datasets that belong to
+another config.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -73,8 +75,8 @@ def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
     envs = held_out_envs(config, held_out)
     keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
     fresh = turns.start(make_world(config.env.rules), keys, config.network.frames)
-    for found, expected in zip(envs.state[:-1], fresh.state[:-1], strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for result, expected in zip(envs.state[:-1], fresh.state[:-1], strict=True):
+        np.testing.assert_array_equal(result, expected)
     assert envs.history.shape == (AGENTS, HELD_OUT, 2, probes.FRAME)
     grown = jax.vmap(make_world(config.env.rules).begin_turn)(envs.state).items
     for world in range(HELD_OUT):

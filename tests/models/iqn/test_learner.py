@@ -1,4 +1,6 @@
-"""Nothing about running the learner changes what it learns, and what it cannot learn from is named."""
+"""Nothing about running the learner changes what it learns, and what it cannot learn from is
+named.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -55,7 +57,7 @@ def fresh(seed: int = 0) -> State:
 def packed(progress: Any) -> list[dict[str, np.ndarray]]:
     """Each yield's learner."""
     return [
-        {name: array.copy() for name, array in to_arrays(one.state).items()} for one in progress
+        {name: array.copy() for name, array in to_arrays(item.state).items()} for item in progress
     ]
 
 
@@ -69,16 +71,16 @@ def longer_run() -> list[dict[str, np.ndarray]]:
     return packed(train(LONGER, dataset(), 0, fresh()))
 
 
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(
-        np.array_equal(one[name], other[name]) for name in one
+def same(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return item.keys() == other.keys() and all(
+        np.array_equal(item[name], other[name]) for name in item
     )
 
 
-def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_allclose(one[name], other[name], atol=1e-5, rtol=1e-4, err_msg=name)
+def alike(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert item.keys() == other.keys()
+    for name in item:
+        np.testing.assert_allclose(item[name], other[name], atol=1e-5, rtol=1e-4, err_msg=name)
 
 
 # One program.
@@ -109,9 +111,11 @@ def test_neither_long_records_nor_evaluations_change_a_byte():
 
 
 def test_evaluations_come_when_they_are_due():
-    counts = [len(one.metrics["greedy_return"]) for one in train(CONFIG, dataset(), 0, fresh())]
+    counts = [len(item.metrics["greedy_return"]) for item in train(CONFIG, dataset(), 0, fresh())]
     assert counts == [0, 1, 0, 1]
-    assert [len(one.metrics["greedy_return"]) for one in train(LONGER, dataset(), 0, fresh())] == [
+    assert [
+        len(item.metrics["greedy_return"]) for item in train(LONGER, dataset(), 0, fresh())
+    ] == [
         0,
         0,
     ]
@@ -175,11 +179,11 @@ def test_the_learner_that_was_given_stays_as_it_was():
 
 
 def test_epsilon_and_steps_count_the_prefill():
-    metrics = [one.metrics for one in train(CONFIG, dataset(), 0, fresh())]
+    metrics = [item.metrics for item in train(CONFIG, dataset(), 0, fresh())]
     played = np.array([25, 30, 35, 40])  # turns of each world
-    assert [int(one["agent_steps"][0]) for one in metrics] == (3 * 4 * played).tolist()
+    assert [int(item["agent_steps"][0]) for item in metrics] == (3 * 4 * played).tolist()
     expected = np.maximum(1.0 - 0.9 * 4 * (played - 1) / 120, 0.1)
-    np.testing.assert_allclose([one["epsilon"][0] for one in metrics], expected, rtol=1e-5)
+    np.testing.assert_allclose([item["epsilon"][0] for item in metrics], expected, rtol=1e-5)
 
 
 def test_what_is_not_finite_ends_the_training_with_update_agent_seed_and_term():

@@ -1,4 +1,6 @@
-"""Whole runs of minutes: what the committed settings reach, and that moving first pays only in a fixed order."""
+"""Whole runs of minutes: what the committed settings reach, and that moving first pays only in a
+fixed order.
+"""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -31,7 +33,9 @@ LARGE = {
 
 
 class Outcome(NamedTuple):
-    """Of a run: agent-steps at its first greedy return of 100; scores at the preset's end and after twice as long."""
+    """Of a run: agent-steps at its first greedy return of 100; scores at the preset's end and after
+    twice as long.
+    """
 
     steps_to_100: int
     scores: dict[str, float]
@@ -104,5 +108,5 @@ def test_the_preset_for_a_gpu_runs_its_first_cycles():
         overlaid(read_raw(ROOT, "large"), {"iqn": {"seeds": 1, "train": quick}}), str
     ).iqn
     metrics = [progress.metrics for progress in train(config, collect(config, 0), 1)]
-    assert [one["agent_steps"][0] for one in metrics] == [2 * 256 * 110, 2 * 256 * 120]
-    assert all(np.isfinite(one["loss"]).all() for one in metrics)
+    assert [item["agent_steps"][0] for item in metrics] == [2 * 256 * 110, 2 * 256 * 120]
+    assert all(np.isfinite(item["loss"]).all() for item in metrics)

@@ -1,4 +1,6 @@
-"""The first half of a cycle: what is counted of turns, and that the replay gives back what agents saw."""
+"""The first half of a cycle: what is counted of turns, and that the replay gives back what agents
+saw.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -37,11 +39,11 @@ def test_happenings_are_shares_of_agent_steps():
         nothing,
         jnp.zeros((2, 3), jnp.int16),
     )
-    found = {
+    result = {
         name: np.asarray(values).tolist()
         for name, values in playing.event_rates(config, turn).items()
     }
-    assert found == {
+    assert result == {
         "reward_per_turn": pytest.approx([29 / 6, -7 / 6]),
         "wall_bumps": pytest.approx([1 / 6, 1 / 6]),
         "blocked": pytest.approx([1 / 6, 1 / 6]),
@@ -87,7 +89,7 @@ def _last_of_two_or_three(state: Any) -> tuple[Any, Any]:
     return state.turn == 1 + probes.coin(state, 0), jnp.bool_(False)
 
 
-UNEVEN = probes.made(
+UNEVEN = probes.build(
     2,
     lambda state, _: probes.shown(state.turn),
     lambda state, agent, _: (state.turn + 1) * (agent + 1),
@@ -118,11 +120,11 @@ def test_returns_are_of_whole_episodes_whenever_their_lanes_end():
 
 def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
     config = probes.hunt()
-    met = probes.prefill(config, make_world(config.env.rules), jax.random.key(0))
-    play_state = probes.fresh(config, make_world(config.env.rules), train_part=met).play_state
+    collected = probes.prefill(config, make_world(config.env.rules), jax.random.key(0))
+    play_state = probes.fresh(config, make_world(config.env.rules), train_part=collected).play_state
     assert int(play_state.episodes[0]) == 2 * 4
     np.testing.assert_allclose(
-        play_state.episode_return[0], met.rewards[0].sum((0, 2)) / 8, rtol=1e-6
+        play_state.episode_return[0], collected.rewards[0].sum((0, 2)) / 8, rtol=1e-6
     )
 
 
@@ -132,7 +134,7 @@ def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
 @lru_cache
 def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
     """A ring after two cycles of acting, the stacks that agents saw, and the turns."""
-    config, seen = probes.hunt(), []
+    config, views = probes.hunt(), []
     world = make_world(config.env.rules)
     state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, world))
     genuine = playing.epsilon_greedy_policy
@@ -142,7 +144,10 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
 
         def act(key: jax.Array, agent: jax.Array, stack: jax.Array, states: Any) -> jax.Array:
             jax.debug.callback(
-                lambda one, all: seen.append((int(one), np.array(all))), agent, stack, ordered=True
+                lambda item, all: views.append((int(item), np.array(all))),
+                agent,
+                stack,
+                ordered=True,
             )
             return policy(key, agent, stack, states)
 
@@ -157,7 +162,7 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
             play_state, turns = played.play_state, [*turns, played.turns]
             stored = frames.write(stored, to_transitions(played.turns))
         jax.effects_barrier()
-    return stored, seen, turns
+    return stored, views, turns
 
 
 def test_the_ring_holds_what_was_played_behind_the_prefill():
@@ -169,8 +174,8 @@ def test_the_ring_holds_what_was_played_behind_the_prefill():
 
 
 def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
-    config, (stored, seen, _) = probes.hunt(), spied()
-    assert [agent for agent, _ in seen] == [0, 1, 2] * 15
+    config, (stored, views, _) = probes.hunt(), spied()
+    assert [agent for agent, _ in views] == [0, 1, 2] * 15
     starts = frames.valid_starts(stored, train.window(config))
     entries = frames.start_entries(stored, starts, jnp.arange(int(starts.total)))
     acted = np.asarray(entries)[np.asarray(entries) >= 20 * 4]
@@ -178,6 +183,6 @@ def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
     assert len(acted) == 15 * 4 - 4 - 4  # one turn was cut off, and one waits for its successor
     for agent in range(3):
         drawn = frames.gather_transitions(stored, agent, jnp.asarray(acted), train.window(config))
-        stacks = np.stack([stack for one, stack in seen if one == agent])
+        stacks = np.stack([stack for item, stack in views if item == agent])
         np.testing.assert_array_equal(drawn.stack, stacks[slots, envs])
         np.testing.assert_array_equal(drawn.next_stack, stacks[slots + 1, envs])
