@@ -1,4 +1,6 @@
-"""verdicts -> exit code: 0 if every model holds its baseline, 4 with a line per broken metric if not."""
+"""verdicts -> exit code: 0 if every model holds its baseline, 4 with a line per broken metric if
+not.
+"""
 
 import sys
 from pathlib import Path

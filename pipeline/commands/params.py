@@ -1,4 +1,4 @@
-"""params.yaml, presets/ -> checked, printed with a preset, or as the JSON schema that editors use."""
+"""params.yaml, presets/ -> checked, printed with a preset, or as a JSON schema for editors."""
 
 import json
 import sys

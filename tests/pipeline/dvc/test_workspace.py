@@ -72,7 +72,7 @@ def test_what_the_preset_has_made_stays(checkout: Path):
     work = workspace.prepare_workspace(checkout, "smoke")
     for name in (
         "dvc.lock",
-        "data/allo/dataset.npz",
+        "data/allo/dataset.safetensors",
         "models/allo/m",
         "reports/r",
         ".state/x/y",

@@ -21,8 +21,8 @@ from pipeline.storage.artifacts import load, save
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.storage.checkpoints import Checkpoints
 
-OLD = {"data.npz": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
-NEW = {"data.npz": {"x": np.arange(5)}, "config.json": {"steps": 2}, "plot.txt": "new\n"}
+OLD = {"data.safetensors": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
+NEW = {"data.safetensors": {"x": np.arange(5)}, "config.json": {"steps": 2}, "plot.txt": "new\n"}
 ROOT = Path(__file__).parents[3]
 
 
