@@ -193,16 +193,16 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def run(chosen: Options) -> None:
+def run(args: Options) -> None:
     root = Path.cwd()
     changes: dict[str, Any] = {}
-    if chosen.seeds is not None:
-        changes["seeds"] = chosen.seeds
-    if chosen.steps is not None:
-        changes["train"] = {"steps": chosen.steps}
-    raw = read_raw(root, chosen.preset)
+    if args.seeds is not None:
+        changes["seeds"] = args.seeds
+    if args.steps is not None:
+        changes["train"] = {"steps": args.steps}
+    raw = read_raw(root, args.preset)
     prepare_process(validate(raw, lambda name: read_input(root, str(name))))
-    run_folder(root, chosen.folder, chosen.preset, changes)
+    run_folder(root, args.folder, args.preset, changes)
 
 
 main = Command(

@@ -152,15 +152,15 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def run(chosen: Options) -> int:
-    if chosen.force != bool(chosen.why):
+def run(args: Options) -> int:
+    if args.force != bool(args.why):
         raise UsageError("--force and --why '...' go together")
     root = Path.cwd()
-    models = options.selected_models(chosen.models)
-    read_params(root, chosen.preset)
-    promote(root, models, chosen.preset, chosen.why)
-    update_aliases = not chosen.keep_champion
-    return repro.judge_again(root, chosen.preset, models, update_aliases=update_aliases)
+    models = options.selected_models(args.models)
+    read_params(root, args.preset)
+    promote(root, models, args.preset, args.why)
+    update_aliases = not args.keep_champion
+    return repro.judge_again(root, args.preset, models, update_aliases=update_aliases)
 
 
 main = Command(
