@@ -10,11 +10,10 @@ from pipeline.dvc.workspace import environment
 from pipeline.runtime import console
 from pipeline.runtime.command import Command, Parser
 from pipeline.runtime.errors import ConfigError, StoreUnavailable
-from pipeline.tracking import backfill, model_aliases
+from pipeline.tracking import backfill, model_registry
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, redact
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import Unreachable, reason_of
+from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.registry import MODELS
 
 JOURNALS = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
@@ -105,8 +104,8 @@ def set_aliases(root: Path) -> str | None:
     """Sets the aliases of registered models; returns why that failed, if it did."""
     try:
         for preset, work in workspaces(root).items():
-            aliases = model_aliases.wanted(root, work, preset, list(MODELS))
-            for line in model_aliases.crown(root, aliases, anew=True):
+            aliases = model_registry.expected_aliases(root, work, preset, list(MODELS))
+            for line in model_registry.set_aliases(root, aliases, refresh=True):
                 print(line)
     except Exception as error:
         return reason_of(error, resolve_uri(root))

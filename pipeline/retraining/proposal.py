@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.dvc.workspace import workspace_of
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.retraining import body, worktree
 from pipeline.retraining.body import BaselineChanges, Origin
 from pipeline.retraining.outcome import Message
@@ -31,7 +31,7 @@ class Target(NamedTuple):
     figures_url: str
 
 
-def baseline_changes(results: Sequence[Judged]) -> BaselineChanges:
+def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
     """Returns which models have a clearly better score; equal scores must not wear their baselines
     down.
     """
@@ -52,7 +52,7 @@ def propose(
     copy: Worktree,
     target: Target,
     origin: Origin,
-    results: Sequence[Judged],
+    results: Sequence[ModelVerdict],
     changes: BaselineChanges,
 ) -> tuple[str, Message]:
     """Commits the result to a branch, and pushes it if there is a remote; returns the branch and
