@@ -22,9 +22,9 @@ def allocated(work: Callable[[], object]) -> Measured:
 
 def of_tensors(work: Callable[[], object]) -> float:
     """All storages that operations bring forth, whether they outlive the call or not."""
-    with _Asked() as found:
+    with _Asked() as result:
         work()
-    return float(found.total)
+    return float(result.total)
 
 
 def of_python(work: Callable[[], object]) -> float:
@@ -32,12 +32,12 @@ def of_python(work: Callable[[], object]) -> float:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        kept = work()
-        found = tracemalloc.get_traced_memory()[1] - before
-        del kept
+        retained = work()
+        result = tracemalloc.get_traced_memory()[1] - before
+        del retained
     finally:
         tracemalloc.stop()
-    return float(found)
+    return float(result)
 
 
 class _Asked(TorchDispatchMode):
@@ -52,12 +52,14 @@ class _Asked(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        given = {_storage(each) for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)}
-        for made in tree_leaves(found):
-            if isinstance(made, Tensor) and _storage(made) not in given:
-                self.total += made.untyped_storage().nbytes()
-        return found
+        result = func(*args, **(kwargs or {}))
+        inputs = {
+            _storage(each) for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)
+        }
+        for output in tree_leaves(result):
+            if isinstance(output, Tensor) and _storage(output) not in inputs:
+                self.total += output.untyped_storage().nbytes()
+        return result
 
 
 def _storage(tensor: Tensor) -> int:

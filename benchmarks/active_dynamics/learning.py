@@ -44,16 +44,16 @@ PRODUCT = 64
 def rows(root: Path, rounds: int) -> list[Row]:
     """Steps of agents are counted by environment, those of learning by window."""
     with threads(1):
-        found = [row for kind in ("mlp", "rbf") for row in agent_rows(root, kind, rounds)]
+        result = [row for kind in ("mlp", "rbf") for row in agent_rows(root, kind, rounds)]
     for count in THREADS:
         with threads(count):
             for kind, batch in GOALS:
-                found.append(
+                result.append(
                     update_row(root, kind, batch, rounds)._replace(
                         name=update_name(kind, batch, count)
                     )
                 )
-    return found
+    return result
 
 
 def sized(root: Path, kind: str, batch_size: int) -> Vaes:
@@ -87,23 +87,23 @@ def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
     )
     name = f"agent step, {dynamics}; seed's way: hears no observation"
     window = Without("the carried state: the whole window", times["window"])
-    one = Without("the batch: one environment", times["one"])
+    single = Without("the batch: one environment", times["one"])
     return [
         row(name, ours=times["one"], without=window, goal=Goal(3, "before")),
-        row(f"  ours: {ENVIRONMENTS} environments at once", ours=times["many"], without=one),
+        row(f"  ours: {ENVIRONMENTS} environments at once", ours=times["many"], without=single),
     ]
 
 
 def transitions_of(vaes: Vaes) -> Windows:
     """Of the replay, one window that is as long as what is timed, or as the replay."""
-    kept = windows.last(vaes.ring, min(AGENT_STEPS, vaes.ring.stored))
+    recent = windows.last(vaes.ring, min(AGENT_STEPS, vaes.ring.stored))
     starts = torch.zeros(1, dtype=torch.int64)
-    return Windows(kept.observations[0, :, None], kept.actions[0, :, None], starts)
+    return Windows(recent.observations[0, :, None], recent.actions[0, :, None], starts)
 
 
 def plain_steps(vaes: Vaes, agent: plain.Agent) -> Contestant:
-    seen = plain_window(transitions_of(vaes))
-    pairs = list(zip(seen.observations[0], seen.actions[0], strict=True))
+    observed = plain_window(transitions_of(vaes))
+    pairs = list(zip(observed.observations[0], observed.actions[0], strict=True))
 
     def run() -> None:
         for observation, action in pairs:
@@ -114,8 +114,10 @@ def plain_steps(vaes: Vaes, agent: plain.Agent) -> Contestant:
 
 def own_steps(vaes: Vaes, environments: int) -> Contestant:
     """The state of the recurrent encoder is carried on."""
-    network, seen = vaes.worker.network, transitions_of(vaes)
-    observations, actions = (part.expand(-1, environments, -1).contiguous() for part in seen[:2])
+    network, observed = vaes.worker.network, transitions_of(vaes)
+    observations, actions = (
+        part.expand(-1, environments, -1).contiguous() for part in observed[:2]
+    )
     pairs = list(zip(observations, actions, strict=True))
 
     def run() -> None:
@@ -128,9 +130,9 @@ def own_steps(vaes: Vaes, environments: int) -> Contestant:
 
 def window_steps(vaes: Vaes) -> Contestant:
     """The same network, which encodes its last transitions anew in each step."""
-    network, seen = vaes.worker.network, transitions_of(vaes)
+    network, observed = vaes.worker.network, transitions_of(vaes)
     inputs, carried = (
-        torch.cat([seen.observations, seen.actions], 2),
+        torch.cat([observed.observations, observed.actions], 2),
         Carried(vaes.worker.network, 1),
     )
     times = range(LENGTH, len(inputs) + 1)
@@ -138,7 +140,7 @@ def window_steps(vaes: Vaes) -> Contestant:
     @torch.no_grad()
     def run() -> None:
         for time in times:
-            carried.predict(seen.actions[time - 1])
+            carried.predict(observed.actions[time - 1])
             states = network.encoder(
                 inputs[time - LENGTH : time], network.encoder.initial_hidden(1)
             )
@@ -159,7 +161,9 @@ class Carried:
 
     def predict(self, action: Tensor) -> None:
         """What comes of it, by the dynamics."""
-        self.predicted = self.transition_model.mean(self.belief.T[None], self.effect @ action.T)[0].T
+        self.predicted = self.transition_model.mean(self.belief.T[None], self.effect @ action.T)[
+            0
+        ].T
 
     @torch.no_grad()
     def step(self, observation: Tensor, action: Tensor) -> Tensor:
@@ -177,18 +181,18 @@ def refuse_another_belief(vaes: Vaes) -> None:
     Raises:
         NotTheSame: they are not.
     """
-    seen, carried = transitions_of(vaes), Carried(vaes.worker.network, 1)
+    observed, carried = transitions_of(vaes), Carried(vaes.worker.network, 1)
     agent = plain.Agent(vaes.plain.encoder, vaes.plain.predicted, RecentRollout(LENGTH))
     for time in range(LENGTH):
         before = agent.belief
-        belief = agent.step(seen.observations[time, 0], seen.actions[time, 0])
-        found = carried.step(seen.observations[time], seen.actions[time])[0]
-        if not torch.allclose(found, belief, atol=1e-5):
+        belief = agent.step(observed.observations[time, 0], observed.actions[time, 0])
+        result = carried.step(observed.observations[time], observed.actions[time])[0]
+        if not torch.allclose(result, belief, atol=1e-5):
             raise NotTheSame(
                 f"agent step {time}: the carried belief is not that of the whole window"
             )
         if before is not None:
-            expected = vaes.plain.predicted(before, seen.actions[time, 0]).mean
+            expected = vaes.plain.predicted(before, observed.actions[time, 0]).mean
             if not torch.allclose(carried.predicted[0], expected, atol=1e-5):
                 raise NotTheSame(f"agent step {time}: the dynamics predict something else")
 
@@ -223,12 +227,12 @@ def goal_of(kind: str, batch: int) -> Goal:
 
 def plain_update(vaes: Vaes) -> Contestant:
     """A window that the replay holds last."""
-    kept, chosen = windows.last(vaes.ring, LENGTH), settings_of(vaes)
-    window = plain.Window(kept.observations.clone(), kept.actions.clone())
+    recent, settings = windows.last(vaes.ring, LENGTH), settings_of(vaes)
+    window = plain.Window(recent.observations.clone(), recent.actions.clone())
 
     def run() -> None:
         for _ in range(UPDATES):
-            plain.train_step(vaes.plain, window, chosen, torch.randn)
+            plain.train_step(vaes.plain, window, settings, torch.randn)
 
     return Contestant(run, UPDATES)
 
@@ -245,10 +249,10 @@ def own_update(vaes: Vaes) -> Contestant:
 
 def products(vaes: Vaes) -> Contestant:
     """All products of matrices that a gradient step takes, as products of matrices of 64."""
-    own = own_update(vaes)
+    ours = own_update(vaes)
     with FlopCounterMode(display=False) as counter:
-        own.run()
+        ours.run()
     features, weight = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
     return repeat(
-        lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
+        lambda: features @ weight, ours.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
     )

@@ -34,14 +34,14 @@ class Peak(NamedTuple):
 
 def rows(root: Path) -> list[Row]:
     """What each takes at its peak; the processes run at once, as none is timed."""
-    started = {work: begun(root, work) for work in WORK}
-    taken = {work: peak_of(process) for work, process in started.items()}
+    started = {work: start_process(root, work) for work in WORK}
+    peaks = {work: peak_of(process) for work, process in started.items()}
     each = {
-        side: Measured(np.array([taken[f"transitions {side}"].grown / TRANSITIONS]))
+        side: Measured(np.array([peaks[f"transitions {side}"].grown / TRANSITIONS]))
         for side in ("before", "seed", "ours")
     }
     name = f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each; ours: of {stored()} bytes in tensors"
-    plans = {side: Measured(np.array([taken[f"plan {side}"].whole])) for side in ("before", "ours")}
+    plans = {side: Measured(np.array([peaks[f"plan {side}"].whole])) for side in ("before", "ours")}
     return [
         Row(name, "KiB", each["ours"], each["before"], each["seed"], claims=("dynamics-memory",)),
         Row(
@@ -60,7 +60,7 @@ def stored() -> int:
     return sum(part.numel() * part.element_size() for part in parts) // 2
 
 
-def begun(root: Path, work: str) -> subprocess.Popen[str]:
+def start_process(root: Path, work: str) -> subprocess.Popen[str]:
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
     command = [sys.executable, "-m", "benchmarks.active_dynamics.memory", work]
     return subprocess.Popen(
@@ -74,10 +74,10 @@ def peak_of(process: subprocess.Popen[str]) -> Peak:
     Raises:
         RuntimeError: it failed.
     """
-    told, _ = process.communicate()
+    output, _ = process.communicate()
     if process.returncode:
         raise RuntimeError(f"memory: {process.args} ended with {process.returncode}")
-    return Peak(*(2**20 * float(each) for each in told.split()))
+    return Peak(*(2**20 * float(each) for each in output.split()))
 
 
 # Each is made ready, and then it is what grows.
@@ -92,13 +92,13 @@ def plain_transitions(recent: Callable[[int], RecentRollout]) -> Callable[[], ob
 def kept_by(
     recent: Callable[[int], RecentRollout], transitions: int
 ) -> tuple[Rollout, RecentRollout]:
-    generator, kept, latest = torch.Generator().manual_seed(0), Rollout(), recent(LENGTH)
+    generator, retained, latest = torch.Generator().manual_seed(0), Rollout(), recent(LENGTH)
     for _ in range(transitions):
         transition = transition_of(generator)
-        kept.add(transition)
+        retained.add(transition)
         latest.add(transition)
         latest.copy()
-    return kept, latest
+    return retained, latest
 
 
 def own_transitions() -> Callable[[], object]:
@@ -124,8 +124,8 @@ def plain_plan() -> Callable[[], object]:
 
 def own_plan() -> Callable[[], object]:
     """All candidates at once, with all weights' parts in each other."""
-    found = beliefs()
-    return planning.own_plan(found, planning.looking_for(found.config, "fisher_a")).run
+    learner = beliefs()
+    return planning.own_plan(learner, planning.looking_for(learner.config, "fisher_a")).run
 
 
 def beliefs() -> BayesFilterLearner:
@@ -152,9 +152,9 @@ def main() -> None:
     torch.set_num_threads(1)
     run = WORK[sys.argv[1]]()
     begin = peak()
-    kept = run()
+    retained = run()
     print(peak(), peak() - begin)
-    del kept
+    del retained
 
 
 if __name__ == "__main__":

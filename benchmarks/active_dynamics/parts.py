@@ -29,10 +29,15 @@ BATCH = 64
 def rows(rounds: int) -> list[Row]:
     """On the device of torch's default, but for transfers."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    made = latest()
-    refuse_another_window(made.before, made.after, made.ring)
+    created = latest()
+    refuse_another_window(created.before, created.after, created.ring)
     small = (weights_row(rounds), *mask_rows(rounds), variance_row(rounds), device_row(rounds))
-    return [*rollout_rows(made, rounds), *memory_rows(made), *small, transfer_row(device, rounds)]
+    return [
+        *rollout_rows(created, rounds),
+        *memory_rows(created),
+        *small,
+        transfer_row(device, rounds),
+    ]
 
 
 # The latest transitions.
@@ -62,9 +67,9 @@ def latest() -> Latest:
     return Latest(before, after, ring, transition)
 
 
-def rollout_rows(made: Latest, rounds: int) -> list[Row]:
+def rollout_rows(created: Latest, rounds: int) -> list[Row]:
     """A copy of them against a view; then with the transition that comes before."""
-    before, after, ring, transition = made
+    before, after, ring, transition = created
     many = windows.allocate(ROWS, STORED, CHANNELS, ACTION)
     copies = {
         "before": repeat(before.copy),
@@ -80,7 +85,7 @@ def rollout_rows(made: Latest, rounds: int) -> list[Row]:
     }
     copied, written = race(copies, rounds), race(writes, rounds)
     copy = Without("the view: a copy of the project's window", copied["copied"])
-    one = Without("the batch: one row", written["one"])
+    single = Without("the batch: one row", written["one"])
     row = partial(Row, unit=UNIT, before=written["before"], seed_way=written["seed"])
     return [
         Row(
@@ -88,13 +93,13 @@ def rollout_rows(made: Latest, rounds: int) -> list[Row]:
             without=copy,
         ),
         row("  with a transition written before, 1 row", ours=written["one"]),
-        row(f"  ours: {ROWS} rows at once, by row", ours=written["many"], without=one),
+        row(f"  ours: {ROWS} rows at once, by row", ours=written["many"], without=single),
     ]  # fmt: skip
 
 
-def memory_rows(made: Latest) -> list[Row]:
+def memory_rows(created: Latest) -> list[Row]:
     """Bytes that a copy, and a write, ask for. The pool was to make writes ask for none; nothing is taken from it."""
-    before, after, ring, transition = made
+    before, after, ring, transition = created
     copies = (before.copy, after.copy, lambda: windows.last(ring, LENGTH))
     writes = (
         lambda: before.add(transition),
@@ -128,8 +133,8 @@ def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
         "model_state": D,
         "next_model_state": D,
     }
-    made = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
-    return made | {"reward": torch.zeros(())}
+    created = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
+    return created | {"reward": torch.zeros(())}
 
 
 def wrote(ring: WindowRing, transition: dict[str, Tensor]) -> None:
@@ -145,13 +150,13 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
     Raises:
         NotTheSame: they do not, or it is a copy.
     """
-    found, shared = windows.last(ring, LENGTH), ring.observations.untyped_storage().data_ptr()
+    result, shared = windows.last(ring, LENGTH), ring.observations.untyped_storage().data_ptr()
     for rollout in (before, after):
         copied = rollout.copy().data
-        same = torch.equal(copied["next_obs"], found.observations[0])
-        if not same or not torch.equal(copied["action"], found.actions[0]):
+        same = torch.equal(copied["next_obs"], result.observations[0])
+        if not same or not torch.equal(copied["action"], result.actions[0]):
             raise NotTheSame("rollout copy: the last transitions are others")
-    if found.observations.untyped_storage().data_ptr() != shared:
+    if result.observations.untyped_storage().data_ptr() != shared:
         raise NotTheSame("rollout copy: the project's window is a copy")
 
 
@@ -160,16 +165,16 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
 
 def weights_row(rounds: int) -> Row:
     """Normalised weights of horizons; ours are made once, of the config."""
-    cached, made = seed.KlWeights(), plain.horizon_weights(HORIZONS, DECAY)
+    cached, created = seed.KlWeights(), plain.horizon_weights(HORIZONS, DECAY)
     cached(HORIZONS, DECAY)
-    if not torch.allclose(cached(HORIZONS, DECAY), made):
+    if not torch.allclose(cached(HORIZONS, DECAY), created):
         raise NotTheSame("weights of horizons: the seed's are others at the second call, too")
-    held = {"weights": made}
+    cache = {"weights": created}
     times = race(
         {
             "before": repeat(lambda: plain.horizon_weights(HORIZONS, DECAY)),
             "seed": repeat(lambda: cached(HORIZONS, DECAY)),
-            "ours": repeat(lambda: held["weights"]),
+            "ours": repeat(lambda: cache["weights"]),
         },
         rounds,
     )
@@ -200,14 +205,14 @@ def mask_rows(rounds: int) -> list[Row]:
 def variance_row(rounds: int) -> Row:
     """Of a step, from its parameter; ours is worked out whenever it is asked for, so that it can be learned."""
     cached, raw = seed.CachedVariance(D), torch.full((D,), -3.0, requires_grad=True)
-    own = lambda: to_variance(raw) * DT  # noqa: E731
-    if not torch.allclose(cached() * DT, own()):
+    ours = lambda: to_variance(raw) * DT  # noqa: E731
+    if not torch.allclose(cached() * DT, ours()):
         raise NotTheSame("variance: the seed's is another before anything is learned, too")
     times = race(
         {
             "before": repeat(lambda: plain.Model.variance(raw) * DT),
             "seed": repeat(lambda: cached() * DT),
-            "ours": repeat(own),
+            "ours": repeat(ours),
         },
         rounds,
     )
@@ -266,11 +271,11 @@ def transfer_row(device: torch.device, rounds: int) -> Row:
 
 def arriving(work: Callable[[], object], device: torch.device) -> Contestant:
     """Many times over; a turn ends when all has arrived."""
-    own = repeat(work)
+    ours = repeat(work)
 
     def run() -> None:
-        own.run()
+        ours.run()
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    return Contestant(run, own.units)
+    return Contestant(run, ours.units)

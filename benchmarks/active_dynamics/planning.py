@@ -59,11 +59,11 @@ TOLERANCE = 1e-2
 def rows(root: Path, rounds: int) -> list[Row]:
     """A step of a row is a plan. Planning takes one thread, however many the process has."""
     with threads(1):
-        found = same_work_rows(root, rounds)
+        result = same_work_rows(root, rounds)
     for count in THREADS:
         with threads(count):
-            found += default_rows(root, rounds, count)
-    return found
+            result += default_rows(root, rounds, count)
+    return result
 
 
 def same_work_rows(root: Path, rounds: int) -> list[Row]:
@@ -115,23 +115,23 @@ def default_rows(root: Path, rounds: int, thread_count: int) -> list[Row]:
     """As params.yaml plans, for one row and for many at once."""
     beliefs = {count: beliefs_of(sides_of(root, count), LEARNED) for count in ENVIRONMENTS}
     plans = {str(count): own_plan(each, each.config) for count, each in beliefs.items()}
-    one = beliefs[ENVIRONMENTS[0]]
-    times = race(plans | {"alone": alone(one, one.config)}, rounds)
-    chosen = config_of(root).train.planner
-    sizes = f"{chosen.candidates} x {chosen.iterations} x H {chosen.horizon} x hold {chosen.hold}"
-    told = f"{sizes}, process of {thread_count} thread(s)"
-    return [default_row(count, told, times) for count in ENVIRONMENTS]
+    single = beliefs[ENVIRONMENTS[0]]
+    times = race(plans | {"alone": alone(single, single.config)}, rounds)
+    settings = config_of(root).train.planner
+    sizes = f"{settings.candidates} x {settings.iterations} x H {settings.horizon} x hold {settings.hold}"
+    description = f"{sizes}, process of {thread_count} thread(s)"
+    return [default_row(count, description, times) for count in ENVIRONMENTS]
 
 
 def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
     name, goal = f"default plan, {count} row(s) at once, {sizes}; per row", LIMITS.get(count)
-    taken = (
+    comparison = (
         ("candidates at once: one by one", "alone")
         if count == 1
         else ("rows at once: one row", "1")
     )
     return Row(
-        name if goal else f"  {name}", UNIT, times[str(count)], without=Without(taken[0], times[taken[1]]),
+        name if goal else f"  {name}", UNIT, times[str(count)], without=Without(comparison[0], times[comparison[1]]),
         goal=None if goal is None else Goal(goal, "value"), tried="" if goal is None else TRIED_LIMIT,
         point=Point(f"plan, {sizes}", "rows", count),
     )  # fmt: skip
@@ -148,37 +148,37 @@ def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfi
 def own_plan(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
     """With all that a plan begins with: what is seen of the beliefs, and what their candidates share."""
     rows, env = len(beliefs.belief.mean), config.env
-    chosen, generator = config.train.planner, Generator().manual_seed(SEED)
-    state = {"plan": planner.first_plan(chosen, rows, env.action_size)}
+    settings, generator = config.train.planner, Generator().manual_seed(SEED)
+    state = {"plan": planner.first_plan(settings, rows, env.action_size)}
     asked = replace(beliefs, config=config)
 
     def run() -> None:
         score = acquisition.scorer(
-            asked.surrogate(slice(None)), config.train.acquisition, chosen.hold
+            asked.surrogate(slice(None)), config.train.acquisition, settings.hold
         )
-        state["plan"] = planner.replan(chosen, env.action_bound, score, state["plan"], generator)
+        state["plan"] = planner.replan(settings, env.action_bound, score, state["plan"], generator)
 
     return Contestant(run, rows)
 
 
 def alone(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
     """The same, but each candidate is judged by itself."""
-    chosen, generator = config.train.planner, Generator().manual_seed(SEED)
-    state = {"plan": planner.first_plan(chosen, len(beliefs.belief.mean), config.env.action_size)}
+    settings, generator = config.train.planner, Generator().manual_seed(SEED)
+    state = {"plan": planner.first_plan(settings, len(beliefs.belief.mean), config.env.action_size)}
     asked = replace(beliefs, config=config)
 
     def run() -> None:
         judge = acquisition.scorer(
-            asked.surrogate(slice(None)), config.train.acquisition, chosen.hold
+            asked.surrogate(slice(None)), config.train.acquisition, settings.hold
         )
 
         def score(actions: Tensor) -> Tensor:
             return torch.cat(
-                [judge(actions[:, one : one + 1]) for one in range(actions.shape[1])], 1
+                [judge(actions[:, single : single + 1]) for single in range(actions.shape[1])], 1
             )
 
         state["plan"] = planner.replan(
-            chosen, config.env.action_bound, score, state["plan"], generator
+            settings, config.env.action_bound, score, state["plan"], generator
         )
 
     return Contestant(run, len(beliefs.belief.mean))
@@ -186,9 +186,9 @@ def alone(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contesta
 
 def products(beliefs: BayesFilterLearner, value: str) -> Contestant:
     """All products of matrices that a plan takes, as products of one matrix whose size is that of the covariance."""
-    one = own_plan(beliefs, looking_for(beliefs.config, value))
+    single = own_plan(beliefs, looking_for(beliefs.config, value))
     with FlopCounterMode(display=False) as counter:
-        one.run()
+        single.run()
     weights = beliefs.belief.mean.shape[1] - beliefs.filter.d
     paths, size = (
         SAME["candidates"] * SAME["horizon"],
@@ -206,20 +206,20 @@ def plain_plan(beliefs: BayesFilterLearner, precision: reference.Precision) -> C
         np.random.default_rng(SEED),
     )
     names = ("candidates", "horizon", "elites", "keep")
-    chosen = reference.Settings(iterations=TIMED, **{name: SAME[name] for name in names})
+    settings = reference.Settings(iterations=TIMED, **{name: SAME[name] for name in names})
 
     def score(rollout: reference.Rollout) -> float:
         return reference.diagonal_drop(model, rollout, precision)
 
     return Contestant(
-        lambda: reference.plan(model, start, score, chosen, rng), TIMED / SAME["iterations"]
+        lambda: reference.plan(model, start, score, settings, rng), TIMED / SAME["iterations"]
     )
 
 
 def known_precision(beliefs: BayesFilterLearner) -> reference.Precision:
     """Worked out once."""
-    found = reference.of_noise(plain_planner_of(beliefs))
-    return lambda _: found
+    result = reference.of_noise(plain_planner_of(beliefs))
+    return lambda _: result
 
 
 def refuse_another_value(beliefs: BayesFilterLearner) -> None:
@@ -234,13 +234,13 @@ def refuse_another_value(beliefs: BayesFilterLearner) -> None:
         2 * torch.rand(1, CHECKED, SAME["horizon"], 2, generator=Generator().manual_seed(SEED)) - 1
     )
     for name, plainly in (("fisher_a", reference.full_drop), ("fisher_d", reference.full_gain)):
-        found = own_value(name, surrogate, actions)
+        result = own_value(name, surrogate, actions)
         expected = torch.tensor(
             [plain_value(plainly, model, surrogate.state[0], each) for each in actions[0]]
         )
-        if not torch.allclose(found, expected, rtol=TOLERANCE):
+        if not torch.allclose(result, expected, rtol=TOLERANCE):
             raise NotTheSame(
-                f"planner: {name} is {found.tolist()}, in plain loops {expected.tolist()}"
+                f"planner: {name} is {result.tolist()}, in plain loops {expected.tolist()}"
             )
 
 

@@ -32,13 +32,13 @@ class Sides(NamedTuple):
     world: World
 
 
-class Met(NamedTuple):
+class Transition(NamedTuple):
     """A transition of all rows, with the random numbers that made it."""
 
     before: Tensor
     action: Tensor
     draws: Draws
-    seen: Observation
+    observed: Observation
     state: EnvState
 
 
@@ -50,8 +50,10 @@ def config_of(root: Path, **sections: Any) -> ActiveDynamicsConfig:
 
 def sides_of(root: Path, rows: int, **sections: Any) -> Sides:
     """Of so many rows."""
-    held = overlaid({"seeds": rows, "collect": LITTLE, "train": {"arms": ["random"]}}, sections)
-    config = config_of(root, **held)
+    overrides = overlaid(
+        {"seeds": rows, "collect": LITTLE, "train": {"arms": ["random"]}}, sections
+    )
+    config = config_of(root, **overrides)
     dataset = collect(config, SEED)
     return Sides(config, dataset, world_of(config, dataset))
 
@@ -67,30 +69,30 @@ class Walk:
     def _drawn(self) -> Draws:
         return draw(self.world, self.rows, [self.generator])
 
-    def met(self) -> Met:
+    def step(self) -> Transition:
         """The next transition."""
         bound, size = self.world.spec.action_bound, self.world.spec.action_size
         action = bound * (2 * torch.rand(self.rows, size, generator=self.generator) - 1)
         before, draws = self.state.x, self._drawn()
-        made = step(self.world, self.state, action, draws, [self.generator])
-        self.state = made.state
-        seen = Observation(
+        outcome = step(self.world, self.state, action, draws, [self.generator])
+        self.state = outcome.state
+        observed = Observation(
             action,
             action @ self.world.control.T,
-            made.final_observation,
-            made.truncated,
-            made.observation,
+            outcome.final_observation,
+            outcome.truncated,
+            outcome.observation,
         )
-        return Met(before, action, draws, seen, made.state)
+        return Transition(before, action, draws, observed, outcome.state)
 
 
 def beliefs_of(sides: Sides, transitions: int) -> BayesFilterLearner:
     """After so many random transitions."""
-    found = BayesFilterLearner.init(sides.config, sides.dataset, np.random.SeedSequence(SEED))
+    result = BayesFilterLearner.init(sides.config, sides.dataset, np.random.SeedSequence(SEED))
     walk = Walk(sides.world, sides.config.learners)
     for _ in range(transitions):
-        found.observe(walk.met().seen)
-    return found
+        result.observe(walk.step().observed)
+    return result
 
 
 # The plain ones.
@@ -128,14 +130,14 @@ def plain_table(nodes: Tensor) -> plain_world.Table:
 
 def plain_filter_of(rows: BayesFilterLearner) -> plain_filter.Model:
     """In double precision, as the project's is."""
-    given = rows.filter
-    axis, emission = given.rbf.axis, given.emission
+    model_filter = rows.filter
+    axis, emission = model_filter.rbf.axis, model_filter.emission
     return plain_filter.Model(
-        centres=torch.cartesian_prod(*[axis] * given.d).reshape(-1, given.d),
-        length=given.rbf.length,
-        dt=given.dt,
-        process_noise=given.process_noise,
-        seen=emission.weight,
+        centres=torch.cartesian_prod(*[axis] * model_filter.d).reshape(-1, model_filter.d),
+        length=model_filter.rbf.length,
+        dt=model_filter.dt,
+        process_noise=model_filter.process_noise,
+        observation_matrix=emission.weight,
         bias=emission.bias,
         noise_variance=emission.noise_variance,
     )
@@ -151,15 +153,15 @@ def plain_beliefs(rows: BayesFilterLearner) -> list[plain_filter.Belief]:
 
 def plain_planner_of(rows: BayesFilterLearner, row: int = 0) -> plain_planner.Model:
     """What a plain planner sees of one belief, in single precision."""
-    model, given = plain_filter_of(rows), rows.filter
+    model, model_filter = plain_filter_of(rows), rows.filter
     return plain_planner.Model(
         centres=model.centres.float(),
-        weight=weights(given.d, rows.belief)[row].float(),
+        weight=weights(model_filter.d, rows.belief)[row].float(),
         length=model.length,
         dt=model.dt,
-        seen=model.seen.float(),
+        observation_matrix=model.observation_matrix.float(),
         covariance=torch.diag(model.noise_variance).float(),
-        prior=rows.belief.covariance[row, given.d :, given.d :].float(),
+        prior=rows.belief.covariance[row, model_filter.d :, model_filter.d :].float(),
     )
 
 
@@ -169,10 +171,13 @@ def refuse_another_belief(rows: BayesFilterLearner, walk: Walk) -> None:
     Raises:
         NotTheSame: they are not.
     """
-    model, beliefs, met = plain_filter_of(rows), plain_beliefs(rows), walk.met()
-    nll = rows.observe(met.seen)
+    model, beliefs, transition = plain_filter_of(rows), plain_beliefs(rows), walk.step()
+    nll = rows.observe(transition.observed)
     expected = plain_filter.step(
-        model, beliefs, met.seen.control.double(), met.seen.observation.double()
+        model,
+        beliefs,
+        transition.observed.control.double(),
+        transition.observed.observation.double(),
     )
     for row, each in enumerate(expected):
         same = close(rows.belief.mean[row], each.belief.mean) and close(
@@ -188,15 +193,17 @@ def refuse_another_step(world: World, rows: int) -> None:
     Raises:
         NotTheSame: they are not.
     """
-    met, plain = Walk(world, rows).met(), plain_world_of(world)
-    found = plain_world.step(
-        plain, met.before.tolist(), met.action.tolist(), plain_noise(met.draws)
+    transition, plain = Walk(world, rows).step(), plain_world_of(world)
+    result = plain_world.step(
+        plain, transition.before.tolist(), transition.action.tolist(), plain_noise(transition.draws)
     )
-    for row, each in enumerate(found):
-        same = close(met.state.x[row], torch.tensor(each.state)) and each.truncated == bool(
-            met.seen.truncated[row]
+    for row, each in enumerate(result):
+        same = close(transition.state.x[row], torch.tensor(each.state)) and each.truncated == bool(
+            transition.observed.truncated[row]
         )
-        if not same or not close(met.seen.reset_observation[row], torch.tensor(each.observation)):
+        if not same or not close(
+            transition.observed.reset_observation[row], torch.tensor(each.observation)
+        ):
             raise NotTheSame(f"environment: row {row} goes elsewhere than point by point")
 
 
@@ -206,5 +213,5 @@ def plain_noise(draws: Draws) -> list[plain_world.Noise]:
     ]
 
 
-def close(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-5)
+def close(left: Tensor, right: Tensor) -> bool:
+    return torch.allclose(left.double(), right.double(), rtol=1e-3, atol=1e-5)

@@ -38,13 +38,13 @@ class Vaes(NamedTuple):
 
 def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
     """Sections of a config: dynamics `mlp` of one layer, or `rbf`."""
-    own = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
+    ours = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
     return {
         "network": {
             "family": "seq_vae",
             "decoder": "linear",
             "rbf": {"side": side},
-            "seq_vae": own,
+            "seq_vae": ours,
         },
         "train": {
             "seq_vae": SAME_WORK | {"batch_size": batch_size},
@@ -67,15 +67,15 @@ def vaes_of(sides: Sides) -> Vaes:
 
 def shape_of(sides: Sides) -> plain.Shape:
     env, network = sides.config.env, sides.config.network
-    chosen, rbf = network.seq_vae, network.rbf
+    settings, rbf = network.seq_vae, network.rbf
     return plain.Shape(
         obs=env.observation.channels,
         action=env.world.action_size,
         d=env.d,
-        hidden=chosen.hidden,
-        head=chosen.head,
-        dynamics_hidden=chosen.dynamics_hidden[0],
-        centres=rbf.side if chosen.dynamics == "rbf" else 0,
+        hidden=settings.hidden,
+        head=settings.head,
+        dynamics_hidden=settings.dynamics_hidden[0],
+        centres=rbf.side if settings.dynamics == "rbf" else 0,
         span=rbf.range,
         length=rbf.length,
         dt=env.dt,
@@ -88,9 +88,11 @@ def ring_of(sides: Sides) -> WindowRing:
     ring = windows.allocate(1, WINDOWS + length, env.observation.channels, env.world.action_size)
     walk = Walk(sides.world, 1)
     for _ in range(WINDOWS + length - 1):
-        seen = walk.met().seen
+        observed = walk.step().observed
         windows.write(
-            ring, Entry(seen.observation, seen.action, torch.zeros_like(seen.truncated)), length
+            ring,
+            Entry(observed.observation, observed.action, torch.zeros_like(observed.truncated)),
+            length,
         )
     return ring
 
@@ -99,26 +101,26 @@ def plain_params(
     network: SeqVae, of: Callable[[Tensor], Tensor] = lambda param: param
 ) -> dict[str, Tensor]:
     """What `of` makes of the project's parameters, by the plain names and in the plain shapes."""
-    found = {}
+    result = {}
     for name, param in network.named_parameters():
         value = of(param).detach()
         *path, last = name.split(".")
         if path == ["encoder", "cell"]:
-            found[f"encoder.gru.{last}_l0"] = value
+            result[f"encoder.gru.{last}_l0"] = value
         elif path[-1:] == ["weights"] or path[-1:] == ["biases"]:
-            found |= _of_layer(path, LAYERS[last], value)
+            result |= _of_layer(path, LAYERS[last], value)
         elif name == "dynamics.weight":
-            found["field.weight"] = value[0]
+            result["field.weight"] = value[0]
         else:
-            found[name.replace("decoder.raw_variance", "raw_observation_variance")] = value
-    return found
+            result[name.replace("decoder.raw_variance", "raw_observation_variance")] = value
+    return result
 
 
 def _of_layer(path: list[str], place: str, value: Tensor) -> dict[str, Tensor]:
     """Heads of mean and variance stand side by side, and so do the members of an ensemble, of which there is one."""
     plainly, kind = (value, "weight") if path[-1] == "weights" else (value[..., 0], "bias")
     names = ("encoder.mean", "encoder.raw_variance") if path[0] == "encoder" else ("field.layers",)
-    return {f"{name}.{place}.{kind}": own for name, own in zip(names, plainly, strict=True)}
+    return {f"{name}.{place}.{kind}": ours for name, ours in zip(names, plainly, strict=True)}
 
 
 def plain_window(sampled: Windows) -> plain.Window:
@@ -148,18 +150,20 @@ def refuse_another_loss(vaes: Vaes) -> None:
     scene = elbo.encode_windows(network, sampled, train.burn_in)
     draws = elbo.draw(1, train.samples, train.horizons, scene, generator)
     scored = elbo.compute_terms(network, scene, draws, network.horizon_mask_weights)
-    found = plain.Terms(scored.ell.mean(), scored.kl_first.mean(), scored.kl_steps.mean())
-    chosen = settings_of(vaes)
-    expected = plain.terms(vaes.plain, plain_window(sampled), chosen, plain_draws(draws))
-    for name, one, other in zip(plain.Terms._fields, found, expected, strict=True):
-        if not torch.allclose(one, other, rtol=1e-4):
-            raise NotTheSame(f"learning: {name} is {one.item():g}, in plain loops {other.item():g}")
-    for model, terms in ((network, found), (vaes.plain, expected)):
+    result = plain.Terms(scored.ell.mean(), scored.kl_first.mean(), scored.kl_steps.mean())
+    settings = settings_of(vaes)
+    expected = plain.terms(vaes.plain, plain_window(sampled), settings, plain_draws(draws))
+    for name, left, right in zip(plain.Terms._fields, result, expected, strict=True):
+        if not torch.allclose(left, right, rtol=1e-4):
+            raise NotTheSame(
+                f"learning: {name} is {left.item():g}, in plain loops {right.item():g}"
+            )
+    for model, terms in ((network, result), (vaes.plain, expected)):
         model.zero_grad()
-        plain.loss(terms, chosen, train.window).backward()
-    own = plain_params(network, lambda param: param.grad)
+        plain.loss(terms, settings, train.window).backward()
+    ours = plain_params(network, lambda param: param.grad)
     for name, param in vaes.plain.named_parameters():
-        if not torch.allclose(own[name], param.grad, rtol=1e-2, atol=1e-4):
+        if not torch.allclose(ours[name], param.grad, rtol=1e-2, atol=1e-4):
             raise NotTheSame(f"learning: the gradient of {name} differs from that of plain loops")
 
 

@@ -43,13 +43,13 @@ CHECKED_NODES, CHECKED_DRAWS = 5, 3000
 
 def rows(root: Path, rounds: int) -> list[Row]:
     """A step is one of one environment, or of one row's belief."""
-    found = []
+    result = []
     for kind in KINDS_TIMED:
         world = world_of_kind(root, kind)
         refuse_another_step(world, 4)
-        found += step_rows(world, rounds)
-    found.append(draw_row(rounds))
-    return found + filter_rows(root, rounds)
+        result += step_rows(world, rounds)
+    result.append(draw_row(rounds))
+    return result + filter_rows(root, rounds)
 
 
 def world_of_kind(root: Path, kind: str) -> World:
@@ -60,26 +60,26 @@ def world_of_kind(root: Path, kind: str) -> World:
 
 def step_rows(world: World, rounds: int) -> list[Row]:
     """With its random numbers, which the plain loop is given."""
-    own = {str(count): own_steps(world, count) for count in ROWS}
-    times = race({"before": plain_steps(world, PLAIN_ROWS), **own}, rounds)
+    ours = {str(count): own_steps(world, count) for count in ROWS}
+    times = race({"before": plain_steps(world, PLAIN_ROWS), **ours}, rounds)
     how = "an interpolator each call" if world.field.table.numel() else "a point at a time"
-    found = []
+    result = []
     for count in ROWS:
         name, main = f"environment, {count} x {world.field.kind}; before: {how}", count == ROWS[0]
-        one = Without("the batch: one environment", times["1"]) if main else None
+        single = Without("the batch: one environment", times["1"]) if main else None
         point = Point(f"environment, {world.field.kind}", "environments", count)
         own_times = times[str(count)]
-        found.append(
+        result.append(
             Row(
                 name if main else f"  {name}",
                 UNIT,
                 own_times,
                 times["before"],
-                without=one,
+                without=single,
                 point=point,
             )
         )
-    return found
+    return result
 
 
 def own_steps(world: World, count: int) -> Contestant:
@@ -97,7 +97,7 @@ def own_steps(world: World, count: int) -> Contestant:
 def plain_steps(world: World, count: int) -> Contestant:
     """One after another."""
     plain, begun, walk = plain_world_of(world), Walk(world, count), Walk(world, count)
-    noise, action = plain_noise(walk.met().draws), [[0.1] * world.spec.action_size] * count
+    noise, action = plain_noise(walk.step().draws), [[0.1] * world.spec.action_size] * count
     states = {"x": begun.state.x.tolist()}
 
     def run() -> None:
@@ -133,13 +133,13 @@ def refuse_another_process() -> None:
     """
     generator, length, variance = Generator().manual_seed(SEED), 0.9, 0.5
     s = torch.linspace(-plain_world.SPAN, plain_world.SPAN, CHECKED_NODES, dtype=torch.float64)
-    found = [
+    result = [
         tables.gaussian_process(s, length, variance, generator).flatten(1)
         for _ in range(CHECKED_DRAWS)
     ]
     nodes = torch.cartesian_prod(s, s).numpy()
     expected = variance * plain_world.kernel(nodes, length)
-    if not np.allclose(np.cov(torch.cat(found).T), expected, atol=0.06 * variance):
+    if not np.allclose(np.cov(torch.cat(result).T), expected, atol=0.06 * variance):
         raise NotTheSame("table of multi_attractor: draws have another covariance than the kernel")
 
 
@@ -155,7 +155,7 @@ def filter_rows(root: Path, rounds: int) -> list[Row]:
             contestants |= {"before": plain_filtering(beliefs, walk), "limit": touched(beliefs)}
     times, n = race(contestants, rounds), beliefs.belief.mean.shape[1]
     sizes = f"{n} numbers, {sides.config.env.observation.channels} channels; before: dense matrices"
-    found = []
+    result = []
     for count in ROWS:
         main, point = count == ROWS[0], Point("filter step", "rows", count)
         row = Row(
@@ -166,11 +166,11 @@ def filter_rows(root: Path, rounds: int) -> list[Row]:
             point=point,
         )
         if main:
-            one = Without("the batch: one row", times["1"])
+            single = Without("the batch: one row", times["1"])
             name = f"{row.name.strip()}; limit: covariances read and written twice"
-            row = row._replace(name=name, limit=times["limit"], without=one)
-        found.append(row)
-    return found
+            row = row._replace(name=name, limit=times["limit"], without=single)
+        result.append(row)
+    return result
 
 
 def touched(beliefs: BayesFilterLearner) -> Contestant:
@@ -186,22 +186,22 @@ def touched(beliefs: BayesFilterLearner) -> Contestant:
 
 def own_filtering(beliefs: BayesFilterLearner, walk: Walk) -> Contestant:
     """One transition over and over."""
-    seen = walk.met().seen
+    observed = walk.step().observed
 
     def run() -> None:
         for _ in range(FILTER_STEPS):
-            beliefs.observe(seen)
+            beliefs.observe(observed)
 
     return Contestant(run, FILTER_STEPS * len(beliefs.belief.mean))
 
 
 def plain_filtering(beliefs: BayesFilterLearner, walk: Walk) -> Contestant:
-    model, seen, state = (
+    model, observed, state = (
         plain_filter_of(beliefs),
-        walk.met().seen,
+        walk.step().observed,
         {"beliefs": plain_beliefs(beliefs)},
     )
-    u, y = seen.control.double(), seen.observation.double()
+    u, y = observed.control.double(), observed.observation.double()
     filtered = partial(plain_filter.step, model)
 
     def run() -> None:

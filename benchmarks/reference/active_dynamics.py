@@ -55,9 +55,9 @@ class Encoder(nn.Module):
         self.mean, self.raw_variance = (_head(shape) for _ in range(2))
 
     def forward(self, window: Window) -> Gaussian:
-        found, _ = self.gru(torch.cat(window, -1))
+        result, _ = self.gru(torch.cat(window, -1))
         return Gaussian(
-            self.mean(found), nn.functional.softplus(self.raw_variance(found)) + LEAST_VARIANCE
+            self.mean(result), nn.functional.softplus(self.raw_variance(result)) + LEAST_VARIANCE
         )
 
 
@@ -151,8 +151,8 @@ class Agent:
         return self.belief
 
     def believed(self, predicted: Tensor | None) -> Tensor:  # noqa: ARG002  the seed's believes it
-        kept = self.recent.copy().data
-        return self.encode(Window(kept["observation"][None], kept["action"][None])).mean[0, -1]
+        recent = self.recent.copy().data
+        return self.encode(Window(recent["observation"][None], recent["action"][None])).mean[0, -1]
 
 
 # Learning.
@@ -197,20 +197,20 @@ def horizon_weights(count: int, decay: float) -> Tensor:
 
 
 def terms(
-    model: Model, window: Window, chosen: Settings, draw: Draw, weights: Tensor | None = None
+    model: Model, window: Window, settings: Settings, draw: Draw, weights: Tensor | None = None
 ) -> Terms:
     """One horizon after another; each has one transition fewer to score than the one before."""
     q = model.encoder(window)
-    z = q.mean + q.variance.sqrt() * draw(chosen.samples, *q.mean.shape)
+    z = q.mean + q.variance.sqrt() * draw(settings.samples, *q.mean.shape)
     mean, variance = model.decoder(z), model.variance(model.raw_observation_variance)
     error = (window.observations - mean).square() / variance
     ell = -0.5 * (error + variance.log() + math.log(2 * math.pi)).sum((-2, -1)).mean()
     first = Gaussian(model.first_mean, model.variance(model.raw_first_variance))
     kl_first = kl(Gaussian(q.mean[:, 0], q.variance[:, 0]), first).mean()
-    weights = horizon_weights(chosen.horizons, chosen.decay) if weights is None else weights
+    weights = horizon_weights(settings.horizons, settings.decay) if weights is None else weights
     kl_steps = torch.zeros(())
-    for weight, found in zip(weights, horizons(model, window, q, z, draw), strict=False):
-        kl_steps = kl_steps + weight * found.sum(-1).mean()
+    for weight, result in zip(weights, horizons(model, window, q, z, draw), strict=False):
+        kl_steps = kl_steps + weight * result.sum(-1).mean()
     return Terms(ell, kl_first, kl_steps)
 
 
@@ -222,23 +222,23 @@ def horizons(model: Model, window: Window, q: Gaussian, z: Tensor, draw: Draw) -
         z = predicted.mean + predicted.variance.sqrt() * draw(*predicted.mean.shape)
 
 
-def loss(found: Terms, chosen: Settings, times: int) -> Tensor:
-    return -(found.ell - chosen.beta * (found.kl_first + found.kl_steps)) / times
+def loss(result: Terms, settings: Settings, times: int) -> Tensor:
+    return -(result.ell - settings.beta * (result.kl_first + result.kl_steps)) / times
 
 
-def train_step(model: Model, window: Window, chosen: Settings, draw: Draw) -> dict[str, float]:
+def train_step(model: Model, window: Window, settings: Settings, draw: Draw) -> dict[str, float]:
     """One window: a loader and an optimiser of its own, so that Adam never has moments to go by."""
-    optimiser = torch.optim.Adam(model.parameters(), lr=chosen.learning_rate)
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     reported: dict[str, float] = {}
     for each in DataLoader(TensorDataset(*window), batch_size=1, shuffle=True):
-        found = terms(model, Window(*each), chosen, draw)
-        total = loss(found, chosen, window.actions.shape[1])
+        result = terms(model, Window(*each), settings, draw)
+        total = loss(result, settings, window.actions.shape[1])
         optimiser.zero_grad()
         total.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), chosen.max_grad_norm)
+        nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
         optimiser.step()
         reported = {
             "loss": total.item(),
-            **{name: term.item() for name, term in found._asdict().items()},
+            **{name: term.item() for name, term in result._asdict().items()},
         }
     return reported

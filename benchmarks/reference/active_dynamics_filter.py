@@ -14,7 +14,7 @@ class Model(NamedTuple):
     length: float
     dt: float
     process_noise: float
-    seen: Tensor
+    observation_matrix: Tensor
     bias: Tensor
     noise_variance: Tensor
 
@@ -59,13 +59,13 @@ def predict(model: Model, belief: Belief, u: Tensor) -> Belief:
 
 def correct(model: Model, belief: Belief, y: Tensor) -> Corrected:
     """The gain from the covariance of all channels."""
-    seen = torch.zeros(len(y), len(belief.mean), dtype=y.dtype)
-    seen[:, : model.d] = model.seen
-    error = y - seen @ belief.mean - model.bias
-    expected = seen @ belief.covariance @ seen.T + torch.diag(model.noise_variance)
-    gain = torch.linalg.solve(expected, seen @ belief.covariance).T
+    matrix = torch.zeros(len(y), len(belief.mean), dtype=y.dtype)
+    matrix[:, : model.d] = model.observation_matrix
+    error = y - matrix @ belief.mean - model.bias
+    expected = matrix @ belief.covariance @ matrix.T + torch.diag(model.noise_variance)
+    gain = torch.linalg.solve(expected, matrix @ belief.covariance).T
     mean = belief.mean + gain @ error
-    covariance = (torch.eye(len(mean), dtype=y.dtype) - gain @ seen) @ belief.covariance
+    covariance = (torch.eye(len(mean), dtype=y.dtype) - gain @ matrix) @ belief.covariance
     quadratic = error @ torch.linalg.solve(expected, error)
     nll = 0.5 * (quadratic + torch.logdet(expected) + len(y) * math.log(2 * math.pi))
     return Corrected(Belief(mean, (covariance + covariance.T) / 2), nll.item())

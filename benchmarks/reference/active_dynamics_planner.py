@@ -20,7 +20,7 @@ class Model(NamedTuple):
     weight: Tensor
     length: float
     dt: float
-    seen: Tensor
+    observation_matrix: Tensor
     covariance: Tensor
     prior: Tensor
 
@@ -56,34 +56,40 @@ Score = Callable[[Rollout], float]
 
 def imagined(model: Model, start: Tensor, actions: Tensor) -> Rollout:
     """The mean's path, a dictionary a step; `state` is the one after the step, `before` that before it."""
-    state, found = start, []
+    state, result = start, []
     for action in actions:
         features = model.features(state)
         following = state + (model.weight @ features + action) * model.dt
-        found.append({"before": state, "action": action, "features": features, "state": following})
+        result.append({"before": state, "action": action, "features": features, "state": following})
         state = following
-    return found
+    return result
 
 
 def sensitivities(model: Model, rollout: Rollout) -> list[Tensor]:
     """How each state changes with the weights [d, d C], by the chain rule from one step to the next."""
-    one = torch.eye(len(model.weight), dtype=model.weight.dtype)
-    found, carried = [], model.weight.new_zeros(len(one), model.weight.numel())
+    identity = torch.eye(len(model.weight), dtype=model.weight.dtype)
+    result, carried = [], model.weight.new_zeros(len(identity), model.weight.numel())
     for step in rollout:
-        own = torch.kron(one, step["features"][None])
-        carried = carried + model.dt * (model.jacobian(step["before"]) @ carried + own)
-        found.append(carried)
-    return found
+        direct = torch.kron(identity, step["features"][None])
+        carried = carried + model.dt * (model.jacobian(step["before"]) @ carried + direct)
+        result.append(carried)
+    return result
 
 
 def of_noise(model: Model) -> Tensor:
     """What an observation tells about the state [d, d]: inverts the covariance anew, though it never changes."""
-    return model.seen.T @ torch.linalg.pinv(model.covariance) @ model.seen
+    return (
+        model.observation_matrix.T @ torch.linalg.pinv(model.covariance) @ model.observation_matrix
+    )
 
 
 def of_projection(model: Model) -> Tensor:
     """The original's: of C C^T, as large as the channels are many; what comes of it is the identity, whatever C is."""
-    return model.seen.T @ torch.linalg.pinv(model.seen @ model.seen.T) @ model.seen
+    return (
+        model.observation_matrix.T
+        @ torch.linalg.pinv(model.observation_matrix @ model.observation_matrix.T)
+        @ model.observation_matrix
+    )
 
 
 def diagonal_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
@@ -127,27 +133,27 @@ class Plan(NamedTuple):
 
 
 def plan(
-    model: Model, start: Tensor, score: Score, chosen: Settings, rng: np.random.Generator
+    model: Model, start: Tensor, score: Score, settings: Settings, rng: np.random.Generator
 ) -> Plan:
     """The cross-entropy method with coloured noise, one candidate after another."""
-    shape = (chosen.horizon, len(start))
-    mean, std = torch.zeros(shape), torch.full(shape, chosen.init_std)
-    found = Plan(mean, [], [])
-    for _ in range(chosen.iterations):
-        candidates = [mean, *found.elites[: chosen.keep]]
-        while len(candidates) < chosen.candidates:
-            noise = torch.tensor(coloured(shape, chosen.colour, rng), dtype=mean.dtype)
-            candidates.append((mean + std * noise).clamp(-chosen.bound, chosen.bound))
+    shape = (settings.horizon, len(start))
+    mean, std = torch.zeros(shape), torch.full(shape, settings.init_std)
+    result = Plan(mean, [], [])
+    for _ in range(settings.iterations):
+        candidates = [mean, *result.elites[: settings.keep]]
+        while len(candidates) < settings.candidates:
+            noise = torch.tensor(coloured(shape, settings.colour, rng), dtype=mean.dtype)
+            candidates.append((mean + std * noise).clamp(-settings.bound, settings.bound))
         scores = []
         for candidate in candidates:
             scores.append(score(imagined(model, start, candidate)))
-        order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[: chosen.elites]
+        order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[: settings.elites]
         elites = [candidates[index] for index in order]
         chosen_mean, chosen_std = torch.stack(elites).mean(0), torch.stack(elites).std(0)
-        mean = (1 - chosen.alpha) * chosen_mean + chosen.alpha * mean
-        std = (1 - chosen.alpha) * chosen_std + chosen.alpha * std
-        found = Plan(mean, elites, [scores[index] for index in order])
-    return found
+        mean = (1 - settings.alpha) * chosen_mean + settings.alpha * mean
+        std = (1 - settings.alpha) * chosen_std + settings.alpha * std
+        result = Plan(mean, elites, [scores[index] for index in order])
+    return result
 
 
 def coloured(shape: tuple[int, int], colour: float, rng: np.random.Generator) -> np.ndarray:

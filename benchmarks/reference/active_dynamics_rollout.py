@@ -14,14 +14,14 @@ class Rollout:
     """All transitions, a dictionary each."""
 
     def __init__(self) -> None:
-        self.kept: list[dict[str, Any]] = []
+        self.transitions: list[dict[str, Any]] = []
 
     def add(self, transition: Transition) -> None:
-        self.kept.append({name: _detached(value) for name, value in transition.items()})
+        self.transitions.append({name: _detached(value) for name, value in transition.items()})
 
     def last(self, length: int) -> dict[str, Tensor]:
         """The latest transitions, put together anew: [length, ...] of each tensor."""
-        recent = self.kept[-length:]
+        recent = self.transitions[-length:]
         names = [name for name, value in recent[0].items() if isinstance(value, Tensor)]
         return {name: torch.stack([transition[name] for transition in recent]) for name in names}
 

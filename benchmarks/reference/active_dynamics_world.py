@@ -27,14 +27,14 @@ class Table(NamedTuple):
 
     def __call__(self, x: Sequence[float]) -> list[float]:
         """Bilinear; outside the grid what its border has."""
-        found = []
+        result = []
         for component in range(self.vectors.shape[-1]):
             interpolator = RegularGridInterpolator(self.axes, self.vectors[..., component])
             inside = [
                 min(max(value, axis[0]), axis[-1]) for value, axis in zip(x, self.axes, strict=True)
             ]
-            found.append(float(interpolator([inside])[0]))
-        return found
+            result.append(float(interpolator([inside])[0]))
+        return result
 
 
 class World(NamedTuple):
@@ -71,20 +71,26 @@ def step(
     world: World, states: list[list[float]], actions: list[list[float]], noise: list[Noise]
 ) -> list[Step]:
     """All environments, one after another."""
-    found = []
-    for state, action, own in zip(states, actions, noise, strict=True):
+    result = []
+    for state, action, own_noise in zip(states, actions, noise, strict=True):
         velocity = world.field(state)
         following = []
-        for x, v, a, draw in zip(state, velocity, action, own.process, strict=True):
+        for x, v, a, draw in zip(state, velocity, action, own_noise.process, strict=True):
             u = min(max(a, -world.action_bound), world.action_bound)
             following.append(
                 x + (v + u) * world.dt + math.sqrt(world.process_noise * world.dt) * draw
             )
         if max(map(abs, following)) > world.escape_radius:
-            found.append(Step(own.start, observe(world, own.start, own.start_observation), True))
+            result.append(
+                Step(
+                    own_noise.start,
+                    observe(world, own_noise.start, own_noise.start_observation),
+                    True,
+                )
+            )
         else:
-            found.append(Step(following, observe(world, following, own.observation), False))
-    return found
+            result.append(Step(following, observe(world, following, own_noise.observation), False))
+    return result
 
 
 def observe(world: World, x: Sequence[float], draws: Sequence[float]) -> list[float]:

@@ -55,9 +55,9 @@ def through(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
 
 def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int) -> Beliefs:
     encoder, heads = network.encoder, network.encoder.heads
-    hidden, found = encoder.initial_hidden(1), Beliefs([], [])
-    for time, given in enumerate(torch.cat([observations, actions], 1)):
-        hidden = encoder.cell(given[None], hidden)
+    hidden, result = encoder.initial_hidden(1), Beliefs([], [])
+    for time, entry in enumerate(torch.cat([observations, actions], 1)):
+        hidden = encoder.cell(entry[None], hidden)
         if time < burn_in:
             hidden = hidden.detach()
             continue
@@ -65,9 +65,9 @@ def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int
             through([w[i] for w in heads.weights], [b[i] for b in heads.biases], hidden[0])
             for i in (0, 1)
         )
-        found.mean.append(mean)
-        found.variance.append(variance_of(raw))
-    return found
+        result.mean.append(mean)
+        result.variance.append(variance_of(raw))
+    return result
 
 
 def field(network: SeqVae, member: int, x: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
                             + noise.sqrt() * draws.steps[j - 1, m, :, s, t, window]
                         )
                     if draws.keep_mask is None or draws.keep_mask[t + k, window]:
-                        found = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
-                        kl_steps[m] += weight * found / samples
+                        result = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
+                        kl_steps[m] += weight * result / samples
     first = kl(mean[0], variance[0], network.first_mean, variance_of(network.raw_first_variance))
     return Plain(ell, first, kl_steps)

@@ -68,15 +68,15 @@ class Run(NamedTuple):
 def run(**sections: Any) -> Run:
     """The small config with sections changed, trained and judged."""
     config = small("active_dynamics", **sections)
-    dataset, found, last = collect(config, 0), [], 0
+    dataset, records, last = collect(config, 0), [], 0
     for progress in train(config, dataset, 1):
-        found += rows(progress, last)
+        records += rows(progress, last)
         last = progress.step
     return Run(
         config,
         dataset,
         progress.state,
-        history(found),
+        history(records),
         evaluate(config, progress.state, dataset, 0),
     )
 
