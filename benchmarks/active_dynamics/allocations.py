@@ -1,4 +1,4 @@
-"""work -> the bytes that one call of it asks for: of tensors, and of Python's objects at their peak."""
+"""work -> bytes that one call allocates: for tensors, and for Python objects at their peak"""
 
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
@@ -15,20 +15,20 @@ CALLS = 5
 
 
 def allocated(work: Callable[[], object]) -> Measured:
-    """The same in every call, but for what Python happens to keep at hand: the least of some calls."""
+    """Measures the least of several calls; calls differ only by what Python keeps cached."""
     work()
     return Measured(np.array([min(of_tensors(work) + of_python(work) for _ in range(CALLS))]))
 
 
 def of_tensors(work: Callable[[], object]) -> float:
-    """All storages that operations bring forth, whether they outlive the call or not."""
+    """Sums all storages that operations allocate, freed ones included."""
     with _Asked() as result:
         work()
     return float(result.total)
 
 
 def of_python(work: Callable[[], object]) -> float:
-    """Beyond what was there before the call."""
+    """Measures the peak above the memory in use before the call."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -41,7 +41,7 @@ def of_python(work: Callable[[], object]) -> float:
 
 
 class _Asked(TorchDispatchMode):
-    """Adds up storages that are not those of what an operation was given."""
+    """Adds up storages that are not those of an operation's inputs."""
 
     total = 0
 

@@ -1,6 +1,6 @@
-"""each field -> how wrong every arm is after how many transitions, and how much sooner the active one knew: one table.
+"""each field -> a table of errors by arm and transitions, and of transition ratios
 
-Fields that are in benchmarks/results already, of the same params and code, are taken as they are.
+Fields with results of the same params and code in benchmarks/results are not run again.
 """
 
 import argparse
@@ -40,11 +40,11 @@ FIELDS = (
 ARMS = ("active", "random", "prbs")
 REPLICATES, TRANSITIONS = 10, 2000
 MOMENTS = (100, 200, 400, 800)
-"""Transitions after which the active arm's error is told, beside the last."""
+"""Transitions at which the table shows the active arm's error, besides the last."""
 FASTER, ON = 5.0, 5
-"""The goal: so many times fewer transitions than random ones, on so many fields."""
+"""The goal: transition ratio to random actions, and the number of fields that reach it."""
 NONE = {"parameters": {}, "matrix": None, "table_file": None}
-"""Of a field that is built in, with its own numbers."""
+"""Settings of a built-in field with its default parameters."""
 HEAD = (
     "field", "affine", "floor", "random", "prbs", *(f"active {moment}" for moment in MOMENTS), "active", "coverage",
     "ratio to random", "ratio to prbs", "seconds",
@@ -52,7 +52,7 @@ HEAD = (
 
 
 class Selection(NamedTuple):
-    """What a table is of."""
+    """Holds the fields, replicates and transitions of a table."""
 
     fields: tuple[str, ...]
     replicates: int
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def compare(root: Path, selection: Selection) -> None:
-    """All fields, and the table of them; what is done is kept field by field."""
+    """Runs all fields, stores the result of each at once, and prints the table."""
     params = params_for(root, selection.fields[0], selection)
     prepare_process(params)
     for kind in ("collect", "train", "evaluate"):
@@ -95,7 +95,7 @@ def compare(root: Path, selection: Selection) -> None:
             field_params = params_for(root, field, selection)
             key = key_of(field_params)
             if done.get(field, {}).get("key") != key:
-                done[field] = {"key": key, **learned(field_params, field)}
+                done[field] = {"key": key, **run_field(field_params, field)}
                 text = json.dumps(
                     {**settings(field_params, MODELS[MODEL]), "fields": done}, indent=1
                 )
@@ -105,7 +105,7 @@ def compare(root: Path, selection: Selection) -> None:
 
 
 def params_for(root: Path, field: str, selection: Selection) -> Params:
-    """params.yaml with this field.
+    """Returns params.yaml with this field.
 
     Raises:
         ConfigError: params.yaml cannot be used, or not with so few transitions or replicates.
@@ -125,7 +125,7 @@ def params_for(root: Path, field: str, selection: Selection) -> Params:
 
 
 def key_of(params: Params) -> str:
-    """Names the result of a field: config, seed, code, device and versions."""
+    """Returns the key of a field's result: config, seed, code, device and versions."""
     options = {"config": getattr(params, MODEL).model_dump(mode="json"), "seed": params.seed}
     return run_key(
         "bench-active", options, loaded_code(CHECKOUT, MODEL), [], settings(params, MODELS[MODEL])
@@ -133,13 +133,13 @@ def key_of(params: Params) -> str:
 
 
 def stored(root: Path) -> dict[str, Any]:
-    """What an earlier run has kept."""
+    """Returns the results of earlier runs."""
     path = root / RESULTS
     return dict(json.loads(path.read_text())["fields"]) if path.exists() else {}
 
 
-def learned(params: Params, field: str) -> dict[str, Any]:
-    """Scores of a field, and by arm the error of each checkpoint and replicate."""
+def run_field(params: Params, field: str) -> dict[str, Any]:
+    """Trains on a field; returns scores and the errors by arm, checkpoint and replicate."""
     config, began = getattr(params, MODEL), time.monotonic()
     learning, judging = load(MODEL).train, load(MODEL).evaluate
     dataset = load(MODEL).collect.collect(config, params.seed)
@@ -173,7 +173,7 @@ def heading(selection: Selection) -> str:
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    """Text in columns."""
+    """Formats the results in columns."""
     lines = [HEAD, *(cells(field, result) for field, result in results.items())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [
@@ -197,7 +197,7 @@ def cells(field: str, result: dict[str, Any]) -> tuple[str, ...]:
 
 
 def at(steps: Sequence[int], errors: np.ndarray, moment: int) -> np.ndarray:
-    """Errors [replicate] after so many transitions, interpolated, logarithm against logarithm; none beyond the last."""
+    """Interpolates errors [replicate] at a transition, log against log; empty beyond the last."""
     if not steps[0] <= moment <= steps[-1]:
         return np.array([])
     logs = np.log(np.maximum(errors, 1e-12)).T
@@ -205,7 +205,7 @@ def at(steps: Sequence[int], errors: np.ndarray, moment: int) -> np.ndarray:
 
 
 def spread(values: np.ndarray) -> str:
-    """Median and interval."""
+    """Formats the median and its interval."""
     if not len(values):
         return "-"
     interval = median_interval(values)
@@ -215,7 +215,7 @@ def spread(values: np.ndarray) -> str:
 
 
 def scored(scores: dict[str, float], name: str) -> str:
-    """A score of evaluate, with its interval where it has one."""
+    """Formats a score, with its interval if it has one."""
     has_interval = f"{name}_low" in scores
     return f"{scores[name]:.1f}" + (
         f" [{scores[f'{name}_low']:.1f} {scores[f'{name}_high']:.1f}]" if has_interval else ""
@@ -223,7 +223,7 @@ def scored(scores: dict[str, float], name: str) -> str:
 
 
 def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
-    """Whether the goal is reached, and how the stronger rival fares."""
+    """Returns lines about the goal and about the stronger rival."""
     ratios = {
         arm: [result["scores"][f"transition_ratio.{arm}"] for result in results.values()]
         for arm in ("random", "prbs")
@@ -231,7 +231,8 @@ def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
     reached = sum(ratio >= FASTER for ratio in ratios["random"])
     ahead = sum(ratio >= 1 for ratio in ratios["prbs"])
     return [
-        f"transition_ratio.random is at least {FASTER:g} on {reached} of {len(results)} fields (goal: {ON})",
+        f"transition_ratio.random is at least {FASTER:g} on {reached} of {len(results)} fields"
+        f" (goal: {ON})",
         f"transition_ratio.prbs is at least 1 on {ahead} of {len(results)} fields",
     ]
 

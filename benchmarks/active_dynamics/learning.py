@@ -42,7 +42,7 @@ PRODUCT = 64
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """Steps of agents are counted by environment, those of learning by window."""
+    """Returns all rows. Agents' steps count per environment, training steps per window."""
     with threads(1):
         result = [row for kind in ("mlp", "rbf") for row in agent_rows(root, kind, rounds)]
     for count in THREADS:
@@ -64,7 +64,7 @@ def sized(root: Path, kind: str, batch_size: int) -> Vaes:
 
 
 def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
-    """A belief of what was seen, and what the dynamics say of the next; before: of the last 20 transitions anew."""
+    """Returns rows about a belief and a prediction; before: encodes 20 transitions anew."""
     vaes = sized(root, kind, 1)
     refuse_another_belief(vaes)
     times = race(
@@ -95,7 +95,7 @@ def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
 
 
 def transitions_of(vaes: Vaes) -> Windows:
-    """Of the replay, one window that is as long as what is timed, or as the replay."""
+    """Returns the last transitions of the replay as one window."""
     recent = windows.last(vaes.ring, min(AGENT_STEPS, vaes.ring.stored))
     starts = torch.zeros(1, dtype=torch.int64)
     return Windows(recent.observations[0, :, None], recent.actions[0, :, None], starts)
@@ -113,7 +113,7 @@ def plain_steps(vaes: Vaes, agent: plain.Agent) -> Contestant:
 
 
 def own_steps(vaes: Vaes, environments: int) -> Contestant:
-    """The state of the recurrent encoder is carried on."""
+    """Times steps that carry the hidden state of the recurrent encoder."""
     network, observed = vaes.worker.network, transitions_of(vaes)
     observations, actions = (
         part.expand(-1, environments, -1).contiguous() for part in observed[:2]
@@ -129,7 +129,7 @@ def own_steps(vaes: Vaes, environments: int) -> Contestant:
 
 
 def window_steps(vaes: Vaes) -> Contestant:
-    """The same network, which encodes its last transitions anew in each step."""
+    """Times steps of the same network that encode the last transitions anew."""
     network, observed = vaes.worker.network, transitions_of(vaes)
     inputs, carried = (
         torch.cat([observed.observations, observed.actions], 2),
@@ -150,7 +150,7 @@ def window_steps(vaes: Vaes) -> Contestant:
 
 
 class Carried:
-    """The project's belief from step to step, and what its dynamics said of it."""
+    """Carries the project's belief from step to step, and predicts the next."""
 
     def __init__(self, network: SeqVae, environments: int) -> None:
         self.network, self.hidden = network, network.encoder.initial_hidden(environments)
@@ -160,14 +160,14 @@ class Carried:
         self.predicted = self.belief
 
     def predict(self, action: Tensor) -> None:
-        """What comes of it, by the dynamics."""
+        """Predicts the next state."""
         self.predicted = self.transition_model.mean(self.belief.T[None], self.effect @ action.T)[
             0
         ].T
 
     @torch.no_grad()
     def step(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Of all environments."""
+        """Updates the beliefs of all environments."""
         encoder = self.network.encoder
         self.predict(action)
         self.hidden = encoder.step(torch.cat([observation, action], 1), self.hidden)
@@ -176,7 +176,7 @@ class Carried:
 
 
 def refuse_another_belief(vaes: Vaes) -> None:
-    """As long as all of an episode is in the window, beliefs and predictions must be the same.
+    """Compares beliefs and predictions while the whole episode is in the window.
 
     Raises:
         NotTheSame: they are not.
@@ -201,13 +201,16 @@ def refuse_another_belief(vaes: Vaes) -> None:
 
 
 def update_name(kind: str, batch: int, thread_count: int) -> str:
-    """What is done, and by how many threads."""
+    """Returns a row's name: the work and the number of threads."""
     dynamics = "MLP" if kind == "mlp" else f"RBF, {SIDE**2} centres"
-    return f"train step, B={batch}, {dynamics}, process of {thread_count} thread(s), by window; before: B=1, a new Adam"
+    return (
+        f"train step, B={batch}, {dynamics}, process of {thread_count} thread(s), by window;"
+        " before: B=1, a new Adam"
+    )
 
 
 def update_row(root: Path, kind: str, batch: int, rounds: int) -> Row:
-    """Sampling, bound, gradient, Adam, and what is noted."""
+    """Returns the row of sampling, bound, gradient, Adam step and metrics."""
     vaes = sized(root, kind, batch)
     refuse_another_loss(vaes)
     sides = {"before": plain_update(vaes), "ours": own_update(vaes), "limit": products(vaes)}
@@ -226,7 +229,7 @@ def goal_of(kind: str, batch: int) -> Goal:
 
 
 def plain_update(vaes: Vaes) -> Contestant:
-    """A window that the replay holds last."""
+    """Times plain steps on the last window of the replay."""
     recent, settings = windows.last(vaes.ring, LENGTH), settings_of(vaes)
     window = plain.Window(recent.observations.clone(), recent.actions.clone())
 
@@ -248,7 +251,7 @@ def own_update(vaes: Vaes) -> Contestant:
 
 
 def products(vaes: Vaes) -> Contestant:
-    """All products of matrices that a gradient step takes, as products of matrices of 64."""
+    """Times as many matrix operations as a gradient step needs, in products of 64 x 64."""
     ours = own_update(vaes)
     with FlopCounterMode(display=False) as counter:
         ours.run()

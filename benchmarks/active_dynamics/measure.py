@@ -1,4 +1,4 @@
-"""active_dynamics: plans, beliefs, gradient steps, worlds, and each item of the proposal, against plain references."""
+"""active_dynamics: plans, beliefs, gradient steps, worlds and proposal items -> a report"""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ NOTES = [
 
 
 def measure(root: Path, rounds: int) -> Report:
-    """All rows of active_dynamics' table."""
+    """Measures all rows of active_dynamics' table."""
     rows = planning.rows(root, rounds) + learning.rows(root, rounds)
     with threads(1):
         rows += parts.rows(rounds) + world.rows(root, rounds)

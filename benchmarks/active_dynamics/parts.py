@@ -1,4 +1,4 @@
-"""rows about the proposal's small changes: latest transitions, weights of horizons, mask, variance, transfers."""
+"""the proposal's small changes -> rows: rollouts, horizon weights, mask, variance, transfers"""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ BATCH = 64
 
 
 def rows(rounds: int) -> list[Row]:
-    """On the device of torch's default, but for transfers."""
+    """Returns all rows; transfers go to a GPU if there is one."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     created = latest()
     refuse_another_window(created.before, created.after, created.ring)
@@ -44,7 +44,7 @@ def rows(rounds: int) -> list[Row]:
 
 
 class Latest(NamedTuple):
-    """The same last transitions three times, and the last of all."""
+    """Holds the same latest transitions in three containers, and the very last one."""
 
     before: RecentRollout
     after: SeedRollout
@@ -68,7 +68,7 @@ def latest() -> Latest:
 
 
 def rollout_rows(created: Latest, rounds: int) -> list[Row]:
-    """A copy of them against a view; then with the transition that comes before."""
+    """Returns rows about a copy against a view, without and with a write before."""
     before, after, ring, transition = created
     many = windows.allocate(ROWS, STORED, CHANNELS, ACTION)
     copies = {
@@ -98,7 +98,10 @@ def rollout_rows(created: Latest, rounds: int) -> list[Row]:
 
 
 def memory_rows(created: Latest) -> list[Row]:
-    """Bytes that a copy, and a write, ask for. The pool was to make writes ask for none; nothing is taken from it."""
+    """Returns rows about bytes that a copy and a write allocate.
+
+    The proposal's pool should have avoided allocations in writes, but nothing is taken from it.
+    """
     before, after, ring, transition = created
     copies = (before.copy, after.copy, lambda: windows.last(ring, LENGTH))
     writes = (
@@ -125,7 +128,7 @@ def memory_rows(created: Latest) -> list[Row]:
 
 
 def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
-    """As the original keeps it: observations before and after, states of the model, reward."""
+    """Returns a transition with the original's columns."""
     sizes = {
         "obs": CHANNELS,
         "next_obs": CHANNELS,
@@ -138,14 +141,14 @@ def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
 
 
 def wrote(ring: WindowRing, transition: dict[str, Tensor]) -> None:
-    """Into the project's ring, in all rows."""
+    """Writes a transition into all rows of the project's ring."""
     rows = len(ring.actions)
     columns = (transition[name].expand(rows, -1) for name in ("next_obs", "action"))
     windows.write(ring, Entry(*columns, torch.zeros(rows, dtype=torch.bool)), LENGTH)
 
 
 def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: WindowRing) -> None:
-    """All must hold the same transitions, and the project's be a view.
+    """Compares the latest transitions of all containers; the project's must be a view.
 
     Raises:
         NotTheSame: they do not, or it is a copy.
@@ -164,7 +167,7 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
 
 
 def weights_row(rounds: int) -> Row:
-    """Normalised weights of horizons; ours are made once, of the config."""
+    """Returns the row of normalised horizon weights; ours are computed once."""
     cached, created = seed.KlWeights(), plain.horizon_weights(HORIZONS, DECAY)
     cached(HORIZONS, DECAY)
     if not torch.allclose(cached(HORIZONS, DECAY), created):
@@ -186,7 +189,7 @@ def weights_row(rounds: int) -> Row:
 
 
 def mask_rows(rounds: int) -> list[Row]:
-    """Which states of a window are kept: bytes that are asked for, and time."""
+    """Returns rows about the mask: allocated bytes and time."""
     drawn, generator = seed.Mask(TIMES), torch.Generator().manual_seed(0)
     sides: dict[str, Callable[[], object]] = {
         "before": lambda: seed.mask_before(TIMES, P_MASK),
@@ -203,7 +206,7 @@ def mask_rows(rounds: int) -> list[Row]:
 
 
 def variance_row(rounds: int) -> Row:
-    """Of a step, from its parameter; ours is worked out whenever it is asked for, so that it can be learned."""
+    """Returns the row of a step's variance; ours is computed in each call: it can be learned."""
     cached, raw = seed.CachedVariance(D), torch.full((D,), -3.0, requires_grad=True)
     ours = lambda: to_variance(raw) * DT  # noqa: E731
     if not torch.allclose(cached() * DT, ours()):
@@ -223,7 +226,7 @@ def variance_row(rounds: int) -> Row:
 
 
 def device_row(rounds: int) -> Row:
-    """Whether the device is CUDA; ours is decided before there are steps."""
+    """Returns the row of the device check; ours is decided once before training."""
     checks = seed.DeviceChecks(torch.device("cpu"))
     times = race(
         {
@@ -240,7 +243,7 @@ def device_row(rounds: int) -> Row:
 
 
 def transfer_row(device: torch.device, rounds: int) -> Row:
-    """A batch to the device, from memory that is not pinned; ours picks it from what is there."""
+    """Returns the row of a batch's transfer; ours is selected from data on the device."""
     stored = torch.randn(STORED * BATCH, CHANNELS)
     there, index = stored.to(device), torch.randint(len(stored), (BATCH,), device=device)
     batch = stored[:BATCH].clone()
@@ -257,7 +260,10 @@ def transfer_row(device: torch.device, rounds: int) -> Row:
     where = (
         "" if device.type == "cuda" else "; no CUDA device: on the CPU a copy that never happens"
     )
-    name = f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device; limit: into memory that is there{where}"
+    name = (
+        f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device;"
+        f" limit: into memory that is there{where}"
+    )
     return Row(
         name,
         UNIT,
@@ -270,7 +276,7 @@ def transfer_row(device: torch.device, rounds: int) -> Row:
 
 
 def arriving(work: Callable[[], object], device: torch.device) -> Contestant:
-    """Many times over; a turn ends when all has arrived."""
+    """Repeats the work; a repetition ends when the device is done."""
     ours = repeat(work)
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""rows about plans: of many weights as the original's planner makes them, and the default's, of one row and of many."""
+"""plans with many weights as in the original, and default plans for one and many rows -> rows"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,15 +34,15 @@ SIDE = 25
 """625 centres: 1250 weights."""
 MANY: dict[str, Any] = {"rbf": {"side": SIDE, "length": 0.25}}
 LEARNED = 12
-"""Transitions that beliefs have met."""
+"""Transitions that the beliefs have observed."""
 SAME: dict[str, Any] = {
     "candidates": 32, "iterations": 10, "horizon": 10, "elites": 10, "keep": 3, "hold": 1, "replan_every": 1,
 }  # fmt: skip
 TIMED = 2
-"""Iterations of a plain plan that are timed, and counted up: each takes as long as any other."""
+"""Iterations of a plain plan that are timed; the time is scaled up to all of them."""
 ENVIRONMENTS = (1, 4, 16, 64)
 LIMITS = {1: 0.010, 16: 0.004}
-"""Seconds a row, by rows that are planned for at once."""
+"""Seconds per row, by the number of rows planned at once."""
 TRIED_LIMIT = "all candidates of all rows in one batch, on one thread whatever the process has; seconds are a machine's"
 TRIED = (
     "150 was the ratio of a prototype to the original's program, whose buffers of rollouts are not in this plain loop: "
@@ -57,7 +57,7 @@ TOLERANCE = 1e-2
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """A step of a row is a plan. Planning takes one thread, however many the process has."""
+    """Returns all rows. A unit is a plan; planning uses one thread in any process."""
     with threads(1):
         result = same_work_rows(root, rounds)
     for count in THREADS:
@@ -67,7 +67,7 @@ def rows(root: Path, rounds: int) -> list[Row]:
 
 
 def same_work_rows(root: Path, rounds: int) -> list[Row]:
-    """The original's sizes and value; its planner is timed with its own pseudo-inverse, and without any."""
+    """Returns rows at the original's sizes, with its pseudo-inverse and without."""
     beliefs, fewer = (beliefs_of(sized(root, network), LEARNED) for network in (MANY, {}))
     for each in (beliefs, fewer):
         refuse_another_value(each)
@@ -107,12 +107,12 @@ def same_work_rows(root: Path, rounds: int) -> list[Row]:
 
 
 def sized(root: Path, network: dict[str, Any]) -> Sides:
-    """As much to plan as in the original."""
+    """Returns the sides at the original's planner sizes."""
     return sides_of(root, 1, network=network, train={"planner": SAME})
 
 
 def default_rows(root: Path, rounds: int, thread_count: int) -> list[Row]:
-    """As params.yaml plans, for one row and for many at once."""
+    """Returns rows with the planner of params.yaml, for one and many rows at once."""
     beliefs = {count: beliefs_of(sides_of(root, count), LEARNED) for count in ENVIRONMENTS}
     plans = {str(count): own_plan(each, each.config) for count, each in beliefs.items()}
     single = beliefs[ENVIRONMENTS[0]]
@@ -138,7 +138,7 @@ def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
 
 
 def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfig:
-    """One value alone."""
+    """Returns the config with a single acquisition value."""
     acquisition = config.train.acquisition.model_copy(update={"weights": {value: 1.0}})
     return config.model_copy(
         update={"train": config.train.model_copy(update={"acquisition": acquisition})}
@@ -146,7 +146,7 @@ def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfi
 
 
 def own_plan(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
-    """With all that a plan begins with: what is seen of the beliefs, and what their candidates share."""
+    """Times a plan together with its surrogate and the setup shared by candidates."""
     rows, env = len(beliefs.belief.mean), config.env
     settings, generator = config.train.planner, Generator().manual_seed(SEED)
     state = {"plan": planner.first_plan(settings, rows, env.action_size)}
@@ -162,7 +162,7 @@ def own_plan(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Conte
 
 
 def alone(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
-    """The same, but each candidate is judged by itself."""
+    """Times the same plan with candidates scored one by one."""
     settings, generator = config.train.planner, Generator().manual_seed(SEED)
     state = {"plan": planner.first_plan(settings, len(beliefs.belief.mean), config.env.action_size)}
     asked = replace(beliefs, config=config)
@@ -185,7 +185,7 @@ def alone(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contesta
 
 
 def products(beliefs: BayesFilterLearner, value: str) -> Contestant:
-    """All products of matrices that a plan takes, as products of one matrix whose size is that of the covariance."""
+    """Times as many matrix operations as a plan needs, in products of the covariance's size."""
     single = own_plan(beliefs, looking_for(beliefs.config, value))
     with FlopCounterMode(display=False) as counter:
         single.run()
@@ -199,7 +199,7 @@ def products(beliefs: BayesFilterLearner, value: str) -> Contestant:
 
 
 def plain_plan(beliefs: BayesFilterLearner, precision: reference.Precision) -> Contestant:
-    """Candidate by candidate; some iterations, counted up."""
+    """Times a plain plan, candidate by candidate; scaled up from a few iterations."""
     model, start, rng = (
         plain_planner_of(beliefs),
         beliefs.belief.mean[0, :2].float(),
@@ -217,13 +217,13 @@ def plain_plan(beliefs: BayesFilterLearner, precision: reference.Precision) -> C
 
 
 def known_precision(beliefs: BayesFilterLearner) -> reference.Precision:
-    """Worked out once."""
+    """Returns a precision that is computed only once."""
     result = reference.of_noise(plain_planner_of(beliefs))
     return lambda _: result
 
 
 def refuse_another_value(beliefs: BayesFilterLearner) -> None:
-    """With all weights' parts in each other, and the true noise, the plain loop must find the project's values.
+    """Compares the project's values with those of plain loops with the joint covariance.
 
     Raises:
         NotTheSame: it does not.
@@ -245,7 +245,7 @@ def refuse_another_value(beliefs: BayesFilterLearner) -> None:
 
 
 def own_value(name: str, surrogate: Surrogate, actions: Tensor) -> Tensor:
-    """Of candidates of the first row, before it is divided by the largest."""
+    """Computes the value of the first row's candidates before normalisation."""
     hold = 1
     return acquisition.VALUES[name](surrogate, hold)(acquisition.imagine(surrogate, actions, hold))[
         0
@@ -258,7 +258,7 @@ def plain_value(
     start: Tensor,
     actions: Tensor,
 ) -> float:
-    """In double precision."""
+    """Computes the plain value in double precision."""
     doubled = reference.Model(
         *(part.double() if isinstance(part, Tensor) else part for part in model)
     )

@@ -1,4 +1,4 @@
-"""config -> the project's worlds and beliefs, and the plain ones alike; refused where they differ."""
+"""config -> worlds and beliefs of the project and the equal plain ones; refused if they differ"""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +21,11 @@ from quatrain.models.active_dynamics.learner import Observation
 
 SEED = 0
 LITTLE = {"held_out_rollouts": 8, "starts": 8}
-"""To be judged with, which these comparisons are not."""
+"""Small sizes of the held-out data, which these comparisons do not use."""
 
 
 class Sides(NamedTuple):
-    """A world, and what its rows begin with."""
+    """Holds a world with its config and dataset."""
 
     config: ActiveDynamicsConfig
     dataset: Dataset
@@ -33,7 +33,7 @@ class Sides(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A transition of all rows, with the random numbers that made it."""
+    """Holds a transition of all rows, with the random numbers it used."""
 
     before: Tensor
     action: Tensor
@@ -43,13 +43,13 @@ class Transition(NamedTuple):
 
 
 def config_of(root: Path, **sections: Any) -> ActiveDynamicsConfig:
-    """params.yaml with sections of active_dynamics changed."""
+    """Returns params.yaml with sections of active_dynamics changed."""
     raw = overlaid(read_raw(root, None), {"active_dynamics": sections})
     return validate(raw, lambda name: read_input(root, str(name))).active_dynamics
 
 
 def sides_of(root: Path, rows: int, **sections: Any) -> Sides:
-    """Of so many rows."""
+    """Returns a world with this number of rows."""
     overrides = overlaid(
         {"seeds": rows, "collect": LITTLE, "train": {"arms": ["random"]}}, sections
     )
@@ -59,7 +59,7 @@ def sides_of(root: Path, rows: int, **sections: Any) -> Sides:
 
 
 class Walk:
-    """Rows that act at random."""
+    """Steps rows with random actions."""
 
     def __init__(self, world: World, rows: int) -> None:
         self.world, self.rows = world, rows
@@ -70,7 +70,7 @@ class Walk:
         return draw(self.world, self.rows, [self.generator])
 
     def step(self) -> Transition:
-        """The next transition."""
+        """Takes the next transition."""
         bound, size = self.world.spec.action_bound, self.world.spec.action_size
         action = bound * (2 * torch.rand(self.rows, size, generator=self.generator) - 1)
         before, draws = self.state.x, self._drawn()
@@ -87,7 +87,7 @@ class Walk:
 
 
 def beliefs_of(sides: Sides, transitions: int) -> BayesFilterLearner:
-    """After so many random transitions."""
+    """Returns the beliefs after random transitions."""
     result = BayesFilterLearner.init(sides.config, sides.dataset, np.random.SeedSequence(SEED))
     walk = Walk(sides.world, sides.config.learners)
     for _ in range(transitions):
@@ -99,7 +99,7 @@ def beliefs_of(sides: Sides, transitions: int) -> BayesFilterLearner:
 
 
 def plain_world_of(world: World) -> plain_world.World:
-    """With the original's formula of a limit cycle, or a table that is read anew in each call."""
+    """Returns the plain world: the original's limit cycle, or a table interpolated per call."""
     spec, emission, alpha = world.spec, world.emission, float(world.field.alpha)
     raw: plain_world.Field = plain_world.limit_cycle
     if world.field.table.numel():
@@ -119,7 +119,7 @@ def plain_world_of(world: World) -> plain_world.World:
 
 
 def plain_table(nodes: Tensor) -> plain_world.Table:
-    """The project's nodes [1, component, x2, x1], in the order of a plain table."""
+    """Reorders the project's nodes [1, component, x2, x1] for a plain table."""
     vectors = nodes[0].permute(2, 1, 0).double().numpy()
     axes = [
         torch.linspace(-plain_world.SPAN, plain_world.SPAN, count).double().numpy()
@@ -129,7 +129,7 @@ def plain_table(nodes: Tensor) -> plain_world.Table:
 
 
 def plain_filter_of(rows: BayesFilterLearner) -> plain_filter.Model:
-    """In double precision, as the project's is."""
+    """Returns the plain filter in double precision, like the project's."""
     model_filter = rows.filter
     axis, emission = model_filter.rbf.axis, model_filter.emission
     return plain_filter.Model(
@@ -144,7 +144,7 @@ def plain_filter_of(rows: BayesFilterLearner) -> plain_filter.Model:
 
 
 def plain_beliefs(rows: BayesFilterLearner) -> list[plain_filter.Belief]:
-    """One by one."""
+    """Returns the beliefs one by one."""
     return [
         plain_filter.Belief(*(part.clone() for part in each))
         for each in zip(*rows.belief, strict=True)
@@ -152,7 +152,7 @@ def plain_beliefs(rows: BayesFilterLearner) -> list[plain_filter.Belief]:
 
 
 def plain_planner_of(rows: BayesFilterLearner, row: int = 0) -> plain_planner.Model:
-    """What a plain planner sees of one belief, in single precision."""
+    """Returns the plain planner's model of one belief, in single precision."""
     model, model_filter = plain_filter_of(rows), rows.filter
     return plain_planner.Model(
         centres=model.centres.float(),
@@ -166,7 +166,7 @@ def plain_planner_of(rows: BayesFilterLearner, row: int = 0) -> plain_planner.Mo
 
 
 def refuse_another_belief(rows: BayesFilterLearner, walk: Walk) -> None:
-    """Means, covariances and the innovation's likelihood must be the same after a transition; `rows` believes it then.
+    """Compares means, covariances and likelihoods after a transition, which updates `rows`.
 
     Raises:
         NotTheSame: they are not.
@@ -188,7 +188,7 @@ def refuse_another_belief(rows: BayesFilterLearner, walk: Walk) -> None:
 
 
 def refuse_another_step(world: World, rows: int) -> None:
-    """States, observations and truncations must be the same.
+    """Compares states, observations and truncations.
 
     Raises:
         NotTheSame: they are not.

@@ -1,4 +1,4 @@
-"""config -> the project's sequential VAE and the plain one with the same weights; refused where they differ."""
+"""config -> sequential VAEs of the project and plain, of equal weights; refused if they differ"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,18 +18,20 @@ from quatrain.replay.windows import Entry, WindowRing, Windows
 
 SEED = 0
 WINDOWS = 64
-"""Of the replay, whose 83 transitions are no multiple of 50: no posterior is refreshed while steps are timed."""
+"""Windows of the replay. Its 83 transitions are no multiple of 50: no posterior is recomputed
+while steps are timed.
+"""
 SAME_WORK: dict[str, Any] = {
     "window": 20, "burn_in": 0, "samples": 5, "horizons": 5, "updates": 1, "anneal_kind": "none", "warmup": 0,
     "beta": 1.0, "optimizer": "adam", "weight_decay": 0.0, "mask": 0.0, "min_windows": 1,
 }  # fmt: skip
-"""Of train.seq_vae: as the original learns, but for the number of windows."""
+"""Settings of train.seq_vae with which the original learns, without the number of windows."""
 LAYERS = {"0": "0", "1": "2"}
-"""Of an MLP's two, with the tanh between them counted."""
+"""Layer of the project -> layer of the plain MLP, where the tanh is a layer too."""
 
 
 class Vaes(NamedTuple):
-    """The same network twice; the project's at work, with a replay."""
+    """Holds the project's trainer, a plain model of equal weights, and a replay."""
 
     worker: SeqVaeTrainer
     plain: plain.Model
@@ -37,7 +39,7 @@ class Vaes(NamedTuple):
 
 
 def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
-    """Sections of a config: dynamics `mlp` of one layer, or `rbf`."""
+    """Returns sections of a config with dynamics `mlp` of one hidden layer, or `rbf`."""
     ours = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
     return {
         "network": {
@@ -54,7 +56,7 @@ def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
 
 
 def vaes_of(sides: Sides) -> Vaes:
-    """Weights of a field of radial basis functions are random, since they begin with zeros."""
+    """Returns both networks. Weights of an RBF field are random instead of zeros."""
     config, emission = sides.config, emission_of(sides.config, sides.dataset)
     worker = SeqVaeTrainer.from_state(config, emission, init_state(config, emission, SEED))
     if config.network.seq_vae.dynamics == "rbf":
@@ -83,7 +85,7 @@ def shape_of(sides: Sides) -> plain.Shape:
 
 
 def ring_of(sides: Sides) -> WindowRing:
-    """One row that walked at random, and was never truncated."""
+    """Returns the replay of one random walk without truncation."""
     length, env = sides.config.train.seq_vae.length, sides.config.env
     ring = windows.allocate(1, WINDOWS + length, env.observation.channels, env.world.action_size)
     walk = Walk(sides.world, 1)
@@ -100,7 +102,7 @@ def ring_of(sides: Sides) -> WindowRing:
 def plain_params(
     network: SeqVae, of: Callable[[Tensor], Tensor] = lambda param: param
 ) -> dict[str, Tensor]:
-    """What `of` makes of the project's parameters, by the plain names and in the plain shapes."""
+    """Applies `of` to the project's parameters; returns plain names and shapes."""
     result = {}
     for name, param in network.named_parameters():
         value = of(param).detach()
@@ -117,19 +119,19 @@ def plain_params(
 
 
 def _of_layer(path: list[str], place: str, value: Tensor) -> dict[str, Tensor]:
-    """Heads of mean and variance stand side by side, and so do the members of an ensemble, of which there is one."""
+    """Splits stacked networks: the heads of mean and variance, or the single member."""
     plainly, kind = (value, "weight") if path[-1] == "weights" else (value[..., 0], "bias")
     names = ("encoder.mean", "encoder.raw_variance") if path[0] == "encoder" else ("field.layers",)
     return {f"{name}.{place}.{kind}": ours for name, ours in zip(names, plainly, strict=True)}
 
 
 def plain_window(sampled: Windows) -> plain.Window:
-    """The batch first."""
+    """Puts the batch axis first."""
     return plain.Window(sampled.observations.transpose(0, 1), sampled.actions.transpose(0, 1))
 
 
 def plain_draws(draws: elbo.Draws) -> plain.Draw:
-    """The project's random numbers of one bound, in the order that the plain loop asks for them."""
+    """Returns the project's random numbers of a bound in the order of the plain loop."""
     pending = [part[0].permute(1, 3, 2, 0) for part in (draws.posterior, *draws.steps)]
 
     def draw(*shape: int) -> Tensor:
@@ -139,7 +141,7 @@ def plain_draws(draws: elbo.Draws) -> plain.Draw:
 
 
 def refuse_another_loss(vaes: Vaes) -> None:
-    """With the same random numbers terms and gradients must be the same.
+    """Compares terms and gradients with equal random numbers.
 
     Raises:
         NotTheSame: they are not.
@@ -168,7 +170,7 @@ def refuse_another_loss(vaes: Vaes) -> None:
 
 
 def settings_of(vaes: Vaes) -> plain.Settings:
-    """The same of the plain step."""
+    """Returns the settings of the plain step."""
     train = vaes.worker.config.train.seq_vae
     names = ("samples", "horizons", "decay", "beta", "learning_rate", "max_grad_norm")
     return plain.Settings(**{name: getattr(train, name) for name in names})

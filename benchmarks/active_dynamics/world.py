@@ -1,4 +1,4 @@
-"""rows about the world and the filter: steps of environments, the draw of a table, beliefs after a transition."""
+"""environment steps, drawn tables and filter steps -> rows"""
 
 from functools import partial
 from pathlib import Path
@@ -37,12 +37,12 @@ KINDS_TIMED = ("limit_cycle", "multi_attractor")
 OWN_STEPS, PLAIN_STEPS = 20, 2
 FILTER_STEPS = 5
 NODES = 20
-"""Per axis of a drawn table."""
+"""Nodes per axis of a drawn table."""
 CHECKED_NODES, CHECKED_DRAWS = 5, 3000
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """A step is one of one environment, or of one row's belief."""
+    """Returns all rows; a unit is a step of one environment or of one belief."""
     result = []
     for kind in KINDS_TIMED:
         world = world_of_kind(root, kind)
@@ -53,13 +53,13 @@ def rows(root: Path, rounds: int) -> list[Row]:
 
 
 def world_of_kind(root: Path, kind: str) -> World:
-    """The default's world with another field."""
+    """Returns the default world with another field."""
     field = config_of(root).env.field.model_dump() | {"kind": kind}
     return sides_of(root, 1, env={"field": field}).world
 
 
 def step_rows(world: World, rounds: int) -> list[Row]:
-    """With its random numbers, which the plain loop is given."""
+    """Returns rows of environment steps; the plain loop gets the same random numbers."""
     ours = {str(count): own_steps(world, count) for count in ROWS}
     times = race({"before": plain_steps(world, PLAIN_ROWS), **ours}, rounds)
     how = "an interpolator each call" if world.field.table.numel() else "a point at a time"
@@ -83,7 +83,7 @@ def step_rows(world: World, rounds: int) -> list[Row]:
 
 
 def own_steps(world: World, count: int) -> Contestant:
-    """Rows go on where the last call left them."""
+    """Times steps; each call continues from the states of the last."""
     walk, action = Walk(world, count), torch.full((count, world.spec.action_size), 0.1)
 
     def run() -> None:
@@ -121,12 +121,15 @@ def draw_row(rounds: int) -> Row:
         },
         rounds,
     )
-    name = f"table of multi_attractor, {NODES} x {NODES}; before: eigenvectors of {NODES**2} x {NODES**2}"
+    name = (
+        f"table of multi_attractor, {NODES} x {NODES};"
+        f" before: eigenvectors of {NODES**2} x {NODES**2}"
+    )
     return Row(name, UNIT, times["ours"], times["before"])
 
 
 def refuse_another_process() -> None:
-    """Draws must have the covariance that the plain ones are made from.
+    """Compares the covariance of draws with the kernel of the plain ones.
 
     Raises:
         NotTheSame: they have another.
@@ -144,7 +147,7 @@ def refuse_another_process() -> None:
 
 
 def filter_rows(root: Path, rounds: int) -> list[Row]:
-    """Predict and correct, with the likelihood of what was seen; before: matrices over all channels, row by row."""
+    """Returns rows of filter steps; before: dense matrices over all channels, row by row."""
     contestants, beliefs = {}, beliefs_of(sides_of(root, 1), FILTER_STEPS)
     for count in ROWS:
         sides = sides_of(root, count)
@@ -174,7 +177,7 @@ def filter_rows(root: Path, rounds: int) -> list[Row]:
 
 
 def touched(beliefs: BayesFilterLearner) -> Contestant:
-    """The covariances of all rows are written anew, twice."""
+    """Times two passes over the covariances of all rows."""
     covariance = beliefs.belief.covariance.clone()
 
     def run() -> None:
@@ -185,7 +188,7 @@ def touched(beliefs: BayesFilterLearner) -> Contestant:
 
 
 def own_filtering(beliefs: BayesFilterLearner, walk: Walk) -> Contestant:
-    """One transition over and over."""
+    """Times repeated updates with one transition."""
     observed = walk.step().observed
 
     def run() -> None:

@@ -88,13 +88,13 @@ def test_verdict_counts_fields():
 def test_what_is_done_is_not_done_again(project, monkeypatch, capsys):
     done = []
 
-    def learned(params, field):
+    def run_field(params, field):
         done.append((field, params.active_dynamics.train.transitions))
         if field == "snowman" and len(done) == 2:
             raise KeyboardInterrupt
         return result()
 
-    monkeypatch.setattr(fields, "learned", learned)
+    monkeypatch.setattr(fields, "run_field", run_field)
     arguments = ["--fields", "duffing", "snowman", "--replicates", "2", "--transitions"]
     assert fields.main([*arguments, "40"]) == 130
     assert fields.main([*arguments, "40"]) == 0

@@ -1,4 +1,4 @@
-"""The bound made of whole batches equals plain loops, in value and gradient; what must not count does not."""
+"""The bound of batches equals plain loops, in value and gradient; masked parts add nothing."""
 
 from typing import Any
 

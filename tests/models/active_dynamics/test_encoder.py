@@ -1,4 +1,4 @@
-"""The encoder: its state carried on equals the full pass, gradients are those of autograd, and it sees no future."""
+"""The encoder: carried states equal the full pass, gradients are autograd's, it is causal."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What figures show of a field that was learned: maps, paths, intervals, horizons, actions, an oracle."""
+"""Figures of a learned field: maps, paths, intervals, horizons, actions, the oracle."""
 
 import numpy as np
 import pytest

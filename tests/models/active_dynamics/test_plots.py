@@ -186,7 +186,7 @@ def test_numbers_have_two_digits_that_count():
 
 
 def recorded(study: Study, **metrics: np.ndarray) -> History:
-    """Records by transition 20, 40, 60; of each arm and replicate the same but for an offset of .1 by replicate."""
+    """Returns records at transitions 20, 40, 60, with an offset of .1 by replicate."""
     steps, result = np.array([20, 40, 60]), {}
     for name, values in metrics.items():
         for arm in study.arms:

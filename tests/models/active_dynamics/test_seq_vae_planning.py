@@ -221,7 +221,7 @@ def test_worked_posterior_of_one_weight():
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_the_field_is_uncertain_everywhere_also_where_the_state_is_0(dynamics: str):
-    """The bias is as unknown as other weights, so that each unseen place has at least its variance."""
+    """The bias is as uncertain as other weights, a lower bound at each unvisited place."""
     trainer = make_trainer(configured(dynamics=dynamics))
     field, x = trainer.network.dynamics.field(), torch.zeros(1, 2, 1)
     variances = []

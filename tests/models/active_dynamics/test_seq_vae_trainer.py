@@ -1,4 +1,4 @@
-"""One row of seq_vae: every parameter learns, updates are those of plain Adam, and what is saved goes on as before."""
+"""A trainer of seq_vae: all parameters learn, updates are plain Adam's, saved states continue."""
 
 import inspect
 from itertools import pairwise
