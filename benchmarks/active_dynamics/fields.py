@@ -46,9 +46,18 @@ FASTER, ON = 5.0, 5
 NONE = {"parameters": {}, "matrix": None, "table_file": None}
 """Settings of a built-in field with its default parameters."""
 HEAD = (
-    "field", "affine", "floor", "random", "prbs", *(f"active {moment}" for moment in MOMENTS), "active", "coverage",
-    "ratio to random", "ratio to prbs", "seconds",
-)  # fmt: skip
+    "field",
+    "affine",
+    "floor",
+    "random",
+    "prbs",
+    *(f"active {moment}" for moment in MOMENTS),
+    "active",
+    "coverage",
+    "ratio to random",
+    "ratio to prbs",
+    "seconds",
+)
 
 
 class Selection(NamedTuple):
@@ -167,8 +176,8 @@ def run_field(params: Params, field: str) -> dict[str, Any]:
 
 def heading(selection: Selection) -> str:
     return (
-        f"relative error of the field, median of {selection.replicates} replicates [interval], after "
-        f"{selection.transitions} transitions; of the active arm earlier, too"
+        f"relative error of the field, median of {selection.replicates} replicates [interval],"
+        f" after {selection.transitions} transitions; of the active arm earlier, too"
     )
 
 
@@ -191,9 +200,16 @@ def cells(field: str, result: dict[str, Any]) -> tuple[str, ...]:
     ratios = (scored(scores, f"transition_ratio.{arm}") for arm in ("random", "prbs"))
     coverage = f"{scores['coverage_90.active']:.2f}"
     return (
-        field, *floors, last["random"], last["prbs"], *early, last["active"], coverage, *ratios,
+        field,
+        *floors,
+        last["random"],
+        last["prbs"],
+        *early,
+        last["active"],
+        coverage,
+        *ratios,
         f"{result['seconds']:.0f}",
-    )  # fmt: skip
+    )
 
 
 def at(steps: Sequence[int], errors: np.ndarray, moment: int) -> np.ndarray:

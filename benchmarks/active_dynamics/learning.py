@@ -219,9 +219,14 @@ def update_row(root: Path, kind: str, batch: int, rounds: int) -> Row:
     times = race(sides, rounds)
     alone = Without("the batch: one window", times["alone"]) if batch > 1 else None
     return Row(
-        update_name(kind, batch, 1), UNIT, times["ours"], times["before"], limit=times["limit"], without=alone,
+        update_name(kind, batch, 1),
+        UNIT,
+        times["ours"],
+        times["before"],
+        limit=times["limit"],
+        without=alone,
         goal=goal_of(kind, batch),
-    )  # fmt: skip
+    )
 
 
 def goal_of(kind: str, batch: int) -> Goal:

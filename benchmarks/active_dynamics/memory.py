@@ -40,7 +40,10 @@ def rows(root: Path) -> list[Row]:
         side: Measured(np.array([peaks[f"transitions {side}"].grown / TRANSITIONS]))
         for side in ("before", "seed", "ours")
     }
-    name = f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each; ours: of {stored()} bytes in tensors"
+    name = (
+        f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each;"
+        f" ours: of {stored()} bytes in tensors"
+    )
     plans = {side: Measured(np.array([peaks[f"plan {side}"].whole])) for side in ("before", "ours")}
     return [
         Row(name, "KiB", each["ours"], each["before"], each["seed"], claims=("dynamics-memory",)),

@@ -89,12 +89,16 @@ def rollout_rows(created: Latest, rounds: int) -> list[Row]:
     row = partial(Row, unit=UNIT, before=written["before"], seed_way=written["seed"])
     return [
         Row(
-            f"rollout copy, the last {LENGTH} transitions", UNIT, copied["ours"], copied["before"], copied["seed"],
+            f"rollout copy, the last {LENGTH} transitions",
+            UNIT,
+            copied["ours"],
+            copied["before"],
+            copied["seed"],
             without=copy,
         ),
         row("  with a transition written before, 1 row", ours=written["one"]),
         row(f"  ours: {ROWS} rows at once, by row", ours=written["many"], without=single),
-    ]  # fmt: skip
+    ]
 
 
 def memory_rows(created: Latest) -> list[Row]:
@@ -183,9 +187,14 @@ def weights_row(rounds: int) -> Row:
     )
     made_anew = Without("what is kept: made anew", times["before"])
     return Row(
-        "weights of horizons; seed's way: wrong at the first call", UNIT,
-        times["ours"], times["before"], times["seed"], without=made_anew, claims=("dynamics-kl",),
-    )  # fmt: skip
+        "weights of horizons; seed's way: wrong at the first call",
+        UNIT,
+        times["ours"],
+        times["before"],
+        times["seed"],
+        without=made_anew,
+        claims=("dynamics-kl",),
+    )
 
 
 def mask_rows(rounds: int) -> list[Row]:
@@ -220,9 +229,13 @@ def variance_row(rounds: int) -> Row:
         rounds,
     )
     return Row(
-        "variance of a step; seed's way: wrong, it cannot learn", UNIT,
-        times["ours"], times["before"], times["seed"], claims=("dynamics-variance",),
-    )  # fmt: skip
+        "variance of a step; seed's way: wrong, it cannot learn",
+        UNIT,
+        times["ours"],
+        times["before"],
+        times["seed"],
+        claims=("dynamics-variance",),
+    )
 
 
 def device_row(rounds: int) -> Row:

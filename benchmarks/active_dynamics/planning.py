@@ -36,19 +36,29 @@ MANY: dict[str, Any] = {"rbf": {"side": SIDE, "length": 0.25}}
 LEARNED = 12
 """Transitions that the beliefs have observed."""
 SAME: dict[str, Any] = {
-    "candidates": 32, "iterations": 10, "horizon": 10, "elites": 10, "keep": 3, "hold": 1, "replan_every": 1,
-}  # fmt: skip
+    "candidates": 32,
+    "iterations": 10,
+    "horizon": 10,
+    "elites": 10,
+    "keep": 3,
+    "hold": 1,
+    "replan_every": 1,
+}
 TIMED = 2
 """Iterations of a plain plan that are timed; the time is scaled up to all of them."""
 ENVIRONMENTS = (1, 4, 16, 64)
 LIMITS = {1: 0.010, 16: 0.004}
 """Seconds per row, by the number of rows planned at once."""
-TRIED_LIMIT = "all candidates of all rows in one batch, on one thread whatever the process has; seconds are a machine's"
+TRIED_LIMIT = (
+    "all candidates of all rows in one batch, on one thread whatever the process has;"
+    " seconds are a machine's"
+)
 TRIED = (
-    "150 was the ratio of a prototype to the original's program, whose buffers of rollouts are not in this plain loop: "
-    "more than half of its time are pseudo-inverses. Closed forms in H x H matrices, all candidates in one batch and "
-    "float32 are in; with 1250 weights products with a 1250 x 1250 covariance remain, which the plain loop leaves out "
-    "(it looks at the diagonal alone): see the limit"
+    "150 was the ratio of a prototype to the original's program, whose buffers of rollouts "
+    "are not in this plain loop: more than half of its time are pseudo-inverses. Closed forms"
+    " in H x H matrices, all candidates in one batch and float32 are in; with 1250 weights "
+    "products with a 1250 x 1250 covariance remain, which the plain loop leaves out (it looks"
+    " at the diagonal alone): see the limit"
 )
 THREADS = (1, 2)
 CHECKED = 4
@@ -91,19 +101,39 @@ def same_work_rows(root: Path, rounds: int) -> list[Row]:
     sizes = (
         f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {2 * SIDE**2} weights"
     )
-    name = f"plan, {sizes}, fisher_a; before: pseudo-inverses, weights apart, {TIMED} iterations, counted up"
+    name = (
+        f"plan, {sizes}, fisher_a;"
+        f" before: pseudo-inverses, weights apart, {TIMED} iterations, counted up"
+    )
     few = f"  {fewer.belief.mean.shape[1] - 2} weights as by default; ours: variance"
     row, goal = partial(Row, unit=UNIT), Goal(150, "before")
     each = Without("candidates at once: one by one", times["fewer alone"])
     return [
-        row(name, ours=times["fisher_a"], before=times["before"], limit=times["limit"], goal=goal, tried=TRIED),
+        row(
+            name,
+            ours=times["fisher_a"],
+            before=times["before"],
+            limit=times["limit"],
+            goal=goal,
+            tried=TRIED,
+        ),
         row("  before: no pseudo-inverse", ours=times["fisher_a"], before=times["no inverse"]),
         row(
-            "  ours: variance", ours=times["variance"], before=times["before"], limit=times["variance limit"],
-            goal=goal, tried=TRIED,
+            "  ours: variance",
+            ours=times["variance"],
+            before=times["before"],
+            limit=times["variance limit"],
+            goal=goal,
+            tried=TRIED,
         ),
-        row(few, ours=times["fewer"], before=times["fewer before"], limit=times["fewer limit"], without=each),
-    ]  # fmt: skip
+        row(
+            few,
+            ours=times["fewer"],
+            before=times["fewer before"],
+            limit=times["fewer limit"],
+            without=each,
+        ),
+    ]
 
 
 def sized(root: Path, network: dict[str, Any]) -> Sides:
@@ -118,7 +148,10 @@ def default_rows(root: Path, rounds: int, thread_count: int) -> list[Row]:
     single = beliefs[ENVIRONMENTS[0]]
     times = race(plans | {"alone": alone(single, single.config)}, rounds)
     settings = config_of(root).train.planner
-    sizes = f"{settings.candidates} x {settings.iterations} x H {settings.horizon} x hold {settings.hold}"
+    sizes = (
+        f"{settings.candidates} x {settings.iterations} x H {settings.horizon}"
+        f" x hold {settings.hold}"
+    )
     description = f"{sizes}, process of {thread_count} thread(s)"
     return [default_row(count, description, times) for count in ENVIRONMENTS]
 
@@ -131,10 +164,14 @@ def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
         else ("rows at once: one row", "1")
     )
     return Row(
-        name if goal else f"  {name}", UNIT, times[str(count)], without=Without(comparison[0], times[comparison[1]]),
-        goal=None if goal is None else Goal(goal, "value"), tried="" if goal is None else TRIED_LIMIT,
+        name if goal else f"  {name}",
+        UNIT,
+        times[str(count)],
+        without=Without(comparison[0], times[comparison[1]]),
+        goal=None if goal is None else Goal(goal, "value"),
+        tried="" if goal is None else TRIED_LIMIT,
         point=Point(f"plan, {sizes}", "rows", count),
-    )  # fmt: skip
+    )
 
 
 def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfig:

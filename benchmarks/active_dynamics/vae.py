@@ -22,9 +22,19 @@ WINDOWS = 64
 while steps are timed.
 """
 SAME_WORK: dict[str, Any] = {
-    "window": 20, "burn_in": 0, "samples": 5, "horizons": 5, "updates": 1, "anneal_kind": "none", "warmup": 0,
-    "beta": 1.0, "optimizer": "adam", "weight_decay": 0.0, "mask": 0.0, "min_windows": 1,
-}  # fmt: skip
+    "window": 20,
+    "burn_in": 0,
+    "samples": 5,
+    "horizons": 5,
+    "updates": 1,
+    "anneal_kind": "none",
+    "warmup": 0,
+    "beta": 1.0,
+    "optimizer": "adam",
+    "weight_decay": 0.0,
+    "mask": 0.0,
+    "min_windows": 1,
+}
 """Settings of train.seq_vae with which the original learns, without the number of windows."""
 LAYERS = {"0": "0", "1": "2"}
 """Layer of the project -> layer of the plain MLP, where the tanh is a layer too."""

@@ -110,7 +110,7 @@ def plain_steps(world: World, count: int) -> Contestant:
 
 
 def draw_row(rounds: int) -> Row:
-    """The table of multi_attractor: a product of two factors against eigenvectors over all its nodes."""
+    """Returns the row of a drawn table: a product of two factors against eigenvectors."""
     refuse_another_process()
     generator, rng = Generator().manual_seed(SEED), np.random.default_rng(SEED)
     parameters = KINDS["multi_attractor"] | {"nodes": float(NODES)}

@@ -1,4 +1,4 @@
-"""What the original and seed 003 do: right where it is said to be, and wrong where it is said to be."""
+"""The original and seed 003 are right and wrong where their docstrings say so."""
 
 from collections.abc import Iterator
 
@@ -154,7 +154,7 @@ def test_a_cached_variance_stays_where_its_parameter_moves():
 
 
 def agents_of_a_wrong_model() -> list[plain.Agent]:
-    """Channels are the state itself, so that encoding is exact; the model thinks that nothing flows."""
+    """Channels are the state itself, so that encoding is exact; the model's field is 0."""
 
     def encode(window: plain.Window) -> plain.Gaussian:
         return plain.Gaussian(window.observations, torch.ones_like(window.observations))
@@ -234,5 +234,5 @@ def test_a_plain_step_learns_and_forgets_its_moments(centres):
         name: (param.detach() - before[name]).abs().max().item()
         for name, param in model.named_parameters()
     }
-    # A first step of Adam is as long as the learning rate, whatever the gradient: so is every step here.
+    # A first step of Adam has the length of the learning rate, and each step here is a first.
     assert all(result == pytest.approx(3e-3, rel=0.02) for result in moved.values())
