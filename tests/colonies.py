@@ -1,4 +1,6 @@
-"""The default rules of colonies, a plate of each kind, and colonies made by hand or found on the way."""
+"""The default rules of colonies, a plate of each kind, and colonies made by hand or found on the
+way.
+"""
 
 import math
 from typing import Any
@@ -60,8 +62,8 @@ def all_kinds(width: int = 600) -> Plates:
         np.array([1.0, 0.7]),
         width,
     )
-    given = plates.user_plate((2 + np.sin(np.arange(width) / 50)).astype(np.float32))
-    return Plates(*(np.concatenate(both) for both in zip(formulas, given, strict=True)))
+    measured = plates.user_plate((2 + np.sin(np.arange(width) / 50)).astype(np.float32))
+    return Plates(*(np.concatenate(both) for both in zip(formulas, measured, strict=True)))
 
 
 def world(some_plates: Plates | None = None, **changes: Any) -> World:
@@ -76,7 +78,9 @@ def colonies_of(
     parents: list[list[int]] | None = None,
     substrate: list[int] | None = None,
 ) -> Colonies:
-    """Colonies with these cells before their first step; without parents each cell is the parent of the next."""
+    """Colonies with these cells before their first step; without parents each cell is the parent of
+    the next.
+    """
     count, slots = len(cells), max(some_rules.max_nodes, *map(len, cells))
     pos, n = torch.zeros(count, slots, 2), torch.tensor([len(of_one) for of_one in cells])
     parent = torch.full((count, slots), -1)

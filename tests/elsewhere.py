@@ -1,4 +1,6 @@
-"""The device `meta`, which holds no values: whatever would wait for a GPU raises there, on any machine."""
+"""The device `meta`, which holds no values: whatever would wait for a GPU raises there, on any
+machine.
+"""
 
 from typing import Any
 

@@ -69,7 +69,9 @@ def poisson(channels: int = 7) -> EmissionSpec:
 
 
 def wind(axes: Any = None, vectors: Any = None, name: str = "wind.npz") -> Table:
-    """A table of 3 x 5 nodes on two different axes, each with a vector of its own, but for the changes."""
+    """A table of 3 x 5 nodes on two different axes, each with a vector of its own, but for the
+    changes.
+    """
     axes = [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)] if axes is None else axes
     shape = (*map(len, axes), 2)
     vectors = np.arange(np.prod(shape)).reshape(shape) ** 2.0 if vectors is None else vectors
