@@ -14,7 +14,7 @@ without_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch 
 
 
 class Elsewhere(Generator):
-    """Draws for a device that holds no values."""
+    """Replaces a generator on a device that holds no values."""
 
     def __new__(cls, *_: Any, **__: Any) -> "Elsewhere":
         return super().__new__(cls)
@@ -25,7 +25,7 @@ class Elsewhere(Generator):
 
 
 class MadeOnTheCpu(TorchDispatchMode):
-    """Operations that had a tensor on the CPU as their result."""
+    """Records operations whose result is a tensor on the CPU."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -163,7 +163,7 @@ ARRAYS_OF_FLOATS = "numpy.savez arrays of dtype float, with something in each"
 
 
 def smaller(archive: bytes, size: int) -> bytes:
-    """The same, which claims that each of its members unfolds to so many bytes."""
+    """Returns the archive with a false uncompressed size of each member."""
     for mark, place in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         at = archive.index(mark) + place
         archive = archive[:at] + size.to_bytes(4, "little") + archive[at + 4 :]
@@ -251,7 +251,7 @@ def test_a_file_that_holds_no_arrays_is_refused_in_one_line(case: str, project: 
 
 
 def test_a_flipped_bit_never_changes_a_number(project: Path):
-    """It can hide an array, or its name; which ones there must be is for the config to say."""
+    """A flipped bit may hide an array or its name, which the config detects."""
     path = project / "inputs" / "mine.npz"
     result, refused = set(), []
     for bit in np.random.default_rng(0).choice(8 * len(ARRAYS), 200, replace=False):

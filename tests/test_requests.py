@@ -33,7 +33,7 @@ def validated(**changes: Any) -> dict[str, np.ndarray]:
 
 
 def refused(message: str) -> Any:
-    """In these words, and no more."""
+    """Asserts the exact error message."""
     return pytest.raises(ValueError, match=f"^{re.escape(f'things: {message}')}$")
 
 

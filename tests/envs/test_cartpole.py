@@ -17,7 +17,7 @@ def rows(count: int, seed: int = 0) -> torch.Tensor:
 
 
 def plain(phi: float, phi_speed: float, theta: float, theta_speed: float, a: float) -> list[float]:
-    """The equations of the design, number by number."""
+    """Computes the equations number by number."""
     m, total, l, g, radius, tau = 0.1, 1.1, 1.0, 9.8, 4.8 / (2 * math.pi), 0.01  # noqa: E741
     force = 30 * a - 0.05 * radius * phi_speed
     t = (force + m * l * theta_speed**2 * math.sin(theta)) / total
@@ -71,7 +71,7 @@ def test_a_pole_falls_from_upright_and_swings_out_hanging():
 
 
 def test_the_track_is_a_circle():
-    """Where the cart is on it changes nothing but that."""
+    """The position of the cart does not change the dynamics."""
     state, action = rows(3), torch.full((3, 1), 0.5)
     shift = torch.tensor([2 * math.pi, 0, 0, 0])
     torch.testing.assert_close(step(state + shift, action), step(state, action) + shift)

@@ -14,7 +14,7 @@ CAPACITY = 7
 
 
 class Step(NamedTuple):
-    """Shapes and dtypes that all differ; `number` says which transition it is."""
+    """Holds columns of different shapes and dtypes; `number` identifies the transition."""
 
     image: np.ndarray
     action: np.ndarray
@@ -42,7 +42,7 @@ def as_dicts(drawn: Step) -> list[dict]:
 
 
 def contents(ring: HostRing) -> list[dict]:
-    """All that is ever drawn, by number."""
+    """Returns all transitions that can be drawn, by number."""
     drawn = as_dicts(ring.sample(np.random.default_rng(0), 60 * len(ring)))
     return [
         dict(single)

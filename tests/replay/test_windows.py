@@ -17,7 +17,7 @@ ENDS = ({4, 5, 17}, set(), {0, 9, 10, 23, 29})
 
 
 def entry(number: int, ends: tuple[set[int], ...] = ENDS) -> Entry:
-    """Transition `number`, whose numbers are those of no other one."""
+    """Returns transition `number`, with numbers that no other transition has."""
     first = 1000.0 * number + 100 * torch.arange(len(ends))[:, None]
     ended = torch.tensor([number in others_written for others_written in ends])
     return Entry(first + torch.arange(OBS), first + 50 + torch.arange(ACTION), ended)
@@ -33,7 +33,7 @@ def written(
 
 
 def listed(numbers: range, ends: tuple[set[int], ...] = ENDS) -> Entry:
-    """The same transitions from a list."""
+    """Returns the same transitions from a list."""
     return Entry(
         *(
             torch.stack(parts, 1)
@@ -43,7 +43,7 @@ def listed(numbers: range, ends: tuple[set[int], ...] = ENDS) -> Entry:
 
 
 def whole(count: int, row: int, size: int = SIZE, length: int = LENGTH) -> list[int]:
-    """Starts of windows that are stored and lie in one episode, one after another."""
+    """Returns the starts of stored windows within one episode."""
     starts = range(max(0, count - size), count - length + 1)
     return [start for start in starts if not ENDS[row] & set(range(start, start + length - 1))]
 

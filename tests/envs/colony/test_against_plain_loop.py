@@ -39,7 +39,7 @@ OFFSETS = (0.61, 1.93, 1.1)
 
 
 def plates_of(kind):
-    """The same three plates twice: as data of the project, and as the plain loop takes them."""
+    """Returns the same three plates as Plates and in the form of the plain loop."""
     if kind == "user":
         tables = np.random.default_rng(4).uniform(0.1, 9, (3, RULES.width)).astype(np.float32)
         rows = [user_plate(table) for table in tables]
@@ -52,7 +52,7 @@ def plates_of(kind):
 
 
 def in_mid_life(colonies, rng):
-    """Colonies with a past: older cells, any forest for parents, some time gone."""
+    """Returns colonies with older cells, random forests and elapsed time."""
     shape, used = colonies.parent.shape, (colonies.pid >= 0).numpy()
     parent = rng.integers(-1, np.maximum(np.arange(shape[1]), 1), shape)
     parent[:, 0] = -1
@@ -66,7 +66,7 @@ def in_mid_life(colonies, rng):
 
 
 def copied(colonies, row, plate):
-    """A plain colony in the state of one of the batch."""
+    """Returns a plain colony in the state of a colony of the batch."""
     colony, n = plain.Colony(RULES, plate), int(colonies.n[row])
     colony.start(colonies.pos[row, :n].tolist(), colonies.parent[row, :n].tolist())
     for cell, age in zip(colony.cells, colonies.age[row].tolist(), strict=False):
@@ -108,7 +108,7 @@ def assert_lawful(colonies):
 
 
 def assert_equal(colonies, row, colony):
-    """A colony of the batch, as far as its slots reach, is the plain one."""
+    """Asserts that a colony of the batch equals the plain one, up to its slots."""
     state = colony.state()
     shown = min(state.size, SLOTS)
     of = lambda name: getattr(colonies, name)[row].numpy()  # noqa: E731
@@ -163,7 +163,7 @@ def in_doubt(points):
 
 
 def paid_by(world, transition):
-    """Per preset the components of all colonies."""
+    """Computes the components of all colonies per preset."""
     worlds = {
         preset: world._replace(rules=RULES._replace(reward=tuple(REWARDS[preset].items())))
         for preset in REWARDS
@@ -172,7 +172,7 @@ def paid_by(world, transition):
 
 
 def assert_paid(taken_step, preset, result):
-    """Every component of a preset."""
+    """Asserts every component of a preset."""
     expected = colony_rewards.PRESETS[preset](taken_step)
     assert tuple(expected) == tuple(REWARDS[preset])
     for (name, value), paid in zip(expected.items(), result, strict=True):

@@ -20,7 +20,7 @@ CORNER, AREA = 7, 12
 
 
 class Cell:
-    """A cell as a plain object."""
+    """Holds a cell as a plain object."""
 
     def __init__(self, some_world: World, colonies: Colonies, row: int, slot: int) -> None:
         self.slot, self.parent = slot, int(colonies.parent[row, slot])
@@ -109,7 +109,7 @@ def observed(some_world: World, colonies: Colonies, spare: int = 0) -> Observati
 
 
 def close(result: torch.Tensor, expected: list[float], tolerance: float) -> None:
-    """By the size of each number, or of 1."""
+    """Asserts closeness relative to the size of each number, at least 1."""
     scale = np.maximum(np.abs(expected), 1)
     np.testing.assert_allclose(
         result.numpy() / scale, np.array(expected) / scale, rtol=0, atol=tolerance
@@ -210,7 +210,7 @@ def shuffled(n: int, slots: int) -> torch.Tensor:
 
 
 def same(single: torch.Tensor, two: torch.Tensor) -> None:
-    """Up to a millionth of the largest number in a column."""
+    """Asserts equality up to a millionth of the largest number of a column."""
     largest = single.flatten(0, -2).abs().amax(0).clamp(min=1)
     assert ((single - two).abs() / largest).max() < 1e-6
 

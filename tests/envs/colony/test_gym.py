@@ -35,7 +35,7 @@ def alone(**changes: Any) -> ColonyEnv:
 
 
 def drawn(count: int, steps: int, seed: int = 0) -> list[np.ndarray]:
-    """Random actions."""
+    """Draws random actions."""
     low, high = np.array(rules().bounds, np.float32).T
     rng = np.random.default_rng(seed)
     return [

@@ -25,7 +25,7 @@ def decided(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shapes(rng: np.random.Generator, n: int) -> list[np.ndarray]:
-    """A cloud, a ring, a thin strip, one cell far from the others, a tight cluster."""
+    """Returns a cloud, a ring, a thin strip, an outlier and a tight cluster."""
     angle = rng.uniform(0, 2 * np.pi, n)
     return [
         rng.uniform((0, 0), (600, 400), (n, 2)),

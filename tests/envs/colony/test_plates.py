@@ -81,7 +81,7 @@ def test_a_table_is_the_formula_at_each_pixel():
 
 
 def test_training_plates_stay_below_250_at_the_shipped_width():
-    """The stiffest: 2 exp(0.008 · 599) = 241."""
+    """The stiffest training plate has 2 exp(0.008 · 599) = 241."""
     wide = plates.sample_plates(TRAINING, COUNT, 600, np.random.default_rng(0))
     assert 200 < wide.intensity.max() < 250
     assert wide.intensity.min() >= 0.5
@@ -109,7 +109,7 @@ def test_stiffness_up_to_a_millionth_or_not_finite_becomes_one(
 
 
 def test_the_table_is_of_the_slope_that_is_stored():
-    """0.1 is no float32: the formula takes what a reader of the dataset finds."""
+    """0.1 is not exact in float32: the table must use the stored slope."""
     plates_made = plates.make_plates(np.array([LINEAR]), np.array([0.1]), np.array([0.7]), 100_000)
     stored = float(plates_made.m[0]) * 99_999 + float(plates_made.b[0])
     assert plates_made.intensity[0, -1] == np.float32(stored)

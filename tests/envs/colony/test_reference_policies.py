@@ -39,7 +39,7 @@ def begun(count: int, seed: int = 0) -> Colonies:
 
 
 def by_loop(some_world: World, colonies: Colonies, act: ColonyPolicy) -> list[float]:
-    """The return of each colony, played by itself."""
+    """Computes the return of each colony, simulated alone."""
     result = []
     for row in range(len(colonies.n)):
         single, total, reason = select(colonies, torch.tensor([row])), 0.0, RUNNING

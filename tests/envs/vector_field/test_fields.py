@@ -53,7 +53,7 @@ def test_velocities_by_hand(kind: str, parameters: dict[str, float], x: tuple, v
 
 
 def plain(kind: str, x: float, y: float) -> tuple[float, float]:
-    """The formulas again, number by number, with other parameters than the default ones."""
+    """Computes the formulas number by number, with parameters that are not the defaults."""
     r = math.hypot(x, y)
     if kind == "limit_cycle":
         return x * (0.8 - r * r) - 1.5 * y, y * (0.8 - r * r) + 1.5 * x
@@ -93,7 +93,7 @@ def test_batches_equal_the_formula_point_by_point(kind: str):
 
 
 def test_every_kind_is_the_field_it_names():
-    """None of them is silently another one."""
+    """All fields differ."""
     x = points(11, 2)
     velocities = [raw_field(kind)(x) for kind in SIX]
     for single in range(len(SIX)):

@@ -79,7 +79,7 @@ def test_the_decorator_gives_back_the_function():
 
 
 def test_the_last_registration_replaces_earlier_ones():
-    """As in a notebook, whose cells run again."""
+    """A notebook cell may run again."""
     x = torch.ones(1, 2)
     register_field("mine")(lambda x: -x)
     register_field("mine")(lambda x: 3 * x)

@@ -13,7 +13,7 @@ KINDS = ("identity", "linear", "loglinear")
 
 
 def emission(kind: Any = "linear", noise: Any = "gaussian", obs: int = 7, d: int = 2) -> Emission:
-    """With another variance in each channel."""
+    """Returns channels with different variances."""
     channels = d if kind == "identity" else obs
     drawn = draw_emission(EmissionSpec(kind, channels, noise, 0.3, 0.5, 0.1), d, seeded(0))
     if noise == "poisson":
@@ -62,7 +62,7 @@ def test_the_jacobian_is_that_of_the_mean(it: Emission):
 
 @pytest.mark.parametrize("it", ALL)
 def test_precision_and_information_vector_by_dense_matrices(it: Emission):
-    """Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), with R the variance of what is seen: of counts their rate."""
+    """Compares with Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), where R is the rate for counts."""
     it, (obs, d) = it.double(), it.weight.shape
     x, y = points(3, 5, d).double(), points(3, 5, obs, seed=2).double()
     precision, pull = it.precision(x), it.information_vector(y, x)
@@ -89,7 +89,7 @@ def test_precision_of_counts():
 
 
 def test_the_information_vector_is_the_gradient_of_the_log_likelihood():
-    """Of counts, by autograd through the Poisson distribution itself."""
+    """Compares with autograd through the Poisson distribution."""
     it, x = emission("loglinear", "poisson").double(), points(1, 2).double().requires_grad_()
     y = torch.arange(7.0).double()
     torch.distributions.Poisson(it.mean(x)[0]).log_prob(y).sum().backward()
@@ -116,7 +116,7 @@ def test_without_draws_the_generator_gives_the_noise():
 
 
 def test_counts_are_integers_whose_mean_and_variance_are_the_rate():
-    """Not noise on top of the rate: that would have the mean 2 rate."""
+    """Noise added to the rate would have the mean 2 rate."""
     it, count = draw_emission(poisson(), 2, seeded(1)), 40000
     x = points(1, 2).expand(count, 2)
     y, rate = it.sample(x, None, seeded(2)), it.mean(x[0])

@@ -21,7 +21,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def actions_of(arm: str, transitions: int = TRANSITIONS) -> Tensor:
-    """Actions [transition, row, action] of a run."""
+    """Returns actions [transition, env, action] of a run."""
     source = generator()
     state, result = init_policy_state(ROWS, SIZE, source), []
     for transition in range(transitions):
@@ -31,7 +31,7 @@ def actions_of(arm: str, transitions: int = TRANSITIONS) -> Tensor:
 
 
 def holds(actions: Tensor) -> list[list[int]]:
-    """By row, for how many transitions each action stayed; without the last."""
+    """Returns for how many transitions each action was repeated, by env, without the last."""
     result = []
     for row in range(ROWS):
         changes = (actions[1:, row] != actions[:-1, row]).any(1).nonzero()[:, 0] + 1

@@ -31,7 +31,7 @@ def _forgotten_afterwards() -> Iterator[None]:
 
 
 def plain(table: Table, x: float, y: float) -> np.ndarray:
-    """Bilinear, cell by cell; outside the border's value."""
+    """Interpolates cell by cell; outside, uses the value at the border."""
     places = []
     for value, axis in zip((x, y), table.axes, strict=True):
         place = min(max((value - axis[0]) / (axis[1] - axis[0]), 0), len(axis) - 1)
@@ -102,7 +102,7 @@ def test_a_registered_table_is_the_same_field_as_one_of_the_config():
 
 @pytest.mark.parametrize("length", [0.5, 1.0])
 def test_a_drawn_field_has_the_specified_covariance(length: float):
-    """Of all pairs of nodes, within five standard errors; and none between the components."""
+    """Checks all pairs of nodes within five standard errors; components are independent."""
     s, generator, count = torch.linspace(-1, 1, 3, dtype=torch.float64), seeded(5), 4000
     drawn = torch.stack(
         [gaussian_process(s, length, 0.5, generator) for _ in range(count)]

@@ -53,7 +53,7 @@ def state_at(x: Tensor, age: int = 0) -> EnvState:
 
 
 def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> StepResult:
-    """One step of rows that are one arm."""
+    """Computes one step of envs of one arm."""
     draws = draw(world, len(x), [seeded(seed)])
     return step(world, state_at(x), action, draws, [seeded(seed + 1)])
 
@@ -68,7 +68,7 @@ def test_a_step_by_hand():
 
 @pytest.mark.parametrize("kind", SIX)
 def test_a_step_is_euler_in_the_field_of_the_world(kind: str):
-    """Whichever field is asked for, not the first one."""
+    """Uses several kinds, so that a fixed field would fail."""
     world = world_of(field_spec(kind, normalise="region_rms"), dt=0.05)
     field = make_field(field_spec(kind, normalise="region_rms"), seeded_as_world())
     x, action = points(5, 2, reach=1.0), points(5, 2, seed=2, reach=1.0)
@@ -76,7 +76,7 @@ def test_a_step_is_euler_in_the_field_of_the_world(kind: str):
 
 
 def seeded_as_world() -> Generator:
-    """As it stands in `world_of` when the field is drawn."""
+    """Returns a generator in the state in which `world_of` draws the field."""
     generator = seeded(0)
     torch.randn(7, 2, generator=generator)
     torch.randn(7, generator=generator)
@@ -128,7 +128,7 @@ def test_process_noise_is_a_variance_per_unit_of_time():
 
 @pytest.mark.parametrize("parts", [2, 8])
 def test_halving_dt_leaves_the_variance(parts: int):
-    """The sum of the finer steps' noise has the law of one step's."""
+    """The summed noise of finer steps has the distribution of one step's noise."""
     rows = 20000
     single = world_of(field_spec("linear", matrix=STILL), dt=0.4)
     finer = world_of(field_spec("linear", matrix=STILL), dt=0.4 / parts)
@@ -227,7 +227,7 @@ def test_nothing_ends_within_the_box():
 
 
 def test_envs_are_independent():
-    """Rows and their noise in another order go the same ways, through ends of episodes."""
+    """Permuted envs and noise give permuted results, through ends of episodes."""
     world, order = world_of(LEAVING), torch.tensor([3, 0, 4, 1, 2])
     draws = [draw(world, 5, [seeded(seed)]) for seed in range(20)]
     single = other = reset(world, draws[0], [seeded(0)]).state
