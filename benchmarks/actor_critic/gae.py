@@ -54,7 +54,8 @@ def single_rows(name: str, rounds: int) -> list[Row]:
             Goal(100, "seed's way") if name == "T=1000" else None, ("colony-4",),
             point=Point("advantages of an episode", "steps", steps),
         ),
-        Row("  before: a list of Python's floats", UNIT, times["ours"], times["floats"], times["seed"]),
+        Row("  before: a list of Python's floats", UNIT, times["ours"], times["floats"],
+            times["seed"]),
     ]  # fmt: skip
 
 
@@ -115,7 +116,9 @@ def first_of(episodes: list[Episode]) -> tuple[list[Episode], float]:
 
 
 def episodes_of(trace: Trace) -> list[Episode]:
-    """The episodes of all lanes, and what is left of one at the end of a lane; the next value is 0 where it ended."""
+    """The episodes of all lanes, and what is left of one at the end of a lane; the next value is 0
+    where it ended.
+    """
     found = []
     next_values = trace.next_values.masked_fill(trace.terminated, 0)
     for lane in range(trace.rewards.shape[1]):
@@ -128,7 +131,8 @@ def episodes_of(trace: Trace) -> list[Episode]:
 
 
 def refuse_others(name: str, trace: Trace) -> None:
-    """Both loops and the project must find the same advantages and returns, of the episodes that are timed.
+    """Both loops and the project must find the same advantages and returns, of the episodes that
+    are timed.
 
     Raises:
         NotTheSame: they do not.

@@ -1,4 +1,6 @@
-"""rows about learning: the update of a minibatch, graph by graph and at once; half precision; compilation."""
+"""rows about learning: the update of a minibatch, graph by graph and at once; half precision;
+compilation.
+"""
 
 import time
 import warnings
@@ -39,7 +41,9 @@ SEED = 0
 ENTROPY_COEF = 0.002
 GRAPHS = 64
 COSTLY = 4
-"""Of them, that pass through residual networks in a call, counted up: each takes as long as any other."""
+"""Of them, that pass through residual networks in a call, counted up: each takes as long as any
+other.
+"""
 SIZES = (10, 20)
 BATCH, CELLS = 256, 40
 UPDATES = 4
@@ -55,7 +59,9 @@ class Both(NamedTuple):
 
 
 def rows(sides: Sides, rounds: int) -> list[Row]:
-    """Updates of 64 graphs as in the original, then what the proposal left for later, with the default's batch."""
+    """Updates of 64 graphs as in the original, then what the proposal left for later, with the
+    default's batch.
+    """
     found = [row for cells in SIZES for row in update_rows(sides, cells, rounds)]
     batch = minibatch_of(sides, BATCH, CELLS).ours
     return [*found, *precision_rows(sides, batch, rounds), compiled_row(sides, batch, rounds)]
@@ -79,7 +85,10 @@ def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
             rounds,
         )
     row = partial(Row, unit=UNIT, ours=times["ours"])
-    name = f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, counted up"
+    name = (
+        f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, "
+        f"counted up"
+    )
     trimmed = Without("trimming to the largest graph: all slots", times["wide"])
     return [
         row(
@@ -119,7 +128,9 @@ def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
 
 
 def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
-    """Of the forward pass, as it acts: with gradients there are three times as many kernels to build."""
+    """Of the forward pass, as it acts: with gradients there are three times as many kernels to
+    build.
+    """
     configs = (sides.config, changed(sides.config, compile=True))
     eager, compiled = (trainer_of(sides, config).actor.forward for config in configs)
     with threads(1), uncached(), torch.no_grad():
@@ -133,7 +144,10 @@ def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
         }
         times = race({name: repeat(work) for name, work in programs.items()}, rounds)
     times["compiled"] = times["compiled"]._replace(compile_seconds=seconds)
-    name = f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: torch.compile"
+    name = (
+        f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: "
+        f"torch.compile"
+    )
     return Row(
         name, UNIT, times["eager"], times["eager"], times["compiled"], claims=("colony-compile",)
     )
@@ -164,7 +178,9 @@ def padded(batch: Minibatch, slots: int) -> Minibatch:
 
 
 def asking_everyone(trainer: Trainer) -> Trainer:
-    """With a last block in which each cell asks all others, though nobody hears the answer but the colony's token."""
+    """With a last block in which each cell asks all others, though nobody hears the answer but the
+    colony's token.
+    """
     block = trainer.network.blocks[-1]
     assert isinstance(block, Block)
 
@@ -176,12 +192,12 @@ def asking_everyone(trainer: Trainer) -> Trainer:
 
 
 def changed(config: ActorCriticConfig, **keys: object) -> ActorCriticConfig:
-    """Keys of train, without another check: a CPU is refused half precision, because of these rows."""
+    """Returns a config with keys of train replaced, unchecked: bf16 is refused on a CPU."""
     return config.model_copy(update={"train": config.train.model_copy(update=keys)})
 
 
 def trainer_of(sides: Sides, config: ActorCriticConfig) -> Trainer:
-    """The project's agent before its first gradient step."""
+    """Returns the project's trainer before its first gradient step."""
     draws = [[Generator().manual_seed(SEED + purpose) for purpose in range(3)]]
     seed = trainers.init_seed_state(config, sides.world, sides.actor.scale, sides.network, draws)
     return trainers.from_state(config, sides.world, seed)

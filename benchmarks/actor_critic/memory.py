@@ -1,4 +1,6 @@
-"""memory of a rollout: a dictionary for each graph, as the original keeps them, against one block; by processes."""
+"""memory of a rollout: a dictionary for each graph, as the original keeps them, against one block;
+by processes.
+"""
 
 import os
 import subprocess
@@ -24,10 +26,15 @@ DISCOUNT, LAMBDA = 0.98, 0.95
 
 
 def rows(root: Path) -> list[Row]:
-    """What each takes beyond what the libraries do, at its peak; the processes run at once, as none is timed."""
+    """What each takes beyond what the libraries do, at its peak; the processes run at once, as none
+    is timed.
+    """
     started = {side: begun(root, side) for side in SIDES}
     taken = {side: grown(process) for side, process in started.items()}
-    name = f"memory of a rollout and its advantages, {STEPS} x {COLONIES} graphs of {CELLS} cells; ours: of {SLOTS}"
+    name = (
+        f"memory of a rollout and its advantages, {STEPS} x {COLONIES} graphs of {CELLS} cells; "
+        f"ours: of {SLOTS}"
+    )
     return [
         Row(name, "MB", taken["ours"], taken["before"], taken["seed"], claims=("colony-memory",))
     ]

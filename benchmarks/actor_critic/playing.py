@@ -1,4 +1,4 @@
-"""rows about playing: colonies alone, with what is seen of them, and with a policy that acts on it."""
+"""rows about rollouts: colonies alone, with observations, and with a policy."""
 
 from functools import partial
 
@@ -39,12 +39,17 @@ OWN_STEPS = 1024
 """Of all colonies together, in a call; of each between LEAST_STEPS and MOST_STEPS."""
 LEAST_STEPS, MOST_STEPS = 4, 32
 PLAIN_STEPS, SOME_STEPS, IMAGE_STEPS = 40, 5, 1
-"""Of one plain colony, in a call: alone, with a policy, and with one that passes cells through residual networks."""
+"""Of one plain colony, in a call: alone, with a policy, and with one that passes cells through
+residual networks.
+"""
 THREADS = (1, 2)
 TRIED = (
-    "a sixth of the calls into torch is gone (positions moved as complex numbers, one gather of cells and children in "
-    "place of masks), bit for bit: 1.3 times as fast; the same by NumPy was no faster. What is left are some 160 "
-    "calls of a few microseconds each, as many for 1 colony as for 64: 256 colonies are beyond the goal"
+    "a sixth of the calls into torch is gone (positions moved as complex numbers, one gather of "
+    "cells and children in "
+    "place of masks), bit for bit: 1.3 times as fast; the same by NumPy was no faster. What is "
+    "left are some 160 "
+    "calls of a few microseconds each, as many for 1 colony as for 64: 256 colonies are beyond the "
+    "goal"
 )
 """Where 64 colonies miss their goal."""
 
@@ -167,7 +172,9 @@ def seen_plainly(colony: Colony) -> colony_features.Seen:
 
 
 def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
-    """Features, network, a drawn action, the step. The original passes all cells through residual networks, twice."""
+    """Features, network, a drawn action, the step. The original passes all cells through residual
+    networks, twice.
+    """
     world = sized(sides.world, CELLS)
     costly = with_images(sides)
     times = race(
@@ -183,11 +190,15 @@ def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
     )
     row = partial(Row, unit=UNIT, ours=times["ours"])
     features = sides.config.env.features
-    name = f"environment and policy, `{features}`, {COLONIES} x {CELLS} cells, {thread_count} thread(s)"
+    name = (
+        f"environment and policy, `{features}`, {COLONIES} x {CELLS} cells, {thread_count} "
+        f"thread(s)"
+    )
     one, goal = Without("the batch: one colony at a time", times["one"]), Goal(100, "before")
     return [
         row(
-            f"{name}; before: ResNet18, twice; limit: the policy's products", before=times["two passes"],
+            f"{name}; before: ResNet18, twice; limit: the policy's products",
+            before=times["two passes"],
             limit=times["limit"], without=one, goal=goal, claims=(CLAIM,),
         ),
         row("  before: ResNet18, once", before=times["one pass"], goal=goal),
@@ -196,7 +207,9 @@ def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
 
 
 def size_rows(sides: Sides, rounds: int) -> list[Row]:
-    """The same by the size of colonies; the plain one without residual networks, which would hide all else."""
+    """The same by the size of colonies; the plain one without residual networks, which would hide
+    all else.
+    """
     found = []
     for cells in SIZES:
         world = sized(sides.world, cells)
@@ -220,7 +233,9 @@ def forward_flops(sides: Sides, world: World) -> float:
 
 
 def products(flops: float, d: int, units: float) -> Contestant:
-    """So many operations as products of matrices of a size that suits the network's width: what they take at least."""
+    """So many operations as products of matrices of a size that suits the network's width: what
+    they take at least.
+    """
     rows: Tensor = torch.randn(COLONIES * CELLS, d)
     weight, one = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
     return repeat(lambda: rows @ weight, units * one / flops)

@@ -1,4 +1,4 @@
-"""config -> the project's colonies and network and the plain ones alike; refused where they differ."""
+"""config -> the project's colonies and network, and equal plain ones; checks that they agree."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,14 +47,18 @@ class Sides(NamedTuple):
 
 
 def config_of(root: Path, preset: str | None = None, **sections: Any) -> ActorCriticConfig:
-    """A preset (None: params.yaml as it is) with sections of actor_critic changed; sizes of colonies are held."""
+    """A preset (None: params.yaml as it is) with sections of actor_critic changed; sizes of
+    colonies are held.
+    """
     held = overlaid({"actor_critic": {"env": {"action": HELD}}}, {"actor_critic": sections})
     raw = overlaid(read_raw(root, preset), held)
     return validate(raw, lambda name: read_input(root, str(name))).actor_critic
 
 
 def sides_of(config: ActorCriticConfig) -> Sides:
-    """Before the first gradient step; what is seen is scaled by what colonies of all sizes look like."""
+    """Before the first gradient step; what is seen is scaled by what colonies of all sizes look
+    like.
+    """
     world = make_world(
         config.env.rules,
         sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED)),
@@ -90,7 +94,7 @@ def plain_network(config: ActorCriticConfig, images: bool = False) -> reference.
 
 
 def with_images(sides: Sides) -> reference.GraphNetwork:
-    """The plain network with the original's cost: the same weights, and residual networks besides."""
+    """Returns the plain network with the same weights, and the original's residual networks."""
     costly = plain_network(sides.config, images=True)
     costly.load_state_dict(sides.network.state_dict(), strict=False)
     return costly
@@ -169,7 +173,8 @@ def plain_graphs(graphs: Graphs) -> list[reference.Graph]:
 
 @torch.no_grad()
 def refuse_another_policy(sides: Sides, cells: int) -> None:
-    """What is seen, the policy's numbers and the value must be the same, colony by colony, with images and without.
+    """What is seen, the policy's numbers and the value must be the same, colony by colony, with
+    images and without.
 
     Raises:
         NotTheSame: they are not.

@@ -1,4 +1,6 @@
-"""rows about training as a whole: an iteration of the original, of the original with all proposals, and of ours."""
+"""rows about training as a whole: an iteration of the original, of the original with all proposals,
+and of ours.
+"""
 
 import torch
 
@@ -49,10 +51,12 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
     return [
         Row(
             f"{name}; before: ResNet18, twice; seed's way: all four items", UNIT, times["ours"],
-            times["before, images"], times["seed, images"], without=one, claims=("colony-overall", CLAIM),
+            times["before, images"], times["seed, images"], without=one,
+            claims=("colony-overall", CLAIM),
         ),
         Row(
-            "  before: no ResNet18", UNIT, times["ours"], times["before"], times["seed"], claims=("colony-overall",)
+            "  before: no ResNet18", UNIT, times["ours"], times["before"], times["seed"],
+            claims=("colony-overall",)
         ),
     ]  # fmt: skip
 
@@ -98,7 +102,8 @@ class Plain:
 
 
 def refuse_another_iteration(sides: Sides) -> None:
-    """With the proposals and without the same must be learned; that it is what ours learns is refused part by part.
+    """With the proposals and without the same must be learned; that it is what ours learns is
+    refused part by part.
 
     Raises:
         NotTheSame: it is not.

@@ -1,8 +1,10 @@
-"""The original's way of acting and learning: one graph after another, images of cells through two residual networks.
+"""The original's way of acting and learning: one graph after another, images of cells through two
+residual networks.
 
-The attention network is the project's in its plainest form (every token asks, one head at a time), so that both sides
-compute the same numbers. What the original spends beside that, a frozen ResNet18 with one image a cell and one a graph,
-can be added: its result is computed, passed backward through, and counts for nothing.
+The attention network is the project's in its plainest form (every token asks, one head at a time),
+so that both sides compute the same numbers. What the original spends beside that, a frozen ResNet18
+with one image a cell and one a graph, can be added: its result is computed, passed backward
+through, and counts for nothing.
 """
 
 import math
@@ -78,7 +80,9 @@ class Block(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """One graph in, raw parameters of the policy and a value out; parameters are named as the project's are."""
+    """One graph in, raw parameters of the policy and a value out; parameters are named as the
+    project's are.
+    """
 
     def __init__(self, shape: Shape, images: "Images | None" = None) -> None:
         super().__init__()
@@ -105,7 +109,9 @@ class GraphNetwork(nn.Module):
 
 
 class Images(nn.Module):
-    """What the original does with tokens besides: a frozen ResNet18 for its actor, another one for its critic."""
+    """What the original does with tokens besides: a frozen ResNet18 for its actor, another one for
+    its critic.
+    """
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -146,7 +152,9 @@ class Residual(nn.Module):
 
 
 def resnet18() -> nn.Sequential:
-    """'Deep Residual Learning for Image Recognition', table 1, without its classifier; images of one channel."""
+    """'Deep Residual Learning for Image Recognition', table 1, without its classifier; images of
+    one channel.
+    """
     layers: list[nn.Module] = [*_convolution(1, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     width = 64
     for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
@@ -176,7 +184,9 @@ def _trunk(inputs: int, width: int, outputs: int) -> nn.Sequential:
 
 
 class Box(NamedTuple):
-    """Bounds of what the policy chooses of an action; delete_ratio stands before it where it is `held`."""
+    """Bounds of what the policy chooses of an action; delete_ratio stands before it where it is
+    `held`.
+    """
 
     low: Tensor
     high: Tensor
@@ -189,8 +199,8 @@ class Box(NamedTuple):
 class Acting:
     """A colony and its policy, step after step.
 
-    In each step the network is passed `passes` times, and the first one acts. The original passes two: its environment
-    acts again with a network of its own.
+    In each step the network is passed `passes` times, and the first one acts. The original passes
+    two: its environment acts again with a network of its own.
     """
 
     def __init__(
@@ -230,7 +240,9 @@ def graph_of(colony: Colony, scale: Scale) -> Graph:
 
 
 def features_of(colony: Colony) -> Graph:
-    """What there is to see; of `full` features the logarithm of stiffness, which grows exponentially."""
+    """What there is to see; of `full` features the logarithm of stiffness, which grows
+    exponentially.
+    """
     state = colony.state()
     if colony.rules.features == "light":
         seen = colony_features.light(state, colony.rules, colony.left)
@@ -261,7 +273,9 @@ class Taken(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Of PPO's loss. log_volume: of the box of actions; densities and entropies are those of the action."""
+    """Of PPO's loss. log_volume: of the box of actions; densities and entropies are those of the
+    action.
+    """
 
     clip: float
     value: float

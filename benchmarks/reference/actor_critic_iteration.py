@@ -1,7 +1,8 @@
-"""An iteration of the original's training: it acts for some steps, sums up advantages, and learns from what it met.
+"""An iteration of the original's training: it acts for some steps, sums up advantages, and learns
+from what it met.
 
-Parts that the proposal changes are given: how the leftmost cells are found, the reward is put together, advantages
-are summed up. The entropy was in closed form already.
+Parts that the proposal changes are given: how the leftmost cells are found, the reward is put
+together, advantages are summed up. The entropy was in closed form already.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""The plain references do the original's work, the project the same, and the benchmark refuses where they do not."""
+"""The plain references do the original's work, the project the same, and the benchmark refuses
+where they do not.
+"""
 
 from collections.abc import Iterator
 

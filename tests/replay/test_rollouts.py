@@ -1,4 +1,6 @@
-"""Advantages equal the plain recurrence in every form; a rollout gives back what was written, each transition once."""
+"""Advantages equal the plain recurrence in every form; a rollout gives back what was written, each
+transition once.
+"""
 
 from collections.abc import Iterator
 

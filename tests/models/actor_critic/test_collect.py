@@ -1,4 +1,6 @@
-"""Plates, colonies, what is seen and what simple policies earn; and datasets that belong to another config."""
+"""Plates, colonies, what is seen and what simple policies earn; and datasets that belong to another
+config.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -382,7 +384,9 @@ def test_what_is_fixed_is_fixed_in_what_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_the_shipped_task_is_worth_learning():
-    """Holding a size takes feedback: a controller earns far more than any constant action, and chance nothing."""
+    """Holding a size takes feedback: a controller earns far more than any constant action, and
+    chance nothing.
+    """
     dataset = collect(params_with({}).actor_critic, 0)
     chance, constant, feedback = (
         float(values.mean()) for values in dataset.held_out.references[:3]

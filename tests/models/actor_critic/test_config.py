@@ -1,5 +1,5 @@
-"""Values of the section actor_critic that cannot be used, one by one or together: each ends in one line that says what
-to do. And of those that can be, each changes something.
+"""Values of the section actor_critic that cannot be used, one by one or together: each ends in one
+line that says what to do. And of those that can be, each changes something.
 """
 
 import re
@@ -81,7 +81,8 @@ OVERFLOWS = "n' = 2(n - floor(r n)) can then never shrink and each colony overfl
 COLONIES = {
     "more cells than there is room for": (
         env(n0_max=120),
-        "actor_critic.env: n0_max (120) exceeds env.max_nodes (100): colonies would overflow at reset; lower n0_max.",
+        "actor_critic.env: n0_max (120) exceeds env.max_nodes (100): colonies would overflow at "
+        "reset; lower n0_max.",
     ),
     "a start of no size": (
         env(n0_min=81),
@@ -93,7 +94,8 @@ COLONIES = {
     ),
     "a start above the plate": (
         env(y_center=[0.05, 0.75]),
-        "actor_critic.env: y_center [0.05, 0.75] with y_spread 0.1 leaves the plate: both ends must lie in [0.1, 0.9], "
+        "actor_critic.env: y_center [0.05, 0.75] with y_spread 0.1 leaves the plate: both ends "
+        "must lie in [0.1, 0.9], "
         "the first not above the second",
     ),
     "a start below the plate": (
@@ -120,19 +122,22 @@ COLONIES = {
     ),
     "a goal out of reach": (
         env(max_steps=20),
-        "env.max_steps 20 x longest spawn 15.5 px < 534 px to the goal: success is impossible; raise max_steps or "
+        "env.max_steps 20 x longest spawn 15.5 px < 534 px to the goal: success is impossible; "
+        "raise max_steps or "
         "gamma.",
     ),
     "a goal out of reach with a fixed throw": (
         action(active_params=["delete_ratio"], fixed_params=HELD | {"gamma": 4.0}),
-        "env.max_steps 120 x longest spawn 4.1 px < 534 px to the goal: success is impossible; raise max_steps or",
+        "env.max_steps 120 x longest spawn 4.1 px < 534 px to the goal: success is impossible; "
+        "raise max_steps or",
     ),
 }
 
 ACTIONS = {
     "a range of nothing": (
         bounds(alpha=[2.0, 2.0]),
-        "actor_critic.env.action.bounds: alpha: [2, 2] is no range; the first must be less than the second",
+        "actor_critic.env.action.bounds: alpha: [2, 2] is no range; the first must be less than "
+        "the second",
     ),
     "a range upside down": (
         bounds(gamma=[15.0, 0.5]),
@@ -163,7 +168,8 @@ ACTIONS = {
     "an unknown number": (action(active_params=["gama"]), "actor_critic.env.action.active_params"),
     "a number twice": (
         action(active_params=["delete_ratio", "delete_ratio"], fixed_params=HELD),
-        "actor_critic.env.action: active_params: name each once, in this order: delete_ratio, gamma, alpha, noise, "
+        "actor_critic.env.action: active_params: name each once, in this order: delete_ratio, "
+        "gamma, alpha, noise, "
         "theta",
     ),
     "numbers in another order": (
@@ -175,7 +181,8 @@ ACTIONS = {
     ),
     "a number without a value": (
         action(active_params=["delete_ratio", "gamma"], fixed_params={"alpha": 2.0}),
-        "actor_critic.env.action: fixed_params must give exactly those that are not active: alpha, noise, theta",
+        "actor_critic.env.action: fixed_params must give exactly those that are not active: alpha, "
+        "noise, theta",
     ),
     "a value of what is chosen": (
         action(fixed_params={"gamma": 5.0}),
@@ -194,11 +201,13 @@ ACTIONS = {
 REWARD = {
     "an unknown component": (
         reward(weights={"grwoth": 1.0}),
-        f"actor_critic.env.reward: weights: 'grwoth' is no component; known: {', '.join(COMPONENTS)}",
+        f"actor_critic.env.reward: weights: 'grwoth' is no component; known: "
+        f"{', '.join(COMPONENTS)}",
     ),
     "nothing that pays": (
         reward(weights=dict.fromkeys(REWARDS["goal_control"], 0.0)),
-        "actor_critic.env.reward: all weights are 0: nothing can be learned; give one component a weight",
+        "actor_critic.env.reward: all weights are 0: nothing can be learned; give one component a "
+        "weight",
     ),
     "a weight that is no number": (
         reward(weights={"growth": float("nan")}),
@@ -228,7 +237,8 @@ PLATES = {
     "a stiffness that is none": (
         own_plate(),
         (*STIFF[:17], float("nan"), *STIFF[18:]),
-        "actor_critic: collect.plates_file: value at column 17 is nan; intensities must be finite and > 0.",
+        "actor_critic: collect.plates_file: value at column 17 is nan; intensities must be finite "
+        "and > 0.",
     ),
     "an infinite stiffness": (
         own_plate(),
@@ -248,32 +258,38 @@ PLATES = {
     "a stiffness that would count as 1": (
         own_plate(),
         (1e-6, *STIFF[1:]),
-        "collect.plates_file: value at column 0 is 1e-06; intensities must be > 1e-06 and <= 1e+12.",
+        "collect.plates_file: value at column 0 is 1e-06; intensities must be > 1e-06 and <= "
+        "1e+12.",
     ),
     "a stiffness beyond float32": (
         own_plate(),
         (1e39, *STIFF[1:]),
-        "collect.plates_file: value at column 0 is 1e+39; intensities must be > 1e-06 and <= 1e+12.",
+        "collect.plates_file: value at column 0 is 1e+39; intensities must be > 1e-06 and <= "
+        "1e+12.",
     ),
     "a plate without its file": (
         own_plate(plates_file=None),
         STIFF,
-        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: null",
+        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: "
+        "null",
     ),
     "a file without its plate": (
         own_plate(plates="fixed"),
         STIFF,
-        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: null",
+        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: "
+        "null",
     ),
     "one plate, drawn often": (
         own_plate(n_held_out=2),
         STIFF,
-        "actor_critic.collect: plates: user is one plate; set n_train: 1, n_held_out: 1, n_outside: 0",
+        "actor_critic.collect: plates: user is one plate; set n_train: 1, n_held_out: 1, "
+        "n_outside: 0",
     ),
     "the fixed plate, drawn often": (
         {"collect": {"plates": "fixed"}},
         STIFF,
-        "actor_critic.collect: plates: fixed is one plate; set n_train: 1, n_held_out: 1, n_outside: 0",
+        "actor_critic.collect: plates: fixed is one plate; set n_train: 1, n_held_out: 1, "
+        "n_outside: 0",
     ),
     "an unknown law": (
         {"collect": {"plates": "random"}},
@@ -306,11 +322,13 @@ TOGETHER = {
     ),
     "raw pixels for a network": (
         env(features="full", obs_norm="none"),
-        "actor_critic: env.obs_norm none with env.features full: they are raw pixels and stiffness; set dataset",
+        "actor_critic: env.obs_norm none with env.features full: they are raw pixels and "
+        "stiffness; set dataset",
     ),
     "a rollout beyond memory": (
         train(num_envs=2**17, horizon=128),
-        "actor_critic: a rollout of train.num_envs * train.horizon * env.max_nodes takes about 100 GiB; at most 64; "
+        "actor_critic: a rollout of train.num_envs * train.horizon * env.max_nodes takes about 100 "
+        "GiB; at most 64; "
         "lower one",
     ),
     "plates beyond memory": (
@@ -318,11 +336,13 @@ TOGETHER = {
             "env": {"width": 100_000, "max_steps": 10_000},
             "collect": {"n_train": 65536, "n_held_out": 65536, "n_outside": 65536},
         },
-        "actor_critic: collect.n_train, n_held_out and n_outside plates of env.width takes about 73 GiB; at most 64",
+        "actor_critic: collect.n_train, n_held_out and n_outside plates of env.width takes about "
+        "73 GiB; at most 64",
     ),
     "a search beyond memory": (
         {"collect": {"constant_search": 10**6}},
-        "actor_critic: collect.constant_search * 16 colonies of env.max_nodes takes about 298 GiB; at most 64",
+        "actor_critic: collect.constant_search * 16 colonies of env.max_nodes takes about 298 GiB; "
+        "at most 64",
     ),
     "colonies beyond memory": (
         {"env": {"max_nodes": 4096}, "collect": {"held_out_colonies": 10**6}},
@@ -483,7 +503,8 @@ def test_growth_without_bound_is_accepted_from_who_asks_for_it():
 @pytest.mark.parametrize("preset", ["centroid_distance_only", "simple_delete_only", "full"])
 def test_a_goal_out_of_reach_is_a_warning_where_it_is_not_the_task(preset: str):
     line = (
-        r"actor_critic\.env\.max_steps 20 x longest spawn 15\.5 px < 534 px to the goal: success is impossible; raise "
+        r"actor_critic\.env\.max_steps 20 x longest spawn 15\.5 px < 534 px to the goal: success "
+        r"is impossible; raise "
         r"max_steps or gamma\."
     )
     with pytest.warns(UserWarning, match=f"^{line}$"):
@@ -523,7 +544,10 @@ def test_whole_iterations_are_counted():
 
 
 def test_half_precision_wants_a_gpu():
-    line = "actor_critic.train.amp bf16 needs a GPU: on CPU it was measured slower than float32; set none"
+    line = (
+        "actor_critic.train.amp bf16 needs a GPU: on CPU it was measured slower than float32; set "
+        "none"
+    )
     with pytest.raises(ConfigError) as caught:
         params_with({"device": "cpu", "actor_critic": train(amp="bf16")})
     assert line in str(caught.value)
@@ -613,7 +637,9 @@ BESIDE = {
 }
 """The same, of keys that count only beside others: those, and the change."""
 ELSEWHERE = {"env.allow_unbounded_growth", "env.check_actions", "env.obs_norm", "env.left_limit"}
-"""Read by the config itself, by `world.step`, while learning, and by `dynamics`: no law moves a colony to the left."""
+"""Read by the config itself, by `world.step`, while learning, and by `dynamics`: no law moves a
+colony to the left.
+"""
 
 
 def written(dataset: Dataset) -> dict[str, bytes]:

@@ -1,4 +1,5 @@
-"""A learner works where torch's default device is, asks it for nothing on the way, and is refused where it cannot work.
+"""A learner works where torch's default device is, asks it for nothing on the way, and is refused
+where it cannot work.
 
 The device `meta` holds no values, so whatever would wait for a GPU raises there, on any machine.
 """
@@ -108,7 +109,9 @@ def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(case: tuple[ActorCriticConf
 
 
 class Answers(NamedTuple):
-    """What is seen of the same colonies, what the network says to it, and what a step of theirs leads to."""
+    """What is seen of the same colonies, what the network says to it, and what a step of theirs
+    leads to.
+    """
 
     graph: Tensor
     raw: Tensor
@@ -167,7 +170,7 @@ def test_half_precision_is_near_to_whole(
 @without_a_compiler
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
 def test_what_is_compiled_is_what_is_written(kind: tuple[str, str, str]):
-    """In a process of its own, for what pytest has wrapped to check its shapes cannot be compiled."""
+    """Runs in another process: functions that pytest wraps with shape checks cannot be compiled."""
     script = (
         "import sys\n"
         "sys.path[:0] = ['src', '.']\n"
@@ -180,7 +183,9 @@ def test_what_is_compiled_is_what_is_written(kind: tuple[str, str, str]):
 
 
 def furthest_when_compiled(kind: tuple[str, str, str]) -> float:
-    """How far at most the outputs of a compiled network and its gradients are from those of the same one as written."""
+    """How far at most the outputs of a compiled network and its gradients are from those of the
+    same one as written.
+    """
     config = config_of(*kind)
     dataset = collect(config, 0)
     eager, compiled = (
@@ -215,7 +220,8 @@ def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
 def test_half_precision_without_a_gpu_is_refused(case: tuple[ActorCriticConfig, Dataset]):
     config, dataset = case
     expected = (
-        r"^params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here \(or is built without "
+        r"^params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here "
+        r"\(or is built without "
         r"CUDA\), and on a CPU it was measured slower than float32; set amp: none$"
     )
     with pytest.raises(DeviceMissing, match=expected):
@@ -225,7 +231,8 @@ def test_half_precision_without_a_gpu_is_refused(case: tuple[ActorCriticConfig, 
 FULL = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     RuntimeError(
-        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+        "you tried"
     ),
 ]
 
@@ -245,7 +252,8 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
     monkeypatch.setattr(rollout, where, full)
     expected = (
         r"^actor_critic: the device has no memory left; a rollout takes \d+ MiB\. Lower "
-        r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, or actor_critic\.env\.max_nodes\.$"
+        r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, or "
+        r"actor_critic\.env\.max_nodes\.$"
     )
     with pytest.raises(DeviceFull, match=expected):
         next(train.train(config, dataset, 0))

@@ -1,4 +1,4 @@
-"""Scores from outcomes made by hand, and outcomes of small worlds that can be episodes in advance."""
+"""Scores of outcomes made by hand, and outcomes of small worlds that are known in advance."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -81,7 +81,9 @@ def scored(
     others: Mapping[str, Outcome] | None = None,
     **sections: Any,
 ) -> dict[str, float]:
-    """What `evaluate` makes of outcomes made by hand, one per seed; `others`: with spread, and outside."""
+    """What `evaluate` makes of outcomes made by hand, one per seed; `others`: with spread, and
+    outside.
+    """
     episodes = {"drawn": outcomes[0], "outside": outcomes[0]} | (others or {})
     names: dict[int, int] = {}
 
@@ -132,7 +134,9 @@ def test_a_controller_no_better_than_chance_leaves_no_score(monkeypatch: pytest.
 
 
 def test_sizes_count_once_they_had_time_to_settle(monkeypatch: pytest.MonkeyPatch):
-    """From the fourth step on: here one colony, of 2 and then 4 cells, and one that ended before; the aim is 6."""
+    """From the fourth step on: here one colony, of 2 and then 4 cells, and one that ended before;
+    the aim is 6.
+    """
     n = np.array([[60, 60, 60, 2, 4, NAN], [60, 60, 60, NAN, NAN, NAN]]).T
     scores = scored(monkeypatch, [outcome([0.0, 0.0], n=n, lengths=np.array([5, 3]))])
     assert scores["size_rmse"] == pytest.approx(((16 + 4) / 2) ** 0.5)

@@ -1,4 +1,6 @@
-"""The three terms of the loss of one small batch, as numbers: what moves them has changed what is learned."""
+"""The three terms of the loss of one small batch, as numbers: what moves them has changed what is
+learned.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""Whole runs of minutes: what the committed settings reach on the committed plates, and that a fifth of them learns."""
+"""Whole runs of minutes: what the committed settings reach on the committed plates, and that a
+fifth of them learns.
+"""
 
 import sys
 from functools import lru_cache
@@ -21,7 +23,9 @@ GOALS = {"margin_over_constant": 0.25, "fraction_of_feedback": 0.95}
 
 
 def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
-    """Of each seed on its own, after collecting and training as the stages do; the first one is the stages' own."""
+    """Of each seed on its own, after collecting and training as the stages do; the first one is the
+    stages' own.
+    """
     params = read_params(ROOT, preset)
     seed = {
         verb: Stage(verb, "actor_critic", ROOT, params).seed(verb)

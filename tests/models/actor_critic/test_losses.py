@@ -1,4 +1,6 @@
-"""The loss of proximal policy optimisation: worked numbers, where gradients flow, and what is recorded."""
+"""The loss of proximal policy optimisation: worked numbers, where gradients flow, and what is
+recorded.
+"""
 
 import pytest
 import torch

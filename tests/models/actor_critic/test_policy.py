@@ -1,4 +1,6 @@
-"""Distributions of actions: worked numbers, Monte Carlo, what is stored is what is scored and executed."""
+"""Distributions of actions: worked numbers, Monte Carlo, what is stored is what is scored and
+executed.
+"""
 
 import math
 
@@ -274,7 +276,9 @@ def test_a_draw_at_the_edge_is_the_one_that_is_stored_and_scored(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_ratio_is_as_exact_as_the_numbers_it_is_made_of(kind):
-    """The same parameters but for their last bit, and large: a ratio of 1 within 1e-5, a divergence of none."""
+    """The same parameters but for their last bit, and large: a ratio of 1 within 1e-5, a divergence
+    of none.
+    """
     policy = whole(kind)
     if kind == "beta":
         parameters = tuple(50 + 50 * torch.rand(2, 256, 5, generator=generator(17)))

@@ -1,4 +1,6 @@
-"""The same numbers again: of a seed, of a run that was cut off, and of the plainest world after the actions drawn."""
+"""The same numbers again: of a seed, of a run that was cut off, and of the plainest world after the
+actions drawn.
+"""
 
 from typing import Any
 
@@ -91,7 +93,9 @@ def test_actions_that_were_drawn_lead_where_the_plainest_world_says():
 
 
 def moved(config: ActorCriticConfig, dataset: Dataset, draws: int) -> Colonies:
-    """The colonies of a fresh learner after a step with actions drawn from that seed, checked one by one."""
+    """The colonies of a fresh learner after a step with actions drawn from that seed, checked one
+    by one.
+    """
     world = make_world(config.env.rules, dataset.train.plates)
     seed = train.init_state(config, dataset, 0).seeds[0]
     drawn = seed.ranks[0]._replace(policy=torch.Generator().manual_seed(draws).get_state())

@@ -98,7 +98,7 @@ def lived(run: Trained) -> list[Colonies]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_in_every_step_of_an_episode_the_served_action_and_value_are_those_of_the_policy_that_is_judged(
+def test_served_actions_and_values_are_those_of_the_evaluated_policy_in_every_step(
     form: str,
 ):
     run, arrays = trained(form), trained(form).arrays

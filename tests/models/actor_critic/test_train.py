@@ -1,4 +1,6 @@
-"""PPO that is PPO: what an update sees, what it leaves alone, and what a saved learner goes on with."""
+"""PPO that is PPO: what an update sees, what it leaves alone, and what a saved learner goes on
+with.
+"""
 
 import copy
 from collections.abc import Callable
@@ -199,7 +201,10 @@ def broken(change: Callable[[dict[str, Any]], None], dataset: Dataset) -> train.
 
 def test_a_weight_that_is_not_finite_ends_the_training_with_its_name(dataset: Dataset):
     state = broken(lambda params: params["critic.3.weight"].fill_(float("nan")), dataset)
-    why = r"actor_critic: loss_policy is nan at iteration \d+, transition [\d,]+ \(update \d+\); lower .*learning_rate"
+    why = (
+        r"actor_critic: loss_policy is nan at iteration \d+, transition [\d,]+ \(update \d+\); "
+        r"lower .*learning_rate"
+    )
     with pytest.raises(TrainingDiverged, match=why):
         list(train.train(CONFIG, dataset, 0, state))
 
