@@ -32,7 +32,7 @@ def rows(rounds: int) -> list[Row]:
 
 
 def selection_rows(rounds: int) -> list[Row]:
-    """Returns rows about selecting the leftmost third of a colony; ours for many colonies at once."""
+    """Returns rows about selecting the leftmost third of a colony; ours for many colonies."""
     refuse_other_cells()
     return [row for size in SIZES for row in _selection(size, rounds)]
 
@@ -94,8 +94,8 @@ def refuse_other_cells() -> None:
 
 def own_leftmost(node: Tensor, count: int) -> set[int]:
     x = node[None, :, 0]
-    chosen = select_leftmost(x, torch.ones_like(x, dtype=torch.bool), torch.tensor([count]))
-    return set(chosen[0].nonzero()[:, 0].tolist())
+    selected = select_leftmost(x, torch.ones_like(x, dtype=torch.bool), torch.tensor([count]))
+    return set(selected[0].nonzero()[:, 0].tolist())
 
 
 def ties_note() -> str:
@@ -134,13 +134,13 @@ def reward_rows(rounds: int) -> list[Row]:
         or abs(ours[0] - expected["total"]) > 1e-4
     ):
         raise NotTheSame("reward: the three sums are not one")
-    one = columns[:, :1].unbind()
+    item = columns[:, :1].unbind()
     times = race(
         {
             "before": repeat(lambda: reference.reward_before(values, GOAL_WEIGHTS)),
             "seed": repeat(lambda: reference.reward_seed(template, values, GOAL_WEIGHTS)),
             "many": repeat(lambda: own_reward(columns.unbind(), weights), COLONIES),
-            "one": repeat(lambda: own_reward(one, weights)),
+            "one": repeat(lambda: own_reward(item, weights)),
             "limit": repeat(lambda: columns.T @ weights, COLONIES),
         },
         rounds,

@@ -59,13 +59,13 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
     world = sized(sides.world, CELLS)
     refuse_another_step(world)
     refuse_another_policy(sides, CELLS)
-    found = [*env_rows(world, rounds), *seeing_rows(world, rounds)]
+    result = [*env_rows(world, rounds), *seeing_rows(world, rounds)]
     with threads(1):
-        found += size_rows(sides, rounds)
+        result += size_rows(sides, rounds)
     for count in THREADS:
         with threads(count):
-            found += acting_rows(sides, rounds, count)
-    return found
+            result += acting_rows(sides, rounds, count)
+    return result
 
 
 def env_rows(world: World, rounds: int) -> list[Row]:
@@ -82,12 +82,12 @@ def env_row(times: dict[str, Measured], count: int) -> Row:
     row = Row(name, UNIT, times[str(count)], times["before"], point=point)
     if count != COLONIES:
         return row._replace(name=f"  {name}")
-    one = Without("the batch: one colony at a time", times["1"])
+    item = Without("the batch: one colony at a time", times["1"])
     name = f"{name}; limit: a copy of the state"
     return row._replace(
         name=name,
         limit=times["limit"],
-        without=one,
+        without=item,
         goal=Goal(10, "before"),
         claims=(CLAIM,),
         tried=TRIED,
@@ -139,7 +139,7 @@ def begin_again(colony: Colony, begun: Colonies) -> None:
 
 def seeing_rows(world: World, rounds: int) -> list[Row]:
     """Features of colonies that stand still, both kinds."""
-    found = []
+    result = []
     begun = colonies_of(world, COLONIES)
     for kind in ("light", "full"):
         kind_world = world._replace(rules=world.rules._replace(features=kind))
@@ -156,9 +156,9 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
                 rounds,
             )
         name = f"features `{kind}`, {COLONIES} x {CELLS} cells"
-        one = Without("the batch: one colony at a time", times["one"])
-        found.append(Row(name, UNIT, times["ours"], times["before"], without=one))
-    return found
+        item = Without("the batch: one colony at a time", times["one"])
+        result.append(Row(name, UNIT, times["ours"], times["before"], without=item))
+    return result
 
 
 def seen_plainly(colony: Colony) -> colony_features.Seen:
@@ -194,12 +194,12 @@ def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
         f"environment and policy, `{features}`, {COLONIES} x {CELLS} cells, {thread_count} "
         f"thread(s)"
     )
-    one, goal = Without("the batch: one colony at a time", times["one"]), Goal(100, "before")
+    item, goal = Without("the batch: one colony at a time", times["one"]), Goal(100, "before")
     return [
         row(
             f"{name}; before: ResNet18, twice; limit: the policy's products",
             before=times["two passes"],
-            limit=times["limit"], without=one, goal=goal, claims=(CLAIM,),
+            limit=times["limit"], without=item, goal=goal, claims=(CLAIM,),
         ),
         row("  before: ResNet18, once", before=times["one pass"], goal=goal),
         row("  before: no ResNet18", before=times["no images"]),
@@ -210,7 +210,7 @@ def size_rows(sides: Sides, rounds: int) -> list[Row]:
     """The same by the size of colonies; the plain one without residual networks, which would hide
     all else.
     """
-    found = []
+    result = []
     for cells in SIZES:
         world = sized(sides.world, cells)
         contestants = {
@@ -220,15 +220,15 @@ def size_rows(sides: Sides, rounds: int) -> list[Row]:
         times = race(contestants, rounds)
         name = f"  environment and policy, {COLONIES} x {cells} cells; before: no ResNet18"
         point = Point("environment and policy", "cells", cells)
-        found.append(Row(name, UNIT, times["ours"], times["before"], point=point))
-    return found
+        result.append(Row(name, UNIT, times["ours"], times["before"], point=point))
+    return result
 
 
 def forward_flops(sides: Sides, world: World) -> float:
     """Of the network, for all colonies."""
-    seen = acting.observe(sides.actor._replace(world=world), colonies_of(world, COLONIES))
+    observed = acting.observe(sides.actor._replace(world=world), colonies_of(world, COLONIES))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        sides.actor.eager(seen)
+        sides.actor.eager(observed)
     return float(counter.get_total_flops())
 
 
@@ -237,17 +237,17 @@ def products(flops: float, d: int, units: float) -> Contestant:
     they take at least.
     """
     rows: Tensor = torch.randn(COLONIES * CELLS, d)
-    weight, one = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
-    return repeat(lambda: rows @ weight, units * one / flops)
+    weight, item = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
+    return repeat(lambda: rows @ weight, units * item / flops)
 
 
 @torch.no_grad()
 def acted(sides: Sides, world: World, colonies: Colonies, draws: Generator) -> Colonies:
     """One step as training takes it."""
     actor = sides.actor._replace(world=world)
-    chosen = actor.policy.distribution(actor.forward(acting.observe(actor, colonies)).raw)
+    selected = actor.policy.distribution(actor.forward(acting.observe(actor, colonies)).raw)
     return step(
-        world, colonies, actor.policy.action(actor.policy.sample(chosen, draws)), draws
+        world, colonies, actor.policy.action(actor.policy.sample(selected, draws)), draws
     ).colonies
 
 

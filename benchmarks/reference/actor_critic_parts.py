@@ -54,21 +54,21 @@ def leftmost_seed(node: Tensor, count: int) -> set[int]:
 
 def reward_before(values: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
     """A new dictionary in every step."""
-    found = {"total": 0.0, **values}
+    result = {"total": 0.0, **values}
     for name, weight in weights.items():
-        found["total"] += weight * found[name]
-    return found
+        result["total"] += weight * result[name]
+    return result
 
 
 def reward_seed(
     template: Mapping[str, float], values: Mapping[str, float], weights: Mapping[str, float]
 ) -> dict[str, float]:
     """A copy of a template, filled in."""
-    found = dict(template)
+    result = dict(template)
     for name, weight in weights.items():
-        found[name] = values[name]
-        found["total"] += weight * values[name]
-    return found
+        result[name] = values[name]
+        result["total"] += weight * values[name]
+    return result
 
 
 # Entropy.

@@ -29,12 +29,12 @@ class Plate:
     def intensity(self, x: float, width: int) -> float:
         column = math.floor(min(max(x, 0.0), width - 1.0))
         if self.kind == "linear":
-            found = self.m * column + self.b
+            result = self.m * column + self.b
         elif self.kind == "exponential":
-            found = self.b * math.exp(self.m * column)
+            result = self.b * math.exp(self.m * column)
         else:
-            found = self.table[column]
-        return found if math.isfinite(found) and found > 1e-6 else 1.0
+            result = self.table[column]
+        return result if math.isfinite(result) and result > 1e-6 else 1.0
 
 
 class Cell:

@@ -62,7 +62,7 @@ def own_plate(**changes: Any) -> dict[str, Any]:
     }
 
 
-def chosen(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> ActorCriticConfig:
+def selected(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> ActorCriticConfig:
     return validate(
         overlaid(RAW, {"actor_critic": overlay}), {FILE: numbers}.__getitem__
     ).actor_critic
@@ -71,7 +71,7 @@ def chosen(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> Actor
 def refusal(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> str:
     """The line that a user reads."""
     with pytest.raises(ConfigError) as caught:
-        chosen(overlay, numbers)
+        selected(overlay, numbers)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -495,9 +495,9 @@ def test_every_number_has_limits():
 
 def test_growth_without_bound_is_accepted_from_who_asks_for_it():
     asked = {"allow_unbounded_growth": True, "action": {"bounds": {"delete_ratio": [0.0, 0.5]}}}
-    assert chosen(env(**asked)).env.rules.bounds[0].high == 0.5
+    assert selected(env(**asked)).env.rules.bounds[0].high == 0.5
     half = action(active_params=list(PARAMETERS[1:]), fixed_params={"delete_ratio": 0.5})
-    assert chosen(half).env.action.fixed_params == {"delete_ratio": 0.5}
+    assert selected(half).env.action.fixed_params == {"delete_ratio": 0.5}
 
 
 @pytest.mark.parametrize("preset", ["centroid_distance_only", "simple_delete_only", "full"])
@@ -508,19 +508,19 @@ def test_a_goal_out_of_reach_is_a_warning_where_it_is_not_the_task(preset: str):
         r"max_steps or gamma\."
     )
     with pytest.warns(UserWarning, match=f"^{line}$"):
-        found = chosen(env(max_steps=20, reward={"preset": preset}))
-    assert found.env.max_steps == 20
+        result = selected(env(max_steps=20, reward={"preset": preset}))
+    assert result.env.max_steps == 20
 
 
 def test_a_goal_just_in_reach_is_none():
-    assert chosen(env(max_steps=35)).env.max_steps == 35  # 35 * 15.5 = 542.5
+    assert selected(env(max_steps=35)).env.max_steps == 35  # 35 * 15.5 = 542.5
     assert "env.max_steps 34 x longest spawn 15.5 px < 534 px" in refusal(env(max_steps=34))
 
 
 def test_weights_stand_in_place_of_a_presets_or_beside_them():
     weights = {"growth": 0.5, "time": 0.0, "milestone": 2.0}
-    found = dict(chosen(reward(weights=weights)).env.reward.weighted)
-    assert found == {
+    result = dict(selected(reward(weights=weights)).env.reward.weighted)
+    assert result == {
         "progress": 10,
         "growth": 0.5,
         "metabolic": 0.05,
@@ -528,19 +528,19 @@ def test_weights_stand_in_place_of_a_presets_or_beside_them():
         "terminal": 2,
         "milestone": 2,
     }
-    assert list(found) == [name for name in COMPONENTS if name in found]
+    assert list(result) == [name for name in COMPONENTS if name in result]
 
 
 @pytest.mark.parametrize("preset", REWARDS)
 def test_a_preset_pays_what_it_lists(preset: str):
-    assert dict(chosen(reward(preset=preset)).env.rules.reward) == REWARDS[preset]
+    assert dict(selected(reward(preset=preset)).env.rules.reward) == REWARDS[preset]
 
 
 def test_whole_iterations_are_counted():
-    assert chosen(train(transitions=200_000)).train.steps == 98
-    assert chosen(train(transitions=2048 * 98)).train.steps == 98
-    assert chosen(train(transitions=2048 * 98 + 1)).train.steps == 99
-    assert chosen(train(transitions=1)).train.steps == 1
+    assert selected(train(transitions=200_000)).train.steps == 98
+    assert selected(train(transitions=2048 * 98)).train.steps == 98
+    assert selected(train(transitions=2048 * 98 + 1)).train.steps == 99
+    assert selected(train(transitions=1)).train.steps == 1
 
 
 def test_half_precision_wants_a_gpu():
@@ -559,38 +559,48 @@ def test_half_precision_wants_a_gpu():
 
 @pytest.mark.parametrize("preset", [None, "original", "large", "smoke"])
 def test_each_preset_can_be_used(preset: str | None):
-    found = read_params(ROOT, preset).actor_critic
-    assert found.env.rules.reward
-    again = ActorCriticConfig.model_validate_json(found.model_dump_json())
-    assert again == found
-    assert again.env.rules == found.env.rules
-    assert hash(again.env.rules) == hash(found.env.rules)
+    result = read_params(ROOT, preset).actor_critic
+    assert result.env.rules.reward
+    again = ActorCriticConfig.model_validate_json(result.model_dump_json())
+    assert again == result
+    assert again.env.rules == result.env.rules
+    assert hash(again.env.rules) == hash(result.env.rules)
 
 
 def test_the_original_has_the_numbers_of_the_original():
-    found = read_params(ROOT, "original").actor_critic
-    assert (found.env.n0_min, found.env.n0_max, found.env.target_nodes, found.env.max_steps) == (
+    result = read_params(ROOT, "original").actor_critic
+    assert (
+        result.env.n0_min,
+        result.env.n0_max,
+        result.env.target_nodes,
+        result.env.max_steps,
+    ) == (
         5,
         5,
         50,
         1000,
     )
-    assert found.env.action.fixed_params == {"gamma": 0.5, "alpha": 2.0, "noise": 0.1, "theta": 0.0}
-    assert found.env.reward.weighted == (
+    assert result.env.action.fixed_params == {
+        "gamma": 0.5,
+        "alpha": 2.0,
+        "noise": 0.1,
+        "theta": 0.0,
+    }
+    assert result.env.reward.weighted == (
         ("distance", 1.0),
         ("first_step", 1.0),
         ("terminal_scaled", 1.0),
     )
-    assert found.env.rules.bounds[0] == (0.0, 0.5)
-    assert (found.collect.plates, found.train.steps) == ("fixed", 489)
+    assert result.env.rules.bounds[0] == (0.0, 0.5)
+    assert (result.collect.plates, result.train.steps) == ("fixed", 489)
 
 
 def test_the_example_plate_can_be_used():
-    found = params_with(
+    result = params_with(
         {"actor_critic": own_plate(plates_file="inputs/actor_critic/two_steps.npy")}
     ).actor_critic
-    assert found.collect.plates_file is not None
-    assert len(found.collect.plates_file.numbers) == found.env.width
+    assert result.collect.plates_file is not None
+    assert len(result.collect.plates_file.numbers) == result.env.width
 
 
 # Each key is read by something.
@@ -668,9 +678,9 @@ def test_a_key_of_env_or_collect_changes_what_is_collected(key: str, reference: 
 def test_a_key_that_needs_others_changes_what_is_collected_with_them(key: str):
     beside, change = BESIDE[key]
     base, plate = overlaid(SMALL["actor_critic"], beside), tuple(np.linspace(1, 4, 60).tolist())
-    one = chosen(base, plate)
-    other = chosen(overlaid(base, change), plate[::-1] if key == "collect.plates_file" else plate)
-    assert written(collect(one, 0)) != written(collect(other, 0))
+    item = selected(base, plate)
+    other = selected(overlaid(base, change), plate[::-1] if key == "collect.plates_file" else plate)
+    assert written(collect(item, 0)) != written(collect(other, 0))
 
 
 def test_no_key_of_env_or_collect_is_forgotten_above():
@@ -696,10 +706,10 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
     monkeypatch.setattr(room.Env, "__getattribute__", noting(read, "env"), raising=False)
     progress = list(learn(config, dataset, 0))[-1]
     evaluate(config, progress.state, dataset, 0)
-    wanted = {
+    expected = {
         f"{above}.{name}" for above, section in sections.items() for name in section.model_fields
     }
-    assert wanted | {"env.obs_norm"} <= read, wanted - read
+    assert expected | {"env.obs_norm"} <= read, expected - read
 
 
 def noting(read: set[str], above: str) -> Any:

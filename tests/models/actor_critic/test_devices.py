@@ -41,8 +41,8 @@ without_a_compiler = pytest.mark.skipif(
 
 
 def config_of(features: str, policy: str, value_heads: str) -> ActorCriticConfig:
-    chosen = {"policy": policy, "value_heads": value_heads, "layers": 2}
-    return small("actor_critic", env={"features": features}, network=chosen)
+    selected = {"policy": policy, "value_heads": value_heads, "layers": 2}
+    return small("actor_critic", env={"features": features}, network=selected)
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=IDS)
@@ -86,7 +86,7 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
     """But for once in a rollout, when values are asked for of the episodes that were cut."""
     values = trainer.rollout.value.shape[2:]
     monkeypatch.setattr(rollout, "_final_values", lambda *_: torch.zeros(3, *values))
-    with MadeOnTheCpu() as seen:
+    with MadeOnTheCpu() as observed:
         trainer.rollout_state = rollout.collect_rollout(
             trainer.actor, trainer.rollout_state, trainer.rollout
         ).state
@@ -94,7 +94,7 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
         for index in buffer.minibatch_indices(len(transitions.n), 64, trainer.order):
             loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index, 32), 0.01)
             iteration.gradient_step(trainer, loss, row)
-    assert seen.found == []
+    assert observed.found == []
 
 
 @without_a_gpu
@@ -127,18 +127,18 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers
     world = make_world(config.env.rules, dataset.train.plates)
     colonies = by_hand.wandering(world, 64, 10)
     action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
-    given = (world, colonies, action, make_scale(config, dataset))
+    tensors = (world, colonies, action, make_scale(config, dataset))
     with torch.device(device):
         world, colonies, action, scale = tree_map(
-            lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, given
+            lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, tensors
         )
         actor = make_actor(config, world, scale, network.init(config, 3).to(device))
         graphs = observe(actor, colonies)
         output = actor.forward(graphs)
-        chosen = actor.policy.distribution(output.raw)
+        selected = actor.policy.distribution(output.raw)
         log_prob, entropy = (
-            actor.policy.log_prob(chosen, actor.policy.mean(chosen)),
-            actor.policy.entropy(chosen),
+            actor.policy.log_prob(selected, actor.policy.mean(selected)),
+            actor.policy.entropy(selected),
         )
         transition = advance(world, colonies, action)
         return Answers(
@@ -160,10 +160,10 @@ def test_half_precision_is_near_to_whole(
     config, dataset = case
     monkeypatch.setattr(acting, "on_gpu", lambda: True)
     whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
-    for one, other in zip(whole, half, strict=True):
+    for item, other in zip(whole, half, strict=True):
         assert other.dtype == torch.float32
-        assert not torch.equal(one, other)
-        torch.testing.assert_close(other, one, atol=5e-2, rtol=5e-2)
+        assert not torch.equal(item, other)
+        torch.testing.assert_close(other, item, atol=5e-2, rtol=5e-2)
 
 
 @pytest.mark.slow
@@ -189,9 +189,11 @@ def furthest_when_compiled(kind: tuple[str, str, str]) -> float:
     config = config_of(*kind)
     dataset = collect(config, 0)
     eager, compiled = (
-        outputs(config_with(config, compile=chosen), dataset) for chosen in (False, True)
+        outputs(config_with(config, compile=selected), dataset) for selected in (False, True)
     )
-    return max(float((one - other).abs().max()) for one, other in zip(eager, compiled, strict=True))
+    return max(
+        float((item - other).abs().max()) for item, other in zip(eager, compiled, strict=True)
+    )
 
 
 def config_with(config: ActorCriticConfig, **changes: Any) -> ActorCriticConfig:

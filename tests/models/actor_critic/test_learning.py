@@ -36,8 +36,8 @@ def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
         dataset = collect(alone, seed["collect"])
         *_, end = train(alone.model_copy(update={"seeds": seeds}), dataset, seed["train"])
         return [
-            evaluate(alone, State.from_seeds([one]), dataset, seed["evaluate"])
-            for one in end.state.seeds
+            evaluate(alone, State.from_seeds([item]), dataset, seed["evaluate"])
+            for item in end.state.seeds
         ]
 
 
@@ -55,7 +55,7 @@ def test_the_preset_reaches_its_goals_over_seeds(capsys: pytest.CaptureFixture[s
     scores = aggregate_seeds(preset_scores(), list(GOALS))
     with capsys.disabled():
         for name in GOALS:
-            each = " ".join(f"{one[name]:.4f}" for one in preset_scores())
+            each = " ".join(f"{item[name]:.4f}" for item in preset_scores())
             interval = f"{scores[f'{name}_low']:.4f} to {scores[f'{name}_high']:.4f}"
             sys.stdout.write(
                 f"\n{name}: {each}; mean {scores[name]:.4f}, 95 % of means {interval}\n"

@@ -97,8 +97,8 @@ def test_worked_squashed_gaussian():
 
 def test_the_entropy_of_a_squashed_action_falls_while_that_of_the_gaussian_rises():
     policy, widths = of_range("squashed_gaussian", 0.5), (-0.5, 0.5, 1.0)
-    found = [float(policy.entropy(params_of(0, log_s))) for log_s in widths]
-    assert found == pytest.approx([-1.2487, -0.7051, -0.8706], abs=6e-5)
+    result = [float(policy.entropy(params_of(0, log_s))) for log_s in widths]
+    assert result == pytest.approx([-1.2487, -0.7051, -0.8706], abs=6e-5)
     raw = [float(policy.raw_entropy(params_of(0, log_s))) for log_s in widths]
     assert raw == sorted(raw)
 
@@ -147,11 +147,11 @@ def test_gaussian_draws_have_its_mean_and_variance():
 @pytest.mark.parametrize("shape", [1.0, 2.5, 40.0])
 def test_gamma_draws_are_gamma_distributed_and_only_the_generator_decides(shape):
     concentration = torch.full((20_000,), shape)
-    found = policies.standard_gamma(concentration, generator(7))
-    assert stats.kstest(found.numpy(), stats.gamma(shape).cdf).pvalue > 0.01
+    result = policies.standard_gamma(concentration, generator(7))
+    assert stats.kstest(result.numpy(), stats.gamma(shape).cdf).pvalue > 0.01
     torch.manual_seed(0)
-    assert torch.equal(found, policies.standard_gamma(concentration, generator(7)))
-    assert not torch.equal(found, policies.standard_gamma(concentration, generator(8)))
+    assert torch.equal(result, policies.standard_gamma(concentration, generator(7)))
+    assert not torch.equal(result, policies.standard_gamma(concentration, generator(8)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
