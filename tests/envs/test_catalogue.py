@@ -13,11 +13,10 @@ from quatrain.envs.grid.layouts import (
     LayoutError,
     count_states,
     keep_components,
-    layout_hash,
-    layout_rows,
     parse_layout,
 )
 from tests.conftest import PAPER_GRIDS
+from tests.envs.layout_text import layout_hash, layout_rows
 
 # Name -> S and the hash of the rows: a generator that changes changes the maps of everyone who names them.
 EXPECTED = {
@@ -95,8 +94,8 @@ def test_room4_reads_the_same_in_both_formats():
 def test_room4_has_the_known_eigenvalues_for_lags_without_end():
     mu = walk_eigenvalues(named_layout("room4"))[:10]
     g = 0.2
-    known = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
-    np.testing.assert_allclose(1 - (1 - g) * mu / (1 - g * mu), known, atol=5e-5)
+    expected = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
+    np.testing.assert_allclose(1 - (1 - g) * mu / (1 - g * mu), expected, atol=5e-5)
 
 
 def test_room4_has_the_known_eigenvalues_for_lags_within_50_steps():
@@ -105,8 +104,8 @@ def test_room4_has_the_known_eigenvalues_for_lags_within_50_steps():
     mean = sum(
         sum((1 - g) * g ** (k - 1) / (1 - g**m) * mu**k for k in range(1, m + 1)) for m in horizons
     ) / len(horizons)
-    known = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935]
-    np.testing.assert_allclose(1 - mean, known, atol=5e-5)
+    expected = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935]
+    np.testing.assert_allclose(1 - mean, expected, atol=5e-5)
 
 
 def test_room4_symmetric_looks_the_same_from_every_side_and_repeats_eigenvalues():

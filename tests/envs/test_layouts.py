@@ -16,11 +16,10 @@ from quatrain.envs.grid.layouts import (
     LayoutError,
     count_states,
     keep_components,
-    layout_hash,
-    layout_rows,
     parse_layout,
 )
 from tests.conftest import PAPER_GRIDS
+from tests.envs.layout_text import layout_hash, layout_rows
 
 # Two components, of 6 and 2 cells; the smaller one holds the last free cell.
 SPLIT = "...X.\n...X.\nXXXXX"

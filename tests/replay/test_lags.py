@@ -96,9 +96,9 @@ def test_the_smallest_and_largest_uniform_numbers_stay_within_every_horizon(disc
         (jnp.zeros(1000), jnp.full(1000, 1 - 2**-24), jnp.asarray(horizons)),
     ):
         assert (lags(zeros, every_horizon, discounts) == 1).all()
-        found = np.asarray(lags(largest, every_horizon, discounts))
-        assert (found >= 1).all()
-        assert (found <= horizons).all()
+        longest = np.asarray(lags(largest, every_horizon, discounts))
+        assert (longest >= 1).all()
+        assert (longest <= horizons).all()
 
 
 @pytest.mark.parametrize(
