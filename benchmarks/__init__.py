@@ -1,1 +1,1 @@
-"""Speed of the project against plain references that compute the same."""
+"""Measures the project against plain references that compute the same."""

@@ -1,4 +1,4 @@
-"""measured ratios, benchmarks/baselines.json -> exit 4 with a line per ratio that fell far below what it was."""
+"""measured ratios, benchmarks/baselines.json -> exit 4 and a line per ratio below its baseline"""
 
 import argparse
 import datetime
@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from benchmarks import kept
-from benchmarks.kept import COMMANDS, Named, Results
+from benchmarks import result_files
+from benchmarks.result_files import COMMANDS, Named, Results
 from pipeline.reporting.sections import table
 from pipeline.reporting.speed import PLAIN, VARIANT, read_file
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError
 from pipeline.tracking.run import git
 
 BASELINES = Path("benchmarks/baselines.json")
@@ -24,7 +24,7 @@ MACHINE = ("cpu", "device", "backend", "threads")
 """What ratios may depend on."""
 CODE = ("src", "benchmarks/*.py", "params.yaml", "presets")
 """What ratios come from."""
-TOLD = 3
+LISTED = 3
 """Rows without a judgement that are named; the table has all."""
 PROMOTE = "make bench-gate ARGS=--promote"
 
@@ -33,7 +33,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Entry(BaseModel):
-    """A ratio as it was; `share` is of this row alone."""
+    """Holds a stored ratio; `share` applies to this row only."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     ratio: float = Field(gt=0)
@@ -41,7 +41,7 @@ class Entry(BaseModel):
 
 
 class Baseline(BaseModel):
-    """Row -> ratio's name -> what it was, and where."""
+    """Holds row -> name of a ratio -> stored ratio, with machine and commit."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     machine: dict[str, str]
@@ -51,7 +51,7 @@ class Baseline(BaseModel):
 
 
 class Baselines(BaseModel):
-    """What the file holds."""
+    """Holds the content of the file."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     schema_version: Literal[1] = Field(alias="schema")
@@ -60,7 +60,7 @@ class Baselines(BaseModel):
 
 
 class Line(NamedTuple):
-    """The judgement of one ratio."""
+    """Holds the status of one ratio."""
 
     benchmark: str
     row: str
@@ -72,25 +72,27 @@ class Line(NamedTuple):
 
 
 def ratios_of(rows: Sequence[Named]) -> dict[str, dict[str, float]]:
-    """Row -> the ratios that are judged: to the reference, and to the proposal's way where that is the goal."""
-    found = {}
-    for one in rows:
-        names = [PLAIN, *([VARIANT] if (one.row.goal or "").endswith("seed's way") else [])]
-        ratios = {name: one.row.ratios[name].median for name in names if name in one.row.ratios}
-        if ratios and not one.row.is_part:
-            found[one.name] = ratios
-    return found
+    """Returns row -> the ratios to check: to the reference, and to the proposal's variant if the
+    goal is about it.
+    """
+    result = {}
+    for item in rows:
+        names = [PLAIN, *([VARIANT] if (item.row.goal or "").endswith("seed's way") else [])]
+        ratios = {name: item.row.ratios[name].median for name in names if name in item.row.ratios}
+        if ratios and not item.row.is_part:
+            result[item.name] = ratios
+    return result
 
 
 def judge(results: Mapping[str, Results], baselines: Baselines) -> list[Line]:
-    """A line per ratio that was measured or is in the baseline."""
+    """Returns a line per ratio that was measured or is in the baseline."""
     lines = []
     for benchmark, measured in results.items():
-        found = ratios_of(kept.named({benchmark: measured}))
-        known = baselines.benchmarks.get(benchmark)
-        stored = known.rows if known else {}
-        for row in dict.fromkeys([*found, *stored]):
-            now, then = found.get(row, {}), stored.get(row, {})
+        result = ratios_of(result_files.named({benchmark: measured}))
+        reference = baselines.benchmarks.get(benchmark)
+        stored = reference.rows if reference else {}
+        for row in dict.fromkeys([*result, *stored]):
+            now, then = result.get(row, {}), stored.get(row, {})
             for name in dict.fromkeys([*now, *then]):
                 line = Line(benchmark, row, name, "new", now.get(name), None, None)
                 lines.append(_beside(line, then.get(name), baselines.share))
@@ -110,24 +112,27 @@ def _beside(line: Line, entry: Entry | None, share: float) -> Line:
 
 
 def broken_lines(lines: Sequence[Line]) -> list[str]:
-    """One for each ratio that fell, with what to do; one where nothing was compared."""
-    told = [
-        f"gate: {line.benchmark}: {line.row}: {line.name} is {line.ratio:.3g}x, below {line.least:.3g}x (baseline "
-        f"{line.baseline:.3g}x): measure again on a quiet machine (`{COMMANDS[line.benchmark]}`); find what made it "
-        f"slow, or if it must be so: `{PROMOTE} BENCH={line.benchmark}` [exit 4]"
+    """Returns an error line per broken ratio, with its remedy; one line if nothing was compared."""
+    message = [
+        f"gate: {line.benchmark}: {line.row}: {line.name} is {line.ratio:.3g}x, below"
+        f" {line.least:.3g}x (baseline {line.baseline:.3g}x): measure again on a quiet machine"
+        f" (`{COMMANDS[line.benchmark]}`); find what made it slow, or if it must be so: `{PROMOTE}"
+        f" BENCH={line.benchmark}` [exit 4]"
         for line in lines
         if line.status == "broken"
     ]
     if all(line.status in ("new", "gone") for line in lines):
-        told.append(
+        message.append(
             f"gate: no ratio has a baseline, so nothing is judged; `{PROMOTE}` makes them [exit 4]"
         )
-    return told
+    return message
 
 
 def notes(results: Mapping[str, Results], baselines: Baselines, lines: Sequence[Line]) -> list[str]:
-    """What is no failure: ratios without a baseline or without a measurement, and another machine."""
-    told = []
+    """Returns remarks that are no failures: ratios without a baseline or a measurement, another
+    machine.
+    """
+    message = []
     for benchmark, measured in results.items():
         for status, meaning in (
             ("new", "without a baseline yet"),
@@ -138,19 +143,22 @@ def notes(results: Mapping[str, Results], baselines: Baselines, lines: Sequence[
             )
             rows = list(dict.fromkeys(named))
             if rows:
-                more = f"; and {len(rows) - TOLD} more" if len(rows) > TOLD else ""
-                told.append(f"{benchmark}: {status}, {meaning}: {'; '.join(rows[:TOLD])}{more}")
-        known = baselines.benchmarks.get(benchmark)
-        for name, then in (known.machine if known else {}).items():
-            if (now := measured.machine[name]) != then:
-                told.append(
-                    f"{benchmark}: {name} is {now}, the baseline's {then}: ratios may differ for that alone"
+                more = f"; and {len(rows) - LISTED} more" if len(rows) > LISTED else ""
+                message.append(
+                    f"{benchmark}: {status}, {meaning}: {'; '.join(rows[:LISTED])}{more}"
                 )
-    return told
+        reference = baselines.benchmarks.get(benchmark)
+        for name, then in (reference.machine if reference else {}).items():
+            if (now := measured.machine[name]) != then:
+                message.append(
+                    f"{benchmark}: {name} is {now}, the baseline's {then}: ratios may differ for"
+                    " that alone"
+                )
+    return message
 
 
 def rendered(lines: Sequence[Line]) -> str:
-    """A table of all that is judged."""
+    """Renders a table of all checked ratios."""
 
     def shown(number: float | None) -> str:
         return "-" if number is None else f"{number:.3g}x"
@@ -171,16 +179,20 @@ def rendered(lines: Sequence[Line]) -> str:
 
 
 def promoted(root: Path, results: Mapping[str, Results], baselines: Baselines) -> dict[str, Any]:
-    """The file with these results as baselines; other benchmarks, and shares of rows, stay."""
-    stored = {name: one.model_dump(exclude_none=True) for name, one in baselines.benchmarks.items()}
+    """Returns the file with these results as baselines; other benchmarks and shares of rows are
+    kept.
+    """
+    stored = {
+        name: item.model_dump(exclude_none=True) for name, item in baselines.benchmarks.items()
+    }
     for benchmark, measured in results.items():
         old = stored.get(benchmark, {"rows": {}})["rows"]
         rows = {
             row: {
-                name: old.get(row, {}).get(name, {}) | {"ratio": float(f"{found:.4g}")}
-                for name, found in each.items()
+                name: old.get(row, {}).get(name, {}) | {"ratio": float(f"{result:.4g}")}
+                for name, result in each.items()
             }
-            for row, each in ratios_of(kept.named({benchmark: measured})).items()
+            for row, each in ratios_of(result_files.named({benchmark: measured})).items()
         }
         machine = {name: measured.machine[name] for name in MACHINE}
         stored[benchmark] = {"machine": machine, **origin(root), "rows": rows}
@@ -188,7 +200,7 @@ def promoted(root: Path, results: Mapping[str, Results], baselines: Baselines) -
 
 
 def origin(root: Path) -> dict[str, str]:
-    """When, and of which code."""
+    """Returns date and commit of the measured code."""
     changed = git(root, "status", "--porcelain", "--", *CODE)
     commit = git(root, "rev-parse", "--short=12", "HEAD") or "none"
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -196,24 +208,27 @@ def origin(root: Path) -> dict[str, str]:
 
 
 def read_measured(folder: Path, names: Sequence[str]) -> dict[str, Results]:
-    """What a folder holds of these benchmarks, or of all.
+    """Reads the results of these benchmarks in a folder, or of all.
 
     Raises:
-        ArtifactError: a named one was not measured, or nothing was, or a file has another form.
+        ArtifactError: a named benchmark or all of them were not measured, or a file has another
+        schema.
     """
-    found = {
-        name: results for name, results in kept.read(folder).items() if not names or name in names
+    result = {
+        name: results
+        for name, results in result_files.read(folder).items()
+        if not names or name in names
     }
-    missing = [name for name, results in found.items() if results is None]
-    if missing and (names or len(missing) == len(found)):
+    missing = [name for name, results in result.items() if results is None]
+    if missing and (names or len(missing) == len(result)):
         raise ArtifactError(
             f"{folder / f'{missing[0]}.json'}: is missing; `{COMMANDS[missing[0]]}` measures it"
         )
-    return {name: results for name, results in found.items() if results is not None}
+    return {name: results for name, results in result.items() if results is not None}
 
 
 def gate(root: Path, folder: Path, names: Sequence[str], promote: bool) -> int:
-    """Judge, or store with `promote`; the exit code.
+    """Checks the ratios, or stores them with `promote`; returns the exit code.
 
     Raises:
         ArtifactError: a file cannot be read.
@@ -247,13 +262,13 @@ def main(argv: list[str] | None = None) -> int:
         help="folder (default: %(default)s)",
     )
     parser.add_argument("--promote", action="store_true", help="make these ratios the baselines")
-    chosen = parser.parse_args(argv)
-    if unknown := sorted(set(chosen.names) - set(COMMANDS)):
+    selected = parser.parse_args(argv)
+    if unknown := sorted(set(selected.names) - set(COMMANDS)):
         parser.error(
             f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(COMMANDS)}"
         )
     try:
-        return gate(Path.cwd(), chosen.results, chosen.names, chosen.promote)
+        return gate(Path.cwd(), selected.results, selected.names, selected.promote)
     except ArtifactError as error:
         print(f"gate: {error} [exit 3]", file=sys.stderr)
         return 3

@@ -1,4 +1,4 @@
-"""contestants -> times: all of them run in every round, so that a busy machine slows them alike."""
+"""contestants -> times: every round runs all of them, so that a busy machine slows them alike"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,14 +8,18 @@ import numpy as np
 
 
 class Contestant(NamedTuple):
-    """Work to time. `run` returns when the work is done; it is `units` of what a row counts (steps, calls)."""
+    """Holds work to time. `run` returns when the work is done and counts as `units` (steps, calls)
+    of a row.
+    """
 
     run: Callable[[], object]
     units: float = 1.0
 
 
 class Measured(NamedTuple):
-    """Seconds (or bytes) per unit, one number a round; apart from them what the first call took beyond the median."""
+    """Holds seconds (or bytes) per unit, one value a round, and the time of the first call beyond
+    the median.
+    """
 
     values: np.ndarray
     compile_seconds: float = 0.0
@@ -26,7 +30,7 @@ class Measured(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """How many times as much one took as the other: median, least and greatest of the rounds."""
+    """Holds the quotient of two times: median, least and greatest over the rounds."""
 
     median: float
     least: float
@@ -38,9 +42,10 @@ def race(
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Measured]:
-    """Measured of each. The first call (which compiles) is timed apart, the second not at all.
+    """Times every contestant in every round. The first call (which compiles) is timed apart, the
+    second is not timed.
 
-    Every other round goes through the contestants backwards, so that none always runs behind the same other.
+    Every other round runs the contestants in reverse, so that none always follows the same other.
     """
 
     def seconds(name: str) -> float:
@@ -49,22 +54,22 @@ def race(
         return clock() - begin
 
     first = {name: seconds(name) for name in contestants}
-    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    used: dict[str, list[float]] = {name: [] for name in contestants}
     for name in contestants:
         contestants[name].run()
     for index in range(rounds):
         for name in list(contestants)[:: -1 if index % 2 else 1]:
-            taken[name].append(seconds(name))
+            used[name].append(seconds(name))
     return {
         name: Measured(
-            np.array(taken[name]) / contestants[name].units,
-            max(0.0, first[name] - float(np.median(taken[name]))),
+            np.array(used[name]) / contestants[name].units,
+            max(0.0, first[name] - float(np.median(used[name]))),
         )
         for name in contestants
     }
 
 
 def ratio(slower: Measured, faster: Measured) -> Ratio:
-    """Round by round, because the two of one round met the same machine."""
+    """Divides round by round, since both times of a round are from the same conditions."""
     each = slower.values / faster.values
     return Ratio(float(np.median(each)), float(each.min()), float(each.max()))

@@ -1,4 +1,4 @@
-"""what benchmarks kept -> docs/benchmarks.md: promises and what they are worth, goals, peers, all rows; pictures."""
+"""results of benchmarks -> docs/benchmarks.md: claims, verdicts, goals, peers, rows; figures"""
 
 import argparse
 import os
@@ -6,127 +6,152 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import goals, kept, pictures, verdicts
+from benchmarks import goals, pictures, result_files, verdicts
 from benchmarks.claims import PROPOSALS
-from benchmarks.kept import COMMANDS, Named, Results, value
-from benchmarks.verdicts import PROPOSED, Judged
-from pipeline.evaluate import png, write_pictures
+from benchmarks.result_files import COMMANDS, Named, Results, value
+from benchmarks.verdicts import PROPOSED, ClaimVerdict
 from pipeline.reporting.sections import folded, plain, table
 from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT, Ratio, percent, times
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.atomic_write import write_durably
+from pipeline.storage.figures import png, write_figures
 
 RESULTS = Path("benchmarks/results")
 PAGE = "benchmarks.md"
 FOLDER = "benchmarks"
 """Of the pictures, beside the page."""
 READING = """\
-* **before** is a plain reference of the original program, or what stands in brackets; **its way** what a proposal
-  makes of it; **ours** this project. All run in turn in one process; that they compute the same is checked before.
-* A ratio says how many times as much one takes as the other, in seconds (in bytes, where the unit is one of memory):
-  the median of the rounds, in brackets the least and the greatest. Ratios are to be trusted, times are this machine's.
-* A promise is **reproduced** where half of the rounds or more reach its weakest reading, **refuted** where no round
-  does, else **in doubt**. Where the proposal's way is not built here, only ours is measured."""
+* **before** is a plain reference implementation of the original program, or the library in
+  brackets; **its way** is the proposal's variant; **ours** is this project. All run in turn in one
+  process, after a check that they compute the same.
+* A ratio is the quotient of two times (of two sizes for units of memory): the median over the
+  rounds, with the least and the greatest in brackets. Trust the ratios; the times are those of
+  this machine.
+* A claim is **reproduced** if at least half of the rounds reach its weakest reading, **refuted** if
+  no round does, else **in doubt**. Where the proposal's variant is not built here, only ours is
+  measured."""
 
 
 def write(root: Path, results: Path) -> list[Path]:
-    """The page and its pictures: of the committed results in docs, of others beside them. The page is first.
+    """Writes the page and its figures: of the committed results into docs, of others beside them;
+    returns the page first.
 
     Raises:
-        ArtifactError: a file of results has another form.
+        ArtifactError: a file of results has another schema.
     """
-    found = kept.read(results)
+    result = result_files.read(results)
     folder = root / "docs" if results.resolve() == (root / RESULTS).resolve() else results
     drawn = {
-        f"{name}.png": png(figure) for name, figure in pictures.draw(kept.named(found)).items()
+        f"{name}.png": png(figure)
+        for name, figure in pictures.draw(result_files.named(result)).items()
     }
-    write_pictures(folder / FOLDER, drawn)
+    write_figures(folder / FOLDER, drawn)
     files = os.path.relpath(results.resolve(), folder.resolve())
-    write_durably(folder / PAGE, render(found, drawn, files).encode())
+    write_durably(folder / PAGE, render(result, drawn, files).encode())
     return [folder / PAGE, *(folder / FOLDER / name for name in drawn)]
 
 
-def render(found: Mapping[str, Results | None], drawn: Collection[str], files: str) -> str:
-    """The page; `drawn` are the pictures that lie beside it, `files` is where the JSON lies, as seen from it."""
-    rows = kept.named(found)
-    judged = verdicts.judged(rows)
+def render(result: Mapping[str, Results | None], drawn: Collection[str], files: str) -> str:
+    """Renders the page; `drawn` are the figures beside it, `files` is the folder of the JSON
+    relative to it.
+    """
+    rows = result_files.named(result)
+    scored = verdicts.claim_verdicts(rows)
     parts = [
         "# Speed, claim by claim",
-        "Made by `make bench` and `make bench-peers` from `benchmarks/results/*.json` (`python -m benchmarks.page`).",
-        summary(judged, rows),
+        (
+            "Made by `make bench` and `make bench-peers` from `benchmarks/results/*.json` (`python"
+            " -m benchmarks.page`)."
+        ),
+        summary(scored, rows),
         f"## How to read\n\n{READING}",
-        f"## The machine\n\n{machine(found)}",
+        f"## The machine\n\n{machine(result)}",
         "## What five proposals promise\n\nEach is about the original of one of the learners here.",
-        *(proposal(name, judged, drawn) for name in PROPOSALS),
+        *(proposal(name, scored, drawn) for name in PROPOSALS),
         goals_part(rows),
         without_part(rows),
         peers_part(rows, drawn),
         scaling_part(drawn),
         "## All rows",
-        *(whole(name, results, files) for name, results in found.items()),
+        *(whole(name, results, files) for name, results in result.items()),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def summary(judged: Sequence[Judged], rows: Sequence[Named]) -> str:
-    """How many promises of each document hold, and how many goals are met."""
-    words = [word for word in verdicts.WORDS if any(one.word == word for one in judged)]
+def summary(scored: Sequence[ClaimVerdict], rows: Sequence[Named]) -> str:
+    """Counts the claims of each document by verdict, and the goals that are reached."""
+    words = [word for word in verdicts.WORDS if any(item.word == word for item in scored)]
     lines = []
-    for name, told in PROPOSALS.items():
-        found = [one.word for one in verdicts.of_proposal(judged, name)]
+    for name, message in PROPOSALS.items():
+        result = [item.word for item in verdicts.of_proposal(scored, name)]
         lines.append(
-            [told.title, str(len(found)), *(str(found.count(word) or "") for word in words)]
+            [message.title, str(len(result)), *(str(result.count(word) or "") for word in words)]
         )
-    asked = [one.row.met for one in rows if one.row.goal]
-    reached = f"{len(asked)} goals of this project: **{sum(map(bool, asked))} met, {asked.count(False)} missed**."
+    asked = [item.row.met for item in rows if item.row.goal]
+    reached = (
+        f"{len(asked)} goals of this project: **{sum(map(bool, asked))} met, {asked.count(False)}"
+        " missed**."
+    )
     return f"{table(('proposal', 'items', *words), lines)}\n\n{reached}"
 
 
-def machine(found: Mapping[str, Results | None]) -> str:
-    """What it was measured on, and what was not measured."""
-    told = table(("", ""), [[cell(name), cell(text)] for name, text in kept.common(found).items()])
-    missing = [name for name, results in found.items() if results is None]
+def machine(result: Mapping[str, Results | None]) -> str:
+    """Describes the machine and the benchmarks that were not measured."""
+    message = table(
+        ("", ""), [[cell(name), cell(text)] for name, text in result_files.common(result).items()]
+    )
+    missing = [name for name, results in result.items() if results is None]
     lines = [f"* {name}: not measured: run `{COMMANDS[name]}`" for name in missing]
     return "\n\n".join(
-        part for part in (told if len(missing) < len(found) else "", "\n".join(lines)) if part
+        part for part in (message if len(missing) < len(result) else "", "\n".join(lines)) if part
     )
 
 
 # Proposals.
 
-PROPOSAL_HEAD = ("item", "promised", "measured as", "unit", "before", "its way", "ours", "before / its way",
-                 "before / ours", "verdict")  # fmt: skip
+PROPOSAL_HEAD = (
+    "item",
+    "promised",
+    "measured as",
+    "unit",
+    "before",
+    "its way",
+    "ours",
+    "before / its way",
+    "before / ours",
+    "verdict",
+)
 
 
-def proposal(name: str, judged: Sequence[Judged], drawn: Collection[str]) -> str:
-    """One document: each of its items with its rows, and a picture."""
-    told = PROPOSALS[name]
-    lines = [line for one in verdicts.of_proposal(judged, name) for line in item_lines(one)]
+def proposal(name: str, scored: Sequence[ClaimVerdict], drawn: Collection[str]) -> str:
+    """Renders one document: its items with their rows, and a figure."""
+    message = PROPOSALS[name]
+    lines = [line for item in verdicts.of_proposal(scored, name) for line in item_lines(item)]
     drawing = picture(f"claims_{name}", "promised, measured and ours", drawn)
-    return f"### {told.title} ({told.model})\n\n{table(PROPOSAL_HEAD, lines)}{drawing}"
+    return f"### {message.title} ({message.model})\n\n{table(PROPOSAL_HEAD, lines)}{drawing}"
 
 
-def item_lines(one: Judged) -> list[list[str]]:
-    """A line; of an item with several rows one for all and one for each."""
-    head = [one.claim.what, one.claim.promised]
-    if len(one.rows) == 1:
-        return [[*head, *measured_cells(one.rows[0]), one.told]]
+def item_lines(item: ClaimVerdict) -> list[list[str]]:
+    """Returns the lines of an item; with several rows one for all and one for each."""
+    head = [item.claim.what, item.claim.promised]
+    if len(item.rows) == 1:
+        return [[*head, *measured_cells(item.rows[0]), item.text]]
     whole_item = [
         *head,
         *["" for _ in PROPOSAL_HEAD[3:]],
-        f"**{one.told}**" if one.rows else one.told,
+        f"**{item.text}**" if item.rows else item.text,
     ]
-    each = zip(one.rows, one.words, strict=True)
+    each = zip(item.rows, item.words, strict=True)
     return [whole_item, *(["", "", *measured_cells(row), word] for row, word in each)]
 
 
-def measured_cells(one: Named) -> list[str]:
-    row = one.row
+def measured_cells(item: Named) -> list[str]:
+    row = item.row
     values = [value(side, row.unit) for side in (row.seed_way, row.ours)]
     return [
-        cell(one.name),
+        cell(item.name),
         row.unit,
-        cell(kept.before(row)),
+        cell(result_files.before(row)),
         *values,
         spread(row.ratios.get(PROPOSED)),
         spread(row.ratios.get(PLAIN)),
@@ -138,66 +163,80 @@ def measured_cells(one: Named) -> list[str]:
 
 def goals_part(rows: Sequence[Named]) -> str:
     """Goals that are missed, by how much and what was tried; then those that are met."""
-    asked = [(one, goal) for one in rows if (goal := goals.of(one.row)) is not None]
+    asked = [(item, goal) for item in rows if (goal := goals.of(item.row)) is not None]
     missed = [
         [
-            one.benchmark,
-            cell(one.name),
+            item.benchmark,
+            cell(item.name),
             goal.asked,
             goal.reached,
             goal.share,
-            cell(one.row.tried) or "-",
+            cell(item.row.tried) or "-",
         ]
-        for one, goal in asked
-        if not one.row.met
+        for item, goal in asked
+        if not item.row.met
     ]
-    met = [
-        [one.benchmark, cell(one.name), goal.asked, goal.reached]
-        for one, goal in asked
-        if one.row.met
+    encountered = [
+        [item.benchmark, cell(item.name), goal.asked, goal.reached]
+        for item, goal in asked
+        if item.row.met
     ]
     parts = ["## Goals of this project"]
     if missed:
         head = ("benchmark", "work", "goal", "reached", "of the goal", "what was tried")
         parts.append(f"### Missed: {len(missed)}\n\n{table(head, missed)}")
-    if met:
+    if encountered:
         parts.append(
-            f"### Met: {len(met)}\n\n{table(('benchmark', 'work', 'goal', 'reached'), met)}"
+            "### Met:"
+            f" {len(encountered)}\n\n{table(('benchmark', 'work', 'goal', 'reached'), encountered)}"
         )
     return "\n\n".join(parts) if len(parts) > 1 else ""
 
 
 def without_part(rows: Sequence[Named]) -> str:
-    """What remains of a ratio where one optimisation is taken away."""
+    """Renders the rows that take one optimisation away."""
     lines = []
-    for one in rows:
-        row = one.row
+    for item in rows:
+        row = item.row
         if row.without is not None:
             sides = [value(side, row.unit) for side in (row.before, row.without, row.ours)]
             ratios = [
                 row.ratios.get(PLAIN),
-                kept.between(row.before, row.without),
-                kept.between(row.without, row.ours),
+                result_files.between(row.before, row.without),
+                result_files.between(row.without, row.ours),
             ]
             lines.append(
                 [
-                    one.benchmark,
-                    cell(one.name),
+                    item.benchmark,
+                    cell(item.name),
                     cell(row.without.what),
                     row.unit,
                     *sides,
                     *map(spread, ratios),
                 ]
             )
-    head = ("benchmark", "work", "taken away", "unit", "before", "ours without it", "ours", "before / ours",
-            "before / without it", "without it / ours")  # fmt: skip
-    told = "Ours with one thing taken away: where that brings back the old figure, it is what the ratio measures."
-    return f"## What the ratios measure\n\n{told}\n\n{table(head, lines)}" if lines else ""
+    head = (
+        "benchmark",
+        "work",
+        "taken away",
+        "unit",
+        "before",
+        "ours without it",
+        "ours",
+        "before / ours",
+        "before / without it",
+        "without it / ours",
+    )
+    message = (
+        "Ours with one thing taken away: where that brings back the old figure, it is what the"
+        " ratio measures."
+    )
+    return f"## What the ratios measure\n\n{message}\n\n{table(head, lines)}" if lines else ""
 
 
 def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
-    """A line per work, a column per library: how many times as fast as it ours is."""
-    works = kept.against_peers(list(rows))
+    """Renders a line per work and a column per library: how many times as fast ours is."""
+    works = result_files.against_peers(list(rows))
     libraries = list(dict.fromkeys(name for each in works.values() for name in each))
     if not works:
         return f"## Against other libraries\n\nNot measured: run `{COMMANDS['peers']}`."
@@ -205,16 +244,22 @@ def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
         [cell(work), *(beside(each.get(name)) for name in libraries)]
         for work, each in works.items()
     ]
-    told = "How many times as long (or as many bytes) the other library takes as ours; **bold** where it is ahead of us."
+    message = (
+        "How many times as long (or as many bytes) the other library takes as ours; **bold** where"
+        " it is ahead of us."
+    )
     drawing = picture("peers", "other libraries beside ours", drawn)
-    return f"## Against other libraries\n\n{told}\n\n{table(('work', *map(cell, libraries)), lines)}{drawing}"
+    return (
+        "## Against other"
+        f" libraries\n\n{message}\n\n{table(('work', *map(cell, libraries)), lines)}{drawing}"
+    )
 
 
-def beside(one: Named | None) -> str:
-    """The ratio to another library."""
-    if one is None:
+def beside(item: Named | None) -> str:
+    """Formats the ratio to another library."""
+    if item is None:
         return ""
-    ratio = one.row.ratios[PLAIN]
+    ratio = item.row.ratios[PLAIN]
     return f"**{spread(ratio)}**" if ratio.median < 1 else spread(ratio)
 
 
@@ -226,26 +271,37 @@ def scaling_part(drawn: Collection[str]) -> str:
 
 # All rows.
 
-HEAD = ("row", "unit", "before", "its way", "ours", "without", "limit", "before / ours", "its way / ours",
-        "of the limit", "compile s")  # fmt: skip
+HEAD = (
+    "row",
+    "unit",
+    "before",
+    "its way",
+    "ours",
+    "without",
+    "limit",
+    "before / ours",
+    "its way / ours",
+    "of the limit",
+    "compile s",
+)
 
 
 def whole(name: str, results: Results | None, files: str) -> str:
-    """Every row of a benchmark and its notes, folded."""
+    """Renders every row of a benchmark and its notes, folded."""
     if results is None:
         return f"{name}: not measured: run `{COMMANDS[name]}`."
-    rows = kept.named({name: results})
+    rows = result_files.named({name: results})
     lines = []
-    for one in rows:
-        row = one.row
+    for item in rows:
+        row = item.row
         sides = [value(side, row.unit) for side in (row.seed_way, row.ours, row.without, row.limit)]
         ratios = [spread(row.ratios.get(PLAIN)), spread(row.ratios.get(VARIANT))]
         share = percent(row.ratios[LIMIT].median) if LIMIT in row.ratios else "-"
         lines.append(
             [
-                cell(one.name),
+                cell(item.name),
                 row.unit,
-                cell(kept.before(row)),
+                cell(result_files.before(row)),
                 *sides,
                 *ratios,
                 share,
@@ -260,7 +316,7 @@ def whole(name: str, results: Results | None, files: str) -> str:
 
 
 def spread(ratio: Ratio | None) -> str:
-    """`4.76x (3.92..5.19)`."""
+    """Formats a ratio as `4.76x (3.92..5.19)`."""
     if ratio is None:
         return "-"
     least, greatest = (times(end).removesuffix("x") for end in (ratio.least, ratio.greatest))
@@ -268,7 +324,7 @@ def spread(ratio: Ratio | None) -> str:
 
 
 def picture(name: str, what: str, drawn: Collection[str]) -> str:
-    """The link, where there is such a picture."""
+    """Renders the link to a figure, if it exists."""
     return f"\n\n![{what}]({FOLDER}/{name}.png)" if f"{name}.png" in drawn else ""
 
 

@@ -1,4 +1,4 @@
-"""rows -> figures: what was promised beside what is so, how time grows, and other libraries."""
+"""rows -> figures: claims beside measurements, scaling of time, other libraries"""
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill, wrap
@@ -10,11 +10,11 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from benchmarks import kept, verdicts
+from benchmarks import result_files, verdicts
 from benchmarks.claims import PROPOSALS
-from benchmarks.kept import Measured, Named
+from benchmarks.result_files import Measured, Named
 from benchmarks.table import FACTORS
-from benchmarks.verdicts import PROPOSED, Judged
+from benchmarks.verdicts import PROPOSED, ClaimVerdict
 from pipeline.reporting.speed import PLAIN, REFERENCE, Ratio, times
 from quatrain.plots import BLACK, BLUE, GREY, ORANGE, RED, EndLabel, caption, label_ends
 
@@ -33,7 +33,7 @@ THIN = "Medians; thin lines: least and greatest of the rounds."
 
 
 class Bar(NamedTuple):
-    """One bar with the rounds around it, and what stands beside it."""
+    """Holds one bar with the rounds around it and its text."""
 
     ratio: Ratio
     color: str
@@ -50,9 +50,9 @@ class Group(NamedTuple):
 
 def draw(rows: Sequence[Named]) -> dict[str, Figure]:
     """Figures by name, as far as there is something to draw."""
-    judged = verdicts.judged(rows)
+    scored = verdicts.claim_verdicts(rows)
     figures = {
-        f"claims_{name}": draw_claims(verdicts.of_proposal(judged, name)) for name in PROPOSALS
+        f"claims_{name}": draw_claims(verdicts.of_proposal(scored, name)) for name in PROPOSALS
     }
     figures |= {"scaling": draw_scaling(rows), "peers": draw_peers(rows)}
     return {name: figure for name, figure in figures.items() if figure is not None}
@@ -61,12 +61,12 @@ def draw(rows: Sequence[Named]) -> dict[str, Figure]:
 # Bars.
 
 
-def draw_claims(judged: Sequence[Judged]) -> Figure | None:
-    """Each item of a proposal: what its way gains, what ours gains, and what it promises."""
+def draw_claims(scored: Sequence[ClaimVerdict]) -> Figure | None:
+    """Draws each item of a proposal: the gain of its way, our gain, and the promise."""
     groups = [
-        Group(shortened(one.claim.what), bars, one.claim.least)
-        for one in judged
-        if (bars := claim_bars(one))
+        Group(shortened(item.claim.what), bars, item.claim.least)
+        for item in scored
+        if (bars := claim_bars(item))
     ]
     if not groups:
         return None
@@ -79,34 +79,34 @@ def draw_claims(judged: Sequence[Judged]) -> Figure | None:
     axes.set_xlabel("times as fast, or as little memory, as before")
     several = (
         "an item with several rows shows the middle one."
-        if any(len(one.rows) > 1 for one in judged)
+        if any(len(item.rows) > 1 for item in scored)
         else ""
     )
     caption(figure, f"{THIN} {several[:1].upper()}{several[1:]}")
     return figure
 
 
-def claim_bars(one: Judged) -> list[Bar]:
-    """The proposal's way and ours in the middle row of those that have them."""
-    found = []
+def claim_bars(item: ClaimVerdict) -> list[Bar]:
+    """Returns the proposal's bar and ours for the middle row of those that have both."""
+    result = []
     for name, color in ((PROPOSED, ORANGE), (PLAIN, BLUE)):
         ratios = sorted(
-            (row.row.ratios[name] for row in one.rows if name in row.row.ratios),
+            (row.row.ratios[name] for row in item.rows if name in row.row.ratios),
             key=lambda r: r.median,
         )
         if ratios:
             middle = ratios[len(ratios) // 2]
-            found.append(Bar(middle, color, times(middle.median)))
-    return found
+            result.append(Bar(middle, color, times(middle.median)))
+    return result
 
 
 def draw_peers(rows: Sequence[Named]) -> Figure | None:
-    """Each work beside other libraries: how many times as long they take."""
-    works = kept.against_peers(list(rows))
+    """Draws each work beside other libraries: how many times as long they take."""
+    works = result_files.against_peers(list(rows))
     if not works:
         return None
     groups = [
-        Group(shortened(work), [peer_bar(name, one) for name, one in each.items()])
+        Group(shortened(work), [peer_bar(name, item) for name, item in each.items()])
         for work, each in works.items()
     ]
     figure, axes = bar_chart(groups, NAME_AND_NUMBER)
@@ -116,13 +116,15 @@ def draw_peers(rows: Sequence[Named]) -> Figure | None:
     return figure
 
 
-def peer_bar(library: str, one: Named) -> Bar:
-    ratio = one.row.ratios[PLAIN]
+def peer_bar(library: str, item: Named) -> Bar:
+    ratio = item.row.ratios[PLAIN]
     return Bar(ratio, BLUE if ratio.median >= 1 else RED, f"{library} {times(ratio.median)}")
 
 
 def bar_chart(groups: Sequence[Group], room: float) -> tuple[Figure, Axes]:
-    """Horizontal bars from 1 outwards, on a logarithmic axis, the first on top; `room` is for texts."""
+    """Draws horizontal bars from 1 outwards on a logarithmic axis, the first on top; `room` is the
+    space for texts.
+    """
     places = group_places([len(group.bars) for group in groups])
     height = places[-1] + len(groups[-1].bars) + 1
     figure = Figure(figsize=(WIDTH, AROUND_INCHES + BAR_INCHES * height), layout="constrained")
@@ -148,7 +150,7 @@ def bar_chart(groups: Sequence[Group], room: float) -> tuple[Figure, Axes]:
 
 
 def draw_group(axes: Axes, place: float, group: Group) -> None:
-    """Its bars from `place` on, the rounds over each, the mark over all."""
+    """Draws a group of bars from `place` on, with the rounds over each and the mark over all."""
     for offset, bar in enumerate(group.bars):
         ratio = bar.ratio
         axes.barh(place + offset, ratio.median - 1, left=1, height=0.8, color=bar.color, alpha=0.85)
@@ -161,7 +163,7 @@ def draw_group(axes: Axes, place: float, group: Group) -> None:
 
 
 def write_texts(axes: Axes, place: float, group: Group, room: float) -> None:
-    """Right of what is drawn in a bar's line; of the mark, too, where the text would run into it."""
+    """Writes each text to the right of its bar, or of the mark if they would overlap."""
     low, high = np.log(axes.get_xlim())
     for offset, bar in enumerate(group.bars):
         right = max(1.0, bar.ratio.median, bar.ratio.greatest)
@@ -174,12 +176,12 @@ def write_texts(axes: Axes, place: float, group: Group, room: float) -> None:
 
 
 def group_places(sizes: Sequence[int]) -> list[float]:
-    """Where each group's first bar stands, with a gap between groups."""
+    """Returns the position of each group's first bar, with a gap between groups."""
     return [sum(sizes[:index]) + 0.6 * index for index in range(len(sizes))]
 
 
 def legend(axes: Axes, groups: Sequence[Group], keys: Mapping[str, str]) -> None:
-    """What the colours that occur mean; above the axes, where no bar is."""
+    """Draws the legend of the colours in use above the axes."""
     used = {bar.color for group in groups for bar in group.bars}
     used |= {RED for group in groups if group.mark is not None}
     for color, text in keys.items():
@@ -194,7 +196,7 @@ def mark_times(axes: Axes) -> None:
 
 
 def mark_ticks(axis: Axis, limits: tuple[float, float], suffix: str) -> None:
-    """Plain numbers at powers of ten; on a short axis also at 2 and 5."""
+    """Writes plain numbers at powers of ten; on a short axis also at 2 and 5."""
     low, high = limits
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}{suffix}"))
@@ -205,7 +207,7 @@ def mark_ticks(axis: Axis, limits: tuple[float, float], suffix: str) -> None:
 
 
 def draw_scaling(rows: Sequence[Named]) -> Figure | None:
-    """A panel per curve: the time of each side against what grows, with the ratio at both ends."""
+    """Draws a panel per curve: the time of each side against size, with the ratio at both ends."""
     curves = curves_of(rows)
     if not curves:
         return None
@@ -226,40 +228,40 @@ def draw_scaling(rows: Sequence[Named]) -> Figure | None:
 
 
 def curves_of(rows: Sequence[Named]) -> dict[tuple[str, str], list[Named]]:
-    """(benchmark, curve) -> its points; of rows at one place the first."""
-    found: dict[tuple[str, str], dict[float, Named]] = {}
-    for one in rows:
-        if one.row.point is not None:
-            found.setdefault((one.benchmark, one.row.point.curve), {}).setdefault(
-                one.row.point.at, one
+    """Returns (benchmark, curve) -> its points; the first of rows at one position."""
+    result: dict[tuple[str, str], dict[float, Named]] = {}
+    for item in rows:
+        if item.row.point is not None:
+            result.setdefault((item.benchmark, item.row.point.curve), {}).setdefault(
+                item.row.point.at, item
             )
-    return {curve: list(points.values()) for curve, points in found.items()}
+    return {curve: list(points.values()) for curve, points in result.items()}
 
 
 def ordered(points: Sequence[Named]) -> list[Named]:
     return sorted(points, key=at)
 
 
-def at(one: Named) -> float:
-    assert one.row.point is not None
-    return one.row.point.at
+def at(item: Named) -> float:
+    assert item.row.point is not None
+    return item.row.point.at
 
 
-def sides(one: Named) -> Mapping[str, Measured | None]:
-    row = one.row
+def sides(item: Named) -> Mapping[str, Measured | None]:
+    row = item.row
     return dict(zip(SIDES, (row.before, row.seed_way, row.ours, row.limit), strict=True))
 
 
 def draw_curve(axes: Axes, points: Sequence[Named]) -> None:
-    """A line for each side that was measured, and the ratios on top."""
+    """Draws a line for each measured side, and the ratios on top."""
     points = ordered(points)
     unit, point = points[0].row.unit, points[0].row.point
     axes.set(xscale="log", yscale="log", xlabel=point and point.axis, ylabel=unit)
     for name, color in SIDES.items():
         line = [
-            (at(one), side.median * FACTORS[unit])
-            for one in points
-            if (side := sides(one)[name]) is not None
+            (at(item), side.median * FACTORS[unit])
+            for item in points
+            if (side := sides(item)[name]) is not None
         ]
         if line:
             axes.plot(*zip(*line, strict=True), "o-", color=color, markersize=3.5, linewidth=1.5)
@@ -268,37 +270,37 @@ def draw_curve(axes: Axes, points: Sequence[Named]) -> None:
     widen = max(1.0, (LEAST_SPAN / (high / low)) ** 0.5)  # a flat curve shall look flat
     low, high = low / widen, high * widen
     axes.set_ylim(low, high * (high / low) ** 0.12)
-    for one in points:
-        if PLAIN in one.row.ratios:
-            told, place = times(one.row.ratios[PLAIN].median), (at(one), 0.98)
+    for item in points:
+        if PLAIN in item.row.ratios:
+            message, place = times(item.row.ratios[PLAIN].median), (at(item), 0.98)
             axes.text(
                 *place,
-                told,
+                message,
                 transform=axes.get_xaxis_transform(),
                 ha="center",
                 va="top",
                 fontsize=8,
             )
-    axes.set_xticks([at(one) for one in points], [compact(at(one)) for one in points])
+    axes.set_xticks([at(item) for item in points], [compact(at(item)) for item in points])
     axes.xaxis.set_minor_locator(NullLocator())
     mark_ticks(axes.yaxis, axes.get_ylim(), "")
     axes.grid(alpha=0.25)
 
 
 def end_labels(points: Sequence[Named]) -> list[EndLabel]:
-    """The name of each side where its line ends."""
-    found = []
+    """Returns the name of each side at the end of its line."""
+    result = []
     for name, color in SIDES.items():
-        values = [side.median for one in points if (side := sides(one)[name]) is not None]
+        values = [side.median for item in points if (side := sides(item)[name]) is not None]
         if values:
             other = name == "before" and points[0].row.against != REFERENCE
             text = points[0].row.against if other else name
-            found.append(EndLabel(values[-1] * FACTORS[points[0].row.unit], text, color))
-    return found
+            result.append(EndLabel(values[-1] * FACTORS[points[0].row.unit], text, color))
+    return result
 
 
 def compact(number: float) -> str:
-    """1000000 -> 1M."""
+    """Formats 1000000 as 1M."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if number >= size and np.isclose(number / size, round(number / size, 1)):
             return f"{number / size:g}{letter}"
@@ -306,5 +308,5 @@ def compact(number: float) -> str:
 
 
 def shortened(text: str) -> str:
-    """A label over several lines, none of them longer than what fits beside the bars."""
+    """Wraps a label over several lines to fit beside the bars."""
     return "\n".join(wrap(text.replace("`", ""), LABEL, max_lines=LABEL_LINES, placeholder=" …"))

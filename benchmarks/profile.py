@@ -1,4 +1,4 @@
-"""a model -> a trace of some yields of its training, and the operations in which it spends its time"""
+"""a model -> a trace of some yields of its training, and the operations that take most time"""
 
 import argparse
 import contextlib
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.runtime.devices import on_device
+from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.runtime.stage import Stage, prepare_process
-from pipeline.storage.artifacts import ArtifactError
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
 from quatrain.registry import MODELS, Framework, load
 
@@ -28,7 +28,7 @@ CHROME = "trace.json"
 
 
 class Spent(NamedTuple):
-    """An operation in a trace: how often, and milliseconds in itself, without those that it called."""
+    """Holds an operation of a trace: calls, and milliseconds without nested operations."""
 
     name: str
     calls: int
@@ -36,7 +36,7 @@ class Spent(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """A trace: the yields in it, the seconds they took, and its file of events."""
+    """Holds a trace: its yields, their seconds, and the file of events."""
 
     yields: int
     seconds: float
@@ -54,16 +54,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="how long to trace; at least one yield (3)"
     )
-    chosen = parser.parse_args(argv)
-    if chosen.model not in MODELS:
-        return refused(f"{chosen.model}: there is no such model; there are {', '.join(MODELS)}")
+    selected = parser.parse_args(argv)
+    if selected.model not in MODELS:
+        return refused(f"{selected.model}: there is no such model; there are {', '.join(MODELS)}")
     try:
-        stage = Stage("train", chosen.model, Path.cwd(), read_params(Path.cwd()))
+        stage = Stage("train", selected.model, Path.cwd(), read_params(Path.cwd()))
     except ConfigError as error:
         return refused(str(error))
     prepare_process(stage.params)
     with on_device(stage.params, stage.framework):
-        traced = trace(stage, chosen.out / stage.model, chosen.seconds)
+        traced = trace(stage, selected.out / stage.model, selected.seconds)
     spent = self_times(operations(traced.file))
     print(table(spent), "", *where(stage.framework, traced), sep="\n")
     return 0
@@ -75,7 +75,7 @@ def refused(why: str) -> int:
 
 
 def trace(stage: Stage, folder: Path, seconds: float) -> Traced:
-    """Train without a trace until all is compiled, then with one."""
+    """Trains without a trace until all is compiled, then with one."""
     progress = load(stage.model).train.train(stage.config, dataset_of(stage), stage.seed("train"))
     for _ in range(WARM):
         next(progress)
@@ -85,12 +85,12 @@ def trace(stage: Stage, folder: Path, seconds: float) -> Traced:
             if next(progress, None) is None:
                 break
             yields += 1
-        taken = time.perf_counter() - begin
-    return Traced(yields, taken, files[-1])
+        used = time.perf_counter() - begin
+    return Traced(yields, used, files[-1])
 
 
 def dataset_of(stage: Stage) -> Any:
-    """The collected one, or another where there is none of this config."""
+    """Loads the collected dataset, or collects one if there is none of this config."""
     try:
         return stage.load_dataset()[0]
     except (ArtifactError, DataError):
@@ -99,7 +99,7 @@ def dataset_of(stage: Stage) -> Any:
 
 @contextlib.contextmanager
 def _jax_tracing(folder: Path) -> Iterator[list[Path]]:
-    """The list holds the file of events afterwards."""
+    """Yields a list that holds the file of events afterwards."""
     import jax
 
     options, files = jax.profiler.ProfileOptions(), []
@@ -114,7 +114,7 @@ def _jax_tracing(folder: Path) -> Iterator[list[Path]]:
 
 @contextlib.contextmanager
 def _torch_tracing(folder: Path) -> Iterator[list[Path]]:
-    """The list holds the file of events afterwards."""
+    """Yields a list that holds the file of events afterwards."""
     import torch
 
     files: list[Path] = []
@@ -129,11 +129,13 @@ TRACING = {"jax": _jax_tracing, "torch": _torch_tracing}
 
 
 def operations(file: Path) -> list[dict[str, Any]]:
-    """The events of a trace that are operations: of XLA's programs, or of torch, on the processor or a device."""
+    """Returns the events of a trace that are operations: of XLA programs or torch, on CPU or a
+    device.
+    """
     read = gzip.open if file.suffix == ".gz" else open
     with read(file, "rt") as opened:
         events = json.load(opened)["traceEvents"]
-    return [one for one in events if one.get("ph") == "X" and _is_operation(one)]
+    return [item for item in events if item.get("ph") == "X" and _is_operation(item)]
 
 
 def _is_operation(event: dict[str, Any]) -> bool:
@@ -142,7 +144,9 @@ def _is_operation(event: dict[str, Any]) -> bool:
 
 
 def self_times(events: Iterable[dict[str, Any]]) -> list[Spent]:
-    """By name, the longest first; what lies within another event of its thread is not counted there again."""
+    """Returns operations by self time, longest first; nested operations of a thread are counted
+    once.
+    """
     threads: dict[tuple[Any, Any], list[dict[str, Any]]] = defaultdict(list)
     for event in events:
         threads[event["pid"], event["tid"]].append(event)
@@ -150,7 +154,7 @@ def self_times(events: Iterable[dict[str, Any]]) -> list[Spent]:
     microseconds: dict[str, float] = defaultdict(float)
     for of_thread in threads.values():
         around: list[tuple[float, str]] = []
-        for event in sorted(of_thread, key=lambda one: (one["ts"], -one["dur"])):
+        for event in sorted(of_thread, key=lambda item: (item["ts"], -item["dur"])):
             while around and around[-1][0] <= event["ts"]:
                 around.pop()
             if around:
@@ -159,13 +163,13 @@ def self_times(events: Iterable[dict[str, Any]]) -> list[Spent]:
             microseconds[event["name"]] += event["dur"]
             around.append((event["ts"] + event["dur"], event["name"]))
     spent = [Spent(name, calls[name], microseconds[name] / 1e3) for name in calls]
-    return sorted(spent, key=lambda one: -one.milliseconds)
+    return sorted(spent, key=lambda item: -item.milliseconds)
 
 
 def table(spent: list[Spent]) -> str:
-    """The longest as text; the share is of all operations' time."""
-    whole = sum(one.milliseconds for one in spent) or 1.0
-    width = max([len(one.name[:60]) for one in spent[:SHOWN]], default=9)
+    """Renders the longest operations as text; the share is of the time of all operations."""
+    whole = sum(item.milliseconds for item in spent) or 1.0
+    width = max([len(item.name[:60]) for item in spent[:SHOWN]], default=9)
     lines = [f"{'operation':{width}}  {'calls':>8}  {'self ms':>10}  {'share':>6}"]
     for name, calls, milliseconds in spent[:SHOWN]:
         lines.append(
@@ -175,16 +179,18 @@ def table(spent: list[Spent]) -> str:
 
 
 def where(framework: Framework, traced: Traced) -> list[str]:
-    """What was traced, and how to see more of it."""
+    """Returns lines on what was traced and how to see more of it."""
     lines = [
-        f"{traced.yields} yields in {traced.seconds:.1f} s (slower than without a trace): {traced.file}"
+        f"{traced.yields} yields in {traced.seconds:.1f} s (slower than without a trace):"
+        f" {traced.file}"
     ]
     lines.append(
         "open it at https://ui.perfetto.dev or in chrome://tracing; it is not sent anywhere"
     )
     if framework == "jax":
         lines.append(
-            "names are those of XLA's fused operations; in the .xplane.pb beside it TensorBoard finds more"
+            "names are those of XLA's fused operations; in the .xplane.pb beside it TensorBoard"
+            " finds more"
         )
     return lines
 

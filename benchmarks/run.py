@@ -1,4 +1,6 @@
-"""benchmarks' names -> tables of speed against plain references: printed, kept in benchmarks/results/, published."""
+"""names of benchmarks -> tables of speed against plain references: printed, stored in
+benchmarks/results/, published
+"""
 
 import argparse
 import importlib
@@ -10,8 +12,9 @@ from pathlib import Path
 
 from benchmarks.table import Report, as_json, render
 from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.storage.params_file import read_params
 from quatrain.registry import MODELS
 
 RESULTS = Path("benchmarks/results")
@@ -34,27 +37,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--here", action="store_true", help=argparse.SUPPRESS
     )  # one benchmark, in this very process
-    chosen = parser.parse_args(argv)
-    names = list(dict.fromkeys(chosen.names)) or list(BENCHMARKS)
+    selected = parser.parse_args(argv)
+    names = list(dict.fromkeys(selected.names)) or list(BENCHMARKS)
     if unknown := sorted(set(names) - set(BENCHMARKS)):
         parser.error(
             f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(BENCHMARKS)}"
         )
-    if chosen.rounds < LEAST_ROUNDS:
+    if selected.rounds < LEAST_ROUNDS:
         parser.error(
-            f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing"
+            f"--rounds {selected.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing"
         )
-    if chosen.here:
-        return measured_here(names[0], chosen.rounds, chosen.results)
-    code = max([measured(name, chosen.rounds, chosen.results) for name in names])
+    if selected.here:
+        return measured_here(names[0], selected.rounds, selected.results)
+    code = max([measured(name, selected.rounds, selected.results) for name in names])
     from benchmarks import publish  # loads matplotlib, for which a wrong argument should not wait
 
-    publish.publish(Path.cwd(), chosen.results, names)
+    publish.publish(Path.cwd(), selected.results, names)
     return code
 
 
 def measured(name: str, rounds: int, results: Path) -> int:
-    """In a process of its own: jax reads its thread count once, and no benchmark inherits another one's memory."""
+    """Measures in a new process: jax reads its thread count once, memory is not shared."""
     begin = time.perf_counter()
     command = [
         sys.executable,
@@ -72,7 +75,9 @@ def measured(name: str, rounds: int, results: Path) -> int:
 
 
 def measured_here(name: str, rounds: int, results: Path, module: str = "") -> int:
-    """One benchmark: its table is printed, its JSON kept. `module` measures it, by default that of its name."""
+    """Measures one benchmark, prints its table and stores its JSON. `module` defaults to the
+    benchmark's own.
+    """
     try:
         params = read_params(Path.cwd())
     except ConfigError as error:
@@ -86,7 +91,8 @@ def measured_here(name: str, rounds: int, results: Path, module: str = "") -> in
         report = benchmark.measure(Path.cwd(), rounds)
     machine = settings(params, framework) | {"backend": report.backend}
     print(
-        f"{name}: {machine['cpu']}, {report.backend}, {machine['threads']} threads, {rounds} interleaved rounds"
+        f"{name}: {machine['cpu']}, {report.backend}, {machine['threads']} threads, {rounds}"
+        " interleaved rounds"
     )
     print("", render(report.rows), "", *report.notes, sep="\n")
     results.mkdir(parents=True, exist_ok=True)
@@ -95,7 +101,7 @@ def measured_here(name: str, rounds: int, results: Path, module: str = "") -> in
 
 
 def as_text(report: Report, machine: dict[str, str], rounds: int) -> str:
-    """The JSON of a benchmark."""
+    """Renders the JSON of a benchmark."""
     rows = [as_json(row) for row in report.rows]
     return (
         json.dumps({**machine, "rounds": rounds, "rows": rows, "notes": report.notes}, indent=1)

@@ -1,4 +1,4 @@
-"""measured contestants -> rows that say what was promised, what is so, and whether a goal is met; text and JSON."""
+"""measured contestants -> rows with claims, ratios and goals; as text and JSON"""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -17,19 +17,32 @@ FACTORS = {
 }
 """unit -> what a value in seconds or bytes is multiplied by to be shown."""
 COLUMNS = (
-    "row", "claim", "promised", "unit", "before", "seed's way", "ours", "without", "limit",
-    "before/seed's", "before/ours", "seed's/ours", "goal", "met?", "compile s",
-)  # fmt: skip
+    "row",
+    "claim",
+    "promised",
+    "unit",
+    "before",
+    "seed's way",
+    "ours",
+    "without",
+    "limit",
+    "before/seed's",
+    "before/ours",
+    "seed's/ours",
+    "goal",
+    "met?",
+    "compile s",
+)
 
 
 class NotTheSame(Exception):
-    """Contestants that do not compute the same: their times must not be compared."""
+    """Signals that contestants do not compute the same: their times must not be compared."""
 
 
 class Goal(NamedTuple):
-    """A ratio that is to be reached at least, or (`value`) seconds or bytes that are not to be exceeded.
+    """Holds a ratio to reach at least, or (`value`) seconds or bytes not to exceed.
 
-    Against the limit the ratio is the share of what the machine can do that ours reaches.
+    Against the limit, the ratio is the share of the machine's capacity that ours reaches.
     """
 
     number: float
@@ -44,14 +57,16 @@ class Goal(NamedTuple):
 
 
 class Without(NamedTuple):
-    """Ours with one optimisation taken away: where that brings back the old figure, it is what the ratio measures."""
+    """Holds ours with one optimisation taken away: if that restores the old time, it is what the
+    ratio measures.
+    """
 
     what: str
     measured: Measured
 
 
 class Point(NamedTuple):
-    """Where a row stands on a scaling curve: "worlds" at 256, for example."""
+    """Holds the position of a row on a scaling curve: "worlds" at 256, for example."""
 
     curve: str
     axis: str
@@ -59,10 +74,13 @@ class Point(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One comparison. `before` is the plain reference or a peer (`against`), `seed_way` what a proposal makes of it.
+    """Holds one comparison. `before` is the plain reference or a peer (`against`), `seed_way` the
+    proposal's variant of it.
 
-    `limit` is what this machine needs at least for the same work (a gather, the matmuls). A row whose name begins
-    with two blanks is a part or a variant of the one above. `tried` says, where a goal is missed, what was tried.
+    `limit` is the least that this machine needs for the same work (a gather, the matmuls). A row
+    whose name begins
+    with two blanks is a part or variant of the one above. `tried` says what was tried for a
+    missed goal.
     """
 
     name: str
@@ -80,7 +98,7 @@ class Row(NamedTuple):
 
     @property
     def ratios(self) -> dict[str, Ratio]:
-        """Of each pair that was measured, by name: the first divided by the second."""
+        """Returns name -> ratio of each measured pair, the first divided by the second."""
         pairs = {
             "before/ours": (self.before, self.ours),
             "seed's/ours": (self.seed_way, self.ours),
@@ -91,7 +109,7 @@ class Row(NamedTuple):
         return {name: ratio(slow, fast) for name, (slow, fast) in pairs.items() if slow and fast}
 
     @property
-    def met(self) -> bool | None:
+    def goal_reached(self) -> bool | None:
         if self.goal is None:
             return None
         if self.goal.against == "value":
@@ -102,7 +120,7 @@ class Row(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a benchmark prints and keeps."""
+    """Holds what a benchmark prints and stores."""
 
     rows: list[Row]
     notes: list[str]
@@ -110,7 +128,7 @@ class Report(NamedTuple):
 
 
 def render(rows: Sequence[Row]) -> str:
-    """The rows as text in columns: medians, ratios with their least and greatest."""
+    """Renders the rows as text in columns: medians, ratios with their least and greatest."""
     cells = [COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -125,9 +143,11 @@ def _cells(row: Row) -> tuple[str, ...]:
         return "" if measured is None else f"{measured.median * FACTORS[row.unit]:.3g}"
 
     def times_as_much(name: str) -> str:
-        found = row.ratios.get(name)
+        result = row.ratios.get(name)
         return (
-            "" if found is None else f"{found.median:.3g} ({found.least:.3g}..{found.greatest:.3g})"
+            ""
+            if result is None
+            else f"{result.median:.3g} ({result.least:.3g}..{result.greatest:.3g})"
         )
 
     return (
@@ -142,13 +162,15 @@ def _cells(row: Row) -> tuple[str, ...]:
         value(row.limit),
         *map(times_as_much, ("before/seed's", "before/ours", "seed's/ours")),
         "" if row.goal is None else str(row.goal),
-        {None: "", True: "yes", False: "no"}[row.met],
+        {None: "", True: "yes", False: "no"}[row.goal_reached],
         f"{row.ours.compile_seconds:.1f}",
     )
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """The row with the values of every round, in seconds (bytes, where the unit is one of memory) per unit."""
+    """Returns the row with the values of every round, in seconds per unit (bytes for units of
+    memory).
+    """
     without = (
         None if row.without is None else {"what": row.without.what, **_values(row.without.measured)}
     )
@@ -162,9 +184,9 @@ def as_json(row: Row) -> dict[str, Any]:
         "ours": _values(row.ours),
         "limit": None if row.limit is None else _values(row.limit),
         "without": without,
-        "ratios": {name: found._asdict() for name, found in row.ratios.items()},
+        "ratios": {name: result._asdict() for name, result in row.ratios.items()},
         "goal": None if row.goal is None else str(row.goal),
-        "met": row.met,
+        "met": row.goal_reached,
         "tried": row.tried,
         "point": None if row.point is None else row.point._asdict(),
     }

@@ -1,4 +1,6 @@
-"""how many threads -> PyTorch with so many for a while; of a module of its own, so that allo's rows load no torch."""
+"""thread count -> PyTorch with that many threads; a module of its own, so that allo's rows load no
+torch
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +10,7 @@ import torch
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """PyTorch with so many threads."""
+    """Sets the number of PyTorch threads inside the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

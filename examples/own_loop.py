@@ -5,7 +5,7 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 
-from quatrain.replay.transitions import Ring
+from quatrain.replay.transitions import HostRing
 
 STEPS, CAPACITY, BATCH = 5000, 2000, 256
 
@@ -22,7 +22,7 @@ class Transition(NamedTuple):
 
 env, rng = gymnasium.make("CartPole-v1"), np.random.default_rng(0)
 blank = np.zeros(4, np.float32)
-ring = Ring(CAPACITY, Transition(blank, np.int8(0), np.float32(0), blank, np.bool_(False)))
+ring = HostRing(CAPACITY, Transition(blank, np.int8(0), np.float32(0), blank, np.bool_(False)))
 
 obs, _ = env.reset(seed=0)
 batches = 0

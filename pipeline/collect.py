@@ -2,7 +2,8 @@
 
 import sys
 
-from pipeline.runtime.stage import Signals, Stage, main
+from pipeline.runtime.signals import Signals
+from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts
 from quatrain.registry import load
 
@@ -13,7 +14,7 @@ def collect(stage: Stage, signals: Signals) -> None:
     dataset = collecting.collect(stage.config, stage.seed("collect"))
     signals.check()
     arrays = artifacts.to_arrays(dataset)
-    artifacts.save(stage.data, {"dataset.npz": arrays}, {"stage": stage.name})
+    artifacts.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
     print(
         f"{stage.name}: {stage.data.relative_to(stage.root)}: {sum(a.nbytes for a in arrays.values()) / 1e6:.1f} MB"
     )

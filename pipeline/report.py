@@ -9,7 +9,7 @@ from pipeline.reporting.marks import LEGEND, as_svg, as_text
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import Draw, Result, judged_rows, plain, section, table
 from pipeline.reporting.speed import read_results
-from pipeline.runtime.stage import guarded
+from pipeline.runtime.command import run_guarded
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
@@ -110,4 +110,4 @@ def report() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded("report", report))
+    sys.exit(run_guarded("report", report))

@@ -1,7 +1,5 @@
 """data/MODEL -> models/MODEL: learn, note each record in the journal, continue where an earlier run was cut off."""
 
-import csv
-import io
 import shutil
 import sys
 import time
@@ -9,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.runtime.devices import device_of
-from pipeline.runtime.stage import Signals, Stage, main, say, settings
-from pipeline.storage import artifacts
+from pipeline.runtime import console
+from pipeline.runtime.devices import device_of, settings
+from pipeline.runtime.signals import Signals
+from pipeline.runtime.stage import Stage, main
+from pipeline.storage import artifacts, history
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import Bar
@@ -43,7 +43,7 @@ def train(stage: Stage, signals: Signals) -> None:
     with Run.of(stage, key, key, digest) as run:
         found = checkpoints.latest()
         for why in checkpoints.skipped:
-            say(f"{stage.name}: passed over a checkpoint: {why}")
+            console.info(f"{stage.name}: passed over a checkpoint: {why}")
         if found is not None and found.step > run.last_step("train/"):
             found = None  # its history is gone: a learner without its curve would make another history.csv
             checkpoints.clear()
@@ -116,24 +116,11 @@ def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -
         "weights.safetensors": weights,
         "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},
         "config.json": stage.config.model_dump(mode="json"),
-        "history.csv": history_table(run.history("train/")),
+        "history.csv": history.to_csv(run.history("train/")),
     }
     artifacts.save(stage.weights, contents, info)
     for name in ("weights.safetensors", "config.json"):
         run.artifact(stage.weights / name, "model")
-
-
-def history_table(history: dict[str, list[tuple[int, float]]]) -> str:
-    """CSV with a column per metric and a row per step; empty where a metric was not evaluated at that step."""
-    at = {name: dict(points) for name, points in history.items()}
-    steps = sorted({step for points in at.values() for step in points})
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["step", *at])
-    writer.writerows(
-        [step, *(repr(at[name][step]) if step in at[name] else "" for name in at)] for step in steps
-    )
-    return out.getvalue()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,16 @@ VERBS = ("collect", "train", "evaluate")
 WIRING = {"quatrain.params", "quatrain.registry"}
 """Name the models, but shape no out; a new model would make all others stale."""
 WRITERS = {"pipeline/storage/artifacts.py", "pipeline/storage/formats.py"}
+FURTHER_WRITERS = {
+    "collect": set(),
+    "train": {"pipeline/storage/history.py"},
+    "evaluate": {
+        "pipeline/judging/verdicts.py",
+        "pipeline/storage/figures.py",
+        "pipeline/storage/history.py",
+    },
+    "report": {"pipeline/judging/verdicts.py", "pipeline/reporting"},
+}
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 SECTIONS = ("seeds", "env", "collect", "network", "train", "evaluate")
 
@@ -72,6 +82,7 @@ def rooms(stage: Declared) -> set[str]:
     source = (ROOT / "pipeline" / f"{stage.verb}.py").read_text()
     named = set(re.findall(r"(?<![.\w])load\([^()]+\)\.(\w+)", source))
     named |= {"collect"} if "load_dataset" in source else set()
+    named |= {"train"} if "load_trained" in source else set()
     return {f"quatrain.models.{stage.model}.{name}" for name in named}
 
 
@@ -136,13 +147,10 @@ def test_no_dependency_is_a_folder_of_packages(stage: Declared):
 
 @every_stage
 def test_the_verb_and_the_writers_of_its_outs_are_dependencies(stage: Declared):
-    judge = {"pipeline/judging/verdicts.py"} if stage.verb in ("evaluate", "report") else set()
-    pages = {"pipeline/reporting"} if stage.verb == "report" else set()
     assert {dep for dep in stage.deps if is_writer(dep)} == {
         f"pipeline/{stage.verb}.py",
         *WRITERS,
-        *judge,
-        *pages,
+        *FURTHER_WRITERS[stage.verb],
     }
 
 

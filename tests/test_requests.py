@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 INPUTS = {
     "sizes": Input(np.int32, (), 1, 3),
@@ -25,7 +25,7 @@ FITTING = {
 
 
 def taken(**changes: Any) -> dict[str, np.ndarray]:
-    return checked(
+    return validate_request(
         "things", FITTING | {name: np.asarray(values) for name, values in changes.items()}, INPUTS
     )
 
@@ -36,7 +36,7 @@ def refused(message: str) -> Any:
 
 
 def test_inputs_come_in_their_order_and_of_their_own_types():
-    found = checked("things", dict(reversed(FITTING.items())), INPUTS)
+    found = validate_request("things", dict(reversed(FITTING.items())), INPUTS)
     assert list(found) == list(INPUTS)
     for name, array in found.items():
         assert array.dtype == INPUTS[name].dtype, name
@@ -61,7 +61,7 @@ def test_a_limit_itself_is_taken_though_its_type_rounds_it():
 
 def test_what_is_taken_is_a_copy():
     given = {name: array.astype(INPUTS[name].dtype) for name, array in FITTING.items()}
-    for name, array in checked("things", given, INPUTS).items():
+    for name, array in validate_request("things", given, INPUTS).items():
         array[:] = 3
         np.testing.assert_array_equal(given[name], FITTING[name])
 
@@ -145,7 +145,7 @@ def test_another_type_or_shape_is_told_with_the_right_one(changes: dict[str, Any
 def test_other_inputs_are_told_with_the_right_ones():
     right = "give exactly sizes, places, before, shade"
     with refused(f"the request has the inputs none; {right}"):
-        checked("things", {}, INPUTS)
+        validate_request("things", {}, INPUTS)
     with refused(f"the request has the inputs before, places, shade, size, sizes; {right}"):
         taken(size=[1, 3])
 

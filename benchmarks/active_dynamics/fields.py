@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipeline.runtime import console
+from pipeline.runtime.command import run_guarded
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.stage import CHECKOUT, guarded, prepare_process, say
+from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.stage import CHECKOUT, prepare_process
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.checkpoints import loaded_code, run_key
-from pipeline.storage.params_file import ConfigError, overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.run_key import loaded_code, run_key
 from pipeline.tracking.progress_bar import Bar
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
@@ -76,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     given = parser.parse_args(argv)
     chosen = Chosen(tuple(given.fields), given.replicates, given.transitions)
-    return guarded("bench-active", lambda: compare(Path.cwd(), chosen))
+    return run_guarded("bench-active", lambda: compare(Path.cwd(), chosen))
 
 
 def compare(root: Path, chosen: Chosen) -> None:
@@ -88,7 +91,7 @@ def compare(root: Path, chosen: Chosen) -> None:
     done, found = stored(root), {}
     with on_device(params, MODELS[MODEL]):
         for number, field in enumerate(chosen.fields, 1):
-            say(f"[{number}/{len(chosen.fields)}] {field}")
+            console.info(f"[{number}/{len(chosen.fields)}] {field}")
             own = params_for(root, field, chosen)
             key = key_of(own)
             if done.get(field, {}).get("key") != key:
@@ -140,13 +143,13 @@ def learned(params: Params, field: str) -> dict[str, Any]:
         for progress in learning.train(config, dataset, params.seed + 1):
             bar.show(progress)
     scores = judging.evaluate(config, progress.state, dataset, params.seed + 2)
-    trials = import_module(f"quatrain.models.{MODEL}.state")
-    rows = trials.restored(config, dataset, progress.state).rows
-    errors = judging.knowledge(config, rows, progress.state, dataset).nrmse
+    states = import_module(f"quatrain.models.{MODEL}.state")
+    learner = states.TrainingState.from_state(config, dataset, progress.state).learner
+    errors = judging.estimate_field(config, learner, progress.state, dataset).nrmse
     by_arm = np.split(errors, len(ARMS), axis=1)
     return {
         "scores": {name: float(score) for name, score in scores.items()},
-        "transitions": list(trials.checkpoint_steps(config)),
+        "transitions": list(states.checkpoint_steps(config)),
         "field_nrmse": {arm: own.round(6).tolist() for arm, own in zip(ARMS, by_arm, strict=True)},
         "seconds": time.monotonic() - began,
     }

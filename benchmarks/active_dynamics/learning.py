@@ -20,10 +20,9 @@ from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
 from benchmarks.reference.active_dynamics_seed import PredictingAgent
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.turns import repeated
-from quatrain.models.active_dynamics.seq_vae import trainer
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
 from quatrain.replay.windows import Windows
@@ -140,7 +139,9 @@ def window_steps(vaes: Vaes) -> Contestant:
     def run() -> None:
         for time in times:
             carried.predict(seen.actions[time - 1])
-            states = network.encoder(inputs[time - LENGTH : time], network.encoder.first(1))
+            states = network.encoder(
+                inputs[time - LENGTH : time], network.encoder.initial_hidden(1)
+            )
             carried.belief = network.encoder.belief(states[-1]).mean
 
     return Contestant(run, len(times))
@@ -150,7 +151,7 @@ class Carried:
     """The project's belief from step to step, and what its dynamics said of it."""
 
     def __init__(self, network: SeqVae, environments: int) -> None:
-        self.network, self.hidden = network, network.encoder.first(environments)
+        self.network, self.hidden = network, network.encoder.initial_hidden(environments)
         self.law, self.effect = network.law(), network.control * network.dt
         self.belief = network.encoder.belief(self.hidden).mean.detach()
         self.predicted = self.belief
@@ -236,7 +237,7 @@ def own_update(vaes: Vaes) -> Contestant:
 
     def run() -> None:
         for _ in range(UPDATES):
-            trainer.learn(vaes.worker, vaes.ring, 0)
+            vaes.worker.learn(vaes.ring, 0)
 
     return Contestant(run, UPDATES * batch)
 
@@ -247,6 +248,6 @@ def products(vaes: Vaes) -> Contestant:
     with FlopCounterMode(display=False) as counter:
         own.run()
     features, weight = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
-    return repeated(
+    return repeat(
         lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
     )

@@ -17,7 +17,7 @@ from benchmarks.harness import Measured
 from benchmarks.reference.active_dynamics_planner import of_projection
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
 from benchmarks.table import Row
-from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.replay import windows
 
 TRANSITIONS = 10_000
@@ -107,7 +107,7 @@ def own_transitions() -> Callable[[], object]:
     return lambda: ring_of(TRANSITIONS)
 
 
-def ring_of(transitions: int) -> windows.Ring:
+def ring_of(transitions: int) -> windows.WindowRing:
     generator, ring = (
         torch.Generator().manual_seed(0),
         windows.allocate(1, transitions, CHANNELS, ACTION),
@@ -128,7 +128,7 @@ def own_plan() -> Callable[[], object]:
     return planning.own_plan(found, planning.looking_for(found.config, "fisher_a")).run
 
 
-def beliefs() -> FilterRows:
+def beliefs() -> BayesFilterLearner:
     """Of many weights."""
     return beliefs_of(planning.sized(Path.cwd(), planning.MANY), 2)
 

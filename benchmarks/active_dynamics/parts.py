@@ -12,11 +12,11 @@ from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
+from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Row, Without
-from benchmarks.turns import repeated
-from quatrain.models.active_dynamics.seq_vae.encoder import positive
+from quatrain.models.active_dynamics.seq_vae.encoder import to_variance
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring
+from quatrain.replay.windows import Entry, WindowRing
 
 UNIT = "us/call"
 LENGTH, STORED, ROWS = 20, 64, 30
@@ -43,7 +43,7 @@ class Latest(NamedTuple):
 
     before: RecentRollout
     after: SeedRollout
-    ring: Ring
+    ring: WindowRing
     transition: dict[str, Tensor]
 
 
@@ -67,16 +67,16 @@ def rollout_rows(made: Latest, rounds: int) -> list[Row]:
     before, after, ring, transition = made
     many = windows.allocate(ROWS, STORED, CHANNELS, ACTION)
     copies = {
-        "before": repeated(before.copy),
-        "seed": repeated(after.copy),
-        "ours": repeated(lambda: windows.last(ring, LENGTH)),
-        "copied": repeated(lambda: [part.clone() for part in windows.last(ring, LENGTH)]),
+        "before": repeat(before.copy),
+        "seed": repeat(after.copy),
+        "ours": repeat(lambda: windows.last(ring, LENGTH)),
+        "copied": repeat(lambda: [part.clone() for part in windows.last(ring, LENGTH)]),
     }
     writes = {
-        "before": repeated(lambda: (before.add(transition), before.copy())),
-        "seed": repeated(lambda: (after.add(transition), after.copy())),
-        "one": repeated(lambda: (wrote(ring, transition), windows.last(ring, LENGTH))),
-        "many": repeated(partial(wrote, many, transition), ROWS),
+        "before": repeat(lambda: (before.add(transition), before.copy())),
+        "seed": repeat(lambda: (after.add(transition), after.copy())),
+        "one": repeat(lambda: (wrote(ring, transition), windows.last(ring, LENGTH))),
+        "many": repeat(partial(wrote, many, transition), ROWS),
     }
     copied, written = race(copies, rounds), race(writes, rounds)
     copy = Without("the view: a copy of the project's window", copied["copied"])
@@ -132,14 +132,14 @@ def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
     return made | {"reward": torch.zeros(())}
 
 
-def wrote(ring: Ring, transition: dict[str, Tensor]) -> None:
+def wrote(ring: WindowRing, transition: dict[str, Tensor]) -> None:
     """Into the project's ring, in all rows."""
     rows = len(ring.actions)
     columns = (transition[name].expand(rows, -1) for name in ("next_obs", "action"))
     windows.write(ring, Entry(*columns, torch.zeros(rows, dtype=torch.bool)), LENGTH)
 
 
-def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Ring) -> None:
+def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: WindowRing) -> None:
     """All must hold the same transitions, and the project's be a view.
 
     Raises:
@@ -167,9 +167,9 @@ def weights_row(rounds: int) -> Row:
     held = {"weights": made}
     times = race(
         {
-            "before": repeated(lambda: plain.horizon_weights(HORIZONS, DECAY)),
-            "seed": repeated(lambda: cached(HORIZONS, DECAY)),
-            "ours": repeated(lambda: held["weights"]),
+            "before": repeat(lambda: plain.horizon_weights(HORIZONS, DECAY)),
+            "seed": repeat(lambda: cached(HORIZONS, DECAY)),
+            "ours": repeat(lambda: held["weights"]),
         },
         rounds,
     )
@@ -188,7 +188,7 @@ def mask_rows(rounds: int) -> list[Row]:
         "seed": lambda: drawn(P_MASK),
         "ours": lambda: torch.rand(TIMES, 1, generator=generator) >= P_MASK,
     }
-    times = race({name: repeated(work) for name, work in sides.items()}, rounds)
+    times = race({name: repeat(work) for name, work in sides.items()}, rounds)
     plain, proposed, ours = map(allocated, sides.values())
     name = "mask: bytes; seed's way: breaks two losses with one backward"
     return [
@@ -200,14 +200,14 @@ def mask_rows(rounds: int) -> list[Row]:
 def variance_row(rounds: int) -> Row:
     """Of a step, from its parameter; ours is worked out whenever it is asked for, so that it can be learned."""
     cached, raw = seed.CachedVariance(D), torch.full((D,), -3.0, requires_grad=True)
-    own = lambda: positive(raw) * DT  # noqa: E731
+    own = lambda: to_variance(raw) * DT  # noqa: E731
     if not torch.allclose(cached() * DT, own()):
         raise NotTheSame("variance: the seed's is another before anything is learned, too")
     times = race(
         {
-            "before": repeated(lambda: plain.Model.variance(raw) * DT),
-            "seed": repeated(lambda: cached() * DT),
-            "ours": repeated(own),
+            "before": repeat(lambda: plain.Model.variance(raw) * DT),
+            "seed": repeat(lambda: cached() * DT),
+            "ours": repeat(own),
         },
         rounds,
     )
@@ -222,9 +222,9 @@ def device_row(rounds: int) -> Row:
     checks = seed.DeviceChecks(torch.device("cpu"))
     times = race(
         {
-            "before": repeated(checks.before),
-            "seed": repeated(checks.seed),
-            "ours": repeated(lambda: None),
+            "before": repeat(checks.before),
+            "seed": repeat(checks.seed),
+            "ours": repeat(lambda: None),
         },
         rounds,
     )
@@ -266,7 +266,7 @@ def transfer_row(device: torch.device, rounds: int) -> Row:
 
 def arriving(work: Callable[[], object], device: torch.device) -> Contestant:
     """Many times over; a turn ends when all has arrived."""
-    own = repeated(work)
+    own = repeat(work)
 
     def run() -> None:
         own.run()

@@ -20,13 +20,13 @@ from benchmarks.active_dynamics.sides import (
 )
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import active_dynamics_planner as reference
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.turns import repeated
 from quatrain.models.active_dynamics import acquisition, planner
-from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.surrogate import Surrogate
+from quatrain.models.active_dynamics.learner import Surrogate
 
 UNIT = "ms/step"
 SEED = 0
@@ -145,7 +145,7 @@ def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfi
     )
 
 
-def own_plan(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
+def own_plan(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
     """With all that a plan begins with: what is seen of the beliefs, and what their candidates share."""
     rows, env = len(beliefs.belief.mean), config.env
     chosen, generator = config.train.planner, Generator().manual_seed(SEED)
@@ -161,7 +161,7 @@ def own_plan(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
     return Contestant(run, rows)
 
 
-def alone(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
+def alone(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
     """The same, but each candidate is judged by itself."""
     chosen, generator = config.train.planner, Generator().manual_seed(SEED)
     state = {"plan": planner.first_plan(chosen, len(beliefs.belief.mean), config.env.action_size)}
@@ -184,23 +184,21 @@ def alone(beliefs: FilterRows, config: ActiveDynamicsConfig) -> Contestant:
     return Contestant(run, len(beliefs.belief.mean))
 
 
-def products(beliefs: FilterRows, value: str) -> Contestant:
+def products(beliefs: BayesFilterLearner, value: str) -> Contestant:
     """All products of matrices that a plan takes, as products of one matrix whose size is that of the covariance."""
     one = own_plan(beliefs, looking_for(beliefs.config, value))
     with FlopCounterMode(display=False) as counter:
         one.run()
-    weights = beliefs.belief.mean.shape[1] - beliefs.given.d
+    weights = beliefs.belief.mean.shape[1] - beliefs.filter.d
     paths, size = (
         SAME["candidates"] * SAME["horizon"],
         weights if value == "fisher_a" else weights // 2,
     )
     features, matrix = torch.randn(paths, size), torch.randn(size, size)
-    return repeated(
-        lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops()
-    )
+    return repeat(lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops())
 
 
-def plain_plan(beliefs: FilterRows, precision: reference.Precision) -> Contestant:
+def plain_plan(beliefs: BayesFilterLearner, precision: reference.Precision) -> Contestant:
     """Candidate by candidate; some iterations, counted up."""
     model, start, rng = (
         plain_planner_of(beliefs),
@@ -218,13 +216,13 @@ def plain_plan(beliefs: FilterRows, precision: reference.Precision) -> Contestan
     )
 
 
-def known_precision(beliefs: FilterRows) -> reference.Precision:
+def known_precision(beliefs: BayesFilterLearner) -> reference.Precision:
     """Worked out once."""
     found = reference.of_noise(plain_planner_of(beliefs))
     return lambda _: found
 
 
-def refuse_another_value(beliefs: FilterRows) -> None:
+def refuse_another_value(beliefs: BayesFilterLearner) -> None:
     """With all weights' parts in each other, and the true noise, the plain loop must find the project's values.
 
     Raises:

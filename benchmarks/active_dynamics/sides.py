@@ -14,10 +14,10 @@ from benchmarks.table import NotTheSame
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.envs.vector_field.world import Draws, EnvState, World, draw, reset, step
 from quatrain.models.active_dynamics.bayes_filter.filter import weights
-from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import Dataset, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import Seen
+from quatrain.models.active_dynamics.learner import Observation
 
 SEED = 0
 LITTLE = {"held_out_rollouts": 8, "starts": 8}
@@ -38,7 +38,7 @@ class Met(NamedTuple):
     before: Tensor
     action: Tensor
     draws: Draws
-    seen: Seen
+    seen: Observation
     state: EnvState
 
 
@@ -74,7 +74,7 @@ class Walk:
         before, draws = self.state.x, self._drawn()
         made = step(self.world, self.state, action, draws, [self.generator])
         self.state = made.state
-        seen = Seen(
+        seen = Observation(
             action,
             action @ self.world.control.T,
             made.final_observation,
@@ -84,10 +84,10 @@ class Walk:
         return Met(before, action, draws, seen, made.state)
 
 
-def beliefs_of(sides: Sides, transitions: int) -> FilterRows:
+def beliefs_of(sides: Sides, transitions: int) -> BayesFilterLearner:
     """After so many random transitions."""
-    found = FilterRows.fresh(sides.config, sides.dataset, np.random.SeedSequence(SEED))
-    walk = Walk(sides.world, sides.config.rows)
+    found = BayesFilterLearner.init(sides.config, sides.dataset, np.random.SeedSequence(SEED))
+    walk = Walk(sides.world, sides.config.learners)
     for _ in range(transitions):
         found.observe(walk.met().seen)
     return found
@@ -126,9 +126,9 @@ def plain_table(nodes: Tensor) -> plain_world.Table:
     return plain_world.Table((axes[0], axes[1]), vectors)
 
 
-def plain_filter_of(rows: FilterRows) -> plain_filter.Model:
+def plain_filter_of(rows: BayesFilterLearner) -> plain_filter.Model:
     """In double precision, as the project's is."""
-    given = rows.given
+    given = rows.filter
     axis, emission = given.rbf.axis, given.emission
     return plain_filter.Model(
         centres=torch.cartesian_prod(*[axis] * given.d).reshape(-1, given.d),
@@ -141,7 +141,7 @@ def plain_filter_of(rows: FilterRows) -> plain_filter.Model:
     )
 
 
-def plain_beliefs(rows: FilterRows) -> list[plain_filter.Belief]:
+def plain_beliefs(rows: BayesFilterLearner) -> list[plain_filter.Belief]:
     """One by one."""
     return [
         plain_filter.Belief(*(part.clone() for part in each))
@@ -149,9 +149,9 @@ def plain_beliefs(rows: FilterRows) -> list[plain_filter.Belief]:
     ]
 
 
-def plain_planner_of(rows: FilterRows, row: int = 0) -> plain_planner.Model:
+def plain_planner_of(rows: BayesFilterLearner, row: int = 0) -> plain_planner.Model:
     """What a plain planner sees of one belief, in single precision."""
-    model, given = plain_filter_of(rows), rows.given
+    model, given = plain_filter_of(rows), rows.filter
     return plain_planner.Model(
         centres=model.centres.float(),
         weight=weights(given.d, rows.belief)[row].float(),
@@ -163,7 +163,7 @@ def plain_planner_of(rows: FilterRows, row: int = 0) -> plain_planner.Model:
     )
 
 
-def refuse_another_belief(rows: FilterRows, walk: Walk) -> None:
+def refuse_another_belief(rows: BayesFilterLearner, walk: Walk) -> None:
     """Means, covariances and the innovation's likelihood must be the same after a transition; `rows` believes it then.
 
     Raises:
@@ -196,7 +196,7 @@ def refuse_another_step(world: World, rows: int) -> None:
         same = close(met.state.x[row], torch.tensor(each.state)) and each.truncated == bool(
             met.seen.truncated[row]
         )
-        if not same or not close(met.seen.begun[row], torch.tensor(each.observation)):
+        if not same or not close(met.seen.reset_observation[row], torch.tensor(each.observation)):
             raise NotTheSame(f"environment: row {row} goes elsewhere than point by point")
 
 

@@ -10,11 +10,11 @@ from benchmarks.active_dynamics.sides import Sides, Walk
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.table import NotTheSame
 from quatrain.models.active_dynamics.collect import emission_of
-from quatrain.models.active_dynamics.seq_vae import elbo, trainer
+from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.trainer import Worker
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring, Windows
+from quatrain.replay.windows import Entry, WindowRing, Windows
 
 SEED = 0
 WINDOWS = 64
@@ -31,9 +31,9 @@ LAYERS = {"0": "0", "1": "2"}
 class Vaes(NamedTuple):
     """The same network twice; the project's at work, with a replay."""
 
-    worker: Worker
+    worker: SeqVaeTrainer
     plain: plain.Model
-    ring: Ring
+    ring: WindowRing
 
 
 def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
 def vaes_of(sides: Sides) -> Vaes:
     """Weights of a field of radial basis functions are random, since they begin with zeros."""
     config, emission = sides.config, emission_of(sides.config, sides.dataset)
-    worker = trainer.at_work(config, emission, trainer.fresh(config, emission, SEED))
+    worker = SeqVaeTrainer.from_state(config, emission, init_state(config, emission, SEED))
     if config.network.seq_vae.dynamics == "rbf":
         with torch.no_grad():
             worker.network.dynamics.weight.normal_(0, 0.3, generator=Generator().manual_seed(SEED))
@@ -82,7 +82,7 @@ def shape_of(sides: Sides) -> plain.Shape:
     )
 
 
-def ring_of(sides: Sides) -> Ring:
+def ring_of(sides: Sides) -> WindowRing:
     """One row that walked at random, and was never truncated."""
     length, env = sides.config.train.seq_vae.length, sides.config.env
     ring = windows.allocate(1, WINDOWS + length, env.observation.channels, env.world.action_size)
@@ -145,9 +145,9 @@ def refuse_another_loss(vaes: Vaes) -> None:
     worker, train = vaes.worker, vaes.worker.config.train.seq_vae
     network, generator = worker.network, Generator().manual_seed(SEED)
     sampled = windows.sample(vaes.ring, 0, 3, train.length, generator)
-    scene = elbo.encode(network, sampled, train.burn_in)
+    scene = elbo.encode_windows(network, sampled, train.burn_in)
     draws = elbo.draw(1, train.samples, train.horizons, scene, generator)
-    scored = elbo.score(network, scene, draws, network.counted)
+    scored = elbo.compute_terms(network, scene, draws, network.horizon_mask_weights)
     found = plain.Terms(scored.ell.mean(), scored.kl_first.mean(), scored.kl_steps.mean())
     chosen = settings_of(vaes)
     expected = plain.terms(vaes.plain, plain_window(sampled), chosen, plain_draws(draws))

@@ -22,12 +22,12 @@ from benchmarks.active_dynamics.sides import (
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import active_dynamics_filter as plain_filter
 from benchmarks.reference import active_dynamics_world as plain_world
+from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Point, Row, Without
-from benchmarks.turns import repeated
 from quatrain.envs.vector_field import tables
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.envs.vector_field.world import World, draw, step
-from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 
 UNIT = "ms/step"
 SEED = 0
@@ -173,7 +173,7 @@ def filter_rows(root: Path, rounds: int) -> list[Row]:
     return found
 
 
-def touched(beliefs: FilterRows) -> Contestant:
+def touched(beliefs: BayesFilterLearner) -> Contestant:
     """The covariances of all rows are written anew, twice."""
     covariance = beliefs.belief.covariance.clone()
 
@@ -181,10 +181,10 @@ def touched(beliefs: FilterRows) -> Contestant:
         for _ in range(2):
             covariance.mul_(0.5)
 
-    return repeated(run, len(covariance))
+    return repeat(run, len(covariance))
 
 
-def own_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:
+def own_filtering(beliefs: BayesFilterLearner, walk: Walk) -> Contestant:
     """One transition over and over."""
     seen = walk.met().seen
 
@@ -195,7 +195,7 @@ def own_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:
     return Contestant(run, FILTER_STEPS * len(beliefs.belief.mean))
 
 
-def plain_filtering(beliefs: FilterRows, walk: Walk) -> Contestant:
+def plain_filtering(beliefs: BayesFilterLearner, walk: Walk) -> Contestant:
     model, seen, state = (
         plain_filter_of(beliefs),
         walk.met().seen,

@@ -10,8 +10,8 @@ from benchmarks.harness import Contestant, race
 from benchmarks.peers.gae import DISCOUNT, LAMBDA, trace_of
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.actor_critic_parts import Episode
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
-from benchmarks.turns import repeated
 from quatrain.replay.rollouts.gae import How, Trace, advantages
 
 UNIT = "us/call"
@@ -37,7 +37,7 @@ def single_rows(name: str, rounds: int) -> list[Row]:
     times = race(
         {
             "before": Contestant(lambda: reference.gae_before(episode, DISCOUNT, LAMBDA)),
-            "floats": repeated(lambda: reference.gae_floats(lists, DISCOUNT, LAMBDA)),
+            "floats": repeat(lambda: reference.gae_floats(lists, DISCOUNT, LAMBDA)),
             "seed": Contestant(lambda: reference.gae_seed(episode, DISCOUNT, LAMBDA)),
             "ours": ours(trace),
             "loop": ours(trace, "loop"),
@@ -84,7 +84,7 @@ def batch_row(name: str, rounds: int) -> Row:
 
 def ours(trace: Trace, how: How = "auto") -> Contestant:
     """With what goes before: differences of values, and where episodes end."""
-    return repeated(lambda: advantages(trace, DISCOUNT, LAMBDA, how))
+    return repeat(lambda: advantages(trace, DISCOUNT, LAMBDA, how))
 
 
 def lane_by_lane(trace: Trace) -> Contestant:
@@ -95,7 +95,7 @@ def lane_by_lane(trace: Trace) -> Contestant:
         Trace(*(column[:, lane : lane + 1].contiguous() for column in trace))
         for lane in range(some)
     ]
-    return repeated(
+    return repeat(
         lambda: [advantages(lane, DISCOUNT, LAMBDA, "loop") for lane in each], some / lanes
     )
 
@@ -104,7 +104,7 @@ def recurrence(trace: Trace) -> Contestant:
     """A_t = r_t + c A_{t+1} of all lanes, without anything that goes before or is cut."""
     backwards = np.ascontiguousarray(trace.rewards.numpy()[::-1])
     numerator, denominator = np.ones(1, np.float32), np.array([1, -DISCOUNT * LAMBDA], np.float32)
-    return repeated(lambda: lfilter(numerator, denominator, backwards, axis=0))
+    return repeat(lambda: lfilter(numerator, denominator, backwards, axis=0))
 
 
 def first_of(episodes: list[Episode]) -> tuple[list[Episode], float]:

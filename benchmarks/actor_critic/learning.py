@@ -23,9 +23,9 @@ from benchmarks.actor_critic.sides import (
 )
 from benchmarks.harness import Contestant, race
 from benchmarks.reference import actor_critic as reference
+from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.turns import repeated
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Block, Output
@@ -131,7 +131,7 @@ def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
             "eager": partial(eager, *batch.groups),
             "compiled": partial(compiled, *batch.groups),
         }
-        times = race({name: repeated(work) for name, work in programs.items()}, rounds)
+        times = race({name: repeat(work) for name, work in programs.items()}, rounds)
     times["compiled"] = times["compiled"]._replace(compile_seconds=seconds)
     name = f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: torch.compile"
     return Row(

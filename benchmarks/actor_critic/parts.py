@@ -8,8 +8,8 @@ from torch.distributions import Beta, Normal
 from benchmarks.harness import race
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
+from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Point, Row, Without
-from benchmarks.turns import repeated
 from quatrain.envs.colony.dynamics import select_leftmost
 from quatrain.models.actor_critic.ppo.policy import Parameters, beta_entropy
 
@@ -45,11 +45,11 @@ def _selection(size: int, rounds: int) -> list[Row]:
     counts, host = torch.full((COLONIES,), count), x.numpy()
     times = race(
         {
-            "before": repeated(lambda: reference.leftmost_before(node, count)),
-            "seed": repeated(lambda: reference.leftmost_seed(node, count)),
-            "many": repeated(lambda: select_leftmost(x, used, counts), COLONIES),
-            "one": repeated(lambda: select_leftmost(x[:1], used[:1], counts[:1])),
-            "limit": repeated(lambda: np.argpartition(host, count, 1), COLONIES),
+            "before": repeat(lambda: reference.leftmost_before(node, count)),
+            "seed": repeat(lambda: reference.leftmost_seed(node, count)),
+            "many": repeat(lambda: select_leftmost(x, used, counts), COLONIES),
+            "one": repeat(lambda: select_leftmost(x[:1], used[:1], counts[:1])),
+            "limit": repeat(lambda: np.argpartition(host, count, 1), COLONIES),
         },
         rounds,
     )
@@ -126,11 +126,11 @@ def reward_rows(rounds: int) -> list[Row]:
     one = columns[:, :1].unbind()
     times = race(
         {
-            "before": repeated(lambda: reference.reward_before(values, GOAL_WEIGHTS)),
-            "seed": repeated(lambda: reference.reward_seed(template, values, GOAL_WEIGHTS)),
-            "many": repeated(lambda: own_reward(columns.unbind(), weights), COLONIES),
-            "one": repeated(lambda: own_reward(one, weights)),
-            "limit": repeated(lambda: columns.T @ weights, COLONIES),
+            "before": repeat(lambda: reference.reward_before(values, GOAL_WEIGHTS)),
+            "seed": repeat(lambda: reference.reward_seed(template, values, GOAL_WEIGHTS)),
+            "many": repeat(lambda: own_reward(columns.unbind(), weights), COLONIES),
+            "one": repeat(lambda: own_reward(one, weights)),
+            "limit": repeat(lambda: columns.T @ weights, COLONIES),
         },
         rounds,
     )
@@ -159,10 +159,10 @@ def entropy_rows(rounds: int) -> list[Row]:
     refuse_another_entropy(beta)
     times = race(
         {
-            "before": repeated(lambda: reference.entropy_before(normal, SAMPLES)),
-            "seed": repeated(lambda: reference.entropy_seed(normal)),
-            "ours": repeated(lambda: beta_entropy(Parameters(first, second))),
-            "sampled": repeated(lambda: reference.entropy_before(beta, SAMPLES)),
+            "before": repeat(lambda: reference.entropy_before(normal, SAMPLES)),
+            "seed": repeat(lambda: reference.entropy_seed(normal)),
+            "ours": repeat(lambda: beta_entropy(Parameters(first, second))),
+            "sampled": repeat(lambda: reference.entropy_before(beta, SAMPLES)),
         },
         rounds,
     )

@@ -21,11 +21,11 @@ from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference import colony_features
 from benchmarks.reference.colony import RUNNING, Colony
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, Point, Row, Without
 from benchmarks.torch_threads import threads
-from benchmarks.turns import repeated
 from quatrain.envs.colony.dynamics import Colonies, World
-from quatrain.envs.colony.episodes import taken
+from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.world import step
 from quatrain.models.actor_critic.ppo.acting import see
@@ -109,7 +109,7 @@ def steps_of(count: int) -> int:
 def copied(world: World) -> Contestant:
     """What a step at least does to colonies: all that is known of them is written anew."""
     begun = colonies_of(world, COLONIES)
-    return repeated(lambda: [leaf.clone() for leaf in begun], COLONIES)
+    return repeat(lambda: [leaf.clone() for leaf in begun], COLONIES)
 
 
 def plain_steps(world: World) -> Contestant:
@@ -119,9 +119,9 @@ def plain_steps(world: World) -> Contestant:
 
     def run() -> None:
         for _ in range(PLAIN_STEPS):
-            taken = colony.step(action)
-            reference.rewarded(taken)
-            if taken.reason != RUNNING:
+            transition = colony.step(action)
+            reference.rewarded(transition)
+            if transition.reason != RUNNING:
                 begin_again(colony, begun)
 
     return Contestant(run, PLAIN_STEPS)
@@ -142,10 +142,10 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
         with threads(1):
             times = race(
                 {
-                    "before": repeated(partial(seen_plainly, colony)),
-                    "ours": repeated(partial(observe, kind_world, begun, CELLS), COLONIES),
-                    "one": repeated(
-                        partial(observe, kind_world, taken(begun, torch.tensor([0])), CELLS)
+                    "before": repeat(partial(seen_plainly, colony)),
+                    "ours": repeat(partial(observe, kind_world, begun, CELLS), COLONIES),
+                    "one": repeat(
+                        partial(observe, kind_world, select(begun, torch.tensor([0])), CELLS)
                     ),
                 },
                 rounds,
@@ -223,7 +223,7 @@ def products(flops: float, d: int, units: float) -> Contestant:
     """So many operations as products of matrices of a size that suits the network's width: what they take at least."""
     rows: Tensor = torch.randn(COLONIES * CELLS, d)
     weight, one = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
-    return repeated(lambda: rows @ weight, units * one / flops)
+    return repeat(lambda: rows @ weight, units * one / flops)
 
 
 @torch.no_grad()

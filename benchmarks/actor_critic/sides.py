@@ -12,7 +12,7 @@ from benchmarks.reference.colony import Colony, Plate
 from benchmarks.table import NotTheSame
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
-from quatrain.envs.colony.plates import TRAINING, drawn_plates
+from quatrain.envs.colony.plates import TRAINING, sample_plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
 from quatrain.envs.colony.world import start, step
 from quatrain.models.actor_critic import network
@@ -57,7 +57,7 @@ def sides_of(config: ActorCriticConfig) -> Sides:
     """Before the first gradient step; what is seen is scaled by what colonies of all sizes look like."""
     world = make_world(
         config.env.rules,
-        drawn_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED)),
+        sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED)),
     )
     fresh = network.init(config, SEED)
     plain = plain_network(config)
@@ -201,7 +201,7 @@ def refuse_another_step(world: World) -> None:
         colony = plain_colony(world, colonies, row)
         taken = colony.step(action[row].tolist())
         pos = torch.tensor([taken.after.x, taken.after.y]).T
-        same = close(pos, stepped.last.pos[row, : len(pos)]) and taken.reason == int(
+        same = close(pos, stepped.final.pos[row, : len(pos)]) and taken.reason == int(
             stepped.reason[row]
         )
         if not same or not close(

@@ -11,7 +11,7 @@ from benchmarks.allo.worlds import World, truth_of
 from benchmarks.harness import Measured
 from benchmarks.reference.allo_plots import blocking_plots, proposed_plots, save
 from benchmarks.table import NotTheSame, Row
-from pipeline.evaluate import png
+from pipeline.storage.figures import png
 from quatrain.models.allo.evaluate import true_table
 from quatrain.models.allo.plots import on_map, plots
 from quatrain.models.allo.train import run_chunk, tables

@@ -57,7 +57,7 @@ def sampling_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: 
     )
     bulk = row("  a chunk at once, as in training", ours=times["bulk"], limit=times["limit"])
     return [
-        main if main.met else main._replace(tried=TRIED),
+        main if main.goal_reached else main._replace(tried=TRIED),
         snippet._replace(claims=("allo-1",)),
         row("  in a scan, one by one", ours=times["scan"]),
         bulk._replace(goal=Goal(15, "seed's way")),

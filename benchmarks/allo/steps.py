@@ -108,7 +108,7 @@ def whole_row(world: World, times: dict[str, Measured]) -> Row:
         claims=("allo-overall",) if chief else (),
         point=Point("states", "states", states),
     )
-    return row if row.met else row._replace(tried=TRIED)
+    return row if row.goal_reached else row._replace(tried=TRIED)
 
 
 # Ways of making steps.

@@ -19,7 +19,7 @@ from benchmarks.reference import iqn as reference
 from benchmarks.reference.iqn_training import Society
 from benchmarks.reference.iqn_world import ObjectWorld
 from benchmarks.table import Goal, NotTheSame, Report, Row
-from pipeline.runtime.stage import say
+from pipeline.runtime import console
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect
@@ -84,7 +84,7 @@ def until_return(name: str, run: Iterator[Judged]) -> Reached:
     for judged in run:
         seconds += time.perf_counter() - begin
         earned = judged.greedy()
-        say(
+        console.info(
             f"{name}: {seconds:.0f} s, {judged.agent_steps:,} agent-steps: greedy return {earned:.1f}"
         )
         if earned >= RETURN:

@@ -1,1 +1,1 @@
-"""What this machine can do at best, and how long a stage takes to begin."""
+"""Measures the limits of this machine and the start-up time of a stage."""

@@ -1,4 +1,4 @@
-"""machine: the limits that others are held against, and how long a stage takes to begin."""
+"""machine -> rows: limits that other rows are compared with, and start-up times"""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ FEW = 1
 
 
 def measure(root: Path, rounds: int) -> Report:
-    """All rows of the machine's table."""
+    """Returns all rows of the machine's table."""
     rates, notes = rate_rows(rounds)
     rows = [*rates, *small_rows(rounds), waiting_row(FEW), *import_rows(FEW), check_row(root, FEW)]
     rows += [start_row(root, model, starts) for model, starts in STARTS.items()]
@@ -21,9 +21,15 @@ def measure(root: Path, rounds: int) -> Report:
 
 
 def explained() -> list[str]:
-    """What the rows do not say themselves."""
+    """Returns notes on what the rows mean."""
     times = ", ".join(f"{model} {starts}" for model, starts in STARTS.items())
     return [
-        f"imports, the wrong params.yaml and the waiting threads: {FEW} round; imports: less an empty process",
-        f"start to first yield: before is with an empty cache; so many starts with each: {times}; iqn: one update",
+        (
+            f"imports, the wrong params.yaml and the waiting threads: {FEW} round; imports: less an"
+            " empty process"
+        ),
+        (
+            "start to first yield: before is with an empty cache; so many starts with each:"
+            f" {times}; iqn: one update"
+        ),
     ]

@@ -1,4 +1,4 @@
-"""this machine -> what it can do at best: the limits that the other benchmarks' rows are held against"""
+"""this machine -> its peak rates: the limits that rows of other benchmarks are compared with"""
 
 import os
 import subprocess
@@ -33,11 +33,15 @@ for _ in range(20):
     begin = time.perf_counter(); x @ x; taken.append(time.perf_counter() - begin)
 print(sorted(taken)[10])
 """
-"""The median of single calls: one that meets a thread which spins in vain takes fifty times as long."""
+"""The median of single calls: one that meets a thread which spins in vain takes fifty times as
+long.
+"""
 
 
 class Rate(NamedTuple):
-    """Work, how often a turn does it, and what one call moves or computes (in giga: bytes or FLOP)."""
+    """Holds work, its repetitions per timing, and what one call moves or computes (in giga: bytes
+    or FLOP).
+    """
 
     run: Contestant
     giga: float
@@ -59,7 +63,9 @@ def rate_rows(rounds: int) -> tuple[list[Row], list[str]]:
 
 
 def moving() -> dict[str, Rate]:
-    """Copying, reading and gathering; the arrays are random, for pages of zeros that nobody wrote are one page."""
+    """Returns rates of copying, reading and gathering; arrays are random, since untouched zero
+    pages share one page.
+    """
     rng = np.random.default_rng(SEED)
     source = rng.random(COPIED // 8)
     target = np.copy(source)
@@ -79,7 +85,9 @@ def moving() -> dict[str, Rate]:
 
 
 def multiplying() -> dict[str, Rate]:
-    """Single-precision matrices: by torch with one and two threads, by XLA with those of params.yaml."""
+    """Returns rates of float32 matrix products: torch with one and two threads, XLA with those of
+    params.yaml.
+    """
     left, right = (
         np.random.default_rng(SEED + i).random((SIDE, SIDE), np.float32) for i in range(2)
     )
@@ -105,7 +113,7 @@ def multiplying() -> dict[str, Rate]:
 
 
 def small_rows(rounds: int) -> list[Row]:
-    """What a call costs that does next to nothing: of numpy, of an empty program, of one that gives five arrays."""
+    """Measures the overhead of a call: numpy, an empty program, a program with five outputs."""
     rng = np.random.default_rng(SEED)
     table, rows, out = (
         rng.random((100_000, 2), np.float32),
@@ -151,21 +159,21 @@ def small_rows(rounds: int) -> list[Row]:
 
 
 def waiting_row(rounds: int) -> Row:
-    """A matmul by torch whose idle threads sleep, and by torch as it is: a trap for whoever times it beside others."""
-    taken: dict[str, list[float]] = {"PASSIVE": [], "ACTIVE": []}
+    """Compares a torch matmul with sleeping idle threads and with the default of spinning ones."""
+    used: dict[str, list[float]] = {"PASSIVE": [], "ACTIVE": []}
     for _ in range(rounds):
-        for policy, seconds in taken.items():
-            given = os.environ | {"OMP_WAIT_POLICY": policy, "OMP_NUM_THREADS": "2"}
+        for policy, seconds in used.items():
+            inputs = os.environ | {"OMP_WAIT_POLICY": policy, "OMP_NUM_THREADS": "2"}
             script = WAITING.format(side=SMALL)
             done = subprocess.run(
                 [sys.executable, "-c", script],
-                env=given,
+                env=inputs,
                 capture_output=True,
                 text=True,
                 check=True,
             )
             seconds.append(float(done.stdout))
-    passive, spinning = (Measured(np.array(taken[policy])) for policy in taken)
+    passive, spinning = (Measured(np.array(used[policy])) for policy in used)
     return Row(
         f"torch matmul {SMALL}^3, idle threads sleep",
         "us/call",

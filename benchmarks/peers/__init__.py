@@ -1,1 +1,1 @@
-"""Other libraries, in an environment of their own."""
+"""Measures other libraries, installed in an environment of their own."""

@@ -1,7 +1,9 @@
-"""a library's name -> its replay on the host, full of given transitions: draws, single adds and adds of many
+"""name of a library -> its replay on the host, full of given transitions: draws, single adds and
+adds of many
 
-Each is made as its own documentation shows, with its defaults, for the same five columns. A library is loaded where it
-is used: one that is missing takes no other along.
+Each is used as its own documentation shows, with its defaults, for the same five columns. A
+library is imported where it
+is used: a missing one does not affect the others.
 """
 
 import logging
@@ -13,7 +15,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from benchmarks.table import NotTheSame
-from quatrain.replay.transitions import Ring
+from quatrain.replay.transitions import HostRing
 
 Work = Callable[[], Any]
 
@@ -30,7 +32,9 @@ CHECKED = 50_000
 
 
 class Transition(NamedTuple):
-    """One, or many with an axis in front. `reward` is a transition's number, so a drawn one says which it is."""
+    """Holds one transition, or many with a leading axis. `reward` is its number, so that a draw
+    identifies it.
+    """
 
     obs: Any
     action: Any
@@ -40,16 +44,16 @@ class Transition(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A full replay; `told` brings what a draw gives into our columns, to be looked at."""
+    """Holds a full replay; `to_columns` converts a draw into our columns."""
 
     draw: Work
-    told: Callable[[Any], Transition]
+    to_columns: Callable[[Any], Transition]
     add: Work | None = None
     extend: Work | None = None
 
 
 def numbered(stored: int, floats: int) -> Transition:
-    """Random transitions: untouched zeros would be one page that stands in the cache."""
+    """Returns random transitions: untouched zeros would be one cached page."""
     rng, numbers = np.random.default_rng(SEED), np.arange(stored)
     obs, next_obs = (rng.random((stored, floats), np.float32) for _ in range(2))
     return Transition(
@@ -62,12 +66,12 @@ def numbered(stored: int, floats: int) -> Transition:
 
 
 def rows(data: Transition, at: Any) -> Transition:
-    """One or some of many."""
+    """Selects one or several transitions."""
     return Transition(*(column[at] for column in data))
 
 
 def one_of(data: Transition) -> Transition:
-    """As an environment gives it: arrays and Python's numbers."""
+    """Returns a transition as an environment gives it: arrays and Python numbers."""
     first = rows(data, 0)
     return first._replace(
         action=int(first.action), reward=float(first.reward), done=bool(first.done)
@@ -75,29 +79,31 @@ def one_of(data: Transition) -> Transition:
 
 
 def ours(data: Transition, batch: int) -> Replay:
-    ring, rng = Ring(len(data.reward), rows(data, 0)), np.random.default_rng(SEED)
+    ring, rng = HostRing(len(data.reward), rows(data, 0)), np.random.default_rng(SEED)
     ring.extend(data)
-    one, many = one_of(data), rows(data, slice(MANY))
+    item, many = one_of(data), rows(data, slice(MANY))
     return Replay(
         lambda: ring.sample(rng, batch),
         lambda drawn: drawn,
-        lambda: ring.add(one),
+        lambda: ring.add(item),
         lambda: ring.extend(many),
     )
 
 
-class Unchecked(Ring[Transition]):
+class Unchecked(HostRing[Transition]):
     """Ours, with what does not fit written all the same."""
 
     def add(self, transition: Transition) -> None:
         head = self._head
-        for slots, value in zip(self._slots, transition):  # noqa: B905 - as in Ring.add
+        for slots, value in zip(self._slots, transition):  # noqa: B905 - as in HostRing.add
             slots[head] = value
-        self._moved(1)
+        self._advance(1)
 
 
 def gathers(data: Transition, batch: int) -> Replay:
-    """What a draw is at least: `np.take` of the same rows, whose numbers are given; an add: copies to given slots."""
+    """Returns the lower bound of a draw (`np.take` of given rows) and of an add (copies to given
+    slots).
+    """
     # Many, so that a draw meets rows that are no more in the cache than those of others.
     picks = cycle(np.random.default_rng(SEED).integers(0, len(data.reward), (DRAWS, batch)))
     kept, many = [column.copy() for column in data], rows(data, slice(MANY))
@@ -107,8 +113,8 @@ def gathers(data: Transition, batch: int) -> Replay:
             slots[: len(values)] = values
 
     def draw() -> list[np.ndarray]:
-        chosen = next(picks)
-        return [column.take(chosen, 0, None, "clip") for column in kept]
+        selected = next(picks)
+        return [column.take(selected, 0, None, "clip") for column in kept]
 
     return Replay(draw, lambda _: data, extend=add_many)
 
@@ -125,38 +131,49 @@ def cpprb(data: Transition, batch: int) -> Replay:
     }
     buffer = ReplayBuffer(len(data.reward), kinds | {"done": {"dtype": np.bool_}})
     buffer.add(**data._asdict())
-    one, many = one_of(data)._asdict(), rows(data, slice(MANY))._asdict()
+    item, many = one_of(data)._asdict(), rows(data, slice(MANY))._asdict()
     return Replay(
         lambda: buffer.sample(batch),
         _of_dictionary,
-        lambda: buffer.add(**one),
+        lambda: buffer.add(**item),
         lambda: buffer.add(**many),
     )
 
 
 def stable_baselines3(data: Transition, batch: int, timeouts: bool = True) -> Replay:
-    """An add of many is one of as many environments; `timeouts`: its default keeps a sixth column for them."""
+    """Adds many as from as many environments; `timeouts`: its default keeps a sixth column for
+    them.
+    """
     buffers = {lanes: _stable_baselines3_buffer(data, lanes, timeouts) for lanes in (1, MANY)}
     single, many = buffers[1], buffers[MANY]
-    for column, slots in zip(data, (single.observations, single.actions, single.rewards,
-                                    single.next_observations, single.dones), strict=True):  # fmt: skip
+    for column, slots in zip(
+        data,
+        (
+            single.observations,
+            single.actions,
+            single.rewards,
+            single.next_observations,
+            single.dones,
+        ),
+        strict=True,
+    ):
         slots[:] = column.reshape(slots.shape)
     single.full = True
     arguments = {lanes: _stable_baselines3_arguments(rows(data, slice(lanes))) for lanes in buffers}
 
-    def told(drawn: Any) -> Transition:
-        found = (
+    def lines(drawn: Any) -> Transition:
+        result = (
             drawn.observations,
             drawn.actions,
             drawn.rewards,
             drawn.next_observations,
             drawn.dones,
         )
-        return Transition(*(column.numpy() for column in found))
+        return Transition(*(column.numpy() for column in result))
 
     return Replay(
         lambda: single.sample(batch),
-        told,
+        lines,
         lambda: single.add(*arguments[1]),
         lambda: many.add(*arguments[MANY]),
     )
@@ -192,51 +209,51 @@ def torchrl(data: Transition, batch: int) -> Replay:
     transitions = TensorDict(tensors, batch_size=[len(data.reward)])
     buffer = ReplayBuffer(storage=LazyTensorStorage(len(data.reward)), batch_size=batch)
     buffer.extend(transitions)
-    one, many = transitions[0], transitions[:MANY].clone()
+    item, many = transitions[0], transitions[:MANY].clone()
     return Replay(
-        buffer.sample, _of_dictionary, lambda: buffer.add(one), lambda: buffer.extend(many)
+        buffer.sample, _of_dictionary, lambda: buffer.add(item), lambda: buffer.extend(many)
     )
 
 
 def tianshou(data: Transition, batch: int) -> Replay:
-    """It adds one by one only."""
+    """Adds one by one only."""
     from tianshou.data import Batch, ReplayBuffer
 
     never = np.zeros(len(data.reward), bool)
     buffer = ReplayBuffer.from_data(
         data.obs, data.action, data.reward, data.done, never, data.done, data.next_obs
     )
-    one = one_of(data)
+    item = one_of(data)
     step = Batch(
-        obs=one.obs,
-        act=one.action,
-        rew=one.reward,
-        terminated=one.done,
+        obs=item.obs,
+        act=item.action,
+        rew=item.reward,
+        terminated=item.done,
         truncated=False,
-        obs_next=one.next_obs,
+        obs_next=item.next_obs,
         info={},
     )
     adding = ReplayBuffer(len(data.reward))
 
-    def told(drawn: Any) -> Transition:
-        found = drawn[0]
-        return Transition(found.obs, found.act, found.rew, found.obs_next, found.terminated)
+    def lines(drawn: Any) -> Transition:
+        result = drawn[0]
+        return Transition(result.obs, result.act, result.rew, result.obs_next, result.terminated)
 
-    return Replay(lambda: buffer.sample(batch), told, lambda: adding.add(step))
+    return Replay(lambda: buffer.sample(batch), lines, lambda: adding.add(step))
 
 
 def flashbax(data: Transition, batch: int) -> Replay:
-    """One jitted call a draw, which brings the next key along; adds give the old state away, to be written in place."""
+    """Draws by one jitted call that also returns the next key; adds donate the old state."""
     import jax
     import jax.numpy as jnp
     from flashbax import make_item_buffer
 
     buffer = make_item_buffer(len(data.reward), 1, batch, add_batches=True)
-    columns, one, many = ({**rows(data, slice(count))._asdict()} for count in (None, 1, MANY))
+    columns, item, many = ({**rows(data, slice(count))._asdict()} for count in (None, 1, MANY))
     state = jax.jit(buffer.add)(
         buffer.init(rows(data, 0)._asdict()), jax.tree.map(jnp.asarray, columns)
     )
-    held, keys = [jax.tree.map(jnp.copy, state)], [jax.random.key(SEED)]
+    lock, keys = [jax.tree.map(jnp.copy, state)], [jax.random.key(SEED)]
     add = jax.jit(buffer.add, donate_argnums=0)
 
     @jax.jit
@@ -250,9 +267,9 @@ def flashbax(data: Transition, batch: int) -> Replay:
         return drawn
 
     def adding(columns: dict[str, np.ndarray]) -> Work:
-        return lambda: held.append(jax.block_until_ready(add(held.pop(), columns)))
+        return lambda: lock.append(jax.block_until_ready(add(lock.pop(), columns)))
 
-    return Replay(draw, _of_dictionary, adding(one), adding(many))
+    return Replay(draw, _of_dictionary, adding(item), adding(many))
 
 
 def _of_dictionary(drawn: Mapping[str, Any]) -> Transition:
@@ -269,18 +286,18 @@ LIBRARIES: dict[str, Callable[[Transition, int], Replay]] = {
 
 
 def refuse_other_draws(name: str, replay: Replay, data: Transition, batch: int) -> None:
-    """All transitions must be drawn equally often, and be whole.
+    """Checks that all transitions are drawn equally often and unmixed.
 
     Raises:
         NotTheSame: they are not.
     """
-    drawn = [replay.told(replay.draw()) for _ in range(-(-CHECKED // batch))]
-    found = Transition(*map(np.concatenate, zip(*drawn, strict=True)))
-    number = found.reward.reshape(-1).astype(np.int64)
+    drawn = [replay.to_columns(replay.draw()) for _ in range(-(-CHECKED // batch))]
+    result = Transition(*map(np.concatenate, zip(*drawn, strict=True)))
+    number = result.reward.reshape(-1).astype(np.int64)
     stored = len(data.reward)
     if number.min() < 0 or number.max() >= stored:
         raise NotTheSame(f"{name}: draws a transition that was never added")
-    for column, expected in zip(found, rows(data, number), strict=True):
+    for column, expected in zip(result, rows(data, number), strict=True):
         if not np.array_equal(column.reshape(expected.shape), expected):
             raise NotTheSame(f"{name}: draws transitions in parts of several")
     evenness = chisquare(np.bincount(number * BINS // stored, minlength=BINS)).pvalue

@@ -1,4 +1,4 @@
-"""requirements/peers.txt -> an interpreter that has other libraries, in an environment of their own: .bench/peers."""
+"""requirements/peers.txt -> a Python interpreter with other libraries in .bench/peers"""
 
 import os
 import re
@@ -9,28 +9,31 @@ from typing import NamedTuple
 
 LOCK = Path("requirements/peers.txt")
 TORCH = "torch==2.13.0"
-"""Installed first and without a hash, as for the project itself; the others must not bring another one."""
+"""Installed first and without a hash, as for the project itself; the others must not bring another
+one.
+"""
 REQUIREMENT = re.compile(r"^([\w.-]+==\S+)(?: *\\\n +--hash=\S+)*", re.MULTILINE)
 INSTALL_SECONDS = 1800
 NOT_INSTALLED = "{what} is not installed: {why}"
 
 
 class Environment(NamedTuple):
-    """An interpreter, and a sentence on each package that it should have but has not."""
+    """Holds an interpreter, and a sentence about each package that it lacks."""
 
     python: Path
     missing: list[str]
 
 
 def environment(root: Path) -> Environment:
-    """The interpreter in .bench/peers, which is made anew if the lock is another; git does not see it.
+    """Returns the interpreter in .bench/peers; installs it again if the lock changed. Git ignores
+    it.
 
     Raises:
-        CalledProcessError, TimeoutExpired, OSError: there is no environment, or PyTorch is not to be had.
+        CalledProcessError, TimeoutExpired, OSError: the environment or PyTorch cannot be installed.
     """
-    folder, wanted = root / ".bench" / "peers", "\n".join([TORCH, (root / LOCK).read_text()])
+    folder, expected = root / ".bench" / "peers", "\n".join([TORCH, (root / LOCK).read_text()])
     python, done = folder / "bin" / "python", folder / ".installed"
-    if done.exists() and done.read_text() == wanted:
+    if done.exists() and done.read_text() == expected:
         return Environment(python, [])
     print(
         "installing other libraries into .bench/peers (some minutes, once)",
@@ -44,25 +47,25 @@ def environment(root: Path) -> Environment:
     called([*pip, TORCH])
     missing = locked([*pip, "--no-deps", "--require-hashes"], root / LOCK, folder)
     if not missing:
-        done.write_text(wanted)
+        done.write_text(expected)
     return Environment(python, missing)
 
 
 def locked(pip: list[str], lock: Path, folder: Path) -> list[str]:
-    """Everything at once; where that fails, one after the other, so that one package takes no other along."""
+    """Installs everything at once, or one by one if that fails."""
     try:
         called([*pip, "-r", str(lock)])
         return []
     except subprocess.SubprocessError as error:
         print(f"{reason(error)}; installing one after the other", file=sys.stderr, flush=True)
     missing = []
-    for found in REQUIREMENT.finditer(lock.read_text()):
+    for result in REQUIREMENT.finditer(lock.read_text()):
         single = folder / "single.txt"
-        single.write_text(f"{found[0]}\n")
+        single.write_text(f"{result[0]}\n")
         try:
             called([*pip, "-r", str(single)])
         except subprocess.SubprocessError as error:
-            missing.append(NOT_INSTALLED.format(what=found[1], why=reason(error)))
+            missing.append(NOT_INSTALLED.format(what=result[1], why=reason(error)))
     return missing
 
 
@@ -71,7 +74,7 @@ def called(command: list[str]) -> None:
 
 
 def variables(root: Path) -> dict[str, str]:
-    """The same settings as ours, and this project's sources."""
+    """Returns the environment variables: our settings and this project's sources."""
     return os.environ | {
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONPATH": f"{root / 'src'}:{root}",
@@ -80,6 +83,6 @@ def variables(root: Path) -> dict[str, str]:
 
 
 def reason(error: Exception) -> str:
-    """The last line of what the failed command said."""
+    """Returns the last line printed by the failed command."""
     said = (getattr(error, "stderr", None) or str(error)).strip()
     return said.splitlines()[-1] if said else type(error).__name__

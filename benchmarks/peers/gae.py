@@ -1,6 +1,6 @@
-"""rounds -> rows about advantages: torchrl and stable-baselines3 against this project.
+"""rounds -> rows about advantages: torchrl and stable-baselines3 against this project
 
-Episodes end, but none is cut: stable-baselines3 knows no other end.
+Episodes terminate and are never truncated: stable-baselines3 has no truncation.
 """
 
 from collections.abc import Callable, Collection
@@ -33,7 +33,7 @@ GOALS = {"torchrl, vectorised": 2.0, "stable-baselines3": 1.0}
 
 
 def trace_of(name: str) -> Trace:
-    """Random rewards and values; the next value is the next row's, as in a rollout."""
+    """Draws random rewards and values; the next value is that of the next row, as in a rollout."""
     generator = torch.Generator().manual_seed(SEED)
     steps, lanes = SHAPES[name]
     rewards = torch.randn(steps, lanes, generator=generator)
@@ -49,7 +49,7 @@ def trace_of(name: str) -> Trace:
 
 
 def repeated(trace: Trace, work: Callable[[], Any]) -> Contestant:
-    """Short work, some times over."""
+    """Repeats short work."""
     repeats = max(1, min(20, 20_000 // len(trace.rewards)))
 
     def run() -> Any:
@@ -59,31 +59,36 @@ def repeated(trace: Trace, work: Callable[[], Any]) -> Contestant:
 
 
 def rows(libraries: Collection[str], rounds: int) -> list[Row]:
-    """Every shape against each library that is there."""
-    found = []
+    """Compares every shape with each available library."""
+    result = []
     for name in SHAPES:
         trace = trace_of(name)
         sides = contestants(trace, libraries)
         refuse_others(name, trace, sides)
         times = race({side: repeated(trace, work) for side, work in sides.items()}, rounds)
-        found += [
+        result += [
             Row(
-                f"advantages, {name}; before: {side}", "us/call", times["ours"], times[side],
-                goal=Goal(GOALS[side], "before") if side in GOALS else None, against=side.partition(",")[0],
+                f"advantages, {name}; before: {side}",
+                "us/call",
+                times["ours"],
+                times[side],
+                goal=Goal(GOALS[side], "before") if side in GOALS else None,
+                against=side.partition(",")[0],
                 tried=TRIED if side == "stable-baselines3" else "",
             )
-            for side in times if side != "ours"
-        ]  # fmt: skip
-    return found
+            for side in times
+            if side != "ours"
+        ]
+    return result
 
 
 def contestants(trace: Trace, libraries: Collection[str]) -> dict[str, Callable[[], Any]]:
-    """All of them from arrays in the form that each wants."""
-    found: dict[str, Callable[[], Any]] = {
+    """Builds all contestants from arrays in the layout that each expects."""
+    result: dict[str, Callable[[], Any]] = {
         "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto")
     }
     if "torchrl" in libraries:
-        found |= torchrl_contestants(trace)
+        result |= torchrl_contestants(trace)
     if "stable-baselines3" in libraries:
         buffer = stable_baselines3_buffer(trace)
         last_values, ended = trace.next_values[-1], trace.terminated[-1].numpy()
@@ -92,8 +97,8 @@ def contestants(trace: Trace, libraries: Collection[str]) -> dict[str, Callable[
             buffer.compute_returns_and_advantage(last_values, ended)
             return buffer.advantages
 
-        found["stable-baselines3"] = fill
-    return found
+        result["stable-baselines3"] = fill
+    return result
 
 
 def torchrl_contestants(trace: Trace) -> dict[str, Callable[[], Any]]:
@@ -111,7 +116,7 @@ def torchrl_contestants(trace: Trace) -> dict[str, Callable[[], Any]]:
 
 
 def stable_baselines3_buffer(trace: Trace) -> Any:
-    """A rollout buffer that is full."""
+    """Returns a full rollout buffer."""
     from gymnasium.spaces import Box
     from stable_baselines3.common.buffers import RolloutBuffer
 
@@ -124,17 +129,17 @@ def stable_baselines3_buffer(trace: Trace) -> Any:
 
 
 def refuse_others(name: str, trace: Trace, sides: dict[str, Callable[[], Any]]) -> None:
-    """All must find the same advantages.
+    """Checks that all contestants find the same advantages.
 
     Raises:
         NotTheSame: they do not.
     """
     expected = advantages(trace, DISCOUNT, LAMBDA, "auto").advantage
     for side, work in sides.items():
-        found = work()
+        result = work()
         if side.startswith("torchrl"):
-            found = found[0][..., 0].T
+            result = result[0][..., 0].T
         elif side == "ours":
-            found = found.advantage
-        if not np.allclose(found, expected, rtol=1e-3, atol=1e-3):
+            result = result.advantage
+        if not np.allclose(result, expected, rtol=1e-3, atol=1e-3):
             raise NotTheSame(f"advantages, {name}: ours are others than those of {side}")

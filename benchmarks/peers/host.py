@@ -1,4 +1,6 @@
-"""libraries -> rows about a replay on the host: draws of 256 transitions, single adds and adds of a thousand."""
+"""libraries -> rows about a replay on the host: draws of 256 transitions, single adds and adds of a
+thousand
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -34,8 +36,8 @@ ADD_GOALS, EXTEND_GOALS = (
 )
 WITHOUT_TIMEOUTS = "stable-baselines3, no timeouts"
 ADD_TRIED = (
-    "memoryviews of columns of numbers, a check of remembered types, one look at all columns: no gain; half of it is "
-    "the check that a transition fits (without), which the others leave out"
+    "memoryviews of columns of numbers, a check of remembered types, one look at all columns: no"
+    " gain; half of it is the check that a transition fits (without), which the others leave out"
 )
 EXTEND_TRIED = "slices alone, without any check, take what the limit says"
 CURVE_NAME, CURVE = "draws on the host", "cpprb"
@@ -43,10 +45,14 @@ CURVE_NAME, CURVE = "draws on the host", "cpprb"
 
 
 def rows(libraries: Iterable[str], rounds: int) -> list[Row]:
-    """All of them, with those libraries that are there."""
-    chosen = [name for name in LIBRARIES if name in set(libraries)]
-    found = [*small_rows(chosen, rounds), *large_rows(chosen, rounds), *add_rows(chosen, rounds)]
-    return found + (curve_rows(rounds) if CURVE in chosen else [])
+    """Returns all rows with the available libraries."""
+    selected = [name for name in LIBRARIES if name in set(libraries)]
+    actual = [
+        *small_rows(selected, rounds),
+        *large_rows(selected, rounds),
+        *add_rows(selected, rounds),
+    ]
+    return actual + (curve_rows(rounds) if CURVE in selected else [])
 
 
 def replays(libraries: Iterable[str], data: Transition, batch: int) -> dict[str, Replay]:
@@ -55,28 +61,30 @@ def replays(libraries: Iterable[str], data: Transition, batch: int) -> dict[str,
     Raises:
         NotTheSame: one draws others, or not uniformly.
     """
-    found = {"ours": buffers.ours(data, batch)} | {
+    actual = {"ours": buffers.ours(data, batch)} | {
         name: LIBRARIES[name](data, batch) for name in libraries
     }
-    for name, replay in found.items():
+    for name, replay in actual.items():
         refuse_other_draws(name, replay, data, batch)
-    return found
+    return actual
 
 
 def small_rows(libraries: Iterable[str], rounds: int) -> list[Row]:
-    """Where overhead counts; without `take`, ours is what anybody writes first."""
+    """Measures small replays, where overhead dominates; without `take`, ours indexes like a first
+    attempt.
+    """
     data = numbered(STORED, FLOATS)
     works = {name: replay.draw for name, replay in replays(libraries, data, BATCH).items()}
     times = raced(
         works | {"limit": buffers.gathers(data, BATCH).draw, "fancy": fancy(data)}, rounds
     )
     without = Without("np.take, and picks by floor(u N)", times.pop("fancy"))
-    found = compared(f"draw of {BATCH}, {FLOATS} floats", times, GOALS)
-    return [row._replace(without=without) for row in found]
+    actual = compared(f"draw of {BATCH}, {FLOATS} floats", times, GOALS)
+    return [row._replace(without=without) for row in actual]
 
 
 def fancy(data: Transition) -> Work:
-    """Drawn with numpy's integers, and each column indexed by them."""
+    """Draws integers with numpy and indexes each column by them."""
     rng, kept = np.random.default_rng(buffers.SEED), [column.copy() for column in data]
 
     def draw() -> Any:
@@ -87,7 +95,7 @@ def fancy(data: Transition) -> Work:
 
 
 def large_rows(libraries: Iterable[str], rounds: int) -> list[Row]:
-    """Where memory counts: all that a replay can do is gather."""
+    """Measures large replays, where memory dominates: the limit is a gather."""
     data = numbered(LARGE_STORED, LARGE_FLOATS)
     works = {name: replay.draw for name, replay in replays(libraries, data, BATCH).items()}
     times = raced(works | {"limit": buffers.gathers(data, BATCH).draw}, rounds)
@@ -99,27 +107,30 @@ def large_rows(libraries: Iterable[str], rounds: int) -> list[Row]:
 
 
 def add_rows(libraries: Iterable[str], rounds: int) -> list[Row]:
-    """One at a time, and a thousand at once."""
+    """Measures adds of one and of a thousand."""
     libraries, data = list(libraries), numbered(STORED, FLOATS)
-    found = replays(libraries, data, BATCH)
-    if "stable-baselines3" in found:
-        found[WITHOUT_TIMEOUTS] = buffers.stable_baselines3(data, BATCH, timeouts=False)
-    works = {name: replay.add for name, replay in found.items() if replay.add}
+    actual = replays(libraries, data, BATCH)
+    if "stable-baselines3" in actual:
+        actual[WITHOUT_TIMEOUTS] = buffers.stable_baselines3(data, BATCH, timeouts=False)
+    works = {name: replay.add for name, replay in actual.items() if replay.add}
     times = raced(works | {"unchecked": unchecked(data)}, rounds)
     without = Without("the check of shapes and dtypes", times.pop("unchecked"))
     result = [
         row._replace(without=without)
         for row in compared(f"add of one, {FLOATS} floats", times, ADD_GOALS)
     ]
-    found["limit"] = buffers.gathers(data, BATCH)
-    times = raced({name: replay.extend for name, replay in found.items() if replay.extend}, rounds)
+    actual["limit"] = buffers.gathers(data, BATCH)
+    times = raced({name: replay.extend for name, replay in actual.items() if replay.extend}, rounds)
     result += compared(f"add of {MANY}, {FLOATS} floats", times, EXTEND_GOALS)
-    return [row if row.met in (None, True) else row._replace(tried=tried(row)) for row in result]
+    return [
+        row if row.goal_reached in (None, True) else row._replace(tried=tried(row))
+        for row in result
+    ]
 
 
 def unchecked(data: Transition) -> Work:
-    ring, one = buffers.Unchecked(len(data.reward), buffers.rows(data, 0)), buffers.one_of(data)
-    return lambda: ring.add(one)
+    ring, item = buffers.Unchecked(len(data.reward), buffers.rows(data, 0)), buffers.one_of(data)
+    return lambda: ring.add(item)
 
 
 def tried(row: Row) -> str:
@@ -127,7 +138,7 @@ def tried(row: Row) -> str:
 
 
 def curve_rows(rounds: int) -> list[Row]:
-    """How a draw grows with what is stored, and with the batch."""
+    """Measures how a draw scales with capacity and batch."""
     stored = [
         curve_row(
             f"  {at:,} stored",
@@ -158,7 +169,7 @@ def curve_row(name: str, point: Point, stored: int, batch: int, rounds: int) -> 
 
 
 def compared(name: str, times: Mapping[str, Measured], goals: Mapping[str, float]) -> list[Row]:
-    """A row for each library."""
+    """Returns a row for each library."""
     others = {side: measured for side, measured in times.items() if side not in ("ours", "limit")}
     return [
         Row(
@@ -175,12 +186,12 @@ def compared(name: str, times: Mapping[str, Measured], goals: Mapping[str, float
 
 
 def raced(works: Mapping[str, Work], rounds: int) -> dict[str, Measured]:
-    """Each as many times in a turn as fit into TURN_SECONDS."""
+    """Races the works, each repeated as often as fits into TURN_SECONDS."""
     return race({name: lasting(work) for name, work in works.items()}, rounds)
 
 
 def lasting(work: Work, clock: Callable[[], float] = time.perf_counter) -> Contestant:
-    """Work that is done often enough to be timed. What compiles has done so before."""
+    """Repeats work often enough to be timed. Compilation happened before."""
     work()
     begin = clock()
     work()

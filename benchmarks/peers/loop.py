@@ -1,6 +1,7 @@
-"""rounds -> rows about whole training loops: deep Q-learning on CartPole here, in rejax and in stable-baselines3.
+"""rounds -> rows about whole training loops: deep Q-learning on CartPole here, in rejax and in
+stable-baselines3
 
-They run in a process of their own with one thread, which is the best for all three at this size.
+They run in a process of their own with one thread, the fastest setting of all three at this size.
 """
 
 import json
@@ -19,7 +20,9 @@ from benchmarks.table import Goal, Point, Row, Without
 
 SCHEDULE = Schedule()
 LEAST_TURNS, LEAST_STEPS, SLOW_STEPS = 300, 1_200, 1_000
-"""Of a call, and of one of stable-baselines3. The first, which is not timed, holds the warm-up of rejax."""
+"""Of a call, and of one of stable-baselines3. The first, which is not timed, holds the warm-up of
+rejax.
+"""
 ENVIRONMENTS = (1, 100)
 """Beside those of SCHEDULE."""
 REJAX, BASELINES = "rejax", "stable-baselines3"
@@ -28,72 +31,93 @@ SMALL, LARGE, LARGEST = 10_000, 100_000, 1_000_000
 ONE_THREAD = {"NPROC": "1", "OMP_NUM_THREADS": "1"}
 UNIT = "us/agent-step"
 TRIED = (
-    "all parameters in one vector, gradients layer by layer, the batch as the last axis: a learning step took a sixth "
-    "less; numbers drawn in bulk, both networks in one, other settings of XLA: no clear gain; "
-    "most of the rest are matrix products, which both sides compute by XLA"
+    "all parameters in one vector, gradients layer by layer, the batch as the last axis: a learning"
+    " step took a sixth less; numbers drawn in bulk, both networks in one, other settings of XLA:"
+    " no clear gain; most of the rest are matrix products, which both sides compute by XLA"
 )
 NOTES = [
-    "training loops: all environments step once, then one gradient step of Adam ({learning_rate:g}) on {batch_size} of "
-    "{capacity:,} transitions; network 4-64-64-2 with rectifiers, discount {discount}, no double estimates, target "
-    "copied every {target_every} steps, {warm_up:,} random steps before, epsilon 1 to {epsilon_end} over "
-    "{epsilon_over:,} steps. One thread; timed after the warm-up".format(**SCHEDULE._asdict()),
-    "training loops, not alike: rejax draws a batch without replacement; the loss of stable-baselines3 is Huber's; "
-    "where 500 steps cut an episode off, rejax takes it for a fall, stable-baselines3 goes on from the last view, "
-    "ours leaves that step out. rejax 0.1.3 gets gymnax 1.0 by an adapter that joins its two kinds of end",
-    "training loops: limit is the products of the 64 x 64 layer alone, nine tenths of all, in NumPy",
+    "training loops: all environments step once, then one gradient step of Adam ({learning_rate:g})"
+    " on {batch_size} of {capacity:,} transitions; network 4-64-64-2 with rectifiers, discount"
+    " {discount}, no double estimates, target copied every {target_every} steps, {warm_up:,} random"
+    " steps before, epsilon 1 to {epsilon_end} over {epsilon_over:,} steps. One thread; timed after"
+    " the warm-up".format(**SCHEDULE._asdict()),
+    (
+        "training loops, not alike: rejax draws a batch without replacement; the loss of"
+        " stable-baselines3 is Huber's; where 500 steps cut an episode off, rejax takes it for a"
+        " fall, stable-baselines3 goes on from the last view, ours leaves that step out. rejax"
+        " 0.1.3 gets gymnax 1.0 by an adapter that joins its two kinds of end"
+    ),
+    (
+        "training loops: limit is the products of the 64 x 64 layer alone, nine tenths of all, in"
+        " NumPy"
+    ),
 ]
 
 
 def rows(rounds: int) -> tuple[list[Row], list[str]]:
-    """All rows, and what to say about them.
+    """Returns all rows, and notes on them.
 
     Raises:
         CalledProcessError: a learner did not learn, or did not run.
     """
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.peers.loop", str(rounds)],
-        env=os.environ | ONE_THREAD, stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    told = json.loads(ran.stdout)
+        env=os.environ | ONE_THREAD,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    lines = json.loads(ran.stdout)
     times = {
         name: Measured(np.array(values), seconds)
-        for name, (values, seconds) in told["times"].items()
+        for name, (values, seconds) in lines["times"].items()
     }
-    return rows_of(times), [*NOTES, *told["notes"]]
+    return rows_of(times), [*NOTES, *lines["notes"]]
 
 
 def rows_of(times: dict[str, Measured]) -> list[Row]:
-    """A side that is missing leaves its rows without what they are compared with."""
-    own, lanes = times[named("ours")], SCHEDULE.environments
+    """Returns the rows; a missing side leaves its comparison empty."""
+    local, lanes = times[named("ours")], SCHEDULE.environments
     without = Without("the scan: each turn is a call from Python", times["by call"])
     name = f"DQN on CartPole, {lanes} environments"
     row = Row(
-        f"{name}; before: {REJAX}", UNIT, own, times.get(named(REJAX)), limit=times["limit"], without=without,
-        goal=Goal(2.5, "before"), against=REJAX, tried=TRIED, point=environments(lanes),
-    )  # fmt: skip
+        f"{name}; before: {REJAX}",
+        UNIT,
+        local,
+        times.get(named(REJAX)),
+        limit=times["limit"],
+        without=without,
+        goal=Goal(2.5, "before"),
+        against=REJAX,
+        tried=TRIED,
+        point=environments(lanes),
+    )
     of_baselines = row._replace(
-        name=f"{name}; before: {BASELINES}", before=times.get(BASELINES), goal=Goal(15, "before"), against=BASELINES,
+        name=f"{name}; before: {BASELINES}",
+        before=times.get(BASELINES),
+        goal=Goal(15, "before"),
+        against=BASELINES,
         point=None,
-    )  # fmt: skip
+    )
     plain = row._replace(limit=None, without=None, goal=None, tried="")
-    found = [row, of_baselines]
+    result = [row, of_baselines]
     for lanes in ENVIRONMENTS:
         schedule = SCHEDULE._replace(environments=lanes)
-        found.append(
+        result.append(
             compared(plain, f"  environments: {lanes}", schedule, times)._replace(
                 point=environments(lanes)
             )
         )
-    found.append(
+    result.append(
         compared(plain, f"  {LARGE:,} transitions kept", with_capacity(LARGE), times)._replace(
             point=None
         )
     )
-    return [*found, *capacity_rows(plain, times)]
+    return [*result, *capacity_rows(plain, times)]
 
 
 def compared(plain: Row, name: str, schedule: Schedule, times: dict[str, Measured]) -> Row:
-    """Another schedule, against rejax."""
+    """Compares another schedule with rejax."""
     return plain._replace(
         name=f"{name}; before: {REJAX}",
         ours=times[named("ours", schedule)],
@@ -102,19 +126,19 @@ def compared(plain: Row, name: str, schedule: Schedule, times: dict[str, Measure
 
 
 def capacity_rows(plain: Row, times: dict[str, Measured]) -> list[Row]:
-    """Full rings against a small full one."""
+    """Compares full rings with a small full one."""
     small = times["full " + named("ours", with_capacity(SMALL))]
-    found = []
+    result = []
     for capacity in (SMALL, LARGE, LARGEST):
-        own = times["full " + named("ours", with_capacity(capacity))]
+        local = times["full " + named("ours", with_capacity(capacity))]
         point = Point("training loop: transitions kept", "transitions", capacity)
         row = plain._replace(
-            name=f"  {capacity:,} transitions kept, all full", ours=own, before=None, point=point
+            name=f"  {capacity:,} transitions kept, all full", ours=local, before=None, point=point
         )
         if capacity > SMALL:
             row = row._replace(before=small, against=f"{SMALL:,} transitions")
-        found.append(row._replace(goal=Goal(0.8, "before") if capacity == LARGEST else None))
-    return found
+        result.append(row._replace(goal=Goal(0.8, "before") if capacity == LARGEST else None))
+    return result
 
 
 def environments(lanes: int) -> Point:
@@ -144,9 +168,9 @@ def measured(rounds: int) -> dict[str, Any]:
     learnt = {
         name: sides.refuse_unlearnt(name, side, steps[name]) for name, side in learners.items()
     }
-    told = ", ".join(f"{name} {brought:.0f}" for name, brought in learnt.items())
+    lines = ", ".join(f"{name} {brought:.0f}" for name, brought in learnt.items())
     notes.append(
-        f"training loops, greedy return after {sides.LEARNT_AFTER:,} steps, of 500: {told}"
+        f"training loops, greedy return after {sides.LEARNT_AFTER:,} steps, of 500: {lines}"
     )
     jax.clear_caches()  # so that the first call compiles
     times = race(main_contestants(learners), rounds)
@@ -163,7 +187,7 @@ def measured(rounds: int) -> dict[str, Any]:
 
 
 def importable() -> tuple[dict[str, Any], list[str]]:
-    """How to make each side, and what to say of those that are not there."""
+    """Returns how to build each side, and notes on those that are missing."""
     makers: dict[str, Any] = {"ours": sides.ours}
     notes = []
     for name, module, make in (
@@ -179,19 +203,19 @@ def importable() -> tuple[dict[str, Any], list[str]]:
 
 
 def main_contestants(learners: dict[str, sides.Side]) -> dict[str, Contestant]:
-    """All of SCHEDULE."""
+    """Returns all contestants of SCHEDULE."""
     steps = steps_of(SCHEDULE)
-    found = {
+    result = {
         named(name): side.contestant(steps) for name, side in learners.items() if name != BASELINES
     }
     if BASELINES in learners:
-        found[BASELINES] = learners[BASELINES].contestant(SLOW_STEPS)
+        result[BASELINES] = learners[BASELINES].contestant(SLOW_STEPS)
     by_call = sides.ours(SCHEDULE, turns_a_call=1).contestant(steps)
-    return found | {"by call": by_call, "limit": sides.products(SCHEDULE, LEAST_TURNS)}
+    return result | {"by call": by_call, "limit": sides.products(SCHEDULE, LEAST_TURNS)}
 
 
 def alike(makers: dict[str, Any], schedule: Schedule) -> dict[str, Contestant]:
-    """The compiled ones, of another schedule."""
+    """Returns the compiled contestants of another schedule."""
     compiled = [name for name in makers if name != BASELINES]
     return {
         named(name, schedule): makers[name](schedule).contestant(steps_of(schedule))
@@ -201,16 +225,16 @@ def alike(makers: dict[str, Any], schedule: Schedule) -> dict[str, Contestant]:
 
 def full() -> dict[str, Contestant]:
     """Ours, of several capacities, as much in each ring as it holds."""
-    found = {}
+    result = {}
     for capacity in (SMALL, LARGE, LARGEST):
         schedule = with_capacity(capacity)
         side = sides.ours(schedule, warm_up=capacity)
-        found["full " + named("ours", schedule)] = side.contestant(steps_of(schedule))
-    return found
+        result["full " + named("ours", schedule)] = side.contestant(steps_of(schedule))
+    return result
 
 
 def steps_of(schedule: Schedule) -> int:
-    """Of a call."""
+    """Returns the environment steps of a call."""
     return max(LEAST_STEPS, LEAST_TURNS * schedule.environments)
 
 

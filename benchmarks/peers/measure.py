@@ -1,4 +1,6 @@
-"""rounds -> rows of this project against other libraries, in one process with them: the interpreter of .bench/peers."""
+"""rounds -> rows of this project against other libraries, in one process: the interpreter of
+.bench/peers
+"""
 
 import argparse
 import importlib
@@ -25,64 +27,75 @@ MODULES = {
 }
 """Library -> what of it must be there to be compared."""
 NOTES = [
-    "before: the library that the row names, with its defaults and the threads of this process; what each draws or "
-    "computes is checked before it is timed",
-    "draws on the host: five columns (obs, action, reward, next_obs, done) in the arrays that each library gives back: "
-    "NumPy's of cpprb, tianshou and ours, PyTorch's of stable-baselines3 and torchrl, JAX's of flashbax, whose draw is "
-    "one jitted call. limit: np.take of the same columns at given picks; without: numpy's integers and indexing",
-    "an add of one gives arrays and Python's numbers; an add of 1000 is one call, of stable-baselines3 with 1000 "
-    "environments; tianshou has no such call. no timeouts: handle_timeout_termination=False, a column less",
-    "in a scan: a step adds a turn of 16 lanes and draws; ours gets the random words of all steps at once, flashbax a "
-    "key for each step, as its functions want it. limit: the same write, and gathers of given entries",
+    (
+        "before: the library that the row names, with its defaults and the threads of this process;"
+        " what each draws or computes is checked before it is timed"
+    ),
+    (
+        "draws on the host: five columns (obs, action, reward, next_obs, done) in the arrays that"
+        " each library gives back: NumPy's of cpprb, tianshou and ours, PyTorch's of"
+        " stable-baselines3 and torchrl, JAX's of flashbax, whose draw is one jitted call. limit:"
+        " np.take of the same columns at given picks; without: numpy's integers and indexing"
+    ),
+    (
+        "an add of one gives arrays and Python's numbers; an add of 1000 is one call, of"
+        " stable-baselines3 with 1000 environments; tianshou has no such call. no timeouts:"
+        " handle_timeout_termination=False, a column less"
+    ),
+    (
+        "in a scan: a step adds a turn of 16 lanes and draws; ours gets the random words of all"
+        " steps at once, flashbax a key for each step, as its functions want it. limit: the same"
+        " write, and gathers of given entries"
+    ),
     "gradient steps: against the same network in PyTorch, with one thread where that is faster",
 ]
 
 
 def measure(root: Path, rounds: int) -> Report:
-    """All rows, of the libraries that can be imported; and a note on each that cannot."""
+    """Returns all rows of the available libraries, and a note on each missing one."""
     import jax
 
-    found, notes = importable()
+    result, notes = importable()
     rows: list[Row] = []
-    for what, part in parts(root, found, rounds).items():
+    for what, part in parts(root, result, rounds).items():
         begin = time.perf_counter()
         rows += part()
         print(f"peers: {what}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    if "rejax" in found and "stable-baselines3" in found:
+    if "rejax" in result and "stable-baselines3" in result:
         from benchmarks.peers import loop
 
-        of_loop, told = loop.rows(rounds)
-        rows, notes = rows + of_loop, [*notes, *told]
+        of_loop, lines = loop.rows(rounds)
+        rows, notes = rows + of_loop, [*notes, *lines]
     return Report(rows, [*NOTES, *notes], jax.devices()[0].device_kind)
 
 
-def parts(root: Path, found: list[str], rounds: int) -> dict[str, Callable[[], list[Row]]]:
-    """What brings rows without a note."""
+def parts(root: Path, result: list[str], rounds: int) -> dict[str, Callable[[], list[Row]]]:
+    """Yields the parts that give rows without a note."""
     from benchmarks.peers import gae, host, updates
 
     works: dict[str, Callable[[], list[Row]]] = {
-        "replays on the host": lambda: host.rows(found, rounds)
+        "replays on the host": lambda: host.rows(result, rounds)
     }
-    if "flashbax" in found:
+    if "flashbax" in result:
         from benchmarks.peers import scan
 
         works["replays in a scan"] = lambda: scan.rows(rounds)
-    works["advantages"] = lambda: gae.rows(found, rounds)
+    works["advantages"] = lambda: gae.rows(result, rounds)
     return works | {"gradient steps": lambda: updates.rows(root, rounds)}
 
 
 def importable() -> tuple[list[str], list[str]]:
-    """The libraries that are there, and what to say of the others."""
-    found, notes = [], []
+    """Returns the available libraries, and notes on the others."""
+    result, notes = [], []
     for library, module in MODULES.items():
         try:
             importlib.import_module(module)
-            found.append(library)
-        except Exception as error:  # a library may fail in any way: that must not keep the others from being measured
+            result.append(library)
+        except Exception as error:
             notes.append(
                 NOT_INSTALLED.format(what=library, why=f"{type(error).__name__}: {reason(error)}")
             )
-    return found, notes
+    return result, notes
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -92,28 +105,29 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--note", action="append", default=[], help="what to say beside what is found here"
     )
-    chosen = parser.parse_args(argv)
+    selected = parser.parse_args(argv)
     params = read_params(Path.cwd())
     with on_device(params, "torch"):
-        report = measure(Path.cwd(), chosen.rounds)
-    missing = [*chosen.note, *report.notes]
+        report = measure(Path.cwd(), selected.rounds)
+    missing = [*selected.note, *report.notes]
     there = {
         library: version(library)
         for library in MODULES
         if not any(note.startswith(library) for note in missing)
     }
     machine = settings(params, "torch") | {"backend": report.backend} | there
-    told = ", ".join(f"{name} {number}" for name, number in there.items())
+    lines = ", ".join(f"{name} {number}" for name, number in there.items())
     print(
-        f"peers: {machine['cpu']}, {report.backend}, {machine['threads']} threads, {chosen.rounds} interleaved rounds"
+        f"peers: {machine['cpu']}, {report.backend}, {machine['threads']} threads,"
+        f" {selected.rounds} interleaved rounds"
     )
-    print(told, "", render(report.rows), "", *missing, sep="\n")
+    print(lines, "", render(report.rows), "", *missing, sep="\n")
     rows = [as_json(row) for row in report.rows]
     text = json.dumps(
-        {**machine, "rounds": chosen.rounds, "rows": rows, "notes": missing}, indent=1
+        {**machine, "rounds": selected.rounds, "rows": rows, "notes": missing}, indent=1
     )
-    chosen.results.mkdir(parents=True, exist_ok=True)
-    (chosen.results / "peers.json").write_text(f"{text}\n")
+    selected.results.mkdir(parents=True, exist_ok=True)
+    (selected.results / "peers.json").write_text(f"{text}\n")
     return 0
 
 

@@ -1,4 +1,6 @@
-""".bench/peers -> a table of speed against other libraries: printed, kept in benchmarks/results/peers.json."""
+""".bench/peers -> a table of speed against other libraries: printed, stored in
+benchmarks/results/peers.json
+"""
 
 import argparse
 import subprocess
@@ -8,8 +10,9 @@ from pathlib import Path
 from benchmarks import publish
 from benchmarks.peers.environment import environment, reason, variables
 from benchmarks.run import LEAST_ROUNDS, RESULTS
+from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.params_file import ConfigError, read_params
+from pipeline.storage.params_file import read_params
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,23 +23,23 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)"
     )
-    chosen = parser.parse_args(argv)
-    if chosen.rounds < LEAST_ROUNDS:
+    selected = parser.parse_args(argv)
+    if selected.rounds < LEAST_ROUNDS:
         parser.error(
-            f"--rounds {chosen.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing"
+            f"--rounds {selected.rounds}: medians of fewer than {LEAST_ROUNDS} rounds say nothing"
         )
     try:
         prepare_process(read_params(Path.cwd()))
     except ConfigError as error:
         print(f"{error} [exit 2]", file=sys.stderr)
         return 2
-    code = measured(Path.cwd(), chosen.rounds, chosen.results)
-    publish.publish(Path.cwd(), chosen.results, ["peers"])
+    code = measured(Path.cwd(), selected.rounds, selected.results)
+    publish.publish(Path.cwd(), selected.results, ["peers"])
     return code
 
 
 def measured(root: Path, rounds: int, results: Path) -> int:
-    """In the interpreter that has the libraries; they are installed if they are not there."""
+    """Measures in the interpreter that has the libraries, which are installed if missing."""
     try:
         python, missing = environment(root)
     except (OSError, subprocess.SubprocessError) as error:

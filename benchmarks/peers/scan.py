@@ -1,5 +1,7 @@
-"""rounds -> rows about a replay inside a compiled scan, whose every step adds a turn of 16 lanes and draws transitions:
-the ring of iqn against flashbax's flat buffer."""
+"""rounds -> rows about a replay inside a compiled scan: iqn's ring against flashbax's flat buffer
+
+Every step adds a turn of 16 environments and draws transitions.
+"""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -33,14 +35,14 @@ GOALS = {"rbg": 2.0, "threefry2x32": 1.5}
 CHECKED = 1_000_000
 """Transitions that are drawn before anything is timed."""
 TRIED = (
-    "a form of its own for draws without a stack or a second turn: no gain; what a key costs in each step is why the "
-    "words of all steps are drawn at once in the row above"
+    "a form of its own for draws without a stack or a second turn: no gain; what a key costs in"
+    " each step is why the words of all steps are drawn at once in the row above"
 )
 """Where ours has a key for each step, as flashbax wants it."""
 
 
 class Drawn(NamedTuple):
-    """What a learner takes from a draw; only this is asked for, so both sides may leave out the rest."""
+    """Holds what a learner needs of a draw; both sides may leave out the rest."""
 
     frame: jax.Array
     action: jax.Array
@@ -50,36 +52,41 @@ class Drawn(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A replay in functions, and its state when it holds `numbered_turns`; `given`: keys -> what each draw gets."""
+    """Holds a replay as functions, and its state when it holds `numbered_turns`; `draw_inputs`:
+    keys ->
+    the input of each draw.
+    """
 
     state: Any
     add: Callable[[Any, Transitions], Any]
     draw: Callable[[Any, jax.Array], Drawn]
-    given: Callable[[jax.Array], jax.Array] = lambda keys: keys
+    draw_inputs: Callable[[jax.Array], jax.Array] = lambda keys: keys
 
 
 def rows(rounds: int) -> list[Row]:
-    """Both kinds of keys, and what a step costs by capacity and batch."""
-    found, times_of = [], cache(partial(raced, rounds=rounds))  # two curves meet in one point
+    """Measures both kinds of keys, and the cost of a step by capacity and batch."""
+    result, times_of = [], cache(partial(raced, rounds=rounds))  # two curves meet in one point
     for keys, goal in GOALS.items():
         times = times_of(SLOTS, BATCH, keys)
         name = f"add {LANES} + sample({BATCH}) in a scan, {keys} keys; before: flashbax"
-        found.append(row_of(name, times)._replace(goal=Goal(goal, "before")))
+        result.append(row_of(name, times)._replace(goal=Goal(goal, "before")))
         name = "  ours with a key for each step, too; before: flashbax"
-        found.append(found[-1]._replace(name=name, ours=times["by key"], without=None, tried=TRIED))
+        result.append(
+            result[-1]._replace(name=name, ours=times["by key"], without=None, tried=TRIED)
+        )
     for at in CAPACITIES:
         point = Point("add and draw in a scan: transitions stored", "transitions stored", at)
         times = times_of(at // LANES, BATCH, "rbg")
-        found.append(
+        result.append(
             row_of(f"  {at:,} stored, rbg keys; before: flashbax", times)._replace(point=point)
         )
     for at in BATCHES:
         point = Point("add and draw in a scan: batch", "batch", at)
         times = times_of(SLOTS, at, "rbg")
-        found.append(
+        result.append(
             row_of(f"  a batch of {at}, rbg keys; before: flashbax", times)._replace(point=point)
         )
-    return found
+    return result
 
 
 def row_of(name: str, times: dict[str, Measured]) -> Row:
@@ -127,16 +134,16 @@ def numbered_turns(turns: int) -> Transitions:
 
 
 def our_replay(turns: Transitions, batch: int) -> Replay:
-    """Random words of all steps at once: in a scan the fastest way."""
+    """Draws the random words of all steps at once: the fastest way in a scan."""
 
-    def draw(ring: Ring, given: jax.Array) -> Drawn:
-        found = sample_by(given, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
+    def draw(ring: Ring, argument: jax.Array) -> Drawn:
+        result = sample_by(argument, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
         return Drawn(
-            found.stack, found.action, found.returns, found.bootstrap == 0, found.next_stack
+            result.stack, result.action, result.returns, result.bootstrap == 0, result.next_stack
         )
 
-    given = jax.vmap(partial(words, batch_size=batch))
-    return Replay(jax.jit(partial(filled, len(turns.turn)))(turns), write, draw, given)
+    argument = jax.vmap(partial(words, batch_size=batch))
+    return Replay(jax.jit(partial(filled, len(turns.turn)))(turns), write, draw, argument)
 
 
 def by_key(replay: Replay, batch: int) -> Replay:
@@ -180,7 +187,7 @@ def flashbax_replay(turns: Transitions, batch: int) -> Replay:
 
 
 def gathering(turns: Transitions) -> Replay:
-    """What it takes at least: the turn written into slot 0, and the transitions of given entries gathered."""
+    """Measures the lower bound: writes the turn into slot 0 and gathers given entries."""
 
     def add(data: Transitions, turn: Transitions) -> Transitions:
         return jax.tree.map(
@@ -194,10 +201,10 @@ def gathering(turns: Transitions) -> Replay:
             return column.reshape(-1, *column.shape[3:]).at[at].get(mode="promise_in_bounds")
 
         ended = data.terminated[:, None]
-        found = [
+        result = [
             take(column, entries) for column in (data.frames, data.actions, data.rewards, ended)
         ]
-        return Drawn(*found, take(data.frames, entries + LANES))
+        return Drawn(*result, take(data.frames, entries + LANES))
 
     return Replay(jax.tree.map(jnp.asarray, turns), add, draw)
 
@@ -215,33 +222,34 @@ def scanned(replay: Replay, keys: jax.Array) -> Contestant:
             sums = jax.tree.map(jnp.add, sums, replay.draw(state, key))
             return (state, sums), None
 
-        given = replay.given(keys)
-        shapes = jax.eval_shape(replay.draw, state, given[0])
+        argument = replay.draw_inputs(keys)
+        shapes = jax.eval_shape(replay.draw, state, argument[0])
         zeros = jax.tree.map(lambda column: jnp.zeros(column.shape, jnp.float32), shapes)
-        return jax.lax.scan(step, (state, zeros), (given, turns))[0]
+        return jax.lax.scan(step, (state, zeros), (argument, turns))[0]
 
-    held, turns = (
+    stored, turns = (
         [jax.tree.map(jnp.copy, replay.state)],
         jax.tree.map(jnp.asarray, numbered_turns(STEPS)),
     )
 
     def run() -> None:
-        state, sums = program(held.pop(), keys, turns)
-        held.append(jax.block_until_ready(state))
+        state, sums = program(stored.pop(), keys, turns)
+        stored.append(jax.block_until_ready(state))
         jax.block_until_ready(sums)
 
     return Contestant(run, STEPS)
 
 
 def refuse_uneven_draws(name: str, replay: Replay, keys: str, slots: int, batch: int) -> None:
-    """All turns but the newest, whose successor is not there, must be drawn equally often, with their successor.
+    """Checks that all turns but the newest (which has no successor) are drawn equally often, with
+    their successor.
 
     Raises:
         NotTheSame: they are not.
     """
     split = jax.random.split(jax.random.key(1, impl=keys), CHECKED // batch)
     drawn = jax.jit(
-        lambda state, keys: jax.lax.map(partial(replay.draw, state), replay.given(keys))
+        lambda state, keys: jax.lax.map(partial(replay.draw, state), replay.draw_inputs(keys))
     )(replay.state, split)
     frame, action, reward, _, later = (
         np.asarray(column).reshape(-1, *column.shape[2:]) for column in drawn
@@ -253,13 +261,13 @@ def refuse_uneven_draws(name: str, replay: Replay, keys: str, slots: int, batch:
         and (reward == turn + lane).all()
     )
     bins = min(slots - 1, CHECKED // 100 // LANES)
-    found = chisquare(
+    result = chisquare(
         np.bincount(turn * bins // (slots - 1) * LANES + lane, minlength=bins * LANES),
         np.repeat(np.bincount(np.arange(slots - 1) * bins // (slots - 1)), LANES)
         * len(turn)
         / ((slots - 1) * LANES),
     )
-    if not whole or turn.max() >= slots - 1 or found.pvalue < 1e-6:
+    if not whole or turn.max() >= slots - 1 or result.pvalue < 1e-6:
         raise NotTheSame(
-            f"{name}: draws are not uniform over whole transitions (p = {found.pvalue:.1e})"
+            f"{name}: draws are not uniform over whole transitions (p = {result.pvalue:.1e})"
         )

@@ -1,4 +1,4 @@
-"""rounds -> rows about gradient steps of iqn against the same network in PyTorch."""
+"""rounds -> rows about gradient steps of iqn against the same network in PyTorch"""
 
 from pathlib import Path
 
@@ -21,10 +21,10 @@ TRAIN = {
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """Small networks and large ones; promises of proposals, and jitted steps of others, stand in iqn's own."""
-    found = []
+    """Measures small and large networks; claims of proposals are in iqn's own benchmark."""
+    result = []
     for hidden, step_rows in ((64, small_rows), (256, large_rows)):
         sides = sides_of(config_of(root, network={"hidden": hidden, "noisy": "none"}, train=TRAIN))
-        found += step_rows(sides, rounds)
-    against_torch = [row for row in found if row.before and row.against == REFERENCE]
+        result += step_rows(sides, rounds)
+    against_torch = [row for row in result if row.before and row.against == REFERENCE]
     return [row._replace(claims=(), against="torch") for row in against_torch]

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import (
     BaselineError,
@@ -51,8 +51,10 @@ class Judged(NamedTuple):
         return compare(self.verdict, self.entry["metrics"], self.scores)
 
 
-class Untrusted(Exception):
-    """There is no verdict, or it belongs to something else than what is at hand. Exit code 4."""
+class StaleVerdict(PipelineError):
+    """The verdict is missing, or does not match the current scores, weights or params."""
+
+    exit_code = 4
 
     def __init__(self, status: Status, why: str) -> None:
         super().__init__(why)
@@ -114,14 +116,14 @@ def check(root: Path, model: str, preset: str) -> Judged:
         origin = {name: stored.get(name) for name in ORIGIN}
         expected = _content(found, judged, _rules(found.verdict, stored), origin)
         if stored.get("baseline_sha256") != expected["baseline_sha256"]:
-            raise Untrusted(
+            raise StaleVerdict(
                 "stale", f"baselines/{model}.json changed after the verdict; {again(preset)}"
             )
         if stored != expected:
-            raise Untrusted(
+            raise StaleVerdict(
                 "stale", f"the verdict is not what these scores give: altered; {again(preset)}"
             )
-    except Untrusted as error:
+    except StaleVerdict as error:
         return Judged(
             model,
             preset,
@@ -138,28 +140,28 @@ def stored_verdict(
     params: as they are to be; those in `root` if none are given.
 
     Raises:
-        Untrusted: there is none, or it belongs to another model, preset, scores, learner or params.
+        StaleVerdict: there is none, or it belongs to another model, preset, scores, learner or params.
         ArtifactError: a file cannot be read.
         ConfigError: params.yaml cannot be used.
     """
     found = files(root, model)
     if not found.scores.exists() or not found.verdict.exists():
-        raise Untrusted("missing", f"{model} was not evaluated yet; {again(preset)}")
+        raise StaleVerdict("missing", f"{model} was not evaluated yet; {again(preset)}")
     stored = artifacts.read_json(found.verdict)
     if not isinstance(stored, dict) or stored.get("model") != model:
-        raise Untrusted("stale", f"the verdict is not one of {model}; {again(preset)}")
+        raise StaleVerdict("stale", f"the verdict is not one of {model}; {again(preset)}")
     if stored.get("preset") != preset:
         was = stored.get("preset")
-        raise Untrusted(
+        raise StaleVerdict(
             "stale", f"the verdict is one of preset {was!r}, not of {preset!r}; {again(preset)}"
         )
     if stored.get("scores_sha256") != artifacts.file_digest(found.scores):
-        raise Untrusted("stale", f"the scores changed after the verdict; {again(preset)}")
+        raise StaleVerdict("stale", f"the scores changed after the verdict; {again(preset)}")
     state = root / "models" / model
     if state.exists() and stored.get("learner") != artifacts.folder_digest(state):
-        raise Untrusted("stale", f"models/{model} changed after the verdict; {again(preset)}")
+        raise StaleVerdict("stale", f"models/{model} changed after the verdict; {again(preset)}")
     if stored.get("params") != params_digest(params or read_params(root), model):
-        raise Untrusted(
+        raise StaleVerdict(
             "stale", f"params.yaml changed after {model} was evaluated; {again(preset)}"
         )
     return stored

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 
 STYLE = Path(__file__).with_suffix(".css")
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"

@@ -5,8 +5,8 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError
 
 PLAIN, VARIANT, LIMIT = "before/ours", "seed's/ours", "limit/ours"
 """Ratios to the plain reference, to the variant of it that was proposed, and to what the machine needs at least."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.storage.formats import FOREIGN
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.formats import PARSER_ERRORS
 from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 
 MAX_BYTES = 200_000
@@ -19,10 +20,6 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 """Readers of .npy headers by version; numpy writes the second where the first is too short."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What numpy writes."""
-
-
-class ConfigError(Exception):
-    """Params that cannot be used: one line with file, key, value, reason and remedy. Exit code 2."""
 
 
 def read_content(path: Path) -> Content:
@@ -89,7 +86,7 @@ def _members(path: Path) -> dict[str, bytes]:
                 name: _unfolded(archive, member)
                 for name, member in zip(names, members, strict=True)
             }
-    except (*FOREIGN, zlib.error):
+    except (*PARSER_ERRORS, zipfile.BadZipFile, zlib.error):
         raise ConfigError(
             f"{path.name}: is no {ARRAYS} file, or damaged; write one with numpy.savez"
         ) from None
@@ -109,7 +106,7 @@ def _array(where: str, data: bytes, wanted: str, axes: int | None = None) -> np.
         shape, fortran_order, dtype = read_header(stream)
         if any(type(length) is not int for length in shape):  # numpy lets True pass
             raise TypeError
-    except (*FOREIGN, tokenize.TokenError):
+    except (*PARSER_ERRORS, tokenize.TokenError):
         raise ConfigError(f"{where}: is no {NUMBERS} file; write one with numpy.save") from None
     size = math.prod(shape)
     fits = len(shape) == axes if axes else len(shape) <= MAX_AXES and min(shape, default=1) > 0

@@ -1,9 +1,6 @@
 """params.yaml (and an overlay of presets/) -> Params, or one line within two seconds that says what is wrong."""
 
-import argparse
 import difflib
-import json
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -14,12 +11,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, DocumentStartEvent, MappingStartEvent, SequenceStartEvent
 
-from pipeline.storage.input_files import ConfigError, read_content, read_text
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.input_files import read_content, read_text
 from quatrain.params import Params
 from quatrain.section import Content
 
 MAX_DEPTH = 20
-SCHEMA_FILE = "params.schema.json"
 
 
 def read_params(root: Path, preset: str | None = None) -> Params:
@@ -238,36 +235,3 @@ def _hint(field: Any) -> str:
 def _nearest(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.commands.params", description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, what in (
-        ("check", "say whether params.yaml can be used"),
-        ("preset", "print params.yaml overlaid by a preset"),
-    ):
-        sub = verbs.add_parser(verb, help=what)
-        sub.add_argument(
-            "preset", nargs="?" if verb == "check" else None, help="name of a file in presets/"
-        )
-    verbs.add_parser(
-        "schema", help=f"write {SCHEMA_FILE}, by which editors complete and check params.yaml"
-    )
-    chosen = parser.parse_args(argv)
-    root = Path.cwd()
-    try:
-        if chosen.verb == "schema":
-            (root / SCHEMA_FILE).write_text(json.dumps(Params.model_json_schema(), indent=1) + "\n")
-            return 0
-        read_params(root, chosen.preset)
-        if chosen.verb == "preset":
-            YAML().dump(read_raw(root, chosen.preset), sys.stdout)
-    except ConfigError as error:
-        print(f"{error} [exit 2]", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

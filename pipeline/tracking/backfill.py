@@ -11,16 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.evaluate import Trained, load_learner, parse_history, storable
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Untrusted
-from pipeline.runtime import stage
-from pipeline.runtime.stage import Signals, Stage, say
-from pipeline.storage import artifacts
-from pipeline.storage.artifacts import MANIFEST, ArtifactError
+from pipeline.judging.verdicts import StaleVerdict
+from pipeline.runtime import console, stage
+from pipeline.runtime.errors import ArtifactError, StoreUnavailable
+from pipeline.runtime.signals import Signals
+from pipeline.runtime.stage import Stage
+from pipeline.storage import artifacts, history
+from pipeline.storage.artifacts import MANIFEST, null_if_not_finite
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.formats import to_json
 from pipeline.storage.params_file import read_params
+from pipeline.storage.trained_model import TrainedModel, load_trained
 from pipeline.tracking.delivery import RUN_KEY_TAG
 from pipeline.tracking.journal import Journal, redact
 from pipeline.tracking.model_export import record_model
@@ -39,17 +41,13 @@ LARGEST = sys.float_info.max
 FINISHED = b'"status": "FINISHED"'
 
 
-class Pending(Exception):
-    """Nobody says whether the store has the run, and so nothing is recorded, lest it is there twice. Exit code 6."""
-
-
 # What is missing: told without mlflow and frameworks.
 
 
 def lacking(root: Path, params: Params, model: str, uri: str) -> list[str]:
     """The verbs of a model whose results are at hand, made with these params, and are on no record here or at `uri`."""
     found = []
-    with suppress(ArtifactError, DataError, Untrusted, KeyError, TypeError):
+    with suppress(ArtifactError, DataError, StaleVerdict, KeyError, TypeError):
         key = artifacts.read_json(root / "models" / model / MANIFEST)["info"]["run_key"]
         config = artifacts.read_json(root / "models" / model / "config.json")
         if config != getattr(params, model).model_dump(mode="json"):
@@ -76,7 +74,7 @@ def evaluated(folder: Path, run_key: str, scores: Mapping[str, float | None]) ->
     """Whether a journal has these very scores of this run."""
     journal = Journal(folder)
     recorded = {name: points[-1][1] for name, points in journal.history().items()}
-    shown = storable(
+    shown = null_if_not_finite(
         {
             name.removeprefix("eval/"): value
             for name, value in recorded.items()
@@ -92,7 +90,7 @@ def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]
     """The scores at hand, if they are those of the learner at hand.
 
     Raises:
-        Untrusted: they are not.
+        StaleVerdict: they are not.
         ArtifactError: a file cannot be read.
     """
     verdicts.stored_verdict(root, model, params.preset)
@@ -143,21 +141,21 @@ def backfill(stage: Stage, signals: Signals) -> None:
     """Record the training and the evaluation at hand, as far as neither we nor the store have them.
 
     Raises:
-        Pending: the store cannot be asked.
+        StoreUnavailable: the store cannot be asked.
     """
     uri = resolve_uri(stage.root)
     missing = lacking(stage.root, stage.params, stage.model, uri)
     if not missing:
         return
     dataset, digest = stage.load_dataset()
-    trained = load_learner(stage, dataset, digest)
+    trained = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
     there = metrics_in_store(uri, trained.files.info["run_key"])
     for verb in missing:
         signals.check()
         if is_there(stage, verb, trained, there):
             note(stage.root, uri, result_of(stage.root, verb, stage.model))
             continue
-        say(
+        console.info(
             f"{stage.name}: {verb}@{stage.model} was restored from a cache; its run is recorded now"
         )
         RECORD[verb](stage._replace(verb=verb), trained, dataset, digest)
@@ -167,7 +165,7 @@ def metrics_in_store(uri: str, run_key: str) -> dict[str, float]:
     """The last value of each metric of a run in the store, as it was given; none where it has no such run.
 
     Raises:
-        Pending: the store cannot be asked.
+        StoreUnavailable: the store cannot be asked.
     """
     try:
         knock(uri)
@@ -177,7 +175,10 @@ def metrics_in_store(uri: str, run_key: str) -> dict[str, float]:
             [experiment.experiment_id], f"tags.`{RUN_KEY_TAG}` = '{run_key}'"
         )
     except Exception as error:  # of whatever kind: without an answer nothing is recorded
-        raise Pending(reason_of(error, uri)) from None
+        reason = reason_of(error, uri)
+        raise StoreUnavailable(
+            f"the tracking store cannot be asked ({reason}); run `make sync` when that is mended"
+        ) from None
     there = {name: value for run in runs or () for name, value in run.data.metrics.items()}
     return {
         name: value if abs(value) < LARGEST or math.isnan(value) else math.copysign(math.inf, value)
@@ -185,10 +186,10 @@ def metrics_in_store(uri: str, run_key: str) -> dict[str, float]:
     }
 
 
-def is_there(stage: Stage, verb: str, trained: Trained, metrics: Mapping[str, float]) -> bool:
+def is_there(stage: Stage, verb: str, trained: TrainedModel, metrics: Mapping[str, float]) -> bool:
     """Whether the store has all that a verb made: the last values of its curves, or these very scores."""
     if verb == "train":
-        curves = parse_history(trained.files.contents["history.csv"])
+        curves = history.from_csv(trained.files.contents["history.csv"])
         made = {f"train/{name}": float(values[-1]) for name, (_, values) in curves.items()}
     else:
         scores = scores_of(stage.root, stage.params, stage.model)
@@ -196,17 +197,17 @@ def is_there(stage: Stage, verb: str, trained: Trained, metrics: Mapping[str, fl
             f"eval/{name}": math.nan if value is None else value for name, value in scores.items()
         }
     there = {name: metrics[name] for name in made if name in metrics}
-    return storable(there) == storable(made)
+    return null_if_not_finite(there) == null_if_not_finite(made)
 
 
-def record_training(stage: Stage, trained: Trained, dataset: Any, digest: str) -> None:
+def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: str) -> None:
     """What `train` would have journalled, but for times, which nobody measured."""
     info = trained.files.info
     settings = {f"quatrain.{name}": value for name, value in info["settings"].items()}
     with Run.of(
         stage, info["run_key"], info["run_key"], digest, {**settings, CACHE_HIT: "true"}
     ) as run:
-        for name, curve in parse_history(trained.files.contents["history.csv"]).items():
+        for name, curve in history.from_csv(trained.files.contents["history.csv"]).items():
             run.metrics(
                 (f"train/{name}", int(step), float(value))
                 for step, value in zip(*curve, strict=True)
@@ -216,7 +217,7 @@ def record_training(stage: Stage, trained: Trained, dataset: Any, digest: str) -
         record_model(stage, run, trained.state, dataset)
 
 
-def record_evaluation(stage: Stage, trained: Trained, _dataset: Any, digest: str) -> None:
+def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest: str) -> None:
     """What `evaluate` would have journalled; under the key that it has, should it run after all."""
     for name in ("evaluate", "plots"):
         getattr(load(stage.model), name)  # loaded when `evaluate` takes its key
@@ -238,15 +239,5 @@ def record_evaluation(stage: Stage, trained: Trained, _dataset: Any, digest: str
 RECORD = {"train": record_training, "evaluate": record_evaluation}
 
 
-def main(argv: list[str] | None = None) -> int:
-    try:
-        return stage.main("backfill", __doc__ or "", backfill, argv)
-    except Pending as error:
-        say(
-            f"backfill: the tracking store cannot be asked ({error}); run `make sync` when that is mended [exit 6]"
-        )
-        return 6
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(stage.main("backfill", __doc__ or "", backfill))

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
-from pipeline.storage.checkpoints import folder_lock
 from pipeline.tracking import versions
 from pipeline.tracking.journal import ROWS_PER_LINE, Header, Journal, Line, redact
 from pipeline.tracking.store import (

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging import verdicts
+from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import MANIFEST, ArtifactError
+from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.params_file import ConfigError, parse
+from pipeline.storage.params_file import parse
 from pipeline.tracking.journal import redact
 from pipeline.tracking.shipper import resolve_uri
 from pipeline.tracking.store import knock, open_client

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.runtime.stage import CHECKOUT, Stage
 from pipeline.storage import formats
-from pipeline.storage.checkpoints import file_of, imported_by
+from pipeline.storage.run_key import file_of, imported_by
 from pipeline.tracking.model_aliases import name_of
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten

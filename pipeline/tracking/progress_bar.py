@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from tqdm import tqdm
 
-from pipeline.runtime.stage import say
+from pipeline.runtime import console
 from quatrain.progress import Progress
 
 LINES = 20
@@ -29,9 +29,9 @@ class Bar:
 
     def __enter__(self) -> Self:
         if self.start:
-            say(f"{self.name}: continues at step {self.start:,} of {self.total:,}")
+            console.info(f"{self.name}: continues at step {self.start:,} of {self.total:,}")
         if self.start < self.total:
-            say(f"{self.name}: preparing, then {self.total - self.start:,} steps")
+            console.info(f"{self.name}: preparing, then {self.total - self.start:,} steps")
         self.bar = tqdm(
             total=self.total,
             initial=self.start,
@@ -67,7 +67,7 @@ class Bar:
         rate = self.rate()
         left = (self.total - self.step) / rate if rate else 0.0
         values = "  ".join(f"{name} {value}" for name, value in self.shown.items())
-        say(
+        console.info(
             f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  {left:.0f} s left  {values}"
         )
 

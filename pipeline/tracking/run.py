@@ -8,9 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pipeline.runtime.stage import Interrupted, Stage, settings
+from pipeline.runtime.devices import settings
+from pipeline.runtime.errors import Interrupted, LockHeld
+from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.stage import Stage
 from pipeline.storage.artifacts import digest_of
-from pipeline.storage.checkpoints import LockHeld, folder_lock
 from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent
 from pipeline.tracking.shipper import LATEST_SECONDS, Shipper, resolve_uri
 from quatrain.errors import DataError

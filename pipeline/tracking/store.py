@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pipeline.storage.checkpoints import folder_lock
+from pipeline.runtime.errors import PipelineError
+from pipeline.runtime.file_lock import folder_lock
 from pipeline.tracking.journal import redact
 
 PATIENCE_SECONDS = 2.0
@@ -27,8 +28,10 @@ ENVIRONMENT = {
 """With mlflow's own values a call to a dead server takes minutes."""
 
 
-class Unreachable(Exception):
-    """The tracking store is not there, or cannot take a run."""
+class Unreachable(PipelineError):
+    """The tracking store does not answer, or cannot take a run."""
+
+    exit_code = 6
 
 
 def open_client(uri: str) -> Any:

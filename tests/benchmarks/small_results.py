@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Measured
-from benchmarks.kept import Named, named, read
+from benchmarks.result_files import Named, named, read
 from benchmarks.table import Goal, Point, Row, Without, as_json
 
 MACHINE = {

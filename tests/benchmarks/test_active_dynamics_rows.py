@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks import turns
 from benchmarks.active_dynamics import (
     allocations,
     learning,
@@ -22,7 +21,7 @@ from benchmarks.reference import active_dynamics_planner as plain_planner
 from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference import active_dynamics_world as plain_world
 from benchmarks.table import NotTheSame, render
-from quatrain.models.active_dynamics.seq_vae import trainer
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.replay import windows
 from tests.conftest import ROOT
 
@@ -230,12 +229,15 @@ def test_rows_of_learning_are_well_formed():
 
 def test_learning_takes_one_thread_of_a_process_with_two(vaes, monkeypatch):
     threads = []
-    original = trainer.update
-    monkeypatch.setattr(
-        state, "update", lambda *args: threads.append(torch.get_num_threads()) or original(*args)
-    )
+    original = SeqVaeTrainer.update
+
+    def update(*args):
+        threads.append(torch.get_num_threads())
+        return original(*args)
+
+    monkeypatch.setattr(SeqVaeTrainer, "update", update)
     torch.set_num_threads(2)
-    trainer.learn(vaes.worker, vaes.ring, 0)
+    vaes.worker.learn(vaes.ring, 0)
     assert threads == [1]
     assert torch.get_num_threads() == 2
 
@@ -341,10 +343,10 @@ def test_memory_of_all_is_told(monkeypatch):
 
 
 def test_memory_is_measured_by_another_process():
-    found = memory.peak_of(memory.begun(ROOT, "transitions before"))
+    found = memory.peak_of(memory.reset_observation(ROOT, "transitions before"))
     assert 10 * 2**20 < found.grown < found.whole
 
 
 def test_a_process_that_fails_is_told():
     with pytest.raises(RuntimeError, match=r"memory: .* ended with 1"):
-        memory.peak_of(memory.begun(ROOT, "nobody's"))
+        memory.peak_of(memory.reset_observation(ROOT, "nobody's"))

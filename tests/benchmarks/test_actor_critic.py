@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributions import Beta, Normal
 
-from benchmarks import turns
+from benchmarks import repeat
 from benchmarks.actor_critic import gae, learning, memory, parts, playing, whole
 from benchmarks.actor_critic import sides as making
 from benchmarks.peers import gae as gae_peers
@@ -62,7 +62,7 @@ def few(monkeypatch):
         "PLAIN_STEPS": 2,
     }.items():
         monkeypatch.setattr(whole, name, value)
-    monkeypatch.setattr(turns, "MOST", 1)
+    monkeypatch.setattr(repeat, "MOST", 1)
     monkeypatch.setattr(parts, "SAMPLES", 2)
     monkeypatch.setitem(gae_peers.SHAPES, "T=200", (7, 1))
     monkeypatch.setitem(gae_peers.SHAPES, "64 episodes", (200, 1))
@@ -159,14 +159,14 @@ def test_short_work_fills_a_turn(monkeypatch):
     calls = []
     moments = iter([0.0, 0.5, 9.0, 9.5])
     monkeypatch.setattr(turns.time, "perf_counter", lambda: next(moments))
-    monkeypatch.setattr(turns, "TURN", 2.0)
-    contestant = turns.repeated(lambda: calls.append(1), 3)
+    monkeypatch.setattr(repeat, "TURN", 2.0)
+    contestant = repeat.repeat(lambda: calls.append(1), 3)
     calls.clear()
     contestant.run()
     assert len(calls) == 4
     assert contestant.units == 12
-    monkeypatch.setattr(turns, "TURN", 0.1)
-    assert turns.repeated(lambda: calls.append(1)).units == 1
+    monkeypatch.setattr(repeat, "TURN", 0.1)
+    assert repeat.repeat(lambda: calls.append(1)).units == 1
 
 
 @pytest.mark.usefixtures("few")
@@ -317,7 +317,7 @@ def test_one_query_trimming_and_padding_change_no_loss(sides):
 
 
 def test_products_are_counted_by_the_operations_they_stand_for(monkeypatch):
-    monkeypatch.setattr(turns, "MOST", 1)
+    monkeypatch.setattr(repeat, "MOST", 1)
     one = 4.0 * playing.COLONIES * playing.CELLS * 3 * 3
     assert playing.products(2 * one, 3, 5).units == 2.5
 

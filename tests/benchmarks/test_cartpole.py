@@ -36,7 +36,7 @@ def test_random_episodes_are_those_of_gymnasium():
             action = int(rng.integers(2))
             seen, reward, terminated, truncated, _ = theirs.step(action)
             ours = step(worlds, jnp.array([action]), jnp.zeros((1, 4)))
-            np.testing.assert_allclose(ours.seen[0], seen, atol=1e-5)
+            np.testing.assert_allclose(ours.obs[0], seen, atol=1e-5)
             found = (float(ours.rewards[0]), bool(ours.terminated[0]), bool(ours.truncated[0]))
             assert found == (reward, terminated, truncated)
             worlds, ended, steps = ours.worlds, terminated or truncated, steps + 1
@@ -72,9 +72,9 @@ def test_after_an_end_the_world_stands_at_its_new_start_and_the_last_observation
     seen = np.array([[2.5, 1, 0, 0], [0.1, 1, 0, 0]], np.float32)
     starts = jnp.full((2, 4), 0.03)
     ours = step(standing(seen, [7, 7]), jnp.array([1, 1]), starts)
-    np.testing.assert_allclose(ours.seen[:, 0], seen[:, 0] + 0.02, rtol=1e-6)
-    np.testing.assert_array_equal(ours.worlds.seen[0], starts[0])
-    np.testing.assert_array_equal(ours.worlds.seen[1], ours.seen[1])
+    np.testing.assert_allclose(ours.obs[:, 0], seen[:, 0] + 0.02, rtol=1e-6)
+    np.testing.assert_array_equal(ours.worlds.obs[0], starts[0])
+    np.testing.assert_array_equal(ours.worlds.obs[1], ours.obs[1])
     np.testing.assert_array_equal(ours.worlds.step, [0, 8])
 
 
@@ -142,7 +142,7 @@ def test_stored_transitions_are_steps_of_the_world():
     )
     goes_on = np.asarray(batch.bootstrap) > 0
     np.testing.assert_array_equal(goes_on, ~np.asarray(led.terminated))
-    np.testing.assert_allclose(batch.next_stack[goes_on], led.seen[goes_on], atol=1e-6)
+    np.testing.assert_allclose(batch.next_stack[goes_on], led.obs[goes_on], atol=1e-6)
     assert 0 < goes_on.sum() < 60
     np.testing.assert_array_equal(batch.returns, np.ones(60))
 
@@ -196,7 +196,9 @@ def times(*missing):
 
 def test_each_goal_stands_in_a_row_with_what_it_is_against():
     goals = {
-        row.against: (row.goal.number, row.met) for row in loop.rows_of(times("none")) if row.goal
+        row.against: (row.goal.number, row.goal_reached)
+        for row in loop.rows_of(times("none"))
+        if row.goal
     }
     assert goals == {
         "rejax": (2.5, True),
@@ -208,7 +210,7 @@ def test_each_goal_stands_in_a_row_with_what_it_is_against():
 def test_rows_stay_where_a_library_is_missing():
     found = loop.rows_of(times("rejax"))
     assert len(found) == len(loop.rows_of(times("none")))
-    assert [row.met for row in found if row.against == "rejax" and row.goal] == [False]
+    assert [row.goal_reached for row in found if row.against == "rejax" and row.goal] == [False]
 
 
 def test_a_missing_library_is_told(monkeypatch):

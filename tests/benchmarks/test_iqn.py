@@ -214,7 +214,7 @@ def test_rows_of_a_train_step_have_goals_a_limit_and_what_is_taken_away(sides):
     }
     assert "without/ours" in small[0].ratios
     assert [str(row.goal) for row in large] == [">= 0.9x before", ">= 0.3x limit"]
-    assert large[1].met is not None
+    assert large[1].goal_reached is not None
 
 
 def test_flop_of_a_gradient_step():

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from benchmarks import kept, page
+from benchmarks import page, result_files
 from benchmarks.claims import PROPOSALS
 from benchmarks.table import Goal, Row
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from tests.benchmarks.small_results import ALL, MEMORY, PEERS, STEP, keep, measured
 from tests.benchmarks.test_verdicts import RESULTS, committed
 from tests.conftest import ROOT
 
 
 def rendered(folder: Path, rows: dict[str, list[Row]], drawn: tuple[str, ...] = ()) -> str:
-    return page.render(kept.read(keep(folder, rows)), drawn, "..")
+    return page.render(result_files.read(keep(folder, rows)), drawn, "..")
 
 
 def line(text: str, *parts: str) -> list[str]:
@@ -123,8 +123,8 @@ def test_what_stands_for_before_is_named_where_it_is_no_plain_reference(tmp_path
 def test_ours_without_something_is_no_other_library(tmp_path: Path):
     start = STEP._replace(name="start", against="an empty cache")
     advantages = STEP._replace(name="advantages", against="torchrl, vectorised")
-    found = kept.against_peers(
-        kept.named(kept.read(keep(tmp_path, {"machine": [start, advantages]})))
+    found = result_files.against_peers(
+        result_files.named(result_files.read(keep(tmp_path, {"machine": [start, advantages]})))
     )
     assert {work: list(each) for work, each in found.items()} == {
         "advantages": ["torchrl, vectorised"]
@@ -147,7 +147,9 @@ def test_ours_without_something_is_no_other_library(tmp_path: Path):
 )
 def test_a_works_name_is_told_from_the_librarys(tmp_path: Path, name: str, work: str, library: str):
     rows = keep(tmp_path, {"peers": [PEERS[0]._replace(name=name, against="torchrl")]})
-    ((found, beside),) = kept.against_peers(kept.named(kept.read(rows))).items()
+    ((found, beside),) = result_files.against_peers(
+        result_files.named(result_files.read(rows))
+    ).items()
     assert (found, list(beside)) == (work, [library])
 
 
@@ -176,14 +178,14 @@ def test_every_row_and_note_is_there_and_what_was_not_measured_is_said(tmp_path:
 def test_of_machines_that_differ_each_is_told(tmp_path: Path):
     keep(tmp_path, {"allo": [STEP]})
     keep(tmp_path, {"actor_critic": [MEMORY]}, backend="cuda")
-    text = page.render(kept.read(tmp_path), (), "..")
+    text = page.render(result_files.read(tmp_path), (), "..")
     assert line(text, "some CPU") == ["cpu", "some CPU"]
     assert line(text, "| allo.backend |")[1] == "cpu"
     assert line(text, "actor_critic.backend")[1] == "cuda"
 
 
 def test_nothing_measured_is_a_page_that_says_so(tmp_path: Path):
-    text = page.render(kept.read(tmp_path), (), "..")
+    text = page.render(result_files.read(tmp_path), (), "..")
     assert text.count("not measured: run `make bench BENCH=allo`") >= 2
     assert "Not measured: run `make bench-peers`." in text
 
@@ -229,12 +231,12 @@ def test_a_file_of_another_form_ends_with_3_and_names_itself(
         "page: mine/allo.json: cpu: Field required; `make bench BENCH=allo` writes it anew"
     )
     with pytest.raises(ArtifactError):
-        kept.read(Path("mine"))
+        result_files.read(Path("mine"))
 
 
 @committed
 def test_the_committed_page_is_what_the_committed_results_say():
     drawn = [path.name for path in (ROOT / "docs" / "benchmarks").glob("*.png")]
     assert (ROOT / "docs" / "benchmarks.md").read_text() == page.render(
-        kept.read(RESULTS), drawn, "../benchmarks/results"
+        result_files.read(RESULTS), drawn, "../benchmarks/results"
     )

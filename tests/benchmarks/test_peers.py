@@ -175,7 +175,7 @@ def test_work_is_repeated_until_a_turn_lasts(monkeypatch):
 
 def test_the_unchecked_ring_keeps_what_the_checked_one_does():
     data = numbered(20, 2)
-    rings = [kind(6, buffers.rows(data, 0)) for kind in (buffers.Ring, buffers.Unchecked)]
+    rings = [kind(6, buffers.rows(data, 0)) for kind in (buffers.HostRing, buffers.Unchecked)]
     for ring in rings:
         for number in range(20):
             ring.add(buffers.rows(data, number))

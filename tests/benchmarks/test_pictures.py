@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks import pictures
-from benchmarks.kept import named, read
+from benchmarks.result_files import named, read
 from benchmarks.table import Point, Row
 from quatrain.plots import BLUE, ORANGE, RED
 from tests.benchmarks.small_results import ALL, PEERS, RING, STEP, keep, measured

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import kept, publish, records
+from benchmarks import publish, records, result_files
 from benchmarks.table import Row
 from tests.benchmarks.small_results import ALL, STEP, keep
 from tests.pipeline.faulty_server import free_port
@@ -28,8 +28,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> Path:
     return tmp_path
 
 
-def found(rows: dict[str, list[Row]], folder: Path, **machine: Any) -> dict[str, kept.Results]:
-    read = kept.read(keep(folder, rows, **machine))
+def found(
+    rows: dict[str, list[Row]], folder: Path, **machine: Any
+) -> dict[str, result_files.Results]:
+    read = result_files.read(keep(folder, rows, **machine))
     return {name: results for name, results in read.items() if results is not None}
 
 

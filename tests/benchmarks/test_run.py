@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import publish, run
-from benchmarks.kept import COMMANDS
+from benchmarks.result_files import COMMANDS
 from benchmarks.table import Report
 from quatrain.registry import MODELS
 from tests.benchmarks.small_results import PART, STEP

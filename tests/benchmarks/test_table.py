@@ -14,7 +14,7 @@ def row(ours: float, goal: Goal | None) -> Row:
 
 
 @pytest.mark.parametrize(
-    ("ours", "goal", "met"),
+    ("ours", "goal", "reached"),
     [
         (0.0019, Goal(5, "before"), True),
         (0.0021, Goal(5, "before"), False),
@@ -27,14 +27,14 @@ def row(ours: float, goal: Goal | None) -> Row:
         (1.0, None, None),
     ],
 )
-def test_a_goal_is_met_by_a_ratio_or_a_value(ours: float, goal: Goal | None, met: bool | None):
-    assert row(ours, goal).met is met
+def test_a_goal_is_met_by_a_ratio_or_a_value(ours: float, goal: Goal | None, reached: bool | None):
+    assert row(ours, goal).goal_reached is reached
 
 
 @pytest.mark.parametrize("against", ["before", "seed's way", "limit"])
 def test_a_goal_against_a_contestant_that_did_not_run_is_not_met(against):
     alone = Row("step", "ms/step", measured(0.001), goal=Goal(0.1, against))
-    assert alone.met is False
+    assert alone.goal_reached is False
     assert alone.ratios == {}
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claims import CLAIMS, PROPOSALS
-from benchmarks.kept import COMMANDS, named, read
+from benchmarks.result_files import COMMANDS, named, read
 from benchmarks.table import Row
-from benchmarks.verdicts import Judged, judged, of_proposal, uncovered, unknown
+from benchmarks.verdicts import ClaimVerdict, claim_verdicts, of_proposal, uncovered, unknown
 from tests.benchmarks.small_results import measured, rows_of
 from tests.conftest import ROOT
 
@@ -29,8 +29,8 @@ def row(
     return Row(name, "s", measured(ours), measured(before), way, claims=claims)
 
 
-def verdict(folder: Path, claim: str, *rows: Row) -> Judged:
-    return next(one for one in judged(rows_of(folder, rows)) if one.id == claim)
+def verdict(folder: Path, claim: str, *rows: Row) -> ClaimVerdict:
+    return next(one for one in claim_verdicts(rows_of(folder, rows)) if one.id == claim)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_promise_of_2x_is_held_against_the_rounds(
 ):
     assert CLAIMS["allo-overall"].least == 2
     found = verdict(tmp_path, "allo-overall", row("step", "allo-overall", its_way=its_way))
-    assert (found.word, found.told, found.words) == (word, word, (word,))
+    assert (found.word, found.text, found.words) == (word, word, (word,))
 
 
 def test_what_the_project_reaches_is_no_verdict_on_the_proposal(tmp_path: Path):
@@ -62,7 +62,7 @@ def test_where_only_ours_is_measured_it_is_told(tmp_path: Path):
     found = verdict(
         tmp_path, "allo-overall", row("a", "allo-overall"), row("b", "allo-overall", ours=0.05)
     )
-    assert (found.word, found.told) == (
+    assert (found.word, found.text) == (
         "not built that way",
         "not built that way; ours: 10x to 20x",
     )
@@ -70,7 +70,7 @@ def test_where_only_ours_is_measured_it_is_told(tmp_path: Path):
 
 def test_a_promise_without_a_number_cannot_be_checked(tmp_path: Path):
     found = verdict(tmp_path, "allo-8", row("step", "allo-8", its_way=(0.5, 0.5, 0.5)))
-    assert found.told == "no number to check"
+    assert found.text == "no number to check"
 
 
 def test_several_rows_that_differ_hold_in_part(tmp_path: Path):
@@ -80,7 +80,7 @@ def test_several_rows_that_differ_hold_in_part(tmp_path: Path):
         row("c", "allo-overall"),
     )
     found = verdict(tmp_path, "allo-overall", *rows)
-    assert (found.word, found.told) == ("in part", "reproduced in 1 of 2 comparisons")
+    assert (found.word, found.text) == ("in part", "reproduced in 1 of 2 comparisons")
     assert found.words == ("reproduced", "refuted", "not built that way")
 
 
@@ -89,23 +89,23 @@ def test_a_comparison_that_several_rows_repeat_counts_once(tmp_path: Path):
     rows = [row(name, "allo-overall", ours=ours, **same) for name, ours in (("a", 0.1), ("b", 0.2))]
     rows.append(row("c", "allo-overall", its_way=(0.6, 0.4, 0.9)))
     found = verdict(tmp_path, "allo-overall", *rows)
-    assert (found.word, found.told) == (
+    assert (found.word, found.text) == (
         "in doubt",
         "refuted in 1 of 2 comparisons, in doubt in the others",
     )
 
 
 def test_no_row_is_the_sentence_that_says_why_or_what_to_run(tmp_path: Path):
-    assert verdict(tmp_path, "dynamics-naming").told == CLAIMS["dynamics-naming"].no_row
+    assert verdict(tmp_path, "dynamics-naming").text == CLAIMS["dynamics-naming"].no_row
     missing = verdict(tmp_path, "agents-overall")
-    assert (missing.word, missing.told) == (
+    assert (missing.word, missing.text) == (
         "not measured",
         "not measured: run `make bench BENCH=iqn`",
     )
 
 
 def test_each_claim_has_a_verdict_in_the_order_of_its_proposal():
-    found = judged([])
+    found = claim_verdicts([])
     assert [one.id for one in found] == list(CLAIMS)
     assert [one for name in PROPOSALS for one in of_proposal(found, name)] == found
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from pipeline.commands import repro
+from pipeline.dvc import workspace
 from tests.conftest import ROOT
 
 FIXTURE = Path(__file__).parent
@@ -61,9 +61,9 @@ SCORES = """    "tides": {"rmse": 0.02, "constant_rmse": 0.8, "least_squares_rms
 
 def copy_of_the_project(root: Path) -> None:
     """What git lists, without the tests of this very thing."""
-    for name in sorted(repro.listed(ROOT)):
+    for name in sorted(workspace.files_of_git(ROOT)):
         if (ROOT / name).is_file() and not name.startswith("tests/fifth_model/"):
-            repro.copy_if_changed(ROOT / name, root / name)
+            workspace.copy_if_changed(ROOT / name, root / name)
 
 
 def add_the_model(root: Path) -> None:

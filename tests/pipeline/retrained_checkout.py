@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.retraining import outcome, worktree
-from pipeline.retraining.outcome import Ended
+from pipeline.retraining.outcome import Outcome
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.scored_workspace import Workspace
@@ -141,7 +141,7 @@ class Night:
             git(self.root, "status", "--porcelain"),
         )
 
-    def ended(self) -> Ended:
+    def ended(self) -> Outcome:
         """What is on record of it."""
         return outcome.read(self.root / outcome.FOLDER)
 

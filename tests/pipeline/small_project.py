@@ -19,7 +19,9 @@ from ruamel.yaml import YAML
 
 from pipeline.collect import collect
 from pipeline.evaluate import evaluate
-from pipeline.runtime.stage import Signals, Stage, guarded, work
+from pipeline.runtime.command import run_guarded
+from pipeline.runtime.signals import Signals
+from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params
 from pipeline.tracking.journal import Journal
@@ -136,7 +138,9 @@ class Project:
     def call(self, verb: str, signals: Signals | None = None) -> int:
         """Run a verb; its exit code."""
         stage = Stage(verb, self.model, self.root, read_params(self.root))
-        return guarded(stage.name, lambda: work(stage, BODIES[verb], signals or Pretended()))
+        return run_guarded(
+            stage.name, lambda: run_on_device(stage, BODIES[verb], signals or Pretended())
+        )
 
     # In a process of its own, which real signals can reach.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro
+from pipeline.dvc import workspace
 from tests.conftest import ROOT
 from tests.pipeline.small_checkout import contents, git
 
@@ -19,8 +19,8 @@ def clone(tmp_path: Path) -> Path:
     """A clone with this checkout's uncommitted edits committed, as a contributor would have it."""
     root = tmp_path / "clone"
     git(ROOT, "clone", "-q", "--no-hardlinks", str(ROOT), str(root))
-    for name in sorted(repro.listed(ROOT)):
-        repro.copy_if_changed(ROOT / name, root / name)
+    for name in sorted(workspace.files_of_git(ROOT)):
+        workspace.copy_if_changed(ROOT / name, root / name)
     git(root, "config", "user.name", "test")
     git(root, "config", "user.email", "test@example.org")
     git(root, "add", "-A")

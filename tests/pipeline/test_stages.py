@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.runtime.stage import Interrupted, Stage
+from pipeline.runtime.errors import Interrupted
+from pipeline.runtime.stage import Stage
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Journal

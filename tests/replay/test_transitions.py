@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from quatrain.replay.transitions import ReplayError, Ring
+from quatrain.replay.transitions import HostRing, ReplayError
 
 CAPACITY = 7
 
@@ -39,7 +39,7 @@ def as_dicts(drawn: Step) -> list[dict]:
     ]
 
 
-def held(ring: Ring) -> list[dict]:
+def held(ring: HostRing) -> list[dict]:
     """All that is ever drawn, by number."""
     drawn = as_dicts(ring.sample(np.random.default_rng(0), 60 * len(ring)))
     return [
@@ -63,7 +63,7 @@ def expected(plain: list[Step]) -> list[dict]:
 
 
 def test_three_laps_leave_what_a_plain_list_of_the_newest_holds():
-    ring, plain = Ring(CAPACITY, step(0)), []
+    ring, plain = HostRing(CAPACITY, step(0)), []
     sizes = [1, 0, 3, 1, 5, 7, 2, 1, 6, 4]
     for size in sizes:
         numbers = range(len(plain), len(plain) + size)
@@ -80,7 +80,7 @@ def test_three_laps_leave_what_a_plain_list_of_the_newest_holds():
 
 
 def test_single_adds_and_batches_leave_the_same():
-    one_by_one, at_once = Ring(CAPACITY, step(0)), Ring(CAPACITY, step(0))
+    one_by_one, at_once = HostRing(CAPACITY, step(0)), HostRing(CAPACITY, step(0))
     for number in range(10):
         one_by_one.add(step(number))
     at_once.extend(batch(0, 1, 2, 3))
@@ -91,7 +91,7 @@ def test_single_adds_and_batches_leave_the_same():
 
 
 def test_draws_are_uniform_over_what_is_held_and_nothing_else():
-    ring = Ring(50, step(0))
+    ring = HostRing(50, step(0))
     ring.extend(batch(*range(40)))
     for filled in (40, 50):
         numbers = ring.sample(np.random.default_rng(1), 40_000).number.astype(int)
@@ -102,7 +102,7 @@ def test_draws_are_uniform_over_what_is_held_and_nothing_else():
 
 
 def test_batches_are_contiguous_of_the_examples_dtypes_and_nobodys_elses():
-    ring = Ring(CAPACITY, step(0))
+    ring = HostRing(CAPACITY, step(0))
     ring.extend(batch(0, 1, 2))
     drawn = ring.sample(np.random.default_rng(0), 4)
     assert isinstance(drawn, Step)
@@ -115,14 +115,14 @@ def test_batches_are_contiguous_of_the_examples_dtypes_and_nobodys_elses():
 
 
 def test_what_was_added_may_be_written_over():
-    ring, image = Ring(2, step(0)), np.full((3, 2), 9, np.uint8)
+    ring, image = HostRing(2, step(0)), np.full((3, 2), 9, np.uint8)
     ring.add(step(0)._replace(image=image))
     image[:] = 1
     assert (ring.sample(np.random.default_rng(0), 3).image == 9).all()
 
 
 def test_dictionaries_come_back_as_dictionaries_in_any_order():
-    ring = Ring(3, {"state": np.zeros(2), "reward": 0.0})
+    ring = HostRing(3, {"state": np.zeros(2), "reward": 0.0})
     ring.add({"reward": 1.5, "state": np.array([1.0, 2.0])})
     drawn = ring.sample(np.random.default_rng(0), 2)
     assert list(drawn) == ["state", "reward"]
@@ -131,7 +131,7 @@ def test_dictionaries_come_back_as_dictionaries_in_any_order():
 
 
 def test_numbers_of_python_and_numpy_are_taken_where_they_fit():
-    ring = Ring(3, step(0))
+    ring = HostRing(3, step(0))
     for action, number, done in (
         (-128, 2, True),
         (np.int64(127), np.float64(0.5), np.bool_(False)),
@@ -173,7 +173,7 @@ def test_numbers_of_python_and_numpy_are_taken_where_they_fit():
     ],
 )
 def test_what_does_not_fit_is_refused_and_leaves_the_ring_as_it_was(column, value, said):
-    ring = Ring(CAPACITY, step(0))
+    ring = HostRing(CAPACITY, step(0))
     ring.extend(batch(*range(CAPACITY)))
     before = held(ring)
     with pytest.raises(ReplayError, match=said):
@@ -185,11 +185,11 @@ def test_what_does_not_fit_is_refused_and_leaves_the_ring_as_it_was(column, valu
 
 
 def test_other_columns_are_refused():
-    ring = Ring(CAPACITY, step(0))
+    ring = HostRing(CAPACITY, step(0))
     said = "A dict with image, action, number, done does not fit a ring of Step with image, action, number, done"
     with pytest.raises(ReplayError, match=said):
         ring.add(step(0)._asdict())
-    named = Ring(CAPACITY, {"a": 1, "b": 2.0})
+    named = HostRing(CAPACITY, {"a": 1, "b": 2.0})
     with pytest.raises(
         ReplayError,
         match="A dict with a, c does not fit a ring of dict with a, b; give it what its exam",
@@ -200,7 +200,7 @@ def test_other_columns_are_refused():
 
 
 def test_batches_that_are_uneven_or_too_long_are_refused():
-    ring = Ring(CAPACITY, step(0))
+    ring = HostRing(CAPACITY, step(0))
     with pytest.raises(
         ReplayError,
         match="equally many rows, not image 2, action 2, number 3, done 2; `add` takes one",
@@ -218,19 +218,19 @@ def test_batches_that_are_uneven_or_too_long_are_refused():
 
 def test_nothing_is_drawn_from_an_empty_ring():
     with pytest.raises(ReplayError, match="Cannot sample 32 transitions: the ring holds none"):
-        Ring(CAPACITY, step(0)).sample(np.random.default_rng(0), 32)
+        HostRing(CAPACITY, step(0)).sample(np.random.default_rng(0), 32)
 
 
 def test_rings_without_room_or_numbers_are_refused():
     with pytest.raises(ReplayError, match="A ring of 0 transitions holds nothing"):
-        Ring(0, step(0))
+        HostRing(0, step(0))
     with pytest.raises(
         ReplayError, match="A float names no column; begin a ring with a NamedTuple or a dictionary"
     ):
-        Ring(3, 1.0)
+        HostRing(3, 1.0)
     with pytest.raises(ReplayError, match="A dict names no column"):
-        Ring(3, {})
+        HostRing(3, {})
     with pytest.raises(
         ReplayError, match="Column info of the example has dtype object; give it numbers"
     ):
-        Ring(3, {"info": None})
+        HostRing(3, {"info": None})

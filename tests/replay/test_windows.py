@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring, Windows
+from quatrain.replay.windows import Entry, WindowRing, Windows
 
 ROWS, SIZE, OBS, ACTION, WRITES, LENGTH = 3, 7, 5, 2, 30, 4
 ENDS = ({4, 5, 17}, set(), {0, 9, 10, 23, 29})
@@ -23,7 +23,7 @@ def entry(number: int, ends: tuple[set[int], ...] = ENDS) -> Entry:
 
 def written(
     count: int, size: int = SIZE, length: int = LENGTH, ends: tuple[set[int], ...] = ENDS
-) -> Ring:
+) -> WindowRing:
     ring = windows.allocate(len(ends), size, OBS, ACTION)
     for number in range(count):
         windows.write(ring, entry(number, ends), length)
@@ -46,7 +46,7 @@ def whole(count: int, row: int, size: int = SIZE, length: int = LENGTH) -> list[
     return [start for start in starts if not ENDS[row] & set(range(start, start + length - 1))]
 
 
-def valid_starts(ring: Ring, row: int) -> list[int]:
+def valid_starts(ring: WindowRing, row: int) -> list[int]:
     numbers, first, end, _ = ring.starts
     return [int(numbers[row, rank % ring.size]) for rank in range(int(first[row]), int(end[row]))]
 
@@ -99,7 +99,7 @@ def test_starts_are_those_of_whole_windows_in_one_episode(size: int, length: int
         for row in range(ROWS):
             expected = whole(number + 1, row, size, length)
             assert valid_starts(ring, row) == expected
-            assert int(windows.valid(ring)[row]) == len(expected)
+            assert int(windows.window_counts(ring)[row]) == len(expected)
 
 
 def test_drawn_windows_hold_the_transitions_of_their_starts():
@@ -148,7 +148,7 @@ def test_only_a_gpu_is_uploaded_to():
     held = Windows(
         torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
     )
-    assert windows.uploaded(held, torch.device("cpu")) is held
+    assert windows.to_device(held, torch.device("cpu")) is held
 
 
 def test_an_upload_is_pinned_and_does_not_wait(monkeypatch: pytest.MonkeyPatch):
@@ -160,6 +160,6 @@ def test_an_upload_is_pinned_and_does_not_wait(monkeypatch: pytest.MonkeyPatch):
     held = Windows(
         torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
     )
-    found = windows.uploaded(held, torch.device("cuda"))
+    found = windows.to_device(held, torch.device("cuda"))
     assert type(found) is Windows
     assert calls == ["pinned", True] * 3

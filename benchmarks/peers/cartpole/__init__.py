@@ -1,1 +1,1 @@
-"""A cart with a pole, and a plain deep Q-learner on it that stores in this project's ring."""
+"""Trains a plain deep Q-network on CartPole with this project's replay."""

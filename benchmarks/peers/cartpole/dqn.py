@@ -1,7 +1,10 @@
-"""schedule, key -> a deep Q-learner on CartPole: in every turn all worlds step once, then one batch is learnt from.
+"""schedule, key -> a deep Q-network on CartPole: each turn steps all environments once and trains
+on one batch
 
-The plain algorithm (Mnih et al. 2015, with Adam), for what is compared is a whole loop around this project's ring.
-Random numbers are drawn for all turns of a call at once, and the optimiser sees all parameters as one vector: fewer
+The plain algorithm (Mnih et al. 2015, with Adam), since the comparison is about a whole loop
+around this project's ring.
+Random numbers are drawn for all turns of a call at once, and the optimiser sees all parameters
+as one vector: fewer
 small operations, each of which costs a microsecond or more.
 """
 
@@ -20,11 +23,11 @@ from benchmarks.peers.cartpole.world import Worlds
 from quatrain.replay import frames
 from quatrain.replay.frames import Batch, Ring, Transitions, Window
 
-SEEN, ACTIONS = 4, 2
+OBS, ACTIONS = 4, 2
 
 
 class Schedule(NamedTuple):
-    """What is trained, and when; steps are those of single environments."""
+    """Holds what is trained and when; steps are environment steps."""
 
     environments: int = 10
     capacity: int = 10_000
@@ -44,7 +47,7 @@ class Schedule(NamedTuple):
     @property
     def shapes(self) -> list[tuple[int, int]]:
         """Inputs and outputs of each layer."""
-        return list(pairwise((SEEN, *self.hidden, ACTIONS)))
+        return list(pairwise((OBS, *self.hidden, ACTIONS)))
 
     @property
     def turns_a_target(self) -> int:
@@ -66,7 +69,7 @@ class Layer(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """Everything that changes while learning."""
+    """Holds everything that changes while learning."""
 
     params: Vector
     target_params: Vector
@@ -77,7 +80,7 @@ class Learner(NamedTuple):
 
 
 class Chances(NamedTuple):
-    """What is random in a turn of all worlds."""
+    """Holds the random numbers of one turn of all environments."""
 
     starts: Float32[Array, "*turns lanes 4"]  # of the next episode, should this one end
     explores: Float32[Array, "*turns lanes"]  # below epsilon: act at random
@@ -86,7 +89,7 @@ class Chances(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Which episodes ended in a turn, and the return of those that did."""
+    """Holds which episodes ended in a turn, and their returns."""
 
     ended: Bool[Array, "*turns lanes"]
     returns: Int32[Array, "*turns lanes"]
@@ -94,11 +97,11 @@ class Ended(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 2))
 def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
-    """A learner that has acted at random for a while, and learnt nothing yet."""
+    """Returns an untrained learner after some random transitions."""
     for_params, for_worlds, for_play = jax.random.split(key, 3)
     params = init_params(schedule, for_params)
     worlds = world.reset(
-        world.starts_of(jax.random.uniform(for_worlds, (schedule.environments, SEEN)))
+        world.starts_of(jax.random.uniform(for_worlds, (schedule.environments, OBS)))
     )
 
     def turn(carry: tuple[Worlds, Ring], chances: Chances) -> tuple[tuple[Worlds, Ring], None]:
@@ -108,7 +111,7 @@ def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
 
     turns = steps // schedule.environments
     chances = drawn(schedule, for_play, turns)
-    template = jax.eval_shape(played, worlds, chances.actions[0], worlds.seen)[1]
+    template = jax.eval_shape(played, worlds, chances.actions[0], worlds.obs)[1]
     memory = frames.init(schedule.capacity // schedule.environments, template)
     (worlds, memory), _ = jax.lax.scan(turn, (worlds, memory), chances)
     return Learner(
@@ -120,16 +123,16 @@ def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
 def train(
     schedule: Schedule, learner: Learner, key: PRNGKeyArray, turns: int
 ) -> tuple[Learner, Ended]:
-    """So many turns, each with one gradient step."""
+    """Runs so many turns, each with one gradient step."""
     chances = drawn(schedule, jax.random.fold_in(key, learner.turns), turns)
     return jax.lax.scan(partial(turn, schedule), learner, chances)
 
 
 def turn(schedule: Schedule, learner: Learner, chances: Chances) -> tuple[Learner, Ended]:
-    """Act in all worlds, store, draw, learn; now and then the target follows."""
+    """Acts in all environments, stores, samples, learns; updates the target periodically."""
     explore = chances.explores < schedule.epsilon(learner.turns)
     actions = jnp.where(
-        explore, chances.actions, greedy(schedule, learner.params, learner.worlds.seen)
+        explore, chances.actions, greedy(schedule, learner.params, learner.worlds.obs)
     )
     worlds, turns, ended = played(learner.worlds, actions, chances.starts)
     memory = frames.write(learner.ring, turns)
@@ -143,7 +146,7 @@ def drawn(schedule: Schedule, key: PRNGKeyArray, turns: int) -> Chances:
     lanes = (turns, schedule.environments)
     for_starts, for_explores, for_actions, for_ranks = jax.random.split(key, 4)
     return Chances(
-        starts=world.starts_of(jax.random.uniform(for_starts, (*lanes, SEEN))),
+        starts=world.starts_of(jax.random.uniform(for_starts, (*lanes, OBS))),
         explores=jax.random.uniform(for_explores, lanes),
         actions=(jax.random.bits(for_actions, lanes) % ACTIONS).astype(jnp.int32),
         ranks=jax.random.bits(for_ranks, (turns, schedule.batch_size)),
@@ -156,13 +159,14 @@ def drawn(schedule: Schedule, key: PRNGKeyArray, turns: int) -> Chances:
 def played(
     worlds: Worlds, actions: Int32[Array, "lanes"], starts: Float32[Array, "lanes 4"]
 ) -> tuple[Worlds, Transitions, Ended]:
-    """One step of all worlds, as the ring stores it: one turn, one agent.
+    """Steps all environments once, in the columns of the ring: one turn, one agent.
 
-    What an episode led to at its end is not stored: no value follows a fall, and the turn that the limit cuts off
-    is no start of a transition.
+    The last observation of an episode is not stored: no value follows a fall, and the turn that
+    the time limit cuts off
+    starts no transition.
     """
     stepped = world.step(worlds, actions, starts)
-    columns = (worlds.seen, actions.astype(jnp.int8), stepped.rewards)
+    columns = (worlds.obs, actions.astype(jnp.int8), stepped.rewards)
     flags = (stepped.terminated, stepped.truncated, worlds.step.astype(jnp.int16))
     turns = Transitions(
         *(column[None, None] for column in columns), *(flag[None] for flag in flags)
@@ -171,9 +175,9 @@ def played(
 
 
 def greedy(
-    schedule: Schedule, params: Vector, seen: Float32[Array, "any 4"]
+    schedule: Schedule, params: Vector, observed: Float32[Array, "any 4"]
 ) -> Int32[Array, "any"]:
-    value = values(layers(schedule, params), seen)
+    value = values(layers(schedule, params), observed)
     return (value[1] > value[0]).astype(jnp.int32)
 
 
@@ -181,23 +185,27 @@ def greedy(
 
 
 def init_params(schedule: Schedule, key: PRNGKeyArray) -> Vector:
-    """Uniform up to 1 / sqrt(inputs), biases too, as torch begins."""
+    """Draws weights and biases uniformly up to 1 / sqrt(inputs), as torch does."""
     limits = [jnp.full((inputs + 1) * outputs, inputs**-0.5) for inputs, outputs in schedule.shapes]
     return jax.random.uniform(key, (sum(map(len, limits)),), minval=-1.0) * jnp.concatenate(limits)
 
 
 def layers(schedule: Schedule, params: Vector) -> list[Layer]:
-    found, begin = [], 0
+    result, begin = [], 0
     for inputs, outputs in schedule.shapes:
         end = begin + inputs * outputs
-        found.append(Layer(params[begin:end].reshape(outputs, inputs), params[end : end + outputs]))
+        result.append(
+            Layer(params[begin:end].reshape(outputs, inputs), params[end : end + outputs])
+        )
         begin = end + outputs
-    return found
+    return result
 
 
-def values(layers: list[Layer], seen: Float32[Array, "any 4"]) -> Float32[Array, "2 any"]:
-    """Of both actions, by fully connected layers with rectifiers between them; the batch is the last axis."""
-    hidden = seen.T
+def values(layers: list[Layer], observed: Float32[Array, "any 4"]) -> Float32[Array, "2 any"]:
+    """Returns the values of both actions from fully connected layers with ReLU; the batch is the
+    last axis.
+    """
+    hidden = observed.T
     for number, layer in enumerate(layers):
         before = hidden if number == 0 else rectified(hidden)
         hidden = layer.weight @ before + layer.bias[:, None]
@@ -206,12 +214,15 @@ def values(layers: list[Layer], seen: Float32[Array, "any 4"]) -> Float32[Array,
 
 @jax.custom_vjp
 def rectified(x: Float32[Array, "units any"]) -> Float32[Array, "units any"]:
-    """`jax.nn.relu`, whose gradient looks at what it gave, which is kept anyway, and not at what it got."""
+    """Computes `jax.nn.relu` with a gradient from its output, which is stored anyway, instead of
+    its input.
+    """
     return jnp.maximum(x, 0)
 
 
 rectified.defvjp(
-    lambda x: (rectified(x), rectified(x)), lambda given, slope: (jnp.where(given > 0, slope, 0),)
+    lambda x: (rectified(x), rectified(x)),
+    lambda argument, slope: (jnp.where(argument > 0, slope, 0),),
 )
 
 
@@ -219,14 +230,16 @@ rectified.defvjp(
 
 
 def draw(schedule: Schedule, memory: Ring, numbers: UInt32[Array, "batch"]) -> Batch:
-    """Uniform with replacement over all stored transitions: `frames.sample`, but with numbers drawn before."""
+    """Samples uniformly with replacement from all stored transitions: `frames.sample` with numbers
+    drawn before.
+    """
     starts = frames.valid_starts(memory, schedule.window)
     ranks = (numbers % starts.total.astype(jnp.uint32)).astype(jnp.int32)
     return frames.gather(memory, 0, frames.entries_at(memory, starts, ranks), schedule.window)
 
 
 def learnt(schedule: Schedule, learner: Learner, batch: Batch) -> tuple[Vector, optax.OptState]:
-    """A step of Adam."""
+    """Takes a step of Adam."""
     targets = target(schedule, learner.target_params, batch)
     slopes = jax.grad(loss)(layers(schedule, learner.params), batch, targets)
     gradient = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(slopes)])
@@ -235,13 +248,13 @@ def learnt(schedule: Schedule, learner: Learner, batch: Batch) -> tuple[Vector, 
 
 
 def target(schedule: Schedule, params: Vector, batch: Batch) -> Float32[Array, "batch"]:
-    """return + discount * max_a target_value(next, a)"""
+    """Computes return + discount * max_a target_value(next, a)."""
     value = values(layers(schedule, params), batch.next_stack)
     return batch.returns + batch.bootstrap * jnp.maximum(value[0], value[1])
 
 
 def loss(layers: list[Layer], batch: Batch, targets: Float32[Array, "batch"]) -> Float32[Array, ""]:
-    """mean((target - value(state, action))^2) / 2"""
+    """Computes mean((target - value(state, action))^2) / 2."""
     value = values(layers, batch.stack)
     return jnp.mean(optax.l2_loss(jnp.where(batch.action == 1, value[1], value[0]), targets))
 

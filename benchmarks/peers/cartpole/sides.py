@@ -1,4 +1,6 @@
-"""schedule -> learners on CartPole that train further with every call: this project's, rejax's, stable-baselines3's."""
+"""schedule -> learners on CartPole that train further with every call: this project's, rejax's,
+stable-baselines3's
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -15,13 +17,15 @@ from benchmarks.peers.cartpole.dqn import Schedule
 from benchmarks.table import NotTheSame
 
 SEED = 0
-JUDGED_WORLDS = 32
+EVALUATION_WORLDS = 32
 LEARNT, LEARNT_AFTER = 100.0, 42_000
-"""What a greedy episode must bring at least, of 500, after so many steps; a learner that has learnt nothing gets 10."""
+"""What a greedy episode must bring at least, of 500, after so many steps; a learner that has learnt
+nothing gets 10.
+"""
 
 
 class Side(NamedTuple):
-    """A learner after its warm-up. `train` goes on by so many steps, `act` is greedy."""
+    """Holds a learner after its warm-up. `train` continues by so many steps, `act` is greedy."""
 
     train: Callable[[int], object]
     act: Callable[[Array], Any]
@@ -31,23 +35,27 @@ class Side(NamedTuple):
 
 
 def ours(schedule: Schedule, turns_a_call: int | None = None, warm_up: int | None = None) -> Side:
-    """Compiled whole; or, with `turns_a_call`, called from Python each time. `warm_up`: in place of the schedule's."""
+    """Returns this project's learner, compiled whole, or called from Python every `turns_a_call`.
+    `warm_up` replaces the schedule's.
+    """
     key = jax.random.key(SEED)
-    held = [dqn.warmed_up(schedule, key, warm_up or schedule.warm_up)]
+    stored = [dqn.warmed_up(schedule, key, warm_up or schedule.warm_up)]
 
     def train(steps: int) -> None:
         turns = steps // schedule.environments
         for _ in range(turns // (turns_a_call or turns)):
-            held[0], _ = dqn.train(schedule, held[0], key, turns_a_call or turns)
-        jax.block_until_ready(held[0])
+            stored[0], _ = dqn.train(schedule, stored[0], key, turns_a_call or turns)
+        jax.block_until_ready(stored[0])
 
-    return Side(train, lambda seen: dqn.greedy(schedule, held[0].params, seen))
+    return Side(train, lambda observed: dqn.greedy(schedule, stored[0].params, observed))
 
 
 def rejax(schedule: Schedule) -> Side:
-    """Compiled whole, its state donated from call to call; its first steps are the warm-up."""
+    """Returns rejax's learner, compiled whole with its state donated; its first steps are the warm-
+    up.
+    """
     algorithm = rejax_algorithm(schedule)
-    held = [jax.jit(algorithm.init_state)(jax.random.key(SEED))]
+    stored = [jax.jit(algorithm.init_state)(jax.random.key(SEED))]
 
     @cache
     def program(steps: int) -> Callable[[Any], Any]:
@@ -56,25 +64,25 @@ def rejax(schedule: Schedule) -> Side:
         return jax.jit(lambda state: part.train(train_state=state)[0], donate_argnums=0)
 
     def train(steps: int) -> None:
-        held[0] = jax.block_until_ready(program(steps)(held[0]))
+        stored[0] = jax.block_until_ready(program(steps)(stored[0]))
 
-    def act(seen: Array) -> Array:
-        return jnp.argmax(algorithm.agent.apply(held[0].q_ts.params, seen), axis=1)
+    def act(observed: Array) -> Array:
+        return jnp.argmax(algorithm.agent.apply(stored[0].q_ts.params, observed), axis=1)
 
     return Side(train, act)
 
 
 def rejax_algorithm(schedule: Schedule) -> Any:
-    """Its DQN without double estimates, whose updated target is a copy."""
+    """Builds its DQN without double estimates; the target is a copy."""
     import rejax
     from gymnax.environments.classic_control.cartpole import CartPole
 
     class FiveValues(CartPole):  # type: ignore[misc]
-        """gymnax 1.0 tells two kinds of end apart, which rejax 0.1.3 does not expect."""
+        """Adapts gymnax 1.0, which separates two kinds of episode end, to rejax 0.1.3."""
 
         def step(self, *arguments: Any) -> tuple[Any, ...]:
-            seen, state, reward, terminated, truncated, about = super().step(*arguments)
-            return seen, state, reward, terminated | truncated, about
+            observed, state, reward, terminated, truncated, about = super().step(*arguments)
+            return observed, state, reward, terminated | truncated, about
 
     environment = FiveValues()
     algorithm = rejax.DQN.create(
@@ -99,7 +107,7 @@ def rejax_algorithm(schedule: Schedule) -> Any:
 
 
 def stable_baselines3(schedule: Schedule) -> Side:
-    """With environments in its own process."""
+    """Returns stable-baselines3's learner, with environments in its own process."""
     import gymnasium
     from stable_baselines3 import DQN
     from stable_baselines3.common.vec_env import DummyVecEnv
@@ -129,48 +137,53 @@ def stable_baselines3(schedule: Schedule) -> Side:
     def train(steps: int) -> None:
         learner.learn(steps, reset_num_timesteps=learner.num_timesteps == 0)
 
-    return Side(train, lambda seen: learner.predict(np.asarray(seen), deterministic=True)[0])
+    return Side(
+        train, lambda observed: learner.predict(np.asarray(observed), deterministic=True)[0]
+    )
 
 
 def refuse_unlearnt(name: str, side: Side, steps_a_call: int = LEARNT_AFTER) -> float:
-    """Train; what a greedy episode brings then.
+    """Trains, then checks the return of a greedy episode.
 
     Raises:
-        NotTheSame: too little.
+        NotTheSame: the return is too small.
     """
     for _ in range(LEARNT_AFTER // steps_a_call):
         side.train(steps_a_call)
-    found = greedy_return(side.act)
-    if found < LEARNT:
+    result = greedy_return(side.act)
+    if result < LEARNT:
         raise NotTheSame(
-            f"{name}: a greedy return of {found:.0f} after {LEARNT_AFTER:,} steps, less than {LEARNT:g}"
+            f"{name}: a greedy return of {result:.0f} after {LEARNT_AFTER:,} steps, less than"
+            f" {LEARNT:g}"
         )
-    return found
+    return result
 
 
 def greedy_return(act: Callable[[Array], Any]) -> float:
-    """Mean over the first episodes of some worlds, which are the same for every learner."""
-    starts = world.starts_of(jax.random.uniform(jax.random.key(SEED), (JUDGED_WORLDS, dqn.SEEN)))
+    """Returns the mean over the first episodes of some environments, the same for every learner."""
+    starts = world.starts_of(jax.random.uniform(jax.random.key(SEED), (EVALUATION_WORLDS, dqn.OBS)))
     worlds, going, total = (
         world.reset(starts),
-        np.ones(JUDGED_WORLDS, bool),
-        np.zeros(JUDGED_WORLDS),
+        np.ones(EVALUATION_WORLDS, bool),
+        np.zeros(EVALUATION_WORLDS),
     )
     step = jax.jit(world.step)
     while going.any():
-        stepped = step(worlds, jnp.asarray(act(worlds.seen), jnp.int32), starts)
+        stepped = step(worlds, jnp.asarray(act(worlds.obs), jnp.int32), starts)
         worlds, total = stepped.worlds, total + going * np.asarray(stepped.rewards)
         going &= ~np.asarray(stepped.terminated | stepped.truncated)
     return float(total.mean())
 
 
 def products(schedule: Schedule, turns: int) -> Contestant:
-    """The matrix products of the largest layer alone: act, look ahead, value, and both of its gradient."""
+    """Computes only the matrix products of the largest layer: act, target, value, and both
+    gradients.
+    """
     rng, batch, units = np.random.default_rng(SEED), schedule.batch_size, schedule.hidden[0]
     weight, rows, slopes = (
         rng.standard_normal((many, units)).astype(np.float32) for many in (units, batch, batch)
     )
-    acting, given, slope = (
+    acting, inputs, slope = (
         rows[: schedule.environments].copy(),
         np.empty_like(rows),
         np.empty_like(weight),
@@ -179,9 +192,9 @@ def products(schedule: Schedule, turns: int) -> Contestant:
     def run() -> None:
         for _ in range(turns):
             acting @ weight
-            np.matmul(rows, weight, out=given)
-            np.matmul(rows, weight, out=given)
-            np.matmul(slopes, weight.T, out=given)
+            np.matmul(rows, weight, out=inputs)
+            np.matmul(rows, weight, out=inputs)
+            np.matmul(slopes, weight.T, out=inputs)
             np.matmul(rows.T, slopes, out=slope)
 
     return Contestant(run, turns * schedule.environments)

@@ -1,4 +1,6 @@
-"""CartPole-v1 of gymnasium as a pure function: physics, limits, 500 steps, and a new start where an episode ended."""
+"""CartPole-v1 of gymnasium as a pure function: physics, limits, 500 steps, and a reset when an
+episode ends
+"""
 
 import math
 from typing import NamedTuple
@@ -18,17 +20,21 @@ START = 0.05
 
 
 class Worlds(NamedTuple):
-    """Where some worlds are; `seen` is the cart's place and speed, then the pole's angle and speed."""
+    """Holds the state of some environments: position and velocity of the cart, then angle and
+    angular velocity of the pole.
+    """
 
-    seen: Float32[Array, "lanes 4"]
+    obs: Float32[Array, "lanes 4"]
     step: Int32[Array, "lanes"]  # within the episode, from 0
 
 
 class Stepped(NamedTuple):
-    """What a step led to. Where an episode ended, `worlds` stand at the next one's start; `seen` is what it led to."""
+    """Holds the result of a step. After an episode ended, `worlds` hold the next start; the
+    observation is the last of the old episode.
+    """
 
     worlds: Worlds
-    seen: Float32[Array, "lanes 4"]
+    obs: Float32[Array, "lanes 4"]
     rewards: Float32[Array, "lanes"]
     terminated: Bool[Array, "lanes"]
     truncated: Bool[Array, "lanes"]
@@ -40,32 +46,32 @@ def reset(starts: Float32[Array, "lanes 4"]) -> Worlds:
 
 
 def starts_of(uniforms: Float32[Array, "*any 4"]) -> Float32[Array, "*any 4"]:
-    """First observations from numbers between 0 and 1."""
+    """Computes first observations from numbers between 0 and 1."""
     return (2 * uniforms - 1) * START
 
 
 def step(
     worlds: Worlds, actions: Int32[Array, "lanes"], starts: Float32[Array, "lanes 4"]
 ) -> Stepped:
-    """Push each cart to the right (1) or left (0); an episode that ends is followed by one from `starts`."""
-    seen, steps = moved(worlds.seen, actions), worlds.step + 1
-    terminated = (jnp.abs(seen[:, 0]) > TRACK) | (jnp.abs(seen[:, 2]) > LEANING)
+    """Pushes each cart to the right (1) or left (0); an ended episode restarts from `starts`."""
+    observed, steps = moved(worlds.obs, actions), worlds.step + 1
+    terminated = (jnp.abs(observed[:, 0]) > TRACK) | (jnp.abs(observed[:, 2]) > LEANING)
     truncated = steps >= MOST_STEPS
     ended = terminated | truncated
-    following = Worlds(jnp.where(ended[:, None], starts, seen), jnp.where(ended, 0, steps))
-    return Stepped(following, seen, jnp.ones_like(seen[:, 0]), terminated, truncated)
+    following = Worlds(jnp.where(ended[:, None], starts, observed), jnp.where(ended, 0, steps))
+    return Stepped(following, observed, jnp.ones_like(observed[:, 0]), terminated, truncated)
 
 
 def moved(
-    seen: Float32[Array, "lanes 4"], actions: Int32[Array, "lanes"]
+    observed: Float32[Array, "lanes 4"], actions: Int32[Array, "lanes"]
 ) -> Float32[Array, "lanes 4"]:
-    """One step of Euler's method (https://coneural.org/florian/papers/05_cart_pole.pdf)."""
-    angle, spin = seen[:, 2], seen[:, 3]
+    """Takes one step of Euler's method (https://coneural.org/florian/papers/05_cart_pole.pdf)."""
+    angle, spin = observed[:, 2], observed[:, 3]
     sine, cosine = jnp.sin(angle), jnp.cos(angle)
     push = (jnp.where(actions == 1, FORCE, -FORCE) + POLE_MASS * HALF_POLE * spin**2 * sine) / MASS
     spin_change = (GRAVITY * sine - cosine * push) / (
         HALF_POLE * (4 / 3 - POLE_MASS * cosine**2 / MASS)
     )
     speed_change = push - POLE_MASS * HALF_POLE * spin_change * cosine / MASS
-    change = jnp.stack([seen[:, 1], speed_change, spin, spin_change], axis=1)
-    return seen + SECONDS_A_STEP * change
+    change = jnp.stack([observed[:, 1], speed_change, spin, spin_change], axis=1)
+    return observed + SECONDS_A_STEP * change

@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from quatrain.envs.adapters.colony import ColonyVectorEnv
 from quatrain.envs.colony.actions import check_actions
 from quatrain.envs.colony.dynamics import make_world
-from quatrain.envs.colony.world import Stepped, start, step
+from quatrain.envs.colony.world import StepResult, start, step
 from tests.colonies import all_kinds, rules
 
 STEADY = [0.5, 9.0, 0.5, 0.5, 0.0]
@@ -53,7 +53,7 @@ def test_the_world_checks_actions_where_the_rules_say_so():
             ):
                 step(world, colonies, action, generator)
         else:
-            assert isinstance(step(world, colonies, action, generator), Stepped)
+            assert isinstance(step(world, colonies, action, generator), StepResult)
 
 
 def test_without_a_number_of_rows_any_is_right():

@@ -245,13 +245,13 @@ def test_every_step_equals_that_of_the_plain_loop(kind):
         paid = paid_by(world, transition)
         for row, colony in enumerate(copies):
             taken = colony.step(action[row].tolist())
-            assert_equal(stepped.last, row, colony)
+            assert_equal(stepped.final, row, colony)
             assert int(stepped.reason[row]) == taken.reason
             assert (stepped.terminated[row], stepped.truncated[row]) == (
                 taken.terminated,
                 taken.truncated,
             )
-            taken = adopted(colony, taken, stepped.last.pos[row])
+            taken = adopted(colony, taken, stepped.final.pos[row])
             for preset in REWARDS:
                 assert_paid(taken, preset, paid[preset][row])
             earned = sum(

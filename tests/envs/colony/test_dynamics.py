@@ -9,7 +9,7 @@ import torch
 from quatrain.envs.colony import dynamics
 from quatrain.envs.colony.dynamics import Colonies, advance, select_leftmost
 from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, RUNNING, SUCCESS, TIMEOUT
-from quatrain.envs.colony.world import Stepped, start, step
+from quatrain.envs.colony.world import StepResult, start, step
 from tests.colonies import colonies_of, flat_plate, steered, wandering, world
 
 FLAT = world(flat_plate())
@@ -22,7 +22,7 @@ def row(*xs: float, y: float = 200.0) -> list[tuple[float, float]]:
 
 def stepped(
     cells: list[tuple[float, float]], action: tuple[float, ...], parents: list[int] | None = None
-) -> Stepped:
+) -> StepResult:
     colonies = colonies_of(FLAT.rules, cells, parents=None if parents is None else [parents])
     return step(FLAT, colonies, torch.tensor([action]), torch.Generator())
 
@@ -41,11 +41,11 @@ def sizes(n: int, ratio: float, steps: int) -> list[int]:
 
 def test_step_a_by_hand():
     ended = stepped(row(50, 10, 20, 30, 40), (0.2, 5, 2, 0.5, 0), parents=[-1, 0, 1, 2, 1])
-    assert ended.last.pos[0, :8, 0].tolist() == pytest.approx(
+    assert ended.final.pos[0, :8, 0].tolist() == pytest.approx(
         [50, 20, 30, 40, 51.5, 21.5, 31.5, 41.5]
     )
-    assert ended.last.parent[0, :9].tolist() == [-1, 0, 1, 0, 0, 1, 2, 3, -1]
-    assert ended.last.pid[0, :9].tolist() == [0, 2, 3, 4, 5, 6, 7, 8, -1]
+    assert ended.final.parent[0, :9].tolist() == [-1, 0, 1, 0, 0, 1, 2, 3, -1]
+    assert ended.final.pid[0, :9].tolist() == [0, 2, 3, 4, 5, 6, 7, 8, -1]
     assert ended.components[0].tolist() == pytest.approx(
         [0.0095993, -1, -0.0222222, 0, -1, 0], abs=1e-6
     )
@@ -55,8 +55,8 @@ def test_step_a_by_hand():
 def test_step_b_by_hand():
     ended = stepped(row(10, 20, 30, 40), (0.5, 15, 0.5, 0.5, PI_6))
     wanted = [(30, 200), (40, 200), (40.82532, 206.25), (50.82532, 206.25)]
-    np.testing.assert_allclose(ended.last.pos[0, :4], wanted, atol=1e-4)
-    assert ended.last.parent[0, :4].tolist() == [-1, 0, 0, 1]
+    np.testing.assert_allclose(ended.final.pos[0, :4], wanted, atol=1e-4)
+    assert ended.final.parent[0, :4].tolist() == [-1, 0, 0, 1]
     assert ended.components[0].tolist() == pytest.approx(
         [0.0257307, -1, -0.1, -0.00024414, -1, 0], abs=1e-6
     )
@@ -75,7 +75,7 @@ def test_the_originals_first_step_is_paid_by_what_is_left_to_go():
         -(599 - 35.75) / 599
     )  # the mean x after step A is 35.75
     second = step(some, first.colonies, action, torch.Generator())
-    moved = (second.last.centroid - first.last.centroid)[0, 0].item()
+    moved = (second.final.centroid - first.final.centroid)[0, 0].item()
     assert second.components[0].tolist() == pytest.approx([5 * moved / 599, 0])
 
 
@@ -129,7 +129,7 @@ def test_float32_loses_no_deletion(n: int):
 
 def test_of_equal_cells_the_oldest_go():
     ended = stepped(row(20, 10, 10, 10), (0.5, 5, 2, 0.5, 0))
-    assert ended.last.pid[0, :4].tolist() == [0, 3, 4, 5]
+    assert ended.final.pid[0, :4].tolist() == [0, 3, 4, 5]
 
 
 def test_selection_equals_a_stable_sort_of_each_row():
@@ -155,7 +155,7 @@ def test_orphans_over_many_generations_are_adopted():
 
 def test_children_stay_inside_the_margins():
     ended = stepped([(592.0, 393.0), (3.0, 399.0)], (0.0, 15, 0.5, 0.5, PI_6))
-    assert ended.last.pos[0, 2:4].tolist() == [
+    assert ended.final.pos[0, 2:4].tolist() == [
         [594, 396],
         [pytest.approx(3 + 12.5 * math.cos(PI_6)), 396],
     ]
@@ -244,7 +244,7 @@ def test_of_several_reasons_the_weightier_one_holds():
 
 def test_a_colony_that_dies_out_stays_where_it_was():
     ended = step(FLAT, chain(4), torch.tensor([[1.0, 5.0, 2.0, 0.5, 0.0]]), torch.Generator())
-    assert torch.equal(ended.last.centroid, chain(4).centroid)
+    assert torch.equal(ended.final.centroid, chain(4).centroid)
     assert ended.components[0, 0] == 0
 
 
@@ -257,16 +257,16 @@ def test_what_ended_begins_anew_and_is_still_told():
     over = ended.terminated | ended.truncated
     assert over[::2].all()
     assert (ended.colonies.t[over] == 0).all()
-    assert (ended.last.t[::2] == 120).all()
-    assert torch.equal(ended.colonies.pos[~over], ended.last.pos[~over])
+    assert (ended.final.t[::2] == 120).all()
+    assert torch.equal(ended.colonies.pos[~over], ended.final.pos[~over])
     assert (ended.colonies.age[over] == 0).all()
 
 
 def test_after_an_overflow_the_true_number_is_told_and_the_cells_are_cropped():
     ended = step(FLAT, chain(80), torch.tensor([[0.0, 5.0, 2.0, 0.5, 0.0]]), torch.Generator())
-    assert ended.last.n.item() == 160
-    assert ended.last.pos.shape == (1, 100, 2)
-    assert ended.last.parent.max() < 100
+    assert ended.final.n.item() == 160
+    assert ended.final.pos.shape == (1, 100, 2)
+    assert ended.final.parent.max() < 100
 
 
 # Beginnings.

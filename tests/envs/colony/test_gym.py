@@ -103,9 +103,9 @@ def test_an_ended_colony_begins_anew_in_the_same_step():
         over = terminated | truncated
         assert set(info) == (names(ENDED, "final_obs", "final_info") if over.any() else set())
         if over.any():
-            told = (stepped.reason, stepped.last.n, returns, stepped.last.t, sums)
+            told = (stepped.reason, stepped.final.n, returns, stepped.final.t, sums)
             ended_as_told(info, over, dict(zip(ENDED, told, strict=True)))
-            final_observations(info, over, observe(world, stepped.last, 100)._asdict())
+            final_observations(info, over, observe(world, stepped.final, 100)._asdict())
         codes |= set(stepped.reason.tolist())
         sums, returns = sums * ~torch.tensor(over)[:, None], returns * ~torch.tensor(over)
     assert {0, OVERFLOW, TIMEOUT} <= codes

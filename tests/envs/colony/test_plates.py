@@ -7,26 +7,34 @@ import numpy as np
 import pytest
 
 from quatrain.envs.colony import plates
-from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, OUTSIDE, TRAINING, USER, Law, Plates
+from quatrain.envs.colony.plates import (
+    EXPONENTIAL,
+    LINEAR,
+    OUTSIDE,
+    TRAINING,
+    USER,
+    PlateDistribution,
+    Plates,
+)
 from tests.colonies import all_kinds
 
 WIDTH, COUNT = 61, 2000
 
 
-def drawn(law: Law, seed: int = 0, count: int = COUNT) -> Plates:
-    return plates.drawn_plates(law, count, WIDTH, np.random.default_rng(seed))
+def drawn(law: PlateDistribution, seed: int = 0, count: int = COUNT) -> Plates:
+    return plates.sample_plates(law, count, WIDTH, np.random.default_rng(seed))
 
 
-def ranges_of(law: Law, kind: int) -> tuple[plates.Range, ...]:
+def ranges_of(law: PlateDistribution, kind: int) -> tuple[plates.Range, ...]:
     return law.linear if kind == LINEAR else law.exponential
 
 
-def inside(law: Law, kind: int, slope: float) -> bool:
+def inside(law: PlateDistribution, kind: int, slope: float) -> bool:
     return any(low <= slope <= high for low, high in ranges_of(law, kind))
 
 
 @pytest.mark.parametrize("law", [TRAINING, OUTSIDE])
-def test_what_is_drawn_lies_within_the_law_and_fills_it(law: Law):
+def test_what_is_drawn_lies_within_the_law_and_fills_it(law: PlateDistribution):
     found = drawn(law)
     assert found.kind.mean() == pytest.approx(0.5, abs=4.5 * 0.5 / math.sqrt(COUNT))
     for kind in (LINEAR, EXPONENTIAL):
@@ -48,7 +56,7 @@ def test_what_is_drawn_lies_within_the_law_and_fills_it(law: Law):
     assert 1.99 < found.b.max() <= 2
 
 
-def bounds32(law: Law, kind: int) -> list[np.float32]:
+def bounds32(law: PlateDistribution, kind: int) -> list[np.float32]:
     return [np.float32(end) for pair in ranges_of(law, kind) for end in pair]
 
 
@@ -72,7 +80,7 @@ def test_a_table_is_the_formula_at_each_pixel():
 
 def test_training_plates_stay_below_250_at_the_shipped_width():
     """The stiffest: 2 exp(0.008 · 599) = 241."""
-    wide = plates.drawn_plates(TRAINING, COUNT, 600, np.random.default_rng(0))
+    wide = plates.sample_plates(TRAINING, COUNT, 600, np.random.default_rng(0))
     assert 200 < wide.intensity.max() < 250
     assert wide.intensity.min() >= 0.5
 

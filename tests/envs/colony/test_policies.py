@@ -7,13 +7,13 @@ import torch
 
 from quatrain.envs.colony.dynamics import Colonies, advance
 from quatrain.envs.colony.policies import (
-    Act,
-    blurred,
-    bounds_of,
+    ColonyPolicy,
+    action_bounds,
     constant_policy,
     feedback_policy,
-    fixing,
+    noisy_policy,
     random_policy,
+    with_fixed_parameters,
 )
 from quatrain.envs.colony.rules import PARAMETERS, Bounds, Rules
 from tests.colonies import DEFAULT, colonies_of, flat_plate, rules, world
@@ -83,7 +83,7 @@ def test_a_constant_action_stays_with_its_colony():
 
 
 def test_random_actions_are_uniform_within_their_bounds():
-    low, high = bounds_of(DEFAULT)
+    low, high = action_bounds(DEFAULT)
     act = random_policy(DEFAULT, torch.Generator().manual_seed(0))
     share = (act(torch.arange(20_000), sized(5)) - low) / (high - low)
     assert share.min() >= 0
@@ -103,12 +103,12 @@ def test_random_actions_repeat_with_their_generator():
 
 
 def test_noise_is_a_share_of_each_range_and_leaves_no_bound():
-    low, high = bounds_of(DEFAULT)
+    low, high = action_bounds(DEFAULT)
     middle = constant_policy(((low + high) / 2).expand(9000, 5))
     edge = constant_policy(high.expand(9000, 5))
 
-    def shares(act: Act) -> torch.Tensor:
-        noisy = blurred(DEFAULT, act, 0.2, torch.Generator().manual_seed(0))
+    def shares(act: ColonyPolicy) -> torch.Tensor:
+        noisy = noisy_policy(DEFAULT, act, 0.2, torch.Generator().manual_seed(0))
         return (noisy(torch.arange(9000), sized(5)) - low) / (high - low)
 
     found = shares(middle)
@@ -122,7 +122,7 @@ def test_noise_is_a_share_of_each_range_and_leaves_no_bound():
 def test_what_is_held_is_held_and_the_policy_itself_is_not_changed():
     actions = torch.rand(4, 5)
     kept = actions.clone()
-    act = fixing({"gamma": 7.3, "theta": 0.0}, lambda *_: actions)
+    act = with_fixed_parameters({"gamma": 7.3, "theta": 0.0}, lambda *_: actions)
     found = act(ROWS, sized(5, 6, 7, 8))
     assert found[:, GAMMA].unique().tolist() == pytest.approx([7.3])
     assert found[:, THETA].unique().tolist() == [0]
@@ -132,7 +132,7 @@ def test_what_is_held_is_held_and_the_policy_itself_is_not_changed():
 
 
 def test_bounds_stand_in_the_order_of_parameters():
-    low, high = bounds_of(DEFAULT)
+    low, high = action_bounds(DEFAULT)
     assert PARAMETERS == ("delete_ratio", "gamma", "alpha", "noise", "theta")
     assert low.tolist() == pytest.approx([0, 0.5, 0.5, 0.05, -math.pi / 6])
     assert high.tolist() == pytest.approx([0.7, 15, 4, 0.5, math.pi / 6])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.fields import box_grid, make_field, region_grid, restored_field
+from quatrain.envs.vector_field.fields import box_grid, make_field, region_grid, restore_field
 from quatrain.envs.vector_field.kinds import KINDS, FieldError, register_field
 from tests.envs.vector_field.worlds import (
     SIX,
@@ -197,8 +197,8 @@ def test_a_field_comes_back_from_what_a_dataset_keeps(kind: str):
     given = {"linear": {"matrix": SPIRAL}, "table": {"table": wind()}}.get(kind, {})
     spec = field_spec(kind, normalise="region_rms", **given)
     field, x = make_field(spec, seeded(8)), points(9, 2)
-    assert torch.equal(restored_field(spec, field.alpha.clone(), field.table.clone())(x), field(x))
-    assert torch.equal(restored_field(spec, 2 * field.alpha, field.table)(x), 2 * field(x))
+    assert torch.equal(restore_field(spec, field.alpha.clone(), field.table.clone())(x), field(x))
+    assert torch.equal(restore_field(spec, 2 * field.alpha, field.table)(x), 2 * field(x))
 
 
 def refuses(velocity: Callable[[Tensor], Any], message: str) -> None:

@@ -65,7 +65,7 @@ def test_precision_and_pull_by_dense_matrices(it: Emission):
     """Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), with R the variance of what is seen: of counts their rate."""
     it, (obs, d) = it.double(), it.weight.shape
     x, y = points(3, 5, d).double(), points(3, 5, obs, seed=2).double()
-    precision, pull = it.precision(x), it.pull(y, x)
+    precision, pull = it.precision(x), it.information_vector(y, x)
     assert (precision.shape, pull.shape) == ((3, 5, d, d), (3, 5, d))
     for i in range(3):
         for j in range(5):
@@ -85,7 +85,7 @@ def test_what_counts_tell():
         rate = (it.weight @ x[row] + it.bias).exp()
         torch.testing.assert_close(it.variance(x)[row], rate)
         torch.testing.assert_close(it.precision(x)[row], it.weight.T @ rate.diag() @ it.weight)
-        torch.testing.assert_close(it.pull(y, x)[row], it.weight.T @ (y[row] - rate))
+        torch.testing.assert_close(it.information_vector(y, x)[row], it.weight.T @ (y[row] - rate))
 
 
 def test_the_pull_is_the_slope_of_the_likelihood():
@@ -93,7 +93,7 @@ def test_the_pull_is_the_slope_of_the_likelihood():
     it, x = emission("loglinear", "poisson").double(), points(1, 2).double().requires_grad_()
     y = torch.arange(7.0).double()
     torch.distributions.Poisson(it.mean(x)[0]).log_prob(y).sum().backward()
-    torch.testing.assert_close(it.pull(y[None], x.detach()), x.grad)
+    torch.testing.assert_close(it.information_vector(y[None], x.detach()), x.grad)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +137,7 @@ def test_a_silent_channel_counts_next_to_nothing():
     x = torch.zeros(1000, 2)
     assert it.sample(x, None, seeded(0))[:, :2].sum() <= 1
     assert it.precision(x).isfinite().all()
-    assert it.pull(torch.ones(1000, 3), x).isfinite().all()
+    assert it.information_vector(torch.ones(1000, 3), x).isfinite().all()
 
 
 def test_weights_and_biases_have_the_stated_law():
@@ -172,7 +172,7 @@ def test_doubled_it_works_in_double_precision(it: Emission):
     for found, single in (
         (double.mean(x), it.mean(x.float())),
         (double.precision(x), it.precision(x.float())),
-        (double.pull(y, x), it.pull(y.float(), x.float())),
+        (double.information_vector(y, x), it.information_vector(y.float(), x.float())),
         (double.sample(x, y, seeded(0)), it.sample(x.float(), y.float(), seeded(0))),
     ):
         assert (found.dtype, single.dtype) == (torch.float64, torch.float32)

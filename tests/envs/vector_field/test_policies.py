@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.policies import Held, PolicySpec, act, first_held
+from quatrain.envs.vector_field.policies import PolicySpec, PolicyState, act, init_policy_state
 
 ROWS, SIZE, BOUND, DT, TRANSITIONS = 7, 3, 0.4, 0.05, 600
 ARMS = ("random", "step", "prbs", "chirp", "off")
@@ -23,7 +23,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def taken(arm: str, transitions: int = TRANSITIONS) -> Tensor:
     """Actions [transition, row, action] of a run."""
     source = generator()
-    held, found = first_held(ROWS, SIZE, source), []
+    held, found = init_policy_state(ROWS, SIZE, source), []
     for transition in range(transitions):
         held = act(arm, SPEC, held, transition, source)
         found.append(held.action)
@@ -79,7 +79,7 @@ def test_prbs_is_at_corners_of_the_box():
 def test_prbs_holds_its_signs_for_each_length_alike():
     """A run that is drawn again with the same signs looks longer: with 20 dimensions that does not happen."""
     source = generator()
-    held, lengths = first_held(ROWS, 20, source), []
+    held, lengths = init_policy_state(ROWS, 20, source), []
     stayed = torch.zeros(ROWS)
     before = torch.zeros(ROWS, 20)
     for transition in range(4000):
@@ -114,7 +114,7 @@ def test_rows_change_at_times_of_their_own():
 
 
 def test_a_chirp_follows_its_formula():
-    actions, held = taken("chirp"), first_held(ROWS, SIZE, generator())
+    actions, held = taken("chirp"), init_policy_state(ROWS, SIZE, generator())
     whole = TRANSITIONS * DT
     for transition in (0, 1, 17, 333, TRANSITIONS - 1):
         time = transition * DT
@@ -136,7 +136,7 @@ def test_a_chirp_gets_as_fast_as_it_should():
 
 
 def test_phases_differ_by_row_and_dimension():
-    phases = first_held(ROWS, SIZE, generator()).phase
+    phases = init_policy_state(ROWS, SIZE, generator()).phase
     assert len(set(phases.flatten().tolist())) == ROWS * SIZE
     assert ((phases >= 0) & (phases < 2 * math.pi)).all()
 
@@ -149,7 +149,7 @@ def test_off_does_nothing():
 def test_as_much_is_drawn_whatever_is_held(arm):
     """Arms that are seeded alike stay paired, and a run that is cut off goes on as it would have."""
     sources = [generator(5), generator(5)]
-    fresh = first_held(ROWS, SIZE, generator())
+    fresh = init_policy_state(ROWS, SIZE, generator())
     held = fresh._replace(left=torch.arange(ROWS), action=torch.full((ROWS, SIZE), 0.1))
     for before, source in zip((fresh, held), sources, strict=True):
         act(arm, SPEC, before, 9, source)
@@ -158,7 +158,7 @@ def test_as_much_is_drawn_whatever_is_held(arm):
 
 @pytest.mark.parametrize("arm", ["step", "prbs"])
 def test_what_is_held_stays_until_its_time_is_over(arm):
-    held = Held(
+    held = PolicyState(
         torch.full((ROWS, SIZE), 0.1), torch.tensor([3, 0, 1, 0, 2, 5, 0]), torch.zeros(ROWS, SIZE)
     )
     after = act(arm, SPEC, held, 0, generator())
@@ -173,4 +173,4 @@ def test_an_unknown_policy_is_refused():
     with pytest.raises(
         ValueError, match="arm 'active' is no policy; known: random, step, prbs, chirp, off"
     ):
-        act("active", SPEC, first_held(ROWS, SIZE, generator()), 0, generator())
+        act("active", SPEC, init_policy_state(ROWS, SIZE, generator()), 0, generator())

@@ -17,7 +17,7 @@ from quatrain.envs.vector_field.kinds import (
 from quatrain.envs.vector_field.world import (
     Draws,
     EnvState,
-    Stepped,
+    StepResult,
     World,
     check_actions,
     check_step,
@@ -52,7 +52,7 @@ def state_at(x: Tensor, age: int = 0) -> EnvState:
     return EnvState(x, torch.full((len(x),), age))
 
 
-def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> Stepped:
+def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> StepResult:
     """One step of rows that are one arm."""
     draws = draw(world, len(x), [seeded(seed)])
     return step(world, state_at(x), action, draws, [seeded(seed + 1)])

@@ -8,7 +8,7 @@ from torch.distributions import Normal, Poisson, kl_divergence
 from torch.nn.functional import softplus
 
 from quatrain.models.active_dynamics.seq_vae import elbo
-from quatrain.models.active_dynamics.seq_vae.elbo import Draws, Scene
+from quatrain.models.active_dynamics.seq_vae.elbo import Draws, EncodedWindows
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay.windows import Windows
 
@@ -22,9 +22,9 @@ class Case(NamedTuple):
     burn_in: int
 
     @property
-    def scene(self) -> Scene:
+    def scene(self) -> EncodedWindows:
         """What the fast way makes of the batch."""
-        return elbo.encode(self.network, self.windows, self.burn_in)
+        return elbo.encode_windows(self.network, self.windows, self.burn_in)
 
 
 class Beliefs(NamedTuple):
@@ -55,7 +55,7 @@ def through(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
 
 def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int) -> Beliefs:
     encoder, heads = network.encoder, network.encoder.heads
-    hidden, found = encoder.first(1), Beliefs([], [])
+    hidden, found = encoder.initial_hidden(1), Beliefs([], [])
     for time, given in enumerate(torch.cat([observations, actions], 1)):
         hidden = encoder.cell(given[None], hidden)
         if time < burn_in:
@@ -93,7 +93,7 @@ def log_prob(network: SeqVae, y: Tensor, x: Tensor) -> Tensor:
         mean = mean.clamp(max=20).exp()
     if decoder.noise == "poisson":
         return Poisson(mean.clamp(min=1e-6)).log_prob(y).sum()
-    variance = decoder.noise_variance if decoder.known else variance_of(decoder.raw_variance)
+    variance = decoder.noise_variance if decoder.is_known else variance_of(decoder.raw_variance)
     return Normal(mean, variance.sqrt()).log_prob(y).sum()
 
 
@@ -123,10 +123,10 @@ def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
             ]
             starts = list(z)
             for t in range(1, times):
-                if draws.kept is not None and not draws.kept[t, window]:
+                if draws.keep_mask is not None and not draws.keep_mask[t, window]:
                     starts[t] = (
                         after(m, z[t - 1], t)
-                        + noise.sqrt() * draws.replaced[m, :, s, t - 1, window]
+                        + noise.sqrt() * draws.replacement[m, :, s, t - 1, window]
                     )
             ell[m] += sum(log_prob(network, y[t], starts[t]) for t in range(times)) / samples
             for k, weight in enumerate(weights, start=1):
@@ -137,7 +137,7 @@ def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
                             after(m, state, t + j)
                             + noise.sqrt() * draws.steps[j - 1, m, :, s, t, window]
                         )
-                    if draws.kept is None or draws.kept[t + k, window]:
+                    if draws.keep_mask is None or draws.keep_mask[t + k, window]:
                         found = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
                         kl_steps[m] += weight * found / samples
     first = kl(mean[0], variance[0], network.first_mean, variance_of(network.raw_first_variance))

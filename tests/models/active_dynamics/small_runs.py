@@ -11,7 +11,8 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import evaluate
 from quatrain.models.active_dynamics.figures import study as studies
 from quatrain.models.active_dynamics.figures.study import Study
-from quatrain.models.active_dynamics.train import State, train
+from quatrain.models.active_dynamics.state import State
+from quatrain.models.active_dynamics.train import train
 from quatrain.progress import History, history, rows
 from tests.conftest import small
 

@@ -6,12 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.state import Trial, rows_of
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.state import State, TrainingState, learners_of
 from quatrain.progress import Progress
 from tests.conftest import small
 
@@ -35,7 +33,7 @@ class Run(NamedTuple):
 
     def of(self, arm: str, by_row: Tensor) -> Tensor:
         """Of that arm."""
-        return by_row[rows_of(self.config, arm)]
+        return by_row[learners_of(self.config, arm)]
 
 
 def configured(family: str = "bayes_filter", **sections: Any) -> ActiveDynamicsConfig:
@@ -52,17 +50,19 @@ def run(config: ActiveDynamicsConfig, seed: int = 0) -> Run:
     return Run(config, dataset, list(train.train(config, dataset, seed)))
 
 
-def at(config: ActiveDynamicsConfig, transitions: int, dataset: Dataset | None = None) -> Trial:
+def at(
+    config: ActiveDynamicsConfig, transitions: int, dataset: Dataset | None = None
+) -> TrainingState:
     """A trial after so many transitions."""
-    trial = training_state.fresh(config, collect(config, 0) if dataset is None else dataset, 0)
-    return advanced(trial, transitions)
+    training = TrainingState.init(config, collect(config, 0) if dataset is None else dataset, 0)
+    return advanced(training, transitions)
 
 
-def advanced(trial: Trial, transitions: int) -> Trial:
+def advanced(training: TrainingState, transitions: int) -> TrainingState:
     """The same, so many transitions later."""
     for _ in range(transitions):
-        train.advance(trial)
-    return trial
+        train.advance(training)
+    return training
 
 
 def wave(*shape: int, start: float) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quatrain.models.active_dynamics.config import Planner
-from quatrain.models.active_dynamics.surrogate import Felt, Surrogate
+from quatrain.models.active_dynamics.learner import FieldValue, Surrogate
 
 LENGTH, RANGE = 0.6, 2.0
 
@@ -74,9 +74,9 @@ def known(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> Known:
     return Known(surrogate, weights, at)
 
 
-def felt(x: Tensor, weights: Tensor, at: Tensor) -> Felt:
+def felt(x: Tensor, weights: Tensor, at: Tensor) -> FieldValue:
     found = features(x, at)
-    return Felt(found @ weights.mT, found)
+    return FieldValue(found @ weights.mT, found)
 
 
 def jacobian(x: Tensor, weights: Tensor, at: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def single(surrogate: Surrogate) -> Surrogate:
         name: part.float() for name, part in surrogate._asdict().items() if isinstance(part, Tensor)
     }
     called = {
-        "field": lambda x: Felt(*(part.float() for part in surrogate.field(x.double()))),
+        "field": lambda x: FieldValue(*(part.float() for part in surrogate.field(x.double()))),
         "jacobian": lambda x: surrogate.jacobian(x.double()).float(),
     }
     return surrogate._replace(**parts, **called)

@@ -8,7 +8,7 @@ from torch import Tensor
 from quatrain.models.active_dynamics import acquisition, config
 from quatrain.models.active_dynamics.acquisition import Imagined, imagine, responses, scorer
 from quatrain.models.active_dynamics.config import Acquisition
-from quatrain.models.active_dynamics.surrogate import Felt, Surrogate
+from quatrain.models.active_dynamics.learner import FieldValue, Surrogate
 from tests.models.active_dynamics import surrogates
 from tests.models.active_dynamics.surrogates import actions, features, known, single
 
@@ -257,7 +257,7 @@ def ensemble(members: int) -> Surrogate:
         return torch.einsum("rmij,rnj->rnmi", matrices, x)
 
     return known(ROWS).surrogate._replace(
-        field=lambda x: Felt(each(x).mean(2), x[..., :0]),
+        field=lambda x: FieldValue(each(x).mean(2), x[..., :0]),
         members=each,
         covariance=None,
         full_covariance=None,
@@ -307,7 +307,8 @@ def test_the_score_of_all_is_that_of_plain_loops_over_candidates():
 def still() -> Surrogate:
     """Nothing moves but by actions."""
     return known(ROWS).surrogate._replace(
-        state=torch.zeros(ROWS, 2).double(), field=lambda x: Felt(torch.zeros_like(x), x[..., :0])
+        state=torch.zeros(ROWS, 2).double(),
+        field=lambda x: FieldValue(torch.zeros_like(x), x[..., :0]),
     )
 
 

@@ -14,7 +14,7 @@ from quatrain.models.active_dynamics.bayes_filter import filter as beliefs
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
 from quatrain.models.active_dynamics.bayes_filter.learner import (
-    FilterRows,
+    BayesFilterLearner,
     frozen_innovation,
     weight_variance,
 )
@@ -26,7 +26,7 @@ from quatrain.models.active_dynamics.collect import (
     world_of,
 )
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import Seen
+from quatrain.models.active_dynamics.learner import Observation
 from quatrain.replay import windows
 from tests.conftest import small
 from tests.models.active_dynamics import filters
@@ -64,11 +64,15 @@ def collected(seen: str = "linear", episode: int | None = None) -> Dataset:
     return collect(configured(seen, episode), 3)
 
 
-def rows_at_work(seen: str = "linear", dataset: Dataset | None = None) -> FilterRows:
-    return FilterRows.fresh(configured(seen), dataset or collected(seen), np.random.SeedSequence(0))
+def rows_at_work(seen: str = "linear", dataset: Dataset | None = None) -> BayesFilterLearner:
+    return BayesFilterLearner.init(
+        configured(seen), dataset or collected(seen), np.random.SeedSequence(0)
+    )
 
 
-def transitions(rows: FilterRows, count: int, ends: dict[int, int] | None = None) -> Iterator[Seen]:
+def transitions(
+    rows: BayesFilterLearner, count: int, ends: dict[int, int] | None = None
+) -> Iterator[Observation]:
     """Of states near 0; ends: time -> row whose episode ended."""
     channels, draws = rows.emission, Generator().manual_seed(1)
     for time in range(count):
@@ -79,10 +83,10 @@ def transitions(rows: FilterRows, count: int, ends: dict[int, int] | None = None
         )
         truncated = torch.arange(ROWS) == (ends or {}).get(time, -1)
         begun = torch.where(truncated[:, None], begun, y)
-        yield Seen(action, action @ torch.tensor(CONTROL).T, y, truncated, begun)
+        yield Observation(action, action @ torch.tensor(CONTROL).T, y, truncated, begun)
 
 
-def experienced(seen: str = "linear", count: int = 12) -> FilterRows:
+def experienced(seen: str = "linear", count: int = 12) -> BayesFilterLearner:
     rows = rows_at_work(seen)
     for one in transitions(rows, count, {4: 1}):
         rows.observe(one)
@@ -92,15 +96,15 @@ def experienced(seen: str = "linear", count: int = 12) -> FilterRows:
 # Learning.
 
 
-def first_of(rows: FilterRows, dataset: Dataset, row: int) -> Dense:
+def first_of(rows: BayesFilterLearner, dataset: Dataset, row: int) -> Dense:
     """The prior, and the first observation of the replicate."""
     channels = rows.emission.double()
-    prior = beliefs.prior(rows.given.rbf, ROWS, weight_variance(rows.config, rows.given))
+    prior = beliefs.prior(rows.filter.rbf, ROWS, weight_variance(rows.config, rows.filter))
     y = torch.tensor(dataset.train.observations[row % REPLICATES, 0]).double()
     return filters.corrected(channels, y, row_of(prior, row))
 
 
-def assert_row(rows: FilterRows, row: int, expected: Dense) -> None:
+def assert_row(rows: BayesFilterLearner, row: int, expected: Dense) -> None:
     near = filters.trusted(rows.emission, 1e-7)
     torch.testing.assert_close(rows.belief.mean[row], expected.mean, **near)
     torch.testing.assert_close(rows.belief.covariance[row], expected.covariance, **near)
@@ -126,9 +130,11 @@ def test_a_transition_is_a_prediction_a_correction_and_where_an_episode_ended_a_
     noise = filters.process_noise(D, size) * 0.01 / filters.PROCESS_NOISE
     now = [row_of(rows.belief, row) for row in range(ROWS)]
     for one in transitions(rows, 4, {2: 4}):
-        u, y, begun = (part.double() for part in (one.control, one.observation, one.begun))
+        u, y, begun = (
+            part.double() for part in (one.control, one.observation, one.reset_observation)
+        )
         for row in range(ROWS):
-            ahead = filters.predicted(filters.joint_step(rows.given.rbf, u[row]), noise, now[row])
+            ahead = filters.predicted(filters.joint_step(rows.filter.rbf, u[row]), noise, now[row])
             now[row] = filters.corrected(channels, y[row], ahead)
         nll = rows.observe(one)
         torch.testing.assert_close(
@@ -140,7 +146,7 @@ def test_a_transition_is_a_prediction_a_correction_and_where_an_episode_ended_a_
             assert_row(rows, row, now[row])
 
 
-def beliefs_along(seen: list[Seen]) -> list[Belief]:
+def beliefs_along(seen: list[Observation]) -> list[Belief]:
     rows, found = rows_at_work(), []
     for one in seen:
         rows.observe(one)
@@ -148,7 +154,7 @@ def beliefs_along(seen: list[Seen]) -> list[Belief]:
     return found
 
 
-def changed(which: str, one: Seen) -> Seen:
+def changed(which: str, one: Observation) -> Observation:
     """Of row 2 something else."""
     row = (torch.arange(ROWS) == 2)[:, None]
     given = {
@@ -171,7 +177,7 @@ def test_what_is_seen_changes_the_belief_from_then_on_and_nothing_before(which: 
 
 def test_the_last_observation_of_an_episode_teaches_and_the_next_one_s_first_tells_where_the_state_is():
     seen = list(transitions(rows_at_work(), 6, {5: 2}))
-    last, first = ([*seen[:-1], changed(which, seen[-1])] for which in ("observation", "begun"))
+    last, first = ([*seen[:-1], changed(which, seen[-1])] for which in ("observation", "reset_observation"))
     plain, by_last, by_first = (beliefs_along(each)[-1].mean[2] for each in (seen, last, first))
     assert torch.equal(by_last[:D], plain[:D])
     assert (by_last[D:] != plain[D:]).any()
@@ -182,7 +188,9 @@ def test_the_last_observation_of_an_episode_teaches_and_the_next_one_s_first_tel
 def test_arms_that_see_the_same_believe_the_same():
     rows = rows_at_work()
     for one in transitions(rows, 5):
-        rows.observe(Seen(*(part[:REPLICATES].repeat(2, *[1] * (part.ndim - 1)) for part in one)))
+        rows.observe(
+            Observation(*(part[:REPLICATES].repeat(2, *[1] * (part.ndim - 1)) for part in one))
+        )
     for part in rows.belief:
         torch.testing.assert_close(part[REPLICATES:], part[:REPLICATES], rtol=1e-12, atol=1e-12)
 
@@ -192,7 +200,7 @@ class State(NamedTuple):
 
     params: Any
     decoder: Any
-    further: Any
+    family_state: Any
 
 
 def test_what_was_saved_stays_so_and_goes_on_where_it_was_to_the_bit():
@@ -200,9 +208,9 @@ def test_what_was_saved_stays_so_and_goes_on_where_it_was_to_the_bit():
     seen = list(transitions(rows, 9, {6: 0}))
     for one in seen[:4]:
         rows.observe(one)
-    saved = State(**rows.state())
+    saved = State(**rows.to_state())
     before = copied(saved.params)
-    again = FilterRows.restored(rows.config, collected(), saved)
+    again = BayesFilterLearner.from_state(rows.config, collected(), saved)
     for one in seen[4:]:
         torch.testing.assert_close(rows.observe(one), again.observe(one), rtol=0, atol=0)
     for part, other, kept, was in zip(rows.belief, again.belief, saved.params, before, strict=True):
@@ -215,16 +223,16 @@ def test_nothing_is_left_to_improve():
     rows = experienced()
     before = copied(rows.belief)
     rows.improve(windows.allocate(ROWS, 4, CHANNELS, 3))
-    assert rows.told == {}
+    assert rows.last_update_metrics == {}
     assert all(torch.equal(*pair) for pair in zip(rows.belief, before, strict=True))
 
 
 # What is known of the field.
 
 
-def blocks_of(rows: FilterRows) -> Tensor:
+def blocks_of(rows: BayesFilterLearner) -> Tensor:
     """P_ww,ii, by slices."""
-    count, covariance = rows.given.rbf.size, rows.belief.covariance
+    count, covariance = rows.filter.rbf.size, rows.belief.covariance
     cuts = [slice(D + i * count, D + (i + 1) * count) for i in range(D)]
     return torch.stack([covariance[:, cut, cut] for cut in cuts], 1)
 
@@ -232,10 +240,10 @@ def blocks_of(rows: FilterRows) -> Tensor:
 def test_moments_of_the_field_by_brute_force():
     rows = experienced()
     x = drawn(ROWS, 4, D)
-    found, blocks, count = rows.moments(x), blocks_of(rows), rows.given.rbf.size
+    found, blocks, count = rows.moments(x), blocks_of(rows), rows.filter.rbf.size
     for row in range(ROWS):
         for point in range(4):
-            felt = rows.given.rbf.features(x[row, point])
+            felt = rows.filter.rbf.features(x[row, point])
             for i in range(D):
                 weight = rows.belief.mean[row, D + i * count : D + (i + 1) * count]
                 torch.testing.assert_close(found.mean[row, point, i], weight @ felt)
@@ -246,7 +254,7 @@ def test_moments_of_the_field_by_brute_force():
 
 def test_moments_are_those_of_fields_drawn_from_the_belief():
     rows, x = experienced(), drawn(ROWS, 2, D)
-    found, felt = rows.moments(x), rows.given.rbf.features(x)
+    found, felt = rows.moments(x), rows.filter.rbf.features(x)
     root = torch.linalg.cholesky(rows.belief.covariance[0])
     sampled = rows.belief.mean[0] + drawn(20_000, len(root)) @ root.T
     fields = torch.einsum("sic,pc->spi", sampled[:, D:].unflatten(1, (D, -1)), felt[0])
@@ -275,7 +283,7 @@ def test_drift_is_the_mean_field_in_the_precision_of_the_weights():
 def test_information_is_the_log_determinant_that_weights_lost():
     rows = experienced()
     prior = beliefs.prior(
-        rows.given.rbf, ROWS, weight_variance(rows.config, rows.given)
+        rows.filter.rbf, ROWS, weight_variance(rows.config, rows.filter)
     ).covariance[:, D:, D:]
     now = rows.belief.covariance[:, D:, D:]
     expected = (torch.linalg.slogdet(prior).logabsdet - torch.linalg.slogdet(now).logabsdet) / 2
@@ -304,7 +312,7 @@ def test_information_of_a_covariance_that_is_none_is_no_number():
 
 def test_a_surrogate_is_the_belief_in_single_precision():
     rows = experienced()
-    found, count = rows.surrogate(slice(0, ROWS)), rows.given.rbf.size
+    found, count = rows.surrogate(slice(0, ROWS)), rows.filter.rbf.size
     blocks = blocks_of(rows)
     assert (found.dt, found.region_radius, found.members) == (0.1, 1.5, None)
     assert torch.equal(found.control, torch.tensor(CONTROL))
@@ -337,7 +345,7 @@ def test_a_surrogate_s_field_and_its_slopes_are_those_of_the_mean_weights():
     felt = found.field(x)
     torch.testing.assert_close(felt.value, rows.drift(rows.weights, x))
     torch.testing.assert_close(
-        felt.features.double(), rows.given.rbf.features(x.double()), atol=1e-6, rtol=0
+        felt.features.double(), rows.filter.rbf.features(x.double()), atol=1e-6, rtol=0
     )
     slopes = found.jacobian(x)
     for row, point in ((0, 1), (4, 3)):
@@ -360,7 +368,7 @@ def test_a_surrogate_s_field_and_its_slopes_are_those_of_the_mean_weights():
 def test_a_surrogate_s_region_is_the_mean_of_products_of_features():
     rows = experienced()
     found = rows.surrogate(slice(0, ROWS)).region
-    felt = rows.given.rbf.features(region_grid(1.5, D).double())
+    felt = rows.filter.rbf.features(region_grid(1.5, D).double())
     expected = sum(torch.outer(one, one) for one in felt) / len(felt)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
 
@@ -432,14 +440,14 @@ def learned_by_row() -> LearnedChannels:
 def test_a_surrogate_of_some_rows_is_that_part_of_all(some: slice, decoder: str):
     rows = experienced("loglinear")
     if decoder == "learned":
-        rows.given = rows.given._replace(emission=learned_by_row())
+        rows.filter = rows.filter._replace(emission=learned_by_row())
     x = drawn(some.stop - some.start, 5, D).float()
     same_surrogate(rows.surrogate(some), cut(rows.surrogate(slice(0, ROWS)), some), x)
 
 
 def test_a_surrogate_of_learned_channels_looks_through_those_of_each_row():
     rows, own = experienced(), learned_by_row()
-    rows.given = rows.given._replace(emission=own)
+    rows.filter = rows.filter._replace(emission=own)
     found = rows.surrogate(slice(2, 5))
     for place, row in enumerate(range(2, 5)):
         precision = own.weight[row].T @ torch.diag(1 / own.noise_variance[row]) @ own.weight[row]
@@ -502,13 +510,13 @@ def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout_with_weight
     held_out = collected(seen, 5).held_out
     rollouts = shortened(held_out.rollouts, 3, 12)
     assert rollouts.truncated.any(0).sum() == 2
-    found = rows.judged(held_out._replace(rollouts=rollouts), 0)
+    found = rows.evaluate(held_out._replace(rollouts=rollouts), 0)
     assert found.keys() == {"innovation_nll"}
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     for row in range(ROWS):
         weight = rows.weights["weight"][row].double()
         expected = plain_frozen(
-            rows.given, rollouts, u, lambda x, weight=weight: weight @ rows.given.rbf.features(x)
+            rows.filter, rollouts, u, lambda x, weight=weight: weight @ rows.filter.rbf.features(x)
         )
         torch.testing.assert_close(found["innovation_nll"][row], expected, rtol=1e-5, atol=1e-6)
 
@@ -518,7 +526,7 @@ def test_held_out_scores_of_learned_channels_are_those_of_each_row_s_own():
     rollouts = shortened(collected(episode=5).held_out.rollouts, 2, 7)
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     weight = rows.weights["weight"].double()
-    given = rows.given._replace(emission=own)
+    given = rows.filter._replace(emission=own)
     found = frozen_innovation(given, lambda x: given.rbf.features(x) @ weight.mT, rollouts, u, ROWS)
     for row in range(ROWS):
         channels = rows.emission.double()._replace(
@@ -534,7 +542,7 @@ def test_held_out_scores_of_learned_channels_are_those_of_each_row_s_own():
 def test_held_out_rollouts_leave_the_belief_as_it_is():
     rows = experienced()
     before = copied(rows.belief)
-    rows.judged(collected().held_out, 0)
+    rows.evaluate(collected().held_out, 0)
     assert all(torch.equal(*pair) for pair in zip(rows.belief, before, strict=True))
 
 
@@ -542,7 +550,7 @@ def test_the_true_field_foretells_held_out_rollouts_better_than_none():
     config: ActiveDynamicsConfig = configured()
     dataset = collected()
     world, rollouts = world_of(config, dataset), dataset.held_out.rollouts
-    given = rows_at_work().given
+    given = rows_at_work().filter
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     known = frozen_innovation(given, world.field, rollouts, u, 1)
     none = frozen_innovation(given, torch.zeros_like, rollouts, u, 1)
@@ -553,7 +561,7 @@ def test_with_the_true_field_the_score_is_little_above_the_entropy_of_the_channe
     config: ActiveDynamicsConfig = configured()
     dataset = collected()
     rollouts, emission = dataset.held_out.rollouts, emission_of(config, dataset)
-    given = rows_at_work().given
+    given = rows_at_work().filter
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     found = frozen_innovation(given, world_of(config, dataset).field, rollouts, u, 1)
     lowest = (1 + np.log(2 * np.pi * float(emission.noise_variance[0]))) / 2

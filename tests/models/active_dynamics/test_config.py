@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.storage.artifacts import to_arrays
-from pipeline.storage.params_file import ConfigError, overlaid, parse, read_params, validate
+from pipeline.storage.params_file import overlaid, parse, read_params, validate
 from quatrain.envs.vector_field import kinds
 from quatrain.envs.vector_field.kinds import KINDS
 from quatrain.models.active_dynamics import config as room
@@ -713,7 +714,7 @@ def test_each_preset_can_be_used(preset: str | None):
 
 def test_the_original_has_the_numbers_of_the_original():
     found = read_params(ROOT, "original").active_dynamics
-    assert found.rows == 2
+    assert found.learners == 2
     assert found.env.emission == ("loglinear", 50, "gaussian", 0.001, 0.408, 0.408)
     assert (found.env.world.field.normalise, found.env.world.field.speed) == ("box_max", 2.0)
     assert (found.env.process_noise, found.env.action_bound, found.env.escape_radius) == (

@@ -8,12 +8,16 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from quatrain.models.active_dynamics.bayes_filter import state as filter_rows
+from quatrain.models.active_dynamics.bayes_filter import learner as bayes_filter
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.collect import Dataset, Rollouts, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.decoder_identification import WarmUp, aligned, learned_decoder
-from quatrain.models.active_dynamics.learner import Gauge
+from quatrain.models.active_dynamics.decoder_identification import (
+    WarmupTransitions,
+    fit_affine,
+    identify_decoder,
+)
+from quatrain.models.active_dynamics.learner import AffineAlignment
 from tests.conftest import small
 from tests.models.active_dynamics.filters import drawn, emission
 
@@ -64,7 +68,7 @@ def relative(found: Tensor, truth: Tensor) -> float:
 def test_channels_are_found_within_5_percent_and_their_noise_too(control: str, episode: int | None):
     config, dataset = configured(control, episode), collected(control, episode)
     assert dataset.train.truncated.any() == (episode is not None)
-    learned = filter_rows.learned_channels(config, dataset)
+    learned = bayes_filter.identify_channels(config, dataset)
     assert learned.weight.shape == (REPLICATES, CHANNELS, 2)
     truth = torch.tensor(dataset.emission.weight).double()
     for weight, _, variance in zip(*learned, strict=True):
@@ -76,7 +80,7 @@ def test_channels_are_found_within_5_percent_and_their_noise_too(control: str, e
 def test_the_origin_of_learned_channels_is_the_mean_state():
     dataset = collected()
     emission = dataset.emission
-    for replicate, bias in enumerate(filter_rows.learned_channels(configured(), dataset).bias):
+    for replicate, bias in enumerate(bayes_filter.identify_channels(configured(), dataset).bias):
         middle = emission.weight @ dataset.train.states[replicate].mean(0) + emission.bias
         torch.testing.assert_close(
             bias, torch.tensor(middle).double(), atol=5 * 0.1 / WARMUP**0.5, rtol=0
@@ -85,8 +89,8 @@ def test_the_origin_of_learned_channels_is_the_mean_state():
 
 def test_replicates_learn_channels_of_their_own_and_arms_share_them():
     config = configured(arms=("active", "random"))
-    learned = filter_rows.learned_channels(config, collected())
-    alone = filter_rows.learned_channels(configured(), collected())
+    learned = bayes_filter.identify_channels(config, collected())
+    alone = bayes_filter.identify_channels(configured(), collected())
     for both, one in zip(learned, alone, strict=True):
         assert torch.equal(both, torch.cat([one, one]))
     assert not torch.equal(alone.weight[0], alone.weight[1])
@@ -101,11 +105,13 @@ def spoiled(train: Rollouts) -> Rollouts:
 def test_transitions_that_were_truncated_are_left_out():
     config, dataset = configured("identity", 40), collected("identity", 40)
     assert dataset.train.truncated.sum() == REPLICATES * (WARMUP // 40)
-    found = filter_rows.learned_channels(config, dataset)
-    expected = filter_rows.learned_channels(config, dataset._replace(train=spoiled(dataset.train)))
+    found = bayes_filter.identify_channels(config, dataset)
+    expected = bayes_filter.identify_channels(
+        config, dataset._replace(train=spoiled(dataset.train))
+    )
     assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
     intact = dataset.train._replace(truncated=np.zeros_like(dataset.train.truncated))
-    wrong = filter_rows.learned_channels(
+    wrong = bayes_filter.identify_channels(
         config, dataset._replace(train=spoiled(intact._replace(truncated=FIRST)))
     )
     assert not torch.equal(wrong.weight, found.weight)
@@ -115,7 +121,9 @@ FIRST = np.arange(WARMUP) * np.ones((REPLICATES, 1)) == 0
 """Only the first transition of each replicate is truncated."""
 
 
-def noise_free(transitions: int = 300, channels: int = 7, d: int = 3) -> tuple[WarmUp, Tensor]:
+def noise_free(
+    transitions: int = 300, channels: int = 7, d: int = 3
+) -> tuple[WarmupTransitions, Tensor]:
     """A cubic flow that is seen as it is, but for a millionth; and the channels' C."""
     weight, bias = drawn(channels, d, seed=1), drawn(channels, seed=2)
     draws, x, path = Generator().manual_seed(3), torch.zeros(d, dtype=torch.float64), []
@@ -125,12 +133,12 @@ def noise_free(transitions: int = 300, channels: int = 7, d: int = 3) -> tuple[W
         x = x + 0.1 * (x.roll(1) * 0.5 - x**3 - 0.3 * x[0] * x[1] * x[2] + push)
     states, after = torch.stack(path), torch.stack([*path[1:], x])
     y, next_y = (one @ weight.T + bias for one in (states, after))
-    return WarmUp(y, next_y, u, torch.ones(transitions, dtype=torch.bool)), weight
+    return WarmupTransitions(y, next_y, u, torch.ones(transitions, dtype=torch.bool)), weight
 
 
 def test_channels_of_a_cubic_flow_without_noise_are_exact():
     seen, weight = noise_free()
-    found = learned_decoder(seen, 0.1)
+    found = identify_decoder(seen, 0.1)
     torch.testing.assert_close(found.weight, weight, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found.bias, seen.observations.mean(0))
     assert (found.noise_variance > 0).all()
@@ -140,23 +148,23 @@ def test_channels_of_a_cubic_flow_without_noise_are_exact():
 def test_a_longer_transition_of_the_same_data_means_weaker_channels():
     """x moves by u dt: with twice the dt the same observations are those of states twice as far."""
     seen, weight = noise_free()
-    torch.testing.assert_close(learned_decoder(seen, 0.2).weight, weight / 2, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(identify_decoder(seen, 0.2).weight, weight / 2, rtol=1e-6, atol=1e-6)
 
 
 def test_the_same_data_gives_the_same_channels_to_the_bit():
     """Whatever memory holds that was used before."""
     seen, _ = noise_free()
-    first = learned_decoder(seen, 0.1)
+    first = identify_decoder(seen, 0.1)
     for number in range(20):
         _ = torch.full((12 + number,), number, dtype=torch.int32)
-        again = learned_decoder(seen, 0.1)
+        again = identify_decoder(seen, 0.1)
         assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
 
 
 def test_states_of_learned_channels_see_what_is_seen():
     """y = C x + b with the states that these channels mean, up to noise."""
     dataset = collected()
-    learned = filter_rows.learned_channels(configured(), dataset)
+    learned = bayes_filter.identify_channels(configured(), dataset)
     y = torch.tensor(dataset.train.observations[1]).double()
     states = (y - learned.bias[1]) @ torch.linalg.pinv(learned.weight[1]).T
     left = (y - states @ learned.weight[1].T - learned.bias[1]).square().mean()
@@ -170,7 +178,7 @@ def test_learned_channels_offer_what_true_ones_do():
     torch.testing.assert_close(rows.mean(x), given.mean(x))
     torch.testing.assert_close(rows.variance(x), given.variance(x).expand(4, 5))
     torch.testing.assert_close(rows.precision(x), given.precision(x))
-    torch.testing.assert_close(rows.pull(y, x), given.pull(y, x))
+    torch.testing.assert_close(rows.information_vector(y, x), given.information_vector(y, x))
     single = LearnedChannels(*(part.float() for part in rows)).double()
     assert all(part.dtype == torch.float64 for part in single)
 
@@ -185,29 +193,32 @@ def turned(degrees: float, scale: float) -> Tensor:
     )
 
 
-def gauges() -> Gauge:
+def alignments() -> AffineAlignment:
     """Of three rows: as it is, a quarter turn and a shift, something else that does not keep angles."""
     skewed = torch.tensor([[2.0, 0.5], [0.0, 0.4]], dtype=torch.float64)
     turn = torch.stack([torch.eye(2, dtype=torch.float64), turned(90, 1), skewed])
-    return Gauge(turn, torch.tensor([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7]], dtype=torch.float64))
+    return AffineAlignment(
+        turn, torch.tensor([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7]], dtype=torch.float64)
+    )
 
 
 def test_a_state_one_knows_is_turned_and_shifted():
     z = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[1.0, 1.0]]], dtype=torch.float64)
     expected = torch.tensor([[[1.0, 0.0]], [[0.3, 0.8]], [[1.5, 1.1]]], dtype=torch.float64)
-    torch.testing.assert_close(gauges().outward(z), expected)
+    torch.testing.assert_close(alignments().to_state(z), expected)
 
 
 def test_inward_undoes_outward():
     x = drawn(3, 5, 2)
-    torch.testing.assert_close(gauges().outward(gauges().inward(x)), x)
-    torch.testing.assert_close(gauges().inward(gauges().outward(x)), x)
+    torch.testing.assert_close(alignments().to_state(alignments().to_latent(x)), x)
+    torch.testing.assert_close(alignments().to_latent(alignments().to_state(x)), x)
 
 
 def test_points_that_all_rows_share_are_read_by_each_row():
     x = drawn(5, 2)
     torch.testing.assert_close(
-        gauges().inward(x.expand(3, -1, -1)), gauges().inward(x.expand(3, 5, 2).clone())
+        alignments().to_latent(x.expand(3, -1, -1)),
+        alignments().to_latent(x.expand(3, 5, 2).clone()),
     )
 
 
@@ -217,49 +228,54 @@ def field(x: Tensor) -> Tensor:
 
 def test_a_turned_and_shifted_field_reads_as_the_field():
     """A learner with z = A⁻¹ (x - c) and the field A⁻¹ f(A z + c) knows f."""
-    gauge, x = gauges(), drawn(3, 6, 2)
+    alignment, x = alignments(), drawn(3, 6, 2)
 
     def of_learner(z: Tensor) -> Tensor:
-        at = torch.einsum("rij,rpj->rpi", gauge.turn, z) + gauge.shift[:, None]
-        return torch.einsum("rij,rpj->rpi", gauge.turn.inverse(), field(at))
+        at = torch.einsum("rij,rpj->rpi", alignment.matrix, z) + alignment.offset[:, None]
+        return torch.einsum("rij,rpj->rpi", alignment.matrix.inverse(), field(at))
 
-    torch.testing.assert_close(gauge.velocity(of_learner(gauge.inward(x))), field(x))
+    torch.testing.assert_close(alignment.to_velocity(of_learner(alignment.to_latent(x))), field(x))
 
 
 def test_velocities_are_what_states_move_by():
     z, v, step = drawn(3, 6, 2), drawn(3, 6, 2, seed=1), 1e-6
-    moved = (gauges().outward(z + step * v) - gauges().outward(z)) / step
-    torch.testing.assert_close(gauges().velocity(v), moved, rtol=1e-6, atol=1e-6)
+    moved = (alignments().to_state(z + step * v) - alignments().to_state(z)) / step
+    torch.testing.assert_close(alignments().to_velocity(v), moved, rtol=1e-6, atol=1e-6)
 
 
 def test_spread_is_the_variance_of_velocities():
     variance = drawn(3, 4, 2).square() + 0.1
-    gauge = gauges()
+    alignment = alignments()
     for row in range(3):
         for point in range(4):
-            whole = gauge.turn[row] @ torch.diag(variance[row, point]) @ gauge.turn[row].T
-            torch.testing.assert_close(gauge.spread(variance)[row, point], whole.diagonal())
+            whole = (
+                alignment.matrix[row] @ torch.diag(variance[row, point]) @ alignment.matrix[row].T
+            )
+            torch.testing.assert_close(
+                alignment.to_velocity_variance(variance)[row, point], whole.diagonal()
+            )
 
 
 def test_spread_of_a_quarter_turn_swaps_the_axes():
     variance = torch.tensor([[4.0, 9.0]], dtype=torch.float64).expand(3, 1, 2)
     torch.testing.assert_close(
-        gauges().spread(variance)[1, 0], torch.tensor([9.0, 4.0], dtype=torch.float64)
+        alignments().to_velocity_variance(variance)[1, 0],
+        torch.tensor([9.0, 4.0], dtype=torch.float64),
     )
 
 
 def test_alignment_finds_the_gauge():
-    z, gauge = drawn(40, 2), gauges()
-    x = z @ gauge.turn[2].T + gauge.shift[2]
-    found = aligned(z.float(), x.float())
-    torch.testing.assert_close(found.turn, gauge.turn[2], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.shift, gauge.shift[2], rtol=1e-5, atol=1e-5)
+    z, alignment = drawn(40, 2), alignments()
+    x = z @ alignment.matrix[2].T + alignment.offset[2]
+    found = fit_affine(z.float(), x.float())
+    torch.testing.assert_close(found.matrix, alignment.matrix[2], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.offset, alignment.offset[2], rtol=1e-5, atol=1e-5)
 
 
 def test_alignment_is_least_squares():
     z, x = drawn(40, 2), drawn(40, 2, seed=1)
-    found = aligned(z, x)
-    left = x - z @ found.turn.T - found.shift
+    found = fit_affine(z, x)
+    left = x - z @ found.matrix.T - found.offset
     torch.testing.assert_close(
         left.mean(0), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0
     )
@@ -271,10 +287,10 @@ def test_alignment_is_least_squares():
 def test_a_filter_that_learned_its_channels_reads_states_by_them():
     """True states of a warm-up are those of the learned channels, read outward; of known channels they are the same."""
     config, dataset = configured(arms=("active", "random")), collected()
-    rows = filter_rows.FilterRows.fresh(config, dataset, np.random.SeedSequence(0))
-    gauge = rows.gauge(rows.weights, dataset.held_out)
-    assert gauge.turn.shape == (config.rows, 2, 2)
-    for row in range(config.rows):
+    rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
+    alignment = rows.alignment(rows.weights, dataset.held_out)
+    assert alignment.matrix.shape == (config.learners, 2, 2)
+    for row in range(config.learners):
         own = rows.decoder[:2]
         weight, bias = own[0][row], own[1][row]
         x = drawn(4, 2)
@@ -282,23 +298,25 @@ def test_a_filter_that_learned_its_channels_reads_states_by_them():
             dataset.emission.bias
         )
         z = (seen - bias) @ torch.linalg.pinv(weight).T
-        read = z @ gauge.turn[row].T + gauge.shift[row]
+        read = z @ alignment.matrix[row].T + alignment.offset[row]
         torch.testing.assert_close(read, x, atol=0.06, rtol=0.05)
-        assert gauge.shift[row].abs().max() > 0.001
+        assert alignment.offset[row].abs().max() > 0.001
 
 
 def test_channels_of_turned_and_shifted_states_give_the_gauge_itself():
     """What C x + b shows is C A z + (b + C c) of x = A z + c."""
-    config, dataset, gauge = configured(), collected(), gauges()
-    rows = filter_rows.FilterRows.fresh(config, dataset, np.random.SeedSequence(0))
+    config, dataset, alignment = configured(), collected(), alignments()
+    rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
     weight, bias = (torch.tensor(part).double() for part in dataset.emission[:2])
     seen = (
-        weight @ gauge.turn,
-        bias + gauge.shift @ weight.T,
+        weight @ alignment.matrix,
+        bias + alignment.offset @ weight.T,
         torch.ones(REPLICATES, CHANNELS).double(),
     )
     rows.decoder = LearnedChannels(*seen)
-    for found, expected in zip(rows.gauge(rows.weights, dataset.held_out), gauge, strict=True):
+    for found, expected in zip(
+        rows.alignment(rows.weights, dataset.held_out), alignment, strict=True
+    ):
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
@@ -310,12 +328,12 @@ def known(config: ActiveDynamicsConfig) -> ActiveDynamicsConfig:
 
 def test_a_filter_that_knows_its_channels_means_true_states():
     config, dataset = known(configured()), collected()
-    rows = filter_rows.FilterRows.fresh(config, dataset, np.random.SeedSequence(0))
+    rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
     assert rows.decoder is None
-    gauge, x = rows.gauge(rows.weights, dataset.held_out), drawn(REPLICATES, 4, 2)
-    assert torch.equal(gauge.outward(x), x)
-    assert torch.equal(gauge.inward(x), x)
-    assert torch.equal(gauge.spread(x.square()), x.square())
+    alignment, x = rows.alignment(rows.weights, dataset.held_out), drawn(REPLICATES, 4, 2)
+    assert torch.equal(alignment.to_state(x), x)
+    assert torch.equal(alignment.to_latent(x), x)
+    assert torch.equal(alignment.to_velocity_variance(x.square()), x.square())
 
 
 class State(NamedTuple):
@@ -323,17 +341,17 @@ class State(NamedTuple):
 
     params: Any
     decoder: Any
-    further: Any
+    family_state: Any
 
 
 def test_learned_channels_are_those_that_rows_begin_and_go_on_with():
     config, dataset = configured(arms=("active", "random")), collected()
-    rows = filter_rows.FilterRows.fresh(config, dataset, np.random.SeedSequence(0))
-    expected = filter_rows.learned_channels(config, dataset)
-    again = filter_rows.FilterRows.restored(config, dataset, State(**rows.state()))
+    rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
+    expected = bayes_filter.identify_channels(config, dataset)
+    again = bayes_filter.BayesFilterLearner.from_state(config, dataset, State(**rows.to_state()))
     for one in (rows, again):
-        assert all(torch.equal(*pair) for pair in zip(one.given.emission, expected, strict=True))
-    for row in range(config.rows):
+        assert all(torch.equal(*pair) for pair in zip(one.filter.emission, expected, strict=True))
+    for row in range(config.learners):
         weight, bias, variance = (part[row] for part in expected)
         y = torch.tensor(dataset.train.observations[row % REPLICATES, 0]).double()
         precision = 3 * torch.eye(2) + weight.T @ (weight / variance[:, None])

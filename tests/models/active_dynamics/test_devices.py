@@ -13,15 +13,15 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from quatrain.frameworks.torch import rng
-from quatrain.models.active_dynamics import state as training_state
+from quatrain.models.active_dynamics import state as states
 from quatrain.models.active_dynamics import train
-from quatrain.models.active_dynamics.bayes_filter import state as filter_rows
+from quatrain.models.active_dynamics.bayes_filter import learner as bayes_filter
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.seq_vae import learner as seq_vae
 from quatrain.models.active_dynamics.seq_vae import network as networks
-from quatrain.models.active_dynamics.seq_vae import state as vae_rows
 from quatrain.models.active_dynamics.seq_vae import trainer as learners
-from quatrain.models.active_dynamics.state import Trial
+from quatrain.models.active_dynamics.state import TrainingState
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
 from tests.models.active_dynamics.small_trials import advanced, configured
 
@@ -49,31 +49,33 @@ def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]
 
 
 @pytest.fixture
-def trial(
+def training(
     case: tuple[ActiveDynamicsConfig, Dataset], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Trial]:
+) -> Iterator[TrainingState]:
     """At work on the device without values; constants that are made once, by asking, are known there as well."""
     config, dataset = case
     monkeypatch.setattr(rng, "Generator", Elsewhere)
-    fresh = learners.fresh
-    monkeypatch.setattr(learners, "fresh", lambda *given: on_the_cpu(fresh(*given)))
+    init_state = seq_vae.init_state
+    monkeypatch.setattr(
+        seq_vae, "init_state", lambda *arguments: on_the_cpu(init_state(*arguments))
+    )
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
     monkeypatch.setattr(
-        state.windows,
-        "uploaded",
+        states.windows,
+        "to_device",
         lambda given, device: tree_map(lambda leaf: leaf.to(device), given),
     )
-    monkeypatch.setattr(filter_rows, "weight_variance", lambda *_: 0.2)
+    monkeypatch.setattr(bayes_filter, "weight_variance", lambda *_: 0.2)
     monkeypatch.setattr(networks, "prior_weight_variance", lambda *_: 0.2)
     with torch.device("meta"):
         with monkeypatch.context() as made_once:
-            for module in (trials, filter_rows, vae_rows, networks):
+            for module in (states, bayes_filter, seq_vae, networks):
                 made_once.setattr(module, "region_grid", lambda _, d: torch.zeros(11, d))
-            made = training_state.fresh(config, dataset, 0)
+            made = TrainingState.init(config, dataset, 0)
         yield made
 
 
-def on_the_cpu(row: learners.Row) -> learners.Row:
+def on_the_cpu(row: learners.SeqVaeState) -> learners.SeqVaeState:
     """What counts, counts there."""
     return row._replace(updates=torch.tensor(0, device="cpu"))
 
@@ -87,14 +89,14 @@ def clipped(params: Any, limit: float, foreach: bool) -> Tensor:
 clip_grad_norm = torch.nn.utils.clip_grad_norm_
 
 
-def test_what_a_learner_is_made_of_lies_on_the_default_device(trial: Trial):
-    state = train.snapshot(trial)
+def test_what_a_learner_is_made_of_lies_on_the_default_device(training: TrainingState):
+    state = training.to_state()
     on_cpu = [state.transitions, state.replay.written, *state.generators.values()]
     elsewhere = state._replace(
         transitions=None,
         generators=None,
         replay=state.replay._replace(written=None),
-        further=None,
+        family_state=None,
     )
     assert all(leaf.is_cpu for leaf in on_cpu[1:])
     found = {leaf.device.type for leaf in tree_leaves(tuple(elsewhere)) if isinstance(leaf, Tensor)}
@@ -102,15 +104,15 @@ def test_what_a_learner_is_made_of_lies_on_the_default_device(trial: Trial):
 
 
 def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
+    training: TrainingState, monkeypatch: pytest.MonkeyPatch
 ):
     """But for the counter of the replay, which is there; and until the first update, for how many windows there are."""
-    monkeypatch.setattr(learners, "ready", lambda *_: True)
-    advanced(trial, WARMUP)  # whose transitions come from the dataset
+    monkeypatch.setattr(learners.SeqVaeTrainer, "has_enough_windows", lambda *_: True)
+    advanced(training, WARMUP)  # whose transitions come from the dataset
     with MadeOnTheCpu() as seen:
-        advanced(trial, END - WARMUP)
+        advanced(training, END - WARMUP)
     assert set(seen.found) <= {"aten.add_.Tensor"}
-    assert trial.transitions == END
+    assert training.transitions == END
 
 
 @without_a_gpu
@@ -120,10 +122,10 @@ def test_a_gpu_learns_what_a_cpu_does(case: tuple[ActiveDynamicsConfig, Dataset]
     found = []
     for device in ("cpu", "cuda"):
         with torch.device(device):
-            trial = training_state.fresh(config, dataset, 0)
-            told = [train.advance(trial)["innovation_nll"] for _ in range(WARMUP)]
+            training = TrainingState.init(config, dataset, 0)
+            told = [train.advance(training)["innovation_nll"] for _ in range(WARMUP)]
             found.append(torch.stack(told).cpu())
-            advanced(trial, END - WARMUP)
-            assert trial.path.isfinite().all()
+            advanced(training, END - WARMUP)
+            assert training.path.isfinite().all()
     if config.network.family == "bayes_filter":  # weights of networks are drawn
         torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)

@@ -10,7 +10,7 @@ from quatrain.models.active_dynamics.seq_vae.encoder import Encoder
 OBS, ACTION, D, HIDDEN, HEAD, TIME, BATCH = 5, 2, 3, 7, 6, 9, 4
 
 
-def made() -> Encoder:
+def make_encoder() -> Encoder:
     config = SeqVaeNetwork(
         hidden=HIDDEN, head=HEAD, dynamics="rbf", dynamics_hidden=(1,), members=1
     )
@@ -34,7 +34,7 @@ def plain(encoder: Encoder, inputs: Tensor, hidden: Tensor) -> Tensor:
 
 def test_states_and_gradients_are_those_of_torch():
     encoder, inputs, hidden = (
-        made(),
+        make_encoder(),
         drawn(TIME, BATCH, OBS + ACTION).requires_grad_(),
         drawn(BATCH, HIDDEN, seed=1),
     )
@@ -47,13 +47,13 @@ def test_states_and_gradients_are_those_of_torch():
 
 
 def test_gradients_agree_with_differences():
-    encoder, hidden = made(), drawn(BATCH, HIDDEN, seed=1)
+    encoder, hidden = make_encoder(), drawn(BATCH, HIDDEN, seed=1)
     inputs = drawn(3, BATCH, OBS + ACTION).requires_grad_()
     assert torch.autograd.gradcheck(lambda given: encoder(given, hidden), inputs)
 
 
 def test_two_losses_share_one_backward_and_each_may_have_its_own():
-    encoder, hidden = made(), drawn(BATCH, HIDDEN, seed=1)
+    encoder, hidden = make_encoder(), drawn(BATCH, HIDDEN, seed=1)
     inputs = [drawn(TIME, BATCH, OBS + ACTION, seed=seed) for seed in (2, 3)]
     (encoder(inputs[0], hidden).square().sum() + encoder(inputs[1], hidden).sum()).backward()
     together = [param.grad.clone() for param in encoder.cell.parameters()]
@@ -66,8 +66,11 @@ def test_two_losses_share_one_backward_and_each_may_have_its_own():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_carried_state_says_what_the_full_pass_says(dtype: torch.dtype):
-    encoder, inputs = made().to(dtype), drawn(60, BATCH, OBS + ACTION).to(dtype)
-    full, hidden = encoder.belief(encoder(inputs, encoder.first(BATCH))), encoder.first(BATCH)
+    encoder, inputs = make_encoder().to(dtype), drawn(60, BATCH, OBS + ACTION).to(dtype)
+    full, hidden = (
+        encoder.belief(encoder(inputs, encoder.initial_hidden(BATCH))),
+        encoder.initial_hidden(BATCH),
+    )
     for time, given in enumerate(inputs):
         hidden = encoder.step(given, hidden)
         for own, expected in zip(encoder.belief(hidden), full, strict=True):
@@ -75,8 +78,8 @@ def test_the_carried_state_says_what_the_full_pass_says(dtype: torch.dtype):
 
 
 def test_beliefs_of_many_are_those_of_each():
-    encoder, hidden = made(), drawn(TIME, BATCH, HIDDEN)
-    for own, expected in zip(encoder.over_time(hidden), encoder.belief(hidden), strict=True):
+    encoder, hidden = make_encoder(), drawn(TIME, BATCH, HIDDEN)
+    for own, expected in zip(encoder.belief_sequence(hidden), encoder.belief(hidden), strict=True):
         torch.testing.assert_close(own.movedim(0, 2), expected)
     (mean, _), head = encoder.belief(hidden), encoder.heads
     plain_mean = head.weights[1][0] @ torch.tanh(
@@ -86,24 +89,33 @@ def test_beliefs_of_many_are_those_of_each():
 
 
 def test_an_observation_or_action_changes_beliefs_from_its_own_on():
-    encoder, inputs = made(), drawn(TIME, BATCH, OBS + ACTION)
+    encoder, inputs = make_encoder(), drawn(TIME, BATCH, OBS + ACTION)
     for column in (0, OBS):
         changed = inputs.clone()
         changed[5, :, column] += 1
-        before, after = (encoder(given, encoder.first(BATCH)) for given in (inputs, changed))
+        before, after = (
+            encoder(given, encoder.initial_hidden(BATCH)) for given in (inputs, changed)
+        )
         assert torch.equal(before[:5], after[:5])
         assert (before[5:] != after[5:]).flatten(1).any(1).all()
 
 
 def test_episodes_in_a_row_are_encoded_as_if_each_were_alone():
-    encoder, inputs, ended = made(), drawn(TIME, OBS + ACTION), torch.zeros(TIME, dtype=torch.bool)
+    encoder, inputs, ended = (
+        make_encoder(),
+        drawn(TIME, OBS + ACTION),
+        torch.zeros(TIME, dtype=torch.bool),
+    )
     ended[[0, 4, 8]] = True
-    parts = [encoder(part[:, None], encoder.first(1))[:, 0] for part in inputs.tensor_split([1, 5])]
-    torch.testing.assert_close(encoder.over_episodes(inputs, ended), torch.cat(parts))
+    parts = [
+        encoder(part[:, None], encoder.initial_hidden(1))[:, 0]
+        for part in inputs.tensor_split([1, 5])
+    ]
+    torch.testing.assert_close(encoder.encode_episodes(inputs, ended), torch.cat(parts))
 
 
 def test_the_first_variance_is_the_same_everywhere():
-    variance = made().belief(drawn(BATCH, HIDDEN)).variance
+    variance = make_encoder().belief(drawn(BATCH, HIDDEN)).variance
     torch.testing.assert_close(
         variance, torch.full_like(variance, 0.048587 + 1e-6), atol=1e-6, rtol=0
     )

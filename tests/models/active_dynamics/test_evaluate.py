@@ -10,7 +10,6 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import Field, make_field
 from quatrain.models.active_dynamics import collect as collecting
-from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.learner import weight_variance
@@ -19,18 +18,17 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import (
     AHEAD,
     GATED,
-    Known,
+    FieldEstimate,
     calibration,
+    estimate_field,
     evaluate,
     floors,
-    knowledge,
     ratio_interval,
     ratios,
     reached_at,
 )
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.state import checkpoint_steps, restored
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from tests.conftest import params_with, small
 from tests.models.active_dynamics.small_trials import Run, advanced, both_families, configured, run
 
@@ -128,7 +126,8 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
     spread = torch.zeros(9, 9, 1).double()
     spread[2:7, 2:7] = torch.rand(5, 5, 1, generator=draws, dtype=torch.float64)
     emission = [
-        torch.tensor(part).double().expand(config.rows, *part.shape) for part in dataset.emission
+        torch.tensor(part).double().expand(config.learners, *part.shape)
+        for part in dataset.emission
     ]
     plain = LearnedChannels(*emission)
     other = plain._replace(weight=plain.weight @ TURN, bias=plain.bias + plain.weight @ SHIFT)
@@ -139,7 +138,9 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
     ):
         own = knowing(state, weight.flatten(0, 1).T)._replace(decoder=channels)
         covariance = torch.block_diag(torch.eye(2), *[variance.flatten().diag()] * 2).double()
-        params = own.params._replace(covariance=covariance.expand(config.rows, -1, -1).contiguous())
+        params = own.params._replace(
+            covariance=covariance.expand(config.learners, -1, -1).contiguous()
+        )
         scores.append(evaluate(config, own._replace(params=params), dataset, 0))
     one, same = scores
     names = [f"{name}_{k}" for name in ("displacement_r2", "position_r2") for k in AHEAD]
@@ -176,9 +177,9 @@ def test_errors_are_those_of_each_checkpoint():
     assert len({*errors.flatten().round(9)}) > 12
 
 
-def known_by(found: Run, state: State) -> Known:
-    rows = restored(found.config, found.dataset, state).rows
-    return knowledge(found.config, rows, state, found.dataset)
+def known_by(found: Run, state: State) -> FieldEstimate:
+    rows = TrainingState.from_state(found.config, found.dataset, state).learner
+    return estimate_field(found.config, rows, state, found.dataset)
 
 
 FIELDS = {
@@ -309,7 +310,7 @@ def test_calibration_of_errors_that_are_as_large_as_said():
     held_out = dataset.held_out._replace(grid_field=truth)
     error = np.random.default_rng(1).normal(size=(5000, 2))
     deviation = np.array([0.3, 0.15, 0.6])[:, None, None]  # right, too sure, too unsure
-    known = Known(
+    known = FieldEstimate(
         truth + 0.3 * error[None].repeat(3, 0),
         np.broadcast_to(deviation**2, (3, 5000, 2)),
         np.zeros((1, 3)),
@@ -329,7 +330,9 @@ def test_calibration_of_errors_that_are_as_large_as_said():
 def test_a_field_that_is_surely_right_is_covered():
     dataset = collect(small("active_dynamics"), 0)
     truth = dataset.held_out.grid_field.astype(float)[None]
-    found = calibration(Known(truth, np.zeros_like(truth), np.zeros((1, 1))), dataset.held_out)
+    found = calibration(
+        FieldEstimate(truth, np.zeros_like(truth), np.zeros((1, 1))), dataset.held_out
+    )
     assert found["coverage_90"][0] == 1
     assert np.isfinite(found["field_nlpd"][0])
 
@@ -341,7 +344,7 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
         "active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1}
     )
     dataset = collect(config, 0)
-    given = training_state.fresh(config, dataset, 0).rows.given
+    given = TrainingState.init(config, dataset, 0).learner.filter
     draws = torch.Generator().manual_seed(7)
     weight = weight_variance(config, given) ** 0.5 * torch.randn(replicates, 2, 25, generator=draws)
 
@@ -353,13 +356,15 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
     world = world_of(config, dataset)._replace(field=field)
     actions = collecting.random_actions(world, (replicates, 1), draws)
     own = dataset._replace(train=collecting.rolled(world, None, actions, draws))
-    trial = training_state.fresh(config, own, 0)
-    trial.world = trial.world._replace(field=field)
-    advanced(trial, 120)
+    training = TrainingState.init(config, own, 0)
+    training.world = training.world._replace(field=field)
+    advanced(training, 120)
     grid = torch.tensor(dataset.held_out.grid).double()
-    found = trial.rows.moments(grid.expand(config.rows, -1, -1))
+    found = training.learner.moments(grid.expand(config.learners, -1, -1))
     truth = (features(config, grid) @ weight.double().mT).repeat(2, 1, 1)
-    known = Known(found.mean.numpy(), found.variance.numpy(), np.zeros((1, config.rows)))
+    known = FieldEstimate(
+        found.mean.numpy(), found.variance.numpy(), np.zeros((1, config.learners))
+    )
     covered = calibration(known, dataset.held_out._replace(grid_field=truth.numpy()))["coverage_90"]
     for arm, own_share in zip(config.train.arms, covered.reshape(2, replicates), strict=True):
         assert own_share.mean() == pytest.approx(0.9, abs=0.05), arm

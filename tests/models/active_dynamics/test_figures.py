@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
-from quatrain.models.active_dynamics.evaluate import AHEAD, Known
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from quatrain.models.active_dynamics.evaluate import AHEAD, FieldEstimate
 from quatrain.models.active_dynamics.figures import actions, judged, plane, surprise
 from quatrain.models.active_dynamics.figures.parts import COLORS
 from quatrain.models.active_dynamics.figures.plane import Chart
 from quatrain.models.active_dynamics.figures.study import Study, undriven
-from quatrain.models.active_dynamics.learner import Gauge
+from quatrain.models.active_dynamics.learner import AffineAlignment
 from quatrain.models.active_dynamics.network import make_rbf
 from tests.models.active_dynamics.small_runs import Run, named, run, studied
 
@@ -34,8 +34,8 @@ def chart(study: Study) -> Chart:
 
 def known(error: np.ndarray, study: Study, sd: float = 1.0) -> Study:
     """The same learners, each wrong by this."""
-    mean = np.repeat(study.dataset.held_out.grid_field[None] + error, study.config.rows, 0)
-    return study._replace(known=Known(mean, np.full(mean.shape, sd**2), study.known.nrmse))
+    mean = np.repeat(study.dataset.held_out.grid_field[None] + error, study.config.learners, 0)
+    return study._replace(known=FieldEstimate(mean, np.full(mean.shape, sd**2), study.known.nrmse))
 
 
 def test_the_typical_row_has_the_median_error_of_its_arm(study: Study):
@@ -67,8 +67,8 @@ def test_maps_are_of_the_active_arm_and_a_plain_one(
 def test_charts_go_by_x1_first(study: Study, chart: Chart):
     for i, j in ((0, 7), (30, 11), (48, 48)):
         x = torch.tensor([[chart.axis[i], chart.axis[j]]])
-        np.testing.assert_allclose(chart.true[i, j], study.trial.world.field(x)[0], rtol=1e-5)
-        found = study.trial.rows.moments(x.expand(4, 1, 2))
+        np.testing.assert_allclose(chart.true[i, j], study.training.world.field(x)[0], rtol=1e-5)
+        found = study.training.learner.moments(x.expand(4, 1, 2))
         np.testing.assert_allclose(chart.mean[:, i, j], found.mean[:, 0])
         np.testing.assert_allclose(chart.variance[:, i, j], found.variance[:, 0])
 
@@ -120,9 +120,9 @@ def test_undriven_paths_are_steps_of_the_true_and_of_the_learned_field(study: St
     assert found.true.shape == (5, 3, 2)
     assert found.learned.shape == (4, 5, 3, 2)
     x, z = torch.tensor(starts).float(), torch.tensor(starts).float()
-    weight, rbf = study.trial.rows.weights["weight"][3], make_rbf(study.config.network.rbf, 2)
+    weight, rbf = study.training.learner.weights["weight"][3], make_rbf(study.config.network.rbf, 2)
     for _ in range(4):
-        x = x + study.trial.world.field(x) * study.config.env.dt
+        x = x + study.training.world.field(x) * study.config.env.dt
         z = z + rbf.features(z) @ weight.T * study.config.env.dt
     np.testing.assert_allclose(found.true[-1], x, atol=1e-5)
     np.testing.assert_allclose(found.learned[3, -1], z, atol=1e-5)
@@ -134,15 +134,15 @@ TURN, SHIFT = np.array([[0.0, 2.0], [-1.0, 0.5]]), np.array([0.3, -0.2])
 @pytest.fixture
 def turned(study: Study, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Learners whose states z are to be read as x = TURN z + SHIFT."""
-    found = Gauge(*(torch.tensor(part).expand(4, *part.shape) for part in (TURN, SHIFT)))
-    monkeypatch.setattr(FilterRows, "gauge", lambda _self, _weights, _held_out: found)
+    found = AffineAlignment(*(torch.tensor(part).expand(4, *part.shape) for part in (TURN, SHIFT)))
+    monkeypatch.setattr(BayesFilterLearner, "gauge", lambda _self, _weights, _held_out: found)
     return study
 
 
 def of_row_1(study: Study, z: np.ndarray) -> np.ndarray:
     """dz/dt."""
     features = make_rbf(study.config.network.rbf, 2).features(torch.tensor(z).float())
-    return (features @ study.trial.rows.weights["weight"][1].T).double().numpy()
+    return (features @ study.training.learner.weights["weight"][1].T).double().numpy()
 
 
 def test_learned_paths_and_charts_are_in_the_true_gauge(turned: Study):
@@ -223,7 +223,7 @@ def test_traces_are_the_actions_one_above_the_other(study: Study):
     figure = actions.draw_actions(study)
     for axes, arm in zip(figure.axes[:3:2], study.arms, strict=True):
         traces = [line for line in axes.lines if line.get_color() == COLORS[arm]]
-        done = study.trial.replay.actions[study.typical(arm), :60]
+        done = study.training.replay.actions[study.typical(arm), :60]
         np.testing.assert_allclose(traces[0].get_ydata(), done[:, 0])
         np.testing.assert_allclose(traces[1].get_ydata(), done[:, 1] - actions.SPACING, rtol=1e-6)
 

@@ -405,7 +405,10 @@ def test_where_an_episode_began_anew_the_state_is_forgotten_and_weights_are_not(
 def test_a_beginning_is_the_dense_one():
     given, belief = filter_of(emission("loglinear")), some_belief(ROWS, SIZE)
     y = seen_of(given.emission, ROWS, 3)
-    expected = [filters.begun(given.emission, y[row], row_of(belief, row)) for row in range(ROWS)]
+    expected = [
+        filters.reset_observation(given.emission, y[row], row_of(belief, row))
+        for row in range(ROWS)
+    ]
     beliefs.begin(given, belief, torch.ones(ROWS, dtype=torch.bool), y)
     near = filters.trusted(given.emission, 1e-9)
     for row, one in enumerate(expected):

@@ -6,12 +6,13 @@ import torch
 
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics import losses
-from quatrain.models.active_dynamics import state as training_state
-from quatrain.models.active_dynamics.bayes_filter.learner import FilterRows
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import EmissionArrays, collect
-from quatrain.models.active_dynamics.learner import Seen
-from quatrain.models.active_dynamics.seq_vae import elbo, trainer
+from quatrain.models.active_dynamics.learner import Observation
+from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.elbo import Draws
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
+from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.replay.windows import Windows
 from tests.models.active_dynamics.small_trials import configured, wave
 
@@ -29,14 +30,16 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
     dataset = collect(config, 0)
     start = dataset.train._replace(observations=wave(ROWS, 11, CHANNELS, start=3.0).numpy())
     emission = EmissionArrays(*(part.numpy() for part in channels()[2:]))
-    rows = training_state.fresh(config, dataset._replace(train=start, emission=emission), 0).rows
-    assert isinstance(rows, FilterRows)
+    rows = TrainingState.init(config, dataset._replace(train=start, emission=emission), 0).learner
+    assert isinstance(rows, BayesFilterLearner)
     told = []
     for time in range(TRANSITIONS):
         action, y = (wave(ROWS, size, start=4.0 + 3 * time + size) for size in (D, CHANNELS))
         ended = torch.tensor([time == 3, False, False])
         told.append(
-            rows.observe(Seen(action, action, y, ended, torch.where(ended[:, None], y.flip(0), y)))
+            rows.observe(
+                Observation(action, action, y, ended, torch.where(ended[:, None], y.flip(0), y))
+            )
         )
     nll, gained = torch.stack(told).mean(), rows.information().mean()
     size = rows.weights["weight"].square().mean().sqrt()
@@ -48,7 +51,7 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
 def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.MonkeyPatch):
     """samples 2, horizons 3, times 8 after 2 of burn-in, windows 5."""
     config = configured("seq_vae")
-    worker = trainer.at_work(config, channels(), trainer.fresh(config, channels(), 0))
+    worker = SeqVaeTrainer.from_state(config, channels(), init_state(config, channels(), 0))
     with torch.no_grad():
         for place, param in enumerate(worker.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))
@@ -60,8 +63,8 @@ def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.M
         wave(10, 5, D, start=8.0),
         torch.zeros(5, dtype=torch.int64),
     )
-    _, told = trainer.objective(worker, sampled, 20)
-    found = [float(told[name]) for name in ("loss", *losses.ELBO_TERMS, "elbo_exact")]
+    _, told = worker.objective(sampled, 20)
+    found = [float(told[name]) for name in ("loss", *losses.TERMS["seq_vae"], "elbo_exact")]
     assert found == pytest.approx(
         [23.632786, -2.405907, 0.018738262, 5.134388, 0.26302776, -3.700384], rel=1e-4
     )

@@ -12,8 +12,8 @@ from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import read_params
 from quatrain.models.active_dynamics.collect import collect
-from quatrain.models.active_dynamics.evaluate import evaluate, knowledge
-from quatrain.models.active_dynamics.state import restored
+from quatrain.models.active_dynamics.evaluate import estimate_field, evaluate
+from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.models.active_dynamics.train import train
 from tests.conftest import ROOT
 from tests.models.active_dynamics.small_trials import Run, configured, run
@@ -31,8 +31,8 @@ SMALL_VAE: dict[str, Any] = {
 
 def errors(found: Run) -> np.ndarray:
     """[checkpoint, arm, replicate]"""
-    rows = restored(found.config, found.dataset, found.state).rows
-    nrmse = knowledge(found.config, rows, found.state, found.dataset).nrmse
+    rows = TrainingState.from_state(found.config, found.dataset, found.state).learner
+    nrmse = estimate_field(found.config, rows, found.state, found.dataset).nrmse
     return nrmse.reshape(len(nrmse), len(found.config.train.arms), -1)
 
 

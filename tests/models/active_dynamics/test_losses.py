@@ -5,9 +5,10 @@ import torch
 from torch import Generator, Tensor
 from torch.distributions import MultivariateNormal, Normal, Poisson, kl_divergence
 
-from quatrain.models.active_dynamics import losses
+from quatrain.models.active_dynamics import losses, state
 from quatrain.models.active_dynamics.config import SeqVaeTraining
 from tests.conftest import small
+from tests.models.active_dynamics.small_trials import FAMILIES, configured, run
 
 MEMBER, OBS, D, TIME, BATCH = 2, 5, 3, 4, 6
 
@@ -51,7 +52,7 @@ def test_weights_of_horizons_are_normal_in_the_first_call_too_and_follow_the_dec
 
 def test_horizons_beyond_the_window_do_not_count():
     weights = torch.tensor([0.5, 0.3, 0.2])
-    found = losses.counted(weights, 4)
+    found = losses.horizon_mask_weights(weights, 4)
     assert found.tolist() == torch.tensor([[0.5, 0.5, 0.5], [0.3, 0.3, 0], [0.2, 0, 0]]).tolist()
 
 
@@ -76,8 +77,10 @@ def test_terms_and_weights_have_the_same_names():
         "kl_steps": 0.025,
         "weight_prior": 1 / 300,
     }
-    assert tuple(losses.weights(1, 1, 1.0)) == losses.ELBO_TERMS
-    assert all(callable(getattr(losses, term)) for term in (*losses.TERMS, "weight_prior"))
+    assert tuple(losses.weights(1, 1, 1.0)) == losses.TERMS["seq_vae"]
+    assert all(
+        callable(getattr(losses, term)) for term in (*losses.TERMS["bayes_filter"], "weight_prior")
+    )
 
 
 def test_gaussian_likelihood_is_that_of_normal_distributions():
@@ -105,10 +108,22 @@ def test_innovations_are_judged_by_their_own_distribution():
     root, residual = drawn(BATCH, D, D, seed=2), drawn(BATCH, OBS, seed=3)
     covariance = root @ root.mT
     weighed = (slope / noise[:, None]).mT
-    pull = (weighed @ residual[..., None])[..., 0]
-    found = losses.innovation_nll(residual, noise, pull, weighed @ slope, covariance)
+    information_vector = (weighed @ residual[..., None])[..., 0]
+    found = losses.innovation_nll(residual, noise, information_vector, weighed @ slope, covariance)
     whole = slope @ covariance @ slope.mT + torch.diag(noise)
     expected = -MultivariateNormal(torch.zeros(BATCH, OBS, dtype=torch.float64), whole).log_prob(
         residual
     )
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_records_its_terms_and_none_of_the_other(family: str):
+    config = configured(family, seeds=1)
+    metrics = run(config).yields[-1].metrics
+    assert losses.terms(config) == losses.TERMS[family]
+    assert metrics.keys() >= set(losses.terms(config))
+    others = {name for other in FAMILIES if other != family for name in losses.TERMS[other]}
+    # The innovation is recorded by both families: seq_vae does not optimise it, but is compared by it.
+    assert metrics.keys() & others <= {"innovation_nll"}
+    assert set(losses.TERMS) == set(FAMILIES) == set(state.FAMILIES)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.collect import collect, world_of
-from quatrain.models.active_dynamics.evaluate import Known, evaluate, floors, knowledge
-from quatrain.models.active_dynamics.learner import Seen
+from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate, floors
+from quatrain.models.active_dynamics.learner import Observation
 from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.state import TrainingState
 from tests.models.active_dynamics.small_trials import PLANNED, Run, configured, run
 
 LINEAR: dict[str, Any] = {"field": {"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}}
@@ -34,9 +34,9 @@ def learned(value: str = "variance", kind: str = "icem") -> Run:
     return run(configured(seeds=REPLICATES, env=LINEAR, network=GRID, train=train))
 
 
-def known_of(found: Run) -> Known:
-    rows = training_state.restored(found.config, found.dataset, found.state).rows
-    return knowledge(found.config, rows, found.state, found.dataset)
+def known_of(found: Run) -> FieldEstimate:
+    rows = TrainingState.from_state(found.config, found.dataset, found.state).learner
+    return estimate_field(found.config, rows, found.state, found.dataset)
 
 
 def errors(found: Run, arm: str) -> np.ndarray:
@@ -108,7 +108,7 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
     }
     config = configured(seeds=1, env=env, network=GRID, train={"arms": ("random",)})
     dataset = collect(config, 0)
-    rows, world = training_state.fresh(config, dataset, 0).rows, world_of(config, dataset)
+    rows, world = TrainingState.init(config, dataset, 0).learner, world_of(config, dataset)
     grid = torch.tensor(dataset.held_out.grid)
     points = torch.cat([torch.tensor(dataset.train.states[:, 0]), grid])
     for point, following in zip(points, points.roll(-1, 0), strict=True):
@@ -123,18 +123,20 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
 def show(rows: Any, observation: Tensor, begun: Tensor) -> None:
     """Where a state that was left alone has gone, and where the next one begins."""
     nothing = torch.zeros(1, 2)
-    rows.observe(Seen(nothing, nothing, observation[None], torch.tensor([True]), begun[None]))
+    rows.observe(
+        Observation(nothing, nothing, observation[None], torch.tensor([True]), begun[None])
+    )
 
 
 def test_the_prior_holds_where_nothing_was_seen():
     """At the corners, beyond where an undriven path leads, velocities stay near 0 and as uncertain as at first."""
     config = configured(seeds=1, env=LINEAR, train={"arms": ("off",), "transitions": 40})
     found = run(config)
-    rows = training_state.restored(config, found.dataset, found.state).rows
+    rows = TrainingState.from_state(config, found.dataset, found.state).learner
     corners = torch.cartesian_prod(torch.tensor([-2.0, 2.0]), torch.tensor([-2.0, 2.0])).double()[
         None
     ]
-    before = training_state.fresh(config, found.dataset, 0).rows.moments(corners)
+    before = TrainingState.init(config, found.dataset, 0).learner.moments(corners)
     after = rows.moments(corners)
     assert (after.mean.abs() < before.variance.sqrt()).all()
     assert (after.variance > 0.5 * before.variance).all()

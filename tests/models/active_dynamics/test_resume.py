@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from quatrain.models.active_dynamics import config as limits
-from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.state import State, TrainingState
 from quatrain.progress import Progress
 from tests.models.active_dynamics.small_trials import configured
 
@@ -90,7 +89,7 @@ def test_after_37_transitions_and_a_rest_nothing_differs(case: Case):
     config = config_of(case.name, 37)
     saved = train.from_arrays(config, case.dataset, train.to_arrays(case.cut.state))
     assert_same(saved, case.cut.state)
-    assert_same(train.snapshot(training_state.restored(config, case.dataset, saved)), saved)
+    assert_same(TrainingState.from_state(config, case.dataset, saved).to_state(), saved)
     (rest,) = train.train(config, case.dataset, 1, saved)  # the seed says how a run begins
     assert_same(rest.state, case.last.state)
     assert rest.metrics.keys() == case.last.metrics.keys()

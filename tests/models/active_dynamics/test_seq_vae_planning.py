@@ -8,14 +8,19 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics import acquisition
-from quatrain.models.active_dynamics.seq_vae import planning, posterior, trainer
+from quatrain.models.active_dynamics.learner import Surrogate
+from quatrain.models.active_dynamics.seq_vae import planning, posterior
 from quatrain.models.active_dynamics.seq_vae.decoder import Decoder, MlpDecoder
-from quatrain.models.active_dynamics.seq_vae.dynamics import stacked
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
-from quatrain.models.active_dynamics.seq_vae.trainer import Worker
-from quatrain.models.active_dynamics.surrogate import Surrogate
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from tests.models.active_dynamics.plain_elbo import field
-from tests.models.active_dynamics.workers import COUNTS, channels, configured, replay, worker
+from tests.models.active_dynamics.small_trainers import (
+    COUNTS,
+    channels,
+    configured,
+    make_trainer,
+    replay,
+)
 
 ROWS, POINTS = 4, 5
 SINGLE = ("linear", "mlp", "deep", "rbf")
@@ -26,24 +31,24 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=Generator().manual_seed(seed))
 
 
-def workers(**form: Any) -> list[Worker]:
+def make_trainers(**form: Any) -> list[SeqVaeTrainer]:
     """Rows with beliefs of their own."""
     config = configured(**form)
-    made = [worker(config, seed) for seed in range(ROWS)]
-    for row, one in enumerate(made):
+    trainer = [make_trainer(config, seed) for seed in range(ROWS)]
+    for row, one in enumerate(trainer):
         for step in range(3):
             given = drawn(config.env.observation.channels + 2, seed=10 * row + step)
-            trainer.observe(one, given[:-2], given[-2:])
-    return made
+            one.observe(given[:-2], given[-2:])
+    return trainer
 
 
-def seen(made: list[Worker]) -> Surrogate:
-    return planning.surrogate(made[0].config, made, region_grid(1.5, 2))
+def seen(trainer: list[SeqVaeTrainer]) -> Surrogate:
+    return planning.make_surrogate(trainer[0].config, trainer, region_grid(1.5, 2))
 
 
-def features(made: Worker, x: Tensor) -> Tensor:
+def features(trainer: SeqVaeTrainer, x: Tensor) -> Tensor:
     """[point, feature] in plain words."""
-    network = made.network
+    network = trainer.network
     if network.is_rbf:
         centres = torch.cartesian_prod(*[network.dynamics.axis] * 2)
         return torch.exp(-(x[:, None] - centres).square().sum(2) / (2 * network.dynamics.length**2))
@@ -56,10 +61,10 @@ def features(made: Worker, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("dynamics", [*SINGLE, "ensemble"])
 @torch.no_grad()
 def test_each_row_sees_its_own_field(dynamics: str):
-    made = workers(dynamics=dynamics)
-    surrogate, x = seen(made), drawn(ROWS, POINTS, 2)
+    trainer = make_trainers(dynamics=dynamics)
+    surrogate, x = seen(trainer), drawn(ROWS, POINTS, 2)
     felt = surrogate.field(x)
-    for row, one in enumerate(made):
+    for row, one in enumerate(trainer):
         for point in range(POINTS):
             each = [
                 field(one.network, member, x[row, point]) for member in range(one.network.members)
@@ -76,7 +81,7 @@ def test_each_row_sees_its_own_field(dynamics: str):
 
 @pytest.mark.parametrize("dynamics", [*SINGLE, "ensemble"])
 def test_jacobians_are_those_of_autograd(dynamics: str):
-    surrogate, x = seen(workers(dynamics=dynamics)), drawn(ROWS, POINTS, 2)
+    surrogate, x = seen(make_trainers(dynamics=dynamics)), drawn(ROWS, POINTS, 2)
     expected = torch.autograd.functional.jacobian(
         lambda at: surrogate.field(at).value.sum((0, 1)), x
     )
@@ -85,20 +90,20 @@ def test_jacobians_are_those_of_autograd(dynamics: str):
 
 @torch.no_grad()
 def test_fields_side_by_side_keep_their_order():
-    made = workers(dynamics="ensemble")
-    fields = [one.network.dynamics.field() for one in made]
+    trainer = make_trainers(dynamics="ensemble")
+    fields = [one.network.dynamics.field() for one in trainer]
     x = drawn(ROWS * 3, 2, POINTS)
     parts = [one(x[3 * row : 3 * row + 3]) for row, one in enumerate(fields)]
-    torch.testing.assert_close(stacked(fields)(x), torch.cat(parts))
+    torch.testing.assert_close(fields[0].concatenate(fields)(x), torch.cat(parts))
 
 
 @pytest.mark.parametrize("dynamics", ["mlp", "rbf"])
 @torch.no_grad()
 def test_what_is_known_of_weights_and_region_is_each_row_s(dynamics: str):
-    made, grid = workers(dynamics=dynamics), region_grid(1.5, 2)
-    surrogate = seen(made)
+    trainer, grid = make_trainers(dynamics=dynamics), region_grid(1.5, 2)
+    surrogate = seen(trainer)
     assert surrogate.full_covariance is None
-    for row, one in enumerate(made):
+    for row, one in enumerate(trainer):
         assert torch.equal(surrogate.state[row], one.belief.mean)
         assert torch.equal(surrogate.covariance[row], one.posterior.covariance)
         assert torch.equal(surrogate.step_variance[row], one.posterior.step_variance)
@@ -107,21 +112,21 @@ def test_what_is_known_of_weights_and_region_is_each_row_s(dynamics: str):
 
 
 def test_an_ensemble_has_no_posterior_and_shows_its_members_instead():
-    made = workers(dynamics="ensemble")
-    surrogate = seen(made)
+    trainer = make_trainers(dynamics="ensemble")
+    surrogate = seen(trainer)
     assert (surrogate.covariance, surrogate.full_covariance, surrogate.region) == (None, None, None)
     felt = surrogate.field(drawn(ROWS, POINTS, 2))
     assert felt.features.shape == (ROWS, POINTS, 0)
-    posteriors = [one.posterior for one in made]
+    posteriors = [one.posterior for one in trainer]
     assert all(part.covariance.numel() == 0 for part in posteriors)
     assert all(float(part.step_variance) > 0 for part in posteriors)
 
 
 def test_the_joint_covariance_is_made_where_it_is_asked_for():
-    made = workers(dynamics="mlp", weights={"fisher_d": 1.0})
-    surrogate = seen(made)
+    trainer = make_trainers(dynamics="mlp", weights={"fisher_d": 1.0})
+    surrogate = seen(trainer)
     for row in range(ROWS):
-        expected = torch.block_diag(*[made[row].posterior.covariance] * 2)
+        expected = torch.block_diag(*[trainer[row].posterior.covariance] * 2)
         assert torch.equal(surrogate.full_covariance[row], expected)
 
 
@@ -146,9 +151,9 @@ def expected_mean(decoder: Decoder | MlpDecoder, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("form", DECODERS, ids=["known", "linear", "mlp", "loglinear", "counts"])
 def test_precision_is_what_an_observation_tells_where_the_state_is(form: dict[str, Any]):
-    made = workers(dynamics="mlp", **form)
-    surrogate = seen(made)
-    for row, one in enumerate(made):
+    trainer = make_trainers(dynamics="mlp", **form)
+    surrogate = seen(trainer)
+    for row, one in enumerate(trainer):
         decoder, x = one.network.decoder, one.belief.mean
         slope = torch.autograd.functional.jacobian(
             lambda at, decoder=decoder: expected_mean(decoder, at), x
@@ -159,7 +164,7 @@ def test_precision_is_what_an_observation_tells_where_the_state_is(form: dict[st
         torch.testing.assert_close(told.mean(x), expected_mean(decoder, x), **TRUSTED)
         y = told.mean(x) + 1
         torch.testing.assert_close(
-            told.pull(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
+            told.information_vector(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
         )
 
 
@@ -168,9 +173,9 @@ def test_a_planner_can_ask_it_anything_it_has(dynamics: str):
     asked = (
         {"disagreement": 1.0} if dynamics == "ensemble" else {"information": 1.0, "fisher_a": 1.0}
     )
-    made = workers(dynamics=dynamics, weights={"variance": 0.0, **asked})
-    train = made[0].config.train
-    score = acquisition.scorer(seen(made), train.acquisition, train.planner.hold)
+    trainer = make_trainers(dynamics=dynamics, weights={"variance": 0.0, **asked})
+    train = trainer[0].config.train
+    score = acquisition.scorer(seen(trainer), train.acquisition, train.planner.hold)
     found = score(torch.rand(ROWS, 6, 3, 2, generator=Generator().manual_seed(0)))
     assert found.shape == (ROWS, 6)
     assert found.isfinite().all()
@@ -180,10 +185,10 @@ def test_a_planner_can_ask_it_anything_it_has(dynamics: str):
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_before_anything_is_seen_weights_have_their_prior(dynamics: str):
-    made = worker(config := configured(dynamics=dynamics))
-    known = made.posterior
+    trainer = make_trainer(config := configured(dynamics=dynamics))
+    known = trainer.posterior
     widths = {"linear": 2, "mlp": 6, "deep": 4}
-    grid = features(made, region_grid(1.5, 2))
+    grid = features(trainer, region_grid(1.5, 2))
     variance = 1 / widths[dynamics] if dynamics in widths else 1 / grid.square().sum(1).mean()
     expected = torch.eye(grid.shape[1]) * variance
     torch.testing.assert_close(known.covariance, expected)
@@ -195,12 +200,12 @@ def test_before_anything_is_seen_weights_have_their_prior(dynamics: str):
 
 def test_worked_posterior_of_one_weight():
     """Features of 1, Σ = 1, q = .5: 1/3, and then .2."""
-    made = worker(configured(dynamics="linear"))
+    trainer = make_trainer(configured(dynamics="linear"))
     known = Posterior(
-        torch.diag(torch.tensor([1.0, 1.0, 0.0])), torch.tensor(0.5 * made.network.dt**2)
+        torch.diag(torch.tensor([1.0, 1.0, 0.0])), torch.tensor(0.5 * trainer.network.dt**2)
     )
     for expected in (1 / 3, 0.2):
-        known = posterior.noted(made.network, known, torch.tensor([1.0, 0.0]))
+        known = posterior.add_state(trainer.network, known, torch.tensor([1.0, 0.0]))
         torch.testing.assert_close(known.covariance, torch.diag(torch.tensor([expected, 1.0, 0.0])))
 
 
@@ -208,42 +213,42 @@ def test_worked_posterior_of_one_weight():
 @torch.no_grad()
 def test_the_field_is_uncertain_everywhere_also_where_the_state_is_0(dynamics: str):
     """The bias is as unknown as other weights, so that each unseen place has at least its variance."""
-    made = worker(configured(dynamics=dynamics))
-    field, x = made.network.dynamics.field(), torch.zeros(1, 2, 1)
+    trainer = make_trainer(configured(dynamics=dynamics))
+    field, x = trainer.network.dynamics.field(), torch.zeros(1, 2, 1)
     told = []
     for _ in range(2):
         at = field.features(x)[0, :, 0]
-        told.append(float(at @ made.posterior.covariance @ at))
-        made.posterior = posterior.noted(made.network, made.posterior, torch.zeros(2))
-    assert told[0] >= (0.0 if made.network.is_rbf else made.network.prior_variance)
+        told.append(float(at @ trainer.posterior.covariance @ at))
+        trainer.posterior = posterior.add_state(trainer.network, trainer.posterior, torch.zeros(2))
+    assert told[0] >= (0.0 if trainer.network.is_rbf else trainer.network.prior_variance)
     assert 0 < told[1] < told[0]
 
 
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_the_field_is_linear_in_its_features(dynamics: str):
-    field = worker(configured(dynamics=dynamics)).network.dynamics.field()
+    field = make_trainer(configured(dynamics=dynamics)).network.dynamics.field()
     one, other = (field.features(drawn(1, 2, POINTS, seed=seed)) for seed in (1, 2))
-    mixed = 2 * field.of_features(one) - 0.5 * field.of_features(other)
-    torch.testing.assert_close(field.of_features(2 * one - 0.5 * other), mixed, **TRUSTED)
+    mixed = 2 * field.from_features(one) - 0.5 * field.from_features(other)
+    torch.testing.assert_close(field.from_features(2 * one - 0.5 * other), mixed, **TRUSTED)
 
 
 def test_a_posterior_that_cannot_be_found_is_not_finite():
-    made = worker(config := configured(dynamics="mlp"))
-    made.network.prior_variance = -1.0
-    assert posterior.refreshed(made.network, replay(config), 0).covariance.isnan().all()
+    trainer = make_trainer(config := configured(dynamics="mlp"))
+    trainer.network.prior_variance = -1.0
+    assert posterior.recompute(trainer.network, replay(config), 0).covariance.isnan().all()
 
 
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
     """Refreshed from the replay, and one by one from the prior; episodes are encoded apart."""
-    made = worker(config := configured(dynamics=dynamics))
-    ring, prior = replay(config, count=30, ends=(11,)), made.posterior
+    trainer = make_trainer(config := configured(dynamics=dynamics))
+    ring, prior = replay(config, count=30, ends=(11,)), trainer.posterior
     for number in range(30):
-        trainer.observe(made, ring.observations[0, number], ring.actions[0, number])
-        trainer.restart(made, ring.truncated[0, number])
-    network, cell = made.network, made.network.encoder.cell
+        trainer.observe(ring.observations[0, number], ring.actions[0, number])
+        trainer.restart(ring.truncated[0, number])
+    network, cell = trainer.network, trainer.network.encoder.cell
     hidden, means, variances = cell.weight_hh.new_zeros(1, cell.hidden_size), [], []
     for number in range(30):
         hidden = cell(
@@ -253,7 +258,7 @@ def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
         means.append(mean[0])
         variances.append(variance[0])
         hidden = hidden * (number != 11)
-    found = features(made, torch.stack(means)).double()
+    found = features(trainer, torch.stack(means)).double()
 
     def regression(step_variance: Tensor) -> Tensor:
         q = step_variance.double() / network.dt**2
@@ -262,28 +267,28 @@ def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
         ).float()
 
     torch.testing.assert_close(
-        made.posterior.covariance, regression(prior.step_variance), **TRUSTED
+        trainer.posterior.covariance, regression(prior.step_variance), **TRUSTED
     )
-    refreshed = posterior.refreshed(network, ring, 0)
+    refreshed = posterior.recompute(network, ring, 0)
     expected = (network.step_variance + 2 * torch.stack(variances)).mean()
     torch.testing.assert_close(refreshed.step_variance, expected)
     torch.testing.assert_close(refreshed.covariance, regression(expected), **TRUSTED)
 
 
 def test_the_posterior_is_refreshed_every_so_many_transitions():
-    made = worker(config := configured(dynamics="rbf", seq_vae={"min_windows": 40}))
+    trainer = make_trainer(config := configured(dynamics="rbf", seq_vae={"min_windows": 40}))
     for count in (REFRESH_EVERY - 1, REFRESH_EVERY):
-        ring, before = replay(config, count=count), made.posterior
-        trainer.learn(made, ring, 0)
-        fresh = posterior.refreshed(made.network, ring, 0)
-        for own, old, new in zip(made.posterior, before, fresh, strict=True):
+        ring, before = replay(config, count=count), trainer.posterior
+        trainer.learn(ring, 0)
+        fresh = posterior.recompute(trainer.network, ring, 0)
+        for own, old, new in zip(trainer.posterior, before, fresh, strict=True):
             assert torch.equal(own, old if count < REFRESH_EVERY else new)
 
 
 def test_rows_keep_to_themselves_in_any_order():
-    made, x = workers(dynamics="mlp"), drawn(ROWS, POINTS, 2)
+    trainer, x = make_trainers(dynamics="mlp"), drawn(ROWS, POINTS, 2)
     order = [2, 0, 3, 1]
-    one, other = seen(made), seen([made[row] for row in order])
+    one, other = seen(trainer), seen([trainer[row] for row in order])
     torch.testing.assert_close(other.field(x[order]).value, one.field(x).value[order])
     torch.testing.assert_close(other.covariance, one.covariance[order])
 
@@ -292,7 +297,7 @@ def test_the_control_is_that_of_the_environment():
     config = configured(dynamics="mlp")
     env = config.env.model_copy(update={"control": ((1.0, 0.0, 0.5), (0.0, 2.0, 0.0))})
     config = config.model_copy(update={"env": env})
-    made = worker(config)
-    assert made.network.encoder.cell.input_size == config.env.observation.channels + 3
-    assert torch.equal(seen([made]).control, torch.tensor(env.control))
+    trainer = make_trainer(config)
+    assert trainer.network.encoder.cell.input_size == config.env.observation.channels + 3
+    assert torch.equal(seen([trainer]).control, torch.tensor(env.control))
     assert channels(config).weight.shape == (config.env.observation.channels, 2)

@@ -12,17 +12,23 @@ from torch import Generator, Tensor
 from quatrain.envs.vector_field.fields import make_field, region_grid
 from quatrain.frameworks.torch import packing
 from quatrain.models.active_dynamics import losses
-from quatrain.models.active_dynamics.seq_vae import elbo, network, trainer
-from quatrain.models.active_dynamics.seq_vae.trainer import Row, Worker
+from quatrain.models.active_dynamics.seq_vae import elbo, network
+from quatrain.models.active_dynamics.seq_vae import trainer as trainers
+from quatrain.models.active_dynamics.seq_vae.trainer import (
+    SeqVaeState,
+    SeqVaeTrainer,
+    draw_bootstrap,
+    init_state,
+)
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring, Windows
-from tests.models.active_dynamics.workers import (
+from quatrain.replay.windows import Entry, WindowRing, Windows
+from tests.models.active_dynamics.small_trainers import (
     COUNTS,
     channels,
     configured,
     gradients,
+    make_trainer,
     replay,
-    worker,
 )
 
 FORMS: list[dict[str, Any]] = [
@@ -34,23 +40,23 @@ FORMS: list[dict[str, Any]] = [
 EARLY = {"warmup": 0, "anneal_kind": "none", "beta": 1.0}
 
 
-def sampled(made: Worker, ring: Ring, seed: int = 0) -> Windows:
-    train = made.config.train.seq_vae
+def sampled(trainer: SeqVaeTrainer, ring: WindowRing, seed: int = 0) -> Windows:
+    train = trainer.config.train.seq_vae
     return windows.sample(ring, 0, train.batch_size, train.length, Generator().manual_seed(seed))
 
 
-def alike(one: Row, other: Row) -> bool:
+def alike(one: SeqVaeState, other: SeqVaeState) -> bool:
     first, second = packing.to_arrays(one), packing.to_arrays(other)
     return all(np.array_equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form['dynamics']} {form['decoder']}")
 def test_every_parameter_gets_a_gradient_after_two_updates(form: dict[str, Any]):
-    made = worker(config := configured(**form, seq_vae=EARLY))
+    trainer = make_trainer(config := configured(**form, seq_vae=EARLY))
     ring = replay(config)
     for _ in range(3):
-        trainer.update(made, sampled(made, ring), 40)
-    found = gradients(made)
+        trainer.update(sampled(trainer, ring), 40)
+    found = gradients(trainer)
     assert {"raw_noise", "first_mean", "raw_first_variance"} <= found.keys()
     for name, gradient in found.items():
         each = gradient if name.startswith(("dynamics", "encoder.heads")) else gradient[None]
@@ -60,70 +66,75 @@ def test_every_parameter_gets_a_gradient_after_two_updates(form: dict[str, Any])
 
 
 def test_at_the_first_update_only_the_hidden_layer_of_the_variance_gets_none():
-    made = worker(config := configured("mlp", "linear", seq_vae=EARLY))
-    trainer.update(made, sampled(made, replay(config)), 40)
-    hidden = gradients(made)["encoder.heads.weights.0"]
+    trainer = make_trainer(config := configured("mlp", "linear", seq_vae=EARLY))
+    trainer.update(sampled(trainer, replay(config)), 40)
+    hidden = gradients(trainer)["encoder.heads.weights.0"]
     assert (hidden.abs().amax((1, 2)) > 0).tolist() == [True, False]
 
 
 def test_the_noise_of_a_step_gets_a_gradient_at_every_update():
-    made = worker(config := configured("mlp", seq_vae=EARLY))
+    trainer = make_trainer(config := configured("mlp", seq_vae=EARLY))
     ring, values = replay(config), []
     for _ in range(5):
-        trainer.learn(made, ring, 0)
-        assert (gradients(made)["raw_noise"] != 0).all()
-        values.append(made.network.raw_noise.detach().clone())
+        trainer.learn(ring, 0)
+        assert (gradients(trainer)["raw_noise"] != 0).all()
+        values.append(trainer.network.raw_noise.detach().clone())
     assert all(not torch.equal(one, other) for one, other in pairwise(values))
 
 
 def test_known_channels_are_frozen():
-    made = worker(config := configured("mlp", "known", seq_vae=EARLY))
+    trainer = make_trainer(config := configured("mlp", "known", seq_vae=EARLY))
     truth, ring = channels(config), replay(config)
     for _ in range(3):
-        trainer.learn(made, ring, 0)
-    assert not any(name.startswith("decoder") for name, _ in made.network.named_parameters())
+        trainer.learn(ring, 0)
+    assert not any(name.startswith("decoder") for name, _ in trainer.network.named_parameters())
     for name in ("weight", "bias", "noise_variance"):
-        assert torch.equal(getattr(made.network.decoder, name), getattr(truth, name))
+        assert torch.equal(getattr(trainer.network.decoder, name), getattr(truth, name))
 
 
 def test_members_of_an_ensemble_differ_and_learn_different_fields():
-    made = worker(config := configured("ensemble", seq_vae=EARLY))
+    trainer = make_trainer(config := configured("ensemble", seq_vae=EARLY))
     ring = replay(config)
     for _ in range(4):
-        trainer.learn(made, ring, 0)
-    values = made.network.dynamics.field()(torch.ones(3, 2, 1))
+        trainer.learn(ring, 0)
+    values = trainer.network.dynamics.field()(torch.ones(3, 2, 1))
     assert (values[0] - values[1]).abs().max() > 1e-3
     assert (values[1] - values[2]).abs().max() > 1e-3
 
 
 def test_the_loss_weighs_terms_members_and_windows():
     """Each member sees each window as often as its bootstrap says."""
-    made = worker(config := configured("ensemble", "linear", seq_vae={**EARLY, "beta": 0.3}))
+    trainer = make_trainer(
+        config := configured("ensemble", "linear", seq_vae={**EARLY, "beta": 0.3})
+    )
     ring, train = replay(config), config.train.seq_vae
-    batch, state = sampled(made, ring), made.elbo.get_state()
-    found = trainer.objective(made, batch, 29).loss
-    draws, scene = Generator(), elbo.encode(made.network, batch, train.burn_in)
+    batch, state = sampled(trainer, ring), trainer.elbo_rng.get_state()
+    found = trainer.objective(batch, 29).loss
+    draws, scene = Generator(), elbo.encode_windows(trainer.network, batch, train.burn_in)
     draws.set_state(state)
     drawn = elbo.draw(3, train.samples, train.horizons, scene, draws)
-    scored, expected = elbo.score(made.network, scene, drawn, made.network.counted), torch.zeros(())
+    scored, expected = (
+        elbo.compute_terms(trainer.network, scene, drawn, trainer.network.horizon_mask_weights),
+        torch.zeros(()),
+    )
     for place, start in enumerate(batch.starts.tolist()):
         for member in range(3):
             divergence = scored.kl_first[place] + scored.kl_steps[member, place]
             gained = scored.ell[member, place] - 0.3 * divergence
             expected -= (
-                made.bootstrap[start, member] * gained / train.window / 3 / len(batch.starts)
+                trainer.bootstrap[start, member] * gained / train.window / 3 / len(batch.starts)
             )
     torch.testing.assert_close(found, expected)
 
 
 def test_the_prior_of_weights_counts_less_the_more_was_seen():
-    made = worker(config := configured("rbf", seq_vae=EARLY))
-    batch, state = sampled(made, replay(config)), made.elbo.get_state()
+    trainer = make_trainer(config := configured("rbf", seq_vae=EARLY))
+    batch, state = sampled(trainer, replay(config)), trainer.elbo_rng.get_state()
     found = []
     for transitions in (10, 40):
-        made.elbo.set_state(state)
-        found.append(trainer.objective(made, batch, transitions).loss)
-    square = made.network.dynamics.weight.square().sum() / (2 * made.network.prior_variance)
+        trainer.elbo_rng.set_state(state)
+        found.append(trainer.objective(batch, transitions).loss)
+    square = trainer.network.dynamics.weight.square().sum() / (2 * trainer.network.prior_variance)
     torch.testing.assert_close(found[0] - found[1], square / 10 - square / 40)
 
 
@@ -132,36 +143,36 @@ def test_the_bootstrap_is_poisson_and_once_for_all_without_an_ensemble():
     config = config.model_copy(
         update={"train": config.train.model_copy(update={"transitions": 20_000})}
     )
-    drawn = trainer.bootstrap(config, Generator().manual_seed(0))
+    drawn = draw_bootstrap(config, Generator().manual_seed(0))
     assert drawn.shape == (20_000, 3)
     assert float(drawn.mean()) == pytest.approx(1, abs=0.02)
     assert float(drawn.var()) == pytest.approx(1, abs=0.04)
     assert abs(float(torch.corrcoef(drawn.T)[0, 1])) < 0.03
-    assert trainer.bootstrap(configured("rbf"), Generator()).unique().tolist() == [1]
+    assert draw_bootstrap(configured("rbf"), Generator()).unique().tolist() == [1]
 
 
 def test_two_losses_share_one_backward_and_gradients_add_up():
     """Masks are drawn anew for each loss."""
-    made = worker(config := configured("mlp", "linear", seq_vae={**EARLY, "mask": 0.5}))
-    batches = [sampled(made, replay(config), seed) for seed in (0, 1)]
-    state = made.elbo.get_state()
-    (
-        trainer.objective(made, batches[0], 40).loss + trainer.objective(made, batches[1], 40).loss
-    ).backward()
-    together = gradients(made)
-    made.network.zero_grad()
-    made.elbo.set_state(state)
+    trainer = make_trainer(config := configured("mlp", "linear", seq_vae={**EARLY, "mask": 0.5}))
+    batches = [sampled(trainer, replay(config), seed) for seed in (0, 1)]
+    state = trainer.elbo_rng.get_state()
+    (trainer.objective(batches[0], 40).loss + trainer.objective(batches[1], 40).loss).backward()
+    together = gradients(trainer)
+    trainer.network.zero_grad()
+    trainer.elbo_rng.set_state(state)
     for batch in batches:
-        trainer.objective(made, batch, 40).loss.backward()
-    for name, gradient in gradients(made).items():
+        trainer.objective(batch, 40).loss.backward()
+    for name, gradient in gradients(trainer).items():
         torch.testing.assert_close(gradient, together[name])
 
 
 def test_nothing_is_masked_while_beta_is_zero():
     def loss(mask: float, updates: int) -> Tensor:
-        made = worker(config := configured("mlp", seq_vae={**EARLY, "warmup": 5, "mask": mask}))
-        made.updates = updates
-        return trainer.objective(made, sampled(made, replay(config)), 40).loss
+        trainer = make_trainer(
+            config := configured("mlp", seq_vae={**EARLY, "warmup": 5, "mask": mask})
+        )
+        trainer.updates = updates
+        return trainer.objective(sampled(trainer, replay(config)), 40).loss
 
     assert torch.equal(loss(0.5, 4), loss(0.0, 4))
     assert not torch.equal(loss(0.5, 5), loss(0.0, 5))
@@ -169,11 +180,11 @@ def test_nothing_is_masked_while_beta_is_zero():
 
 @pytest.mark.parametrize("mask", [0.0, 0.5])
 def test_metrics_are_per_time_and_channel_or_dimension(mask: float):
-    made = worker(
+    trainer = make_trainer(
         config := configured("mlp", "linear", seq_vae={**EARLY, "mask": mask, "beta": 0.5})
     )
-    found = trainer.learn(made, replay(config), 0)
-    assert found.keys() == {*losses.ELBO_TERMS, "elbo_exact", "loss", "beta", "grad_norm"}
+    found = trainer.learn(replay(config), 0)
+    assert found.keys() == {*losses.TERMS["seq_vae"], "elbo_exact", "loss", "beta", "grad_norm"}
     channels_each, d_each = config.env.observation.channels, config.env.d
     loss = -found["ell"] * channels_each + 0.5 * d_each * (found["kl_first"] + found["kl_steps"])
     torch.testing.assert_close(found["loss"], loss)
@@ -181,60 +192,62 @@ def test_metrics_are_per_time_and_channel_or_dimension(mask: float):
     assert all(value.shape == () and not value.requires_grad for value in found.values())
 
 
-def plain_step(made: Worker, batch: Windows) -> dict[str, Tensor]:
+def plain_step(trainer: SeqVaeTrainer, batch: Windows) -> dict[str, Tensor]:
     """Parameters after a step of torch's own Adam of a copy, clipped by hand."""
-    copy = network.init(made.config, channels(made.config), 0)
-    copy.load_state_dict(made.network.state_dict())
-    other = trainer.at_work(made.config, channels(made.config), trainer.snapshot(made))
-    trainer.objective(other, batch, 40).loss.backward()
+    copy = network.init_network(trainer.config, channels(trainer.config), 0)
+    copy.load_state_dict(trainer.network.state_dict())
+    other = SeqVaeTrainer.from_state(trainer.config, channels(trainer.config), trainer.to_state())
+    other.objective(batch, 40).loss.backward()
     params = dict(other.network.named_parameters())
     norm = torch.stack([param.grad.square().sum() for param in params.values()]).sum().sqrt()
-    limit = made.config.train.seq_vae.max_grad_norm
+    limit = trainer.config.train.seq_vae.max_grad_norm
     for name, param in copy.named_parameters():
         param.grad = params[name].grad * min(1.0, limit / float(norm))
-    torch.optim.Adam(copy.parameters(), lr=made.config.train.seq_vae.learning_rate).step()
+    torch.optim.Adam(copy.parameters(), lr=trainer.config.train.seq_vae.learning_rate).step()
     return {name: param.detach() for name, param in copy.named_parameters()}
 
 
 def test_the_first_update_is_that_of_adam_with_a_clipped_gradient():
-    made = worker(config := configured("mlp", "linear", seq_vae={**EARLY, "max_grad_norm": 0.5}))
-    batch = sampled(made, replay(config))
-    expected = plain_step(made, batch)
-    norm = trainer.update(made, batch, 40)["grad_norm"]
+    trainer = make_trainer(
+        config := configured("mlp", "linear", seq_vae={**EARLY, "max_grad_norm": 0.5})
+    )
+    batch = sampled(trainer, replay(config))
+    expected = plain_step(trainer, batch)
+    norm = trainer.update(batch, 40)["grad_norm"]
     assert float(norm) > 0.5
-    for name, param in made.network.named_parameters():
+    for name, param in trainer.network.named_parameters():
         torch.testing.assert_close(param.detach(), expected[name], atol=1e-6, rtol=1e-4)
 
 
 def test_the_optimiser_is_one_for_the_whole_run_and_counts_its_steps():
-    made = worker(config := configured("mlp", seq_vae={**EARLY, "updates": 2}))
-    ring, optimizer = replay(config), made.optimizer
+    trainer = make_trainer(config := configured("mlp", seq_vae={**EARLY, "updates": 2}))
+    ring, optimizer = replay(config), trainer.optimizer
     for _ in range(3):
-        trainer.learn(made, ring, 0)
-    assert made.optimizer is optimizer
-    assert made.updates == 6
+        trainer.learn(ring, 0)
+    assert trainer.optimizer is optimizer
+    assert trainer.updates == 6
     assert {float(state["step"]) for state in optimizer.state.values()} == {6}
 
 
 def test_sgd_without_moments_may_be_asked_for():
-    made = worker(
+    trainer = make_trainer(
         config := configured("mlp", seq_vae={**EARLY, "optimizer": "sgd", "max_grad_norm": None})
     )
-    before, rate = dict(trainer.snapshot(made).params), config.train.seq_vae.learning_rate
-    trainer.learn(made, replay(config), 0)
-    for name, param in made.network.named_parameters():
+    before, rate = dict(trainer.to_state().params), config.train.seq_vae.learning_rate
+    trainer.learn(replay(config), 0)
+    for name, param in trainer.network.named_parameters():
         torch.testing.assert_close(param.detach(), before[name] - rate * param.grad)
-    saved = trainer.snapshot(made)
+    saved = trainer.to_state()
     assert not any(moment.any() for moments in saved.optimizer[:2] for moment in moments.values())
 
 
 def test_learning_begins_with_enough_windows():
-    made = worker(config := configured("mlp", seq_vae={**EARLY, "min_windows": 6}))
+    trainer = make_trainer(config := configured("mlp", seq_vae={**EARLY, "min_windows": 6}))
     length = config.train.seq_vae.length
-    assert trainer.learn(made, replay(config, count=length + 4), 0) == {}
-    assert made.updates == 0
-    assert trainer.learn(made, replay(config, count=length + 5), 0)
-    assert made.updates == 1
+    assert trainer.learn(replay(config, count=length + 4), 0) == {}
+    assert trainer.updates == 0
+    assert trainer.learn(replay(config, count=length + 5), 0)
+    assert trainer.updates == 1
 
 
 @pytest.mark.parametrize("dynamics", ["rbf", "ensemble"])
@@ -242,19 +255,19 @@ def test_saved_and_loaded_a_row_goes_on_bit_for_bit(dynamics: str):
     config = configured(dynamics, "linear", seq_vae={**EARLY, "mask": 0.3})
     ring = replay(config, count=53, ends=(15, 33))
 
-    def go_on(made: Worker, numbers: range) -> Worker:
+    def go_on(trainer: SeqVaeTrainer, numbers: range) -> SeqVaeTrainer:
         for number in numbers:
-            trainer.observe(made, ring.observations[0, number], ring.actions[0, number])
-            trainer.restart(made, ring.truncated[0, number])
-            trainer.learn(made, ring, 0)
-        return made
+            trainer.observe(ring.observations[0, number], ring.actions[0, number])
+            trainer.restart(ring.truncated[0, number])
+            trainer.learn(ring, 0)
+        return trainer
 
-    whole = go_on(worker(config), range(30))
-    half = trainer.snapshot(go_on(worker(config), range(14)))
+    whole = go_on(make_trainer(config), range(30))
+    half = go_on(make_trainer(config), range(14)).to_state()
     arrays = packing.to_arrays(half)
-    loaded = packing.from_arrays(trainer.fresh(config, channels(config), 99), arrays)
-    resumed = go_on(trainer.at_work(config, channels(config), loaded), range(14, 30))
-    assert alike(trainer.snapshot(whole), trainer.snapshot(resumed))
+    loaded = packing.from_arrays(init_state(config, channels(config), 99), arrays)
+    resumed = go_on(SeqVaeTrainer.from_state(config, channels(config), loaded), range(14, 30))
+    assert alike(whole.to_state(), resumed.to_state())
     assert all(
         np.array_equal(value, arrays[name]) for name, value in packing.to_arrays(half).items()
     )
@@ -262,28 +275,28 @@ def test_saved_and_loaded_a_row_goes_on_bit_for_bit(dynamics: str):
 
 def test_a_fresh_row_depends_on_its_seed_alone():
     config = configured("ensemble")
-    one, same, other = (trainer.fresh(config, channels(config), seed) for seed in (1, 1, 2))
+    one, same, other = (init_state(config, channels(config), seed) for seed in (1, 1, 2))
     assert alike(one, same)
     for name in ("encoder.cell.weight_hh", "dynamics.layers.weights.0"):
         assert not torch.equal(one.params[name], other.params[name])
     assert not torch.equal(one.bootstrap, other.bootstrap)
-    assert not torch.equal(one.batch, one.elbo)
+    assert not torch.equal(one.batch_rng, one.elbo_rng)
 
 
 def test_beliefs_of_the_carried_state_are_those_of_the_whole_episode():
-    made, ends = worker(config := configured("rbf")), (7,)
+    trainer, ends = make_trainer(config := configured("rbf")), (7,)
     ring = replay(config, count=20, ends=ends)
     inputs = torch.cat([ring.observations, ring.actions], 2)[0, :20]
-    full = made.network.encoder.belief(
-        made.network.encoder.over_episodes(inputs, ring.truncated[0, :20])
+    full = trainer.network.encoder.belief(
+        trainer.network.encoder.encode_episodes(inputs, ring.truncated[0, :20])
     )
-    first = made.network.first
+    first = trainer.network.initial_belief
     for number in range(20):
-        found = trainer.observe(made, ring.observations[0, number], ring.actions[0, number])
+        found = trainer.observe(ring.observations[0, number], ring.actions[0, number])
         torch.testing.assert_close(found.mean, full.mean[number], atol=1e-6, rtol=0)
         torch.testing.assert_close(found.variance, full.variance[number], atol=1e-6, rtol=0)
-        trainer.restart(made, ring.truncated[0, number])
-        for now, told, before in zip(made.belief, found, first, strict=True):
+        trainer.restart(ring.truncated[0, number])
+        for now, told, before in zip(trainer.belief, found, first, strict=True):
             assert torch.equal(now, before if number in ends else told)
 
 
@@ -291,7 +304,7 @@ def test_a_belief_follows_what_is_seen_and_done():
     config = configured("rbf")
     y, action = torch.ones(config.env.observation.channels), torch.ones(2)
     means = [
-        trainer.observe(worker(config), *given).mean
+        make_trainer(config).observe(*given).mean
         for given in ((y, action), (y + 1, action), (y, -action))
     ]
     assert not torch.equal(means[0], means[1])
@@ -299,7 +312,7 @@ def test_a_belief_follows_what_is_seen_and_done():
 
 
 def test_no_module_of_the_family_moves_tensors_between_devices_or_empties_caches():
-    sources = [inspect.getsource(module) for module in (state, elbo, network, windows)]
+    sources = [inspect.getsource(module) for module in (trainers, elbo, network, windows)]
     assert not any(
         word in source
         for source in sources
@@ -307,7 +320,7 @@ def test_no_module_of_the_family_moves_tensors_between_devices_or_empties_caches
     )
 
 
-def walked(config: Any, count: int) -> Ring:
+def walked(config: Any, count: int) -> WindowRing:
     """A limit cycle pushed about at random, as the known channels show it."""
     draws, emission = Generator().manual_seed(0), channels(config)
     flow, x = make_field(config.env.world.field, draws), torch.zeros(1, 2)
@@ -329,13 +342,13 @@ def test_the_bound_rises_and_the_field_beats_none():
         "learning_rate": 0.01,
         "anneal": 30,
     }
-    made = worker(config := configured("rbf", seq_vae=training))
+    trainer = make_trainer(config := configured("rbf", seq_vae=training))
     with torch.no_grad():
-        made.network.dynamics.weight.zero_()
+        trainer.network.dynamics.weight.zero_()
     ring, grid = walked(config, 301), region_grid(1.5, 2)
     truth = make_field(config.env.world.field, Generator().manual_seed(0))(grid)
-    bounds = [float(trainer.learn(made, ring, 0)["elbo_exact"]) for _ in range(150)]
+    bounds = [float(trainer.learn(ring, 0)["elbo_exact"]) for _ in range(150)]
     assert np.mean(bounds[-20:]) > np.mean(bounds[:20]) + 0.5
     with torch.no_grad():
-        error = made.network.dynamics.field()(grid.T[None])[0].T - truth
+        error = trainer.network.dynamics.field()(grid.T[None])[0].T - truth
     assert float((error.square().sum() / truth.square().sum()).sqrt()) < 0.7

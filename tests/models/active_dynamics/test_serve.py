@@ -10,9 +10,8 @@ import torch
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.evaluate import Known, knowledge
+from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field
 from quatrain.models.active_dynamics.serve import answer, export, request
-from quatrain.models.active_dynamics.train import snapshot
 from tests.conftest import small
 from tests.models.active_dynamics.small_runs import RUNS
 from tests.models.active_dynamics.small_trials import at, both_families, configured
@@ -44,16 +43,16 @@ class Served(NamedTuple):
     config: ActiveDynamicsConfig
     dataset: Dataset
     arrays: dict[str, np.ndarray]
-    known: Known
+    known: FieldEstimate
 
 
 @functools.cache
 def served(form: str) -> Served:
     config = small("active_dynamics", **FORMS[form])
-    trial = at(config, TRANSITIONS)
-    state = snapshot(trial)
-    known = knowledge(config, trial.rows, state, trial.dataset)
-    return Served(config, trial.dataset, export(config, state, trial.dataset), known)
+    training = at(config, TRANSITIONS)
+    state = training.to_state()
+    known = estimate_field(config, training.learner, state, training.dataset)
+    return Served(config, training.dataset, export(config, state, training.dataset), known)
 
 
 def of_family(family: str) -> Served:
@@ -82,7 +81,7 @@ def test_the_first_replicate_of_the_active_arm_is_served_and_no_other_row():
 def test_a_field_that_was_learned_in_coordinates_of_its_own_is_served_in_the_true_ones(form: str):
     """Read as if they were true, its own would tell of another field."""
     config, dataset, arrays, known = served(form)
-    own = arrays | {"turn": np.eye(2), "shift": np.zeros(2)}
+    own = arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}
     asked = {"states": dataset.held_out.grid}
     assert np.allclose(answer(config, arrays, asked)["velocity"], known.mean[0], atol=1e-6)
     assert not np.allclose(answer(config, own, asked)["velocity"], known.mean[0], atol=1e-3)
@@ -130,7 +129,7 @@ def test_answering_changes_neither_request_nor_arrays_and_draws_nothing(family: 
 @both_families
 def test_what_is_served_is_of_one_row_alone(family: str):
     config, _, arrays, _ = of_family(family)
-    assert config.rows == 4
+    assert config.learners == 4
     assert arrays["field/weight"].size == 2 * 25
     assert arrays["covariance"].shape == ((2, 25, 25) if family == "bayes_filter" else (25, 25))
 

@@ -14,12 +14,16 @@ from torch import Tensor
 from quatrain.envs.vector_field.world import EnvState, step_mean
 from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import losses, train
-from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.bayes_filter.filter import weights
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.state import Met, Trial, checkpoint_steps, rows_of
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.state import (
+    State,
+    StepRecord,
+    TrainingState,
+    checkpoint_steps,
+    learners_of,
+)
 from quatrain.progress import TrainingDiverged
 from quatrain.replay import windows
 from tests.conftest import small
@@ -65,7 +69,7 @@ def test_the_warm_up_of_all_arms_is_the_dataset_s(family: str, episode: int | No
     assert int(ring.written) == int(state.transitions) == WARMUP
     assert given.truncated.any() == (episode is not None)
     for arm in ARMS:
-        rows = rows_of(found.config, arm)
+        rows = learners_of(found.config, arm)
         for stored, column in zip(
             ring[:3], (given.next_observations, given.actions, given.truncated), strict=True
         ):
@@ -137,21 +141,24 @@ def test_arms_learn_from_what_they_saw_themselves(family: str):
 
 
 def told_otherwise(
-    monkeypatch: pytest.MonkeyPatch, moment: int, change: Callable[[Met], Met]
+    monkeypatch: pytest.MonkeyPatch, moment: int, change: Callable[[StepRecord], StepRecord]
 ) -> None:
     """Lets learners see something else in the transition of that number."""
-    answer = train.met_by
+    answer = train.step_environment
 
-    def met_by(trial: Trial, action: Tensor) -> Met:
-        met = answer(trial, action)
-        return change(met) if trial.transitions == moment else met
+    def step_environment(training: TrainingState, action: Tensor) -> StepRecord:
+        record = answer(training, action)
+        return change(record) if training.transitions == moment else record
 
-    monkeypatch.setattr(train, "met_by", met_by)
+    monkeypatch.setattr(train, "step_environment", step_environment)
 
 
-def farther(met: Met) -> Met:
-    return met._replace(
-        seen=met.seen._replace(observation=met.seen.observation + 3, begun=met.seen.begun + 3)
+def farther(record: StepRecord) -> StepRecord:
+    return record._replace(
+        observed=record.observed._replace(
+            observation=record.observed.observation + 3,
+            reset_observation=record.observed.reset_observation + 3,
+        )
     )
 
 
@@ -167,11 +174,13 @@ def test_the_next_plan_knows_what_was_seen_last(
     told_otherwise(monkeypatch, moment, farther)
     other = at(config, 20, dataset)
     same = (
-        (whole.replay.actions == other.replay.actions)[rows_of(config, "active"), :20].all(2).all(0)
+        (whole.replay.actions == other.replay.actions)[learners_of(config, "active"), :20]
+        .all(2)
+        .all(0)
     )
     assert same[:first].all()
     assert not same[first]
-    random = rows_of(config, "random")
+    random = learners_of(config, "random")
     assert torch.equal(whole.path[random], other.path[random])
 
 
@@ -188,12 +197,12 @@ def test_what_is_seen_changes_beliefs_at_once_and_nothing_before(
     assert (whole[1] - other[1]).abs().amin() > 1e-3
 
 
-def means(trial: Trial) -> Tensor:
+def means(training: TrainingState) -> Tensor:
     """Of the states, as each row believes."""
-    rows: Any = trial.rows
-    if trial.config.network.family == "bayes_filter":
-        return rows.belief.mean[:, : trial.config.env.d].clone()
-    return torch.stack([worker.belief.mean for worker in rows.workers])
+    rows: Any = training.learner
+    if training.config.network.family == "bayes_filter":
+        return rows.belief.mean[:, : training.config.env.d].clone()
+    return torch.stack([worker.belief.mean for worker in rows.trainers])
 
 
 def test_actions_stay_in_the_box_and_are_those_that_acted():
@@ -217,12 +226,16 @@ def test_actions_stay_in_the_box_and_are_those_that_acted():
 def test_plans_are_held_and_made_anew_when_they_are_due(monkeypatch: pytest.MonkeyPatch):
     made, replan = [], train.planner.replan
     monkeypatch.setattr(
-        train.planner, "replan", lambda *given: made.append(trial.transitions) or replan(*given)
+        train.planner, "replan", lambda *given: made.append(training.transitions) or replan(*given)
     )
-    trial = at(configured(train={"transitions": 24, "planner": {"hold": 2, "replan_every": 4}}), 0)
-    advanced(trial, 24)
+    training = at(
+        configured(train={"transitions": 24, "planner": {"hold": 2, "replan_every": 4}}), 0
+    )
+    advanced(training, 24)
     assert made == [10, 14, 18, 22]
-    actions = trial.replay.actions[rows_of(trial.config, "active"), WARMUP:24].unflatten(1, (-1, 2))
+    actions = training.replay.actions[learners_of(training.config, "active"), WARMUP:24].unflatten(
+        1, (-1, 2)
+    )
     assert torch.equal(actions[:, :, 0], actions[:, :, 1])
     assert len(actions[0, :, 0].unique(dim=0)) == 7
 
@@ -236,14 +249,14 @@ NARROW: dict[str, Any] = {"escape_radius": 1.1, "region_radius": 1.0}
 @pytest.mark.parametrize("env", [SHORT, NARROW], ids=["out of time", "out of the box"])
 @both_families
 def test_a_truncated_row_goes_on_from_a_new_beginning(family: str, env: dict[str, Any]):
-    trial = at(configured(family, env=env, train={"transitions": 40, "seq_vae": PATIENT}), 0)
+    training = at(configured(family, env=env, train={"transitions": 40, "seq_vae": PATIENT}), 0)
     ended = []
     for moment in range(40):
-        before = trial.environment.x
-        advanced(trial, 1)
-        over = trial.replay.truncated[:, moment]
-        final, now = trial.path[:, moment], trial.environment
-        beyond = final.abs().amax(1) > trial.config.env.escape_radius
+        before = training.environment.x
+        advanced(training, 1)
+        over = training.replay.truncated[:, moment]
+        final, now = training.path[:, moment], training.environment
+        beyond = final.abs().amax(1) > training.config.env.escape_radius
         assert torch.equal(
             over, beyond if env is NARROW else torch.full_like(over, (moment + 1) % 6 == 0)
         )
@@ -259,10 +272,14 @@ def test_a_truncated_row_goes_on_from_a_new_beginning(family: str, env: dict[str
     assert torch.stack(ended)[WARMUP:].any()
 
 
-def began_elsewhere(met: Met) -> Met:
-    seen = met.seen
-    begun = torch.where(seen.truncated[:, None], seen.begun.flip(1), seen.begun)
-    return met._replace(seen=seen._replace(begun=begun), state=EnvState(met.state.x, met.state.age))
+def began_elsewhere(record: StepRecord) -> StepRecord:
+    observed = record.observed
+    first = observed.reset_observation
+    first = torch.where(observed.truncated[:, None], first.flip(1), first)
+    environment = EnvState(record.environment.x, record.environment.age)
+    return record._replace(
+        observed=observed._replace(reset_observation=first), environment=environment
+    )
 
 
 def test_a_filter_learns_nothing_from_the_step_between_two_episodes(
@@ -275,33 +292,33 @@ def test_a_filter_learns_nothing_from_the_step_between_two_episodes(
     assert whole.replay.truncated[:, 17].all()
     told_otherwise(monkeypatch, 17, began_elsewhere)
     other = at(config, 18, dataset)
-    held, changed = whole.rows.belief, other.rows.belief
+    held, changed = whole.learner.belief, other.learner.belief
     assert not torch.equal(held.mean[:, :2], changed.mean[:, :2])
     assert torch.equal(weights(2, held), weights(2, changed))
     assert torch.equal(held.covariance[:, 2:, 2:], changed.covariance[:, 2:, 2:])
     assert not held.covariance[:, :2, 2:].any()
     assert not torch.equal(
-        weights(2, advanced(whole, 1).rows.belief), weights(2, advanced(other, 1).rows.belief)
+        weights(2, advanced(whole, 1).learner.belief), weights(2, advanced(other, 1).learner.belief)
     )
 
 
 def test_a_network_never_sees_both_sides_of_an_end():
     config = configured("seq_vae", env=SHORT, train={"transitions": 40, "seq_vae": PATIENT})
-    trial, seen = at(config, 0), 0
+    training, seen = at(config, 0), 0
     for moment in range(40):
-        advanced(trial, 1)
-        over = trial.replay.truncated[:, moment]
-        hidden = torch.stack([worker.hidden for worker in trial.rows.workers]).flatten(1)
+        advanced(training, 1)
+        over = training.replay.truncated[:, moment]
+        hidden = torch.stack([worker.hidden for worker in training.learner.trainers]).flatten(1)
         assert torch.equal(hidden.any(1), ~over)
-    starts, ends = trial.replay.starts, trial.replay.truncated
-    for row in range(config.rows):
+    starts, ends = training.replay.starts, training.replay.truncated
+    for row in range(config.learners):
         for start in starts.numbers[row, : starts.end[row]].tolist():
             assert not ends[row, start : start + BRIEF["window"] + BRIEF["burn_in"] - 1].any()
             seen += 1
-    assert seen == config.rows * (
+    assert seen == config.learners * (
         6 * 2 + 0
     )  # two in each whole episode of six, none in the four left over
-    assert int(windows.valid(trial.replay)[0]) == 12
+    assert int(windows.window_counts(training.replay)[0]) == 12
 
 
 # What is kept and told.
@@ -330,12 +347,12 @@ def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
     assert steps == (10, 13, 18, 24)
     by_step = {one.step: one.state for one in found.yields}
     restored = {
-        step: training_state.restored(found.config, found.dataset, by_step[step])
+        step: TrainingState.from_state(found.config, found.dataset, by_step[step])
         for step in (10, 18, 24)
     }
     for name, kept in found.state.snapshots.items():
-        for step, trial in restored.items():
-            assert torch.equal(kept[steps.index(step)], trial.rows.weights[name]), name
+        for step, training in restored.items():
+            assert torch.equal(kept[steps.index(step)], training.learner.weights[name]), name
         assert not by_step[16].snapshots[name][2:].any()
         assert torch.equal(by_step[16].snapshots[name][:2], kept[:2])
     gained = [one.metrics["information_gained"].item() for one in found.yields]
@@ -353,7 +370,7 @@ def test_each_yield_tells_the_same_of_each_arm_and_of_all(family: str, seeds: in
     common = {"innovation_nll", "field_sd", "monitor/field_nrmse", "information_gained"}
     common |= {"outside_region", "truncations"}
     own = (
-        {*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss"}
+        {*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss"}
         if family == "seq_vae"
         else set()
     )
@@ -395,8 +412,8 @@ def test_updates_begin_with_enough_windows_after_the_warm_up(min_windows: int, b
     for one in found.yields:
         told = [one.metrics[name].item() for name in ("ell", "kl_steps", "grad_norm")]
         assert (np.array(told) != 0).all() if one.step > before else told == [0, 0, 0]
-    updates = [[int(row.updates) for row in one.state.further[0]] for one in found.yields]
-    assert updates == [[max(0, one.step - before)] * found.config.rows for one in found.yields]
+    updates = [[int(row.updates) for row in one.state.family_state[0]] for one in found.yields]
+    assert updates == [[max(0, one.step - before)] * found.config.learners for one in found.yields]
     start = train.init_state(found.config, found.dataset, 0)
     for name, value in start.params[0].items():
         assert torch.equal(found.yields[4].state.params[0][name], value)
@@ -419,7 +436,7 @@ def test_what_was_yielded_stays_as_it_was(family: str):
 
 
 @cache
-def begun(family: str) -> Run:
+def first_half(family: str) -> Run:
     return first_yield(configured(family, seeds=3, train={"record_every": 12}))
 
 
@@ -441,11 +458,13 @@ REMEDIES = {
 def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(
     family: str, value: float
 ):
-    given = begun(family)
+    given = first_half(family)
     x = given.state.environment.x.clone()
     x[4, 1] = value
     broken = given.state._replace(environment=given.state.environment._replace(x=x))
-    where = r"active_dynamics stopped at transition 13: innovation_nll of row random/1 is (nan|inf)"
+    where = (
+        r"active_dynamics stopped at transition 13: innovation_nll of learner random/1 is (nan|inf)"
+    )
     refused(given, broken, f"{where}; {REMEDIES[family]}")
 
 
@@ -453,56 +472,54 @@ def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(
 def test_the_moment_is_that_of_the_transition_not_of_the_yield(
     family: str, monkeypatch: pytest.MonkeyPatch
 ):
-    def unseen(met: Met) -> Met:
-        y = met.seen.observation.clone()
+    def unseen(record: StepRecord) -> StepRecord:
+        y = record.observed.observation.clone()
         y[2, 5] = float("nan")
-        return met._replace(seen=met.seen._replace(observation=y))
+        return record._replace(observed=record.observed._replace(observation=y))
 
-    given = begun(family)
+    given = first_half(family)
     told_otherwise(monkeypatch, 17, unseen)
     refused(
         given,
         given.state,
-        rf"active_dynamics stopped at transition 18: .* of row active/2 .*{REMEDIES[family]}",
+        rf"active_dynamics stopped at transition 18: .* of learner active/2 .*{REMEDIES[family]}",
     )
 
 
 @pytest.mark.parametrize("part", ["mean", "covariance"])
 def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
-    given = begun("bayes_filter")
+    given = first_half("bayes_filter")
     value = getattr(given.state.params, part).clone()
     value[3] = float("nan")
     broken = given.state._replace(params=given.state.params._replace(**{part: value}))
     refused(
         given,
         broken,
-        f"active_dynamics stopped at transition 13: .* of row random/0 .*{REMEDIES['bayes_filter']}",
+        f"active_dynamics stopped at transition 13: .* of learner random/0 .*{REMEDIES['bayes_filter']}",
     )
 
 
 def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
-    given = begun("seq_vae")
+    given = first_half("seq_vae")
     params = [{name: value.clone() for name, value in own.items()} for own in given.state.params]
     params[1]["dynamics.weight"][0] = float("nan")
     broken = given.state._replace(params=tuple(params))
     refused(
         given,
         broken,
-        f"active_dynamics stopped at transition 13: .* of row active/1 .*{REMEDIES['seq_vae']}",
+        f"active_dynamics stopped at transition 13: .* of learner active/1 .*{REMEDIES['seq_vae']}",
     )
 
 
 def test_weights_are_looked_at_too():
     """The last update of a yield may break what no transition has met yet."""
-    given = begun("seq_vae")
-    trial = training_state.restored(given.config, given.dataset, given.state)
+    given = first_half("seq_vae")
+    training = TrainingState.from_state(given.config, given.dataset, given.state)
     with torch.no_grad():
-        trial.rows.workers[5].network.first_mean.fill_(float("nan"))
-    where = (
-        "active_dynamics stopped at transition 12: params/first_mean of row random/2 is not finite"
-    )
+        training.learner.trainers[5].network.first_mean.fill_(float("nan"))
+    where = "active_dynamics stopped at transition 12: params/first_mean of learner random/2 is not finite"
     with pytest.raises(TrainingDiverged, match=re.escape(where)):
-        train.records.refuse_divergence(trial, {"innovation_nll": torch.zeros(5, 6)})
+        train.records.check_finite(training, {"innovation_nll": torch.zeros(5, 6)})
 
 
 @pytest.mark.parametrize(
@@ -510,10 +527,10 @@ def test_weights_are_looked_at_too():
     [
         ("bayes_filter", "params/covariance"),
         ("bayes_filter", "params/mean"),
-        ("seq_vae", "further/hidden"),
-        ("seq_vae", "further/posterior/covariance"),
-        ("seq_vae", "further/optimizer/exp_avg/first_mean"),
-        ("seq_vae", "further/ell"),
+        ("seq_vae", "family_state/hidden"),
+        ("seq_vae", "family_state/posterior/covariance"),
+        ("seq_vae", "family_state/optimizer/exp_avg/first_mean"),
+        ("seq_vae", "family_state/ell"),
     ],
 )
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -521,40 +538,40 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
     """Also where as many rows as there are parts of a state could be mistaken for each other."""
     arms = ("active", "random") if seeds == 1 else ("random",)
     given = first_yield(configured(family, seeds=seeds, train={"arms": arms}))
-    trial = training_state.restored(given.config, given.dataset, given.state)
-    broken: Any = trial.rows
+    training = TrainingState.from_state(given.config, given.dataset, given.state)
+    broken: Any = training.learner
     row = len(arms) * seeds - 1
     _, *names = part.split("/")
     if family == "bayes_filter":
         getattr(broken.belief, names[0])[row, 5] = float("nan")
     elif names == ["ell"]:
-        broken.noted["ell"][row] = float("nan")
+        broken.metrics["ell"][row] = float("nan")
     elif names[0] == "optimizer":
-        worker = broken.workers[row]
+        worker = broken.trainers[row]
         worker.optimizer.state[worker.network.first_mean]["exp_avg"].fill_(float("inf"))
     elif names[0] == "hidden":
-        broken.workers[row].hidden = broken.workers[row].hidden * float("inf")
+        broken.trainers[row].hidden = broken.trainers[row].hidden * float("inf")
     else:
-        known = broken.workers[row].posterior
-        broken.workers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
+        known = broken.trainers[row].posterior
+        broken.trainers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
     whose = f"{arms[-1]}/{seeds - 1}"
-    where = rf"active_dynamics stopped at transition {trial.transitions}: {part} of row {whose} is not finite; "
+    where = rf"active_dynamics stopped at transition {training.transitions}: {part} of learner {whose} is not finite; "
     with pytest.raises(TrainingDiverged, match=f"^{where}{REMEDIES[family]}"):
-        train.records.refuse_divergence(trial, {})
+        train.records.check_finite(training, {})
 
 
 def test_information_that_cannot_be_told_ends_the_training():
-    given = begun("bayes_filter")
-    trial = training_state.restored(given.config, given.dataset, given.state)
-    belief: Any = trial.rows
+    given = first_half("bayes_filter")
+    training = TrainingState.from_state(given.config, given.dataset, given.state)
+    belief: Any = training.learner
     belief.belief.covariance[4, 7, 7] = -1.0
-    trial.gained = trial.rows.information()
-    assert trial.gained.isnan().tolist() == [False] * 4 + [True] + [False] * (given.config.rows - 5)
-    where = (
-        "active_dynamics stopped at transition 12: information_gained of row random/1 is not finite"
+    training.information = training.learner.information()
+    assert training.information.isnan().tolist() == [False] * 4 + [True] + [False] * (
+        given.config.learners - 5
     )
+    where = "active_dynamics stopped at transition 12: information_gained of learner random/1 is not finite"
     with pytest.raises(TrainingDiverged, match=re.escape(where)):
-        train.records.refuse_divergence(trial, {})
+        train.records.check_finite(training, {})
 
 
 @pytest.mark.parametrize(
@@ -596,7 +613,7 @@ def test_a_start_that_is_not_finite_is_refused_with_its_place(column: str):
 
 @both_families
 def test_arrays_of_another_network_are_refused(family: str):
-    given = begun(family)
+    given = first_half(family)
     arrays = train.to_arrays(given.state)
     wider = configured(family, seeds=3, network={"rbf": {"side": 6}})
     with pytest.raises(ValueError, match="not a learner of this config: params/"):

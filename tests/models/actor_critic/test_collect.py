@@ -16,17 +16,17 @@ from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.features import Observation, observe
 from quatrain.envs.colony.plates import LINEAR, OUTSIDE, TRAINING, USER, Plates
 from quatrain.envs.colony.policies import (
-    Act,
-    blurred,
+    ColonyPolicy,
     constant_policy,
     feedback_policy,
-    fixing,
+    noisy_policy,
     random_policy,
+    with_fixed_parameters,
 )
 from quatrain.envs.colony.rules import PARAMETERS, RUNNING
 from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.rng import generator
+from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import collect as room
 from quatrain.models.actor_critic.collect import Dataset, check, collect, colonies_of
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -182,7 +182,9 @@ def test_colonies_come_back_as_they_began():
     colonies = colonies_of(CONFIG.env.rules, starts)
     assert colonies.pos.shape == (64, 32, 2)
     fresh = start(
-        make_world(CONFIG.env.rules, collected().held_out.plates), 64, generator(sequence(3))
+        make_world(CONFIG.env.rules, collected().held_out.plates),
+        64,
+        generator_from_seed(sequence(3)),
     )
     assert all(torch.equal(*pair) for pair in zip(colonies, fresh, strict=True))
 
@@ -190,7 +192,9 @@ def test_colonies_come_back_as_they_began():
 def test_colonies_outside_are_others():
     colonies = colonies_of(CONFIG.env.rules, collected().held_out.colonies_outside)
     fresh = start(
-        make_world(CONFIG.env.rules, collected().held_out.outside), 32, generator(sequence(4))
+        make_world(CONFIG.env.rules, collected().held_out.outside),
+        32,
+        generator_from_seed(sequence(4)),
     )
     assert all(torch.equal(*pair) for pair in zip(colonies, fresh, strict=True))
 
@@ -228,10 +232,13 @@ def seen_by_loop(
     config: ActorCriticConfig, dataset: Dataset
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Features of each cell and each colony in each step, of one colony after the other."""
-    some_world, draws = make_world(config.env.rules, dataset.train.plates), generator(sequence(5))
+    some_world, draws = (
+        make_world(config.env.rules, dataset.train.plates),
+        generator_from_seed(sequence(5)),
+    )
     rules, gamma = some_world.rules, sum(config.env.action.bounds.gamma) / 2
     cells, graphs = [], []
-    steady = blurred(rules, feedback_policy(rules, torch.full((64,), gamma)), 0.2, draws)
+    steady = noisy_policy(rules, feedback_policy(rules, torch.full((64,), gamma)), 0.2, draws)
     for act in (steady, random_policy(rules, draws)):
         colonies, rows = start(some_world, 64, draws), torch.arange(64)
         while len(rows):
@@ -245,7 +252,9 @@ def seen_by_loop(
                 ]
                 graphs.append(logged(seen.graph[0], rules.features, 1))
             step = advance(
-                some_world, colonies, fixing(config.env.action.fixed_params, act)(rows, colonies)
+                some_world,
+                colonies,
+                with_fixed_parameters(config.env.action.fixed_params, act)(rows, colonies),
             )
             living = step.reason == RUNNING
             rows, colonies = rows[living], Colonies(*(leaf[living] for leaf in step.after))
@@ -311,8 +320,10 @@ def test_floors_are_the_returns_of_the_chosen_policies_on_held_out_colonies(whic
         dataset.held_out.floors,
     )
 
-    def scored(act: Act) -> np.ndarray:
-        return returns(some_world, colonies, fixing(config.env.action.fixed_params, act)).numpy()
+    def scored(act: ColonyPolicy) -> np.ndarray:
+        return returns(
+            some_world, colonies, with_fixed_parameters(config.env.action.fixed_params, act)
+        ).numpy()
 
     constant = constant_policy(torch.tensor(floors.constant_action).expand(64, 5))
     np.testing.assert_array_equal(floors.constant, returns(some_world, colonies, constant).numpy())
@@ -345,7 +356,7 @@ def acts_of_norm(monkeypatch: pytest.MonkeyPatch, config: ActorCriticConfig) -> 
     """All actions of the behaviour whose observations are measured."""
     seen: list[torch.Tensor] = []
 
-    def noted(some_world: World, colonies: Colonies, act: Act) -> Any:
+    def noted(some_world: World, colonies: Colonies, act: ColonyPolicy) -> Any:
         def noting(rows: torch.Tensor, now: Colonies) -> torch.Tensor:
             seen.append(act(rows, now))
             return seen[-1]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.storage.artifacts import to_arrays
-from pipeline.storage.params_file import ConfigError, overlaid, parse, read_params, validate
-from quatrain.envs.colony import floors
+from pipeline.storage.params_file import overlaid, parse, read_params, validate
+from quatrain.envs.colony import reference_policies
 from quatrain.envs.colony.rules import COMPONENTS, PARAMETERS, REWARDS
 from quatrain.models.actor_critic import config as room
 from quatrain.models.actor_critic.collect import Dataset, collect
@@ -623,7 +624,7 @@ def written(dataset: Dataset) -> dict[str, bytes]:
 def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FIRST_COLONIES", "COLONIES", "FINAL_COLONIES", "GAMMA_COLONIES"):
-            patch.setattr(floors, name, 4)
+            patch.setattr(reference_policies, name, 4)
         yield
 
 

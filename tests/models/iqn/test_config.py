@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.storage.params_file import ConfigError, overlaid, parse, validate
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.params_file import overlaid, parse, validate
 from quatrain.models.iqn.config import IqnConfig
 from tests.conftest import ROOT, params_with
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands import promote, repro
+from pipeline.commands import promote
+from pipeline.dvc import repro, workspace
 from pipeline.storage.params_file import read_params, read_raw
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
@@ -23,8 +24,8 @@ def judged_again(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]
     """What is evaluated once more after a promotion; here without DVC."""
     calls: list[tuple[str, list[str]]] = []
 
-    def record(_root: Path, preset: str, models: list[str], crowned: bool) -> int:
-        calls.append((preset, [*models, *(() if crowned else ("champion kept",))]))
+    def record(_root: Path, preset: str, models: list[str], update_aliases: bool) -> int:
+        calls.append((preset, [*models, *(() if update_aliases else ("champion kept",))]))
         return 0
 
     monkeypatch.setattr(repro, "judge_again", record)
@@ -226,7 +227,7 @@ def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, ca
 
 
 def test_a_preset_is_promoted_from_its_own_workspace_into_the_one_baseline_file(space: Workspace):
-    work = repro.workspace_of(space.root, "smoke")
+    work = workspace.workspace_of(space.root, "smoke")
     other = Workspace(work)
     work.mkdir(parents=True)
     shutil.copytree(ROOT / "inputs", work / "inputs")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro
+from pipeline.commands.repro import main
+from pipeline.dvc import repro
 from pipeline.judging import verdicts
 from pipeline.tracking import model_aliases
 from quatrain.registry import MODELS
@@ -45,7 +46,7 @@ def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_aliases.Wanted]]
 def test_an_unknown_model_or_preset_ends_with_2_in_one_line(
     checkout: Path, capsys: Capture, arguments: list[str], why: str
 ):
-    assert repro.main(arguments) == 2
+    assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert err.startswith(why)
     assert err.count("\n") == 1
@@ -56,7 +57,7 @@ def test_an_unknown_model_or_preset_ends_with_2_in_one_line(
 @pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", ""])
 def test_jobs_are_counted(capsys: Capture, jobs: str):
     with pytest.raises(SystemExit, match="2"):
-        repro.main([f"--jobs={jobs}"])
+        main([f"--jobs={jobs}"])
     told = capsys.readouterr().err
     assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in told
 
@@ -66,7 +67,7 @@ def test_params_that_cannot_be_used_never_reach_dvc(
 ):
     monkeypatch.setattr(repro, "dvc", lambda *_: pytest.fail("dvc was called"))
     (checkout / "params.yaml").write_text("seed: -1\n")
-    assert repro.main([]) == 2
+    assert main([]) == 2
     assert capsys.readouterr().err.endswith("[exit 2]\n")
 
 
@@ -99,7 +100,7 @@ def test_ctrl_c_leaves_the_child_the_time_to_save(tmp_path: Path):
     with child(tmp_path, 0.9) as process:
         after(0.1, signal.SIGINT)
         after(0.5, signal.SIGINT)
-        assert repro.patiently(process) == 3
+        assert repro.wait_for_child(process) == 3
     assert (tmp_path / "saved").exists()
 
 
@@ -107,7 +108,7 @@ def test_sigterm_is_passed_on(tmp_path: Path):
     before = signal.getsignal(signal.SIGTERM)
     with child(tmp_path, 60) as process:
         after(0.1, signal.SIGTERM)
-        assert repro.patiently(process) == 9
+        assert repro.wait_for_child(process) == 9
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -130,14 +131,14 @@ def test_sigterm_waits_for_the_stage_below_which_saves_after_dvc_has_died(tmp_pa
         assert process.stdout is not None
         process.stdout.readline()
         after(0.1, signal.SIGTERM)
-        assert repro.patiently(process) == 143
+        assert repro.wait_for_child(process) == 143
         assert (tmp_path / "saved").exists()
 
 
 def test_a_killed_child_is_an_exit_code(tmp_path: Path):
     with child(tmp_path, 60) as process:
         process.kill()
-        assert repro.patiently(process) == 137
+        assert repro.wait_for_child(process) == 137
 
 
 # What is printed in the end.
@@ -158,7 +159,7 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
     checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
-    assert repro.main([]) == 0
+    assert main([]) == 0
     assert dvc.calls == [(checkout, ("repro",))]
     metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert capsys.readouterr().out.endswith(
@@ -166,7 +167,7 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
         "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
     )
     Workspace(checkout).score(cosine_mean=0.5)
-    assert repro.main([]) == 4
+    assert main([]) == 4
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
     assert "report   reports/report.md" in out
@@ -176,9 +177,9 @@ def test_the_aliases_follow_what_was_judged(
     checkout: Path, crowned: list[list[model_aliases.Wanted]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", Dvc())
-    repro.main(["allo"])
+    main(["allo"])
     assert crowned == [model_aliases.wanted(checkout, checkout, "default", ["allo"])]
-    repro.judge_again(checkout, "default", ["allo"], crowned=False)
+    repro.judge_again(checkout, "default", ["allo"], update_aliases=False)
     assert len(crowned) == 1
 
 
@@ -191,7 +192,7 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(
 
     monkeypatch.setattr(model_aliases, "crown", away)
     monkeypatch.setattr(repro, "dvc", Dvc())
-    assert repro.main([]) == 0
+    assert main([]) == 0
     told = "warning: registry: its aliases are not set yet (nobody answers there); `make sync` does it\n"
     assert capsys.readouterr().err.endswith(told)
 
@@ -200,7 +201,7 @@ def test_a_preset_says_where_its_report_is(
     checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
-    assert repro.main(["--preset", "smoke"]) == 4
+    assert main(["--preset", "smoke"]) == 4
     assert [work for work, _ in dvc.calls] == [checkout / ".presets" / "smoke"]
     out, err = capsys.readouterr()
     assert (
@@ -216,7 +217,7 @@ def test_a_run_that_cannot_be_recorded_yet_changes_no_verdict(
 ):
     monkeypatch.setattr(repro, "dvc", Dvc())
     monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 6)
-    assert repro.main([]) == 0
+    assert main([]) == 0
     assert (
         "repro: some runs are not recorded yet; the line above says why, `make sync` tries again\n"
         in (capsys.readouterr().err)
@@ -229,12 +230,14 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     trained: list[tuple[int, dict[str, list[str]]]] = []
 
-    def run(self: repro.Jobs, commands: dict[str, list[str]], *_: object) -> dict[str, int]:
-        trained.append((self.at_once, commands))
+    def run(
+        self: repro.ParallelCommands, commands: dict[str, list[str]], *_: object
+    ) -> dict[str, int]:
+        trained.append((self.limit, commands))
         return dict.fromkeys(commands, 0)
 
-    monkeypatch.setattr(repro.Jobs, "run", run)
-    assert repro.main(["--jobs", "3", "allo", "iqn"]) == 0
+    monkeypatch.setattr(repro.ParallelCommands, "run", run)
+    assert main(["--jobs", "3", "allo", "iqn"]) == 0
     assert [arguments for _, arguments in dvc.calls] == [
         ("repro", "collect@allo", "collect@iqn"),
         ("repro", "evaluate@allo", "evaluate@iqn"),
@@ -251,7 +254,7 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(
 @pytest.mark.usefixtures("checkout")
 def test_where_dvc_stops_there_is_no_judgement(capsys: Capture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(repro, "dvc", Dvc(255))
-    assert repro.main([]) == 255
+    assert main([]) == 255
     out, err = capsys.readouterr()
     assert out == ""
     assert (
@@ -277,7 +280,7 @@ def test_dvc_runs_with_this_python_first_and_the_checkouts_store(
     seen: list[dict[str, str]] = []
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("DVC_ROOT", raising=False)
-    monkeypatch.setattr(repro, "patiently", lambda _: 0)
+    monkeypatch.setattr(repro, "wait_for_child", lambda _: 0)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: seen.append(env))
     assert repro.dvc(tmp_path, tmp_path / ".presets" / "smoke", "repro") == 0
     assert seen[0]["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)

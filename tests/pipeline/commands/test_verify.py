@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro, verify
+from pipeline.commands import verify
+from pipeline.dvc import repro
 from tests.pipeline.small_project import flip_bit
 
 Capture = pytest.CaptureFixture[str]

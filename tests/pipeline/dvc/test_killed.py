@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.repro import copy_if_changed, listed
+from pipeline.dvc.workspace import copy_if_changed, files_of_git
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import overlaid, parse
 from tests.conftest import ROOT
@@ -38,7 +38,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A git clone with the working tree's files and the smoke preset's values, run once to the end."""
     work = tmp_path_factory.mktemp("clone") / "work"
     subprocess.run(["git", "clone", "-q", ROOT, work], check=True)
-    for name in sorted(listed(ROOT) - {"dvc.lock"}):
+    for name in sorted(files_of_git(ROOT) - {"dvc.lock"}):
         copy_if_changed(ROOT / name, work / name)
     (work / "dvc.lock").unlink(missing_ok=True)
     Project(work).choose(

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import plain, table
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from tests.conftest import ROOT
 
 PICTURE = ROOT / "docs" / "iqn_standing.png"

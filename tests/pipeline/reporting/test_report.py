@@ -10,8 +10,8 @@ from pipeline.judging import verdicts
 from pipeline.reporting import sections
 from pipeline.reporting.marks import as_text
 from pipeline.reporting.sections import Result, plain
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import ArtifactError
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace

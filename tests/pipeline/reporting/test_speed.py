@@ -11,7 +11,7 @@ from benchmarks.harness import Measured
 from benchmarks.table import Goal, Row, as_json
 from pipeline.reporting import sections
 from pipeline.reporting.speed import Comparison, Results, comparisons, path_of, reach, read_results
-from pipeline.storage.artifacts import ArtifactError
+from pipeline.runtime.errors import ArtifactError
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 

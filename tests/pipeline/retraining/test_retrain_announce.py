@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.commands import announce
 from pipeline.retraining import outcome
-from pipeline.retraining.outcome import ISSUE, Ended, Told
+from pipeline.retraining.outcome import ISSUE, Message, Outcome
 from tests.conftest import ROOT
 
 Capture = pytest.CaptureFixture[str]
@@ -27,9 +27,9 @@ if arguments[1] == "list":
 elif arguments[1] == "create":
     print("https://example.org/1")
 """
-PROPOSED = Ended("proposed", 0, Told("Retrain: iqn better", "scores\n"), "retrain/abc")
-UNCHANGED = Ended("unchanged", 0, Told("Retrain: nothing changed", "nothing\n"))
-BROKEN = Ended("broken", 4, Told(ISSUE, "worse\n"))
+PROPOSED = Outcome("proposed", 0, Message("Retrain: iqn better", "scores\n"), "retrain/abc")
+UNCHANGED = Outcome("unchanged", 0, Message("Retrain: nothing changed", "nothing\n"))
+BROKEN = Outcome("broken", 4, Message(ISSUE, "worse\n"))
 
 
 class GitHub:
@@ -43,7 +43,7 @@ class GitHub:
     def has(self, kind: str, *found: dict[str, object]) -> None:
         (self.state / kind).write_text(json.dumps(found))
 
-    def hears(self, ended: Ended | None) -> list[list[str]]:
+    def hears(self, ended: Outcome | None) -> list[list[str]]:
         """What `gh` is asked besides lists."""
         if ended is not None:
             outcome.write(self.folder, ended)
@@ -164,5 +164,5 @@ def test_an_outcome_is_read_as_it_was_written(tmp_path: Path):
     for ended in (PROPOSED, UNCHANGED, BROKEN):
         outcome.write(tmp_path, ended)
         assert outcome.read(tmp_path) == ended
-    outcome.forget(tmp_path)
+    outcome.clear(tmp_path)
     assert outcome.read(tmp_path).kind == "stopped"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro
+from pipeline.dvc import workspace
 from pipeline.retraining import outcome
 from pipeline.storage.params_file import overlaid, parse
 from tests.conftest import QUICK, ROOT, SMALL
@@ -58,8 +58,8 @@ def remote(tmp_path: Path) -> Path:
     """A bare repository and a DVC remote beside it, to which somebody pushed a whole run with its baselines."""
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "remote")
     first = clone_of(ROOT, tmp_path / "first")
-    for name in sorted(repro.listed(ROOT)):
-        repro.copy_if_changed(ROOT / name, first / name)
+    for name in sorted(workspace.files_of_git(ROOT)):
+        workspace.copy_if_changed(ROOT / name, first / name)
     (first / "dvc.lock").unlink(missing_ok=True)
     quick = {model: overlaid(SMALL[model], QUICK[model]) for model in SMALL}
     Project(first).choose(parse(ROOT / "params.yaml"), quick | {"checkpoint_seconds": 0})

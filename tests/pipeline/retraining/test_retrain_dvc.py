@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.commands import retrain
-from pipeline.commands.repro import DVC
+from pipeline.dvc.repro import DVC
 from pipeline.retraining import worktree
 from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.small_checkout import git
@@ -84,7 +84,7 @@ def test_what_a_retraining_pushes_can_be_pulled_and_what_was_pushed_is_not_compu
 
     assert retrain.main(["--push", "--seed", "5"]) == 0
     assert night.calls("computed") == ["computed seed: 5"]
-    assert "| score    | 0      | 5 " in night.ended().told.body
+    assert "| score    | 0      | 5 " in night.ended().message.body
     assert git(night.root, "status", "--porcelain", "--branch") == before
 
     review = tmp_path / "review"

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from pipeline.commands import retrain
-from pipeline.retraining import children
+from pipeline.runtime import processes
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.retrained_checkout import Night
 from tests.pipeline.small_checkout import git
@@ -213,8 +213,8 @@ def test_a_killed_retraining_takes_its_run_along_and_the_next_one_waits_for_that
 
 
 def test_a_signal_before_a_command_starts_none(night: Night):
-    with children.Children(night.folder / "lock", "test", 0.0) as held:
+    with processes.CommandSequence(night.folder / "lock", "test", 0.0) as held:
         signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(children.Interrupted):
+        with pytest.raises(processes.Interrupted):
             held.call(["touch", "begun"], night.folder)
     assert not (night.folder / "begun").exists()

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.runtime import compile_cache
-from pipeline.runtime.compile_cache import FOLDER, KINDS, LOCK, checkout_of, keep, kind_of
+from pipeline.runtime.compile_cache import (
+    FOLDER,
+    KEPT_FOLDERS,
+    LOCK,
+    checkout_of,
+    enable,
+    folder_name,
+)
 from tests.conftest import ROOT, params_with
 from tests.pipeline.small_project import Project
 
@@ -21,7 +28,7 @@ from pipeline.runtime import compile_cache, stage
 from pipeline.storage import params_file
 chosen = params_file.read_params(Path.cwd())
 stage.prepare_process(chosen)
-compile_cache.keep(Path.cwd(), chosen)
+compile_cache.enable(Path.cwd(), chosen)
 import jax
 print(float(jax.jit(lambda x: jax.numpy.sin(x).sum())(jax.numpy.arange(5.0))).hex())
 """
@@ -36,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """What `keep` tells the process is forgotten after the test."""
+    """What `enable` sets in the process is forgotten after the test."""
     told = {
         name: value
         for name, value in os.environ.items()
@@ -151,9 +158,9 @@ def test_a_program_that_xla_calls_another_machines_says_nothing(folder: Path) ->
 
 @pytest.mark.usefixtures("own_environment")
 def test_other_threads_have_programs_of_their_own(tmp_path: Path) -> None:
-    keep(tmp_path, params_with({"threads": 1}))
+    enable(tmp_path, params_with({"threads": 1}))
     first = os.environ.pop("JAX_COMPILATION_CACHE_DIR")
-    keep(tmp_path, params_with({"threads": 2}))
+    enable(tmp_path, params_with({"threads": 2}))
     second = os.environ["JAX_COMPILATION_CACHE_DIR"]
     assert Path(first).parent == Path(second).parent == tmp_path / FOLDER
     assert first != second
@@ -161,11 +168,11 @@ def test_other_threads_have_programs_of_their_own(tmp_path: Path) -> None:
 
 def test_another_processor_has_programs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     params = params_with({})
-    here = kind_of(params)
+    here = folder_name(params)
     monkeypatch.setattr(compile_cache, "cpu_features", lambda: "fpu sse2")
-    fewer = kind_of(params)
+    fewer = folder_name(params)
     monkeypatch.setattr(compile_cache, "cpu_name", lambda: "another")
-    assert len({here, fewer, kind_of(params)}) == 3
+    assert len({here, fewer, folder_name(params)}) == 3
 
 
 def test_presets_and_experiments_share_the_folder_of_the_checkout(
@@ -186,34 +193,36 @@ def test_a_folder_and_limits_that_the_user_chose_are_kept(
     own_environment.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
     own_environment.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "12345")
     for _ in range(2):
-        keep(tmp_path, params)
-        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "mine" / kind_of(params))
+        enable(tmp_path, params)
+        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(
+            tmp_path / "mine" / folder_name(params)
+        )
     assert os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] == "12345"
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == sorted(
-        ["mine", kind_of(params)]
+        ["mine", folder_name(params)]
     )
 
 
 @pytest.mark.usefixtures("own_environment")
 def test_a_store_elsewhere_is_left_to_jax(tmp_path: Path) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = "gs://bucket/programs"
-    keep(tmp_path, params_with({}))
+    enable(tmp_path, params_with({}))
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "gs://bucket/programs"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("own_environment")
 def test_kinds_that_nobody_uses_go_and_other_folders_stay(tmp_path: Path) -> None:
-    old = [tmp_path / FOLDER / f"0.{number}.0-{number:016x}" for number in range(KINDS)]
+    old = [tmp_path / FOLDER / f"0.{number}.0-{number:016x}" for number in range(KEPT_FOLDERS)]
     other = tmp_path / FOLDER / "9.9-0123456789abcdef"
     for age, path in enumerate(old):
         path.mkdir(parents=True)
         (path / LOCK).touch()
         os.utime(path, (age, age))
     other.mkdir()
-    keep(tmp_path, params_with({}))
+    enable(tmp_path, params_with({}))
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {
-        kind_of(params_with({})),
+        folder_name(params_with({})),
         other.name,
         *(path.name for path in old[1:]),
     }

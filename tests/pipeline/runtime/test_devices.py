@@ -12,7 +12,7 @@ import torch
 
 from pipeline.runtime import devices
 from pipeline.runtime.devices import device_of, on_device, settings
-from pipeline.runtime.stage import Stage, work
+from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DeviceMissing
 from quatrain.params import Params
@@ -22,7 +22,7 @@ from tests.pipeline.small_project import Pretended
 
 FRAMEWORKS: list[Framework] = ["jax", "torch"]
 OF_A_FRAMEWORK = {"jax": {"jax", "jaxlib", "flax", "optax"}, "torch": {"torch"}}
-ROOMS = ("config", "collect", "network", "losses", "train", "evaluate", "plots")
+MODULES = ("collect", "losses", "train", "evaluate", "plots")
 
 
 class FakeTorch(SimpleNamespace):
@@ -204,7 +204,7 @@ def test_a_stage_works_on_the_device_of_its_model(
     monkeypatch.setitem(MODELS, "allo", "torch")
     stage = Stage("train", "allo", tmp_path, params_with({"device": "cuda", "threads": 5}))
     told: list[Any] = []
-    work(stage, lambda *_: told.extend(sys.modules["torch"].told), Pretended())
+    run_on_device(stage, lambda *_: told.extend(sys.modules["torch"].told), Pretended())
     assert ("num_threads", 5) in told
     assert ("default_device", "cuda") in told
 
@@ -226,12 +226,15 @@ def test_a_stage_loads_the_framework_of_its_model_and_no_other(model: str) -> No
     found = loaded(
         "sys.path[:0] = ['src', '.']\n"
         "from pathlib import Path\n"
-        "from pipeline import collect, devices, evaluate, params, run, stage, train\n"
+        "from pipeline import collect, evaluate, train\n"
+        "from pipeline.runtime import devices, stage\n"
+        "from pipeline.storage import params_file\n"
+        "from pipeline.tracking import run\n"
         "from quatrain.registry import MODELS, load\n"
-        "chosen = params.read_params(Path.cwd())\n"
+        "chosen = params_file.read_params(Path.cwd())\n"
         "stage.prepare_process(chosen)\n"
         f"with devices.on_device(chosen, MODELS[{model!r}]):\n"
-        f"    for name in {ROOMS!r}:\n"
+        f"    for name in {MODULES!r}:\n"
         f"        getattr(load({model!r}), name)\n"
         f"    devices.settings(chosen, MODELS[{model!r}])\n"
     )
@@ -244,8 +247,9 @@ def test_a_device_is_chosen_without_another_framework(framework: Framework) -> N
     found = loaded(
         "sys.path[:0] = ['src', '.']\n"
         "from pathlib import Path\n"
-        "from pipeline import devices, params, stage\n"
-        "chosen = params.read_params(Path.cwd())\n"
+        "from pipeline.runtime import devices, stage\n"
+        "from pipeline.storage import params_file\n"
+        "chosen = params_file.read_params(Path.cwd())\n"
         "stage.prepare_process(chosen)\n"
         f"with devices.on_device(chosen, {framework!r}):\n"
         f"    devices.settings(chosen, {framework!r})\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runtime.processes import Jobs, tell
+from pipeline.runtime.processes import ParallelCommands, print_named
 from tests.pipeline.recorded_runs import until
 
 Capture = pytest.CaptureFixture[str]
@@ -20,7 +20,7 @@ def python(code: str) -> list[str]:
 
 
 def run(folder: Path, at_once: int, codes: Mapping[str, str]) -> dict[str, int]:
-    return Jobs(at_once).run(
+    return ParallelCommands(at_once).run(
         {name: python(code) for name, code in codes.items()}, folder, os.environ
     )
 
@@ -92,7 +92,7 @@ def test_a_reader_that_has_gone_ends_no_job(monkeypatch: pytest.MonkeyPatch):
         raise BrokenPipeError
 
     monkeypatch.setattr("builtins.print", gone)
-    tell("train@allo", "5/10\n")
+    print_named("train@allo", "5/10\n")
 
 
 SAVES = """

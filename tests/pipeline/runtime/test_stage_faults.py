@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runtime.stage import say
-from pipeline.storage.checkpoints import folder_lock, loaded_code
+from pipeline.runtime import console
+from pipeline.runtime.file_lock import folder_lock
+from pipeline.storage.run_key import loaded_code
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import until
@@ -97,7 +98,7 @@ def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Proj
 def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -> None:
     """A group that is ended sends SIGTERM twice: itself, and by the death of dvc."""
     code = (
-        "import os, signal, sys, time; from pipeline import stage\n"
+        "import os, signal, sys, time; from pipeline.runtime import stage\n"
         "def body(_, signals):\n"
         "    for number in map(int, sys.argv[1:]):\n"
         "        os.kill(os.getpid(), number)\n"
@@ -127,10 +128,11 @@ def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project) -> None:
 
 def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: Project) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from pipeline import stage\n"
+        "import os, sys; from pathlib import Path\n"
+        "from pipeline.runtime import command, signals\n"
         "os.getppid = lambda: 1\n"
         "Path.read_bytes = lambda _: sys.argv[1].encode()\n"
-        "sys.exit(stage.guarded('train@allo', stage.die_with_parent))"
+        "sys.exit(command.run_guarded('train@allo', signals.die_with_parent))"
     )
     assert project.run("-c", code, "/sbin/init", DVC_STAGE="train@allo").code == 143
     assert project.run("-c", code, "/usr/bin/dvc repro", DVC_STAGE="train@allo").code == 0
@@ -258,8 +260,10 @@ def small_disk() -> Iterator[Callable[[Path], None]]:
 
 def test_a_warning_is_a_plain_line(project: Project) -> None:
     code = (
-        "from pathlib import Path; import warnings; from pipeline import params, stage\n"
-        "stage.prepare_process(params.read_params(Path.cwd()))\n"
+        "from pathlib import Path; import warnings\n"
+        "from pipeline.runtime import stage\n"
+        "from pipeline.storage import params_file\n"
+        "stage.prepare_process(params_file.read_params(Path.cwd()))\n"
         "warnings.warn('allo: total_error grew;\\nlower allo.train.learning_rate')"
     )
     expected = ["warning: allo: total_error grew; lower allo.train.learning_rate"]
@@ -287,13 +291,13 @@ def test_a_key_names_the_code_wherever_it_lies(
 def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
     read, write = os.pipe()
     os.close(read)
-    code = "from pipeline.runtime.stage import say; say('x'); say('y'); import os; os._exit(42)"
+    code = "from pipeline.runtime import console; console.info('x'); console.info('y'); import os; os._exit(42)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"}
     )
     os.close(write)
     assert done.returncode == 42
-    say("to a reader that listens")
+    console.info("to a reader that listens")
 
 
 # Campaign.

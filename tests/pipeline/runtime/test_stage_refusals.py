@@ -24,7 +24,7 @@ from tests.pipeline.small_project import (
 
 
 @each_model
-@pytest.mark.parametrize("name", ["dataset.npz", "manifest.json"])
+@pytest.mark.parametrize("name", ["dataset.safetensors", "manifest.json"])
 @pytest.mark.parametrize("verb", ["train", "evaluate"])
 def test_a_flipped_bit_in_the_data_is_never_trained_on(
     collected: Project, verb: str, name: str, capsys: pytest.CaptureFixture[str]

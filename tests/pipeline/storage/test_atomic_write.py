@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import atomic_write
-from pipeline.storage.artifacts import ArtifactError, load, save
+from pipeline.storage.artifacts import load, save
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.storage.checkpoints import Checkpoints
 

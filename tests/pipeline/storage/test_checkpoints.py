@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.storage.artifacts import ArtifactError, save, write_json
-from pipeline.storage.checkpoints import Checkpoints, LockHeld, folder_lock, run_key
+from pipeline.runtime.errors import ArtifactError, LockHeld
+from pipeline.runtime.file_lock import folder_lock
+from pipeline.storage.artifacts import save, write_json
+from pipeline.storage.checkpoints import Checkpoints
+from pipeline.storage.run_key import run_key
 from tests.conftest import ROOT
 
 
@@ -104,7 +107,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "src" / "envs").mkdir(parents=True)
     (tmp_path / "src" / "train.py").write_text("steps = 1\n")
     (tmp_path / "src" / "envs" / "grid.py").write_text("width = 3\n")
-    save(tmp_path / "data", {"dataset.npz": {"x": np.arange(3)}}, {})
+    save(tmp_path / "data", {"dataset.safetensors": {"x": np.arange(3)}}, {})
     return tmp_path
 
 
@@ -153,7 +156,7 @@ def test_the_key_changes_with_code_and_data(project: Path) -> None:
     keys.append(key(project))
     (project / "src" / "envs" / "grid.py").rename(project / "src" / "envs" / "maze.py")
     keys.append(key(project))
-    save(project / "data", {"dataset.npz": {"x": np.arange(4)}}, {})
+    save(project / "data", {"dataset.safetensors": {"x": np.arange(4)}}, {})
     keys.append(key(project))
     assert len(set(keys)) == 4
 
@@ -200,7 +203,7 @@ def test_a_predecessor_is_given_time_to_leave(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from pipeline.storage.checkpoints import folder_lock; import time\n"
+        "from pathlib import Path; from pipeline.runtime.file_lock import folder_lock; import time\n"
         f"with folder_lock(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pipeline.commands import sync
-from pipeline.runtime.stage import Stage, guarded, work
+from pipeline.runtime.command import run_guarded
+from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill
@@ -35,7 +36,7 @@ def restored(evaluated: Project, uri: str, monkeypatch: pytest.MonkeyPatch) -> P
 
 def call(project: Project) -> int:
     stage = Stage("backfill", project.model, project.root, read_params(project.root))
-    return guarded(stage.name, lambda: work(stage, backfill.backfill, Pretended()))
+    return run_guarded(stage.name, lambda: run_on_device(stage, backfill.backfill, Pretended()))
 
 
 def lacking(project: Project) -> list[str]:
@@ -153,10 +154,9 @@ def test_without_the_stores_answer_nothing_is_recorded(
     restored: Project, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
-    monkeypatch.setattr(backfill.stage, "main", lambda *_: call(restored))
-    assert backfill.main([restored.model]) == 6
+    assert call(restored) == 6
     assert capsys.readouterr().err == (
-        "backfill: the tracking store cannot be asked (nobody answers there); "
+        f"backfill@{restored.model}: the tracking store cannot be asked (nobody answers there); "
         "run `make sync` when that is mended [exit 6]\n"
     )
     assert everything(restored) == {}
@@ -219,7 +219,8 @@ def test_damaged_results_are_left_to_who_reads_them(restored: Project, damage: s
 
 def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restored: Project):
     code = (
-        "import sys; from pathlib import Path; from pipeline import backfill; from pipeline.storage.params_file import read_params\n"
+        "import sys; from pathlib import Path\n"
+        "from pipeline.storage.params_file import read_params; from pipeline.tracking import backfill\n"
         "print(backfill.lacking(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
         "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
     )
@@ -246,7 +247,7 @@ def test_sync_records_delivers_registers_and_is_done(
     restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ):
     given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    monkeypatch.setattr("pipeline.commands.repro.environment", lambda *_: given)
+    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: given)
     assert sync.main([]) == 0
     told = capfd.readouterr()
     for verb in ("train", "evaluate"):

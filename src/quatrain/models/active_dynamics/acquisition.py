@@ -26,7 +26,7 @@ from torch import Tensor
 
 from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.config import Acquisition
-from quatrain.models.active_dynamics.surrogate import Surrogate
+from quatrain.models.active_dynamics.learner import Surrogate
 
 OUTSIDE = -10.0
 """Value of a unit of distance by which a path leaves the region and its margin."""
@@ -42,13 +42,13 @@ class Imagined(NamedTuple):
     states: now, and after each step. features: when each decision is taken. actions: the decisions.
     """
 
-    states: Float[Tensor, "row n moment d"]
-    features: Float[Tensor, "row n decision feature"]
-    actions: Float[Tensor, "row n decision action"]
+    states: Float[Tensor, "learner n moment d"]
+    features: Float[Tensor, "learner n decision feature"]
+    actions: Float[Tensor, "learner n decision action"]
 
 
-Value = Callable[[Imagined], Float[Tensor, "row n"]]
-Score = Callable[[Float[Tensor, "row n decision action"]], Float[Tensor, "row n"]]
+Value = Callable[[Imagined], Float[Tensor, "learner n"]]
+Score = Callable[[Float[Tensor, "learner n decision action"]], Float[Tensor, "learner n"]]
 
 
 @threads.single_threaded(if_small=True)
@@ -64,7 +64,7 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
     ]
     reach = surrogate.region_radius + config.margin
 
-    def score(actions: Float[Tensor, "row n decision action"]) -> Float[Tensor, "row n"]:
+    def score(actions: Float[Tensor, "learner n decision action"]) -> Float[Tensor, "learner n"]:
         imagined = imagine(surrogate, actions, hold)
         farthest = imagined.states[:, :, 1:].square().sum(3).amax(2).sqrt()
         total = (farthest - reach).clamp(min=0) * OUTSIDE
@@ -77,7 +77,7 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
 
 
 def imagine(
-    surrogate: Surrogate, actions: Float[Tensor, "row n decision action"], hold: int
+    surrogate: Surrogate, actions: Float[Tensor, "learner n decision action"], hold: int
 ) -> Imagined:
     """Paths from the states of now, each decision held for some steps."""
     pushes = (actions @ (surrogate.control.T * surrogate.dt)).unbind(2)
@@ -99,7 +99,7 @@ def variance(surrogate: Surrogate, hold: int) -> Value:
     assert region is not None
     known = _per(noise, surrogate)
 
-    def value(imagined: Imagined) -> Float[Tensor, "row n"]:
+    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         told = _times(imagined.features, known)
         return noise[:, None] * _solved_trace(
             told @ imagined.features.mT, _times(told, region) @ told.mT
@@ -112,7 +112,7 @@ def information(surrogate: Surrogate, hold: int) -> Value:
     """d/2 logdet(I + ΦΣΦᵀ/q)."""
     known, d = _per(_noise(surrogate, hold), surrogate), surrogate.state.shape[1]
 
-    def value(imagined: Imagined) -> Float[Tensor, "row n"]:
+    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         return d * _half_logdet(_times(imagined.features, known) @ imagined.features.mT)
 
     return value
@@ -122,7 +122,7 @@ def fisher_d(surrogate: Surrogate, _hold: int) -> Value:
     """1/2 logdet(I + APAᵀ)."""
     look = _look(surrogate)
 
-    def value(imagined: Imagined) -> Float[Tensor, "row n"]:
+    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         return _half_logdet(look(imagined).signal)
 
     return value
@@ -132,7 +132,7 @@ def fisher_a(surrogate: Surrogate, _hold: int) -> Value:
     """tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]."""
     look = _look(surrogate)
 
-    def value(imagined: Imagined) -> Float[Tensor, "row n"]:
+    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         seen = look(imagined)
         gain = seen.led @ (seen.told @ seen.told.mT) @ seen.led.mT
         return _solved_trace(seen.signal, gain)
@@ -145,7 +145,7 @@ def disagreement(surrogate: Surrogate, _hold: int) -> Value:
     members = surrogate.members
     assert members is not None
 
-    def value(imagined: Imagined) -> Float[Tensor, "row n"]:
+    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         starts = imagined.states[:, :, :-1]
         found = members(starts.flatten(1, 2)).var(2, correction=0).mean(2)
         return found.unflatten(1, starts.shape[1:3]).mean(2)
@@ -156,7 +156,7 @@ def disagreement(surrogate: Surrogate, _hold: int) -> Value:
 def action_cost(_surrogate: Surrogate, _hold: int) -> Value:
     """-Σ |a|²."""
 
-    def value(imagined: Imagined) -> Float[Tensor, "row n"]:
+    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         return -imagined.actions.square().sum((2, 3))
 
     return value
@@ -186,15 +186,15 @@ def responses(
     return torch.stack(found, 1).view(paths, steps, d, steps, d)
 
 
-class Seen(NamedTuple):
+class FisherFactors(NamedTuple):
     """What the states of paths tell of all weights: A = led (I ⊗ Φ), AP = led told and APAᵀ = signal."""
 
-    led: Float[Tensor, "row n seen moved"]
-    told: Float[Tensor, "row n moved weight"]
-    signal: Float[Tensor, "row n seen seen"]
+    led: Float[Tensor, "learner n seen moved"]
+    told: Float[Tensor, "learner n moved weight"]
+    signal: Float[Tensor, "learner n seen seen"]
 
 
-def _look(surrogate: Surrogate) -> Callable[[Imagined], Seen]:
+def _look(surrogate: Surrogate) -> Callable[[Imagined], FisherFactors]:
     """Blocks of P meet features first, and sensitivities [d, d·C] of a step are never made."""
     d, covariance = surrogate.state.shape[1], surrogate.full_covariance
     assert covariance is not None
@@ -203,7 +203,7 @@ def _look(surrogate: Surrogate) -> Callable[[Imagined], Seen]:
     )  # row, feature, output · weight
     sight = _root(surrogate.precision)
 
-    def look(imagined: Imagined) -> Seen:
+    def look(imagined: Imagined) -> FisherFactors:
         starts = imagined.states[:, :, :-1]
         row, n, steps, _ = starts.shape
         at = starts.flatten(1, 2)
@@ -216,18 +216,18 @@ def _look(surrogate: Surrogate) -> Callable[[Imagined], Seen]:
         jacobians = surrogate.jacobian(at).reshape(row * n, steps, d, d)
         led = responses(jacobians, surrogate.dt).view(row, n * steps, d, steps * d)
         led = torch.einsum("rij,rtjs->rtis", sight, led).reshape(row, n, steps * d, steps * d)
-        return Seen(led, told, led @ between @ led.mT)
+        return FisherFactors(led, told, led @ between @ led.mT)
 
     return look
 
 
-def _root(precision: Float[Tensor, "row d d"]) -> Float[Tensor, "row d d"]:
+def _root(precision: Float[Tensor, "learner d d"]) -> Float[Tensor, "learner d d"]:
     """L of Λ = Lᵀ L, singular or not."""
     values, vectors = torch.linalg.eigh(precision)
     return values.clamp(min=0).sqrt()[:, :, None] * vectors.mT
 
 
-def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " row"]:
+def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " learner"]:
     """q."""
     assert surrogate.covariance is not None
     least = LEAST_NOISE * surrogate.covariance.diagonal(dim1=1, dim2=2).amax(1)
@@ -235,40 +235,40 @@ def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " row"]:
 
 
 def _per(
-    noise: Float[Tensor, " row"], surrogate: Surrogate
-) -> Float[Tensor, "row feature feature"]:
+    noise: Float[Tensor, " learner"], surrogate: Surrogate
+) -> Float[Tensor, "learner feature feature"]:
     """Σ/q."""
     assert surrogate.covariance is not None
     return surrogate.covariance / noise[:, None, None]
 
 
 def _times(
-    of_paths: Tensor, matrix: Float[Tensor, "*row feature other"]
-) -> Float[Tensor, "row n moment other"]:
+    of_paths: Tensor, matrix: Float[Tensor, "*learner feature other"]
+) -> Float[Tensor, "learner n moment other"]:
     """All paths of a row at once."""
     return (of_paths.flatten(1, 2) @ matrix).unflatten(1, of_paths.shape[1:3])
 
 
-def _factor(signal: Float[Tensor, "row n seen seen"]) -> Float[Tensor, "row n seen seen"]:
+def _factor(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, "learner n seen seen"]:
     """Cholesky factor of I + signal; NaN where rounding has left none."""
     one = torch.eye(signal.shape[-1], dtype=signal.dtype, device=signal.device)
     factor, failed = torch.linalg.cholesky_ex(signal + one)
     return factor.masked_fill((failed > 0)[:, :, None, None], torch.nan)
 
 
-def _half_logdet(signal: Float[Tensor, "row n seen seen"]) -> Float[Tensor, "row n"]:
+def _half_logdet(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, "learner n"]:
     """1/2 logdet(I + signal)."""
     return _factor(signal).diagonal(dim1=2, dim2=3).log().sum(2)
 
 
 def _solved_trace(
-    signal: Float[Tensor, "row n seen seen"], gain: Float[Tensor, "row n seen seen"]
-) -> Float[Tensor, "row n"]:
+    signal: Float[Tensor, "learner n seen seen"], gain: Float[Tensor, "learner n seen seen"]
+) -> Float[Tensor, "learner n"]:
     """tr[ (I + signal)⁻¹ gain ] of symmetric matrices."""
     return (torch.cholesky_inverse(_factor(signal)) * gain).sum((2, 3))
 
 
-def _largest(value: Float[Tensor, "row n"]) -> Float[Tensor, "row 1"]:
+def _largest(value: Float[Tensor, "learner n"]) -> Float[Tensor, "learner 1"]:
     """Of the finite sizes; 1 where all are 0."""
     largest = value.nan_to_num(nan=0, posinf=0, neginf=0).abs().amax(1, keepdim=True)
     return torch.where(largest > 0, largest, 1)

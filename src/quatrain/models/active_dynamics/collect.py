@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Float32
 from torch import Generator, Tensor
 
-from quatrain.envs.vector_field.fields import make_field, region_grid, restored_field
+from quatrain.envs.vector_field.fields import make_field, region_grid, restore_field
 from quatrain.envs.vector_field.observation import Emission, draw_emission
-from quatrain.envs.vector_field.policies import PolicySpec, act, first_held
+from quatrain.envs.vector_field.policies import PolicySpec, act, init_policy_state
 from quatrain.envs.vector_field.world import (
     EnvState,
-    Started,
-    Stepped,
+    ResetResult,
+    StepResult,
     World,
     check_step,
     draw,
@@ -27,7 +27,7 @@ from quatrain.envs.vector_field.world import (
     step_mean,
 )
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.rng import generator
+from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 
 HELD_OUT_STEPS = 100
@@ -97,7 +97,7 @@ def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
         FieldError: the field is none, or its steps are too long.
     """
     drawn, channels, start, observed, clean = (
-        generator(own) for own in np.random.SeedSequence(seed).spawn(5)
+        generator_from_seed(own) for own in np.random.SeedSequence(seed).spawn(5)
     )
     env = config.env
     field = make_field(env.world.field, drawn)
@@ -141,9 +141,9 @@ def rolled(
     begun = reset(world, draw(world, len(actions), [draws]), [draws])
     if starts is not None:
         first = EnvState(starts, torch.zeros_like(begun.state.age))
-        begun = Started(first, world.emission.sample(starts, None, draws))
+        begun = ResetResult(first, world.emission.sample(starts, None, draws))
     made = [
-        Stepped(
+        StepResult(
             begun.state, begun.observation, begun.state.x, begun.observation, torch.tensor(False)
         )
     ]
@@ -186,7 +186,7 @@ def prbs_actions(
         prbs_hold=PRBS_HOLD,
         chirp=(1, 1),
     )
-    held, found = first_held(rollouts, world.spec.action_size, draws), []
+    held, found = init_policy_state(rollouts, world.spec.action_size, draws), []
     for time in range(steps):
         held = act("prbs", spec, held, time, draws)
         found.append(held.action)
@@ -212,7 +212,7 @@ def array(value: Tensor) -> np.ndarray:
 
 def world_of(config: ActiveDynamicsConfig, dataset: Dataset) -> World:
     """The environment that the dataset was collected in."""
-    field = restored_field(config.env.world.field, *(torch.tensor(part) for part in dataset.field))
+    field = restore_field(config.env.world.field, *(torch.tensor(part) for part in dataset.field))
     return make_world(config.env.world, field, emission_of(config, dataset))
 
 

@@ -272,7 +272,7 @@ class ActiveDynamicsConfig(Section):
     evaluate: Evaluate
 
     @property
-    def rows(self) -> int:
+    def learners(self) -> int:
         """Learners: of each arm all replicates, one after the other."""
         return len(self.train.arms) * self.seeds
 
@@ -374,10 +374,10 @@ class ActiveDynamicsConfig(Section):
         channels, rollouts = env.observation.channels, self.collect.held_out_rollouts
         features = env.d * self.network.rbf.side**env.d if self.network.uses_rbf else 64
         for what, numbers in {
-            "rows * train.transitions * env.observation.channels": self.rows
+            "rows * train.transitions * env.observation.channels": self.learners
             * train.transitions
             * channels,
-            "rows * (network.rbf.side ** d * d) ** 2": 2 * self.rows * features**2,
+            "rows * (network.rbf.side ** d * d) ** 2": 2 * self.learners * features**2,
             "seeds * train.planner.candidates * horizon": self.seeds
             * plan.candidates
             * plan.horizon

@@ -1,4 +1,4 @@
-"""warm-up of a replicate -> channels from states, in the gauge that the known effect of actions fixes."""
+"""warm-up of a replicate -> channels from states, aligned by the known effect of actions."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 DEGREE = 3
-"""Of the polynomial that stands for the unknown field."""
+"""Degree of the polynomial that approximates the unknown field."""
 LEAST_VARIANCE = 1e-6
-"""Of a channel's noise."""
+"""Lower bound of a channel's noise variance."""
 
 
-class WarmUp(NamedTuple):
-    """Transitions of one replicate. intact: to be regressed on; those that left the box and so ended are not."""
+class WarmupTransitions(NamedTuple):
+    """Holds transitions of one replicate.
+
+    intact: used in the regression; transitions that left the box and ended an episode are not.
+    """
 
     observations: Float[Tensor, "transition obs"]
     next_observations: Float[Tensor, "transition obs"]
@@ -21,62 +24,65 @@ class WarmUp(NamedTuple):
     intact: Bool[Tensor, " transition"]
 
 
-class Decoded(NamedTuple):
-    """y = C x + b + noise. Only the origin of x stays free."""
+class LinearDecoder(NamedTuple):
+    """Holds C, b and R of y = C x + b + noise; only the origin of x is arbitrary."""
 
     weight: Float[Tensor, "obs d"]
     bias: Float[Tensor, " obs"]
     noise_variance: Float[Tensor, " obs"]
 
 
-def learned_decoder(seen: WarmUp, dt: float) -> Decoded:
-    """Principal directions L of the channels, turned until an action u moves the state by u dt.
+def identify_decoder(warmup: WarmupTransitions, dt: float) -> LinearDecoder:
+    """Identifies linear channels: principal directions L, rotated so that an action u moves x by u dt.
 
-    With z = Lᵀ(y - mean), dz/dt is regressed on cubic polynomials of z and on u; G, the block of u, gives x = G⁻¹ z and
-    C = L G. The noise's variance is what the directions leave over.
+    With z = Lᵀ(y - mean), dz/dt is regressed on cubic polynomials of z and on u. The coefficients G of
+    u give x = G⁻¹ z and C = L G. The noise variance is that of the residual off the directions.
     """
-    d, channels = seen.controls.shape[1], seen.observations.shape[1]
-    bias = seen.observations.mean(0)
-    centred = seen.observations - bias
+    d = warmup.controls.shape[1]
+    channels = warmup.observations.shape[1]
+    bias = warmup.observations.mean(0)
+    centred = warmup.observations - bias
     directions = torch.linalg.svd(centred, full_matrices=False).Vh[:d].mT
-    z, next_z = centred @ directions, (seen.next_observations - bias) @ directions
-    terms = torch.cat([_polynomials(z), seen.controls], 1)[seen.intact]
-    speed = ((next_z - z) / dt)[seen.intact]
-    gauge = _fitted(terms, speed)[-d:].mT
-    left = (centred - z @ directions.mT).square().mean(0)
-    variance = (left.mean() * channels / (channels - d)).clamp(min=LEAST_VARIANCE).expand(channels)
-    return Decoded(directions @ gauge, bias, variance.clone())
+    z = centred @ directions
+    next_z = (warmup.next_observations - bias) @ directions
+    terms = torch.cat([_polynomials(z), warmup.controls], 1)[warmup.intact]
+    speed = ((next_z - z) / dt)[warmup.intact]
+    effect = _least_squares(terms, speed)[-d:].mT
+    residual = (centred - z @ directions.mT).square().mean(0)
+    variance = (residual.mean() * channels / (channels - d)).clamp(min=LEAST_VARIANCE)
+    return LinearDecoder(directions @ effect, bias, variance.expand(channels).clone())
 
 
 def _polynomials(z: Float[Tensor, "transition d"]) -> Float[Tensor, "transition term"]:
-    """All products of at most DEGREE coordinates."""
-    found, latest = [torch.ones_like(z[:, :1])], [(torch.ones_like(z[:, 0]), 0)]
+    """Computes all products of at most DEGREE coordinates."""
+    columns = [torch.ones_like(z[:, :1])]
+    latest = [(torch.ones_like(z[:, 0]), 0)]
     for _ in range(DEGREE):
         latest = [
             (value * z[:, axis], axis)
             for value, first in latest
             for axis in range(first, z.shape[1])
         ]
-        found += [value[:, None] for value, _ in latest]
-    return torch.cat(found, 1)
+        columns += [value[:, None] for value, _ in latest]
+    return torch.cat(columns, 1)
 
 
-class Aligned(NamedTuple):
-    """x = A z + c."""
+class AffineFit(NamedTuple):
+    """Holds A and c of x = A z + c."""
 
-    turn: Float[Tensor, "d d"]
-    shift: Float[Tensor, " d"]
+    matrix: Float[Tensor, "d d"]
+    offset: Float[Tensor, " d"]
 
 
-def aligned(z: Float[Tensor, "state d"], x: Float[Tensor, "state d"]) -> Aligned:
-    """Least squares of true states on what a learner takes them for."""
+def fit_affine(z: Float[Tensor, "state d"], x: Float[Tensor, "state d"]) -> AffineFit:
+    """Fits true states by least squares on the encoded ones."""
     terms = torch.cat([z, torch.ones_like(z[:, :1])], 1).double()
-    solution = _fitted(terms, x.double())
-    return Aligned(solution[:-1].mT.contiguous(), solution[-1])
+    solution = _least_squares(terms, x.double())
+    return AffineFit(solution[:-1].mT.contiguous(), solution[-1])
 
 
-def _fitted(
-    terms: Float[Tensor, "row term"], values: Float[Tensor, "row d"]
+def _least_squares(
+    terms: Float[Tensor, "sample term"], values: Float[Tensor, "sample d"]
 ) -> Float[Tensor, "term d"]:
-    """Least squares. torch's `lstsq` may differ from call to call on the CPU, and on CUDA wants full rank."""
+    """Solves by the pseudo-inverse: `lstsq` may vary between calls on the CPU, and needs full rank on CUDA."""
     return torch.linalg.pinv(terms) @ values

@@ -14,10 +14,9 @@ from quatrain.models.active_dynamics.bayes_filter.filter import Filter
 from quatrain.models.active_dynamics.bayes_filter.learner import frozen_innovation
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import Rows
+from quatrain.models.active_dynamics.learner import FieldLearner
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.state import checkpoint_steps, restored
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
 AHEAD = (1, 5, 10, 20)
@@ -39,12 +38,12 @@ LARGEST_EXACT = 1e-3
 """Error of an affine fit at which the field itself is affine."""
 
 
-class Known(NamedTuple):
+class FieldEstimate(NamedTuple):
     """What all rows know of the field on the grid, in the true gauge; by checkpoint their errors."""
 
-    mean: Float64[np.ndarray, "row point d"]
-    variance: Float64[np.ndarray, "row point d"]
-    nrmse: Float64[np.ndarray, "checkpoint row"]
+    mean: Float64[np.ndarray, "learner point d"]
+    variance: Float64[np.ndarray, "learner point d"]
+    nrmse: Float64[np.ndarray, "checkpoint learner"]
 
 
 def evaluate(
@@ -56,14 +55,15 @@ def evaluate(
     ARM took for its median final error as the active arm's replicates did; both are uncertain, so its interval is
     bootstrapped over replicates, in pairs.
     """
-    trial = restored(config, dataset, state)
-    known = knowledge(config, trial.rows, state, dataset)
+    training = TrainingState.from_state(config, dataset, state)
+    known = estimate_field(config, training.learner, state, dataset)
     columns = {"field_nrmse": known.nrmse[-1], **calibration(known, dataset.held_out)}
-    columns |= predictions(config, trial.world, trial.rows, dataset.held_out)
+    columns |= predictions(config, training.world, training.learner, dataset.held_out)
     columns |= {
-        name: _array(value) for name, value in trial.rows.judged(dataset.held_out, seed).items()
+        name: _array(value)
+        for name, value in training.learner.evaluate(dataset.held_out, seed).items()
     }
-    columns["information_gained"] = _array(state.gained)
+    columns["information_gained"] = _array(state.information)
     by_arm = {
         f"{name}.{arm}": own
         for name, column in columns.items()
@@ -85,12 +85,14 @@ def evaluate(
     return (
         scores
         | floors(config, dataset)
-        | {"innovation_nll_oracle": oracle(config, trial.world, dataset.held_out)}
+        | {"innovation_nll_oracle": oracle(config, training.world, dataset.held_out)}
     )
 
 
 @torch.no_grad()
-def knowledge(config: ActiveDynamicsConfig, rows: Rows, state: State, dataset: Dataset) -> Known:
+def estimate_field(
+    config: ActiveDynamicsConfig, rows: FieldLearner, state: State, dataset: Dataset
+) -> FieldEstimate:
     """What was learned, and at each checkpoint how wrong it was; at one that is to come, how wrong it is now."""
     grid, truth = (
         torch.tensor(part).double() for part in (dataset.held_out.grid, dataset.held_out.grid_field)
@@ -99,18 +101,25 @@ def knowledge(config: ActiveDynamicsConfig, rows: Rows, state: State, dataset: D
     for place, step in enumerate(checkpoint_steps(config)):
         kept = {name: value[place] for name, value in state.snapshots.items()}
         weights = kept if step <= int(state.transitions) else rows.weights
-        gauge = rows.gauge(weights, dataset.held_out)
-        mean = gauge.velocity(
-            rows.drift(weights, gauge.inward(grid.expand(config.rows, -1, -1)).float()).double()
+        alignment = rows.alignment(weights, dataset.held_out)
+        mean = alignment.to_velocity(
+            rows.drift(
+                weights, alignment.to_latent(grid.expand(config.learners, -1, -1)).float()
+            ).double()
         )
         errors.append((mean - truth).square().sum((1, 2)) / truth.square().sum())
-    gauge = rows.gauge(rows.weights, dataset.held_out)
-    found = rows.moments(gauge.inward(grid.expand(config.rows, -1, -1)))
-    mean, variance = gauge.velocity(found.mean), gauge.spread(found.variance)
-    return Known(_array(mean), _array(variance), _array(torch.stack(errors).sqrt()))
+    alignment = rows.alignment(rows.weights, dataset.held_out)
+    found = rows.moments(alignment.to_latent(grid.expand(config.learners, -1, -1)))
+    mean, variance = (
+        alignment.to_velocity(found.mean),
+        alignment.to_velocity_variance(found.variance),
+    )
+    return FieldEstimate(_array(mean), _array(variance), _array(torch.stack(errors).sqrt()))
 
 
-def calibration(known: Known, held_out: HeldOut) -> dict[str, Float64[np.ndarray, " row"]]:
+def calibration(
+    known: FieldEstimate, held_out: HeldOut
+) -> dict[str, Float64[np.ndarray, " learner"]]:
     """Whether the field is where its uncertainty says."""
     variance = np.maximum(known.variance, SMALLEST)
     square = (known.mean - held_out.grid_field) ** 2 / variance
@@ -124,21 +133,23 @@ def calibration(known: Known, held_out: HeldOut) -> dict[str, Float64[np.ndarray
 
 @torch.no_grad()
 def predictions(
-    config: ActiveDynamicsConfig, world: World, rows: Rows, held_out: HeldOut
-) -> dict[str, Float64[np.ndarray, " row"]]:
+    config: ActiveDynamicsConfig, world: World, rows: FieldLearner, held_out: HeldOut
+) -> dict[str, Float64[np.ndarray, " learner"]]:
     """R² of states some transitions ahead, from true starts, along actions that were not learned from.
 
     The field is followed in the true gauge, in which it is known what actions do: no field then explains nothing.
     Paths count as long as the true one is in the region: beyond it the field need not be known.
     """
-    gauge, weights = rows.gauge(rows.weights, held_out), rows.weights
+    alignment, weights = rows.alignment(rows.weights, held_out), rows.weights
     truth = torch.tensor(held_out.clean_states).double()
     u = torch.tensor(held_out.start_actions).double() @ world.control.T.double()
     inside = (truth.norm(dim=2) <= config.env.region_radius).cumprod(1).bool()
-    dt, x = world.spec.dt, truth[:, 0].expand(config.rows, -1, -1)
+    dt, x = world.spec.dt, truth[:, 0].expand(config.learners, -1, -1)
     scores = {}
     for time in range(1, max(AHEAD) + 1):
-        velocity = gauge.velocity(rows.drift(weights, gauge.inward(x).float()).double())
+        velocity = alignment.to_velocity(
+            rows.drift(weights, alignment.to_latent(x).float()).double()
+        )
         x = x + (velocity + u[:, time - 1]) * dt
         if time in AHEAD:
             judged = inside[:, time] if inside[:, time].any() else inside[:, 0]
@@ -158,7 +169,7 @@ def predictions(
 
 
 def ratios(
-    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint row"]
+    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint learner"]
 ) -> dict[str, Float64[np.ndarray, " replicate"]]:
     """N / T for each arm but the active one: T transitions, and a replicate of that one is as good as ARM after N.
 
@@ -180,7 +191,10 @@ def ratios(
 
 
 def ratio_interval(
-    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint row"], name: str, seed: int
+    config: ActiveDynamicsConfig,
+    nrmse: Float64[np.ndarray, "checkpoint learner"],
+    name: str,
+    seed: int,
 ) -> Interval | None:
     """Of a median of `ratios`; None of fewer replicates than a median's interval takes."""
     of_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)

@@ -1,5 +1,6 @@
-"""What both families of learners take, give, and offer."""
+"""observed transitions -> beliefs about the field: the interface of both families, and its view for a planner."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -8,107 +9,194 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.surrogate import Surrogate
-from quatrain.replay.windows import Ring
+from quatrain.models.active_dynamics.config import Acquisition, ActiveDynamicsConfig
+from quatrain.replay.windows import WindowRing
 
 Weights = dict[str, Tensor]
-"""By name, the rows first."""
+"""Name -> weights, with the learners as first axis."""
+JOINT_COVARIANCE_VALUES = ("fisher_d", "fisher_a")
+"""Acquisition values that need the joint covariance of the weights of all outputs."""
 
 
-class Seen(NamedTuple):
-    """A transition of all rows, as learners are told.
+class Observation(NamedTuple):
+    """Holds what learners observe of one transition.
 
-    action, control: a_t and u_t = B a_t. observation: y_{t+1}, of the state that they led to. truncated: an episode
-    ended there; begun: what was seen of the new beginning (elsewhere the same as `observation`).
+    action, control: a_t and u_t = B a_t. observation: y_{t+1} of the state that the transition led to.
+    truncated: whether the episode ended there. reset_observation: the first observation of the next
+    episode where it ended, else equal to `observation`.
     """
 
-    action: Float[Tensor, "row action"]
-    control: Float[Tensor, "row d"]
-    observation: Float[Tensor, "row obs"]
-    truncated: Bool[Tensor, " row"]
-    begun: Float[Tensor, "row obs"]
+    action: Float[Tensor, "learner action"]
+    control: Float[Tensor, "learner d"]
+    observation: Float[Tensor, "learner obs"]
+    truncated: Bool[Tensor, " learner"]
+    reset_observation: Float[Tensor, "learner obs"]
+
+
+class FieldValue(NamedTuple):
+    """Holds the mean field at some states, and the features whose weights are uncertain."""
+
+    value: Float[Tensor, "learner n d"]
+    features: Float[Tensor, "learner n feature"]
 
 
 class Moments(NamedTuple):
-    """Of the field, by output."""
+    """Holds mean and variance of each output of the field."""
 
-    mean: Float64[Tensor, "row point d"]
-    variance: Float64[Tensor, "row point d"]
+    mean: Float64[Tensor, "learner point d"]
+    variance: Float64[Tensor, "learner point d"]
 
 
-class Gauge(NamedTuple):
-    """True states of those that a learner means: x = A z + c."""
+class FieldPosterior(NamedTuple):
+    """Holds the field of one learner, as it is exported for inference.
 
-    turn: Float64[Tensor, "row d d"]
-    shift: Float64[Tensor, "row d"]
+    weights: name -> weights. covariance: of the weights of each output (bayes_filter), of one output
+    shared by all (seq_vae), or without any feature (ensembles).
+    """
 
-    def inward(self, x: Float64[Tensor, "*row point d"]) -> Float64[Tensor, "row point d"]:
-        """z of x."""
-        return (x - self.shift[:, None]) @ torch.linalg.pinv(self.turn).mT
+    weights: dict[str, Tensor]
+    covariance: Float[Tensor, "*output feature feature"]
 
-    def outward(self, z: Float64[Tensor, "row point d"]) -> Float64[Tensor, "row point d"]:
-        """x of z."""
-        return self.velocity(z) + self.shift[:, None]
 
-    def velocity(self, v: Float64[Tensor, "row point d"]) -> Float64[Tensor, "row point d"]:
-        """dx/dt of dz/dt."""
-        return v @ self.turn.mT
+class AffineAlignment(NamedTuple):
+    """Maps latent states of learners to true states: x = A z + c."""
 
-    def spread(self, variance: Float64[Tensor, "row point d"]) -> Float64[Tensor, "row point d"]:
-        """Of velocities: A diag(variance) Aᵀ, its diagonal."""
-        return variance @ self.turn.square().mT
+    matrix: Float64[Tensor, "learner d d"]
+    offset: Float64[Tensor, "learner d"]
+
+    @classmethod
+    def identity(cls, learners: int, d: int) -> "AffineAlignment":
+        """Returns the alignment of learners whose latent states are true states."""
+        matrix = torch.eye(d).double().expand(learners, d, d)
+        return cls(matrix, torch.zeros(learners, d).double())
+
+    def to_latent(
+        self, x: Float64[Tensor, "*learner point d"]
+    ) -> Float64[Tensor, "learner point d"]:
+        """Computes z = A⁺ (x - c)."""
+        return (x - self.offset[:, None]) @ torch.linalg.pinv(self.matrix).mT
+
+    def to_state(self, z: Float64[Tensor, "learner point d"]) -> Float64[Tensor, "learner point d"]:
+        """Computes x = A z + c."""
+        return self.to_velocity(z) + self.offset[:, None]
+
+    def to_velocity(
+        self, v: Float64[Tensor, "learner point d"]
+    ) -> Float64[Tensor, "learner point d"]:
+        """Computes dx/dt = A dz/dt."""
+        return v @ self.matrix.mT
+
+    def to_velocity_variance(
+        self, variance: Float64[Tensor, "learner point d"]
+    ) -> Float64[Tensor, "learner point d"]:
+        """Computes the diagonal of A diag(variance) Aᵀ, the variance of dx/dt."""
+        return variance @ self.matrix.square().mT
+
+
+class Surrogate(NamedTuple):
+    """Holds what a planner needs of some learners, in single precision.
+
+    control: B of u = B a. field, jacobian (J_ij = ∂f_i/∂x_j), members (of an ensemble): functions of
+    states [learner, n, d]. covariance: Σ, the mean over outputs of the blocks P_ww,ii. full_covariance:
+    P_ww with weight (i, c) at i·C + c. region: Γ, the mean of φφᵀ over the region of interest.
+    step_variance: of an observed x_{t+1} - x_t, from process noise and from the uncertainty of both
+    states (Q dt + mean diag Λ⁻¹; mean(s dt + 2v)). precision: Λ = Hᵀ R⁻¹ H at the current state.
+    Entries that a family does not have are None.
+    """
+
+    state: Float[Tensor, "learner d"]
+    control: Float[Tensor, "d action"]
+    dt: float
+    region_radius: float
+    field: Callable[[Tensor], FieldValue]
+    jacobian: Callable[[Tensor], Tensor]
+    members: Callable[[Tensor], Tensor] | None
+    covariance: Float[Tensor, "learner feature feature"] | None
+    full_covariance: Float[Tensor, "learner weight weight"] | None
+    region: Float[Tensor, "*learner feature feature"] | None
+    step_variance: Float[Tensor, " learner"]
+    precision: Float[Tensor, "learner d d"]
+
+
+def needs_joint_covariance(config: Acquisition) -> bool:
+    """Returns whether an acquisition value of positive weight needs `full_covariance`."""
+    return any(config.weights.get(name, 0) > 0 for name in JOINT_COVARIANCE_VALUES)
 
 
 @runtime_checkable
-class Rows(Protocol):
-    """Learners of all rows at work. What is of the field is in their own gauge."""
+class FieldLearner(Protocol):
+    """Learns the field, for all learners (arm by arm, all replicates of each) at once.
+
+    States and velocities are in latent coordinates; `alignment` maps them to true ones.
+    """
 
     REMEDY: str
+    """The advice of an error message about numbers that are not finite."""
 
     @classmethod
-    def fresh(
+    def init(
         cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
-    ) -> "Rows":
-        """At the common start, before the first transition."""
+    ) -> "FieldLearner":
+        """Returns the learners before the first transition."""
 
     @classmethod
-    def restored(cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any) -> "Rows":
-        """Where a learner was; of it nothing is changed."""
+    def from_state(
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
+    ) -> "FieldLearner":
+        """Returns the learners that a saved state describes; the saved state is not changed."""
+
+    def to_state(self) -> dict[str, Any]:
+        """Returns copies of all that changes: `params`, `decoder` and `family_state`."""
 
     @property
     def weights(self) -> Weights:
-        """What a checkpoint keeps."""
+        """The weights of the field, as a checkpoint keeps them."""
 
-    def state(self) -> dict[str, Any]:
-        """`params`, `decoder` and `further` of a learner, in tensors that stay so."""
+    def observe(self, observation: Observation) -> Float[Tensor, " learner"]:
+        """Updates the beliefs in place.
 
-    def observe(self, seen: Seen) -> Float[Tensor, " row"]:
-        """Believe, in place. Returns the innovation's negative log likelihood per channel."""
+        Returns: the innovation's negative log likelihood per channel.
+        """
 
-    def improve(self, replay: Ring) -> None:
-        """Learn from the replay, in place."""
+    def improve(self, replay: WindowRing) -> None:
+        """Learns from the replay, in place."""
 
     @property
-    def told(self) -> dict[str, Float[Tensor, " row"]]:
-        """What the last improvement noted; the same names each time."""
+    def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
+        """The metrics of the last `improve`; the names never change."""
 
-    def surrogate(self, rows: slice) -> Surrogate:
-        """What a planner sees of some rows."""
+    def surrogate(self, learners: slice) -> Surrogate:
+        """Returns what a planner needs of these learners."""
 
     def drift(
-        self, weights: Weights, x: Float[Tensor, "row point d"]
-    ) -> Float[Tensor, "row point d"]:
-        """The field by some checkpoint's weights."""
+        self, weights: Weights, x: Float[Tensor, "learner point d"]
+    ) -> Float[Tensor, "learner point d"]:
+        """Computes the mean field of a checkpoint's weights."""
 
-    def moments(self, x: Float[Tensor, "row point d"]) -> Moments:
-        """The field now, and how uncertain it is."""
+    def moments(self, x: Float[Tensor, "learner point d"]) -> Moments:
+        """Computes mean and variance of the current field."""
 
-    def gauge(self, weights: Weights, held_out: HeldOut) -> Gauge:
-        """How its states are to be read."""
+    def alignment(self, weights: Weights, held_out: HeldOut) -> AffineAlignment:
+        """Returns the map from latent to true states."""
 
-    def information(self) -> Float[Tensor, " row"]:
-        """Nats gained about the weights since the prior."""
+    def information(self) -> Float[Tensor, " learner"]:
+        """Computes the nats gained about the weights since the prior."""
 
-    def judged(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " row"]]:
-        """`innovation_nll` on held-out rollouts with weights as they are, and what else only this family has."""
+    def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
+        """Computes `innovation_nll` on held-out rollouts with fixed weights, and scores of the family."""
+
+    def export_posterior(self, learner: int) -> FieldPosterior:
+        """Returns what inference needs of one learner."""
+
+    @classmethod
+    def posterior_template(cls, config: ActiveDynamicsConfig) -> FieldPosterior:
+        """Returns a posterior with the names, shapes and dtypes of `export_posterior`."""
+
+    @classmethod
+    def posterior_moments(
+        cls,
+        config: ActiveDynamicsConfig,
+        posterior: FieldPosterior,
+        z: Float64[Tensor, "1 point d"],
+    ) -> Moments:
+        """Computes mean and variance of an exported field."""

@@ -28,16 +28,17 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, SeqVaeTraining
 
-ELBO_TERMS = ("ell", "kl_first", "kl_steps", "weight_prior")
-TERMS = ("innovation_nll",)
+TERMS = {
+    "seq_vae": ("ell", "kl_first", "kl_steps", "weight_prior"),
+    "bayes_filter": ("innovation_nll",),
+}
+"""The terms that each family optimises: those of the ELBO, or the filter's negative log evidence."""
+LOG_2PI = math.log(2 * math.pi)
 
 
 def terms(config: ActiveDynamicsConfig) -> tuple[str, ...]:
-    """Returns the names of the terms that are optimised."""
-    return TERMS
-
-
-LOG_2PI = math.log(2 * math.pi)
+    """Returns the names of the terms that the config's family optimises; each is a recorded metric."""
+    return TERMS[config.network.family]
 
 
 def weights(times: int, transitions: int, beta: float) -> dict[str, float]:
@@ -65,7 +66,9 @@ def horizon_weights(horizons: int, decay: float) -> Float[Tensor, " horizon"]:
     return powers / powers.sum()
 
 
-def counted(weights_k: Float[Tensor, " horizon"], times: int) -> Float[Tensor, "horizon time_m1"]:
+def horizon_mask_weights(
+    weights_k: Float[Tensor, " horizon"], times: int
+) -> Float[Tensor, "horizon time_m1"]:
     """How much the KL of k steps from t counts: w_k, and nothing where t + k is beyond the window."""
     ahead = torch.arange(1, len(weights_k) + 1, device=weights_k.device)
     start = torch.arange(1, times, device=weights_k.device)
@@ -108,14 +111,17 @@ def weight_prior(weight: Float[Tensor, "*any"], variance: float) -> Float[Tensor
 def innovation_nll(
     residual: Float[Tensor, "*batch obs"],
     noise_variance: Float[Tensor, "*#batch obs"],
-    pull: Float[Tensor, "*batch d"],
+    information_vector: Float[Tensor, "*batch d"],
     precision: Float[Tensor, "*#batch d d"],
     covariance: Float[Tensor, "*batch d d"],
 ) -> Float[Tensor, "*batch"]:
     """Nats of all channels together, at the cost of d x d matrices. pull: η, precision: Λ, covariance: P."""
     seen = precision @ covariance
     seen = seen + torch.eye(seen.shape[-1], dtype=seen.dtype, device=seen.device)
-    explained = (pull * (covariance @ torch.linalg.solve(seen, pull[..., None]))[..., 0]).sum(-1)
+    explained = (
+        information_vector
+        * (covariance @ torch.linalg.solve(seen, information_vector[..., None]))[..., 0]
+    ).sum(-1)
     logdets = noise_variance.log().sum(-1) + torch.linalg.slogdet(seen).logabsdet
     squares = (residual.square() / noise_variance).sum(-1)
     return 0.5 * (residual.shape[-1] * LOG_2PI + logdets + squares - explained)

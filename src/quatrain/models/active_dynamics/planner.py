@@ -24,19 +24,19 @@ from quatrain.models.active_dynamics.config import Planner
 class Plan(NamedTuple):
     """mean: decisions from the last planning on. elites: the best sequences that it judged, best first."""
 
-    mean: Float[Tensor, "row decision action"]
-    elites: Float[Tensor, "row keep decision action"]
+    mean: Float[Tensor, "learner decision action"]
+    elites: Float[Tensor, "learner keep decision action"]
 
 
-class Judged(NamedTuple):
+class ScoredCandidates(NamedTuple):
     """Candidates of an iteration, the law they are from, and their scores."""
 
-    mean: Float[Tensor, "row decision action"]
-    deviation: Float[Tensor, "row decision action"]
-    candidates: Float[Tensor, "row n decision action"]
-    scores: Float[Tensor, "row n"]
+    mean: Float[Tensor, "learner decision action"]
+    deviation: Float[Tensor, "learner decision action"]
+    candidates: Float[Tensor, "learner n decision action"]
+    scores: Float[Tensor, "learner n"]
 
-    def best(self, count: int) -> Float[Tensor, "row best decision action"]:
+    def best(self, count: int) -> Float[Tensor, "learner best decision action"]:
         """Those of the highest scores, best first."""
         places = self.scores.topk(count, 1).indices
         return self.candidates.take_along_dim(places[:, :, None, None], 1)
@@ -61,7 +61,7 @@ def replan(
     return improved(config, bound, score, shifted(plan, config.replan_every // config.hold), noise)
 
 
-def decision(config: Planner, plan: Plan, age: int) -> Float[Tensor, "row action"]:
+def decision(config: Planner, plan: Plan, age: int) -> Float[Tensor, "learner action"]:
     """What to do `age` transitions after the planning."""
     return plan.mean[:, age // config.hold]
 
@@ -81,7 +81,7 @@ def improved(
     bound: float,
     score: Score,
     plan: Plan,
-    noise: Float[Tensor, "iteration row drawn decision action"],
+    noise: Float[Tensor, "iteration learner drawn decision action"],
 ) -> Plan:
     """After all iterations. The mean and the elites of before are judged beside what is drawn."""
     move = {"icem": _to_elites, "mppi": _to_weighted}[config.kind]
@@ -90,7 +90,7 @@ def improved(
     for of_iteration in noise:
         drawn = torch.addcmul(mean[:, None], deviation[:, None], of_iteration).clamp(-bound, bound)
         candidates = torch.cat([mean[:, None], elites, drawn], 1)
-        judged = Judged(mean, deviation, candidates, score(candidates))
+        judged = ScoredCandidates(mean, deviation, candidates, score(candidates))
         mean, deviation = move(config, judged)
         elites = judged.best(config.keep)
     return Plan(mean, elites)
@@ -115,14 +115,14 @@ def colouring(
     return torch.fft.ifft(amplitude[:, None] * torch.fft.fft(white, dim=0), dim=0).real.float()
 
 
-def _to_elites(config: Planner, judged: Judged) -> tuple[Tensor, Tensor]:
+def _to_elites(config: Planner, judged: ScoredCandidates) -> tuple[Tensor, Tensor]:
     """Mean and deviation of the elites, and a little of those of before."""
     elites = judged.best(config.elites)
     mean = elites.mean(1).lerp(judged.mean, config.alpha)
     return mean, elites.std(1, correction=0).lerp(judged.deviation, config.alpha)
 
 
-def _to_weighted(config: Planner, judged: Judged) -> tuple[Tensor, Tensor]:
+def _to_weighted(config: Planner, judged: ScoredCandidates) -> tuple[Tensor, Tensor]:
     """By standardised scores; where all are the worst, all candidates count alike."""
     failed = judged.scores <= WORST
     failed = failed & ~failed.all(1, keepdim=True)

@@ -8,7 +8,7 @@ from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.figures import actions, judged, learning, plane, surprise
 from quatrain.models.active_dynamics.figures.study import PLANE, studied
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.state import State
 from quatrain.progress import History
 
 

@@ -1,4 +1,4 @@
-"""what transitions noted -> metrics by name; and the line that says where learning broke."""
+"""metrics of transitions -> recorded metrics by name; and the error that says where learning diverged."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,100 +8,108 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.models.active_dynamics.state import Trial
+from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.progress import TrainingDiverged, by_seed
 
 SUMS = ("truncations",)
-"""What is counted; of everything else the mean over the transitions of a yield is told."""
+"""Metrics that are summed over the transitions of a yield; all others are averaged."""
 
 
 def metrics_of(
-    trial: Trial, noted: Sequence[Mapping[str, Float[Tensor, " row"]]]
+    training: TrainingState, transitions: Sequence[Mapping[str, Float[Tensor, " learner"]]]
 ) -> dict[str, Float[np.ndarray, "..."]]:
-    """One entry for the transitions of a yield: of each arm `NAME.ARM`, and of all arms `NAME`.
+    """Returns one entry for the transitions of a yield: `NAME.ARM` of each arm, and `NAME` of all.
 
     Raises:
         TrainingDiverged: something is not finite.
     """
-    columns = {name: torch.stack([one[name] for one in noted]).double() for name in noted[0]}
-    refuse_divergence(trial, columns)
-    found = {
+    columns = {
+        name: torch.stack([metrics[name] for metrics in transitions]).double()
+        for name in transitions[0]
+    }
+    check_finite(training, columns)
+    reduced = {
         name: column.sum(0) if name in SUMS else column.mean(0) for name, column in columns.items()
     }
-    found |= {"information_gained": trial.gained} | _of_the_field(trial)
-    values = {
-        name: value.numpy(force=True).reshape(len(trial.config.train.arms), -1)
-        for name, value in found.items()
+    reduced |= {"information_gained": training.information} | _field_metrics(training)
+    arms = training.config.train.arms
+    by_arm = {
+        name: value.numpy(force=True).reshape(len(arms), -1) for name, value in reduced.items()
     }
-    named = {name: value.mean(0)[None] for name, value in values.items()}
-    for name, value in values.items():
-        named |= {
-            f"{name}.{arm}": own[None]
-            for arm, own in zip(trial.config.train.arms, value, strict=True)
-        }
+    named = {name: value.mean(0)[None] for name, value in by_arm.items()}
+    for name, value in by_arm.items():
+        for arm, replicates in zip(arms, value, strict=True):
+            named[f"{name}.{arm}"] = replicates[None]
     return by_seed(named)
 
 
 @torch.no_grad()
-def _of_the_field(trial: Trial) -> dict[str, Float[Tensor, " row"]]:
-    """How sure each row is of the field, and how wrong."""
-    rows, (grid, truth) = trial.rows, trial.monitored
-    gauge = rows.gauge(rows.weights, trial.dataset.held_out)
-    mean, variance = rows.moments(gauge.inward(grid.expand(trial.config.rows, -1, -1)))
-    error = (gauge.velocity(mean) - truth).square().sum((1, 2)) / truth.square().sum()
+def _field_metrics(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
+    """Computes the uncertainty and the error of each learner's field on the monitored points."""
+    learner = training.learner
+    points, truth = training.monitor
+    alignment = learner.alignment(learner.weights, training.dataset.held_out)
+    z = alignment.to_latent(points.expand(training.config.learners, -1, -1))
+    mean, variance = learner.moments(z)
+    error = (alignment.to_velocity(mean) - truth).square().sum((1, 2)) / truth.square().sum()
     return {
-        "field_sd": gauge.spread(variance).mean((1, 2)).sqrt(),
+        "field_sd": alignment.to_velocity_variance(variance).mean((1, 2)).sqrt(),
         "monitor/field_nrmse": error.sqrt(),
     }
 
 
-def refuse_divergence(trial: Trial, columns: Mapping[str, Float[Tensor, "transition row"]]) -> None:
-    """Raise where something noted, or what is believed at the end of a yield, is not finite.
+def check_finite(
+    training: TrainingState, columns: Mapping[str, Float[Tensor, "transition learner"]]
+) -> None:
+    """Raises if a metric, or the state at the end of a yield, is not finite.
 
     Raises:
-        TrainingDiverged: names the transition, what it was, the row, and the keys to lower.
+        TrainingDiverged: names the transition, the metric or tensor, the learner, and the keys to lower.
     """
+    remedy = training.learner.REMEDY
     for name, column in columns.items():
         broken = (~column.isfinite()).nonzero()
         if len(broken):
-            place, row = broken[0].tolist()
-            step = trial.transitions - len(column) + place + 1
-            raise TrainingDiverged(
-                f"{_where(trial, step, name, row)} is {column[place, row]:g}; {trial.rows.REMEDY}"
-            )
-    for name, row in _broken(
-        {**trial.rows.state(), "information_gained": trial.gained}, trial.config.rows
-    ):
-        where = _where(trial, trial.transitions, name, row)
-        raise TrainingDiverged(f"{where} is not finite; {trial.rows.REMEDY}")
+            place, learner = broken[0].tolist()
+            step = training.transitions - len(column) + place + 1
+            where = _where(training, step, name, learner)
+            raise TrainingDiverged(f"{where} is {column[place, learner]:g}; {remedy}")
+    tensors = {**training.learner.to_state(), "information_gained": training.information}
+    for name, index in _not_finite(tensors, training.config.learners):
+        where = _where(training, training.transitions, name, index)
+        raise TrainingDiverged(f"{where} is not finite; {remedy}")
 
 
-class _Broken(NamedTuple):
-    """row: None where a tensor is not of rows."""
+class _NotFinite(NamedTuple):
+    """Holds the path of a tensor, and its learner; None if the tensor has no axis of learners."""
 
     name: str
-    row: int | None
+    learner: int | None
 
 
-def _broken(tree: Any, rows: int, name: str = "", row: int | None = None) -> Iterator[_Broken]:
-    """Each tensor that is not finite, by its path, in which the number of a row is left out."""
+def _not_finite(
+    tree: Any, learners: int, name: str = "", learner: int | None = None
+) -> Iterator[_NotFinite]:
+    """Yields each tensor that is not finite, by its path without the places of learners."""
     if isinstance(tree, Tensor):
         broken = ~tree.isfinite()
         if broken.any():
-            of_rows = row is None and broken.shape[:1] == (rows,)
-            yield _Broken(name, int(broken.view(rows, -1).any(1).nonzero()[0]) if of_rows else row)
+            if learner is None and broken.shape[:1] == (learners,):
+                learner = int(broken.view(learners, -1).any(1).nonzero()[0])
+            yield _NotFinite(name, learner)
     elif hasattr(tree, "_asdict") or isinstance(tree, dict):
-        for key, child in (tree if isinstance(tree, dict) else tree._asdict()).items():
-            yield from _broken(child, rows, f"{name}/{key}" if name else key, row)
+        children = tree if isinstance(tree, dict) else tree._asdict()
+        for key, child in children.items():
+            yield from _not_finite(child, learners, f"{name}/{key}" if name else key, learner)
     elif tree is not None:
-        by_row = len(tree) == rows and len({type(child) for child in tree}) == 1
+        by_learner = len(tree) == learners and len({type(child) for child in tree}) == 1
         for place, child in enumerate(tree):
-            yield from _broken(child, rows, name, place if by_row else row)
+            yield from _not_finite(child, learners, name, place if by_learner else learner)
 
 
-def _where(trial: Trial, step: int, name: str, row: int | None) -> str:
+def _where(training: TrainingState, step: int, name: str, learner: int | None) -> str:
     stopped = f"active_dynamics stopped at transition {step}: {name}"
-    if row is None:
+    if learner is None:
         return stopped
-    arm, replicate = divmod(row, trial.config.seeds)
-    return f"{stopped} of row {trial.config.train.arms[arm]}/{replicate}"
+    arm, replicate = divmod(learner, training.config.seeds)
+    return f"{stopped} of learner {training.config.train.arms[arm]}/{replicate}"

@@ -1,146 +1,155 @@
-"""a common start -> beliefs: each arm asks its own questions, transition by transition, and learns from the answers."""
+"""warm-up rollouts -> beliefs: each arm chooses its own actions, transition by transition, and learns from them."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int64, UInt8
+from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.envs.vector_field.policies import Held
-from quatrain.envs.vector_field.world import EnvState, draw, step
+from quatrain.envs.vector_field.world import draw, step
 from quatrain.frameworks.torch import packing, threads
 from quatrain.models.active_dynamics import planner, records
-from quatrain.models.active_dynamics import state as training_state
 from quatrain.models.active_dynamics.acquisition import scorer
 from quatrain.models.active_dynamics.collect import Dataset, check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.planner import Plan
-from quatrain.models.active_dynamics.state import Met, Trial
+from quatrain.models.active_dynamics.learner import Observation
+from quatrain.models.active_dynamics.state import State, StepRecord, TrainingState, learners_of
 from quatrain.progress import Progress
-from quatrain.replay.windows import Ring
 
 HEADLINE = ("monitor/field_nrmse", "innovation_nll")
 WEIGHTS = ("params/", "decoder/")
 to_arrays = packing.to_arrays
-
-
-class State(NamedTuple):
-    """Everything that changes while learning, of all rows: arm by arm, of each arm all replicates.
-
-    params: what the family learns (a belief; networks). decoder: of channels, where it was learned from the warm-up.
-    further: what else the family needs to go on. snapshots: weights at `checkpoint_steps`, 0 where these are to come.
-    gained: nats of information about weights, at the last of them.
-    """
-
-    params: Any
-    decoder: Any
-    further: Any
-    environment: EnvState
-    held: dict[str, Held]
-    plan: Plan
-    generators: dict[str, UInt8[Tensor, " state"]]
-    replay: Ring
-    path: Float[Tensor, "row transition d"]
-    snapshots: dict[str, Float[Tensor, "checkpoint row *axes"]]
-    gained: Float64[Tensor, " row"]
-    transitions: Int64[Tensor, ""]
-
-
-def advance(trial: Trial) -> dict[str, Float[Tensor, " row"]]:
-    """One transition of all rows: act, see, believe, improve. Changes the trial in place.
-
-    In the warm-up actions are given, and nothing is improved.
-    """
-    warm = trial.transitions < trial.config.collect.warmup
-    met = trial.warm_up() if warm else met_by(trial, chosen(trial))
-    trial.write(met)
-    noted = {"innovation_nll": trial.rows.observe(met.seen)}
-    if not warm:
-        trial.rows.improve(trial.replay)
-    trial.environment = met.state
-    trial.transitions += 1
-    if trial.transitions in trial.checkpoints:
-        trial.keep()
-    outside = met.final_x.norm(dim=1) > trial.config.env.region_radius
-    return (
-        noted
-        | trial.rows.told
-        | {"outside_region": outside.float(), "truncations": met.seen.truncated.float()}
-    )
-
-
-def chosen(trial: Trial) -> Float[Tensor, "row action"]:
-    """What each arm does next."""
-    actions = []
-    for arm in trial.config.train.arms:
-        if arm == "active":
-            actions.append(planned(trial))
-        else:
-            actions.append(trial.habit(arm))
-    return torch.cat(actions)
-
-
-def planned(trial: Trial) -> Float[Tensor, "replicate action"]:
-    """The active arm's decision; it plans anew when `replan_every` transitions have passed."""
-    config, age = trial.config.train, trial.plan_age
-    if age == 0:
-        surrogate = trial.rows.surrogate(trial.rows_of("active"))
-        score = scorer(surrogate, config.acquisition, config.planner.hold)
-        bound = trial.config.env.action_bound
-        trial.plan = planner.replan(
-            config.planner, bound, score, trial.plan, trial.generators["planner"]
-        )
-    return planner.decision(config.planner, trial.plan, age)
-
-
-def met_by(trial: Trial, action: Float[Tensor, "row action"]) -> Met:
-    """What the environment answers."""
-    draws = draw(trial.world, trial.config.seeds, trial.generators_of("process"))
-    made = step(trial.world, trial.environment, action, draws, trial.generators_of("counts"))
-    return trial.met(action, made)
+Metrics = dict[str, np.ndarray]
 
 
 def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> State:
-    """At the common start, before the first transition of the warm-up."""
-    return snapshot(training_state.fresh(config, dataset, seed))
-
-
-def snapshot(trial: Trial) -> State:
-    """As the trial is now, in tensors that stay so."""
-    parts = training_state.state_of(trial)
-    return State(**{name: parts[name] for name in State._fields})
+    """Returns the state before the first transition of the warm-up."""
+    return TrainingState.init(config, dataset, seed).to_state()
 
 
 def train(
     config: ActiveDynamicsConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
-    """Learn until `train.transitions` are met, from `learner` if one is given; a yield every `record_every` of them.
+    """Trains for `train.transitions`, from `state` if given; yields once per `train.record_every`.
 
     Raises:
         DatasetMismatch: the dataset was collected for another config.
-        TrainingDiverged: something is not finite; nothing is yielded of the transitions since the last yield.
+        TrainingDiverged: something is not finite; raised before that state is yielded.
     """
     check(config, dataset)
-    trial = (
-        training_state.fresh(config, dataset, seed)
-        if state is None
-        else training_state.restored(config, dataset, state)
+    if state is None:
+        training = TrainingState.init(config, dataset, seed)
+    else:
+        training = TrainingState.from_state(config, dataset, state)
+    while training.transitions < config.train.transitions:
+        remaining = config.train.transitions - training.transitions
+        metrics = advance_by(training, min(config.train.record_every, remaining))
+        yield Progress(training.transitions, training.to_state(), metrics)
+
+
+def update(config: ActiveDynamicsConfig, dataset: Dataset, state: State) -> tuple[State, Metrics]:
+    """Returns the state after one transition of every learner and what is learned from it.
+
+    The given state is not changed. The metrics are those of a yield of `train` with
+    `record_every` 1, and repeated calls give the same bits as `train`.
+
+    Raises:
+        TrainingDiverged: something is not finite.
+    """
+    training = TrainingState.from_state(config, dataset, state)
+    metrics = advance_by(training, 1)
+    return training.to_state(), metrics
+
+
+@threads.single_threaded(if_small=True)
+def advance_by(training: TrainingState, transitions: int) -> Metrics:
+    """Changes `training` in place by some transitions, and returns their metrics.
+
+    Raises:
+        TrainingDiverged: something is not finite.
+    """
+    return records.metrics_of(training, [advance(training) for _ in range(transitions)])
+
+
+def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
+    """Changes `training` in place by one transition of all learners: act, observe, improve.
+
+    In the warm-up the transitions are those of the dataset, and nothing is improved.
+
+    Returns: metrics of this transition.
+    """
+    warm = training.transitions < training.config.collect.warmup
+    if warm:
+        record = training.warmup_step()
+    else:
+        record = step_environment(training, select_actions(training))
+    training.write(record)
+    metrics = {"innovation_nll": training.learner.observe(record.observed)}
+    if not warm:
+        training.learner.improve(training.replay)
+    training.environment = record.environment
+    training.transitions += 1
+    if training.transitions in training.checkpoints:
+        training.save_checkpoint()
+    metrics |= training.learner.last_update_metrics
+    outside = record.final_x.norm(dim=1) > training.config.env.region_radius
+    metrics["outside_region"] = outside.float()
+    metrics["truncations"] = record.observed.truncated.float()
+    return metrics
+
+
+def select_actions(training: TrainingState) -> Float[Tensor, "learner action"]:
+    """Returns the next action of every learner."""
+    actions = []
+    for arm in training.config.train.arms:
+        if arm == "active":
+            actions.append(planned_action(training))
+        else:
+            actions.append(training.exploration_action(arm))
+    return torch.cat(actions)
+
+
+def planned_action(training: TrainingState) -> Float[Tensor, "replicate action"]:
+    """Returns the next action of the active arm, which plans anew every `replan_every` transitions."""
+    config = training.config.train
+    if training.plan_age == 0:
+        surrogate = training.learner.surrogate(learners_of(training.config, "active"))
+        training.plan = planner.replan(
+            config.planner,
+            training.config.env.action_bound,
+            scorer(surrogate, config.acquisition, config.planner.hold),
+            training.plan,
+            training.generators["planner"],
+        )
+    return planner.decision(config.planner, training.plan, training.plan_age)
+
+
+def step_environment(
+    training: TrainingState, action: Float[Tensor, "learner action"]
+) -> StepRecord:
+    """Makes one transition of the environment; actions are clipped to its bound."""
+    world = training.world
+    noise = draw(world, training.config.seeds, training.generators_of("process"))
+    stepped = step(world, training.environment, action, noise, training.generators_of("counts"))
+    bound = training.config.env.action_bound
+    action = action.clamp(-bound, bound)
+    observed = Observation(
+        action=action,
+        control=action @ world.control.T,
+        observation=stepped.final_observation,
+        truncated=stepped.truncated,
+        reset_observation=stepped.observation,
     )
-    while (done := trial.transitions) < config.train.transitions:
-        count = min(config.train.record_every, config.train.transitions - done)
-        with threads.single_threaded(if_small=True):
-            metrics = records.metrics_of(trial, [advance(trial) for _ in range(count)])
-        yield Progress(done + count, snapshot(trial), metrics)
+    return StepRecord(observed, stepped.final_x, stepped.state)
 
 
 def from_arrays(
     config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
 ) -> State:
-    """The inverse of `pack`.
+    """Returns the state that these arrays hold; the inverse of `to_arrays`.
 
     Raises:
-        ValueError: names, shapes or dtypes are not those of a learner of this config.
+        ValueError: names, shapes or dtypes are not those of a state of this config.
     """
     return packing.from_arrays(init_state(config, dataset, 0), arrays)

@@ -14,20 +14,20 @@ from quatrain.envs.colony import plates as laws
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import episodes, returns
 from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, Observation, observe
-from quatrain.envs.colony.floors import POINTS, ROUNDS, best_constant, best_gamma
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import (
-    Act,
-    blurred,
+    ColonyPolicy,
     constant_policy,
     feedback_policy,
-    fixing,
+    noisy_policy,
     random_policy,
+    with_fixed_parameters,
 )
+from quatrain.envs.colony.reference_policies import POINTS, ROUNDS, best_constant, best_gamma
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
 from quatrain.envs.colony.world import colonies_at, start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.rng import generator
+from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
 BEHAVIOUR_COLONIES = 64
@@ -114,13 +114,13 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
         name: make_world(rules, plates)
         for name, plates in (("train", train), ("held_out", held_out))
     }
-    colonies = start(worlds["held_out"], count, generator(seeds[3]))
+    colonies = start(worlds["held_out"], count, generator_from_seed(seeds[3]))
     beyond = (
         make_world(rules, outside) if len(outside.kind) else worlds["held_out"]
     )  # where none begins, any will do
-    norm = _norm(config, worlds["train"], generator(seeds[5]))
+    norm = _norm(config, worlds["train"], generator_from_seed(seeds[5]))
     search, floors = _floors(
-        config, worlds["train"], worlds["held_out"], colonies, generator(seeds[6])
+        config, worlds["train"], worlds["held_out"], colonies, generator_from_seed(seeds[6])
     )
     return Dataset(
         Training(train, norm, search),
@@ -129,7 +129,7 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
             colonies=_starts(rules, colonies),
             outside=outside,
             colonies_outside=_starts(
-                rules, start(beyond, _count_outside(config), generator(seeds[4]))
+                rules, start(beyond, _count_outside(config), generator_from_seed(seeds[4]))
             ),
             floors=floors,
         ),
@@ -157,11 +157,11 @@ def compressed(rules: Rules, observation: Observation) -> Observation:
 
 
 def _plates(
-    config: ActorCriticConfig, law: laws.Law, count: int, rng: np.random.Generator
+    config: ActorCriticConfig, law: laws.PlateDistribution, count: int, rng: np.random.Generator
 ) -> Plates:
     given = _given_plate(config)
     return (
-        laws.drawn_plates(law, count, config.env.width, rng)
+        laws.sample_plates(law, count, config.env.width, rng)
         if given is None or not count
         else given
     )
@@ -189,7 +189,7 @@ def _starts(rules: Rules, colonies: Colonies) -> Starts:
 def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
     """Over whole episodes of the controller with noise and of random actions."""
     gamma = torch.full((BEHAVIOUR_COLONIES,), sum(config.env.action.bounds.gamma) / 2)
-    steady = blurred(world.rules, feedback_policy(world.rules, gamma), BLUR, draws)
+    steady = noisy_policy(world.rules, feedback_policy(world.rules, gamma), BLUR, draws)
     policies = (steady, random_policy(world.rules, draws))
     seen = [
         _sums(world, _act(config, one), start(world, BEHAVIOUR_COLONIES, draws)) for one in policies
@@ -205,7 +205,7 @@ def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
     return Norm(*(values.float().numpy(force=True) for values in found))
 
 
-def _sums(world: World, act: Act, colonies: Colonies) -> list[list[Tensor]]:
+def _sums(world: World, act: ColonyPolicy, colonies: Colonies) -> list[list[Tensor]]:
     """Of cells and of colonies: their number, and the sums of their features and of the squares of those."""
     node, graph = (
         torch.zeros(2, sizes[world.rules.features]) for sizes in (NODE_FEATURES, GRAPH_FEATURES)
@@ -227,8 +227,8 @@ def _sums(world: World, act: Act, colonies: Colonies) -> list[list[Tensor]]:
 # Floors.
 
 
-def _act(config: ActorCriticConfig, act: Act) -> Act:
-    return fixing(config.env.action.fixed_params, act)
+def _act(config: ActorCriticConfig, act: ColonyPolicy) -> ColonyPolicy:
+    return with_fixed_parameters(config.env.action.fixed_params, act)
 
 
 def _floors(

@@ -11,7 +11,7 @@ from quatrain.baselines import Gated
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
-from quatrain.envs.colony.policies import Act
+from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.envs.colony.rules import REASONS, SUCCESS
 from quatrain.models.actor_critic.collect import Dataset, Starts, colonies_of
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -83,14 +83,14 @@ def learned(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[O
     return found
 
 
-def played(world: World, starts: Starts, act: Act) -> Outcome:
+def played(world: World, starts: Starts, act: ColonyPolicy) -> Outcome:
     """One episode of each colony under any policy."""
     count, steps, rules = len(starts.n), world.rules.max_steps, world.rules
     components = np.zeros((count, len(rules.reward)))
     n, centroid, action = (np.full((steps, count, *axes), np.nan) for axes in ((), (2,), (5,)))
     lengths, reasons = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for time, moment in enumerate(episodes(world, colonies_of(rules, starts), act)):
-        rows, after = moment.rows.numpy(force=True), moment.transition.after
+        rows, after = moment.indices.numpy(force=True), moment.transition.after
         components[rows] += moment.components.numpy(force=True)
         n[time, rows] = after.n.numpy(force=True)
         centroid[time, rows] = after.centroid.numpy(force=True)

@@ -17,7 +17,7 @@ from quatrain.models.actor_critic.collect import Dataset, colonies_of
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, see
 from quatrain.models.actor_critic.train import State
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 EXAMPLES = 3
 
@@ -79,7 +79,7 @@ def answer(
     Raises:
         ValueError: other inputs, shapes or numbers than these; arrays of another config.
     """
-    question = Question(**checked("actor_critic", request, inputs(config)))
+    question = Question(**validate_request("actor_critic", request, inputs(config)))
     with torch.no_grad():
         actor, colonies = _actor(config, arrays, question.stiffness), _colonies(question)
         output = actor.plain(see(actor, colonies))

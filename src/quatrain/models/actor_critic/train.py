@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks.torch import packing, threads
-from quatrain.frameworks.torch.adam_state import Moments
-from quatrain.frameworks.torch.rng import generator
+from quatrain.frameworks.torch.adam_state import AdamState
+from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import losses, network
 from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -43,7 +43,7 @@ class State(NamedTuple):
 
     params: tuple[dict[str, Tensor], ...]
     scale: tuple[Scale, ...]
-    optimizer: tuple[Moments, ...]
+    optimizer: tuple[AdamState, ...]
     ranks: tuple[tuple[Rank, ...], ...]
     iterations: tuple[Tensor, ...]
     updates: tuple[Tensor, ...]
@@ -198,7 +198,7 @@ def init_state(config: ActorCriticConfig, world: World, dataset: Dataset, seed: 
     for own in np.random.SeedSequence(seed).spawn(config.seeds):
         weights, *ranks = own.spawn(1 + config.train.world_size)
         fresh = network.init(config, int(weights.generate_state(1)[0]))
-        draws = [[generator(purpose) for purpose in rank.spawn(3)] for rank in ranks]
+        draws = [[generator_from_seed(purpose) for purpose in rank.spawn(3)] for rank in ranks]
         made.append(agents.fresh(config, world, scale, fresh, draws))
     return State.of(made)
 

@@ -16,7 +16,7 @@ from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 INPUT = "cells"
 
@@ -91,7 +91,7 @@ def _states(layout: Layout, request: dict[str, np.ndarray]) -> Int32[np.ndarray,
     numbers[~layout.walls] = np.arange(count_states(layout))
     last_cell: np.ndarray = np.array(numbers.shape) - 1
     specs = {INPUT: Input(np.int32, (2,), 0, last_cell)}
-    cells = checked("allo", request, specs)[INPUT]
+    cells = validate_request("allo", request, specs)[INPUT]
     states = numbers[tuple(cells.T)]
     if (states < 0).any():
         first = int(states.argmin())

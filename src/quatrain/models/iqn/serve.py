@@ -20,7 +20,7 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import midpoints, of_agent
 from quatrain.models.iqn.train import State, judged_params
 from quatrain.replay.frames import AnyArray
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 BLOCK = 64
 """Questions that one call of the compiled program answers: a single program serves requests of any length."""
@@ -92,7 +92,7 @@ def answer(
     Raises:
         ValueError: other inputs or another shape, a number that no view holds, no such agent; arrays of another config.
     """
-    question = Question(**checked("iqn", request, inputs(config)))
+    question = Question(**validate_request("iqn", request, inputs(config)))
     params = packing.from_arrays(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
     count, size = config.train.acting.quantiles, len(question.agents)
     answers = Judged(

@@ -35,8 +35,8 @@ DIFFERENCE = 1e-3
 class Belief(NamedTuple):
     """Mean and covariance of [x; vec W]."""
 
-    mean: Float64[Tensor, "row n"]
-    covariance: Float64[Tensor, "row n n"]
+    mean: Float64[Tensor, "learner n"]
+    covariance: Float64[Tensor, "learner n n"]
 
 
 class Filter(NamedTuple):
@@ -62,12 +62,12 @@ def prior(rbf: Rbf, rows: int, weight_variance: float) -> Belief:
     return Belief(mean, torch.diag(variance).expand(rows, -1, -1).clone())
 
 
-def weights(d: int, belief: Belief) -> Float64[Tensor, "row d feature"]:
+def weights(d: int, belief: Belief) -> Float64[Tensor, "learner d feature"]:
     """W, as a view."""
     return belief.mean[:, d:].unflatten(1, (d, -1))
 
 
-def predict(given: Filter, belief: Belief, u: Float64[Tensor, "row d"]) -> None:
+def predict(given: Filter, belief: Belief, u: Float64[Tensor, "learner d"]) -> None:
     """x <- x + (W φ(x) + u) dt, in place, with F = [I + dt J, dt (I ⊗ φᵀ)] for the covariance F P Fᵀ + Q dt."""
     d, dt = given.d, given.dt
     mean, covariance = belief
@@ -90,8 +90,8 @@ def predict(given: Filter, belief: Belief, u: Float64[Tensor, "row d"]) -> None:
 
 
 def correct(
-    given: Filter, belief: Belief, y: Float64[Tensor, "row obs"]
-) -> Float64[Tensor, " row"]:
+    given: Filter, belief: Belief, y: Float64[Tensor, "learner obs"]
+) -> Float64[Tensor, " learner"]:
     """Condition the belief on what is seen, in place.
 
     Returns: -log N(y - h(x); 0, H P_xx Hᵀ + R) per channel, of the belief before.
@@ -100,27 +100,33 @@ def correct(
     expected, spread = belief.mean[:, :d].clone(), belief.covariance[:, :d, :d]
     nll = innovation(emission, expected, spread, y)
     if emission.kind == "loglinear":
-        _correct_bent(emission, belief, y)
+        _update_nonlinear(emission, belief, y)
     else:
-        _correct_straight(
-            belief, emission.precision(expected).expand_as(spread), emission.pull(y, expected)
+        _update_linear(
+            belief,
+            emission.precision(expected).expand_as(spread),
+            emission.information_vector(y, expected),
         )
     return nll
 
 
-def _correct_straight(
-    belief: Belief, precision: Float64[Tensor, "row d d"], pull: Float64[Tensor, "row d"]
+def _update_linear(
+    belief: Belief,
+    precision: Float64[Tensor, "learner d d"],
+    information_vector: Float64[Tensor, "learner d"],
 ) -> None:
     """Λ and Hᵀ R⁻¹ (y - h(x_p)) are all that is told."""
     d = precision.shape[-1]
     mean, covariance = belief
     damped, gain = _damped(precision, covariance[:, :d, :d]), covariance[..., :d]
     told = gain @ _root(torch.linalg.solve(damped, precision))
-    mean += _times(gain, torch.linalg.solve(damped, pull))
+    mean += _times(gain, torch.linalg.solve(damped, information_vector))
     covariance.baddbmm_(told, told.mT, alpha=-1)
 
 
-def _correct_bent(emission: Emission, belief: Belief, y: Float64[Tensor, "row obs"]) -> None:
+def _update_nonlinear(
+    emission: Emission, belief: Belief, y: Float64[Tensor, "learner obs"]
+) -> None:
     """In coordinates b of s = s_p + G b, whose prior is N(0, I): no covariance of the state is inverted or subtracted.
 
     G = P_:x U v^-½ for P_xx = U diag(v) Uᵀ, and of the state G_x G_xᵀ = P_xx.
@@ -144,10 +150,10 @@ def _correct_bent(emission: Emission, belief: Belief, y: Float64[Tensor, "row ob
 
 def _mode(
     emission: Emission,
-    expected: Float64[Tensor, "row d"],
-    reach: Float64[Tensor, "row d d"],
-    y: Float64[Tensor, "row obs"],
-) -> Float64[Tensor, "row d"]:
+    expected: Float64[Tensor, "learner d"],
+    reach: Float64[Tensor, "learner d d"],
+    y: Float64[Tensor, "learner obs"],
+) -> Float64[Tensor, "learner d"]:
     """argmin_b of -ln p(y | x_p + G_x b) + ½|b|².
 
     The first step is as if ln y had been seen, with the noise that it has where h = y, so that it starts near states
@@ -160,13 +166,15 @@ def _mode(
     )
     certainty = seen if counts else seen.square() / emission.noise_variance
     told = certainty * (seen.log() - emission.bias - expected @ emission.weight.T)
-    precision, pull = (
+    precision, information_vector = (
         (emission.weight.T * certainty[:, None]) @ emission.weight,
         told @ emission.weight,
     )
     found = torch.zeros_like(expected)
     for _ in range(ITERATIONS):
-        tried = torch.lerp(found[:, None], _newton(reach, precision, pull)[:, None], lengths)
+        tried = torch.lerp(
+            found[:, None], _newton(reach, precision, information_vector)[:, None], lengths
+        )
         cost = (
             _misfit(emission, expected[:, None] + tried @ reach.mT, y[:, None])
             + tried.square().sum(2) / 2
@@ -175,23 +183,25 @@ def _mode(
         found = tried.take_along_dim(best[:, None, None], 1)[:, 0]
         moved = _times(reach, found)
         precision = emission.precision(expected + moved)
-        pull = emission.pull(y, expected + moved) + _times(precision, moved)
+        information_vector = emission.information_vector(y, expected + moved) + _times(
+            precision, moved
+        )
     return found
 
 
 def _newton(
-    reach: Float64[Tensor, "row d d"],
-    precision: Float64[Tensor, "row d d"],
-    pull: Float64[Tensor, "row d"],
-) -> Float64[Tensor, "row d"]:
+    reach: Float64[Tensor, "learner d d"],
+    precision: Float64[Tensor, "learner d d"],
+    information_vector: Float64[Tensor, "learner d"],
+) -> Float64[Tensor, "learner d"]:
     """(I + G_xᵀ Λ G_x)⁻¹ G_xᵀ η."""
     told, turn = _principal(reach.mT @ precision @ reach)
-    return _times(turn, _times(turn.mT, _times(reach.mT, pull)) / (1 + told))
+    return _times(turn, _times(turn.mT, _times(reach.mT, information_vector)) / (1 + told))
 
 
 def _misfit(
-    emission: Emission, x: Float64[Tensor, "row n d"], y: Float64[Tensor, "row 1 obs"]
-) -> Float64[Tensor, "row n"]:
+    emission: Emission, x: Float64[Tensor, "learner n d"], y: Float64[Tensor, "learner 1 obs"]
+) -> Float64[Tensor, "learner n"]:
     """-ln p(y | x), but for a constant."""
     mean = emission.mean(x)
     if emission.noise == "poisson":
@@ -202,20 +212,25 @@ def _misfit(
 
 def innovation(
     channels: Channels,
-    x: Float64[Tensor, "row d"],
-    spread: Float64[Tensor, "row d d"],
-    y: Float64[Tensor, "row obs"],
-) -> Float64[Tensor, " row"]:
+    x: Float64[Tensor, "learner d"],
+    spread: Float64[Tensor, "learner d d"],
+    y: Float64[Tensor, "learner obs"],
+) -> Float64[Tensor, " learner"]:
     """Of an observation, per channel, by a belief about the state."""
-    pull, precision = channels.pull(y, x), channels.precision(x)
+    information_vector, precision = channels.information_vector(y, x), channels.precision(x)
     return (
-        losses.innovation_nll(y - channels.mean(x), channels.variance(x), pull, precision, spread)
+        losses.innovation_nll(
+            y - channels.mean(x), channels.variance(x), information_vector, precision, spread
+        )
         / y.shape[1]
     )
 
 
 def begin(
-    given: Filter, belief: Belief, where: Bool[Tensor, " row"], y: Float64[Tensor, "row obs"]
+    given: Filter,
+    belief: Belief,
+    where: Bool[Tensor, " learner"],
+    y: Float64[Tensor, "learner obs"],
 ) -> None:
     """Where an episode ended, forget the state and see a new one, in place; weights keep their beliefs."""
     if where.is_cpu and not where.any():  # elsewhere the question would wait for the device
@@ -238,7 +253,10 @@ def start(d: int, rows: int) -> Belief:
 
 
 def predict_state(
-    given: Filter, belief: Belief, drift: Callable[[Tensor], Tensor], u: Float64[Tensor, "row d"]
+    given: Filter,
+    belief: Belief,
+    drift: Callable[[Tensor], Tensor],
+    u: Float64[Tensor, "learner d"],
 ) -> None:
     """x <- x + (f(x) + u) dt of a belief about states alone, in place; f's derivatives are central differences."""
     d, (mean, covariance) = given.d, belief
@@ -253,7 +271,7 @@ def predict_state(
     )
 
 
-def weight_blocks(d: int, belief: Belief) -> Float64[Tensor, "row d feature feature"]:
+def weight_blocks(d: int, belief: Belief) -> Float64[Tensor, "learner d feature feature"]:
     """P_ww,ii of each output i."""
     of_weights = belief.covariance[:, d:, d:].unflatten(2, (d, -1)).unflatten(1, (d, -1))
     return torch.stack([of_weights[:, i, :, i] for i in range(d)], 1)
@@ -270,7 +288,7 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.matmul(matrix, vector[..., None])[..., 0]
 
 
-def _root(square: Float64[Tensor, "row d d"]) -> Float64[Tensor, "row d d"]:
+def _root(square: Float64[Tensor, "learner d d"]) -> Float64[Tensor, "learner d d"]:
     """N of M = N Nᵀ; also where channels are fewer than dimensions, so that M is singular."""
     values, vectors = _principal(square)
     return vectors * values.sqrt()[:, None]
@@ -279,11 +297,11 @@ def _root(square: Float64[Tensor, "row d d"]) -> Float64[Tensor, "row d d"]:
 class _Principal(NamedTuple):
     """M = V diag(λ) Vᵀ."""
 
-    values: Float64[Tensor, "row d"]
-    vectors: Float64[Tensor, "row d d"]
+    values: Float64[Tensor, "learner d"]
+    vectors: Float64[Tensor, "learner d d"]
 
 
-def _principal(square: Float64[Tensor, "row d d"]) -> _Principal:
+def _principal(square: Float64[Tensor, "learner d d"]) -> _Principal:
     """Of a matrix that is symmetric and not negative but for rounding."""
     values, vectors = torch.linalg.eigh((square + square.mT) / 2)
     return _Principal(values.clamp(min=0), vectors)

@@ -82,8 +82,8 @@ def edges_of(study: Study) -> Float64[np.ndarray, " edge"]:
 
 
 def time_spent(
-    path: Float[np.ndarray, "row transition d"], edges: Float64[np.ndarray, " edge"]
-) -> Float64[np.ndarray, "row x1 x2"]:
+    path: Float[np.ndarray, "learner transition d"], edges: Float64[np.ndarray, " edge"]
+) -> Float64[np.ndarray, "learner x1 x2"]:
     """Share of each row's transitions that led into a cell."""
     found = [np.histogram2d(states[:, 0], states[:, 1], bins=[edges, edges])[0] for states in path]
     return np.stack(found) / path.shape[1]

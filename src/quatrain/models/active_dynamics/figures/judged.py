@@ -46,7 +46,7 @@ def draw_calibration(study: Study) -> Figure:
     return figure
 
 
-def coverage(study: Study) -> Float64[np.ndarray, "row level"]:
+def coverage(study: Study) -> Float64[np.ndarray, "learner level"]:
     """Share of the field's components, over the region, that lie in central intervals of these sizes."""
     variance = np.maximum(study.known.variance, SMALLEST)
     square = (study.known.mean - study.dataset.held_out.grid_field) ** 2 / variance

@@ -37,8 +37,8 @@ class Chart(NamedTuple):
 
     axis: Float64[np.ndarray, " x1"]
     true: Float64[np.ndarray, "x1 x2 d"]
-    mean: Float64[np.ndarray, "row x1 x2 d"]
-    variance: Float64[np.ndarray, "row x1 x2 d"]
+    mean: Float64[np.ndarray, "learner x1 x2 d"]
+    variance: Float64[np.ndarray, "learner x1 x2 d"]
 
     def believed(self, row: int) -> Float64[np.ndarray, "x1 x2"]:
         """√E|f̂ - f|²."""
@@ -57,10 +57,16 @@ class Chart(NamedTuple):
 def charted(study: Study) -> Chart:
     """Of all rows, in the true gauge."""
     axis = torch.linspace(-EDGE * study.radius, EDGE * study.radius, SIDE, dtype=torch.float64)
-    points, gauge = torch.cartesian_prod(axis, axis), study.gauge
-    found = study.trial.rows.moments(gauge.inward(points.expand(study.config.rows, -1, -1)))
+    points, alignment = torch.cartesian_prod(axis, axis), study.alignment
+    found = study.training.learner.moments(
+        alignment.to_latent(points.expand(study.config.learners, -1, -1))
+    )
     true = study.true_field(points)
-    parts = (true, gauge.velocity(found.mean.double()), gauge.spread(found.variance.double()))
+    parts = (
+        true,
+        alignment.to_velocity(found.mean.double()),
+        alignment.to_velocity_variance(found.variance.double()),
+    )
     return Chart(
         axis.numpy(force=True),
         *(part.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for part in parts),

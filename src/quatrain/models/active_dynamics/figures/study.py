@@ -9,10 +9,14 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.evaluate import Known, knowledge, predictions
-from quatrain.models.active_dynamics.learner import Gauge
-from quatrain.models.active_dynamics.state import Trial, checkpoint_steps, restored, rows_of
-from quatrain.models.active_dynamics.train import State
+from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, predictions
+from quatrain.models.active_dynamics.learner import AffineAlignment
+from quatrain.models.active_dynamics.state import (
+    State,
+    TrainingState,
+    checkpoint_steps,
+    learners_of,
+)
 from quatrain.progress import History
 
 PLANE = 2
@@ -27,11 +31,11 @@ class Study(NamedTuple):
 
     config: ActiveDynamicsConfig
     dataset: Dataset
-    trial: Trial
-    known: Known
-    ahead: dict[str, Float64[np.ndarray, " row"]]
-    actions: Float32[np.ndarray, "row transition action"]
-    path: Float32[np.ndarray, "row transition d"]
+    training: TrainingState
+    known: FieldEstimate
+    ahead: dict[str, Float64[np.ndarray, " learner"]]
+    actions: Float32[np.ndarray, "learner transition action"]
+    path: Float32[np.ndarray, "learner transition d"]
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -55,38 +59,40 @@ class Study(NamedTuple):
         return (shown, "random") if "random" in others else (shown, *others[:1])
 
     @property
-    def gauge(self) -> Gauge:
+    def alignment(self) -> AffineAlignment:
         """How states of the learners are to be read, in double precision."""
-        rows = self.trial.rows
-        return Gauge(*(part.double() for part in rows.gauge(rows.weights, self.dataset.held_out)))
+        rows = self.training.learner
+        return AffineAlignment(
+            *(part.double() for part in rows.alignment(rows.weights, self.dataset.held_out))
+        )
 
     def of(
-        self, arm: str, values: Shaped[np.ndarray, "row ..."]
+        self, arm: str, values: Shaped[np.ndarray, "learner ..."]
     ) -> Shaped[np.ndarray, "replicate ..."]:
         """The rows of an arm."""
-        return values[rows_of(self.config, arm)]
+        return values[learners_of(self.config, arm)]
 
     def typical(self, arm: str) -> int:
         """The row of an arm with the median final error; of an even number the better one of the middle."""
         errors = self.of(arm, self.known.nrmse[-1])
-        return rows_of(self.config, arm).start + int(
+        return learners_of(self.config, arm).start + int(
             np.argsort(errors, kind="stable")[(len(errors) - 1) // 2]
         )
 
     def true_field(self, x: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch d"]:
         """In the precision that it always is asked in."""
-        return self.trial.world.field(x.float()).double()
+        return self.training.world.field(x.float()).double()
 
 
 def studied(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
     """All that the figures need of a learner."""
-    trial, met = restored(config, dataset, state), int(state.transitions)
+    training, met = TrainingState.from_state(config, dataset, state), int(state.transitions)
     return Study(
         config=config,
         dataset=dataset,
-        trial=trial,
-        known=knowledge(config, trial.rows, state, dataset),
-        ahead=predictions(config, trial.world, trial.rows, dataset.held_out),
+        training=training,
+        known=estimate_field(config, training.learner, state, dataset),
+        ahead=predictions(config, training.world, training.learner, dataset.held_out),
         actions=state.replay.actions[:, :met].numpy(force=True),
         path=state.path[:, :met].numpy(force=True),
     )
@@ -125,19 +131,19 @@ class Paths(NamedTuple):
     """From the same starts along the true field, and along that of each row."""
 
     true: Float64[np.ndarray, "time start d"]
-    learned: Float64[np.ndarray, "row time start d"]
+    learned: Float64[np.ndarray, "learner time start d"]
 
 
 @torch.no_grad()
 def undriven(study: Study, starts: Float64[np.ndarray, "start d"], transitions: int) -> Paths:
     """Steps of dt without actions and without noise."""
-    rows, gauge, dt = study.trial.rows, study.gauge, study.config.env.dt
+    rows, alignment, dt = study.training.learner, study.alignment, study.config.env.dt
     x = torch.tensor(starts)
-    z = gauge.inward(x.expand(study.config.rows, -1, -1))
-    true, learned = [x], [x.expand(study.config.rows, -1, -1)]
+    z = alignment.to_latent(x.expand(study.config.learners, -1, -1))
+    true, learned = [x], [x.expand(study.config.learners, -1, -1)]
     for _ in range(transitions):
         x = x + study.true_field(x) * dt
         z = z + rows.drift(rows.weights, z.float()).double() * dt
         true.append(x)
-        learned.append(gauge.outward(z))
+        learned.append(alignment.to_state(z))
     return Paths(torch.stack(true).numpy(force=True), torch.stack(learned, 1).numpy(force=True))

@@ -35,20 +35,20 @@ PRICE = "Dashed: who pays as much as it gains is as sure as it may be; above the
 
 
 @torch.no_grad()
-def oracle(study: Study) -> Float64[np.ndarray, "row transition"]:
+def oracle(study: Study) -> Float64[np.ndarray, "learner transition"]:
     """-log likelihood per channel of what each row saw, by a filter of its states that knows the true field.
 
     What was seen of a new beginning is not kept, so that there it knows less than the row did.
     """
-    trial, d = study.trial, study.config.env.d
-    env, ring = study.config.env, trial.replay
+    training, d = study.training, study.config.env.d
+    env, ring = study.config.env, training.replay
     rbf = make_rbf(study.config.network.rbf, d)
-    given = Filter(rbf, trial.world.emission.double(), env.dt, env.process_noise)
+    given = Filter(rbf, training.world.emission.double(), env.dt, env.process_noise)
     first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
-    belief, told_by_step = beliefs.start(d, study.config.rows), []
+    belief, told_by_step = beliefs.start(d, study.config.learners), []
     beliefs.correct(given, belief, first.double())
     for time in range(study.path.shape[1]):
-        u = (ring.actions[:, time] @ trial.world.control.T).double()
+        u = (ring.actions[:, time] @ training.world.control.T).double()
         beliefs.predict_state(given, belief, study.true_field, u)
         told_by_step.append(beliefs.correct(given, belief, ring.observations[:, time].double()))
         _forget(belief, ring.truncated[:, time])
@@ -81,7 +81,7 @@ class Cost(NamedTuple):
 
 
 def cost(
-    study: Study, history: History, by_oracle: Float64[np.ndarray, "row transition"], arm: str
+    study: Study, history: History, by_oracle: Float64[np.ndarray, "learner transition"], arm: str
 ) -> Cost:
     """A record of the surprise tells its mean over the transitions since the one before."""
     ends, kept = history[f"innovation_nll.{arm}"][0], at_checkpoints(study, history, arm)

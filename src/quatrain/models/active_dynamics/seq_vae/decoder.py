@@ -1,6 +1,6 @@
-"""states -> how likely their observations are: by the known channels, or by learned ones
+"""states -> log-likelihood of their observations, by the known channels or by learned ones
 
-As in `layers`, samples come last: dimension, sample, time, batch.
+As in `layers`, samples come last. Axes: dimension, sample, time, batch.
 """
 
 import math
@@ -13,40 +13,44 @@ from torch import Tensor, nn
 from quatrain.envs.vector_field.observation import GREATEST_EXPONENT, SMALLEST_RATE, Emission
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.seq_vae.encoder import FIRST_RAW_VARIANCE, positive
-from quatrain.models.active_dynamics.seq_vae.layers import LayerParameters, Layers
+from quatrain.models.active_dynamics.seq_vae.encoder import INITIAL_RAW_VARIANCE, to_variance
+from quatrain.models.active_dynamics.seq_vae.layers import MlpParameters, StackedMlp
 
 
 class Decoder(nn.Module):
-    """Channels whose parameters are those of an `Emission`: frozen, or learned with the variance of their noise."""
+    """Holds the parameters of an `Emission`, either frozen or learned with its noise variance."""
 
     weight: Tensor
     bias: Tensor
     noise_variance: Tensor
+    kind: Literal["identity", "linear", "loglinear"]
 
     def __init__(self, config: ActiveDynamicsConfig, emission: Emission) -> None:
         super().__init__()
-        seen, chosen = config.env.observation, config.network.decoder
-        self.kind: Literal["identity", "linear", "loglinear"]
-        self.noise, self.known = seen.noise, chosen == "known"
-        if chosen == "known":
+        observation = config.env.observation
+        kind = config.network.decoder
+        self.noise = observation.noise
+        self.is_known = kind == "known"
+        if kind == "known":
             self.kind = emission.kind
             for name in ("weight", "bias", "noise_variance"):
                 self.register_buffer(name, getattr(emission, name), persistent=False)
             return
-        assert chosen != "mlp"
-        self.kind = chosen
-        layer = nn.Linear(config.env.d, seen.channels)
-        self.weight, self.bias = layer.weight, layer.bias
-        if seen.noise == "gaussian":
-            self.raw_variance = nn.Parameter(torch.full((seen.channels,), FIRST_RAW_VARIANCE))
+        assert kind != "mlp"
+        self.kind = kind
+        layer = nn.Linear(config.env.d, observation.channels)
+        self.weight = layer.weight
+        self.bias = layer.bias
+        if observation.noise == "gaussian":
+            raw = torch.full((observation.channels,), INITIAL_RAW_VARIANCE)
+            self.raw_variance = nn.Parameter(raw)
 
     def channels(self) -> Emission:
-        """The channels as they are now."""
-        if self.known:
+        """Returns the channels with the current parameters."""
+        if self.is_known:
             variance = self.noise_variance
         elif self.noise == "gaussian":
-            variance = positive(self.raw_variance)
+            variance = to_variance(self.raw_variance)
         else:
             variance = torch.zeros_like(self.bias)
         return Emission(self.kind, self.noise, self.weight, self.bias, variance)
@@ -54,80 +58,79 @@ class Decoder(nn.Module):
     def log_prob(
         self, y: Float[Tensor, "obs time batch"], x: Float[Tensor, "member d sample time batch"]
     ) -> Float[Tensor, "member sample time batch"]:
-        """ln p(y | x)."""
+        """Computes ln p(y | x)."""
         channels = self.channels()
-        drive = torch.baddbmm(
-            channels.bias[:, None], channels.weight.expand(len(x), -1, -1), x.flatten(2)
-        )
+        weight = channels.weight.expand(len(x), -1, -1)
+        drive = torch.baddbmm(channels.bias[:, None], weight, x.flatten(2))
         drive = drive.view(len(x), len(y), *x.shape[2:])
+        y = y[:, None]
         if channels.noise == "poisson":
-            return losses.poisson(
-                y[:, None], drive.clamp(math.log(SMALLEST_RATE), GREATEST_EXPONENT)
-            )
+            log_rate = drive.clamp(math.log(SMALLEST_RATE), GREATEST_EXPONENT)
+            return losses.poisson(y, log_rate)
         mean = drive.clamp(max=GREATEST_EXPONENT).exp() if channels.kind == "loglinear" else drive
-        return losses.gaussian(y[:, None] - mean, channels.noise_variance)
+        return losses.gaussian(y - mean, channels.noise_variance)
 
 
 class MlpChannels(NamedTuple):
-    """Offers what `Emission` does. noise_variance: of each channel."""
+    """Holds channels whose mean is an MLP; has the methods of `Emission`.
 
-    layers: Layers
+    noise_variance: of each channel.
+    """
+
+    mlp: StackedMlp
     noise_variance: Float[Tensor, " obs"]
 
     def mean(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs"]:
-        """h(x)."""
-        return self.layers(x.reshape(-1, x.shape[-1]).T[None])[0].T.reshape(*x.shape[:-1], -1)
+        """Computes h(x)."""
+        outputs = self.mlp(x.reshape(-1, x.shape[-1]).T[None])
+        return outputs[0].T.reshape(*x.shape[:-1], -1)
 
     def variance(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, " obs"]:  # noqa: ARG002  as of counts
-        """R, per channel."""
+        """Returns the diagonal of R, which does not depend on x."""
         return self.noise_variance
 
     def jacobian(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs d"]:
-        """H = dh/dx."""
-        found = self.layers.jacobian(x.reshape(-1, x.shape[-1]).T[None])[0]
-        return found.reshape(*x.shape[:-1], *found.shape[1:])
+        """Computes H = dh/dx."""
+        jacobian = self.mlp.jacobian(x.reshape(-1, x.shape[-1]).T[None])
+        return jacobian[0].reshape(*x.shape[:-1], *jacobian.shape[2:])
 
     def precision(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d d"]:
-        """Λ = Hᵀ R⁻¹ H."""
+        """Computes Λ = Hᵀ R⁻¹ H."""
         slope = self.jacobian(x)
         return (slope / self.noise_variance[:, None]).mT @ slope
 
-    def pull(
+    def information_vector(
         self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch d"]:
-        """Hᵀ R⁻¹ (y - h(x))."""
-        return (((y - self.mean(x)) / self.noise_variance)[..., None, :] @ self.jacobian(x))[
-            ..., 0, :
-        ]
+        """Computes Hᵀ R⁻¹ (y - h(x))."""
+        scaled = (y - self.mean(x)) / self.noise_variance
+        return (scaled[..., None, :] @ self.jacobian(x))[..., 0, :]
 
 
 class MlpDecoder(nn.Module):
-    """Any smooth channels, with gaussian noise of a variance each."""
+    """Holds the parameters of `MlpChannels`."""
 
     def __init__(self, config: ActiveDynamicsConfig) -> None:
         super().__init__()
-        units, channels = config.network.seq_vae.head, config.env.observation.channels
-        self.layers = LayerParameters(1, (config.env.d, units, channels))
-        self.raw_variance = nn.Parameter(torch.full((channels,), FIRST_RAW_VARIANCE))
+        units = config.network.seq_vae.head
+        channels = config.env.observation.channels
+        self.layers = MlpParameters(1, (config.env.d, units, channels))
+        self.raw_variance = nn.Parameter(torch.full((channels,), INITIAL_RAW_VARIANCE))
 
     def log_prob(
         self, y: Float[Tensor, "obs time batch"], x: Float[Tensor, "member d sample time batch"]
     ) -> Float[Tensor, "member sample time batch"]:
-        """ln p(y | x)."""
-        given = x.movedim(1, 0).flatten(1)[None]
-        mean = (
-            self.layers.now()
-            .for_many()(given)[0]
-            .unflatten(1, (len(x), *x.shape[2:]))
-            .movedim(1, 0)
-        )
-        return losses.gaussian(y[:, None] - mean, positive(self.raw_variance))
+        """Computes ln p(y | x)."""
+        mlp = self.layers.mlp().for_large_batches()
+        outputs = mlp(x.movedim(1, 0).flatten(1)[None])[0]
+        mean = outputs.unflatten(1, (len(x), *x.shape[2:])).movedim(1, 0)
+        return losses.gaussian(y[:, None] - mean, to_variance(self.raw_variance))
 
     def channels(self) -> MlpChannels:
-        """As they are now."""
-        return MlpChannels(self.layers.now(), positive(self.raw_variance))
+        """Returns the channels with the current parameters."""
+        return MlpChannels(self.layers.mlp(), to_variance(self.raw_variance))
 
 
 def make_decoder(config: ActiveDynamicsConfig, emission: Emission) -> Decoder | MlpDecoder:
-    """The decoder of a config. emission: the true channels, which only a known decoder looks at."""
+    """Returns the config's decoder. emission: the true channels, used by a known decoder only."""
     return MlpDecoder(config) if config.network.decoder == "mlp" else Decoder(config, emission)

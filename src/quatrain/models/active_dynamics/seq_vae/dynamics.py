@@ -1,11 +1,11 @@
-"""states -> velocities and the features they are linear in, of several fields side by side
+"""states -> velocities and the features they are linear in, for several fields side by side
 
-A field is a value, so that the members of an ensemble, or the fields of many rows, are one with a longer leading axis.
-As in `layers`, samples come last.
+A field is a value: the members of an ensemble, or the fields of many learners, are one field with a
+longer leading axis. As in `layers`, samples come last.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,101 +13,96 @@ from torch import Tensor, nn
 
 from quatrain.models.active_dynamics.config import SeqVaeNetwork
 from quatrain.models.active_dynamics.network import Rbf
-from quatrain.models.active_dynamics.seq_vae.layers import LayerParameters, Layers, SigmoidLayers
+from quatrain.models.active_dynamics.seq_vae.layers import MlpParameters, SigmoidMlp, StackedMlp
 
 
 class RbfField(NamedTuple):
-    """W φ(x); offers what `Layers` do."""
+    """Holds the fields W φ(x); has the methods of `StackedMlp`."""
 
     rbf: Rbf
-    weight: Float[Tensor, "lead d feature"]
+    weight: Float[Tensor, "network d feature"]
+
+    @classmethod
+    def concatenate(cls, fields: Sequence[Any]) -> "RbfField":
+        """Returns the fields of all `fields`, one after the other."""
+        return cls(fields[0].rbf, torch.cat([field.weight for field in fields]))
 
     @property
-    def lead(self) -> int:
-        """How many fields these are."""
+    def networks(self) -> int:
         return len(self.weight)
 
-    def __call__(self, x: Float[Tensor, "lead d n"]) -> Float[Tensor, "lead d n"]:
-        """Σ_c W_c φ_c(x), summed along one axis of the grid after the other: φ itself is never made."""
-        lead, d, n = x.shape
-        along = torch.exp(
-            (x[:, :, None] - self.rbf.axis[:, None]).square() * (-0.5 / self.rbf.length**2)
-        )
-        side = along.shape[2]
-        found = self.weight.reshape(lead, -1, side) @ along[:, -1]
-        for axis in reversed(range(d - 1)):
-            found = (found.view(lead, -1, side, n) * along[:, axis, None]).sum(2)
-        return found
+    def __call__(self, x: Float[Tensor, "network d n"]) -> Float[Tensor, "network d n"]:
+        """Computes Σ_c W_c φ_c(x).
 
-    def features(self, x: Float[Tensor, "lead d n"]) -> Float[Tensor, "lead feature n"]:
-        """φ(x)."""
+        Sums along one axis of the grid after the other; φ itself is never materialised.
+        """
+        networks, d, n = x.shape
+        differences = x[:, :, None] - self.rbf.axis[:, None]
+        factors = torch.exp(differences.square() * (-0.5 / self.rbf.length**2))
+        side = factors.shape[2]
+        total = self.weight.reshape(networks, -1, side) @ factors[:, -1]
+        for axis in reversed(range(d - 1)):
+            total = (total.view(networks, -1, side, n) * factors[:, axis, None]).sum(2)
+        return total
+
+    def features(self, x: Float[Tensor, "network d n"]) -> Float[Tensor, "network feature n"]:
+        """Computes φ(x)."""
         return self.rbf.features(x.mT).mT
 
-    def of_features(self, features: Float[Tensor, "lead feature n"]) -> Float[Tensor, "lead d n"]:
-        """Velocities where the features are these."""
+    def from_features(
+        self, features: Float[Tensor, "network feature n"]
+    ) -> Float[Tensor, "network d n"]:
+        """Computes W φ from φ."""
         return self.weight @ features
 
-    def for_many(self) -> "RbfField":
-        """Itself."""
+    def for_large_batches(self) -> "RbfField":
+        """Returns itself: there is no faster form."""
         return self
 
-    def jacobian(self, x: Float[Tensor, "lead d n"]) -> Float[Tensor, "lead n d d"]:
-        """∂f_i/∂x_j."""
+    def jacobian(self, x: Float[Tensor, "network d n"]) -> Float[Tensor, "network n d d"]:
+        """Computes ∂f_i/∂x_j."""
         return self.weight[:, None] @ self.rbf.with_derivatives(x.mT).derivatives
 
 
-AnyField = Layers | RbfField
+Field = StackedMlp | RbfField
 
 
-class Law(NamedTuple):
-    """x' ~ N(x + f(x) dt + u dt, variance): of the members of an ensemble each with its own f."""
+class TransitionModel(NamedTuple):
+    """Holds x' ~ N(x + f(x) dt + u dt, variance), with a field f for each member of an ensemble."""
 
-    field: SigmoidLayers | RbfField
+    field: SigmoidMlp | RbfField
     variance: Float[Tensor, " d"]
     dt: float
 
     def mean(
-        self, x: Float[Tensor, "member d n"], push: Float[Tensor, "d n"]
+        self, x: Float[Tensor, "member d n"], control_dt: Float[Tensor, "d n"]
     ) -> Float[Tensor, "member d n"]:
-        """push: u dt."""
-        return torch.add(x + push, self.field(x), alpha=self.dt)
+        """Returns x + f(x) dt + u dt. control_dt: u dt."""
+        return torch.add(x + control_dt, self.field(x), alpha=self.dt)
 
     def noise(self, normal: Float[Tensor, "*step d n"]) -> Float[Tensor, "*step d n"]:
-        """Of steps, from standard normal numbers."""
+        """Scales standard normal numbers to the noise of a step."""
         return normal * self.variance.sqrt()[:, None]
 
 
-def stacked(fields: Sequence[AnyField]) -> AnyField:
-    """Of fields of one form that with all their leading axes, one after the other."""
-    first = fields[0]
-    if isinstance(first, RbfField):
-        return first._replace(
-            weight=torch.cat([one.weight for one in fields if isinstance(one, RbfField)])
-        )
-    parts = zip(
-        *((*one.weights, *one.biases) for one in fields if isinstance(one, Layers)), strict=True
-    )
-    joined, depth = tuple(torch.cat(part) for part in parts), len(first.weights)
-    return Layers(joined[:depth], joined[depth:])
-
-
 class Dynamics(nn.Module):
-    """What is learned of the fields of all members."""
+    """Holds the parameters of the fields of all members."""
 
     axis: Tensor
 
     def __init__(self, config: SeqVaeNetwork, d: int, rbf: Rbf | None) -> None:
         super().__init__()
-        self.d, self.length = d, None if rbf is None else rbf.length
+        self.d = d
+        self.length = None if rbf is None else rbf.length
         if rbf is not None:
             self.register_buffer("axis", rbf.axis, persistent=False)
             self.weight = nn.Parameter(torch.zeros(1, d, rbf.size))
         else:
             hidden = () if config.dynamics == "linear" else config.dynamics_hidden
-            self.layers = LayerParameters(config.members, (d, *hidden, d))
+            self.layers = MlpParameters(config.members, (d, *hidden, d))
 
-    def field(self) -> AnyField:
-        """The fields as they are now."""
+    def field(self) -> Field:
+        """Returns the fields with the current parameters."""
         if self.length is None:
-            return self.layers.now()
+            return self.layers.mlp()
         return RbfField(Rbf(self.axis, self.length, self.d), self.weight)

@@ -1,9 +1,23 @@
-"""observations and the actions that led to them -> beliefs about states: a GRU, causal, whose state may be carried
+"""observations and the actions that led to them -> beliefs about states: a causal GRU
 
-Input i is [y_{i+1}, a_i], output i the belief q(x_{i+1} | y_{1..i+1}, a_{0..i}). With gates r, z of the input x and the
-state h, as `torch.nn.GRUCell` has them:
+Input i is [y_{i+1}, a_i]; output i is the belief q(x_{i+1} | y_{1..i+1}, a_{0..i}). With the
+parameters of `torch.nn.GRUCell`, the input x, the hidden state h and the next hidden state h':
 
-    o = U_n h + b_n      n = tanh(x_n + r o)      h' = n + z (h - n)
+    r  = sigmoid(a_r)    a_r = W_r x + c_r + U_r h + b_r     reset gate
+    z  = sigmoid(a_z)    a_z = W_z x + c_z + U_z h + b_z     update gate
+    n  = tanh(a_n)       a_n = W_n x + c_n + r o             candidate, with o = U_n h + b_n
+    h' = n + z (h - n)
+
+The gradient is written by hand: autograd's graph of single steps takes longer than all else in an
+update. The elementwise derivatives need no recursion and are computed for all times at once:
+
+    ∂h'/∂a_n = (1 - z) (1 - n²)        ∂h'/∂a_r = ∂h'/∂o · o (1 - r)
+    ∂h'/∂o   = ∂h'/∂a_n · r            ∂h'/∂a_z = (h - n) z (1 - z)
+
+The recursion over time is left, from the last step to the first; g' = dL/dh' is complete when its
+step is reached, and g = dL/dh starts with the direct gradient of L:
+
+    g += g' z + (g' ∂h'/∂a_r) U_r + (g' ∂h'/∂a_z) U_z + (g' ∂h'/∂o) U_n
 """
 
 from typing import Any, NamedTuple
@@ -15,174 +29,222 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, softplus
 
 from quatrain.models.active_dynamics.config import SeqVaeNetwork
-from quatrain.models.active_dynamics.seq_vae.layers import LayerParameters
+from quatrain.models.active_dynamics.seq_vae.layers import MlpParameters
 
-LEAST_VARIANCE = 1e-6
-FIRST_RAW_VARIANCE = -3.0
-"""What a variance is made of before anything is learned: softplus(-3) = 0.049."""
+MIN_VARIANCE = 1e-6
+INITIAL_RAW_VARIANCE = -3.0
+"""Initial value of the parameters of variances: softplus(-3) = 0.049."""
 
 
 class Belief(NamedTuple):
-    """Independent normal distributions of a state's dimensions."""
+    """Holds independent normal distributions of a state's dimensions."""
 
     mean: Float[Tensor, "*batch d"]
     variance: Float[Tensor, "*batch d"]
 
 
-class Track(NamedTuple):
-    """Beliefs about all times of some windows."""
+class BeliefSequence(NamedTuple):
+    """Holds the beliefs about all times of several windows, dimensions first."""
 
     mean: Float[Tensor, "d time batch"]
     variance: Float[Tensor, "d time batch"]
 
 
 class Encoder(nn.Module):
-    """`forward` for whole windows, `step` for one transition; both find the same."""
+    """Computes hidden states, of whole windows or step by step with the same result, and beliefs."""
 
     def __init__(self, config: SeqVaeNetwork, obs: int, action: int, d: int) -> None:
         super().__init__()
         self.cell = nn.GRUCell(obs + action, config.hidden)
-        self.heads = LayerParameters(
-            2, (config.hidden, config.head, d)
-        )  # of the mean, and of the variance
+        # Network 0 of the heads gives the mean, network 1 the variance.
+        self.heads = MlpParameters(2, (config.hidden, config.head, d))
         nn.init.zeros_(self.heads.weights[-1][1])
-        nn.init.constant_(self.heads.biases[-1][1], FIRST_RAW_VARIANCE)
+        nn.init.constant_(self.heads.biases[-1][1], INITIAL_RAW_VARIANCE)
 
     def forward(
         self, inputs: Float[Tensor, "time batch input"], hidden: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "time batch hidden"]:
-        """States of the GRU after each input, from a hidden state that gets no gradient."""
+        """Returns the hidden states after each input. The initial `hidden` gets no gradient."""
         cell = self.cell
-        given = linear(inputs, cell.weight_ih, cell.bias_ih)
-        return _Recurrence.apply(given, hidden, cell.weight_hh, cell.bias_hh)
+        projected = linear(inputs, cell.weight_ih, cell.bias_ih)
+        return _GruFunction.apply(projected, hidden, cell.weight_hh, cell.bias_hh)
 
     def step(
         self, inputs: Float[Tensor, "batch input"], hidden: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden"]:
-        """The next state of the GRU."""
+        """Returns the hidden state after a single input."""
         cell = self.cell
         return torch.gru_cell(
-            inputs, hidden, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh
+            inputs,
+            hidden,
+            cell.weight_ih,
+            cell.weight_hh,
+            cell.bias_ih,
+            cell.bias_hh,
         )
 
     def belief(self, hidden: Float[Tensor, "*batch hidden"]) -> Belief:
-        """What states of the GRU say."""
+        """Computes the beliefs of hidden states."""
         *batch, size = hidden.shape
-        found = self.heads.now()(hidden.reshape(-1, size).T.expand(2, -1, -1))
-        mean, raw = found.mT.reshape(2, *batch, -1).unbind(0)
-        return Belief(mean, positive(raw))
+        samples_last = hidden.reshape(-1, size).T
+        outputs = self.heads.mlp()(samples_last.expand(2, -1, -1))
+        mean, raw = outputs.mT.reshape(2, *batch, -1).unbind(0)
+        return Belief(mean, to_variance(raw))
 
-    def over_time(self, hidden: Float[Tensor, "time batch hidden"]) -> Track:
-        """The same, the dimensions first."""
-        found = self.heads.now()(hidden.flatten(0, 1).T.expand(2, -1, -1))
-        mean, raw = found.unflatten(2, hidden.shape[:2]).unbind(0)
-        return Track(mean, positive(raw))
+    def belief_sequence(self, hidden: Float[Tensor, "time batch hidden"]) -> BeliefSequence:
+        """Computes the beliefs of hidden states, with the dimensions first."""
+        samples_last = hidden.flatten(0, 1).T
+        outputs = self.heads.mlp()(samples_last.expand(2, -1, -1))
+        mean, raw = outputs.unflatten(2, hidden.shape[:2]).unbind(0)
+        return BeliefSequence(mean, to_variance(raw))
 
-    def first(self, batch: int) -> Float[Tensor, "batch hidden"]:
-        """Before an episode's first transition."""
+    def initial_hidden(self, batch: int) -> Float[Tensor, "batch hidden"]:
+        """Returns the hidden state before an episode's first transition: zeros."""
         return self.cell.weight_hh.new_zeros(batch, self.cell.hidden_size)
 
     @torch.no_grad()
-    def over_episodes(
+    def encode_episodes(
         self, inputs: Float[Tensor, "time input"], ended: Bool[Tensor, " time"]
     ) -> Float[Tensor, "time hidden"]:
-        """States after each input of several episodes in a row; `ended` where an input is the last of its episode."""
-        given = linear(inputs[:, None], self.cell.weight_ih, self.cell.bias_ih)
-        carried = torch.cat([torch.zeros_like(ended[:1]), ~ended[:-1]]).to(given.dtype)
-        return _run(given, self.first(1), self.cell.weight_hh, self.cell.bias_hh, carried).states[
-            1:, 0
-        ]
+        """Returns the hidden states after each input of consecutive episodes.
+
+        ended: whether an input is the last of its episode; the next starts from the initial state.
+        """
+        cell = self.cell
+        projected = linear(inputs[:, None], cell.weight_ih, cell.bias_ih)
+        continues = torch.cat([torch.zeros_like(ended[:1]), ~ended[:-1]])
+        forward_pass = _gru_forward(
+            projected,
+            self.initial_hidden(1),
+            cell.weight_hh,
+            cell.bias_hh,
+            continues.to(projected.dtype),
+        )
+        return forward_pass.states[1:, 0]
 
 
-def positive(raw: Tensor) -> Tensor:
-    """softplus(raw) + 1e-6: how all variances are made."""
-    return softplus(raw) + LEAST_VARIANCE
+def to_variance(raw: Tensor) -> Tensor:
+    """Returns softplus(raw) + 1e-6, the form of all variances here."""
+    return softplus(raw) + MIN_VARIANCE
 
 
-class _Ran(NamedTuple):
-    """What a pass over all times leaves: states with the first, gates r, z and o, and n."""
+class _GruPass(NamedTuple):
+    """Holds the tensors of a forward pass that the backward pass needs.
 
-    states: Float[Tensor, "time_1 batch hidden"]
+    states: h, the initial one included. gates: r, z and o, side by side. candidates: n.
+    """
+
+    states: Float[Tensor, "time_p1 batch hidden"]
     gates: Float[Tensor, "time batch three_hidden"]
-    new: Float[Tensor, "time batch hidden"]
+    candidates: Float[Tensor, "time batch hidden"]
 
 
-def _run(
-    given: Float[Tensor, "time batch three_hidden"],
+def _gru_forward(
+    projected: Float[Tensor, "time batch three_hidden"],
     hidden: Float[Tensor, "batch hidden"],
     weight: Float[Tensor, "three_hidden hidden"],
     bias: Float[Tensor, " three_hidden"],
-    carried: Float[Tensor, " time"] | None = None,
-) -> _Ran:
-    """given: what the inputs add to the gates. carried: 0 where a time begins anew, else 1."""
-    time, batch, size = len(given), *hidden.shape
-    states, new = given.new_empty(time + 1, batch, size), given.new_empty(time, batch, size)
-    gates = torch.empty_like(given)
+    continues: Float[Tensor, " time"] | None = None,
+) -> _GruPass:
+    """Runs the GRU over all times.
+
+    projected: W x + c of r, z and n. weight, bias: U and b. continues: 0 at an episode's first
+    input, else 1; None if all inputs are of one episode.
+    """
+    size = hidden.shape[1]
+    states = projected.new_empty(len(projected) + 1, *hidden.shape)
     states[0] = hidden
-    h, n, gate = states.unbind(0), new.unbind(0), gates.unbind(0)
-    both, (r, z, o) = (
-        gates[..., : 2 * size].unbind(0),
-        (part.unbind(0) for part in gates.chunk(3, 2)),
-    )
-    given_both, given_n = given[..., : 2 * size].unbind(0), given[..., 2 * size :].unbind(0)
+    gates = torch.empty_like(projected)
+    candidates = projected.new_empty(len(projected), *hidden.shape)
+    # Views by time, made once: indexing in the loop costs more than its arithmetic.
+    h = states.unbind(0)
+    n = candidates.unbind(0)
+    gates_t = gates.unbind(0)
+    r_and_z = gates[..., : 2 * size].unbind(0)
+    r, z, o = (gate.unbind(0) for gate in gates.chunk(3, 2))
+    projected_r_and_z = projected[..., : 2 * size].unbind(0)
+    projected_n = projected[..., 2 * size :].unbind(0)
     transposed = weight.T
-    for t in range(time):
-        before = h[t] if carried is None else h[t] * carried[t]
-        torch.addmm(bias, before, transposed, out=gate[t])
-        both[t].add_(given_both[t]).sigmoid_()
-        torch.addcmul(given_n[t], r[t], o[t], out=n[t]).tanh_()
-        torch.lerp(n[t], before, z[t], out=h[t + 1])
-    return _Ran(states, gates, new)
+    for t in range(len(projected)):
+        previous = h[t] if continues is None else h[t] * continues[t]
+        torch.addmm(bias, previous, transposed, out=gates_t[t])
+        r_and_z[t].add_(projected_r_and_z[t]).sigmoid_()
+        torch.addcmul(projected_n[t], r[t], o[t], out=n[t]).tanh_()
+        torch.lerp(n[t], previous, z[t], out=h[t + 1])
+    return _GruPass(states, gates, candidates)
 
 
-class _Recurrence(torch.autograd.Function):
-    """A GRU without a graph of its single steps, which would take longer than all else: slopes of all times at once."""
+class _GruFunction(torch.autograd.Function):
+    """Computes the hidden states, and the gradient by the module's formulas."""
 
     @staticmethod
-    def forward(ctx: Any, given: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ran = _run(given, hidden, weight, bias)
-        ctx.save_for_backward(*ran, weight)
-        return ran.states[1:]
+    def forward(
+        ctx: Any, projected: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        forward_pass = _gru_forward(projected, hidden, weight, bias)
+        ctx.save_for_backward(*forward_pass, weight)
+        return forward_pass.states[1:]
 
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, slope: Float[Tensor, "time batch hidden"]
+        ctx: Any, direct: Float[Tensor, "time batch hidden"]
     ) -> tuple[Tensor, None, Tensor, Tensor]:
-        states, gates, new, weight = ctx.saved_tensors
-        time, batch, size = new.shape
-        z = gates[..., size : 2 * size]
-        to_n, to_gates = _slopes(states, gates, new)
-        of_states, of_gates = slope.clone(), torch.empty_like(to_gates)
-        s, s_gates, to = of_states.unbind(0), of_gates.unbind(0), to_gates.unbind(0)
-        wide, flat, kept = (
-            of_states.unsqueeze(2).unbind(0),
-            of_gates.flatten(2).unbind(0),
-            z.unbind(0),
-        )
-        for t in reversed(range(time)):
-            torch.mul(to[t], wide[t], out=s_gates[t])
-            if t:
-                s[t - 1].addcmul_(s[t], kept[t]).addmm_(flat[t], weight)
-        of_given = of_gates.clone()
-        torch.mul(to_n, of_states, out=of_given[:, :, 2])
-        by_row = of_gates.view(time * batch, 3 * size)
-        of_weight = by_row.T @ states[:-1].reshape(time * batch, size)
-        return of_given.flatten(2), None, of_weight, by_row.sum(0)
+        *saved, weight = ctx.saved_tensors
+        forward_pass = _GruPass(*saved)
+        derivatives = _derivatives(forward_pass)
+        gradients = _backpropagate(direct, derivatives, forward_pass, weight)
+        # W x + c enters r and z beside U h + b, but n without the factor r of o.
+        of_projected = gradients.gates.clone()
+        torch.mul(derivatives.candidate, gradients.states, out=of_projected[:, :, 2])
+        by_sample = gradients.gates.flatten(0, 1).flatten(1)
+        previous = forward_pass.states[:-1].flatten(0, 1)
+        return of_projected.flatten(2), None, by_sample.T @ previous, by_sample.sum(0)
 
 
-class _Slopes(NamedTuple):
-    """Of h' in what tanh is taken of; and in r before its sigmoid, in z before its own, and in o."""
+class _Derivatives(NamedTuple):
+    """Holds elementwise derivatives of h'. candidate: by a_n. gates: by a_r, a_z and o."""
 
-    to_n: Float[Tensor, "time batch hidden"]
-    to_gates: Float[Tensor, "time batch 3 hidden"]
+    candidate: Float[Tensor, "time batch hidden"]
+    gates: Float[Tensor, "time batch 3 hidden"]
 
 
-def _slopes(states: Tensor, gates: Tensor, new: Tensor) -> _Slopes:
+def _derivatives(forward_pass: _GruPass) -> _Derivatives:
+    states, gates, n = forward_pass
     r, z, o = gates.chunk(3, 2)
-    to_n = (1 - z) * (1 - new * new)
-    to_gates = new.new_empty(*new.shape[:2], 3, new.shape[2])
-    torch.mul(to_n, r, out=to_gates[:, :, 2])
-    torch.mul(to_gates[:, :, 2] * o, 1 - r, out=to_gates[:, :, 0])
-    torch.mul((states[:-1] - new) * z, 1 - z, out=to_gates[:, :, 1])
-    return _Slopes(to_n, to_gates)
+    by_candidate = (1 - z) * (1 - n * n)
+    by_gates = gates.new_empty(*n.shape[:2], 3, n.shape[2])
+    by_r, by_z, by_o = by_gates.unbind(2)
+    torch.mul(by_candidate, r, out=by_o)
+    torch.mul(by_o * o, 1 - r, out=by_r)
+    torch.mul((states[:-1] - n) * z, 1 - z, out=by_z)
+    return _Derivatives(by_candidate, by_gates)
+
+
+class _Gradients(NamedTuple):
+    """Holds gradients of the loss. states: by h'. gates: by a_r, a_z and o."""
+
+    states: Float[Tensor, "time batch hidden"]
+    gates: Float[Tensor, "time batch 3 hidden"]
+
+
+def _backpropagate(
+    direct: Float[Tensor, "time batch hidden"],
+    derivatives: _Derivatives,
+    forward_pass: _GruPass,
+    weight: Float[Tensor, "three_hidden hidden"],
+) -> _Gradients:
+    """Runs the recursion over time. direct: the gradient by each state without its successors."""
+    gradients = _Gradients(direct.clone(), torch.empty_like(derivatives.gates))
+    # Views by time, made once, as in the forward pass.
+    by_state = gradients.states.unbind(0)
+    by_state_wide = gradients.states.unsqueeze(2).unbind(0)
+    by_gates = gradients.gates.unbind(0)
+    by_gates_flat = gradients.gates.flatten(2).unbind(0)
+    derivative = derivatives.gates.unbind(0)
+    z = forward_pass.gates.chunk(3, 2)[1].unbind(0)
+    for t in reversed(range(len(direct))):
+        torch.mul(derivative[t], by_state_wide[t], out=by_gates[t])
+        if t:
+            by_state[t - 1].addcmul_(by_state[t], z[t]).addmm_(by_gates_flat[t], weight)
+    return gradients

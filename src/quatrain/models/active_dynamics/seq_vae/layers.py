@@ -1,12 +1,13 @@
-"""numbers -> numbers: several small networks side by side, with tanh between their layers
+"""samples -> outputs of several small MLPs of one shape side by side, with tanh between layers
 
-Axes: network, number, sample. Samples come last: where a layer has but two inputs or outputs, a product takes a tenth
-of what it takes with samples first.
+Axes: network, number, sample. Samples come last: where a layer has only two inputs or outputs, the
+product takes a tenth of the time it takes with samples first.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,95 +15,108 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 
-class Layers(NamedTuple):
-    """Weights and biases; a single layer is linear."""
+class StackedMlp(NamedTuple):
+    """Holds the weights and biases of all networks by layer; a single layer is linear."""
 
-    weights: tuple[Float[Tensor, "lead outputs inputs"], ...]
-    biases: tuple[Float[Tensor, "lead outputs 1"], ...]
+    weights: tuple[Float[Tensor, "network outputs inputs"], ...]
+    biases: tuple[Float[Tensor, "network outputs 1"], ...]
+
+    @classmethod
+    def concatenate(cls, mlps: Sequence[Any]) -> "StackedMlp":
+        """Returns the networks of all `mlps`, one after the other."""
+        weights = zip(*(mlp.weights for mlp in mlps), strict=True)
+        biases = zip(*(mlp.biases for mlp in mlps), strict=True)
+        return cls(tuple(map(torch.cat, weights)), tuple(map(torch.cat, biases)))
 
     @property
-    def lead(self) -> int:
-        """How many networks these are."""
+    def networks(self) -> int:
         return len(self.weights[0])
 
-    def __call__(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead outputs n"]:
+    def __call__(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network outputs n"]:
         return torch.baddbmm(self.biases[-1], self.weights[-1], self.hidden(x))
 
-    def features(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead feature n"]:
-        """What the outputs are linear in: the last hidden layer, and a constant 1 for the bias."""
+    def features(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network feature n"]:
+        """Returns the features that outputs are linear in: the last hidden layer and a 1."""
         return pad(self.hidden(x), (0, 0, 0, 1), value=1.0)
 
-    def hidden(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead unit n"]:
-        """The last hidden layer; without one the inputs."""
+    def hidden(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network unit n"]:
+        """Returns the last hidden layer; the inputs, if there is none."""
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = torch.baddbmm(bias, weight, x).tanh_()
         return x
 
-    def of_features(
-        self, features: Float[Tensor, "lead feature n"]
-    ) -> Float[Tensor, "lead outputs n"]:
-        """What the last layer makes of features."""
+    def from_features(
+        self, features: Float[Tensor, "network feature n"]
+    ) -> Float[Tensor, "network outputs n"]:
+        """Applies the last layer to features."""
         return torch.cat([self.weights[-1], self.biases[-1]], 2) @ features
 
-    def jacobian(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead n outputs inputs"]:
-        """∂output_i/∂input_j."""
-        slope = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(
-            self.lead, x.shape[2], -1, -1
-        )
+    def jacobian(
+        self, x: Float[Tensor, "network inputs n"]
+    ) -> Float[Tensor, "network n outputs inputs"]:
+        """Computes ∂output_i/∂input_j."""
+        identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        slope = identity.expand(self.networks, x.shape[2], -1, -1)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = torch.baddbmm(bias, weight, x).tanh()
             slope = (1 - x.square()).mT[..., None] * (weight[:, None] @ slope)
         return self.weights[-1][:, None] @ slope
 
-    def for_many(self) -> "SigmoidLayers":
-        """The same for many samples: W h + b = 2W σ + (b - W 1), and twice that before a further σ."""
-        folded, last = [], len(self.weights) - 1
+    def for_large_batches(self) -> "SigmoidMlp":
+        """Returns the same function with σ(2u) = (1 + tanh(u))/2 in the place of tanh.
+
+        With σ of the layer before, W tanh + b = 2W σ + (b - W 1); twice that before a further σ.
+        """
+        layers = []
+        last = len(self.weights) - 1
         for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if place > 0:
-                weight, bias = 2 * weight, bias - weight.sum(2, keepdim=True)
-            folded.append(Affine(weight, bias) if place == last else Affine(2 * weight, 2 * bias))
-        return SigmoidLayers(tuple(folded))
+                bias = bias - weight.sum(2, keepdim=True)
+                weight = 2 * weight
+            if place < last:
+                weight = 2 * weight
+                bias = 2 * bias
+            layers.append(Affine(weight, bias))
+        return SigmoidMlp(tuple(layers))
 
 
 class Affine(NamedTuple):
-    """A layer before its nonlinearity."""
+    """Holds a layer without its nonlinearity."""
 
-    weight: Float[Tensor, "lead outputs inputs"]
-    bias: Float[Tensor, "lead outputs 1"]
-
-
-class SigmoidLayers(NamedTuple):
-    """Layers with σ(2u) = (1 + tanh(u))/2 in the place of tanh, which takes five times as long."""
-
-    affine: tuple[Affine, ...]
-
-    def __call__(self, x: Float[Tensor, "lead inputs n"]) -> Float[Tensor, "lead outputs n"]:
-        for weight, bias in self.affine[:-1]:
-            x = torch.baddbmm(bias, weight, x).sigmoid_()
-        weight, bias = self.affine[-1]
-        return torch.baddbmm(bias, weight, x)
+    weight: Float[Tensor, "network outputs inputs"]
+    bias: Float[Tensor, "network outputs 1"]
 
 
-class LayerParameters(nn.Module):
-    """What is learned of `Layers`: uniform within 1/√inputs at first."""
+class SigmoidMlp(NamedTuple):
+    """Holds networks with sigmoids between their layers; tanh takes five times as long."""
 
-    def __init__(self, lead: int, sizes: tuple[int, ...]) -> None:
+    layers: tuple[Affine, ...]
+
+    def __call__(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network outputs n"]:
+        for layer in self.layers[:-1]:
+            x = torch.baddbmm(layer.bias, layer.weight, x).sigmoid_()
+        last = self.layers[-1]
+        return torch.baddbmm(last.bias, last.weight, x)
+
+
+class MlpParameters(nn.Module):
+    """Holds the parameters of a `StackedMlp`, initially uniform within 1/√inputs."""
+
+    def __init__(self, networks: int, sizes: tuple[int, ...]) -> None:
         super().__init__()
         pairs = list(pairwise(sizes))
         self.weights = nn.ParameterList(
-            _uniform(inputs, lead, outputs, inputs) for inputs, outputs in pairs
+            _uniform(inputs, networks, outputs, inputs) for inputs, outputs in pairs
         )
         self.biases = nn.ParameterList(
-            _uniform(inputs, lead, outputs, 1) for inputs, outputs in pairs
+            _uniform(inputs, networks, outputs, 1) for inputs, outputs in pairs
         )
-        self.held = (
-            tuple(self.weights),
-            tuple(self.biases),
-        )  # a ParameterList is slow to go through
+        # Kept as tuples too, because iterating over a ParameterList is slow.
+        self.parameter_tuples = (tuple(self.weights), tuple(self.biases))
 
-    def now(self) -> Layers:
-        """As they are now."""
-        return Layers(*self.held)
+    def mlp(self) -> StackedMlp:
+        """Returns the networks with the current parameters."""
+        return StackedMlp(*self.parameter_tuples)
 
 
 def _uniform(inputs: int, *shape: int) -> nn.Parameter:

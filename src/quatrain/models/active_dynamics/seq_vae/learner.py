@@ -1,4 +1,4 @@
-"""networks of all rows at work: what they make of a transition, what a planner sees of them, what they know."""
+"""transitions -> networks of encoder, dynamics and decoder: the learners of family seq_vae."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
@@ -15,196 +15,234 @@ from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, Rollouts, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.decoder_identification import aligned
-from quatrain.models.active_dynamics.learner import Gauge, Moments, Seen, Weights
-from quatrain.models.active_dynamics.seq_vae import elbo, planning, trainer
-from quatrain.models.active_dynamics.seq_vae.dynamics import stacked
+from quatrain.models.active_dynamics.decoder_identification import fit_affine
+from quatrain.models.active_dynamics.learner import (
+    AffineAlignment,
+    FieldPosterior,
+    Moments,
+    Observation,
+    Surrogate,
+    Weights,
+)
+from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.seq_vae import elbo, planning
+from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.planning import Rowwise
-from quatrain.models.active_dynamics.seq_vae.trainer import Row, Worker
-from quatrain.models.active_dynamics.surrogate import Surrogate
-from quatrain.replay.windows import Ring, Windows
+from quatrain.models.active_dynamics.seq_vae.planning import LearnerFields, learner_fields
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeTrainer, init_state
+from quatrain.replay.windows import WindowRing, Windows
 
-NOTED = (*losses.ELBO_TERMS, "elbo_exact", "beta", "grad_norm", "loss")
+METRICS = (*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss")
+"""The names of the metrics of a gradient step."""
 ROLLOUTS_AT_ONCE = 32
 
 
 @dataclass
-class VaeRows:
-    """Rows at work; `observe` and `improve` change the workers in place."""
+class SeqVaeLearner:
+    """Learns by gradient steps; `observe` and `improve` change the trainers in place."""
 
     config: ActiveDynamicsConfig
     emission: Emission
-    workers: list[Worker]
-    noted: dict[str, Float[Tensor, " row"]]
+    trainers: list[SeqVaeTrainer]
+    metrics: dict[str, Float[Tensor, " learner"]]
     region: Float[Tensor, "point d"]
 
     REMEDY = "lower active_dynamics.train.seq_vae.learning_rate or max_grad_norm"
 
     @classmethod
-    def fresh(
+    def init(
         cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
-    ) -> "VaeRows":
-        """Untrained; the rows of a replicate begin alike in all arms."""
+    ) -> "SeqVaeLearner":
+        """Returns untrained networks; a replicate has the same ones in all arms."""
         emission = emission_of(config, dataset)
-        seeds = [int(number) for number in seed.generate_state(config.seeds)] * len(
-            config.train.arms
-        )
-        rows = [trainer.fresh(config, emission, own) for own in seeds]
-        return cls._at_work(
-            config, emission, rows, {name: torch.zeros(config.rows) for name in NOTED}
-        )
+        seeds = [int(number) for number in seed.generate_state(config.seeds)]
+        states = [init_state(config, emission, number) for number in seeds * len(config.train.arms)]
+        metrics = {name: torch.zeros(config.learners) for name in METRICS}
+        return cls._with_trainers(config, emission, states, metrics)
 
     @classmethod
-    def restored(cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any) -> "VaeRows":
-        """Where a learner was; of it nothing is changed."""
-        rows = [
-            own._replace(params=params)
-            for params, own in zip(saved.params, saved.further[0], strict=True)
+    def from_state(
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
+    ) -> "SeqVaeLearner":
+        """Returns the learners that a saved state describes; the saved state is not changed."""
+        others, metrics = saved.family_state
+        states = [
+            state._replace(params=params)
+            for params, state in zip(saved.params, others, strict=True)
         ]
-        return cls._at_work(config, emission_of(config, dataset), rows, dict(saved.further[1]))
+        return cls._with_trainers(config, emission_of(config, dataset), states, dict(metrics))
 
     @classmethod
-    def _at_work(
+    def _with_trainers(
         cls,
         config: ActiveDynamicsConfig,
         emission: Emission,
-        rows: Sequence[Row],
-        noted: dict[str, Tensor],
-    ) -> "VaeRows":
+        states: Sequence[SeqVaeState],
+        metrics: dict[str, Tensor],
+    ) -> "SeqVaeLearner":
         region = region_grid(config.env.region_radius, config.env.d)
-        return cls(
-            config,
-            emission,
-            [trainer.at_work(config, emission, row) for row in rows],
-            noted,
-            region,
-        )
+        trainers = [SeqVaeTrainer.from_state(config, emission, state) for state in states]
+        return cls(config, emission, trainers, metrics, region)
+
+    def to_state(self) -> dict[str, Any]:
+        """Returns copies of all that changes."""
+        states = [trainer.to_state() for trainer in self.trainers]
+        others = tuple(state._replace(params={}) for state in states)
+        return {
+            "params": tuple(state.params for state in states),
+            "decoder": None,
+            "family_state": (others, dict(self.metrics)),
+        }
 
     @property
     def networks(self) -> list[SeqVae]:
-        return [worker.network for worker in self.workers]
+        return [trainer.network for trainer in self.trainers]
 
     @property
     def weights(self) -> Weights:
-        """What a checkpoint keeps."""
+        """The parameters of all networks, stacked."""
         named = [dict(network.named_parameters()) for network in self.networks]
-        return {name: torch.stack([own[name].detach() for own in named]) for name in named[0]}
-
-    def state(self) -> dict[str, Any]:
-        """Parts of a learner."""
-        rows = [trainer.snapshot(worker) for worker in self.workers]
-        others = tuple(row._replace(params={}) for row in rows)
-        return {
-            "params": tuple(row.params for row in rows),
-            "decoder": None,
-            "further": (others, dict(self.noted)),
-        }
+        return {name: torch.stack([params[name].detach() for params in named]) for name in named[0]}
 
     @torch.no_grad()
-    def observe(self, seen: Seen) -> Float[Tensor, " row"]:
-        """Encode. Returns the innovation's negative log likelihood per channel, of what was predicted before."""
-        told = []
-        for row, worker in enumerate(self.workers):
-            before = Belief(*(part[None] for part in worker.belief))
-            told.append(
-                innovation(
-                    worker.network, before, seen.control[row, None], seen.observation[row, None]
-                )[0]
-            )
-            trainer.observe(worker, seen.observation[row], seen.action[row])
-            trainer.restart(worker, seen.truncated[row])
-        return torch.stack(told)
+    def observe(self, observation: Observation) -> Float[Tensor, " learner"]:
+        """Encodes an observation, in place.
 
-    def improve(self, replay: Ring) -> None:
-        """Gradient steps, once there are enough windows."""
-        found = [trainer.learn(worker, replay, row) for row, worker in enumerate(self.workers)]
-        for name in NOTED:
-            latest = [
-                own.get(name, old)
-                for own, old in zip(found, self.noted[name].unbind(0), strict=True)
+        Returns: the innovation's negative log likelihood per channel, of the belief before.
+        """
+        nll = []
+        for index, trainer in enumerate(self.trainers):
+            before = Belief(*(part[None] for part in trainer.belief))
+            y = observation.observation[index]
+            control = observation.control[index, None]
+            nll.append(innovation(trainer.network, before, control, y[None])[0])
+            trainer.observe(y, observation.action[index])
+            trainer.restart(observation.truncated[index])
+        return torch.stack(nll)
+
+    def improve(self, replay: WindowRing) -> None:
+        """Takes gradient steps, once there are enough windows."""
+        updates = [trainer.learn(replay, index) for index, trainer in enumerate(self.trainers)]
+        for name, last in self.metrics.items():
+            values = [
+                metrics.get(name, value)
+                for metrics, value in zip(updates, last.unbind(0), strict=True)
             ]
-            self.noted[name] = torch.stack(
-                [torch.as_tensor(value).detach().float() for value in latest]
+            self.metrics[name] = torch.stack(
+                [torch.as_tensor(value).detach().float() for value in values]
             )
 
     @property
-    def told(self) -> dict[str, Float[Tensor, " row"]]:
-        """Of the last gradient step; 0 before the first."""
-        return dict(self.noted)
+    def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
+        """The metrics of the last gradient step; 0 before the first."""
+        return dict(self.metrics)
 
-    def surrogate(self, rows: slice) -> Surrogate:
-        """What a planner sees of some rows."""
-        return planning.surrogate(self.config, self.workers[rows], self.region)
+    def surrogate(self, learners: slice) -> Surrogate:
+        """Returns what a planner needs of these learners."""
+        return planning.make_surrogate(self.config, self.trainers[learners], self.region)
 
     @torch.no_grad()
     def drift(
-        self, weights: Weights, x: Float[Tensor, "row point d"]
-    ) -> Float[Tensor, "row point d"]:
-        """The mean field of some checkpoint's networks."""
-        return fields_of(self.networks_with(weights)).felt(x.float()).value
+        self, weights: Weights, x: Float[Tensor, "learner point d"]
+    ) -> Float[Tensor, "learner point d"]:
+        """Computes the mean field of a checkpoint's networks."""
+        return learner_fields(self.networks_with(weights)).mean_and_features(x.float()).value
 
     @torch.no_grad()
-    def moments(self, x: Float[Tensor, "row point d"]) -> Moments:
-        """The mean field; its variance is that of the last layer's weights, or of an ensemble's members."""
-        fields = fields_of(self.networks)
-        felt = fields.felt(x.float())
-        if self.workers[0].network.members > 1:
-            return Moments(
-                felt.value.double(), fields.members(x.float()).var(2, correction=0).double()
-            )
-        covariance = torch.stack([worker.posterior.covariance for worker in self.workers])
-        variance = ((felt.features @ covariance) * felt.features).sum(-1, keepdim=True)
-        return Moments(felt.value.double(), variance.expand_as(felt.value).double())
+    def moments(self, x: Float[Tensor, "learner point d"]) -> Moments:
+        """Computes the mean field, and its variance by the last layer's weights or by an ensemble's members."""
+        covariance = torch.stack([trainer.posterior.covariance for trainer in self.trainers])
+        return _moments(learner_fields(self.networks), covariance, x.float())
 
     def networks_with(self, weights: Weights) -> list[SeqVae]:
-        """As they were at a checkpoint."""
-        named = [
-            {name: value[row] for name, value in weights.items()}
-            for row in range(len(self.workers))
-        ]
+        """Returns copies of the networks with a checkpoint's weights."""
         networks = deepcopy(self.networks)
-        for network, params in zip(networks, named, strict=True):
-            network.load_state_dict(params)
+        for index, network in enumerate(networks):
+            network.load_state_dict({name: value[index] for name, value in weights.items()})
         return networks
 
     @torch.no_grad()
-    def gauge(self, weights: Weights, held_out: HeldOut) -> Gauge:
-        """None of known channels; of others least squares of held-out states on what the encoder takes them for."""
-        d, rows = self.config.env.d, self.config.rows
+    def alignment(self, weights: Weights, held_out: HeldOut) -> AffineAlignment:
+        """Fits held-out states by least squares on the encoded ones; the identity with known channels."""
         if self.config.network.decoder == "known":
-            return Gauge(torch.eye(d).double().expand(rows, d, d), torch.zeros(rows, d).double())
+            return AffineAlignment.identity(self.config.learners, self.config.env.d)
         states = torch.tensor(held_out.rollouts.next_states).flatten(0, 1)
-        found = [
-            aligned(encoded(network, held_out.rollouts).mean.flatten(0, 1), states)
+        fits = [
+            fit_affine(encoded(network, held_out.rollouts).mean.flatten(0, 1), states)
             for network in self.networks_with(weights)
         ]
-        return Gauge(*(torch.stack(parts) for parts in zip(*found, strict=True)))
+        return AffineAlignment(*map(torch.stack, zip(*fits, strict=True)))
 
-    def information(self) -> Float[Tensor, " row"]:
-        """d/2 [log det Σ(prior) - log det Σ]; 0 of ensembles, which have no posterior of weights."""
-        found = []
-        for worker in self.workers:
-            covariance = worker.posterior.covariance.double()
-            before = len(covariance) * torch.tensor(worker.network.prior_variance).double().log()
-            found.append(
-                self.config.env.d * (before - torch.linalg.slogdet(covariance).logabsdet) / 2
-            )
-        return torch.stack(found)
+    def information(self) -> Float[Tensor, " learner"]:
+        """Computes d/2 [log det Σ(prior) - log det Σ]; 0 for ensembles, which have no weight posterior."""
+        gains = []
+        for trainer in self.trainers:
+            covariance = trainer.posterior.covariance.double()
+            before = len(covariance) * torch.tensor(trainer.network.prior_variance).double().log()
+            after = torch.linalg.slogdet(covariance).logabsdet
+            gains.append(self.config.env.d * (before - after) / 2)
+        return torch.stack(gains)
 
     @torch.no_grad()
-    def judged(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " row"]]:
-        """What the encoder's beliefs predict of held-out observations, and the bound on their evidence."""
-        found = [
-            _judged(self.config, network, held_out.rollouts, seed) for network in self.networks
-        ]
-        return {name: torch.stack([own[name] for own in found]) for name in found[0]}
+    def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
+        """Computes `innovation_nll` of the encoder's beliefs, and `elbo`, the bound on the evidence.
+
+        Both are on held-out rollouts, per transition and channel.
+        """
+        rollouts = held_out.rollouts
+        nll = [_innovation_nll(self.config, network, rollouts) for network in self.networks]
+        bounds = [_bound(self.config, network, rollouts, seed) for network in self.networks]
+        return {"innovation_nll": torch.stack(nll), "elbo": torch.stack(bounds)}
+
+    def export_posterior(self, learner: int) -> FieldPosterior:
+        """Returns the dynamics of one learner, and the covariance of its last layer's weights."""
+        trainer = self.trainers[learner]
+        weights: dict[str, Tensor] = dict(trainer.network.dynamics.named_parameters())
+        return FieldPosterior(weights, trainer.posterior.covariance)
+
+    @classmethod
+    def posterior_template(cls, config: ActiveDynamicsConfig) -> FieldPosterior:
+        """Returns untrained dynamics, with the shapes of `export_posterior`."""
+        dynamics = _dynamics(config)
+        fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
+        features = fields.mean_and_features(torch.zeros(1, 1, config.env.d)).features
+        size = features.shape[2]
+        return FieldPosterior(dynamics.state_dict(), torch.zeros(size, size))
+
+    @classmethod
+    def posterior_moments(
+        cls,
+        config: ActiveDynamicsConfig,
+        posterior: FieldPosterior,
+        z: Float64[Tensor, "1 point d"],
+    ) -> Moments:
+        """Computes the mean field, and its variance by the last layer's weights or by an ensemble's members."""
+        dynamics = _dynamics(config)
+        dynamics.load_state_dict(posterior.weights)
+        fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
+        return _moments(fields, posterior.covariance, z.float())
 
 
-def fields_of(networks: Sequence[SeqVae]) -> Rowwise:
-    """Of all rows side by side."""
-    return Rowwise(stacked([network.dynamics.field() for network in networks]), networks[0].members)
+def _dynamics(config: ActiveDynamicsConfig) -> Dynamics:
+    """Returns dynamics whose weights are to be replaced; the caller's random state is not changed."""
+    network = config.network
+    rbf = make_rbf(network.rbf, config.env.d) if network.seq_vae.dynamics == "rbf" else None
+    with torch.random.fork_rng():
+        return Dynamics(network.seq_vae, config.env.d, rbf)
+
+
+def _moments(
+    fields: LearnerFields,
+    covariance: Float[Tensor, "*learner feature feature"],
+    x: Float[Tensor, "learner point d"],
+) -> Moments:
+    mean, features = fields.mean_and_features(x)
+    if fields.members > 1:
+        variance = fields.member_values(x).var(2, correction=0)
+    else:
+        variance = ((features @ covariance) * features).sum(-1, keepdim=True).expand_as(mean)
+    return Moments(mean.double(), variance.double())
 
 
 def innovation(
@@ -213,70 +251,74 @@ def innovation(
     control: Float[Tensor, "batch d"],
     y: Float[Tensor, "batch obs"],
 ) -> Float[Tensor, " batch"]:
-    """-log N(y - h(x); 0, H P Hᵀ + R) per channel, where x and P = F diag(v) Fᵀ + s dt are predicted of a belief."""
-    fields, dt = fields_of([network]), network.dt
+    """Computes -log N(y - h(x); 0, H P Hᵀ + R) per channel.
+
+    The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's variance.
+    """
+    fields = learner_fields([network])
     x = belief.mean[None]
-    moved = torch.eye(x.shape[-1]) + dt * fields.jacobian(x)[0]
-    expected = belief.mean + dt * (fields.felt(x).value[0] + control)
-    spread = (moved * belief.variance[:, None]) @ moved.mT + torch.diag(network.step_variance)
+    step = torch.eye(x.shape[-1]) + network.dt * fields.jacobian(x)[0]
+    expected = belief.mean + network.dt * (fields.mean_and_features(x).value[0] + control)
+    covariance = (step * belief.variance[:, None]) @ step.mT + torch.diag(network.step_variance)
     channels = network.decoder.channels()
-    residual, variance = y - channels.mean(expected), channels.variance(expected)
-    pull, precision = channels.pull(y, expected), channels.precision(expected)
-    return losses.innovation_nll(residual, variance, pull, precision, spread) / y.shape[1]
+    nll = losses.innovation_nll(
+        y - channels.mean(expected),
+        channels.variance(expected),
+        channels.information_vector(y, expected),
+        channels.precision(expected),
+        covariance,
+    )
+    return nll / y.shape[1]
 
 
 def encoded(network: SeqVae, rollouts: Rollouts) -> Belief:
-    """Beliefs about the states that held-out transitions led to: [rollout, time, d]."""
-    inputs = _columns(rollouts)
-    ended, hidden, found = (
-        torch.tensor(rollouts.truncated),
-        network.encoder.first(len(rollouts.actions)),
-        [],
-    )
-    for given, over in zip(torch.cat(inputs, -1).unbind(0), ended.unbind(1), strict=True):
-        found.append(network.encoder.step(given, hidden))
-        hidden = torch.where(over[:, None], 0.0, found[-1])
-    return network.encoder.belief(torch.stack(found, 1))
+    """Encodes the states that held-out transitions led to: [rollout, time, d]."""
+    inputs = torch.cat(_columns(rollouts), -1)
+    ended = torch.tensor(rollouts.truncated)
+    hidden = network.encoder.initial_hidden(len(rollouts.actions))
+    steps = []
+    for time, entry in enumerate(inputs.unbind(0)):
+        steps.append(network.encoder.step(entry, hidden))
+        hidden = torch.where(ended[:, time, None], 0.0, steps[-1])
+    return network.encoder.belief(torch.stack(steps, 1))
 
 
 def _columns(
     rollouts: Rollouts,
 ) -> tuple[Float[Tensor, "time rollout obs"], Float[Tensor, "time rollout action"]]:
-    observations, actions = (
-        torch.tensor(column) for column in (rollouts.next_observations, rollouts.actions)
-    )
-    return observations.transpose(0, 1), actions.transpose(0, 1)
+    observations = torch.tensor(rollouts.next_observations)
+    return observations.transpose(0, 1), torch.tensor(rollouts.actions).transpose(0, 1)
 
 
-def _judged(
-    config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts, seed: int
-) -> dict[str, Float[Tensor, ""]]:
-    """Of one row, per transition and channel."""
-    (y, action), d = _columns(rollouts), config.env.d
-    ended, known = torch.tensor(rollouts.truncated).T, encoded(network, rollouts)
-    first = Belief(*(part.expand(1, y.shape[1], d) for part in network.first))
-    new = torch.cat([torch.ones_like(ended[:1]), ended[:-1]])[..., None]
-    before = []
-    for of_first, of_known in zip(first, known, strict=True):
-        later = torch.cat([of_first, of_known.transpose(0, 1)[:-1]])
-        before.append(torch.where(new, of_first, later).flatten(0, 1))
+def _innovation_nll(
+    config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts
+) -> Float[Tensor, ""]:
+    y, action = _columns(rollouts)
+    ended = torch.tensor(rollouts.truncated).T
+    starts = torch.cat([torch.ones_like(ended[:1]), ended[:-1]])[..., None]
+    parts = []
+    for first, encodings in zip(network.initial_belief, encoded(network, rollouts), strict=True):
+        first = first.expand(1, y.shape[1], config.env.d)
+        previous = torch.cat([first, encodings.transpose(0, 1)[:-1]])
+        parts.append(torch.where(starts, first, previous).flatten(0, 1))
     control = (action @ network.control.T).flatten(0, 1)
-    nll = innovation(network, Belief(*before), control, y.flatten(0, 1)).mean()
-    return {"innovation_nll": nll, "elbo": _bound(config, network, rollouts, seed)}
+    return innovation(network, Belief(*parts), control, y.flatten(0, 1)).mean()
 
 
 def _bound(
     config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts, seed: int
 ) -> Float[Tensor, ""]:
-    """Of the first episode of each rollout."""
-    draws = Generator(torch.get_default_device()).manual_seed(seed)
+    """Computes the bound over the first episode of each rollout."""
+    generator_from_seed = Generator(torch.get_default_device()).manual_seed(seed)
     y, action = _columns(rollouts)
-    over = torch.tensor(rollouts.truncated).T.long()
-    lasts = ((over.cumsum(0) - over) == 0).float()
+    ended = torch.tensor(rollouts.truncated).T.long()
+    in_first = ((ended.cumsum(0) - ended) == 0).float()
     bounds = []
     for part in torch.arange(y.shape[1]).split(ROLLOUTS_AT_ONCE):
         windows = Windows(y[:, part], action[:, part], torch.zeros_like(part))
-        scene = elbo.encode(network, windows, 0)
-        drawn = elbo.draw(network.members, config.evaluate.elbo_samples, 1, scene, draws)
-        bounds.append(elbo.evidence_bound(network, scene, drawn, lasts[:, part]))
-    return torch.cat(bounds).sum() / (lasts.sum() * y.shape[2])
+        scene = elbo.encode_windows(network, windows, 0)
+        draws = elbo.draw(
+            network.members, config.evaluate.elbo_samples, 1, scene, generator_from_seed
+        )
+        bounds.append(elbo.evidence_bound(network, scene, draws, in_first[:, part]))
+    return torch.cat(bounds).sum() / (in_first.sum() * y.shape[2])

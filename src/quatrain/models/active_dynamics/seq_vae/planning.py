@@ -1,4 +1,4 @@
-"""learners of some rows -> what a planner sees of them, all rows at once"""
+"""trainers of several learners -> the surrogate that a planner uses, for all learners at once"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,85 +8,101 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.seq_vae.dynamics import AnyField, stacked
-from quatrain.models.active_dynamics.seq_vae.posterior import Posterior, has_features
-from quatrain.models.active_dynamics.seq_vae.trainer import Worker
-from quatrain.models.active_dynamics.surrogate import Felt, Surrogate, asks_for_all
+from quatrain.models.active_dynamics.learner import FieldValue, Surrogate, needs_joint_covariance
+from quatrain.models.active_dynamics.seq_vae.dynamics import Field
+from quatrain.models.active_dynamics.seq_vae.network import SeqVae
+from quatrain.models.active_dynamics.seq_vae.posterior import Posterior, has_weight_posterior
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 
 
-class Rowwise(NamedTuple):
-    """Fields of rows, of each row those of all members one after the other, as functions of states [row, n, d]."""
+class LearnerFields(NamedTuple):
+    """Holds the fields of learners as functions of states [learner, n, d].
 
-    field: AnyField
-    per_row: int
+    field: the members of each learner one after the other. members: how many these are.
+    """
 
-    def felt(self, x: Float[Tensor, "row n d"]) -> Felt:
-        """The mean over members; an ensemble has no features whose weights are uncertain."""
-        if self.per_row > 1:
-            return Felt(self.members(x).mean(2), x.new_zeros(*x.shape[:2], 0))
+    field: Field
+    members: int
+
+    def mean_and_features(self, x: Float[Tensor, "learner n d"]) -> FieldValue:
+        """Computes the mean over members; an ensemble has no features with uncertain weights."""
+        if self.members > 1:
+            mean = self.member_values(x).mean(2)
+            return FieldValue(mean, x.new_zeros(*x.shape[:2], 0))
         features = self.field.features(x.mT)
-        return Felt(self.field.of_features(features).mT, features.mT)
+        return FieldValue(self.field.from_features(features).mT, features.mT)
 
-    def members(self, x: Float[Tensor, "row n d"]) -> Float[Tensor, "row n member d"]:
-        """Each by itself."""
-        return self.field(self._for_each(x)).unflatten(0, (-1, self.per_row)).permute(0, 3, 1, 2)
+    def member_values(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n member d"]:
+        """Computes the field of each member."""
+        values = self.field(self._repeat_for_members(x))
+        return values.unflatten(0, (-1, self.members)).permute(0, 3, 1, 2)
 
-    def jacobian(self, x: Float[Tensor, "row n d"]) -> Float[Tensor, "row n d d"]:
-        """Of the mean."""
-        return self.field.jacobian(self._for_each(x)).unflatten(0, (-1, self.per_row)).mean(1)
+    def jacobian(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n d d"]:
+        """Computes the Jacobian of the mean over members."""
+        jacobian = self.field.jacobian(self._repeat_for_members(x))
+        return jacobian.unflatten(0, (-1, self.members)).mean(1)
 
-    def region(self, grid: Float[Tensor, "point d"]) -> Float[Tensor, "row feature feature"]:
-        """Γ = mean_g φ(g) φ(g)ᵀ of each row's features."""
-        features = self.field.features(grid.T.expand(self.field.lead, -1, -1))
+    def region_products(
+        self, grid: Float[Tensor, "point d"]
+    ) -> Float[Tensor, "learner feature feature"]:
+        """Computes Γ = mean_g φ(g) φ(g)ᵀ of each learner's features."""
+        features = self.field.features(grid.T.expand(self.field.networks, -1, -1))
         return features @ features.mT / len(grid)
 
-    def _for_each(self, x: Float[Tensor, "row n d"]) -> Float[Tensor, "lead d n"]:
-        return x.mT if self.per_row == 1 else x.mT.repeat_interleave(self.per_row, 0)
+    def _repeat_for_members(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "network d n"]:
+        return x.mT if self.members == 1 else x.mT.repeat_interleave(self.members, 0)
+
+
+def learner_fields(networks: Sequence[SeqVae]) -> LearnerFields:
+    """Returns the fields of all networks side by side."""
+    fields = [network.dynamics.field() for network in networks]
+    return LearnerFields(fields[0].concatenate(fields), networks[0].members)
 
 
 @torch.no_grad()
-def surrogate(
-    config: ActiveDynamicsConfig, workers: Sequence[Worker], grid: Float[Tensor, "point d"]
+def make_surrogate(
+    config: ActiveDynamicsConfig,
+    trainers: Sequence[SeqVaeTrainer],
+    grid: Float[Tensor, "point d"],
 ) -> Surrogate:
-    """The mean field of each row, how sure its last layer is, and what an observation where it is would tell.
+    """Returns the mean fields, the posteriors of their last layers, and what observations reveal.
 
-    grid: of the region of interest. Outputs are as uncertain as each other, and know nothing of each other.
+    grid: of the region of interest. The outputs have equal and independent posteriors.
     """
-    network, d = workers[0].network, config.env.d
-    rows = Rowwise(
-        stacked([worker.network.dynamics.field() for worker in workers]), network.members
-    )
-    known = Posterior(
-        *map(torch.stack, zip(*(worker.posterior for worker in workers), strict=True))
-    )
-    state = torch.stack([worker.belief.mean for worker in workers])
-    precision = [
-        worker.network.decoder.channels().precision(x)
-        for worker, x in zip(workers, state.unbind(0), strict=True)
+    network = trainers[0].network
+    fields = learner_fields([trainer.network for trainer in trainers])
+    posteriors = [trainer.posterior for trainer in trainers]
+    posterior = Posterior(*map(torch.stack, zip(*posteriors, strict=True)))
+    means = [trainer.belief.mean for trainer in trainers]
+    precisions = [
+        trainer.network.decoder.channels().precision(mean)
+        for trainer, mean in zip(trainers, means, strict=True)
     ]
-    featured = has_features(network)
-    joint = featured and asks_for_all(config.train.acquisition)
+    is_single = has_weight_posterior(network)
+    full_covariance = None
+    if is_single and needs_joint_covariance(config.train.acquisition):
+        full_covariance = block_diagonal(posterior.covariance, config.env.d)
     return Surrogate(
-        state=state,
+        state=torch.stack(means),
         control=network.control,
         dt=config.env.dt,
         region_radius=config.env.region_radius,
-        field=rows.felt,
-        jacobian=rows.jacobian,
-        members=None if featured else rows.members,
-        covariance=known.covariance if featured else None,
-        full_covariance=by_output(known.covariance, d) if joint else None,
-        region=rows.region(grid) if featured else None,
-        step_variance=known.step_variance,
-        precision=torch.stack(precision),
+        field=fields.mean_and_features,
+        jacobian=fields.jacobian,
+        members=None if is_single else fields.member_values,
+        covariance=posterior.covariance if is_single else None,
+        full_covariance=full_covariance,
+        region=fields.region_products(grid) if is_single else None,
+        step_variance=posterior.step_variance,
+        precision=torch.stack(precisions),
     )
 
 
-def by_output(
-    covariance: Float[Tensor, "row feature feature"], d: int
-) -> Float[Tensor, "row weight weight"]:
-    """Of the weights of d outputs, which are independent: blocks on the diagonal."""
-    row, features, _ = covariance.shape
-    found = covariance.new_zeros(row, d, features, d, features)
-    found.diagonal(dim1=1, dim2=3).copy_(covariance[..., None].expand(-1, -1, -1, d))
-    return found.view(row, d * features, d * features)
+def block_diagonal(
+    covariance: Float[Tensor, "learner feature feature"], d: int
+) -> Float[Tensor, "learner weight weight"]:
+    """Returns the covariance of the weights of d independent outputs, one block for each."""
+    learners, features, _ = covariance.shape
+    blocks = covariance.new_zeros(learners, d, features, d, features)
+    blocks.diagonal(dim1=1, dim2=3).copy_(covariance[..., None].expand(-1, -1, -1, d))
+    return blocks.view(learners, d * features, d * features)

@@ -1,8 +1,8 @@
-"""beliefs about the states of a run -> how sure the weights are that the field is linear in
+"""beliefs about the states of a run -> the posterior of the weights that the field is linear in
 
-Σ⁻¹ = I/s_w² + Σ_i φ(μ_i) φ(μ_i)ᵀ / q with q = mean(s dt + 2v) / dt²: regression on the features of the last layer
-(a constant 1 among them where it has a bias), whose targets (x_{i+1} - x_i)/dt are uncertain by the noise of a step
-and by that of both states.
+Σ⁻¹ = I/s_w² + Σ_i φ(μ_i) φ(μ_i)ᵀ / q with q = mean(s dt + 2v) / dt²: regression on the features of
+the last layer (with a constant 1 where it has a bias). The targets (x_{i+1} - x_i)/dt are uncertain
+because of the noise of a step and because both states are.
 """
 
 from typing import NamedTuple
@@ -14,66 +14,69 @@ from torch import Tensor
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring
+from quatrain.replay.windows import WindowRing
 
 REFRESH_EVERY = 50
-"""Transitions, between which each adds its own feature alone."""
+"""Transitions between full recomputations; in between, each transition adds its own feature."""
 
 
 class Posterior(NamedTuple):
-    """covariance: Σ, of the weights of each output; of ensembles, whose spread takes its place, without any feature.
+    """Holds Σ, shared by the weights of all outputs, and step_variance = q dt².
 
-    step_variance: q dt².
+    The covariance of an ensemble has no features: the spread of its members takes its place.
     """
 
     covariance: Float[Tensor, "feature feature"]
     step_variance: Float[Tensor, ""]
 
 
-def has_features(network: SeqVae) -> bool:
-    """An ensemble tells by its members how sure it is."""
+def has_weight_posterior(network: SeqVae) -> bool:
+    """Returns False for an ensemble, whose members show the uncertainty."""
     return network.members == 1
 
 
 @torch.no_grad()
-def prior(network: SeqVae) -> Posterior:
-    """Before any transition; the states as uncertain as the encoder is at first."""
-    first = network.encoder.belief(network.encoder.first(1))
-    features = (
-        network.dynamics.field().features(first.mean.T[None]).shape[1]
-        if has_features(network)
-        else 0
-    )
-    covariance = network.prior_variance * torch.eye(features, device=first.mean.device)
-    return Posterior(covariance, step_variance(network, first))
+def initial_posterior(network: SeqVae) -> Posterior:
+    """Returns the prior. The states are as uncertain as the encoder's initial output."""
+    belief = network.encoder.belief(network.encoder.initial_hidden(1))
+    features = 0
+    if has_weight_posterior(network):
+        features = network.dynamics.field().features(belief.mean.T[None]).shape[1]
+    covariance = network.prior_variance * torch.eye(features, device=belief.mean.device)
+    return Posterior(covariance, step_variance(network, belief))
 
 
 def step_variance(network: SeqVae, belief: Belief) -> Float[Tensor, ""]:
-    """mean(s dt + 2v)."""
+    """Computes mean(s dt + 2v)."""
     return network.step_variance.mean() + 2 * belief.variance.mean()
 
 
 @torch.no_grad()
-def noted(network: SeqVae, known: Posterior, mean: Float[Tensor, " d"]) -> Posterior:
-    """With one state more; q stays."""
-    if not has_features(network):
-        return known
-    covariance, variance = known
+def add_state(network: SeqVae, posterior: Posterior, mean: Float[Tensor, " d"]) -> Posterior:
+    """Returns the posterior given one more state; q stays as it is."""
+    if not has_weight_posterior(network):
+        return posterior
+    covariance, variance = posterior
     feature = network.dynamics.field().features(mean[None, :, None])[0, :, 0]
-    along = covariance @ feature
-    noise = variance / network.dt**2 + feature @ along
-    return Posterior(torch.addr(covariance, along, along / noise, alpha=-1), variance)
+    projected = covariance @ feature
+    noise = variance / network.dt**2 + feature @ projected
+    updated = torch.addr(covariance, projected, projected / noise, alpha=-1)
+    return Posterior(updated, variance)
 
 
 @torch.no_grad()
-def refreshed(network: SeqVae, ring: Ring, row: int) -> Posterior:
-    """Of all that is in the replay, as the network sees it now."""
-    written, stored = int(ring.written), ring.stored
-    seen = windows.window(ring, row, written - stored, stored)
-    inputs = torch.cat([seen.observations, seen.actions], -1)
-    belief = network.encoder.belief(network.encoder.over_episodes(inputs, seen.truncated))
+def recompute(network: SeqVae, ring: WindowRing, row: int) -> Posterior:
+    """Computes the posterior of all transitions in the replay, with the current network.
+
+    The covariance is NaN if the precision matrix is not positive definite.
+    """
+    stored = ring.stored
+    transitions = windows.window(ring, row, int(ring.written) - stored, stored)
+    inputs = torch.cat([transitions.observations, transitions.actions], -1)
+    hidden = network.encoder.encode_episodes(inputs, transitions.truncated)
+    belief = network.encoder.belief(hidden)
     variance = step_variance(network, belief)
-    if not has_features(network):
+    if not has_weight_posterior(network):
         return Posterior(torch.eye(0, device=inputs.device), variance)
     features = network.dynamics.field().features(belief.mean.T[None])[0].double()
     precision = features @ features.T * (network.dt**2 / variance.double())

@@ -1,4 +1,4 @@
-"""one row's part of a learner <-> the network, optimiser and generators that work on it"""
+"""transitions of one learner -> its belief, and gradient steps on windows of its replay"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,35 +11,93 @@ from torch.optim import SGD, Adam, Optimizer
 
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.frameworks.torch import adam_state, threads
-from quatrain.frameworks.torch.adam_state import Moments
-from quatrain.frameworks.torch.rng import generator, generator_at
+from quatrain.frameworks.torch.adam_state import AdamState
+from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.seq_vae import elbo, posterior
+from quatrain.models.active_dynamics.seq_vae import elbo
+from quatrain.models.active_dynamics.seq_vae import posterior as posteriors
+from quatrain.models.active_dynamics.seq_vae.elbo import ElboTerms
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
-from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init
+from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
 from quatrain.replay import windows
-from quatrain.replay.windows import Ring, Windows
+from quatrain.replay.windows import WindowRing, Windows
 
 
-class Row(NamedTuple):
-    """Everything that changes in one row's learner; and `bootstrap`, how often each window counts for each member."""
+class SeqVaeState(NamedTuple):
+    """Holds everything that changes in one learner, and its bootstrap.
+
+    bootstrap: how often each member of an ensemble uses each window.
+    batch_rng, elbo_rng: states of the generators of batches, and of samples and masks.
+    updates: gradient steps so far.
+    """
 
     params: dict[str, Tensor]
-    optimizer: Moments
+    optimizer: AdamState
     hidden: Float[Tensor, "1 hidden"]
     belief: Belief
     posterior: Posterior
     bootstrap: Float[Tensor, "start member"]
-    batch: UInt8[Tensor, " state"]
-    elbo: UInt8[Tensor, " state"]
+    batch_rng: UInt8[Tensor, " state"]
+    elbo_rng: UInt8[Tensor, " state"]
     updates: Int64[Tensor, ""]
 
 
+class Objective(NamedTuple):
+    """Holds a loss with its gradient, and metrics."""
+
+    loss: Float[Tensor, ""]
+    metrics: dict[str, Tensor]
+
+
+def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> SeqVaeState:
+    """Returns the state before the first transition. It depends on the seed alone."""
+    network_seed, batch_seed, elbo_seed, bootstrap_seed = np.random.SeedSequence(seed).spawn(4)
+    network = init_network(config, emission, int(network_seed.generate_state(1)[0]))
+    params = _copy_params(network)
+    belief = network.initial_belief
+    return SeqVaeState(
+        params=params,
+        optimizer=adam_state.init_state(params),
+        hidden=network.encoder.initial_hidden(1).detach(),
+        belief=Belief(belief.mean.detach().clone(), belief.variance.detach().clone()),
+        posterior=posteriors.initial_posterior(network),
+        bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
+        batch_rng=generator_from_seed(batch_seed).get_state(),
+        elbo_rng=generator_from_seed(elbo_seed).get_state(),
+        updates=torch.tensor(0),
+    )
+
+
+def draw_bootstrap(config: ActiveDynamicsConfig, rng: Generator) -> Float[Tensor, "start member"]:
+    """Draws how often each member uses the window that begins with a transition.
+
+    Poisson(1) for an ensemble; else 1.
+    """
+    members = config.network.seq_vae.members
+    ones = torch.ones(config.train.transitions, members)
+    return torch.poisson(ones, rng) if members > 1 else ones
+
+
+def _copy_params(network: SeqVae) -> dict[str, Tensor]:
+    return {name: param.detach().clone() for name, param in network.named_parameters()}
+
+
+def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: AdamState) -> Optimizer:
+    """Returns the optimiser of the whole run, which continues from these moments."""
+    train = config.train.seq_vae
+    params = network.parameters()
+    if train.optimizer == "sgd":
+        return SGD(params, lr=train.learning_rate, weight_decay=train.weight_decay, fused=True)
+    optimizer = Adam(params, lr=train.learning_rate, weight_decay=train.weight_decay, fused=True)
+    adam_state.load_state(optimizer, network, moments)
+    return optimizer
+
+
 @dataclass
-class Worker:
-    """One row at work; `observe`, `restart` and `learn` change it in place."""
+class SeqVaeTrainer:
+    """Trains one learner; `observe`, `restart`, `learn` and `update` change it in place."""
 
     config: ActiveDynamicsConfig
     network: SeqVae
@@ -48,199 +106,164 @@ class Worker:
     belief: Belief
     posterior: Posterior
     bootstrap: Float[Tensor, "start member"]
-    batch: Generator
-    elbo: Generator
+    batch_rng: Generator
+    elbo_rng: Generator
     updates: int
 
-
-def fresh(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> Row:
-    """Before the first transition; all of it depends on the seed alone."""
-    own, *others = np.random.SeedSequence(seed).spawn(4)
-    network = init(config, emission, int(own.generate_state(1)[0]))
-    batch, of_elbo, of_bootstrap = (generator(purpose) for purpose in others)
-    params = {name: param.detach().clone() for name, param in network.named_parameters()}
-    return Row(
-        params=params,
-        optimizer=adam_state.fresh(params),
-        hidden=network.encoder.first(1).detach(),
-        belief=Belief(*(one.detach().clone() for one in network.first)),
-        posterior=posterior.prior(network),
-        bootstrap=bootstrap(config, of_bootstrap),
-        batch=batch.get_state(),
-        elbo=of_elbo.get_state(),
-        updates=torch.tensor(0),
-    )
-
-
-def bootstrap(config: ActiveDynamicsConfig, draws: Generator) -> Float[Tensor, "start member"]:
-    """How often each member of an ensemble sees the window that begins with a transition: Poisson(1); else once."""
-    starts, members = config.train.transitions, config.network.seq_vae.members
-    ones = torch.ones(starts, members)
-    return torch.poisson(ones, draws) if members > 1 else ones
-
-
-def at_work(config: ActiveDynamicsConfig, emission: Emission, row: Row) -> Worker:
-    """At work where it was; of the row nothing is changed."""
-    network = network_of(config, emission, row.params)
-    return Worker(
-        config=config,
-        network=network,
-        optimizer=optimizer_of(config, network, row.optimizer),
-        hidden=row.hidden,
-        belief=row.belief,
-        posterior=row.posterior,
-        bootstrap=row.bootstrap,
-        batch=generator_at(row.batch),
-        elbo=generator_at(row.elbo),
-        updates=int(row.updates),
-    )
-
-
-def network_of(
-    config: ActiveDynamicsConfig, emission: Emission, params: dict[str, Tensor]
-) -> SeqVae:
-    """With these weights."""
-    network = init(config, emission, 0)
-    network.load_state_dict(params)
-    return network
-
-
-def optimizer_of(config: ActiveDynamicsConfig, network: SeqVae, known: Moments) -> Optimizer:
-    """One for the whole run, which goes on from the moments that are known."""
-    train = config.train.seq_vae
-    rate, decay = train.learning_rate, train.weight_decay
-    if train.optimizer == "sgd":
-        return SGD(network.parameters(), lr=rate, weight_decay=decay, fused=True)
-    optimizer = Adam(network.parameters(), lr=rate, weight_decay=decay, fused=True)
-    adam_state.restore(optimizer, network, known)
-    return optimizer
-
-
-def snapshot(worker: Worker) -> Row:
-    """As the worker is now, in tensors that stay so."""
-    return Row(
-        params={name: param.detach().clone() for name, param in worker.network.named_parameters()},
-        optimizer=adam_state.snapshot(worker.optimizer, worker.network),
-        hidden=worker.hidden,
-        belief=worker.belief,
-        posterior=worker.posterior,
-        bootstrap=worker.bootstrap,
-        batch=worker.batch.get_state(),
-        elbo=worker.elbo.get_state(),
-        updates=torch.tensor(worker.updates),
-    )
-
-
-@torch.no_grad()
-def observe(
-    worker: Worker, observation: Float[Tensor, " obs"], action: Float[Tensor, " action"]
-) -> Belief:
-    """The belief about the state after a transition, of the carried state of the encoder: as of all of the episode."""
-    network = worker.network
-    worker.hidden = network.encoder.step(torch.cat([observation, action])[None], worker.hidden)
-    worker.belief = network.encoder.belief(worker.hidden[0])
-    worker.posterior = posterior.noted(network, worker.posterior, worker.belief.mean)
-    return worker.belief
-
-
-@torch.no_grad()
-def restart(worker: Worker, ended: Bool[Tensor, ""]) -> None:
-    """Where `ended`, an episode begins, of which nothing was seen. Nothing is read back from a GPU."""
-    if ended.is_cpu and not ended:
-        return
-    worker.hidden = worker.hidden * ~ended
-    before = worker.network.first
-    worker.belief = Belief(
-        *(torch.where(ended, new, old) for new, old in zip(before, worker.belief, strict=True))
-    )
-
-
-def ready(worker: Worker, ring: Ring, row: int) -> bool:
-    """Whether there are enough windows to begin; once begun, nothing is asked."""
-    return (
-        worker.updates > 0
-        or int(windows.valid(ring)[row]) >= worker.config.train.seq_vae.min_windows
-    )
-
-
-@threads.single_threaded(if_small=True)
-def learn(worker: Worker, ring: Ring, row: int) -> dict[str, Tensor]:
-    """Gradient steps on windows of the replay -> metrics of the last of them; {} while there are too few windows."""
-    found: dict[str, Tensor] = {}
-    train = worker.config.train.seq_vae
-    if ready(worker, ring, row):
-        for _ in range(train.updates):
-            sampled = windows.sample(ring, row, train.batch_size, train.length, worker.batch)
-            found = update(worker, sampled, ring.stored)
-    if int(ring.written) % REFRESH_EVERY == 0:
-        worker.posterior = posterior.refreshed(worker.network, ring, row)
-    return found
-
-
-def update(worker: Worker, sampled: Windows, transitions: int) -> dict[str, Tensor]:
-    """One step of the clipped gradient, in place."""
-    loss, metrics = objective(worker, sampled, transitions)
-    params = worker.optimizer.param_groups[0]["params"]
-    for param in params:
-        param.grad = None
-    loss.backward()
-    limit = worker.config.train.seq_vae.max_grad_norm
-    norm = nn.utils.clip_grad_norm_(params, torch.inf if limit is None else limit, foreach=True)
-    worker.optimizer.step()
-    worker.updates += 1
-    return metrics | {"grad_norm": norm}
-
-
-class Objective(NamedTuple):
-    """A loss, and what is noted of it."""
-
-    loss: Float[Tensor, ""]
-    metrics: dict[str, Tensor]
-
-
-def objective(worker: Worker, sampled: Windows, transitions: int) -> Objective:
-    """The loss of some windows: means over members, of each over the windows it sees, as often as it sees them."""
-    network, train = worker.network, worker.config.train.seq_vae
-    beta = losses.beta_at(train, worker.updates)
-    scene = elbo.encode(network, sampled, train.burn_in)
-    draws = elbo.draw(network.members, train.samples, train.horizons, scene, worker.elbo)
-    if train.mask > 0 and beta > 0:
-        draws = elbo.masked(draws, train.mask, worker.elbo)
-    scored = elbo.score(network, scene, draws, network.counted)
-    terms = {name: _mean(worker, sampled, getattr(scored, name)) for name in losses.ELBO_TERMS[:-1]}
-    terms["weight_prior"] = network.weight_prior()
-    scales = losses.weights(train.window, transitions, beta)
-    assert terms.keys() == scales.keys() == set(losses.ELBO_TERMS)
-    loss = torch.stack([scales[name] * terms[name] for name in losses.ELBO_TERMS]).sum()
-    with torch.no_grad():
-        exact = (
-            elbo.evidence_bound(network, scene, draws) if draws.kept is not None else scored.bound
+    @classmethod
+    def from_state(
+        cls, config: ActiveDynamicsConfig, emission: Emission, state: SeqVaeState
+    ) -> "SeqVaeTrainer":
+        """Returns a trainer that continues from the state, which is not modified."""
+        network = init_network(config, emission, 0)
+        network.load_state_dict(state.params)
+        return cls(
+            config=config,
+            network=network,
+            optimizer=_make_optimizer(config, network, state.optimizer),
+            hidden=state.hidden,
+            belief=state.belief,
+            posterior=state.posterior,
+            bootstrap=state.bootstrap,
+            batch_rng=generator_from_state(state.batch_rng),
+            elbo_rng=generator_from_state(state.elbo_rng),
+            updates=int(state.updates),
         )
-        noted = {name: term.detach() for name, term in terms.items()} | {"elbo_exact": exact.mean()}
-    others = {"loss": loss.detach(), "beta": network.nothing + beta}
-    return Objective(loss, in_units(worker.config, noted, transitions) | others)
+
+    def to_state(self) -> SeqVaeState:
+        """Returns the current state, in tensors that later training does not modify."""
+        return SeqVaeState(
+            params=_copy_params(self.network),
+            optimizer=adam_state.get_state(self.optimizer, self.network),
+            hidden=self.hidden,
+            belief=self.belief,
+            posterior=self.posterior,
+            bootstrap=self.bootstrap,
+            batch_rng=self.batch_rng.get_state(),
+            elbo_rng=self.elbo_rng.get_state(),
+            updates=torch.tensor(self.updates),
+        )
+
+    @torch.no_grad()
+    def observe(
+        self, observation: Float[Tensor, " obs"], action: Float[Tensor, " action"]
+    ) -> Belief:
+        """Returns the belief about the state after a transition, given the whole episode.
+
+        The hidden state of the encoder carries the episode's earlier transitions.
+        """
+        network = self.network
+        inputs = torch.cat([observation, action])[None]
+        self.hidden = network.encoder.step(inputs, self.hidden)
+        self.belief = network.encoder.belief(self.hidden[0])
+        self.posterior = posteriors.add_state(network, self.posterior, self.belief.mean)
+        return self.belief
+
+    @torch.no_grad()
+    def restart(self, ended: Bool[Tensor, ""]) -> None:
+        """Resets the belief and the hidden state if the episode has ended.
+
+        On a GPU nothing is read back.
+        """
+        if ended.is_cpu and not ended:
+            return
+        initial = self.network.initial_belief
+        self.hidden = self.hidden * ~ended
+        self.belief = Belief(
+            torch.where(ended, initial.mean, self.belief.mean),
+            torch.where(ended, initial.variance, self.belief.variance),
+        )
+
+    def has_enough_windows(self, ring: WindowRing, row: int) -> bool:
+        """Returns whether updates can begin. After the first one the replay is no longer asked."""
+        min_windows = self.config.train.seq_vae.min_windows
+        return self.updates > 0 or int(windows.window_counts(ring)[row]) >= min_windows
+
+    @threads.single_threaded(if_small=True)
+    def learn(self, ring: WindowRing, row: int) -> dict[str, Tensor]:
+        """Takes gradient steps on windows of the replay, and renews the posterior when it is due.
+
+        Returns the metrics of the last step; {} while there are fewer than `min_windows` windows.
+        """
+        train = self.config.train.seq_vae
+        metrics: dict[str, Tensor] = {}
+        if self.has_enough_windows(ring, row):
+            for _ in range(train.updates):
+                batch = windows.sample(ring, row, train.batch_size, train.length, self.batch_rng)
+                metrics = self.update(batch, ring.stored)
+        if int(ring.written) % REFRESH_EVERY == 0:
+            self.posterior = posteriors.recompute(self.network, ring, row)
+        return metrics
+
+    def update(self, batch: Windows, transitions: int) -> dict[str, Tensor]:
+        """Takes a step along the clipped gradient. transitions: in the replay."""
+        loss, metrics = self.objective(batch, transitions)
+        params = self.optimizer.param_groups[0]["params"]
+        for param in params:
+            param.grad = None
+        loss.backward()
+        max_norm = self.config.train.seq_vae.max_grad_norm
+        if max_norm is None:
+            max_norm = torch.inf
+        norm = nn.utils.clip_grad_norm_(params, max_norm, foreach=True)
+        self.optimizer.step()
+        self.updates += 1
+        return metrics | {"grad_norm": norm}
+
+    def objective(self, batch: Windows, transitions: int) -> Objective:
+        """Computes the loss of a batch as a mean over members and windows.
+
+        Each window has the weight that the bootstrap gives it for a member.
+        """
+        network = self.network
+        train = self.config.train.seq_vae
+        beta = losses.beta_at(train, self.updates)
+        encoded = elbo.encode_windows(network, batch, train.burn_in)
+        draws = elbo.draw(network.members, train.samples, train.horizons, encoded, self.elbo_rng)
+        if train.mask > 0 and beta > 0:
+            draws = elbo.add_mask(draws, train.mask, self.elbo_rng)
+        elbo_terms = elbo.compute_terms(network, encoded, draws, network.horizon_mask_weights)
+        terms = self._mean_terms(elbo_terms, batch)
+        weights = losses.weights(train.window, transitions, beta)
+        assert terms.keys() == weights.keys() == set(losses.TERMS["seq_vae"])
+        loss = torch.stack([weights[name] * terms[name] for name in losses.TERMS["seq_vae"]]).sum()
+        metrics = {name: term.detach() for name, term in terms.items()}
+        is_masked = draws.keep_mask is not None
+        with torch.no_grad():
+            exact = elbo.evidence_bound(network, encoded, draws) if is_masked else elbo_terms.bound
+            metrics["elbo_exact"] = exact.mean()
+            metrics = normalize_terms(self.config, metrics, transitions)
+            metrics["beta"] = network.zero + beta
+        return Objective(loss, metrics | {"loss": loss.detach()})
+
+    def _mean_terms(self, elbo_terms: ElboTerms, batch: Windows) -> dict[str, Tensor]:
+        """Returns the terms of the loss by name, in the order of `losses.TERMS`."""
+        terms = {}
+        for name in losses.TERMS["seq_vae"][:-1]:
+            term = getattr(elbo_terms, name)
+            if self.network.members > 1:
+                starts = batch.starts % len(self.bootstrap)
+                term = self.bootstrap.index_select(0, starts).T * term
+            terms[name] = term.mean()
+        terms["weight_prior"] = self.network.weight_prior()
+        return terms
 
 
-def _mean(
-    worker: Worker, sampled: Windows, term: Float[Tensor, "*member batch"]
-) -> Float[Tensor, ""]:
-    """Over windows and members, each as often as the member sees the window; without an ensemble that is once."""
-    if worker.network.members == 1:
-        return term.mean()
-    seen = worker.bootstrap.index_select(0, sampled.starts % len(worker.bootstrap))
-    return (seen.T * term).mean()
-
-
-def in_units(
+def normalize_terms(
     config: ActiveDynamicsConfig, terms: dict[str, Tensor], transitions: int
 ) -> dict[str, Tensor]:
-    """Nats per time of a window and channel, or dimension of the state; the prior's per transition in the replay."""
-    times, channels, d = config.train.seq_vae.window, config.env.observation.channels, config.env.d
+    """Returns likelihoods per time and channel, KL terms per time and dimension, in nats.
+
+    The prior of the weights is given per transition in the replay.
+    """
+    times = config.train.seq_vae.window
+    by_channel = times * config.env.observation.channels
+    by_dimension = times * config.env.d
     units = {
-        "ell": times * channels,
-        "kl_first": times * d,
-        "kl_steps": times * d,
+        "ell": by_channel,
+        "kl_first": by_dimension,
+        "kl_steps": by_dimension,
         "weight_prior": transitions,
+        "elbo_exact": by_channel,
     }
-    units["elbo_exact"] = times * channels
     return {name: term / units[name] for name, term in terms.items()}

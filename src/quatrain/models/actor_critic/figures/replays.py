@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 
 from quatrain.envs.colony.dynamics import ROUNDING, make_world
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.policies import constant_policy, feedback_policy, fixing
+from quatrain.envs.colony.policies import constant_policy, feedback_policy, with_fixed_parameters
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.models.actor_critic.collect import Floors, Starts
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -79,7 +79,9 @@ def replayed(
         feedback=played(
             world,
             starts,
-            fixing(config.env.action.fixed_params, feedback_policy(world.rules, gamma)),
+            with_fixed_parameters(
+                config.env.action.fixed_params, feedback_policy(world.rules, gamma)
+            ),
         ),
     )
 

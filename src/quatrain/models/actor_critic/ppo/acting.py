@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.features import observe
-from quatrain.envs.colony.policies import Act
+from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.models.actor_critic.collect import Dataset, compressed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network, Output
@@ -118,7 +118,7 @@ def bucket(actor: Actor, cells: int) -> int:
     return min(wide, actor.world.rules.max_nodes)
 
 
-def mean_policy(actor: Actor) -> Act:
+def mean_policy(actor: Actor) -> ColonyPolicy:
     """The policy without its spread."""
 
     def act(_: Tensor, colonies: Colonies) -> Tensor:
@@ -129,7 +129,7 @@ def mean_policy(actor: Actor) -> Act:
     return torch.no_grad()(act)
 
 
-def drawn_policy(actor: Actor, generator: torch.Generator) -> Act:
+def drawn_policy(actor: Actor, generator: torch.Generator) -> ColonyPolicy:
     """The policy as it acts while it learns."""
 
     def act(_: Tensor, colonies: Colonies) -> Tensor:

@@ -10,8 +10,8 @@ from torch.optim import Adam
 
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.frameworks.torch import adam_state
-from quatrain.frameworks.torch.adam_state import Moments
-from quatrain.frameworks.torch.rng import generator_at
+from quatrain.frameworks.torch.adam_state import AdamState
+from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor
@@ -36,7 +36,7 @@ class Seed(NamedTuple):
 
     params: dict[str, Tensor]
     scale: Scale
-    optimizer: Moments
+    optimizer: AdamState
     ranks: tuple[Rank, ...]
     iterations: Int64[Tensor, ""]
     updates: Int64[Tensor, ""]
@@ -73,21 +73,21 @@ def restored(
     optimizer = Adam(
         network.parameters(), lr=config.train.learning_rate, eps=config.train.adam_eps, fused=True
     )
-    adam_state.restore(optimizer, network, seed.optimizer)
+    adam_state.load_state(optimizer, network, seed.optimizer)
     own = seed.ranks[team.rank]
     player = Player(
         own.colonies,
         own.components,
         own.ended,
-        generator_at(own.environment),
-        generator_at(own.policy),
+        generator_from_state(own.environment),
+        generator_from_state(own.policy),
     )
     return Agent(
         actor=make_actor(config, world, seed.scale, network),
         network=network,
         optimizer=optimizer,
         player=player,
-        order=generator_at(own.order),
+        order=generator_from_state(own.order),
         rollout=empty_rollout(config, config.train.num_envs // team.size)
         if rollout is None
         else rollout,
@@ -115,7 +115,7 @@ def snapshot(agent: Agent, ranks: tuple[Rank, ...]) -> Seed:
     return Seed(
         params={name: param.detach().clone() for name, param in agent.network.named_parameters()},
         scale=agent.actor.scale,
-        optimizer=adam_state.snapshot(agent.optimizer, agent.network),
+        optimizer=adam_state.get_state(agent.optimizer, agent.network),
         ranks=ranks,
         iterations=torch.tensor(agent.iterations),
         updates=torch.tensor(agent.updates),
@@ -145,5 +145,5 @@ def fresh(
         actor = make_actor(config, world, scale, network)
         ranks.append(rank_of(first_player(actor, colonies, environment, policy), order))
     return Seed(
-        params, scale, adam_state.fresh(params), tuple(ranks), torch.tensor(0), torch.tensor(0)
+        params, scale, adam_state.init_state(params), tuple(ranks), torch.tensor(0), torch.tensor(0)
     )

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
 from quatrain.envs.colony.dynamics import Colonies
-from quatrain.envs.colony.episodes import taken
+from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
-from quatrain.envs.colony.world import Stepped, start, step
+from quatrain.envs.colony.world import StepResult, start, step
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, see
 from quatrain.models.actor_critic.ppo.team import ALONE, Team
@@ -93,7 +93,7 @@ def play(actor: Actor, player: Player, rollout: Rollout, team: Team = ALONE) -> 
         ended += _told(actor, stepped, running + paid)
         running = torch.where(over, 0.0, running + paid)
         cells += colonies.n.float().mean()
-        lasts.append(stepped.last)
+        lasts.append(stepped.final)
         colonies = stepped.colonies
     buffer.close(
         rollout, actor.forward(see(actor, colonies)).value, _final_values(actor, rollout, lasts)
@@ -104,7 +104,7 @@ def play(actor: Actor, player: Player, rollout: Rollout, team: Team = ALONE) -> 
     return Played(after, ended[0].long(), cells / len(rollout.n))
 
 
-def _told(actor: Actor, stepped: Stepped, components: Tensor) -> Float[Tensor, " told"]:
+def _told(actor: Actor, stepped: StepResult, components: Tensor) -> Float[Tensor, " told"]:
     """Sums over the episodes that ended with this step: their number, and what `Player.ended` has means of."""
     over = (stepped.terminated | stepped.truncated).float()
     reasons = torch.nn.functional.one_hot(stepped.reason, len(REASONS))
@@ -112,7 +112,7 @@ def _told(actor: Actor, stepped: Stepped, components: Tensor) -> Float[Tensor, "
     columns = [
         one[:, None],
         (components @ actor.world.weights)[:, None],
-        stepped.last.t[:, None],
+        stepped.final.t[:, None],
         reasons,
         components,
     ]
@@ -125,7 +125,7 @@ def _final_values(
     """Values of the colonies whose time was up, in the order of `rollout.truncated.nonzero()`."""
     cut = rollout.truncated.cpu()
     ends = [
-        taken(last, rows.nonzero()[:, 0].to(last.n.device))
+        select(last, rows.nonzero()[:, 0].to(last.n.device))
         for last, rows in zip(lasts, cut, strict=True)
     ]
     colonies = Colonies(*map(torch.cat, zip(*ends, strict=True)))

@@ -10,7 +10,7 @@ from quatrain.models.tides import network
 from quatrain.models.tides.collect import Dataset
 from quatrain.models.tides.config import TidesConfig
 from quatrain.models.tides.train import State
-from quatrain.requests import Input, checked
+from quatrain.requests import Input, validate_request
 
 LARGEST = 1e6
 
@@ -35,7 +35,9 @@ def answer(
     Raises:
         ValueError: other inputs, another shape, a time beyond a million days; arrays of another config.
     """
-    time = checked("tides", request, {"time": Input(np.float64, (), -LARGEST, LARGEST)})["time"]
+    time = validate_request("tides", request, {"time": Input(np.float64, (), -LARGEST, LARGEST)})[
+        "time"
+    ]
     params = packing.from_arrays(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
     return {"height": network.basis(config.network, time) @ np.asarray(params["weights"])}
 

@@ -7,10 +7,9 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.observation import Emission, draw_emission
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.seq_vae import trainer
-from quatrain.models.active_dynamics.seq_vae.trainer import Worker
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, Ring
+from quatrain.replay.windows import Entry, WindowRing
 from tests.conftest import small
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -48,18 +47,20 @@ def channels(config: ActiveDynamicsConfig) -> Emission:
     return draw_emission(config.env.emission, config.env.d, Generator().manual_seed(0))
 
 
-def worker(config: ActiveDynamicsConfig, seed: int = 0) -> Worker:
+def make_trainer(config: ActiveDynamicsConfig, seed: int = 0) -> SeqVaeTrainer:
     """Before its first transition; weights of radial basis functions are random, as they begin with zeros."""
-    made = trainer.at_work(config, channels(config), trainer.fresh(config, channels(config), seed))
+    trainer = SeqVaeTrainer.from_state(
+        config, channels(config), init_state(config, channels(config), seed)
+    )
     if config.network.seq_vae.dynamics == "rbf":
         with torch.no_grad():
-            made.network.dynamics.weight.normal_(0, 0.5, generator=Generator().manual_seed(seed))
-    return made
+            trainer.network.dynamics.weight.normal_(0, 0.5, generator=Generator().manual_seed(seed))
+    return trainer
 
 
 def replay(
     config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()
-) -> Ring:
+) -> WindowRing:
     """A walk of each row that is pushed about, and begins anew after the transitions `ends`."""
     draws, emission = Generator().manual_seed(1), channels(config)
     ring = windows.allocate(
@@ -77,6 +78,6 @@ def replay(
     return ring
 
 
-def gradients(made: Worker) -> dict[str, Tensor]:
+def gradients(trainer: SeqVaeTrainer) -> dict[str, Tensor]:
     """Of each parameter, as last found."""
-    return {name: param.grad.clone() for name, param in made.network.named_parameters()}
+    return {name: param.grad.clone() for name, param in trainer.network.named_parameters()}

@@ -1,4 +1,4 @@
-"""short work -> contestants whose turns last long enough to be timed."""
+"""short work -> contestants that run long enough to be timed"""
 
 import time
 from collections.abc import Callable
@@ -11,8 +11,10 @@ MOST = 20_000
 """Calls in a turn."""
 
 
-def repeated(work: Callable[[], object], units: float = 1.0) -> Contestant:
-    """The work so many times over that a turn is filled; `units`: of what a row counts in one of them."""
+def repeat(work: Callable[[], object], units: float = 1.0) -> Contestant:
+    """Repeats the work until a timing is long enough; `units` is what a row counts in one
+    repetition.
+    """
     work()
     begin = time.perf_counter()
     work()

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.colony import floors
+from quatrain.envs.colony import reference_policies
 from quatrain.envs.colony.dynamics import Colonies, World, advance
-from quatrain.envs.colony.episodes import episodes, repeated, returns, taken
-from quatrain.envs.colony.floors import best_constant, best_gamma
+from quatrain.envs.colony.episodes import episodes, repeat, returns, select
 from quatrain.envs.colony.policies import (
-    Act,
-    bounds_of,
+    ColonyPolicy,
+    action_bounds,
     constant_policy,
     feedback_policy,
     random_policy,
 )
+from quatrain.envs.colony.reference_policies import best_constant, best_gamma
 from quatrain.envs.colony.rewards import components
 from quatrain.envs.colony.rules import RUNNING
 from quatrain.envs.colony.world import start
@@ -36,11 +36,11 @@ def begun(count: int, seed: int = 0) -> Colonies:
     return start(SMALL, count, generator(seed))
 
 
-def by_loop(some_world: World, colonies: Colonies, act: Act) -> list[float]:
+def by_loop(some_world: World, colonies: Colonies, act: ColonyPolicy) -> list[float]:
     """The return of each colony, played by itself."""
     found = []
     for row in range(len(colonies.n)):
-        one, total, reason = taken(colonies, torch.tensor([row])), 0.0, RUNNING
+        one, total, reason = select(colonies, torch.tensor([row])), 0.0, RUNNING
         while reason == RUNNING:
             step = advance(some_world, one, act(torch.tensor([row]), one))
             paid = components(some_world, step)[0].tolist()
@@ -52,7 +52,7 @@ def by_loop(some_world: World, colonies: Colonies, act: Act) -> list[float]:
 
 def test_each_colony_plays_one_episode_as_if_alone():
     colonies = begun(17)
-    low, high = bounds_of(SMALL.rules)
+    low, high = action_bounds(SMALL.rules)
     act = constant_policy(low + (high - low) * torch.rand(17, 5, generator=generator(1)))
     np.testing.assert_allclose(
         returns(SMALL, colonies, act), by_loop(SMALL, colonies, act), atol=1e-4
@@ -67,10 +67,10 @@ def test_who_ended_plays_no_more_and_no_one_is_forgotten():
     colonies = begun(40)
     ended, before = [], None
     for moment in episodes(SMALL, colonies, random_policy(SMALL.rules, generator(2))):
-        assert before is None or moment.rows.tolist() == before
+        assert before is None or moment.indices.tolist() == before
         over = moment.transition.reason != RUNNING
-        ended += moment.rows[over].tolist()
-        before = moment.rows[~over].tolist()
+        ended += moment.indices[over].tolist()
+        before = moment.indices[~over].tolist()
     assert before == []
     assert sorted(ended) == list(range(40))
     assert ended != sorted(ended)
@@ -94,34 +94,38 @@ def test_the_order_of_colonies_does_not_matter():
     colonies, order = begun(30), torch.randperm(30, generator=generator(3))
     gamma = torch.linspace(1, 15, 30)
     found = returns(SMALL, colonies, feedback_policy(SMALL.rules, gamma))
-    again = returns(SMALL, taken(colonies, order), feedback_policy(SMALL.rules, gamma[order]))
+    again = returns(SMALL, select(colonies, order), feedback_policy(SMALL.rules, gamma[order]))
     assert torch.equal(again, found[order])
 
 
 def test_a_batch_is_repeated_as_a_whole():
     colonies = wandering(SMALL, 3, 2)
-    twice = repeated(colonies, 2)
+    twice = repeat(colonies, 2)
     assert all(
         torch.equal(both, torch.cat([leaf, leaf]))
         for both, leaf in zip(twice, colonies, strict=True)
     )
 
 
-def searched(fixed: Mapping[str, float] = {}, points: int = 60, seed: int = 0) -> floors.Search:
+def searched(
+    fixed: Mapping[str, float] = {}, points: int = 60, seed: int = 0
+) -> reference_policies.Search:
     return best_constant(SMALL, points, fixed, generator(seed))
 
 
 @pytest.fixture(scope="module")
-def search() -> floors.Search:
+def search() -> reference_policies.Search:
     return searched()
 
 
-def test_the_search_begins_with_its_points_and_goes_on_for_four_rounds(search: floors.Search):
+def test_the_search_begins_with_its_points_and_goes_on_for_four_rounds(
+    search: reference_policies.Search,
+):
     assert len(search.actions) == len(search.returns) == 60 + 4 * 48
     assert len(search.finalists) == len(search.final_returns) == 8
 
 
-def test_half_of_the_first_points_hold_a_size_and_go_straight(search: floors.Search):
+def test_half_of_the_first_points_hold_a_size_and_go_straight(search: reference_policies.Search):
     half, others = search.actions[:30], search.actions[30:60]
     assert ((half[:, 0] >= 0.45) & (half[:, 0] <= 0.57)).all()
     assert (half[:, 4] == 0).all()
@@ -131,12 +135,12 @@ def test_half_of_the_first_points_hold_a_size_and_go_straight(search: floors.Sea
     assert len(half[:, 0].unique()) == 30
 
 
-def test_every_point_lies_within_the_bounds(search: floors.Search):
-    low, high = bounds_of(SMALL.rules)
+def test_every_point_lies_within_the_bounds(search: reference_policies.Search):
+    low, high = action_bounds(SMALL.rules)
     assert ((search.actions >= low) & (search.actions <= high)).all()
 
 
-def test_finalists_are_the_best_that_were_tried(search: floors.Search):
+def test_finalists_are_the_best_that_were_tried(search: reference_policies.Search):
     best = search.returns.sort(descending=True).values[:8]
     scores = {
         tuple(action.tolist()): float(score)
@@ -146,7 +150,7 @@ def test_finalists_are_the_best_that_were_tried(search: floors.Search):
     assert not torch.equal(search.final_returns, best)  # on colonies of their own
 
 
-def test_the_best_in_the_end_need_not_be_the_best_before(search: floors.Search):
+def test_the_best_in_the_end_need_not_be_the_best_before(search: reference_policies.Search):
     found = [search, *(searched(seed=seed) for seed in (1, 2))]
     winners = [int(one.final_returns.argmax()) for one in found]
     assert set(winners) != {0}
@@ -156,7 +160,7 @@ def test_the_best_in_the_end_need_not_be_the_best_before(search: floors.Search):
     )
 
 
-def test_rounds_come_nearer_to_what_pays(search: floors.Search):
+def test_rounds_come_nearer_to_what_pays(search: reference_policies.Search):
     rounds = [search.returns[:60], *search.returns[60:].split(48)]
     assert rounds[-1].mean() > rounds[1].mean() > rounds[0].mean()
     assert search.actions[-48:].std(0).sum() < search.actions[60:108].std(0).sum()
@@ -167,11 +171,11 @@ def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
 ):
     batches = []
 
-    def noted(some_world: World, colonies: Colonies, act: Act) -> torch.Tensor:
+    def noted(some_world: World, colonies: Colonies, act: ColonyPolicy) -> torch.Tensor:
         batches.append((colonies, returns(some_world, colonies, act)))
         return batches[-1][1]
 
-    monkeypatch.setattr(floors, "returns", noted)
+    monkeypatch.setattr(reference_policies, "returns", noted)
     search = searched()
     assert [len(scores) for _, scores in batches] == [60 * 16, *[48 * 32] * 4, 8 * 512]
     first, scores = batches[0]
@@ -192,14 +196,14 @@ def test_what_is_fixed_stays_so_in_every_point(fixed: dict[str, float]):
         )
 
 
-def test_the_same_seed_finds_the_same(search: floors.Search):
+def test_the_same_seed_finds_the_same(search: reference_policies.Search):
     assert all(torch.equal(*pair) for pair in zip(searched(), search, strict=True))
     assert not torch.equal(searched(seed=1).actions, search.actions)
 
 
 def test_the_controllers_throw_is_the_best_of_eight_on_the_same_colonies():
     found = best_gamma(SMALL, {}, generator(5))
-    colonies = start(SMALL, floors.GAMMA_COLONIES, generator(5))
+    colonies = start(SMALL, reference_policies.GAMMA_COLONIES, generator(5))
     tried = torch.linspace(0.5, 15, 8)
     scores = [
         returns(SMALL, colonies, feedback_policy(SMALL.rules, one.expand(len(colonies.n)))).mean()

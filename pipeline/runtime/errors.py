@@ -1,0 +1,74 @@
+"""a failure -> the exit code of the process: the base class of all errors that end a command with one line."""
+
+import signal
+
+from quatrain.errors import DataError, DeviceFull, DeviceMissing, TrainingDiverged
+
+EXIT_CODES: dict[type[Exception], int] = {
+    DataError: 3,
+    DeviceMissing: 5,
+    DeviceFull: 5,
+    TrainingDiverged: 7,
+}
+"""Exit codes of the errors that quatrain itself raises."""
+
+
+class PipelineError(Exception):
+    """Ends a command with its message in one line and with `exit_code`."""
+
+    exit_code: int = 1
+
+
+class ConfigError(PipelineError):
+    """Says which file, key or option cannot be used, why, and what to write instead."""
+
+    exit_code = 2
+
+
+class ArtifactError(PipelineError):
+    """Says which file or folder cannot be used, why, and how to restore it."""
+
+    exit_code = 3
+
+
+class BaselineBroken(PipelineError):
+    """Says which scores are worse than their baseline."""
+
+    exit_code = 4
+
+
+class LockHeld(PipelineError):
+    """Says which other process does the same work."""
+
+    exit_code = 5
+
+
+class StoreUnavailable(PipelineError):
+    """Says what is not recorded or delivered because the tracking store does not answer."""
+
+    exit_code = 6
+
+
+class CommandFailed(PipelineError):
+    """Says which command failed; it may have an exit code of its own."""
+
+    def __init__(self, reason: str, exit_code: int = 5) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
+
+class Interrupted(PipelineError):
+    """Ends a process that has saved its work after a signal."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        self.exit_code = 128 + number
+        super().__init__(f"interrupted by {self.signal.name}; the next run continues")
+
+
+def exit_code_of(error: BaseException) -> int | None:
+    """Returns the exit code of an error that a user can mend; None for any other."""
+    if isinstance(error, PipelineError):
+        return error.exit_code
+    codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
+    return next(codes, None)

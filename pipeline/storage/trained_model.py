@@ -1,0 +1,32 @@
+"""models/MODEL -> the verified state of the learner that a stage or a command continues with."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipeline.runtime.errors import ArtifactError
+from pipeline.storage import artifacts
+from quatrain.registry import load
+
+
+class TrainedModel(NamedTuple):
+    """Holds a learner's state and the verified files that it was read from."""
+
+    state: Any
+    files: artifacts.Loaded
+
+
+def load_trained(folder: Path, model: str, config: Any, dataset: Any, digest: str) -> TrainedModel:
+    """Returns the learner in a folder that was trained on the dataset with this digest.
+
+    Raises:
+        ArtifactError: the files are damaged, or belong to another config or dataset.
+    """
+    files = artifacts.load(folder)
+    arrays = files.contents["weights.safetensors"] | files.contents["state.safetensors"]
+    try:
+        if files.info.get("dataset") != digest:
+            raise ValueError(f"was trained on another dataset than data/{model} holds")
+        return TrainedModel(load(model).train.from_arrays(config, dataset, arrays), files)
+    except ValueError as error:
+        remedy = f"run `dvc repro train@{model}`"
+        raise ArtifactError(f"models/{model}: {error}; {remedy}") from None

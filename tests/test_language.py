@@ -1,0 +1,113 @@
+"""The words of the code: standard names for definitions, docstrings that begin with a verb."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.conftest import ROOT
+
+TREES = ("src", "pipeline", "benchmarks", "examples", "tests")
+DOCUMENTED = ("src", "pipeline", "benchmarks", "examples")
+VAGUE_NAMES = frozenset(
+    [
+        "told",
+        "judged",
+        "found",
+        "one",
+        "own",
+        "held",
+        "felt",
+        "seen",
+        "given",
+        "made",
+        "met",
+        "chosen",
+        "noted",
+        "counted",
+        "known",
+        "wanted",
+        "taken",
+    ]
+)
+"""Participles that say nothing of the value; each has a standard word (CONTRIBUTING.md)."""
+NO_VERBS = frozenset({"this", "its", "is", "as", "was", "has", "plus", "thus", "always", "besides"})
+"""Words that end like a verb in the third person."""
+
+
+class Place(NamedTuple):
+    """Locates a name or docstring as `path:line: text`."""
+
+    path: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.text}"
+
+
+def modules(trees: tuple[str, ...]) -> Iterator[tuple[Path, ast.Module]]:
+    """Yields every Python file below the trees with its syntax tree."""
+    for tree in trees:
+        for path in sorted((ROOT / tree).rglob("*.py")):
+            yield path, ast.parse(path.read_text())
+
+
+def definitions(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yields every name that the node binds, with its line."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name, node.lineno
+        case ast.arg():
+            yield node.arg, node.lineno
+        case ast.Name(ctx=ast.Store()):
+            yield node.id, node.lineno
+        case ast.Attribute(ctx=ast.Store()):
+            yield node.attr, node.lineno
+
+
+def begins_with_a_verb(docstring: str) -> bool:
+    """Returns whether the first word is a verb in the third person, such as Computes or Returns."""
+    word = docstring.split()[0].rstrip(",.:;").lower()
+    return word.endswith("s") and word.isalpha() and word not in NO_VERBS
+
+
+def public_docstrings(module: ast.Module) -> Iterator[tuple[str, int, str]]:
+    """Yields name, line and docstring of every public function, method and class that has one."""
+    for node in ast.walk(module):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        docstring = ast.get_docstring(node)
+        if docstring and not node.name.startswith("_"):
+            yield node.name, node.lineno, docstring
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_no_definition_has_a_vague_name(tree: str):
+    vague = [
+        str(Place(path, line, name))
+        for path, module in modules((tree,))
+        for node in ast.walk(module)
+        for name, line in definitions(node)
+        if name.strip("_").lower() in VAGUE_NAMES
+    ]
+    assert vague == []
+
+
+@pytest.mark.parametrize("tree", DOCUMENTED)
+def test_public_docstrings_begin_with_a_verb(tree: str):
+    others = [
+        str(Place(path, line, f"{name}: {docstring.splitlines()[0]}"))
+        for path, module in modules((tree,))
+        for name, line, docstring in public_docstrings(module)
+        if not begins_with_a_verb(docstring)
+    ]
+    assert others == []
+
+
+@pytest.mark.parametrize("word", ["Of", "What", "This", "As", "Nothing"])
+def test_a_noun_is_no_verb(word: str):
+    assert not begins_with_a_verb(f"{word} a model.")
+    assert begins_with_a_verb("Returns a model.")
