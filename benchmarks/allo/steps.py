@@ -135,7 +135,8 @@ def ours(world: World, **train: Any) -> Arm:
     def advance(state: State) -> Turn:
         losses = []
         for _ in range(turn // config.train.record_every):
-            state, recorded = run_chunk(config, state, world.data)
+            every = config.train.record_every
+            state, recorded = run_chunk(config, every, state, world.data)
             losses.append(jax.device_get(recorded)["loss"])
         return Turn(state, float(losses[0][0, 0]))
 
