@@ -1,4 +1,4 @@
-"""The plain reference and the project do the same work, and the benchmark refuses where they do not."""
+"""The plain reference and the project do the same work; the benchmark checks it."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Walks become flat trajectories; pairs never leave theirs and follow the truncated geometric law."""
+"""Walks become flat trajectories; pairs stay inside them and follow the truncated geometric law."""
 
 from itertools import pairwise
 
