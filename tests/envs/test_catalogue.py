@@ -121,8 +121,8 @@ def test_room4_symmetric_looks_the_same_from_every_side_and_repeats_eigenvalues(
 def test_an_unknown_name_is_answered_with_the_nearest():
     with fails(
         "unknown layout 'romo4'; did you mean 'room4'? Known: room1, room4, room4_symmetric, "
-        "room16, room32, room64, maze9, maze19, maze33, empty, obstacles, labyrinth, spiral; rooms and maze "
-        "with numbers of their own; or a path such as inputs/allo/map.txt"
+        "room16, room32, room64, maze9, maze19, maze33, empty, obstacles, labyrinth, spiral; "
+        "rooms and maze with numbers of their own; or a path such as inputs/allo/map.txt"
     ):
         named_layout("romo4")
 
