@@ -11,7 +11,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 def _report_interrupt(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Prints one line for Ctrl-C while a command's modules are imported, and a traceback for anything else."""
+    """Prints one line for Ctrl-C while a command's modules are imported, and a traceback for
+    anything else.
+    """
     if issubclass(kind, KeyboardInterrupt):
         sys.stderr.write("interrupted by SIGINT [exit 130]\n")
     else:

@@ -1,4 +1,6 @@
-"""Bad params.yaml: each ends with exit 2, one line that names the key, and without jax, torch or a written file."""
+"""Bad params.yaml: each ends with exit 2, one line that names the key, and without jax, torch or a
+written file.
+"""
 
 import json
 import os
@@ -347,7 +349,9 @@ def project(tmp_path: Path) -> Path:
 def refused(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """The one line that `pipeline.commands.params check` ends with, after exit 2 and no change to the folder."""
+    """The one line that `pipeline.commands.params check` ends with, after exit 2 and no change to
+    the folder.
+    """
     before = sorted(project.rglob("*"))
     monkeypatch.chdir(project)
     assert params.main(["check"]) == 2

@@ -1,4 +1,6 @@
-"""the outcome of a retraining -> one pull request for a result, one issue for what is broken, by GitHub's `gh`."""
+"""the outcome of a retraining -> one pull request for a result, one issue for what is broken, by
+GitHub's `gh`.
+"""
 
 import json
 import subprocess
@@ -21,7 +23,8 @@ class GitHubError(PipelineError):
 def announce(folder: Path, base: str, link: str) -> str:
     """Opens, updates or closes pull request and issue; returns one line about what was done.
 
-    folder: what a retraining leaves in .state/retrain. base: the branch to merge into. link: a page with its log.
+    folder: what a retraining leaves in .state/retrain. base: the branch to merge into. link: a page
+    with its log.
 
     Raises:
         GitHubError: `gh` failed.
@@ -38,7 +41,9 @@ def announce(folder: Path, base: str, link: str) -> str:
 
 
 def open_pull_request(branch: str, base: str, title: str, text: Path) -> str:
-    """Opens a pull request or updates an open one; one that a person has closed or merged is left alone."""
+    """Opens a pull request or updates an open one; one that a person has closed or merged is left
+    alone.
+    """
     existing = list_on_github("pr", "--head", branch, "--state", "all", "--json", "number,state")
     content = ["--title", title, "--body-file", str(text)]
     for request in existing:
@@ -106,9 +111,9 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--link", metavar="URL", help="a page with the log, put below the text")
 
 
-def run(chosen: Options) -> None:
-    chosen.folder.mkdir(parents=True, exist_ok=True)
-    print(f"announce: {announce(chosen.folder, chosen.base, chosen.link)}")
+def run(args: Options) -> None:
+    args.folder.mkdir(parents=True, exist_ok=True)
+    print(f"announce: {announce(args.folder, args.base, args.link)}")
 
 
 main = Command(

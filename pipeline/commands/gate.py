@@ -1,4 +1,6 @@
-"""verdicts -> exit code: 0 if every model holds its baseline, 4 with a line per broken metric if not."""
+"""verdicts -> exit code: 0 if every model holds its baseline, 4 with a line per broken metric if
+not.
+"""
 
 import sys
 from pathlib import Path
@@ -8,8 +10,8 @@ from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options
 
 
-def run(chosen: Options) -> int:
-    return gate(Path.cwd(), options.selected_models(chosen.models))
+def run(args: Options) -> int:
+    return gate(Path.cwd(), options.selected_models(args.models))
 
 
 main = Command(

@@ -1,4 +1,4 @@
-"""a folder of maps -> a table of allo's scores beside the paper's, in grids-out/ and outside DVC."""
+"""a folder of maps -> a table of allo's scores beside the paper's, in grids-out/ outside DVC."""
 
 import os
 import sys
@@ -50,7 +50,8 @@ class MapResult(NamedTuple):
 
 
 def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> Params:
-    """Returns the preset's params with this map, and at most as many components as states that start pairs.
+    """Returns the preset's params with this map, and at most as many components as states that
+    start pairs.
 
     Raises:
         ConfigError: the map or the preset cannot be used.
@@ -82,7 +83,7 @@ def result_key(params: Params) -> str:
 
 
 def run_map(params: Params, name: str, out: Path) -> MapResult:
-    """Collects, trains, evaluates and plots one map, or returns an earlier result of the same key."""
+    """Collects, trains, evaluates and plots a map, or returns an earlier result of the same key."""
     key = result_key(params)
     path = out / name / "scores.json"
     if path.exists():
@@ -158,11 +159,14 @@ def table(results: list[MapResult], paper: dict[str, Any]) -> str:
 
 
 def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> None:
-    """Runs all maps of a folder, each in its part of grids-out/PRESET; skips maps that cannot be used."""
+    """Runs all maps of a folder, each in its part of grids-out/PRESET; skips maps that cannot be
+    used.
+    """
     paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
     if not paths:
-        remedy = "pass a folder of maps: make grids GRIDS=FOLDER"
-        raise ConfigError(f"{folder} holds no map (*.txt); {remedy}")
+        raise ConfigError(
+            f"{folder} holds no map (*.txt); pass a folder of maps: make grids GRIDS=FOLDER"
+        )
     out = root / OUT / preset
     paper = artifacts.read_json(root / PAPER)
     results = []
@@ -179,29 +183,32 @@ def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -
     write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
     print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
     if skipped:
-        reason = "maps could not be used; the lines above say why"
-        raise ConfigError(f"{skipped} of {len(paths)} {reason}")
+        raise ConfigError(
+            f"{skipped} of {len(paths)} maps could not be used; the lines above say why"
+        )
 
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("folder", type=Path, help="maps as *.txt, in either text format")
     options.add_preset(parser, default="large")
-    text = "another number of gradient steps than the preset's"
-    parser.add_argument("--steps", type=int, metavar="N", help=text)
-    text = "another number of learners than the preset's"
-    parser.add_argument("--seeds", type=int, metavar="N", help=text)
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="another number of gradient steps than the preset's"
+    )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="another number of learners than the preset's"
+    )
 
 
-def run(chosen: Options) -> None:
+def run(args: Options) -> None:
     root = Path.cwd()
     changes: dict[str, Any] = {}
-    if chosen.seeds is not None:
-        changes["seeds"] = chosen.seeds
-    if chosen.steps is not None:
-        changes["train"] = {"steps": chosen.steps}
-    raw = read_raw(root, chosen.preset)
+    if args.seeds is not None:
+        changes["seeds"] = args.seeds
+    if args.steps is not None:
+        changes["train"] = {"steps": args.steps}
+    raw = read_raw(root, args.preset)
     prepare_process(validate(raw, lambda name: read_input(root, str(name))))
-    run_folder(root, chosen.folder, chosen.preset, changes)
+    run_folder(root, args.folder, args.preset, changes)
 
 
 main = Command(

@@ -38,16 +38,21 @@ class Promotion(NamedTuple):
     @property
     def summary(self) -> str:
         """One line about what was stored."""
-        scores = f"{len(self.result.verdict.lines)} scores of run {self.run_key[:12]}"
-        preset = f"preset {self.result.preset} now holds the {scores}"
-        return f"baselines/{self.path.name}: {preset}; commit it"
+        return (
+            f"baselines/{self.path.name}: "
+            f"preset {self.result.preset} now holds the "
+            f"{len(self.result.verdict.lines)} scores of run {self.run_key[:12]}"
+            "; commit it"
+        )
 
 
 def promote(root: Path, models: Sequence[str], preset: str, why: str | None) -> None:
-    """Stores the scores of each model's last run under this preset as its baseline, of all of them or of none.
+    """Stores the scores of each model's last run under this preset as its baseline, of all of them
+    or of none.
 
     Raises:
-        PromotionRefused: a score is missing, or worse than the baseline, a goal or a reference without a reason.
+        PromotionRefused: a score is missing, or worse than the baseline, a goal or a reference
+        without a reason.
         StaleVerdict: nothing was evaluated, or scores or learner changed after the verdict.
         ArtifactError: a file cannot be read.
     """
@@ -55,8 +60,10 @@ def promote(root: Path, models: Sequence[str], preset: str, why: str | None) -> 
     print(verdicts.comparison_table([change.result for change in promotions]))
     objections = [text for change in promotions for text in objections_to(change)]
     if objections and why is None:
-        remedy = "--force --why '...' stores it all the same"
-        raise PromotionRefused(f"nothing is promoted: {'; '.join(objections)}; {remedy}")
+        raise PromotionRefused(
+            f"nothing is promoted: {'; '.join(objections)}; "
+            "--force --why '...' stores it all the same"
+        )
     for change in promotions:
         artifacts.write_json(change.path, change.baseline)
         print(change.summary, flush=True)
@@ -86,16 +93,22 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
 
 
 def check_complete(model: str, scores: Mapping[str, float | None], rules: Sequence[Rule]) -> None:
-    """Raises PromotionRefused unless each metric and reference that the model is judged by has a finite score."""
+    """Raises PromotionRefused unless each metric and reference that the model is judged by has a
+    finite score.
+    """
     needed = [name for rule in rules for name in (rule.metric, *rule.floors, *rule.ceilings)]
     missing = sorted({name for name in needed if scores.get(name) is None})
     if missing:
-        reason = f"no finite score for {', '.join(missing)}; a baseline needs one"
-        raise PromotionRefused(f"{model} is not promoted: {reason}")
+        raise PromotionRefused(
+            f"{model} is not promoted: "
+            f"no finite score for {', '.join(missing)}; a baseline needs one"
+        )
 
 
 def objections_to(change: Promotion) -> list[str]:
-    """Returns what is broken under the old baseline, or under the goals and references of the new one."""
+    """Returns what is broken under the old baseline, or under the goals and references of the new
+    one.
+    """
     model = change.result.model
     preset = change.result.preset
     rules = verdicts.rules_of(model, preset)
@@ -107,7 +120,7 @@ def objections_to(change: Promotion) -> list[str]:
 
 
 def provenance(root: Path, work: Path, model: str, preset: str, why: str | None) -> dict[str, Any]:
-    """Returns the run of the scores, its date, code and machine, and the reason if they were worse."""
+    """Returns the run of the scores, date, code and machine, and the reason if they were worse."""
     info = artifacts.load(work / "models" / model).info
     commit = git(root, "rev-parse", "--short=12", "HEAD") or "none"
     if git(root, "status", "--porcelain", "--", *CODE):
@@ -126,22 +139,26 @@ def provenance(root: Path, work: Path, model: str, preset: str, why: str | None)
 def add_options(parser: Parser) -> None:
     options.add_models(parser)
     options.add_preset(parser)
-    text = "store scores that are worse, too; needs --why"
-    parser.add_argument("--force", action="store_true", help=text)
+    parser.add_argument(
+        "--force", action="store_true", help="store scores that are worse, too; needs --why"
+    )
     parser.add_argument("--why", metavar="REASON", help="the reason, kept in the provenance")
-    text = "leave that alias to `make sync`, after a merge"
-    parser.add_argument("--keep-champion", action="store_true", help=text)
+    parser.add_argument(
+        "--keep-champion",
+        action="store_true",
+        help="leave that alias to `make sync`, after a merge",
+    )
 
 
-def run(chosen: Options) -> int:
-    if chosen.force != bool(chosen.why):
+def run(args: Options) -> int:
+    if args.force != bool(args.why):
         raise UsageError("--force and --why '...' go together")
     root = Path.cwd()
-    models = options.selected_models(chosen.models)
-    read_params(root, chosen.preset)
-    promote(root, models, chosen.preset, chosen.why)
-    update_aliases = not chosen.keep_champion
-    return repro.judge_again(root, chosen.preset, models, update_aliases=update_aliases)
+    models = options.selected_models(args.models)
+    read_params(root, args.preset)
+    promote(root, models, args.preset, args.why)
+    update_aliases = not args.keep_champion
+    return repro.judge_again(root, args.preset, models, update_aliases=update_aliases)
 
 
 main = Command(

@@ -1,4 +1,6 @@
-"""a commit -> fetched, run again, judged: a branch to merge if it passed and is new, a report if it is broken."""
+"""a commit -> fetched, run again, judged: a branch to merge if it passed and is new, a report if it
+is broken.
+"""
 
 import argparse
 import datetime
@@ -60,8 +62,9 @@ def retrain(root: Path, request: Request, commands: CommandSequence) -> Outcome:
     jobs = () if request.jobs is None else ("--jobs", str(request.jobs))
     code = copy.python("pipeline.commands.repro", "--preset", request.preset, *jobs)
     if code not in (0, BaselineBroken.exit_code):
-        reason = "stopped before the gate; the log says why"
-        raise CommandFailed(f"pipeline.commands.repro {reason}", code)
+        raise CommandFailed(
+            "pipeline.commands.repro stopped before the gate; the log says why", code
+        )
     result = conclude(copy, target, origin, passed=code == 0)
     worktree.remove(commands, root, copy.path)
     return result
@@ -92,10 +95,11 @@ def fetch_branches(commands: CommandSequence, root: Path, is_needed: bool) -> st
 
 
 def fetch_outs(copy: Worktree) -> bool:
-    """Fetches outs and run cache from the DVC remote and checks the outs out; returns whether there is a remote.
+    """Fetches outs and run cache from the DVC remote and checks the outs out; returns whether there
+    is a remote.
 
-    Outs in place are enough: DVC cannot restore a stage from the run cache of another machine if one of its outs is
-    kept in git.
+    Outs in place are enough: DVC cannot restore a stage from the run cache of another machine if
+    one of its outs is kept in git.
     """
     has_remote = worktree.has_dvc_remote(copy)
     command = [*worktree.DVC, "fetch", "--quiet", "--run-cache"]
@@ -158,28 +162,38 @@ def retrain_and_record(
     if result.kind == "unchanged":
         log("passed, and nothing changed; there is nothing to propose")
     if result.kind == "broken":
-        place = f"{REPORT / 'report.md'} shows the scores [exit {result.code}]"
-        console.info(f"retrain: the gate is broken and nothing was promoted; {place}")
+        console.info(
+            "retrain: the gate is broken and nothing was promoted; "
+            f"{REPORT / 'report.md'} shows the scores [exit {result.code}]"
+        )
     return result.code
 
 
 def parse_seed(text: str) -> int:
-    """Returns the seed of an option; `new` is today's date, so that an interrupted retraining continues today."""
+    """Returns the seed of an option; `new` is today's date, so that an interrupted retraining
+    continues today.
+    """
     if text == "new":
         return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
     if not text.isdecimal() or int(text) >= 2**32:
-        reason = "is no seed; pass `new` or a whole number below 2**32"
-        raise argparse.ArgumentTypeError(f"{text!r} {reason}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no seed; pass `new` or a whole number below 2**32"
+        )
     return int(text)
 
 
 def add_options(parser: Parser) -> None:
     options.add_preset(parser)
-    text = "in place of the seed in params.yaml; `new`: today's date"
-    parser.add_argument("--seed", type=parse_seed, metavar="N", help=text)
+    parser.add_argument(
+        "--seed",
+        type=parse_seed,
+        metavar="N",
+        help="in place of the seed in params.yaml; `new`: today's date",
+    )
     options.add_jobs(parser, default=None)
-    text = "send branches and outs to the git and DVC remotes"
-    parser.add_argument("--push", action="store_true", help=text)
+    parser.add_argument(
+        "--push", action="store_true", help="send branches and outs to the git and DVC remotes"
+    )
     parser.add_argument(
         "--pictures-url",
         default=os.environ.get("QUATRAIN_PICTURES_URL", ""),
@@ -188,16 +202,18 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def run(chosen: Options) -> int:
-    if chosen.preset != "default" and chosen.seed is not None:
-        reason = "it is written into params.yaml; others set it in presets/"
-        raise UsageError(f"--seed goes with the default preset: {reason}")
+def run(args: Options) -> int:
+    if args.preset != "default" and args.seed is not None:
+        raise UsageError(
+            "--seed goes with the default preset: "
+            "it is written into params.yaml; others set it in presets/"
+        )
     request = Request(
-        preset=chosen.preset,
-        seed=chosen.seed,
-        jobs=chosen.jobs,
-        push=chosen.push,
-        figures_url=chosen.pictures_url,
+        preset=args.preset,
+        seed=args.seed,
+        jobs=args.jobs,
+        push=args.push,
+        figures_url=args.pictures_url,
     )
     return retrain_and_record(Path.cwd(), request)
 

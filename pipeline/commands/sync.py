@@ -1,4 +1,6 @@
-""".state/journal -> MLflow: records what a cache restored, delivers what is left, sets aliases; exit 6 until then."""
+""".state/journal -> MLflow: records what a cache restored, delivers what is left, sets aliases;
+exit 6 until then.
+"""
 
 import sys
 import time
@@ -31,7 +33,9 @@ class JournalDelivery:
         self._uri = uri
 
     def send(self) -> bool:
-        """Delivers what the store accepts; returns False if no server answers, so that the next is not tried."""
+        """Delivers what the store accepts; returns False if no server answers, so that the next is
+        not tried.
+        """
         self.pending = None
         is_reachable = True
         delivery = None
@@ -92,8 +96,11 @@ def record_restored(root: Path) -> int:
         try:
             codes.append(backfill.catch_up(work, list(MODELS), environment(root, work)))
         except ConfigError as error:
-            reason = f"{error}; what a cache restored there is not recorded"
-            console.info(f"sync: preset {preset}: {reason} [exit {error.exit_code}]")
+            console.info(
+                f"sync: preset {preset}: "
+                f"{error}; what a cache restored there is not recorded"
+                f" [exit {error.exit_code}]"
+            )
             codes.append(error.exit_code)
     return next((code for code in codes if code), 0)
 
@@ -111,7 +118,8 @@ def set_aliases(root: Path) -> str | None:
 
 
 def sync(root: Path, wait_seconds: float) -> int:
-    """Records, delivers and sets aliases; each is tried even if another fails. Returns the exit code.
+    """Records, delivers and sets aliases; each is tried even if another fails. Returns the exit
+    code.
 
     Raises:
         StoreUnavailable: journals or aliases are pending.
@@ -124,12 +132,15 @@ def sync(root: Path, wait_seconds: float) -> int:
         print(delivery.summary())
     metrics = sum(delivery.metrics for delivery in deliveries)
     files = sum(delivery.files for delivery in deliveries)
-    complete = f"{len(deliveries) - len(pending)} of {len(deliveries)} journals are complete"
-    print(f"{complete} at {redact(uri)}; {metrics:,} metrics and {files} files sent")
+    print(
+        f"{len(deliveries) - len(pending)} of {len(deliveries)} journals are complete"
+        f" at {redact(uri)}; {metrics:,} metrics and {files} files sent"
+    )
     remedy = "run `make sync` when that is mended"
     if pending:
-        reason = f"{len(pending)} journals are pending: {pending[0].pending}"
-        raise StoreUnavailable(f"{reason}; {remedy}")
+        raise StoreUnavailable(
+            f"{len(pending)} journals are pending: {pending[0].pending}; {remedy}"
+        )
     failure = set_aliases(root)
     if failure:
         raise StoreUnavailable(f"the registry's aliases are pending: {failure}; {remedy}")
@@ -137,8 +148,9 @@ def sync(root: Path, wait_seconds: float) -> int:
 
 
 def add_options(parser: Parser) -> None:
-    text = "how long to keep trying"
-    parser.add_argument("--wait", type=float, default=20.0, metavar="SECONDS", help=text)
+    parser.add_argument(
+        "--wait", type=float, default=20.0, metavar="SECONDS", help="how long to keep trying"
+    )
 
 
 main = Command(

@@ -1,6 +1,8 @@
-"""dvc.lock -> whether DVC's cache and the outs still have its hashes; every byte is read and hashed again.
+"""dvc.lock -> whether DVC's cache and the outs still have its hashes; every byte is read and hashed
+again.
 
-DVC does not hash a file again whose time and size are unchanged, nor a cache object that is read-only.
+DVC does not hash a file again whose time and size are unchanged, nor a cache object that is
+read-only.
 """
 
 import json
@@ -18,7 +20,9 @@ from pipeline.runtime.command import Command
 from pipeline.runtime.errors import ArtifactError, ConfigError
 
 OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}(\.dir)?")
-"""A cache object below files/md5: its name is the hash of its content; DVC's temporary files have other names."""
+"""A cache object below files/md5: its name is the hash of its content; DVC's temporary files have
+other names.
+"""
 
 
 class Out(NamedTuple):
@@ -53,7 +57,7 @@ class Verification:
         )
 
     def digest(self, path: Path) -> str:
-        """Returns the hash of a file by DVC's own function, without its record of earlier hashes."""
+        """Returns the hash of a file by DVC's own function, without its stored hashes."""
         from dvc_data.hashfile.hash import file_md5
 
         size = path.stat().st_size
@@ -69,8 +73,9 @@ class Verification:
     def check_object(self, path: Path) -> None:
         """Compares a cache object with the hash in its name."""
         if self.digest(path) != f"{path.parent.name}{path.stem}":
-            remedy = "remove it, then `dvc fetch` or `dvc repro`"
-            self.add_damage(path, "is not what its name says", remedy)
+            self.add_damage(
+                path, "is not what its name says", "remove it, then `dvc fetch` or `dvc repro`"
+            )
 
     def check_out(self, out: Out, cache: Path) -> None:
         """Compares an out with dvc.lock; an absent one is not damaged."""
@@ -88,7 +93,8 @@ class Verification:
 
 
 def verify(root: Path) -> None:
-    """Reads all cache objects and outs of the checkout and its presets; prints a line for each that is damaged.
+    """Reads all cache objects and outs of the checkout and its presets; prints a line for each that
+    is damaged.
 
     Raises:
         ArtifactError: something is damaged, or DVC cannot read its own files.
@@ -112,8 +118,11 @@ def verify(root: Path) -> None:
         raise ArtifactError(f"{len(verification.damage)} damaged; {total}")
     absent = sum(not out.path.exists() for out in outs)
     rest = f"; {absent} outs are not here (`dvc pull` or `make repro` brings them)"
-    result = "every cache object is what its name says, every out what dvc.lock says"
-    print(f"verify: {total}: {result}{rest if absent else ''}")
+    print(
+        f"verify: {total}: "
+        "every cache object is what its name says, every out what dvc.lock says"
+        f"{rest if absent else ''}"
+    )
 
 
 def outs_of(work: Path) -> list[Out]:
@@ -180,7 +189,9 @@ def folder_digest(out: Out, digests: dict[Path, str]) -> str:
 
 
 def differing_files(out: Out, digests: dict[Path, str], cache: Path) -> str:
-    """Returns the names of the files of a folder that differ; empty if the cache has no list of them."""
+    """Returns the names of the files of a folder that differ; empty if the cache has no list of
+    them.
+    """
     listing = cache / out.digest[:2] / out.digest[2:]
     try:
         entries = json.loads(listing.read_bytes())

@@ -14,7 +14,8 @@ NAME = "dvc.lock"
 
 @contextmanager
 def in_order(work: Path) -> Iterator[None]:
-    """Sorts the stages that are added inside the block into the order in which `dvc repro` runs them.
+    """Sorts the stages that are added inside the block into the order in which `dvc repro` runs
+    them.
 
     dvc appends a stage when it is done for the first time, and then leaves it at its place.
     """

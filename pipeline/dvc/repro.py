@@ -42,17 +42,19 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         code = train_in_parallel(root, work, models, jobs) if jobs > 1 else 0
         code = code or dvc(root, work, "repro", *targets)
     if code:
-        reason = "dvc stopped before the end; the line above that ends with [exit N] says why"
-        console.info(f"repro: {reason}")
+        console.info(
+            "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
+        )
         return code
     return finish_run(root, work, models, all_models)
 
 
 def train_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
-    """Collects, then trains `jobs` models at a time; returns the exit code of the first that failed, or 0.
+    """Collects, then trains `jobs` models at a time; returns the exit code of the first that
+    failed, or 0.
 
-    Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the subcommand makes each
-    wait for its turn to write dvc.lock.
+    Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the
+    subcommand makes each wait for its turn to write dvc.lock.
     """
     if code := dvc(root, work, "repro", *(f"collect@{model}" for model in models)):
         return code
@@ -76,8 +78,9 @@ def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: 
     stages += ["report"] if all_models else []
     for stage in stages:
         if code := dvc(root, work, "repro", "--single-item", stage):
-            reason = f"{stage} did not end well; {verdicts.again(preset)}"
-            console.info(f"repro: not judged again: {reason}")
+            console.info(
+                f"repro: not judged again: {stage} did not end well; {verdicts.again(preset)}"
+            )
             return code
     return finish_run(root, work, models, all_models, update_aliases)
 
@@ -85,10 +88,14 @@ def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: 
 def finish_run(
     root: Path, work: Path, models: Sequence[str], all_models: bool, update_aliases: bool = True
 ) -> int:
-    """Records restored results, prints the gate's table and where the results are; returns the gate's exit code."""
+    """Records restored results, prints the gate's table and where the results are; returns the
+    gate's exit code.
+    """
     if backfill.catch_up(work, models, environment(root, work)):
-        reason = "the line above says why, `make sync` tries again"
-        console.info(f"repro: some runs are not recorded yet; {reason}")
+        console.info(
+            "repro: some runs are not recorded yet; "
+            "the line above says why, `make sync` tries again"
+        )
     print()
     code = gate(work, models)
     if update_aliases:
@@ -102,7 +109,9 @@ def finish_run(
 
 
 def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
-    """Updates the aliases of registered models; a failure is only a warning, because runs and verdict are stored."""
+    """Updates the aliases of registered models; a failure is only a warning, because runs and
+    verdict are stored.
+    """
     try:
         preset = read_params(work).preset
         aliases = model_aliases.wanted(root, work, preset, models)
@@ -110,5 +119,6 @@ def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
             print(line)
     except Exception as error:
         reason = reason_of(error, resolve_uri(root))
-        text = f"its aliases are not set yet ({reason}); `make sync` does it"
-        console.info(f"warning: registry: {text}")
+        console.info(
+            f"warning: registry: its aliases are not set yet ({reason}); `make sync` does it"
+        )

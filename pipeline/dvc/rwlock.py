@@ -33,9 +33,9 @@ class LockTable(BaseModel):
 def repair(work: Path) -> None:
     """Removes dead processes from .dvc/tmp/rwlock, unless another process is writing it.
 
-    A kill during a write leaves half a file, which dvc refuses; a dead holder blocks dvc as soon as another process
-    has its number, which in a container happens at once. The other locks (.dvc/tmp/lock and rwlock.lock) are the
-    kernel's, and end with their process.
+    A kill during a write leaves half a file, which dvc refuses; a dead holder blocks dvc as soon as
+    another process has its number, which in a container happens at once. The other locks
+    (.dvc/tmp/lock and rwlock.lock) are the kernel's, and end with their process.
     """
     path = work / RWLOCK
     if not path.exists():
@@ -64,7 +64,8 @@ def _repair(path: Path) -> None:
 
 
 def lives(holder: Holder) -> bool:
-    """Returns whether this very command still runs: its number may belong to another process by now.
+    """Returns whether this very command still runs: its number may belong to another process by
+    now.
 
     dvc stores sys.argv, whose first part looks different in the list of processes.
     """

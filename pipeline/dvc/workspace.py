@@ -1,4 +1,6 @@
-"""a checkout and a preset -> the folder that DVC runs the preset in, and the environment of its processes."""
+"""a checkout and a preset -> the folder that DVC runs the preset in, and the environment of its
+processes.
+"""
 
 import os
 import shutil
@@ -14,7 +16,8 @@ from pipeline.storage.params_file import read_raw
 from pipeline.tracking.shipper import resolve_uri
 
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
-"""What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy."""
+"""What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
+"""
 GIT_LIST = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 LOCAL_CONFIG = """[core]
     no_scm = true
@@ -24,14 +27,18 @@ LOCAL_CONFIG = """[core]
 
 
 def workspace_of(root: Path, preset: str) -> Path:
-    """Returns the folder of a preset: the checkout for the default one, else a copy with outputs of its own."""
+    """Returns the folder of a preset: the checkout for the default one, else a copy with outputs of
+    its own.
+    """
     return root if preset == "default" else root / ".presets" / preset
 
 
 def prepare_workspace(root: Path, preset: str) -> Path:
-    """Updates the preset's copy: the files that git lists, and params.yaml with the preset's values.
+    """Updates the preset's copy: the files that git lists, and params.yaml with the preset's
+    values.
 
-    The copy has its own dvc.lock, outs and .state, and shares the cache; the next run continues one that was killed.
+    The copy has its own dvc.lock, outs and .state, and shares the cache; the next run continues one
+    that was killed.
 
     Raises:
         ConfigError: there is no such preset, or git cannot list the files.
@@ -74,7 +81,7 @@ def files_of_git(root: Path) -> set[str]:
 
 
 def copy_if_changed(source: Path, target: Path) -> None:
-    """Copies or removes a file; an equal file keeps its time, so that DVC need not hash it again."""
+    """Copies or removes a file; an equal file keeps its time, which saves DVC a hash."""
     if not source.is_file():
         target.unlink(missing_ok=True)
     elif not target.is_file() or source.read_bytes() != target.read_bytes():
@@ -83,7 +90,9 @@ def copy_if_changed(source: Path, target: Path) -> None:
 
 
 def environment(root: Path, work: Path) -> dict[str, str]:
-    """Returns the variables of dvc's processes: this interpreter, the workspace's code, the checkout's tracking."""
+    """Returns the variables of dvc's processes: this interpreter, the workspace's code, the
+    checkout's tracking.
+    """
     return os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "MLFLOW_TRACKING_URI": resolve_uri(root.absolute()),

@@ -12,7 +12,8 @@ from quatrain.baselines import PASSED
 
 
 def gate(root: Path, models: Sequence[str]) -> int:
-    """Prints the score table and what is broken; returns 3 if a file cannot be read, 4 if a baseline is broken, or 0.
+    """Prints the score table and what is broken; returns 3 if a file cannot be read, 4 if a
+    baseline is broken, or 0.
 
     Raises:
         ConfigError: params.yaml cannot be used.
@@ -41,7 +42,7 @@ def gate(root: Path, models: Sequence[str]) -> int:
 
 
 def broken_lines(result: Judged) -> list[str]:
-    """Returns a line per broken metric with the origin of its baseline, then what to do about it."""
+    """Returns a line per broken metric with the origin of its baseline, then the remedies."""
     origin = result.entry["provenance"]
     source = ""
     if origin:
@@ -65,5 +66,7 @@ def advice(result: Judged) -> list[str]:
     is_stale = any(line.metric == "-" for line in result.verdict.lines)
     if is_stale or not statuses or statuses & {"missing", "not finite"}:
         return []
-    remedy = f"to make them the baseline all the same: {command} --force --why '...'"
-    return [f"the scores are kept; {remedy}"]
+    return [
+        "the scores are kept; "
+        f"to make them the baseline all the same: {command} --force --why '...'"
+    ]

@@ -28,8 +28,10 @@ class Origin(NamedTuple):
     @property
     def summary(self) -> str:
         """`commit 0123456789ab, preset default, seed 7 (new)`."""
-        seed = f"seed {self.seed}{' (new)' if self.is_new_seed else ''}"
-        return f"commit {self.commit[:12]}, preset {self.preset}, {seed}"
+        return (
+            f"commit {self.commit[:12]}, preset {self.preset}, "
+            f"seed {self.seed}{' (new)' if self.is_new_seed else ''}"
+        )
 
 
 class BaselineChanges(NamedTuple):
@@ -125,7 +127,9 @@ def shortened(diff: str) -> str:
 
 
 def figures(reports: Path, branch: str, url: str) -> str:
-    """Returns links to the plots of all models below `url/BRANCH/`, or the branch to check out without a url."""
+    """Returns links to the plots of all models below `url/BRANCH/`, or the branch to check out
+    without a url.
+    """
     if not url:
         return f"Report and pictures: branch `{branch}`, `reports/report.md`."
     base = f"{url.rstrip('/')}/{branch}/reports"

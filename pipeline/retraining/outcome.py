@@ -1,4 +1,6 @@
-"""the outcome of a retraining <-> files in .state/retrain; without libraries, so that any Python can announce it."""
+"""the outcome of a retraining <-> files in .state/retrain; without libraries, so that any Python
+can announce it.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""a passed gate -> branches with the result and its figures, here and at the remotes; the same result only once."""
+"""a passed gate -> branches with the result and its figures, here and at the remotes; the same
+result only once.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -37,7 +39,9 @@ class Proposal(NamedTuple):
 
 
 def baseline_changes(results: Sequence[Judged]) -> BaselineChanges:
-    """Returns which models have a clearly better score; equal scores must not wear their baselines down."""
+    """Returns which models have a clearly better score; equal scores must not wear their baselines
+    down.
+    """
     moved: list[str] = []
     unchanged: list[str] = []
     for result in results:
@@ -92,7 +96,9 @@ def propose(
 
 
 def result_digest(work: Path, changes: BaselineChanges) -> str:
-    """Returns the name of a result; without the dates of promotions, so that it is the same tomorrow."""
+    """Returns the name of a result; without the dates of promotions, so that it is the same
+    tomorrow.
+    """
     names = ("params.yaml", "dvc.lock", *(f"reports/{model}/scores.json" for model in MODELS))
     files = {name: hashlib.sha256((work / name).read_bytes()).hexdigest() for name in names}
     return artifacts.digest_of({"files": files, "better": changes.moved})[:12]
@@ -106,7 +112,8 @@ def metrics_diff(copy: Worktree, preset: str) -> str:
 
 
 def promote(copy: Worktree, preset: str, changes: BaselineChanges) -> None:
-    """Stores the better scores as baselines of the worktree; the alias `champion` moves when they are merged.
+    """Stores the better scores as baselines of the worktree; the alias `champion` moves when they
+    are merged.
 
     Raises:
         CommandFailed: they were refused.
@@ -116,8 +123,10 @@ def promote(copy: Worktree, preset: str, changes: BaselineChanges) -> None:
     arguments = ("--preset", preset, "--keep-champion", *changes.moved)
     code = copy.python("pipeline.commands.promote", *arguments)
     if code:
-        reason = "did not take the better scores; the lines above say why"
-        raise CommandFailed(f"pipeline.commands.promote {reason}", code)
+        raise CommandFailed(
+            "pipeline.commands.promote did not take the better scores; the lines above say why",
+            code,
+        )
 
 
 def push(copy: Worktree, target: Target, commits: Mapping[str, str], with_outs: bool) -> None:
@@ -128,8 +137,9 @@ def push(copy: Worktree, target: Target, commits: Mapping[str, str], with_outs: 
     """
     command = [*worktree.DVC, "push", "--quiet", "--run-cache"]
     if with_outs and copy.commands.call(command, copy.path):
-        reason = "so no branch was pushed; the lines above say why"
-        raise CommandFailed(f"the DVC remote did not take the outs, {reason}")
+        raise CommandFailed(
+            "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
+        )
     refs = [f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()]
     copy.git("push", "--quiet", "--atomic", "--force", str(target.remote), *refs)
 

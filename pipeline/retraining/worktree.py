@@ -1,4 +1,6 @@
-"""a commit -> a git worktree to retrain it in, so that the checkout is never modified, and branches of the result."""
+"""a commit -> a git worktree to retrain it in, so that the checkout is never modified, and branches
+of the result.
+"""
 
 import os
 import shutil
@@ -39,7 +41,9 @@ class Worktree(NamedTuple):
         return git(self.commands, self.path, *arguments, **variables)
 
     def python(self, *arguments: str) -> int:
-        """Returns the exit code of `python -m ...` with the worktree's code and the checkout's tracking store."""
+        """Returns the exit code of `python -m ...` with the worktree's code and the checkout's
+        tracking store.
+        """
         environment = git_environment() | {
             "PYTHONPATH": f"{self.path / 'src'}{os.pathsep}{self.path}",
             "MLFLOW_TRACKING_URI": resolve_uri(self.root),
@@ -91,8 +95,10 @@ def clean_commit(commands: CommandSequence, root: Path) -> str:
         names = ", ".join(changed[:SHOWN_CHANGES])
         if len(changed) > SHOWN_CHANGES:
             names += f" and {len(changed) - SHOWN_CHANGES} more"
-        reason = f"but {names} differ from it; commit or stash them first"
-        raise ConfigError(f"a retraining starts from a commit, {reason}")
+        raise ConfigError(
+            "a retraining starts from a commit, "
+            f"but {names} differ from it; commit or stash them first"
+        )
     return commit
 
 
@@ -104,7 +110,8 @@ def prepare(commands: CommandSequence, root: Path, commit: str) -> Worktree:
     path = root / ".state" / "retrain" / "work"
     is_prepared = (path / ".state" / "journal").is_symlink()
     if is_prepared and git_succeeds(commands, path, "rev-parse", "--is-inside-work-tree"):
-        # Left by a killed git; the lock on retraining is held, so that no other git is at work here.
+        # Left by a killed git; the lock on retraining is held, so that no other git is at work
+        # here.
         lock = path / git(commands, path, "rev-parse", "--git-path", "index.lock")
         lock.unlink(missing_ok=True)
         git(commands, path, "checkout", "--quiet", "--force", "--detach", commit)
@@ -118,7 +125,7 @@ def prepare(commands: CommandSequence, root: Path, commit: str) -> Worktree:
 
 
 def share_journals(root: Path, work: Path) -> None:
-    """Links the journals of a workspace to the checkout's, where `make sync` delivers what is left."""
+    """Links the journals of a workspace to the checkout's, for `make sync` there."""
     link = work / ".state" / "journal"
     if not link.is_symlink():
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +142,7 @@ def remove(commands: CommandSequence, root: Path, path: Path) -> None:
 
 
 def share_dvc(commands: CommandSequence, root: Path, path: Path) -> None:
-    """Gives DVC in the worktree the checkout's cache, remotes, and settings that git does not know."""
+    """Gives DVC in the worktree the checkout's cache, remotes and local settings."""
     local_config = root / ".dvc" / "config.local"
     if local_config.exists():
         shutil.copy(local_config, path / ".dvc" / "config.local")
@@ -178,7 +185,8 @@ def commits_behind(commands: CommandSequence, root: Path) -> int:
 
 
 def commit_of(worktree: Worktree, remote: str | None, branch: str) -> str | None:
-    """Returns the commit of a branch at the remote, or of a local one if `remote` is None; None without a branch.
+    """Returns the commit of a branch at the remote, or of a local one if `remote` is None; None
+    without a branch.
 
     Raises:
         CommandFailed: the remote does not answer.
@@ -190,7 +198,7 @@ def commit_of(worktree: Worktree, remote: str | None, branch: str) -> str | None
 
 
 def commit(worktree: Worktree, paths: Sequence[str], message: str) -> str:
-    """Commits what changed below these paths on top of the worktree's commit; returns the new one."""
+    """Commits what changed below these paths; returns the commit."""
     worktree.git("add", "--", *paths)
     options = ("commit", "--quiet", "--no-verify", "--message", message)
     worktree.git(*identity_options(worktree), *options)

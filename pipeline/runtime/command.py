@@ -42,8 +42,8 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 class Command(NamedTuple):
     """Holds what `python -m MODULE` does: its options, and the work that they are passed to.
 
-    work: returns the exit code, or None for 0. interrupted: the line after Ctrl-C. prefix: begins the line about a
-    failure; the name if it is None.
+    work: returns the exit code, or None for 0. interrupted: the line after Ctrl-C. prefix: begins
+    the line about a failure; the name if it is None.
     """
 
     name: str
@@ -71,7 +71,9 @@ class Command(NamedTuple):
 def run_guarded(
     name: str, work: Callable[[], int | None], interrupted: str = "interrupted by SIGINT"
 ) -> int:
-    """Returns the exit code of `work`; prints one line to stderr for a failure that a user can mend."""
+    """Returns the exit code of `work`; prints one line to stderr for a failure that a user can
+    mend.
+    """
     try:
         return work() or 0
     except KeyboardInterrupt:

@@ -1,11 +1,13 @@
-"""a stage of a JAX model -> the folder of jax's persistent compilation cache, so that the next run compiles less.
+"""a stage of a JAX model -> the folder of jax's persistent compilation cache, so that the next run
+compiles less.
 
-jax limits the size of a folder and evicts the least recently used programs. It reads its settings from variables when
-it is loaded, and loads a program of an equal key. That key names neither processor nor threads, although both shape
-the machine code: so they name the folder.
+jax limits the size of a folder and evicts the least recently used programs. It reads its settings
+from variables when it is loaded, and loads a program of an equal key. That key names neither
+processor nor threads, although both shape the machine code: so they name the folder.
 
-Two things jax does not do. A process that is killed while it writes leaves a program without the time of its use,
-and then jax cannot write any other: `tidy` removes it. And nobody would remove the folders of other machines.
+Two things jax does not do. A process that is killed while it writes leaves a program without the
+time of its use, and then jax cannot write any other: `tidy` removes it. And nobody would remove the
+folders of other machines.
 """
 
 import fcntl
@@ -50,9 +52,11 @@ SETTINGS = {
 
 
 def enable(root: Path, params: Params) -> None:
-    """Lets jax, which is not loaded yet, look for compiled programs and store those that it compiles.
+    """Lets jax, which is not loaded yet, look for compiled programs and store those that it
+    compiles.
 
-    They are in the checkout, or where JAX_COMPILATION_CACHE_DIR says. Any failure is only a warning.
+    They are in the checkout, or where JAX_COMPILATION_CACHE_DIR says. Any failure is only a
+    warning.
     """
     configured = os.environ.get("JAX_COMPILATION_CACHE_DIR", "").strip()
     if "://" in configured:
@@ -68,20 +72,24 @@ def enable(root: Path, params: Params) -> None:
             tidy(folder)
     except OSError as error:
         os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
-        reason = f"{folder}: {error.strerror or error}"
-        warnings.warn(f"compiled programs are not kept: {reason}", stacklevel=2)
+        warnings.warn(
+            f"compiled programs are not kept: {folder}: {error.strerror or error}", stacklevel=2
+        )
         return
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder.absolute())
     for variable, value in SETTINGS.items():
         os.environ.setdefault(variable, value)
     if device_of(params, "jax") == "cpu":
-        # On some processors XLA warns about its own programs, with a page of processor features for each.
+        # On some processors XLA warns about its own programs, with a page of processor features for
+        # each.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     remove_damaged_programs(folder)
 
 
 def checkout_of(root: Path) -> Path:
-    """Returns the checkout of a working folder: of an experiment (`dvc exp run --temp`), of a preset, or itself."""
+    """Returns the checkout of a working folder: of an experiment (`dvc exp run --temp`), of a
+    preset, or itself.
+    """
     checkout = Path(os.environ.get("DVC_ROOT") or root).absolute()
     return checkout.parents[1] if checkout.parent.name == ".presets" else checkout
 
@@ -94,7 +102,9 @@ def folder_name(params: Params) -> str:
 
 
 def cpu_features() -> str:
-    """Returns the processor's features; equal names can differ in them, for a virtual machine may hide some."""
+    """Returns the processor's features; equal names can differ in them, for a virtual machine may
+    hide some.
+    """
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("flags", "Features")):
@@ -121,7 +131,9 @@ def tidy(folder: Path) -> None:
 
 
 def remove_damaged_programs(folder: Path) -> None:
-    """From now on removes programs that jax cannot load, so that they are written again; warns only of the first."""
+    """From now on removes programs that jax cannot load, so that they are written again; warns only
+    of the first.
+    """
     show = warnings.showwarning
     has_warned = False
 
@@ -138,8 +150,13 @@ def remove_damaged_programs(folder: Path) -> None:
                     damaged.unlink()
         if not has_warned:
             has_warned = True
-            reason = f"{action} {program}: {str(message)[failure.end() :]}"
-            line = f"a compiled program was compiled anew: {folder}: {reason}"
-            show(UserWarning(line), *location, **options)
+            show(
+                UserWarning(
+                    f"a compiled program was compiled anew: {folder}: "
+                    f"{action} {program}: {str(message)[failure.end() :]}"
+                ),
+                *location,
+                **options,
+            )
 
     warnings.showwarning = showwarning

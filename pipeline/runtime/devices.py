@@ -1,4 +1,6 @@
-"""device, threads and determinism of params.yaml -> a framework that is set up with them, and a record of it."""
+"""device, threads and determinism of params.yaml -> a framework that is set up with them, and a
+record of it.
+"""
 
 import platform
 from collections.abc import Callable, Iterator
@@ -16,7 +18,9 @@ LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
 
 
 def settings(params: Params, framework: Framework) -> dict[str, str]:
-    """Returns what a result depends on beside code, params and data; recorded in manifests and tags."""
+    """Returns what a result depends on beside code, params and data; recorded in manifests and
+    tags.
+    """
     return {
         "device": device_of(params, framework),
         "threads": str(params.threads),
@@ -27,7 +31,8 @@ def settings(params: Params, framework: Framework) -> dict[str, str]:
 
 
 def device_of(params: Params, framework: Framework) -> str:
-    """Returns the device of params.yaml, with `auto` resolved: cuda if this framework can reach one.
+    """Returns the device of params.yaml, with `auto` resolved: cuda if this framework can reach
+    one.
 
     Loads torch only for a torch model, and never jax.
     """
@@ -49,7 +54,7 @@ def _torch_reaches_cuda() -> bool:
 
 
 def cpu_name() -> str:
-    """Returns the processor's model name: a CPU result repeats bit for bit only on the same type."""
+    """Returns the processor's model name: CPU results repeat bit for bit only on the same type."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -60,7 +65,8 @@ def cpu_name() -> str:
 
 
 def on_device(params: Params, framework: Framework) -> AbstractContextManager[None]:
-    """Sets up a framework as params.yaml says, and restores it afterwards; loads no other framework.
+    """Sets up a framework as params.yaml says, and restores it afterwards; loads no other
+    framework.
 
     Raises:
         DeviceMissing: `device: cuda`, but there is no device, no driver, or the build has no CUDA.
@@ -70,7 +76,9 @@ def on_device(params: Params, framework: Framework) -> AbstractContextManager[No
 
 @contextmanager
 def _jax_on_device(params: Params) -> Iterator[None]:
-    """Checks the device; jax reads all else from variables when it is loaded (`stage.prepare_process`)."""
+    """Checks the device; jax reads all else from variables when it is loaded
+    (`stage.prepare_process`).
+    """
     if params.device == "cuda":
         import jax
 
@@ -85,8 +93,9 @@ def _jax_on_device(params: Params) -> Iterator[None]:
 def _torch_on_device(params: Params) -> Iterator[None]:
     """Sets threads, determinism and device of torch.
 
-    A CPU is always deterministic: it costs nothing, and otherwise the gradient of `x[index]` differs with threads. The
-    default device is set on a GPU only, because it slows down every call of torch a little.
+    A CPU is always deterministic: it costs nothing, and otherwise the gradient of `x[index]`
+    differs with threads. The default device is set on a GPU only, because it slows down every call
+    of torch a little.
     """
     import torch
 
@@ -117,8 +126,11 @@ def _torch_on_device(params: Params) -> Iterator[None]:
 
 
 def _missing(framework: Framework) -> DeviceMissing:
-    reason = f"{framework} finds no NVIDIA device here (or is built without CUDA)"
-    return DeviceMissing(f"params.yaml: device = 'cuda', but {reason}; set device: auto or cpu")
+    return DeviceMissing(
+        "params.yaml: device = 'cuda', but "
+        f"{framework} finds no NVIDIA device here (or is built without CUDA)"
+        "; set device: auto or cpu"
+    )
 
 
 REACHES_CUDA: dict[Framework, Callable[[], bool]] = {

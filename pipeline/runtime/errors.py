@@ -1,4 +1,6 @@
-"""a failure -> the exit code of the process: the base class of all errors that end a command with one line."""
+"""a failure -> the exit code of the process: the base class of all errors that end a command with
+one line.
+"""
 
 import signal
 

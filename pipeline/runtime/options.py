@@ -9,18 +9,28 @@ from quatrain.registry import MODELS
 
 
 def add_models(parser: Parser) -> None:
-    text = f"models to work on; all of {', '.join(MODELS)} if none is named"
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=text)
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="MODEL",
+        help=f"models to work on; all of {', '.join(MODELS)} if none is named",
+    )
 
 
 def add_preset(parser: Parser, default: str = "default") -> None:
-    text = "a file of presets/, without .yaml"
-    parser.add_argument("--preset", default=default, metavar="PRESET", help=text)
+    parser.add_argument(
+        "--preset", default=default, metavar="PRESET", help="a file of presets/, without .yaml"
+    )
 
 
 def add_jobs(parser: Parser, default: int | None) -> None:
-    text = "how many models to train at a time"
-    parser.add_argument("--jobs", type=job_count, default=default, metavar="N", help=text)
+    parser.add_argument(
+        "--jobs",
+        type=job_count,
+        default=default,
+        metavar="N",
+        help="how many models to train at a time",
+    )
 
 
 def selected_models(names: Sequence[str]) -> list[str]:

@@ -1,4 +1,6 @@
-"""named contents <-> a folder of files under a manifest: written whole or not at all, verified before use."""
+"""named contents <-> a folder of files under a manifest: written whole or not at all, verified
+before use.
+"""
 
 import hashlib
 import math
@@ -51,7 +53,9 @@ class Manifest(BaseModel):
 
 
 class Loaded(NamedTuple):
-    """Holds the contents of a verified folder by file name, the info given to `save`, and the digest of both."""
+    """Holds the contents of a verified folder by file name, the info given to `save`, and the
+    digest of both.
+    """
 
     contents: dict[str, Any]
     info: dict[str, Any]
@@ -59,7 +63,8 @@ class Loaded(NamedTuple):
 
 
 def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> str:
-    """Makes `folder` hold exactly these files and a manifest, in bytes that depend on them alone; returns its digest.
+    """Makes `folder` hold exactly these files and a manifest, in bytes that depend on them alone;
+    returns its digest.
 
     A name's ending chooses the format: .safetensors (name -> array), .json, .csv and .txt (str),
     .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses.
@@ -89,7 +94,8 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
 
 
 def load(folder: Path) -> Loaded:
-    """Returns the contents of a folder after it has verified size, hash, names, dtypes, shapes and finiteness.
+    """Returns the contents of a folder after it has verified size, hash, names, dtypes, shapes and
+    finiteness.
 
     Raises:
         ArtifactError: anything in the folder is not as it was saved.
@@ -126,7 +132,9 @@ def read_json(path: Path) -> Any:
 
 
 def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Returns the scores by name with None (JSON null) for NaN and infinity, which JSON does not know."""
+    """Returns the scores by name with None (JSON null) for NaN and infinity, which JSON does not
+    know.
+    """
     return {name: value if math.isfinite(value) else None for name, value in sorted(scores.items())}
 
 
@@ -155,8 +163,9 @@ def from_arrays(cls: type[Tree], arrays: Mapping[str, np.ndarray]) -> Tree:
     missing = sorted(names - arrays.keys())
     others = sorted(arrays.keys() - names)
     if missing or others:
-        reason = f"arrays missing {missing}, unknown {others}"
-        raise ArtifactError(f"not a {cls.__name__}: {reason}; {RESTORE}")
+        raise ArtifactError(
+            f"not a {cls.__name__}: arrays missing {missing}, unknown {others}; {RESTORE}"
+        )
     return _build(cls, arrays, "")
 
 

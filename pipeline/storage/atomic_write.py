@@ -16,7 +16,9 @@ _numbers = itertools.count(1)
 
 
 def crash_point(operation: Callable[..., Result], *arguments: object) -> Result:
-    """Runs an operation on the file system; with QUATRAIN_CRASH_AT=n the process kills itself before the n-th."""
+    """Runs an operation on the file system; with QUATRAIN_CRASH_AT=n the process kills itself
+    before the n-th.
+    """
     if str(next(_numbers)) == os.environ.get("QUATRAIN_CRASH_AT"):
         os.kill(os.getpid(), signal.SIGKILL)
     return operation(*arguments)
@@ -32,7 +34,8 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes bytes by file name: first all beside the old files, then renames each in the given order.
+    """Writes bytes by file name: first all beside the old files, then renames each in the given
+    order.
 
     Raises:
         OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
@@ -52,7 +55,9 @@ def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def sweep_temporaries(folder: Path) -> None:
-    """Removes what an interrupted write left in a folder; the caller holds the lock on writing to it."""
+    """Removes what an interrupted write left in a folder; the caller holds the lock on writing to
+    it.
+    """
     for partial in sorted(folder.glob(f"*{PARTIAL}")):
         crash_point(os.unlink, partial)
 

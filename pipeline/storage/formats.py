@@ -1,4 +1,4 @@
-"""content <-> bytes of a file: safetensors, JSON, text, PNG. Equal content, equal bytes; no pickle."""
+"""content <-> bytes of a file: safetensors, JSON, text, PNG. Equal content gives equal bytes."""
 
 import json
 import math
@@ -90,7 +90,8 @@ def encode(name: str, content: Any) -> tuple[bytes, dict[str, Any]]:
 
 
 def decode(name: str, data: bytes, declared: Specs) -> Any:
-    """Returns the content of a file of this name; arrays are exactly those declared, finite and writable.
+    """Returns the content of a file of this name; arrays are exactly those declared, finite and
+    writable.
 
     Raises:
         FormatError: the bytes are not of this format, or differ from the declaration.
@@ -122,11 +123,13 @@ def _one_line(error: BaseException) -> str:
 
 
 def _portable(name: str, value: Any) -> np.ndarray:
-    """Returns an array in C order and native byte order; safetensors would write other orders as they are in memory."""
+    """Returns an array in C order and native byte order; safetensors would write other orders as
+    they are in memory.
+    """
     array = np.asarray(value, order="C")
     if array.dtype.name not in get_args(DType):
-        known = ", ".join(get_args(DType))
-        raise FormatError(f"array {name!r} has dtype {array.dtype}; known: {known}")
+        names = ", ".join(get_args(DType))
+        raise FormatError(f"array {name!r} has dtype {array.dtype}; known: {names}")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     _verify(name, array, _spec_of(array))
     return array
@@ -138,8 +141,11 @@ def _spec_of(array: np.ndarray) -> ArraySpec:
 
 def _verify(name: str, array: np.ndarray, spec: ArraySpec) -> None:
     if array.dtype.name != spec.dtype or list(array.shape) != spec.shape:
-        actual = f"{array.dtype} {list(array.shape)}"
-        raise FormatError(f"array {name!r} is {actual}, but declared as {spec.dtype} {spec.shape}")
+        raise FormatError(
+            f"array {name!r} is "
+            f"{array.dtype} {list(array.shape)}"
+            f", but declared as {spec.dtype} {spec.shape}"
+        )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise FormatError(f"array {name!r} holds NaN or infinity")
 

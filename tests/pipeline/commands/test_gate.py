@@ -43,7 +43,8 @@ def test_a_worse_experiment_is_broken_with_its_baseline_and_the_way_out(
     space.score(cosine_min=0.5)
     assert gate.main(["allo"]) == 4
     assert capsys.readouterr().err == (
-        "gate: allo: worse: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, tolerance 0.03)"
+        "gate: allo: worse: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, "
+        "tolerance 0.03)"
         "; baseline of 2026-01-02, commit abc123 [exit 4]\n"
         "gate: allo: the scores are kept; to make them the baseline all the same: "
         "python -m pipeline.commands.promote allo --force --why '...'\n"
@@ -56,7 +57,7 @@ def test_each_model_is_judged_whether_it_is_named_or_not(
 ):
     assert gate.main([]) == 0
     assert (
-        f"gate: passed; {sum(len(verdicts.rules_of(one, 'default')) for one in MODELS)} metrics"
+        f"gate: passed; {sum(len(verdicts.rules_of(item, 'default')) for item in MODELS)} metrics"
         in capsys.readouterr().out
     )
     first, *_ = verdicts.rules_of(model, "default")
@@ -344,8 +345,8 @@ def test_a_model_that_judges_nothing_ends_with_4(
     assert gate.main(["allo"]) == 4
     out, err = capsys.readouterr()
     assert (
-        err
-        == "gate: allo: missing: nothing is judged: the model's evaluation names no metric [exit 4]\n"
+        err == "gate: allo: missing: nothing is judged: the model's "
+        "evaluation names no metric [exit 4]\n"
     )
     assert "passed" not in out
 

@@ -1,4 +1,4 @@
-"""A preset runs in a copy of the checkout that is brought up to date and leaves the checkout alone."""
+"""A preset runs in a copy of the checkout that is updated and leaves the checkout alone."""
 
 import os
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_what_the_preset_has_made_stays(checkout: Path):
     work = workspace.prepare_workspace(checkout, "smoke")
     for name in (
         "dvc.lock",
-        "data/allo/dataset.npz",
+        "data/allo/dataset.safetensors",
         "models/allo/m",
         "reports/r",
         ".state/x/y",
