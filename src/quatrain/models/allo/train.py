@@ -292,7 +292,8 @@ def update(
 ) -> tuple[State, dict[str, np.ndarray]]:
     """Returns the state after one gradient step of all learners, and what was measured in it.
 
-    The step is the one that `train` repeats; each metric is (seeds,).
+    It is the step that `train` repeats, equal but for rounding: XLA fuses a loop of one step
+    differently. Each metric is (seeds,).
     """
     next_state, recorded = run_chunk(config, 1, state, make_data(config, state, dataset))
     return next_state, {name: values[0] for name, values in jax.device_get(recorded).items()}
