@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pipeline.dvc import repro
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
@@ -32,7 +32,7 @@ class Promotion(NamedTuple):
 
     path: Path
     baseline: dict[str, Any]
-    result: Judged
+    result: ModelVerdict
     run_key: str
 
     @property
@@ -96,8 +96,10 @@ def check_complete(model: str, scores: Mapping[str, float | None], rules: Sequen
     """Raises PromotionRefused unless each metric and reference that the model is judged by has a
     finite score.
     """
-    needed = [name for rule in rules for name in (rule.metric, *rule.floors, *rule.ceilings)]
-    missing = sorted({name for name in needed if scores.get(name) is None})
+    needed: set[str] = set()
+    for rule in rules:
+        needed |= {rule.metric, *rule.lower_references, *rule.upper_references}
+    missing = sorted(name for name in needed if scores.get(name) is None)
     if missing:
         raise PromotionRefused(
             f"{model} is not promoted: "

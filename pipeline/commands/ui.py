@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.tracking.journal import redact
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import artifacts_of, is_server, prepare_store
+from pipeline.tracking.store import artifacts_of, is_server, prepare_store, resolve_uri
 
 SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",

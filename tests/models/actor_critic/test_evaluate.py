@@ -274,7 +274,9 @@ def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest
 def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
     scores = scored(monkeypatch, [outcome([1.0, 2.0])])
     assert {
-        name for gated in room.GATED for name in (gated.metric, *gated.floors, *gated.ceilings)
+        name
+        for gated in room.GATED
+        for name in (gated.metric, *gated.lower_references, *gated.upper_references)
     } <= scores.keys()
     assert {gated.metric: gated.goals for gated in room.GATED if gated.goals} == {
         "margin_over_constant": {"default": 0.25},

@@ -258,10 +258,10 @@ def test_committed_baselines_are_what_promote_writes():
             read_params(ROOT, preset)
             for rule in promote.verdicts.rules_of(path.stem, preset):
                 result = entry["metrics"][rule.metric]
-                assert (result["direction"], result["tolerance"], result["goal"]) == rule[1:4], (
-                    rule.metric
-                )
+                assert result["direction"] == rule.direction
+                assert result["tolerance"] == rule.tolerance
+                assert result["goal"] == rule.goal
                 assert (set(result["floors"]), set(result["ceilings"])) == (
-                    set(rule.floors),
-                    set(rule.ceilings),
+                    set(rule.lower_references),
+                    set(rule.upper_references),
                 )

@@ -12,7 +12,7 @@ import pytest
 from pipeline.commands.repro import main
 from pipeline.dvc import repro
 from pipeline.judging import verdicts
-from pipeline.tracking import model_aliases
+from pipeline.tracking import model_registry
 from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import Workspace
 
@@ -20,15 +20,15 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_aliases.Wanted]]:
+def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_registry.Alias]]:
     """The aliases that were asked for; here without a store."""
-    asked: list[list[model_aliases.Wanted]] = []
+    asked: list[list[model_registry.Alias]] = []
 
-    def crown(_root: Path, aliases: list[model_aliases.Wanted]) -> list[str]:
+    def crown(_root: Path, aliases: list[model_registry.Alias]) -> list[str]:
         asked.append(aliases)
         return []
 
-    monkeypatch.setattr(model_aliases, "crown", crown)
+    monkeypatch.setattr(model_registry, "set_aliases", crown)
     return asked
 
 
@@ -178,11 +178,11 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
 
 
 def test_the_aliases_follow_what_was_judged(
-    checkout: Path, crowned: list[list[model_aliases.Wanted]], monkeypatch: pytest.MonkeyPatch
+    checkout: Path, crowned: list[list[model_registry.Alias]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", Dvc())
     main(["allo"])
-    assert crowned == [model_aliases.wanted(checkout, checkout, "default", ["allo"])]
+    assert crowned == [model_registry.expected_aliases(checkout, checkout, "default", ["allo"])]
     repro.judge_again(checkout, "default", ["allo"], update_aliases=False)
     assert len(crowned) == 1
 
@@ -194,7 +194,7 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
-    monkeypatch.setattr(model_aliases, "crown", away)
+    monkeypatch.setattr(model_registry, "set_aliases", away)
     monkeypatch.setattr(repro, "dvc", Dvc())
     assert main([]) == 0
     printed = (

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.commands import sync
 from pipeline.tracking.journal import Journal
-from pipeline.tracking.model_aliases import Wanted
+from pipeline.tracking.model_registry import Alias
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 
@@ -51,7 +51,7 @@ def test_sync_without_a_server_ends_with_6(
     assert sync.main(["--wait", "0.05"]) == 6
     printed = capsys.readouterr()
     assert printed.err == (
-        "sync: 2 journals are pending: nobody answers there; run `make sync` when that is "
+        "sync: 2 journals are pending: no server answers; run `make sync` when that is "
         "mended [exit 6]\n"
     )
     assert "0 of 2 journals are complete at http://127.0.0.1:" in printed.out
@@ -85,15 +85,15 @@ def test_sync_tells_which_aliases_moved_and_which_cannot(
     checkout: Path, uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (checkout / "params.yaml").touch()
-    target = [Wanted("quatrain-allo", "champion", "k1")]
+    aliases = [Alias("quatrain-allo", "champion", "k1")]
     monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 0)
-    monkeypatch.setattr("pipeline.tracking.model_aliases.wanted", lambda *_: target)
+    monkeypatch.setattr("pipeline.tracking.model_registry.expected_aliases", lambda *_: aliases)
     assert sync.main([]) == 0
     assert capsys.readouterr().out.endswith(
         "quatrain-allo@champion: run k1 has no version in this store\n"
     )
 
-    monkeypatch.setattr("pipeline.tracking.model_aliases.crown", lambda *_, **__: [][0])
+    monkeypatch.setattr("pipeline.tracking.model_registry.set_aliases", lambda *_, **__: [][0])
     assert sync.main([]) == 6
     printed = capsys.readouterr()
     assert f"2 of 2 journals are complete at {uri}" in printed.out

@@ -23,7 +23,14 @@ from tests.pipeline.small_project import NOBODY, Project, lines_until, orphans
 pytestmark = pytest.mark.slow
 FORGIVING = """
 def _forgiving(self, preset):
-    return Rule(self.metric, self.direction, 1e6, None, (), ())
+    return Rule(
+        metric=self.metric,
+        direction=self.direction,
+        tolerance=1e6,
+        goal=None,
+        lower_references=(),
+        upper_references=(),
+    )
 
 Gated.under = _forgiving
 """
