@@ -1,4 +1,6 @@
-"""rows about learning: the update of a minibatch, graph by graph and at once; half precision; compilation."""
+"""rows about learning: the update of a minibatch, graph by graph and at once; half precision;
+compilation.
+"""
 
 import time
 import warnings
@@ -26,12 +28,12 @@ from benchmarks.reference import actor_critic as reference
 from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Block, Output
-from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo.acting import see
-from quatrain.models.actor_critic.ppo.agent import Agent
+from quatrain.models.actor_critic.ppo import iteration
+from quatrain.models.actor_critic.ppo import trainer as trainers
+from quatrain.models.actor_critic.ppo.acting import observe
+from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 
 UNIT = "ms/step"
@@ -39,7 +41,9 @@ SEED = 0
 ENTROPY_COEF = 0.002
 GRAPHS = 64
 COSTLY = 4
-"""Of them, that pass through residual networks in a call, counted up: each takes as long as any other."""
+"""Of them, that pass through residual networks in a call, counted up: each takes as long as any
+other.
+"""
 SIZES = (10, 20)
 BATCH, CELLS = 256, 40
 UPDATES = 4
@@ -51,35 +55,40 @@ class Both(NamedTuple):
 
     ours: Minibatch
     plain: list[reference.Taken]
-    chosen: reference.Coefficients
+    coefs: reference.Coefficients
 
 
 def rows(sides: Sides, rounds: int) -> list[Row]:
-    """Updates of 64 graphs as in the original, then what the proposal left for later, with the default's batch."""
-    found = [row for cells in SIZES for row in update_rows(sides, cells, rounds)]
+    """Updates of 64 graphs as in the original, then what the proposal left for later, with the
+    default's batch.
+    """
+    result = [row for cells in SIZES for row in update_rows(sides, cells, rounds)]
     batch = minibatch_of(sides, BATCH, CELLS).ours
-    return [*found, *precision_rows(sides, batch, rounds), compiled_row(sides, batch, rounds)]
+    return [*result, *precision_rows(sides, batch, rounds), compiled_row(sides, batch, rounds)]
 
 
 def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
     """Forward, backward, one step of Adam."""
     both = minibatch_of(sides, GRAPHS, cells)
     refuse_another_gradient(sides, both)
-    agent, wide = agent_of(sides, sides.config), padded(both.ours, sides.world.rules.max_nodes)
+    trainer, wide = trainer_of(sides, sides.config), padded(both.ours, sides.world.rules.max_nodes)
     with threads(1):
-        flops = products(update_flops(agent, both.ours), sides.config.network.d, 1)
+        flops = products(update_flops(trainer, both.ours), sides.config.network.d, 1)
         times = race(
             {
                 "images": plain_update(sides, with_images(sides), both, min(COSTLY, GRAPHS)),
                 "before": plain_update(sides, plain_copy(sides), both, GRAPHS),
-                "ours": own_update(agent, both.ours),
-                "wide": own_update(agent_of(sides, sides.config), wide),
+                "ours": own_update(trainer, both.ours),
+                "wide": own_update(trainer_of(sides, sides.config), wide),
                 "limit": flops,
             },
             rounds,
         )
     row = partial(Row, unit=UNIT, ours=times["ours"])
-    name = f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, counted up"
+    name = (
+        f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, "
+        f"counted up"
+    )
     trimmed = Without("trimming to the largest graph: all slots", times["wide"])
     return [
         row(
@@ -95,15 +104,15 @@ def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
 def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
     """The same update in bfloat16, against float32, which is what the project runs."""
     arms = {
-        "float32": agent_of(sides, sides.config),
-        "bfloat16": agent_of(sides, changed(sides.config, amp="bf16")),
-        "everyone": asking_everyone(agent_of(sides, sides.config)),
+        "float32": trainer_of(sides, sides.config),
+        "bfloat16": trainer_of(sides, changed(sides.config, amp="bf16")),
+        "everyone": asking_everyone(trainer_of(sides, sides.config)),
     }
     with threads(1):
         refuse_another_program(arms, batch)
         limit = products(update_flops(arms["float32"], batch), sides.config.network.d, 1)
         times = race(
-            {name: own_update(agent, batch) for name, agent in arms.items()} | {"limit": limit},
+            {name: own_update(trainer, batch) for name, trainer in arms.items()} | {"limit": limit},
             rounds,
         )
     name, row = (
@@ -119,9 +128,11 @@ def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
 
 
 def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
-    """Of the forward pass, as it acts: with gradients there are three times as many kernels to build."""
+    """Of the forward pass, as it acts: with gradients there are three times as many kernels to
+    build.
+    """
     configs = (sides.config, changed(sides.config, compile=True))
-    eager, compiled = (agent_of(sides, config).actor.forward for config in configs)
+    eager, compiled = (trainer_of(sides, config).actor.forward for config in configs)
     with threads(1), uncached(), torch.no_grad():
         begin = time.perf_counter()
         compiled(*batch.groups)
@@ -133,17 +144,20 @@ def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
         }
         times = race({name: repeat(work) for name, work in programs.items()}, rounds)
     times["compiled"] = times["compiled"]._replace(compile_seconds=seconds)
-    name = f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: torch.compile"
+    name = (
+        f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: "
+        f"torch.compile"
+    )
     return Row(
         name, UNIT, times["eager"], times["eager"], times["compiled"], claims=("colony-compile",)
     )
 
 
-def update_flops(agent: Agent, batch: Minibatch) -> float:
+def update_flops(trainer: Trainer, batch: Minibatch) -> float:
     """Of products of matrices, forward and backward."""
     with FlopCounterMode(display=False) as counter:
-        train.objective(agent, batch, ENTROPY_COEF)[0].backward()
-    agent.optimizer.zero_grad()
+        iteration.objective(trainer, batch, ENTROPY_COEF)[0].backward()
+    trainer.optimizer.zero_grad()
     return float(counter.get_total_flops())
 
 
@@ -163,28 +177,30 @@ def padded(batch: Minibatch, slots: int) -> Minibatch:
     return batch._replace(groups=tuple(map(widened, batch.groups)))
 
 
-def asking_everyone(agent: Agent) -> Agent:
-    """With a last block in which each cell asks all others, though nobody hears the answer but the colony's token."""
-    block = agent.network.blocks[-1]
+def asking_everyone(trainer: Trainer) -> Trainer:
+    """With a last block in which each cell asks all others, though nobody hears the answer but the
+    colony's token.
+    """
+    block = trainer.network.blocks[-1]
     assert isinstance(block, Block)
 
     def of_colony(colony: Tensor, cells: Tensor, mask: Tensor) -> Tensor:
         return block(torch.cat([colony[:, None], cells], 1), pad(mask, (1, 0), value=True))[:, 0]
 
     block.of_colony = of_colony  # type: ignore[method-assign]
-    return agent
+    return trainer
 
 
 def changed(config: ActorCriticConfig, **keys: object) -> ActorCriticConfig:
-    """Keys of train, without another check: a CPU is refused half precision, because of these rows."""
+    """Returns a config with keys of train replaced, unchecked: bf16 is refused on a CPU."""
     return config.model_copy(update={"train": config.train.model_copy(update=keys)})
 
 
-def agent_of(sides: Sides, config: ActorCriticConfig) -> Agent:
-    """The project's agent before its first gradient step."""
+def trainer_of(sides: Sides, config: ActorCriticConfig) -> Trainer:
+    """Returns the project's trainer before its first gradient step."""
     draws = [[Generator().manual_seed(SEED + purpose) for purpose in range(3)]]
-    seed = agents.fresh(config, sides.world, sides.actor.scale, sides.network, draws)
-    return agents.restored(config, sides.world, seed)
+    seed = trainers.init_seed_state(config, sides.world, sides.actor.scale, sides.network, draws)
+    return trainers.from_state(config, sides.world, seed)
 
 
 def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
@@ -193,34 +209,36 @@ def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
     world = sized(sides.world, cells)
     actor = sides.actor._replace(world=world)
     with torch.no_grad():
-        graphs = see(actor, colonies_of(world, count))
+        graphs = observe(actor, colonies_of(world, count))
         output = actor.forward(graphs)
-        parameters = actor.policy.distribution(output.raw)
-        z = actor.policy.sample(parameters, generator)
-        log_prob = actor.policy.log_prob(parameters, z)
+        params = actor.policy.distribution(output.raw)
+        z = actor.policy.sample(params, generator)
+        log_prob = actor.policy.log_prob(params, z)
     advantage, returns = torch.randn(2, count, generator=generator)
-    ours = Minibatch((graphs,), z, log_prob, *parameters, output.value, advantage, returns)
+    ours = Minibatch(
+        (graphs,), z, log_prob, torch.stack(params, 1), output.value, advantage, returns
+    )
     columns = zip(plain_graphs(graphs), z, log_prob, advantage, returns, strict=True)
     volume = (sides.box.high - sides.box.low).log().sum().item()
-    chosen = reference.Coefficients(
+    coefs = reference.Coefficients(
         config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
     )
-    return Both(ours, [reference.Taken(*each) for each in columns], chosen)
+    return Both(ours, [reference.Taken(*each) for each in columns], coefs)
 
 
 def fewer(both: Both, count: int) -> Both:
     """The first of them."""
     columns = (column[:count] for column in both.ours[1:])
     groups = tuple(Graphs(*(part[:count] for part in graphs)) for graphs in both.ours.groups)
-    return Both(Minibatch(groups, *columns), both.plain[:count], both.chosen)
+    return Both(Minibatch(groups, *columns), both.plain[:count], both.coefs)
 
 
-def own_update(agent: Agent, batch: Minibatch) -> Contestant:
+def own_update(trainer: Trainer, batch: Minibatch) -> Contestant:
     """As in training, with all that is noted."""
 
     def run() -> None:
         for _ in range(UPDATES):
-            train.update(agent, *train.objective(agent, batch, ENTROPY_COEF))
+            iteration.gradient_step(trainer, *iteration.objective(trainer, batch, ENTROPY_COEF))
 
     return Contestant(run, UPDATES)
 
@@ -233,9 +251,9 @@ def plain_update(
     optimiser = torch.optim.Adam(
         params, lr=sides.config.train.learning_rate, eps=sides.config.train.adam_eps
     )
-    taken = both.plain[:graphs]
+    samples = both.plain[:graphs]
     return Contestant(
-        lambda: reference.update(plain, optimiser, taken, both.chosen), graphs / len(both.plain)
+        lambda: reference.update(plain, optimiser, samples, both.coefs), graphs / len(both.plain)
     )
 
 
@@ -254,30 +272,31 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
         NotTheSame: they are not.
     """
     both = fewer(both, COSTLY)
-    agent = agent_of(sides, sides.config)
-    loss, _ = train.objective(agent, both.ours, ENTROPY_COEF)
-    agent.optimizer.zero_grad()
+    trainer = trainer_of(sides, sides.config)
+    loss, _ = iteration.objective(trainer, both.ours, ENTROPY_COEF)
+    trainer.optimizer.zero_grad()
     loss.backward()
-    own = dict(agent.network.named_parameters())
+    project = dict(trainer.network.named_parameters())
     for name, plain in (("", plain_copy(sides)), (" with residual networks", with_images(sides))):
-        expected = reference.loss(plain, both.plain, both.chosen)
+        expected = reference.loss(plain, both.plain, both.coefs)
         expected.backward()
         same = torch.allclose(loss, expected, rtol=1e-4, atol=1e-5)
-        theirs = {key: param.grad for key, param in plain.named_parameters() if key in own}
-        if not same or not all(_alike(own[key].grad, grad) for key, grad in theirs.items()):
+        theirs = {key: param.grad for key, param in plain.named_parameters() if key in project}
+        if not same or not all(_alike(project[key].grad, grad) for key, grad in theirs.items()):
             raise NotTheSame(
                 f"update: the project's loss or gradient differs from the reference's{name}"
             )
 
 
-def refuse_another_program(arms: dict[str, Agent], batch: Minibatch) -> None:
+def refuse_another_program(arms: dict[str, Trainer], batch: Minibatch) -> None:
     """If all cells ask the loss must be the same, in half precision nearly so.
 
     Raises:
         NotTheSame: it is not.
     """
     losses = {
-        name: train.objective(agent, batch, ENTROPY_COEF)[0].item() for name, agent in arms.items()
+        name: iteration.objective(trainer, batch, ENTROPY_COEF)[0].item()
+        for name, trainer in arms.items()
     }
     for name, tolerance in (("bfloat16", 0.05), ("everyone", 1e-4)):
         if abs(losses[name] - losses["float32"]) > tolerance * max(1.0, abs(losses["float32"])):
@@ -292,8 +311,8 @@ def refuse_another_output(compiled: Output, eager: Output) -> None:
     Raises:
         NotTheSame: it does not.
     """
-    for name, one, other in zip(Output._fields, compiled, eager, strict=True):
-        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
+    for name, item, other in zip(Output._fields, compiled, eager, strict=True):
+        if not torch.allclose(item, other, rtol=1e-4, atol=1e-5):
             raise NotTheSame(f"compiled: another {name} than eager")
 
 
@@ -310,7 +329,7 @@ def uncached() -> Iterator[None]:
         inductor.force_disable_caches = before
 
 
-def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return torch.allclose(one, other, rtol=1e-3, atol=1e-5 * max(1.0, float(other.abs().max())))
+def _alike(item: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if item is None or other is None:
+        return item is other
+    return torch.allclose(item, other, rtol=1e-3, atol=1e-5 * max(1.0, float(other.abs().max())))

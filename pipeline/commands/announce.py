@@ -111,9 +111,9 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--link", metavar="URL", help="a page with the log, put below the text")
 
 
-def run(chosen: Options) -> None:
-    chosen.folder.mkdir(parents=True, exist_ok=True)
-    print(f"announce: {announce(chosen.folder, chosen.base, chosen.link)}")
+def run(args: Options) -> None:
+    args.folder.mkdir(parents=True, exist_ok=True)
+    print(f"announce: {announce(args.folder, args.base, args.link)}")
 
 
 main = Command(

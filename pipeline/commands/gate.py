@@ -10,8 +10,8 @@ from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options
 
 
-def run(chosen: Options) -> int:
-    return gate(Path.cwd(), options.selected_models(chosen.models))
+def run(args: Options) -> int:
+    return gate(Path.cwd(), options.selected_models(args.models))
 
 
 main = Command(

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console, options
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import settings
@@ -17,7 +18,7 @@ from pipeline.storage.figures import png, write_figures
 from pipeline.storage.input_files import read_content
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from pipeline.storage.run_key import loaded_code, run_key
-from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
@@ -104,24 +105,17 @@ def run_map(params: Params, name: str, out: Path) -> MapResult:
     return MapResult(name, scores)
 
 
-class Trained(NamedTuple):
-    """Holds a trained state and its history by metric."""
-
-    state: Any
-    curves: History
-
-
-def train(params: Params, name: str, dataset: Any) -> Trained:
-    """Trains to the end, with a progress bar."""
+def train(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
+    """Trains to the end, with a progress bar; returns the state and the history by metric."""
     module = load("allo").train
     records: list[Row] = []
     start = 0
-    with Bar(name, params.allo.train.steps, start, module.HEADLINE) as bar:
+    with ProgressBar(name, params.allo.train.steps, start, module.HEADLINE) as bar:
         for progress in module.train(params.allo, dataset, params.seed + 1):
             records += rows(progress, start)
             bar.show(progress)
             start = progress.step
-    return Trained(progress.state, history(records))
+    return progress.state, history(records)
 
 
 def cells(result: MapResult, paper: dict[str, Any]) -> list[str]:
@@ -148,14 +142,7 @@ def shown(value: float | None, decimals: int = 4) -> str:
 
 def table(results: list[MapResult], paper: dict[str, Any]) -> str:
     """Returns the results as a Markdown table."""
-    body = [cells(result, paper) for result in results]
-    widths = [max(map(len, column)) for column in zip(HEAD, *body, strict=True)]
-    separator = ["-" * width for width in widths]
-    lines = []
-    for row in (HEAD, separator, *body):
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(f"| {' | '.join(padded)} |")
-    return "\n".join(lines)
+    return markdown_table(HEAD, [cells(result, paper) for result in results])
 
 
 def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> None:
@@ -199,16 +186,16 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def run(chosen: Options) -> None:
+def run(args: Options) -> None:
     root = Path.cwd()
     changes: dict[str, Any] = {}
-    if chosen.seeds is not None:
-        changes["seeds"] = chosen.seeds
-    if chosen.steps is not None:
-        changes["train"] = {"steps": chosen.steps}
-    raw = read_raw(root, chosen.preset)
+    if args.seeds is not None:
+        changes["seeds"] = args.seeds
+    if args.steps is not None:
+        changes["train"] = {"steps": args.steps}
+    raw = read_raw(root, args.preset)
     prepare_process(validate(raw, lambda name: read_input(root, str(name))))
-    run_folder(root, chosen.folder, chosen.preset, changes)
+    run_folder(root, args.folder, args.preset, changes)
 
 
 main = Command(

@@ -22,15 +22,15 @@ def add_options(parser: Parser) -> None:
     actions.add_parser("schema", help=f"write {SCHEMA_FILE}, which editors complete params.yaml by")
 
 
-def run(chosen: Options) -> None:
+def run(args: Options) -> None:
     root = Path.cwd()
-    if chosen.action == "schema":
+    if args.action == "schema":
         schema = json.dumps(Params.model_json_schema(), indent=1)
         (root / SCHEMA_FILE).write_text(f"{schema}\n")
         return
-    read_params(root, chosen.preset)
-    if chosen.action == "preset":
-        YAML().dump(read_raw(root, chosen.preset), sys.stdout)
+    read_params(root, args.preset)
+    if args.action == "preset":
+        YAML().dump(read_raw(root, args.preset), sys.stdout)
 
 
 main = Command(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pipeline.dvc import repro
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
@@ -32,7 +32,7 @@ class Promotion(NamedTuple):
 
     path: Path
     baseline: dict[str, Any]
-    result: Judged
+    result: ModelVerdict
     run_key: str
 
     @property
@@ -96,8 +96,10 @@ def check_complete(model: str, scores: Mapping[str, float | None], rules: Sequen
     """Raises PromotionRefused unless each metric and reference that the model is judged by has a
     finite score.
     """
-    needed = [name for rule in rules for name in (rule.metric, *rule.floors, *rule.ceilings)]
-    missing = sorted({name for name in needed if scores.get(name) is None})
+    needed: set[str] = set()
+    for rule in rules:
+        needed |= {rule.metric, *rule.lower_references, *rule.upper_references}
+    missing = sorted(name for name in needed if scores.get(name) is None)
     if missing:
         raise PromotionRefused(
             f"{model} is not promoted: "
@@ -150,15 +152,15 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def run(chosen: Options) -> int:
-    if chosen.force != bool(chosen.why):
+def run(args: Options) -> int:
+    if args.force != bool(args.why):
         raise UsageError("--force and --why '...' go together")
     root = Path.cwd()
-    models = options.selected_models(chosen.models)
-    read_params(root, chosen.preset)
-    promote(root, models, chosen.preset, chosen.why)
-    update_aliases = not chosen.keep_champion
-    return repro.judge_again(root, chosen.preset, models, update_aliases=update_aliases)
+    models = options.selected_models(args.models)
+    read_params(root, args.preset)
+    promote(root, models, args.preset, args.why)
+    update_aliases = not args.keep_champion
+    return repro.judge_again(root, args.preset, models, update_aliases=update_aliases)
 
 
 main = Command(

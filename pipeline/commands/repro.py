@@ -14,9 +14,9 @@ def add_options(parser: Parser) -> None:
     options.add_jobs(parser, default=1)
 
 
-def run(chosen: Options) -> int:
-    models = options.selected_models(chosen.models)
-    return repro.run(Path.cwd(), chosen.preset, models, chosen.jobs)
+def run(args: Options) -> int:
+    models = options.selected_models(args.models)
+    return repro.run(Path.cwd(), args.preset, models, args.jobs)
 
 
 main = Command(

@@ -136,8 +136,8 @@ def conclude(copy: Worktree, target: Target, origin: Origin, passed: bool) -> Ou
     changes = baseline_changes(results)
     if not changes.moved and not has_changes(copy):
         return Outcome("unchanged", 0, body.unchanged(origin))
-    proposal = propose(copy, target, origin, results, changes)
-    return Outcome("proposed", 0, proposal.message, proposal.branch)
+    branch, message = propose(copy, target, origin, results, changes)
+    return Outcome("proposed", 0, message, branch)
 
 
 def retrain_and_record(
@@ -202,18 +202,18 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def run(chosen: Options) -> int:
-    if chosen.preset != "default" and chosen.seed is not None:
+def run(args: Options) -> int:
+    if args.preset != "default" and args.seed is not None:
         raise UsageError(
             "--seed goes with the default preset: "
             "it is written into params.yaml; others set it in presets/"
         )
     request = Request(
-        preset=chosen.preset,
-        seed=chosen.seed,
-        jobs=chosen.jobs,
-        push=chosen.push,
-        figures_url=chosen.pictures_url,
+        preset=args.preset,
+        seed=args.seed,
+        jobs=args.jobs,
+        push=args.push,
+        figures_url=args.pictures_url,
     )
     return retrain_and_record(Path.cwd(), request)
 

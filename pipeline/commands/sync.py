@@ -10,13 +10,14 @@ from pipeline.dvc.workspace import environment
 from pipeline.runtime import console
 from pipeline.runtime.command import Command, Parser
 from pipeline.runtime.errors import ConfigError, StoreUnavailable
-from pipeline.tracking import backfill, model_aliases
+from pipeline.tracking import backfill, model_registry
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, redact
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import Unreachable, reason_of
+from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.registry import MODELS
 
+JOURNALS = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
+"""Journals of a checkout and its presets."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 
@@ -77,12 +78,6 @@ def deliver(deliveries: list[JournalDelivery], wait_seconds: float) -> list[Jour
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def journals_of(root: Path) -> list[Path]:
-    """Returns the folders of all journals of a checkout and its presets."""
-    patterns = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
-    return sorted(path.parent for pattern in patterns for path in root.glob(pattern))
-
-
 def workspaces(root: Path) -> dict[str, Path]:
     """Returns the existing workspaces by preset."""
     folders = {"default": root} | {path.name: path for path in sorted(root.glob(".presets/*"))}
@@ -109,8 +104,8 @@ def set_aliases(root: Path) -> str | None:
     """Sets the aliases of registered models; returns why that failed, if it did."""
     try:
         for preset, work in workspaces(root).items():
-            aliases = model_aliases.wanted(root, work, preset, list(MODELS))
-            for line in model_aliases.crown(root, aliases, anew=True):
+            aliases = model_registry.expected_aliases(root, work, preset, list(MODELS))
+            for line in model_registry.set_aliases(root, aliases, refresh=True):
                 print(line)
     except Exception as error:
         return reason_of(error, resolve_uri(root))
@@ -126,7 +121,8 @@ def sync(root: Path, wait_seconds: float) -> int:
     """
     uri = resolve_uri(root)
     code = record_restored(root)
-    deliveries = [JournalDelivery(folder, uri) for folder in journals_of(root)]
+    journals = sorted(path.parent for pattern in JOURNALS for path in root.glob(pattern))
+    deliveries = [JournalDelivery(folder, uri) for folder in journals]
     pending = deliver(deliveries, wait_seconds)
     for delivery in deliveries:
         print(delivery.summary())

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.tracking.journal import redact
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import artifacts_of, is_server, prepare_store
+from pipeline.tracking.store import artifacts_of, is_server, prepare_store, resolve_uri
 
 SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -22,7 +21,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--port", type=int, default=5000, help="port of the UI on 127.0.0.1")
 
 
-def run(chosen: Options) -> int:
+def run(args: Options) -> int:
     uri = resolve_uri(Path.cwd())
     if is_server(uri):
         print(f"runs are kept by a server; open it in a browser: {redact(uri)}")
@@ -30,7 +29,7 @@ def run(chosen: Options) -> int:
     prepare_store(uri)
     # The URI may hold a password, and every user of the machine can read arguments.
     environment = os.environ | SETTINGS | {"MLFLOW_BACKEND_STORE_URI": uri}
-    port = str(chosen.port)
+    port = str(args.port)
     artifacts = str(artifacts_of(uri, Path.cwd()))
     hosts = f"127.0.0.1:{port},localhost:{port}"
     command = [*SERVER, "--port", port, "--allowed-hosts", hosts]

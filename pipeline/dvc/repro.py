@@ -13,9 +13,8 @@ from pipeline.judging.gate import gate
 from pipeline.runtime import console
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
-from pipeline.tracking import backfill, model_aliases
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import reason_of
+from pipeline.tracking import backfill, model_registry
+from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
 DVC = (sys.executable, "-m", "dvc")
@@ -79,7 +78,7 @@ def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: 
     for stage in stages:
         if code := dvc(root, work, "repro", "--single-item", stage):
             console.info(
-                f"repro: not judged again: {stage} did not end well; {verdicts.again(preset)}"
+                f"repro: not judged again: {stage} did not end well; {verdicts.repro_hint(preset)}"
             )
             return code
     return finish_run(root, work, models, all_models, update_aliases)
@@ -114,8 +113,8 @@ def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
     """
     try:
         preset = read_params(work).preset
-        aliases = model_aliases.wanted(root, work, preset, models)
-        for line in model_aliases.crown(root, aliases):
+        aliases = model_registry.expected_aliases(root, work, preset, models)
+        for line in model_registry.set_aliases(root, aliases):
             print(line)
     except Exception as error:
         reason = reason_of(error, resolve_uri(root))

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_raw
-from pipeline.tracking.shipper import resolve_uri
+from pipeline.tracking.store import resolve_uri
 
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
 """What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.

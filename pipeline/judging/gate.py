@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import console
 from pipeline.runtime.errors import ArtifactError, BaselineBroken
 from pipeline.storage.params_file import read_params
@@ -19,7 +19,7 @@ def gate(root: Path, models: Sequence[str]) -> int:
         ConfigError: params.yaml cannot be used.
     """
     preset = read_params(root).preset
-    results: list[Judged] = []
+    results: list[ModelVerdict] = []
     failures = []
     code = 0
     for model in models:
@@ -41,9 +41,9 @@ def gate(root: Path, models: Sequence[str]) -> int:
     return code
 
 
-def broken_lines(result: Judged) -> list[str]:
+def broken_lines(result: ModelVerdict) -> list[str]:
     """Returns a line per broken metric with the origin of its baseline, then the remedies."""
-    origin = result.entry["provenance"]
+    origin = result.baseline.provenance
     source = ""
     if origin:
         source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}"
@@ -56,7 +56,7 @@ def broken_lines(result: Judged) -> list[str]:
     return [*dict.fromkeys(lines), *remedies]
 
 
-def advice(result: Judged) -> list[str]:
+def advice(result: ModelVerdict) -> list[str]:
     """Returns the command that stores these scores as the baseline, if they may be stored."""
     statuses = {line.status for line in result.verdict.lines} - set(PASSED)
     preset = "" if result.preset == "default" else f" --preset {result.preset}"

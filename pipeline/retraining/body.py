@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.reporting.tables import markdown_table
 from pipeline.retraining.outcome import ISSUE, Message
 from quatrain.baselines import PASSED
 
@@ -13,8 +14,7 @@ LONGEST_DIFF = 30_000
 """Characters of `dvc metrics diff` that are shown: GitHub takes 65,536 in all."""
 HEADER_LINES = 2
 """Lines of a Markdown table without rows."""
-TABLE_HEAD = """| model | metric | score | baseline | difference | status |
-|---|---|---|---|---|---|"""
+TABLE_HEAD = ("model", "metric", "score", "baseline", "difference", "status")
 
 
 class Origin(NamedTuple):
@@ -53,7 +53,11 @@ class BaselineChanges(NamedTuple):
 
 
 def proposal(
-    origin: Origin, results: Sequence[Judged], changes: BaselineChanges, diff: str, figures: str
+    origin: Origin,
+    results: Sequence[ModelVerdict],
+    changes: BaselineChanges,
+    diff: str,
+    figures: str,
 ) -> Message:
     """Returns the message of a passed gate with something to store."""
     title = "Retrain: scores hold their baselines"
@@ -68,7 +72,7 @@ def proposal(
     return Message(title, paragraphs([gate, changes.summary, table(results), details, figures]))
 
 
-def broken(origin: Origin, results: Sequence[Judged], report: str) -> Message:
+def broken(origin: Origin, results: Sequence[ModelVerdict], report: str) -> Message:
     """Returns the message of a broken gate."""
     gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
     reasons = [
@@ -92,7 +96,7 @@ def paragraphs(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(results: Sequence[Judged]) -> str:
+def table(results: Sequence[ModelVerdict]) -> str:
     """Returns the scores against baselines in Markdown, a row per judged metric."""
     rows = []
     for result in results:
@@ -101,13 +105,13 @@ def table(results: Sequence[Judged]) -> str:
             cells = (
                 result.model,
                 line.metric,
-                verdicts.shown(line.new),
-                verdicts.shown(line.old),
-                verdicts.shown_difference(line),
+                verdicts.format_score(line.new),
+                verdicts.format_score(line.old),
+                verdicts.format_difference(line),
                 status,
             )
-            rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join([TABLE_HEAD, *rows])
+            rows.append(cells)
+    return markdown_table(TABLE_HEAD, rows)
 
 
 def folded(summary: str, content: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pipeline.runtime.errors import CommandFailed, ConfigError
 from pipeline.runtime.processes import CommandSequence
 from pipeline.tracking.run import journals
-from pipeline.tracking.shipper import resolve_uri
+from pipeline.tracking.store import resolve_uri
 
 GIT = ("git", "-c", "core.hooksPath=/dev/null")
 """Without hooks: those of `dvc install` would check out and push in between."""

@@ -128,8 +128,8 @@ def _portable(name: str, value: Any) -> np.ndarray:
     """
     array = np.asarray(value, order="C")
     if array.dtype.name not in get_args(DType):
-        known = ", ".join(get_args(DType))
-        raise FormatError(f"array {name!r} has dtype {array.dtype}; known: {known}")
+        names = ", ".join(get_args(DType))
+        raise FormatError(f"array {name!r} has dtype {array.dtype}; known: {names}")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     _verify(name, array, _spec_of(array))
     return array

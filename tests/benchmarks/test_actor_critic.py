@@ -1,4 +1,6 @@
-"""The plain references do the original's work, the project the same, and the benchmark refuses where they do not."""
+"""The plain references do the original's work, the project the same, and the benchmark refuses
+where they do not.
+"""
 
 from collections.abc import Iterator
 
@@ -99,7 +101,7 @@ def test_another_selection_is_refused(monkeypatch):
 def test_another_entropy_is_refused(monkeypatch):
     beta = Beta(torch.tensor([[2.0, 3.0]]), torch.tensor([[3.0, 1.5]]))
     parts.refuse_another_entropy(beta)
-    monkeypatch.setattr(parts, "beta_entropy", lambda parameters: parameters.first.sum(-1))
+    monkeypatch.setattr(parts, "beta_entropy", lambda params: params[0].sum(-1))
     with pytest.raises(NotTheSame, match="entropy: ours is not what samples tell"):
         parts.refuse_another_entropy(beta)
 
@@ -121,8 +123,8 @@ def test_loops_find_the_advantages_worked_out_by_hand():
         [advantage + value for advantage, value in zip(expected[0], columns[1], strict=True)]
     )
     episode = reference.Episode(*map(torch.tensor, columns))
-    for found in (reference.gae_before(episode, 0.9, 0.8), reference.gae_seed(episode, 0.9, 0.8)):
-        np.testing.assert_allclose(np.stack(found), expected, rtol=1e-5)
+    for result in (reference.gae_before(episode, 0.9, 0.8), reference.gae_seed(episode, 0.9, 0.8)):
+        np.testing.assert_allclose(np.stack(result), expected, rtol=1e-5)
     np.testing.assert_allclose(reference.gae_floats(columns, 0.9, 0.8), expected, rtol=1e-9)
 
 
@@ -130,8 +132,8 @@ def test_episodes_of_lanes_are_cut_where_they_end():
     terminated = torch.tensor([[False, True], [True, False], [False, False]])
     column = torch.arange(6.0).reshape(3, 2)
     trace = Trace(column, column, column + 10, terminated, torch.zeros_like(terminated))
-    found = [episode.rewards.tolist() for episode in gae.episodes_of(trace)]
-    assert found == [[0, 2], [4], [1], [3, 5]]
+    result = [episode.rewards.tolist() for episode in gae.episodes_of(trace)]
+    assert result == [[0, 2], [4], [1], [3, 5]]
     assert gae.episodes_of(trace)[0].next_values.tolist() == [10, 0]
 
 
@@ -149,8 +151,8 @@ def test_rows_of_advantages_are_well_formed():
 def test_of_many_episodes_the_first_are_timed_and_counted_up(monkeypatch):
     monkeypatch.setattr(gae, "PLAIN_STEPS", 5)
     each = [reference.Episode(*[torch.zeros(length)] * 3) for length in (3, 4, 5)]
-    found, share = gae.first_of(each)
-    assert [len(episode.rewards) for episode in found] == [3, 4]
+    result, share = gae.first_of(each)
+    assert [len(episode.rewards) for episode in result] == [3, 4]
     assert share == 7 / 12
     assert gae.first_of(each[:1]) == (each[:1], 1.0)
 
@@ -158,7 +160,7 @@ def test_of_many_episodes_the_first_are_timed_and_counted_up(monkeypatch):
 def test_short_work_fills_a_turn(monkeypatch):
     calls = []
     moments = iter([0.0, 0.5, 9.0, 9.5])
-    monkeypatch.setattr(turns.time, "perf_counter", lambda: next(moments))
+    monkeypatch.setattr(repeat.time, "perf_counter", lambda: next(moments))
     monkeypatch.setattr(repeat, "TURN", 2.0)
     contestant = repeat.repeat(lambda: calls.append(1), 3)
     calls.clear()
@@ -196,7 +198,7 @@ def test_residual_networks_cost_and_change_nothing(sides):
     )
     graph = both.plain[0].graph
     torch.testing.assert_close(costly(graph), sides.plain(graph))
-    plain.loss(costly, both.plain, both.chosen).backward()
+    plain.loss(costly, both.plain, both.coefs).backward()
     assert costly.images.of_cell.weight.grad is not None
     assert all(param.grad is None for param in costly.images.actor_body.parameters())
 
@@ -249,13 +251,13 @@ def test_gradients_are_the_same_and_others_are_refused(sides, monkeypatch):
 
 def test_contestants_of_an_update_learn(sides):
     both = learning.minibatch_of(sides, 4, 6)
-    copy, agent = learning.plain_copy(sides), learning.agent_of(sides, sides.config)
-    own = agent.network.cells.weight.detach().clone()
+    copy, trainer = learning.plain_copy(sides), learning.trainer_of(sides, sides.config)
+    ours = trainer.network.cells.weight.detach().clone()
     for _ in range(2):
         learning.plain_update(sides, copy, both, 4).run()
     assert not torch.equal(copy.cells.weight, sides.plain.cells.weight)
-    learning.own_update(agent, both.ours).run()
-    assert not torch.equal(agent.network.cells.weight, own)
+    learning.own_update(trainer, both.ours).run()
+    assert not torch.equal(trainer.network.cells.weight, ours)
 
 
 @pytest.mark.usefixtures("few")
@@ -288,9 +290,9 @@ def test_rows_of_a_whole_iteration_are_well_formed(sides):
 @pytest.mark.usefixtures("few")
 def test_an_iteration_learns_and_the_proposal_changes_nothing_in_it(sides, monkeypatch):
     plainly = whole.Plain(sides, iteration.BEFORE, 3, 0)
-    own = plainly.network.cells.weight.detach().clone()
+    ours = plainly.network.cells.weight.detach().clone()
     assert len(plainly.run()) == whole.EPOCHS
-    assert not torch.equal(plainly.network.cells.weight, own)
+    assert not torch.equal(plainly.network.cells.weight, ours)
     whole.refuse_another_iteration(sides)
     dearer = iteration.SEED._replace(reward=lambda paid: {"total": 5 * paid["progress"] + 1})
     monkeypatch.setattr(whole, "SEED", dearer)
@@ -301,25 +303,25 @@ def test_an_iteration_learns_and_the_proposal_changes_nothing_in_it(sides, monke
 
 def test_one_query_trimming_and_padding_change_no_loss(sides):
     batch = learning.minibatch_of(sides, 4, 6).ours
-    plainly, everyone = (learning.agent_of(sides, sides.config) for _ in range(2))
-    expected = learning.train.objective(plainly, batch, 0.0)[0]
+    plainly, everyone = (learning.trainer_of(sides, sides.config) for _ in range(2))
+    expected = learning.iteration.objective(plainly, batch, 0.0)[0]
     wide = learning.padded(batch, 9)
     assert wide.groups[0].node.shape[1] == 9
     asked = []
     monitored = learning.asking_everyone(everyone)
     monitored.network.blocks[-1].attention.register_forward_hook(lambda *_: asked.append(1))
-    for found in (
-        learning.train.objective(plainly, wide, 0.0)[0],
-        learning.train.objective(monitored, batch, 0.0)[0],
+    for result in (
+        learning.iteration.objective(plainly, wide, 0.0)[0],
+        learning.iteration.objective(monitored, batch, 0.0)[0],
     ):
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(result, expected)
     assert asked == [1]
 
 
 def test_products_are_counted_by_the_operations_they_stand_for(monkeypatch):
     monkeypatch.setattr(repeat, "MOST", 1)
-    one = 4.0 * playing.COLONIES * playing.CELLS * 3 * 3
-    assert playing.products(2 * one, 3, 5).units == 2.5
+    item = 4.0 * playing.COLONIES * playing.CELLS * 3 * 3
+    assert playing.products(2 * item, 3, 5).units == 2.5
 
 
 @pytest.mark.usefixtures("few")
@@ -335,8 +337,8 @@ def test_rows_of_what_was_left_for_later_are_well_formed(sides, monkeypatch):
 
 def test_another_output_of_a_program_is_refused(sides):
     batch = learning.minibatch_of(sides, 3, 6).ours
-    agent = learning.agent_of(sides, sides.config)
-    output = agent.actor.forward(*batch.groups)
+    trainer = learning.trainer_of(sides, sides.config)
+    output = trainer.actor.forward(*batch.groups)
     learning.refuse_another_output(output, output)
     with pytest.raises(NotTheSame, match="compiled: another value than eager"):
         learning.refuse_another_output(output._replace(value=output.value + 0.1), output)
@@ -344,11 +346,11 @@ def test_another_output_of_a_program_is_refused(sides):
 
 def test_another_program_is_refused(sides):
     batch = learning.minibatch_of(sides, 4, 6).ours
-    agent = learning.agent_of(sides, sides.config)
-    half = learning.agent_of(sides, learning.changed(sides.config, amp="bf16"))
-    arms = {"float32": agent, "bfloat16": half, "everyone": agent}
+    trainer = learning.trainer_of(sides, sides.config)
+    half = learning.trainer_of(sides, learning.changed(sides.config, amp="bf16"))
+    arms = {"float32": trainer, "bfloat16": half, "everyone": trainer}
     learning.refuse_another_program(arms, batch)
-    worse = learning.agent_of(sides, sides.config)
+    worse = learning.trainer_of(sides, sides.config)
     with torch.no_grad():
         worse.network.critic[-1].bias += 1
     with pytest.raises(NotTheSame, match="update: the everyone loss"):
@@ -359,9 +361,9 @@ def test_memory_of_all_is_told(monkeypatch):
     kept, estimates = memory.plain(iteration.SEED)
     assert len(kept) == len(estimates) == memory.COLONIES
     assert {len(steps) for steps in kept} == {memory.STEPS}
-    rollout, found = memory.ours()
+    rollout, result = memory.ours()
     assert rollout.n.eq(memory.CELLS).all()
-    assert found.advantage.shape == (memory.STEPS, memory.COLONIES)
+    assert result.advantage.shape == (memory.STEPS, memory.COLONIES)
     monkeypatch.setattr(memory, "CELLS", 5)
     monkeypatch.setattr(
         memory, "SIDES", {side: memory.SIDES[side] for side in ("before", "seed", "ours")}

@@ -1,4 +1,4 @@
-"""The whole pipeline in a clone, as a newcomer has it; a minute or two."""
+"""Tests the whole pipeline in a fresh clone; a minute or two."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone with this checkout's uncommitted edits committed, as a contributor would have it."""
+    """Returns a clone in which the uncommitted edits of this checkout are committed."""
     root = tmp_path / "clone"
     git(ROOT, "clone", "-q", "--no-hardlinks", str(ROOT), str(root))
     for name in sorted(workspace.files_of_git(ROOT)):
@@ -48,30 +48,30 @@ def test_a_preset_runs_once_and_then_not_again(clone: Path):
         "gate: passed" in first.stdout
         or "no baseline: preset 'smoke' has no baseline yet" in first.stderr
     )
-    made = contents(clone).keys() - before.keys()
+    created = contents(clone).keys() - before.keys()
     assert {
         name
-        for name in made
+        for name in created
         if not name.startswith((".mlflow/", ".dvc/")) and "__pycache__" not in name
     } == set()
     assert {
         name for name, content in contents(clone).items() if before.get(name, content) != content
     } == set()
     work = clone / ".presets" / "smoke"
-    made = contents(work)
+    created = contents(work)
     assert {
         "dvc.lock",
         "reports/report.md",
         "reports/allo/verdict.json",
         "models/allo/history.csv",
-    } <= made.keys()
+    } <= created.keys()
     second = call(clone, "python", "-m", "pipeline.commands.repro", "--preset", "smoke")
     assert second.returncode == first.returncode
     assert "Running stage" not in second.stdout
-    assert contents(work)["dvc.lock"] == made["dvc.lock"]
+    assert contents(work)["dvc.lock"] == created["dvc.lock"]
 
 
-def test_an_experiment_is_kept_compared_and_drawn(clone: Path):
+def test_an_experiment_is_stored_compared_and_plotted(clone: Path):
     small = ["allo.collect.num_envs=30", "allo.collect.steps_per_env=200", "allo.network.hidden=16"]
     small += ["allo.train.steps=400", "allo.train.evaluate_every=200", "allo.network.layers=2"]
     changes = [argument for change in small for argument in ("-S", change)]
@@ -86,7 +86,7 @@ def test_an_experiment_is_kept_compared_and_drawn(clone: Path):
     drawn = call(clone, "dvc", "plots", "show")
     assert drawn.returncode == 0, drawn.stderr
     assert "allo cosine" in (clone / "dvc_plots" / "index.html").read_text()
-    judged = call(clone, "python", "-m", "pipeline.commands.gate")
-    assert judged.returncode == 4
-    assert "gate: allo: worse: cosine_mean" in judged.stderr
+    gate = call(clone, "python", "-m", "pipeline.commands.gate")
+    assert gate.returncode == 4
+    assert "gate: allo: worse: cosine_mean" in gate.stderr
     assert call(clone, "dvc", "repro").stdout.count("Running stage") == 0

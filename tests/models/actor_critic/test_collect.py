@@ -1,4 +1,6 @@
-"""Plates, colonies, what is seen and what simple policies earn; and datasets that belong to another config."""
+"""Plates, colonies, what is seen and what simple policies earn; and datasets that belong to another
+config.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +30,7 @@ from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import collect as room
-from quatrain.models.actor_critic.collect import Dataset, check, collect, colonies_of
+from quatrain.models.actor_critic.collect import Dataset, check, collect, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from tests.colonies import world
 from tests.conftest import params_with, small
@@ -52,9 +54,9 @@ def partly() -> tuple[ActorCriticConfig, Dataset]:
     return config, collect(config, SEED)
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(item: Any, other: Any) -> bool:
     """Of parts of datasets."""
-    first, second = to_arrays(one), to_arrays(other)
+    first, second = to_arrays(item), to_arrays(other)
     return first.keys() == second.keys() and all(
         first[name].tobytes() == second[name].tobytes() for name in first
     )
@@ -78,11 +80,11 @@ def test_sizes_and_types():
         **of_plates("held_out/outside", 2),
         **of_starts("held_out/colonies_outside", 32),
         **{
-            f"held_out/floors/{name}": ("float32", (64,))
+            f"held_out/references/{name}": ("float32", (64,))
             for name in ("random", "constant", "feedback")
         },
-        "held_out/floors/constant_action": ("float32", (5,)),
-        "held_out/floors/feedback_gamma": ("float32", ()),
+        "held_out/references/constant_action": ("float32", (5,)),
+        "held_out/references/feedback_gamma": ("float32", ()),
     }
     check(CONFIG, collected())
 
@@ -113,7 +115,7 @@ def test_the_same_seed_collects_the_same_bytes_and_another_seed_others():
         "train/plates/kind",
         "held_out/plates/kind",
         "held_out/outside/kind",
-        "held_out/floors/feedback_gamma",
+        "held_out/references/feedback_gamma",
     }
 
 
@@ -132,7 +134,7 @@ def test_parts_do_not_depend_on_each_others_sizes():
     )
     assert equal(more.held_out.plates, collected().held_out.plates)
     assert equal(more.held_out.colonies, collected().held_out.colonies)
-    assert not equal(more.held_out.floors, collected().held_out.floors)
+    assert not equal(more.held_out.references, collected().held_out.references)
     wider = collect(small("actor_critic", collect={"n_held_out": 6, "held_out_colonies": 70}), SEED)
     assert equal(wider.train, collected().train)
     assert equal(wider.held_out.outside, collected().held_out.outside)
@@ -141,10 +143,10 @@ def test_parts_do_not_depend_on_each_others_sizes():
 def test_no_held_out_plate_is_one_to_train_on():
     many = collect(small("actor_critic", collect={"n_train": 300, "n_held_out": 300}), SEED)
     rows = [
-        set(zip(one.kind.tolist(), one.m.tolist(), one.b.tolist(), strict=True))
-        for one in plates_of(many)
+        set(zip(item.kind.tolist(), item.m.tolist(), item.b.tolist(), strict=True))
+        for item in plates_of(many)
     ]
-    assert [len(one) for one in rows] == [300, 300, 2]
+    assert [len(item) for item in rows] == [300, 300, 2]
     assert not rows[0] & rows[1]
 
 
@@ -179,7 +181,7 @@ def test_held_out_colonies_begin_as_all_colonies_do():
 
 def test_colonies_come_back_as_they_began():
     starts = collected().held_out.colonies
-    colonies = colonies_of(CONFIG.env.rules, starts)
+    colonies = make_colonies(CONFIG.env.rules, starts)
     assert colonies.pos.shape == (64, 32, 2)
     fresh = start(
         make_world(CONFIG.env.rules, collected().held_out.plates),
@@ -190,7 +192,7 @@ def test_colonies_come_back_as_they_began():
 
 
 def test_colonies_outside_are_others():
-    colonies = colonies_of(CONFIG.env.rules, collected().held_out.colonies_outside)
+    colonies = make_colonies(CONFIG.env.rules, collected().held_out.colonies_outside)
     fresh = start(
         make_world(CONFIG.env.rules, collected().held_out.outside),
         32,
@@ -219,9 +221,9 @@ def test_the_only_plate_stands_on_both_sides(plates: str):
 
 @cache
 def with_one_plate(plates: str) -> tuple[ActorCriticConfig, Dataset]:
-    given = {"name": "inputs/actor_critic/mine.npy", "numbers": OWN} if plates == "user" else None
-    own = {"n_train": 1, "n_held_out": 1, "n_outside": 0, "plates": plates, "plates_file": given}
-    config = small("actor_critic", collect=own)
+    tensors = {"name": "inputs/actor_critic/mine.npy", "numbers": OWN} if plates == "user" else None
+    ours = {"n_train": 1, "n_held_out": 1, "n_outside": 0, "plates": plates, "plates_file": tensors}
+    config = small("actor_critic", collect=ours)
     return config, collect(config, SEED)
 
 
@@ -243,14 +245,14 @@ def seen_by_loop(
         colonies, rows = start(some_world, 64, draws), torch.arange(64)
         while len(rows):
             for row in range(len(rows)):
-                seen = observe(
+                observed = observe(
                     some_world, Colonies(*(leaf[[row]] for leaf in colonies)), rules.max_nodes
                 )
                 cells += [
-                    logged(seen.node[0, slot], rules.features, 0)
+                    logged(observed.node[0, slot], rules.features, 0)
                     for slot in range(int(colonies.n[row]))
                 ]
-                graphs.append(logged(seen.graph[0], rules.features, 1))
+                graphs.append(logged(observed.graph[0], rules.features, 1))
             step = advance(
                 some_world,
                 colonies,
@@ -299,12 +301,12 @@ def test_stiffness_is_compressed_and_nothing_else():
     colonies = start(some_world, 7, torch.Generator().manual_seed(0))
     plain = observe(some_world, colonies, 80)
     kept = Observation(*(column.clone() for column in plain))
-    found = room.compressed(some_world.rules, plain)
-    torch.testing.assert_close(found.node[..., 2], plain.node[..., 2].log1p())
-    torch.testing.assert_close(found.graph[:, 16:], plain.graph[:, 16:].log1p())
+    result = room.compress_stiffness(some_world.rules, plain)
+    torch.testing.assert_close(result.node[..., 2], plain.node[..., 2].log1p())
+    torch.testing.assert_close(result.graph[:, 16:], plain.graph[:, 16:].log1p())
     others = [column for column in range(11) if column != 2]
-    assert torch.equal(found.node[..., others], plain.node[..., others])
-    assert torch.equal(found.graph[:, :16], plain.graph[:, :16])
+    assert torch.equal(result.node[..., others], plain.node[..., others])
+    assert torch.equal(result.graph[:, :16], plain.graph[:, :16])
     assert all(torch.equal(*pair) for pair in zip(plain, kept, strict=True))
 
 
@@ -312,12 +314,12 @@ def test_stiffness_is_compressed_and_nothing_else():
 
 
 @pytest.mark.parametrize("which", ["all", "partly"])
-def test_floors_are_the_returns_of_the_chosen_policies_on_held_out_colonies(which: str):
+def test_references_are_the_returns_of_the_chosen_policies_on_held_out_colonies(which: str):
     config, dataset = (CONFIG, collected()) if which == "all" else partly()
     some_world = make_world(config.env.rules, dataset.held_out.plates)
-    colonies, floors = (
-        colonies_of(config.env.rules, dataset.held_out.colonies),
-        dataset.held_out.floors,
+    colonies, references = (
+        make_colonies(config.env.rules, dataset.held_out.colonies),
+        dataset.held_out.references,
     )
 
     def scored(act: ColonyPolicy) -> np.ndarray:
@@ -325,23 +327,27 @@ def test_floors_are_the_returns_of_the_chosen_policies_on_held_out_colonies(whic
             some_world, colonies, with_fixed_parameters(config.env.action.fixed_params, act)
         ).numpy()
 
-    constant = constant_policy(torch.tensor(floors.constant_action).expand(64, 5))
-    np.testing.assert_array_equal(floors.constant, returns(some_world, colonies, constant).numpy())
-    gamma = torch.tensor(floors.feedback_gamma).expand(64)
-    np.testing.assert_array_equal(floors.feedback, scored(feedback_policy(some_world.rules, gamma)))
+    constant = constant_policy(torch.tensor(references.constant_action).expand(64, 5))
+    np.testing.assert_array_equal(
+        references.constant, returns(some_world, colonies, constant).numpy()
+    )
+    gamma = torch.tensor(references.feedback_gamma).expand(64)
+    np.testing.assert_array_equal(
+        references.feedback, scored(feedback_policy(some_world.rules, gamma))
+    )
     chance = [
         scored(random_policy(some_world.rules, torch.Generator().manual_seed(seed)))
         for seed in range(16)
     ]
-    error = float(np.std([one.mean() for one in chance]))
-    assert float(floors.random.mean()) == pytest.approx(float(np.mean(chance)), abs=4.5 * error)
+    error = float(np.std([item.mean() for item in chance]))
+    assert float(references.random.mean()) == pytest.approx(float(np.mean(chance)), abs=4.5 * error)
 
 
 def test_the_constant_action_is_the_winner_of_the_search():
     for dataset in (collected(), partly()[1]):
         search = dataset.train.search
         winner = search.finalists[search.final_returns.argmax()]
-        np.testing.assert_array_equal(dataset.held_out.floors.constant_action, winner)
+        np.testing.assert_array_equal(dataset.held_out.references.constant_action, winner)
 
 
 def test_what_is_fixed_is_fixed_in_all_that_is_tried():
@@ -354,19 +360,19 @@ def test_what_is_fixed_is_fixed_in_all_that_is_tried():
 
 def acts_of_norm(monkeypatch: pytest.MonkeyPatch, config: ActorCriticConfig) -> list[torch.Tensor]:
     """All actions of the behaviour whose observations are measured."""
-    seen: list[torch.Tensor] = []
+    observed: list[torch.Tensor] = []
 
-    def noted(some_world: World, colonies: Colonies, act: ColonyPolicy) -> Any:
+    def recording(some_world: World, colonies: Colonies, act: ColonyPolicy) -> Any:
         def noting(rows: torch.Tensor, now: Colonies) -> torch.Tensor:
-            seen.append(act(rows, now))
-            return seen[-1]
+            observed.append(act(rows, now))
+            return observed[-1]
 
         return original(some_world, colonies, noting)
 
     original = room.episodes
-    monkeypatch.setattr(room, "episodes", noted)
+    monkeypatch.setattr(room, "episodes", recording)
     collect(config, SEED)
-    return seen
+    return observed
 
 
 def test_what_is_fixed_is_fixed_in_what_is_seen(monkeypatch: pytest.MonkeyPatch):
@@ -378,16 +384,20 @@ def test_what_is_fixed_is_fixed_in_what_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_the_shipped_task_is_worth_learning():
-    """Holding a size takes feedback: a controller earns far more than any constant action, and chance nothing."""
+    """Holding a size takes feedback: a controller earns far more than any constant action, and
+    chance nothing.
+    """
     dataset = collect(params_with({}).actor_critic, 0)
-    chance, constant, feedback = (float(values.mean()) for values in dataset.held_out.floors[:3])
+    chance, constant, feedback = (
+        float(values.mean()) for values in dataset.held_out.references[:3]
+    )
     assert feedback >= 1.25 * constant > 0
     assert chance < constant
     assert chance == pytest.approx(-2.76, abs=0.3)
     assert constant == pytest.approx(4.58, abs=0.8)
     assert feedback == pytest.approx(8.81, abs=0.2)
-    assert dataset.held_out.floors.constant_action[0] == pytest.approx(0.525, abs=0.02)
-    assert 8 < dataset.held_out.floors.feedback_gamma < 12
+    assert dataset.held_out.references.constant_action[0] == pytest.approx(0.525, abs=0.02)
+    assert 8 < dataset.held_out.references.feedback_gamma < 12
 
 
 # Whose is it?
@@ -468,9 +478,9 @@ def test_numbers_fixed_at_another_value_are_refused():
     check(config, dataset)
 
 
-def small_env(held: dict[str, float]) -> Any:
+def small_env(fixed: dict[str, float]) -> Any:
     return small(
-        "actor_critic", env={"action": PARTLY["env"]["action"] | {"fixed_params": held}}
+        "actor_critic", env={"action": PARTLY["env"]["action"] | {"fixed_params": fixed}}
     ).env
 
 
@@ -537,8 +547,8 @@ def test_a_dataset_with_impossible_values_is_refused(case: str):
 
 
 def test_parts_of_another_shape_are_refused():
-    fewer = collected().held_out.floors._replace(constant=np.zeros(63, np.float32))
-    dataset = collected()._replace(held_out=collected().held_out._replace(floors=fewer))
+    fewer = collected().held_out.references._replace(constant=np.zeros(63, np.float32))
+    dataset = collected()._replace(held_out=collected().held_out._replace(references=fewer))
     with pytest.raises(
         DatasetMismatch, match=r"returns of the constant action have the shape \(63,\), not \(64,\)"
     ):

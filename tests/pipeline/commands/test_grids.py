@@ -1,4 +1,6 @@
-"""A folder of maps becomes a table; a bad map is told and passed over, and what is done is not done again."""
+"""A folder of maps becomes a table; a bad map is told and passed over, and what is done is not done
+again.
+"""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ import pytest
 from pipeline.commands.repro import main
 from pipeline.dvc import repro
 from pipeline.judging import verdicts
-from pipeline.tracking import model_aliases
+from pipeline.tracking import model_registry
 from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import Workspace
 
@@ -20,15 +20,15 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_aliases.Wanted]]:
+def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_registry.Alias]]:
     """The aliases that were asked for; here without a store."""
-    asked: list[list[model_aliases.Wanted]] = []
+    asked: list[list[model_registry.Alias]] = []
 
-    def crown(_root: Path, aliases: list[model_aliases.Wanted]) -> list[str]:
+    def crown(_root: Path, aliases: list[model_registry.Alias]) -> list[str]:
         asked.append(aliases)
         return []
 
-    monkeypatch.setattr(model_aliases, "crown", crown)
+    monkeypatch.setattr(model_registry, "set_aliases", crown)
     return asked
 
 
@@ -58,8 +58,8 @@ def test_an_unknown_model_or_preset_ends_with_2_in_one_line(
 def test_jobs_are_counted(capsys: Capture, jobs: str):
     with pytest.raises(SystemExit, match="2"):
         main([f"--jobs={jobs}"])
-    told = capsys.readouterr().err
-    assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in told
+    printed = capsys.readouterr().err
+    assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in printed
 
 
 def test_params_that_cannot_be_used_never_reach_dvc(
@@ -118,7 +118,11 @@ subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1]]).wait()
 """
 SAVES_SLOWLY = """
 import ctypes, pathlib, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), pathlib.Path(sys.argv[1]).touch(), sys.exit(143)))
+def save(*_):
+    time.sleep(0.6)
+    pathlib.Path(sys.argv[1]).touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 print("ready", flush=True)
 time.sleep(60)
@@ -174,11 +178,11 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
 
 
 def test_the_aliases_follow_what_was_judged(
-    checkout: Path, crowned: list[list[model_aliases.Wanted]], monkeypatch: pytest.MonkeyPatch
+    checkout: Path, crowned: list[list[model_registry.Alias]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", Dvc())
     main(["allo"])
-    assert crowned == [model_aliases.wanted(checkout, checkout, "default", ["allo"])]
+    assert crowned == [model_registry.expected_aliases(checkout, checkout, "default", ["allo"])]
     repro.judge_again(checkout, "default", ["allo"], update_aliases=False)
     assert len(crowned) == 1
 
@@ -190,11 +194,14 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
-    monkeypatch.setattr(model_aliases, "crown", away)
+    monkeypatch.setattr(model_registry, "set_aliases", away)
     monkeypatch.setattr(repro, "dvc", Dvc())
     assert main([]) == 0
-    told = "warning: registry: its aliases are not set yet (nobody answers there); `make sync` does it\n"
-    assert capsys.readouterr().err.endswith(told)
+    printed = (
+        "warning: registry: its aliases are not set yet (nobody answers there); `make sync` "
+        "does it\n"
+    )
+    assert capsys.readouterr().err.endswith(printed)
 
 
 def test_a_preset_says_where_its_report_is(
@@ -277,12 +284,12 @@ def test_judging_again_evaluates_and_reports_but_never_trains(
 def test_dvc_runs_with_this_python_first_and_the_checkouts_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    seen: list[dict[str, str]] = []
+    recorded: list[dict[str, str]] = []
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("DVC_ROOT", raising=False)
     monkeypatch.setattr(repro, "wait_for_child", lambda _: 0)
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: seen.append(env))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: recorded.append(env))
     assert repro.dvc(tmp_path, tmp_path / ".presets" / "smoke", "repro") == 0
-    assert seen[0]["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
-    assert seen[0]["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"
-    assert seen[0]["PYTHONPATH"] == f"{tmp_path}/.presets/smoke/src"
+    assert recorded[0]["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    assert recorded[0]["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"
+    assert recorded[0]["PYTHONPATH"] == f"{tmp_path}/.presets/smoke/src"

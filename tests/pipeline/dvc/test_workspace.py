@@ -1,4 +1,4 @@
-"""A preset runs in a copy of the checkout that is brought up to date and leaves the checkout alone."""
+"""A preset runs in a copy of the checkout that is updated and leaves the checkout alone."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A line from bad to good: who looks at it knows where a score stands."""
+"""Tests the lines that show the position of a score between bad and good."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipeline.reporting.marks import Mark, Span, as_svg, as_text, ends, mark_of
-from quatrain.baselines import Gated, compare, entry_of, judge
+from quatrain.baselines import Gated, StoredMetric, Verdict, compare, entry_of, judge
 
 HIGHER = Gated(
     "accuracy",
@@ -36,7 +36,7 @@ SCORES = {
 
 
 def mark(gated: Gated, **changed: Any) -> Mark:
-    """Where a score stands that was 0.6, 2 or 0.5 when the baseline was stored."""
+    """Returns the mark of a score that was 0.6, 2 or 0.5 when the baseline was stored."""
     rule, scores = gated.under("default"), SCORES | changed
     stored = entry_of(rule, SCORES)
     baseline = {
@@ -44,22 +44,29 @@ def mark(gated: Gated, **changed: Any) -> Mark:
         "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
     }
     verdict = judge(scores, baseline, [rule], "default")
-    (found,) = compare(verdict, {rule.metric: stored}, scores)
-    made = mark_of(verdict.lines[0], stored, found, scores)
-    assert made is not None
-    return made
+    result = mark_in(verdict, stored, scores)
+    assert result is not None
+    return result
 
 
-def test_a_score_stands_between_the_best_floor_and_the_best_ceiling():
-    found = mark(HIGHER, accuracy=0.8)
-    assert found.span == Span(0.2, 1.0, "floor_constant", "oracle")
-    assert found[1:] == (pytest.approx(0.75), pytest.approx(0.5), pytest.approx(0.625), None)
+def mark_in(verdict: Verdict, entry: dict[str, Any], scores: dict[str, Any]) -> Mark | None:
+    """Returns the mark of a verdict on one metric, whose baseline stores this entry."""
+    (line,) = verdict.lines
+    stored = StoredMetric.model_validate(entry)
+    (comparison,) = compare(verdict, {line.metric: stored}, scores)
+    return mark_of(line, stored, comparison, scores)
 
 
-def test_where_lower_is_better_the_line_begins_with_what_is_high():
-    found = mark(LOWER, error=3.5)
-    assert found.span == Span(6.0, 1.0, "affine", "floor")
-    assert (found.score, found.baseline) == (0.5, 0.8)
+def test_a_line_goes_from_the_best_lower_to_the_best_upper_reference():
+    result = mark(HIGHER, accuracy=0.8)
+    assert result.span == Span(0.2, 1.0, "floor_constant", "oracle")
+    assert result[1:] == (pytest.approx(0.75), pytest.approx(0.5), pytest.approx(0.625), None)
+
+
+def test_a_line_begins_with_the_higher_value_if_lower_is_better():
+    result = mark(LOWER, error=3.5)
+    assert result.span == Span(6.0, 1.0, "affine", "floor")
+    assert (result.score, result.baseline) == (0.5, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +77,18 @@ def test_where_lower_is_better_the_line_begins_with_what_is_high():
         (NEAR, Span(0.3, 0.7, "too low", "too high")),
     ],
 )
-def test_without_floor_or_ceiling_the_ends_are_where_the_verdict_changes(gated: Gated, span: Span):
-    found = mark(gated, rate=0.6)
-    assert found.span[:2] == pytest.approx(span[:2])
-    assert found.span[2:] == span[2:]
-    assert found.baseline == pytest.approx(0.5)
+def test_without_references_the_verdict_changes_at_the_ends(gated: Gated, span: Span):
+    result = mark(gated, rate=0.6)
+    assert result.span[:2] == pytest.approx(span[:2])
+    assert result.span[2:] == span[2:]
+    assert result.baseline == pytest.approx(0.5)
 
 
 def test_noise_moves_the_ends_as_it_moves_the_verdict():
     assert mark(ALONE, rate_low=0.1, rate_high=0.9).span[:2] == pytest.approx((0.1, 0.9))
 
 
-def test_an_interval_goes_from_left_to_right_whatever_is_better():
+def test_an_interval_goes_from_left_to_right_in_both_directions():
     assert mark(HIGHER, accuracy_low=0.4, accuracy_high=0.8).interval == pytest.approx((0.25, 0.75))
     assert mark(LOWER, error_low=1.5, error_high=3.5).interval == pytest.approx((0.5, 0.9))
 
@@ -97,13 +104,15 @@ def test_a_score_or_interval_that_is_not_finite_is_not_drawn(changed: dict[str, 
         "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
     }
     verdict = judge(scores, baseline, [rule], "default")
-    found = mark_of(
-        verdict.lines[0], stored, compare(verdict, {rule.metric: stored}, scores)[0], scores
-    )
-    assert found is None if "accuracy" in changed else found is not None and found.interval is None
+    drawn = mark_in(verdict, stored, scores)
+    if "accuracy" in changed:
+        assert drawn is None
+    else:
+        assert drawn is not None
+        assert drawn.interval is None
 
 
-def test_nothing_stands_on_a_line_without_length():
+def test_a_line_without_length_has_no_mark():
     gated = ALONE._replace(tolerance=0.0)
     rule = gated.under("default")
     stored = entry_of(rule, SCORES)
@@ -112,10 +121,7 @@ def test_nothing_stands_on_a_line_without_length():
         "presets": {"default": {"metrics": {"rate": stored}, "provenance": {}}},
     }
     verdict = judge(SCORES, baseline, [rule], "default")
-    assert (
-        mark_of(verdict.lines[0], stored, compare(verdict, {"rate": stored}, SCORES)[0], SCORES)
-        is None
-    )
+    assert mark_in(verdict, stored, SCORES) is None
 
 
 @pytest.mark.parametrize(
@@ -128,18 +134,18 @@ def test_nothing_stands_on_a_line_without_length():
         (Mark(Span(0, 1, "a", "b"), -0.5, 0.5, 7.0, None), "`├◀─────────┼──────────┤`"),
     ],
 )
-def test_the_line_as_text(found: Mark, line: str):
-    assert as_text(found) == f"{line}<br>a 0.000 … b 1.000"
+def test_the_line_as_text(result: Mark, line: str):
+    assert as_text(result) == f"{line}<br>a 0.000 … b 1.000"
 
 
-def parsed(found: Mark) -> dict[str, dict[str, str]]:
-    """Class -> attributes of what is drawn."""
-    drawing, _, label = as_svg(found).partition("<br>")
-    assert label == ends(found.span)
+def parsed(result: Mark) -> dict[str, dict[str, str]]:
+    """Returns class -> attributes of the elements of the drawing."""
+    drawing, _, label = as_svg(result).partition("<br>")
+    assert label == ends(result.span)
     return {part.attrib["class"]: part.attrib for part in ElementTree.fromstring(drawing).iter()}
 
 
-def test_the_line_as_a_drawing_has_the_same_on_it():
+def test_the_drawing_shows_the_same_as_the_text():
     drawn = parsed(Mark(Span(0, 1, "a", "b"), 0.75, 0.5, 0.25, (0.7, 0.8)))
     assert set(drawn) == {"mark", "track", "interval", "baseline", "goal", "score"}
     assert drawn["mark"]["aria-label"] == "score at 75% of the way from a to b"

@@ -1,4 +1,6 @@
-"""A retraining proposes what passed and is new, reports what is broken, and leaves the checkout alone."""
+"""A retraining proposes what passed and is new, reports what is broken, and leaves the checkout
+alone.
+"""
 
 import datetime
 from pathlib import Path
@@ -62,8 +64,8 @@ def test_the_proposal_says_what_moves_and_shows_scores_metrics_and_pictures(nigh
     assert "| iqn | return_mean | 140.0000 | 105.0000 | +35.0000 | **better** |" in message.body
     assert "| allo | cosine_mean | 0.9950 | 0.9950 | 0.0000 | ok |" in message.body
     assert (
-        "<details><summary>dvc metrics diff</summary>\n\n| metric |\n|---|\n| of iqn |\n\n</details>"
-        in message.body
+        "<details><summary>dvc metrics diff</summary>\n\n| metric |\n|---|\n| of iqn "
+        "|\n\n</details>" in message.body
     )
     assert (
         f"![curve](https://example.org/raw/retrain-pictures/{digest}/reports/iqn/plots/curve.png)"
@@ -150,7 +152,8 @@ def test_a_broken_gate_ends_with_4_keeps_the_report_and_promotes_and_pushes_noth
     night.set("exit", "4")
     assert retrain.main(["--push"]) == 4
     assert capsys.readouterr().err == (
-        "retrain: the gate is broken and nothing was promoted; .state/retrain/report/report.md shows the scores "
+        "retrain: the gate is broken and nothing was promoted; .state/retrain/report/report.md "
+        "shows the scores "
         "[exit 4]\n"
     )
     assert night.state() == night.before
@@ -234,7 +237,10 @@ def test_outside_a_git_checkout_it_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert retrain.main([]) == 2
-    why = "retrain: a retraining starts from a commit; run it in a git checkout that has one [exit 2]\n"
+    why = (
+        "retrain: a retraining starts from a commit; run it in a git checkout that has one "
+        "[exit 2]\n"
+    )
     assert capsys.readouterr().err == why
 
 

@@ -1,4 +1,6 @@
-"""A retraining with the real dvc: what it pushes can be pulled, and what somebody pushed is not computed again."""
+"""A retraining with the real dvc: what it pushes can be pulled, and what somebody pushed is not
+computed again.
+"""
 
 import os
 import shutil
@@ -34,7 +36,8 @@ with open(os.environ["NIGHT"] + "/calls", "a") as file:
 REPRO = """
 import os, subprocess, sys
 path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-sys.exit(subprocess.call([sys.executable, "-m", "dvc", "repro", "--quiet"], env=os.environ | {"PATH": path}))
+command = [sys.executable, "-m", "dvc", "repro", "--quiet"]
+sys.exit(subprocess.call(command, env=os.environ | {"PATH": path}))
 """
 
 
@@ -47,7 +50,9 @@ def dvc(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def night(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
-    """Seed 0 is computed, committed and pushed to a git remote and to a folder named by a relative path."""
+    """Seed 0 is computed, committed and pushed to a git remote and to a folder named by a relative
+    path.
+    """
     night = made_night(checkout, tmp_path / "night", monkeypatch)
     monkeypatch.setattr(worktree, "DVC", DVC)
     made_remote(night, tmp_path / "remote")

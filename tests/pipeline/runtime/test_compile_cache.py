@@ -1,4 +1,6 @@
-"""Compiled programs of the JAX stages outlive a run, and whatever happens to them costs a line at most."""
+"""Compiled programs of the JAX stages outlive a run, and whatever happens to them costs a line at
+most.
+"""
 
 import os
 import re
@@ -44,26 +46,26 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """What `enable` sets in the process is forgotten after the test."""
-    told = {
+    printed = {
         name: value
         for name, value in os.environ.items()
         if name != "DVC_ROOT" and not name.startswith("JAX_")
     }
-    monkeypatch.setattr(os, "environ", told)
+    monkeypatch.setattr(os, "environ", printed)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     return monkeypatch
 
 
 def summed(folder: Path, **variables: str) -> tuple[str, list[str]]:
     """What a process prints that compiles a small program, and its lines on stderr."""
-    given = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("JAX_", "TF_CPP_", "DVC_"))
     }
-    given |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables
+    environment |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables
     done = subprocess.run(
-        [sys.executable, "-c", SUM], cwd=folder, env=given, capture_output=True, text=True
+        [sys.executable, "-c", SUM], cwd=folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr.splitlines()
@@ -76,20 +78,20 @@ def programs(folder: Path) -> dict[str, bytes]:
 
 def of_lambda(folder: Path) -> Path:
     """The program that is no part of jax."""
-    (found,) = folder.glob(f"{FOLDER}/*/jit__lambda*-cache")
-    return found
+    (actual,) = folder.glob(f"{FOLDER}/*/jit__lambda*-cache")
+    return actual
 
 
 @pytest.mark.parametrize("model", ["allo", pytest.param("iqn", marks=pytest.mark.slow)])
 def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(
     tmp_path: Path, model: str
 ) -> None:
-    cold = Project.made(tmp_path / "cold", model, code=True)
+    cold = Project.create(tmp_path / "cold", model, code=True)
     for verb in ("collect", "train"):
         assert cold.run(verb).code == 0
     kept = programs(cold.root)
     assert any("run_chunk" in name for name in kept)
-    warm = Project.made(tmp_path / "warm", model, code=True)
+    warm = Project.create(tmp_path / "warm", model, code=True)
     for verb in ("collect", "train"):
         assert warm.run(verb, JAX_COMPILATION_CACHE_DIR=str(cold.root / FOLDER)).code == 0
     assert warm.hashes("data", "models") == cold.hashes("data", "models")
@@ -98,7 +100,7 @@ def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing
 
 
 def test_a_stage_of_torch_keeps_nothing(tmp_path: Path) -> None:
-    project = Project.made(tmp_path / "project", "active_dynamics", code=True)
+    project = Project.create(tmp_path / "project", "active_dynamics", code=True)
     assert project.run("collect").code == 0
     assert not (project.root / FOLDER).exists()
 
@@ -145,10 +147,10 @@ def test_a_folder_that_cannot_be_written_costs_one_line(folder: Path) -> None:
 def test_a_program_that_xla_calls_another_machines_says_nothing(folder: Path) -> None:
     result, _ = summed(folder)
     program = of_lambda(folder)
-    told = zlib.decompress(program.read_bytes())
-    if b"+sse3," not in told:
+    printed = zlib.decompress(program.read_bytes())
+    if b"+sse3," not in printed:
         pytest.skip("another kind of processor")
-    program.write_bytes(zlib.compress(told.replace(b"+sse3,", b"+ssex,")))
+    program.write_bytes(zlib.compress(printed.replace(b"+sse3,", b"+ssex,")))
     assert summed(folder) == (result, [])
     assert any("ssex" in line for line in summed(folder, TF_CPP_MIN_LOG_LEVEL="0")[1])
 

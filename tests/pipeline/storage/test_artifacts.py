@@ -19,11 +19,11 @@ def test_what_is_loaded_is_what_was_saved(folder: Path) -> None:
     assert loaded.info == INFO
     assert loaded.contents.keys() == CONTENTS.keys()
     for name in ("data.safetensors", "weights.safetensors"):
-        found = loaded.contents[name]
-        assert found.keys() == ARRAYS.keys()
+        result = loaded.contents[name]
+        assert result.keys() == ARRAYS.keys()
         for key, array in ARRAYS.items():
-            np.testing.assert_array_equal(found[key], array, strict=True)
-            found[key][...] = 0  # writable: nothing else holds this memory
+            np.testing.assert_array_equal(result[key], array, strict=True)
+            result[key][...] = 0  # writable: nothing else holds this memory
     for name in ("config.json", "history.csv", "loss.png"):
         assert loaded.contents[name] == CONTENTS[name]
 
@@ -141,16 +141,19 @@ def test_a_tree_of_arrays_survives_the_disk(tmp_path: Path) -> None:
         "goal",
     ]
     save(tmp_path / "data", {"dataset.safetensors": flat}, {})
-    found = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.safetensors"])
-    assert type(found.train) is Episodes
-    for name, array in to_arrays(found).items():
+    result = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.safetensors"])
+    assert type(result.train) is Episodes
+    for name, array in to_arrays(result).items():
         np.testing.assert_array_equal(array, flat[name], strict=True)
 
 
 def test_a_tree_is_refused_where_its_names_are_not_those_of_the_arrays() -> None:
     flat = to_arrays(DATASET)
     flat["train/steps"] = flat.pop("train/state")
-    message = r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]; restore it with"
+    message = (
+        r"not a Dataset: arrays missing \['train/state'\], unknown "
+        r"\['train/steps'\]; restore it with"
+    )
     with pytest.raises(ArtifactError, match=message):
         from_arrays(Dataset, flat)
 

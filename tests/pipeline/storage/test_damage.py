@@ -1,4 +1,6 @@
-"""A folder that differs in any way from what was saved is refused, in one line that says what to do."""
+"""A folder that differs in any way from what was saved is refused, in one line that says what to
+do.
+"""
 
 import json
 import os
@@ -192,7 +194,8 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "other shape": (
         lambda m: m["files"]["weights.safetensors"]["arrays"]["train/weight"].update(shape=[5, 3]),
-        "weights.safetensors: array 'train/weight' is float32 [3, 5], but declared as float32 [5, 3]",
+        "weights.safetensors: array 'train/weight' is float32 [3, "
+        "5], but declared as float32 [5, 3]",
     ),
     "negative shape": (
         lambda m: m["files"]["data.safetensors"]["arrays"]["goal"].update(shape=[-1]),

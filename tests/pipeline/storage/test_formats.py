@@ -49,10 +49,16 @@ HOSTILE: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
         "claims a header of 1,099,511,627,776 bytes, but has 70",
     ),
     "safetensors: terabyte of data": (
-        "a.safetensors", safetensors({"x": tensor("I8", [2**40], 0, 2**40)}, b"12"), BYTES, "SafetensorError",
+        "a.safetensors",
+        safetensors({"x": tensor("I8", [2**40], 0, 2**40)}, b"12"),
+        BYTES,
+        "SafetensorError",
     ),
     "safetensors: offsets outside": (
-        "a.safetensors", safetensors({"x": tensor("I8", [2], 8, 10)}, b"12"), BYTES, "SafetensorError",
+        "a.safetensors",
+        safetensors({"x": tensor("I8", [2], 8, 10)}, b"12"),
+        BYTES,
+        "SafetensorError",
     ),
     "safetensors: overlapping": (
         "a.safetensors",
@@ -67,7 +73,10 @@ HOSTILE: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
         "exactly the declared arrays: ['y']",
     ),
     "safetensors: metadata": (
-        "a.safetensors", safetensors({"x": TENSOR, "__metadata__": {}}, b"12"), BYTES, "['__metadata__']",
+        "a.safetensors",
+        safetensors({"x": TENSOR, "__metadata__": {}}, b"12"),
+        BYTES,
+        "['__metadata__']",
     ),
     "safetensors: equal names": (
         "a.safetensors",
@@ -76,10 +85,16 @@ HOSTILE: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
         "holds the key 'x' twice",
     ),
     "safetensors: unknown dtype": (
-        "a.safetensors", safetensors({"x": tensor("BF16", [1], 0, 2)}, b"12"), BYTES, "(KeyError: 'BF16')",
+        "a.safetensors",
+        safetensors({"x": tensor("BF16", [1], 0, 2)}, b"12"),
+        BYTES,
+        "(KeyError: 'BF16')",
     ),
     "safetensors: other dtype": (
-        "a.safetensors", safetensors({"x": tensor("U8", [2], 0, 2)}, b"12"), BYTES, "x' is uint8 [2], but",
+        "a.safetensors",
+        safetensors({"x": tensor("U8", [2], 0, 2)}, b"12"),
+        BYTES,
+        "x' is uint8 [2], but",
     ),
     "safetensors: another name": (
         "a.safetensors",
@@ -117,7 +132,12 @@ HOSTILE: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
         spec("float16", 1),
         "array 'x' holds NaN or infinity",
     ),
-    "safetensors: header nested deep": ("a.safetensors", safetensors(b"[" * 10**5), {}, "RecursionError"),
+    "safetensors: header nested deep": (
+        "a.safetensors",
+        safetensors(b"[" * 10**5),
+        {},
+        "RecursionError",
+    ),
     "json: empty": ("a.json", b"", {}, "JSONDecodeError"),
     "json: equal keys": ("a.json", b'{"a": {"b": 1, "b": 1}}', {}, "holds the key 'b' twice"),
     "json: NaN": ("a.json", b'{"a": [NaN]}', {}, "holds the number NaN, which is not finite"),

@@ -1,4 +1,4 @@
-"""Progress is a bar on a terminal and some plain lines elsewhere."""
+"""Tests that progress is a bar on a terminal and some plain lines elsewhere."""
 
 import os
 import pty
@@ -10,19 +10,19 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.progress import Progress
 
 
 @pytest.mark.parametrize(("columns", "is_bar"), [(100, True), (0, False)])
-def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
+def test_a_terminal_shows_a_bar_unless_its_width_is_unknown(
     columns: int, is_bar: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        show(Bar("train@allo", 240, 0, ("loss",)))
+        show(ProgressBar("train@allo", 240, 0, ("loss",)))
         monkeypatch.undo()
     shown = read_to_the_end(ours)
     assert shown.startswith("train@allo: preparing, then 240 steps\r\n")
@@ -37,7 +37,7 @@ def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
 
 
 def read_to_the_end(descriptor: int) -> str:
-    """Linux hands a terminal's output on piece by piece, and ends it with EIO."""
+    """Reads the output of a terminal; Linux delivers it in pieces and ends it with EIO."""
     pieces = []
     with suppress(OSError):
         while piece := os.read(descriptor, 2**16):
@@ -46,10 +46,10 @@ def read_to_the_end(descriptor: int) -> str:
     return b"".join(pieces).decode()
 
 
-def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(
+def test_a_file_gets_twenty_plain_lines_and_the_first_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(Bar("train@allo", 240, 60, ("loss",)))
+    show(ProgressBar("train@allo", 240, 60, ("loss",)))
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [
         "train@allo: continues at step 60 of 240",
@@ -58,7 +58,7 @@ def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(
     assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
 
 
-def show(bar: Bar) -> None:
+def show(bar: ProgressBar) -> None:
     with bar:
         for step in range(bar.start + 2, 241, 2):
             bar.show(Progress(step, None, {"loss": np.array([0.25])}))
