@@ -177,7 +177,9 @@ def test_what_is_seen_changes_the_belief_from_then_on_and_nothing_before(which: 
 
 def test_the_last_observation_of_an_episode_teaches_and_the_next_one_s_first_tells_where_the_state_is():
     seen = list(transitions(rows_at_work(), 6, {5: 2}))
-    last, first = ([*seen[:-1], changed(which, seen[-1])] for which in ("observation", "reset_observation"))
+    last, first = (
+        [*seen[:-1], changed(which, seen[-1])] for which in ("observation", "reset_observation")
+    )
     plain, by_last, by_first = (beliefs_along(each)[-1].mean[2] for each in (seen, last, first))
     assert torch.equal(by_last[:D], plain[:D])
     assert (by_last[D:] != plain[D:]).any()

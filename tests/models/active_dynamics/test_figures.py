@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
-from quatrain.models.active_dynamics.evaluate import AHEAD, FieldEstimate
+from quatrain.models.active_dynamics.evaluate import HORIZONS, FieldEstimate
 from quatrain.models.active_dynamics.figures import actions, judged, plane, surprise
 from quatrain.models.active_dynamics.figures.parts import COLORS
 from quatrain.models.active_dynamics.figures.plane import Chart
@@ -205,9 +205,11 @@ def test_the_horizon_is_the_scored_r2(study: Study):
     (axes,) = judged.draw_horizon(study).axes
     for arm in study.arms:
         (line,) = (line for line in axes.lines if line.get_color() == COLORS[arm])
-        assert tuple(line.get_xdata()) == AHEAD
+        assert tuple(line.get_xdata()) == HORIZONS
         rows = study.of(arm, np.arange(4))
-        scored = [np.median(judged.nines(study.ahead[f"displacement_r2_{k}"][rows])) for k in AHEAD]
+        scored = [
+            np.median(judged.nines(study.ahead[f"displacement_r2_{k}"][rows])) for k in HORIZONS
+        ]
         np.testing.assert_allclose(line.get_ydata(), scored)
 
 

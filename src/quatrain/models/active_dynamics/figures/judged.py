@@ -7,7 +7,7 @@ from jaxtyping import Float64
 from matplotlib.figure import Figure
 from scipy.special import ndtri
 
-from quatrain.models.active_dynamics.evaluate import AHEAD, SMALLEST
+from quatrain.models.active_dynamics.evaluate import HORIZONS, SMALLEST
 from quatrain.models.active_dynamics.figures.parts import COLORS, median_with_band, told
 from quatrain.models.active_dynamics.figures.study import Study
 from quatrain.plots import EndLabel, caption, label_ends
@@ -59,17 +59,17 @@ def draw_horizon(study: Study) -> Figure:
     axes = figure.subplots()
     ends = []
     for arm in study.arms:
-        r2 = np.stack([study.of(arm, study.ahead[f"displacement_r2_{k}"]) for k in AHEAD], 1)
+        r2 = np.stack([study.of(arm, study.ahead[f"displacement_r2_{k}"]) for k in HORIZONS], 1)
         median = median_with_band(
-            axes, AHEAD, nines(r2), color=COLORS[arm], linewidth=2, marker="o"
+            axes, HORIZONS, nines(r2), color=COLORS[arm], linewidth=2, marker="o"
         )
         ends.append(EndLabel(float(median[-1]), f"{arm} {np.median(r2[:, -1]):.4f}", COLORS[arm]))
     axes.set_yticks(nines(np.array(R2_TICKS)), [f"{tick:g}" for tick in R2_TICKS])
     low, high = axes.dataLim.intervaly
     axes.set_ylim(low - 0.15, high + 0.15)
-    axes.set_xticks(AHEAD)
+    axes.set_xticks(HORIZONS)
     axes.set_title(
-        f"R² of where the field carries a state in {AHEAD[-1]} transitions: {_of_pair(study, ends)}",
+        f"R² of where the field carries a state in {HORIZONS[-1]} transitions: {_of_pair(study, ends)}",
         loc="left",
         fontsize=10,
     )

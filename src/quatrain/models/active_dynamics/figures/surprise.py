@@ -45,7 +45,7 @@ def oracle(study: Study) -> Float64[np.ndarray, "learner transition"]:
     rbf = make_rbf(study.config.network.rbf, d)
     given = Filter(rbf, training.world.emission.double(), env.dt, env.process_noise)
     first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
-    belief, told_by_step = beliefs.start(d, study.config.learners), []
+    belief, told_by_step = beliefs.state_prior(d, study.config.learners), []
     beliefs.correct(given, belief, first.double())
     for time in range(study.path.shape[1]):
         u = (ring.actions[:, time] @ training.world.control.T).double()
