@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks import result_files
 from benchmarks.result_files import COMMANDS, Named, Results
-from pipeline.reporting.sections import table
 from pipeline.reporting.speed import PLAIN, VARIANT, read_file
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 from pipeline.tracking.run import git
@@ -175,7 +175,8 @@ def rendered(lines: Sequence[Line]) -> str:
         ]
         for line in lines
     ]
-    return table(("benchmark", "row", "ratio", "measured", "baseline", "at least", "status"), rows)
+    head = ("benchmark", "row", "ratio", "measured", "baseline", "at least", "status")
+    return markdown_table(head, rows)
 
 
 def promoted(root: Path, results: Mapping[str, Results], baselines: Baselines) -> dict[str, Any]:

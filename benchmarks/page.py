@@ -10,8 +10,9 @@ from benchmarks import goals, pictures, result_files, verdicts
 from benchmarks.claims import PROPOSALS
 from benchmarks.result_files import COMMANDS, Named, Results, value
 from benchmarks.verdicts import PROPOSED, ClaimVerdict
-from pipeline.reporting.sections import folded, plain, table
+from pipeline.reporting.sections import folded, plain
 from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT, Ratio, percent, times
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
@@ -87,17 +88,17 @@ def summary(scored: Sequence[ClaimVerdict], rows: Sequence[Named]) -> str:
         lines.append(
             [message.title, str(len(result)), *(str(result.count(word) or "") for word in words)]
         )
-    asked = [item.row.met for item in rows if item.row.goal]
+    asked = [item.row.is_reached for item in rows if item.row.goal]
     reached = (
         f"{len(asked)} goals of this project: **{sum(map(bool, asked))} met, {asked.count(False)}"
         " missed**."
     )
-    return f"{table(('proposal', 'items', *words), lines)}\n\n{reached}"
+    return f"{markdown_table(('proposal', 'items', *words), lines)}\n\n{reached}"
 
 
 def machine(result: Mapping[str, Results | None]) -> str:
     """Describes the machine and the benchmarks that were not measured."""
-    message = table(
+    message = markdown_table(
         ("", ""), [[cell(name), cell(text)] for name, text in result_files.common(result).items()]
     )
     missing = [name for name, results in result.items() if results is None]
@@ -128,7 +129,9 @@ def proposal(name: str, scored: Sequence[ClaimVerdict], drawn: Collection[str]) 
     message = PROPOSALS[name]
     lines = [line for item in verdicts.of_proposal(scored, name) for line in item_lines(item)]
     drawing = picture(f"claims_{name}", "promised, measured and ours", drawn)
-    return f"### {message.title} ({message.model})\n\n{table(PROPOSAL_HEAD, lines)}{drawing}"
+    return (
+        f"### {message.title} ({message.model})\n\n{markdown_table(PROPOSAL_HEAD, lines)}{drawing}"
+    )
 
 
 def item_lines(item: ClaimVerdict) -> list[list[str]]:
@@ -174,22 +177,20 @@ def goals_part(rows: Sequence[Named]) -> str:
             cell(item.row.tried) or "-",
         ]
         for item, goal in asked
-        if not item.row.met
+        if not item.row.is_reached
     ]
     encountered = [
         [item.benchmark, cell(item.name), goal.asked, goal.reached]
         for item, goal in asked
-        if item.row.met
+        if item.row.is_reached
     ]
     parts = ["## Goals of this project"]
     if missed:
         head = ("benchmark", "work", "goal", "reached", "of the goal", "what was tried")
-        parts.append(f"### Missed: {len(missed)}\n\n{table(head, missed)}")
+        parts.append(f"### Missed: {len(missed)}\n\n{markdown_table(head, missed)}")
     if encountered:
-        parts.append(
-            "### Met:"
-            f" {len(encountered)}\n\n{table(('benchmark', 'work', 'goal', 'reached'), encountered)}"
-        )
+        table = markdown_table(("benchmark", "work", "goal", "reached"), encountered)
+        parts.append(f"### Met: {len(encountered)}\n\n{table}")
     return "\n\n".join(parts) if len(parts) > 1 else ""
 
 
@@ -231,7 +232,9 @@ def without_part(rows: Sequence[Named]) -> str:
         "Ours with one thing taken away: where that brings back the old figure, it is what the"
         " ratio measures."
     )
-    return f"## What the ratios measure\n\n{message}\n\n{table(head, lines)}" if lines else ""
+    if not lines:
+        return ""
+    return f"## What the ratios measure\n\n{message}\n\n{markdown_table(head, lines)}"
 
 
 def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
@@ -249,10 +252,8 @@ def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
         " it is ahead of us."
     )
     drawing = picture("peers", "other libraries beside ours", drawn)
-    return (
-        "## Against other"
-        f" libraries\n\n{message}\n\n{table(('work', *map(cell, libraries)), lines)}{drawing}"
-    )
+    table = markdown_table(("work", *map(cell, libraries)), lines)
+    return f"## Against other libraries\n\n{message}\n\n{table}{drawing}"
 
 
 def beside(item: Named | None) -> str:
@@ -311,7 +312,7 @@ def whole(name: str, results: Results | None, files: str) -> str:
     notes = "\n".join(f"* {cell(note)}" for note in results.notes)
     file = f"[{name}.json]({files}/{name}.json)"
     source = f"`{COMMANDS[name]}`, {results.rounds} rounds; every round is in {file}."
-    body = "\n\n".join(part for part in (source, table(HEAD, lines), notes) if part)
+    body = "\n\n".join(part for part in (source, markdown_table(HEAD, lines), notes) if part)
     return folded(f"{name}: {len(rows)} rows", body)
 
 

@@ -9,7 +9,7 @@ from benchmarks import page, records
 from benchmarks.result_files import COMMANDS
 from pipeline.runtime.errors import ArtifactError, LockHeld
 from pipeline.tracking.journal import redact
-from pipeline.tracking.shipper import resolve_uri
+from pipeline.tracking.store import resolve_uri
 from quatrain.errors import DataError
 
 

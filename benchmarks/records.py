@@ -44,7 +44,7 @@ def record(root: Path, results: Path, names: Sequence[str], written: Sequence[Pa
     files = [results / f"{name}.json" for name in result]
     key = digest_of({path.name: file_digest(path) for path in files})
     header = header_of(root, key, result)
-    with Run.begun(root, EXPERIMENT, key, header) as run:
+    with Run.start(root, EXPERIMENT, key, header) as run:
         run.metrics(metrics(result))
         for path in files:
             run.artifact(path, "results")
@@ -90,11 +90,11 @@ def note(rows: Sequence[Named]) -> str:
         for name, _, count in total(rows)
         if name.startswith("claims/")
     }
-    encountered = [item.row.met for item in rows if item.row.goal]
+    encountered = [item.row.is_reached for item in rows if item.row.goal]
     missed = [
         f"* missed: {item.name}: {item.row.goal}"
         for item in rows
-        if item.row.goal and not item.row.met
+        if item.row.goal and not item.row.is_reached
     ]
     promises = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts.items())
     return "\n".join(
@@ -136,7 +136,7 @@ def key_of(item: Named, observed: set[tuple[str, str]]) -> str:
 
 def total(rows: Sequence[Named]) -> Iterator[Metric]:
     """Yields counts of reached and missed goals, and of claims by verdict."""
-    encountered = [item.row.met for item in rows if item.row.goal]
+    encountered = [item.row.is_reached for item in rows if item.row.goal]
     yield "goals/met", 0, float(encountered.count(True))
     yield "goals/missed", 0, float(len(encountered) - encountered.count(True))
     words = [item.word for item in verdicts.claim_verdicts(rows) if item.rows]

@@ -1,4 +1,6 @@
-"""Let three agents learn on a map drawn right here, without DVC and MLflow: python examples/iqn.py"""
+"""Let three agents learn on a map drawn right here, without DVC and MLflow: python
+examples/iqn.py
+"""
 
 from pathlib import Path
 

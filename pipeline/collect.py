@@ -9,15 +9,13 @@ from quatrain.registry import load
 
 
 def collect(stage: Stage, signals: Signals) -> None:
-    """Collect, and save the dataset with its manifest."""
-    collecting = load(stage.model).collect
-    dataset = collecting.collect(stage.config, stage.seed("collect"))
+    """Collects the dataset, and saves it with its manifest."""
+    dataset = load(stage.model).collect.collect(stage.config, stage.seed("collect"))
     signals.check()
     arrays = artifacts.to_arrays(dataset)
-    artifacts.save(stage.data, {"dataset.npz": arrays}, {"stage": stage.name})
-    print(
-        f"{stage.name}: {stage.data.relative_to(stage.root)}: {sum(a.nbytes for a in arrays.values()) / 1e6:.1f} MB"
-    )
+    artifacts.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
+    megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
+    print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -15,32 +15,34 @@ from quatrain.registry import load
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
-    """Score, draw and judge what was trained; a broken baseline is a result, no failure (that is `pipeline.commands.gate`'s)."""
-    began = time.monotonic()
+    """Scores, plots and judges what was trained.
+
+    A broken baseline is a result, not a failure; `pipeline.commands.gate` fails on it.
+    """
+    started = time.monotonic()
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
-    recorded = history.from_csv(files.contents["history.csv"])
-    scores = load(stage.model).evaluate.evaluate(
-        stage.config, state, dataset, stage.seed("evaluate")
-    )
+    curves = history.from_csv(files.contents["history.csv"])
+    model = load(stage.model)
+    scores = model.evaluate.evaluate(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
-    figures = load(stage.model).plots.plots(stage.config, state, dataset, recorded, scores)
-    pictures = {f"{name}.png": png(figure) for name, figure in figures.items()}
-    write_figures(stage.reports / "plots", pictures)
-    with Run.of(stage, files.info["run_key"], stage.key([digest, files.digest]), digest) as run:
+    figures = model.plots.plots(stage.config, state, dataset, curves, scores)
+    images = {f"{name}.png": png(figure) for name, figure in figures.items()}
+    write_figures(stage.reports / "plots", images)
+    key = stage.key([digest, files.digest])
+    with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
         step = stage.config.train.steps
         run.metrics([(f"eval/{name}", step, value) for name, value in scores.items()])
-        run.metrics([("time/evaluate_seconds", step, time.monotonic() - began)])
-        for name in pictures:
+        run.metrics([("time/evaluate_seconds", step, time.monotonic() - started)])
+        for name in images:
             run.artifact(stage.reports / "plots" / name, "plots")
         run.artifact(stage.weights / "history.csv", "data")
     artifacts.write_json(stage.reports / "scores.json", artifacts.null_if_not_finite(scores))
-    verdict = verdicts.write(stage.root, stage.model, stage.params)
-    print(verdicts.table([verdict]))
-    if not verdict.verdict.passed:
-        console.info(
-            f"{stage.name}: the baseline is broken; `python -m pipeline.commands.gate` tells how, and ends with exit 4"
-        )
+    result = verdicts.write(stage.root, stage.model, stage.params)
+    print(verdicts.table([result]))
+    if not result.verdict.passed:
+        remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"
+        console.info(f"{stage.name}: the baseline is broken; {remedy}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""scores, verdicts, plots and speed of all models -> reports/report.md and .html: one page for a person and for CI."""
+"""scores, verdicts, plots and speed of all models -> reports/report.md and reports/report.html."""
 
 import sys
 from collections.abc import Sequence
@@ -7,8 +7,9 @@ from pathlib import Path
 from pipeline.judging import verdicts
 from pipeline.reporting.marks import LEGEND, as_svg, as_text
 from pipeline.reporting.page import as_html
-from pipeline.reporting.sections import Draw, Result, judged_rows, plain, section, table
+from pipeline.reporting.sections import Draw, Result, model_section, plain, score_rows
 from pipeline.reporting.speed import read_results
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.command import run_guarded
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
@@ -17,93 +18,85 @@ from pipeline.tracking.run import Run
 from quatrain.registry import MODELS
 
 
-def gathered(root: Path, preset: str) -> list[Result]:
-    """All models, in the order of the registry.
+def read_all(root: Path, preset: str) -> list[Result]:
+    """Returns the results of all models, in the order of the registry.
 
     Raises:
-        ArtifactError: scores, verdict, baseline, learner or speed of a model cannot be read.
+        ArtifactError: scores, verdict, baseline, weights or speed of a model cannot be read.
     """
-    return [
-        Result(
-            verdicts.check(root, model, preset),
-            artifacts.load(root / "models" / model).info["run_key"],
-            [
-                f"{model}/plots/{path.name}"
-                for path in sorted((root / "reports" / model / "plots").glob("*.png"))
-            ],
-            read_results(root, model),
+    results = []
+    for model in MODELS:
+        plots = sorted((root / "reports" / model / "plots").glob("*.png"))
+        results.append(
+            Result(
+                model_verdict=verdicts.check(root, model, preset),
+                run_key=artifacts.load(root / "models" / model).info["run_key"],
+                plots=[f"{model}/plots/{path.name}" for path in plots],
+                speed=read_results(root, model),
+            )
         )
-        for model in MODELS
-    ]
+    return results
 
 
 def page(results: Sequence[Result], draw: Draw) -> str:
-    """The whole page in Markdown: the verdict first, then a section per model."""
-    parts = [verdict(results), overview(results, draw), *(section(one, draw) for one in results)]
-    return "\n\n".join(parts) + "\n"
+    """Returns the whole page in Markdown: the verdict first, then a section per model."""
+    parts = [headline(results), overview(results, draw)]
+    return "\n\n".join([*parts, *(model_section(result, draw) for result in results)]) + "\n"
 
 
 def title(results: Sequence[Result]) -> str:
-    """Passed or broken, in one line."""
-    return f"{'Broken' if any(one.broken for one in results) else 'Passed'}: preset {results[0].judged.preset}"
+    """Returns whether the preset passed or is broken, in one line."""
+    word = "Broken" if any(result.broken for result in results) else "Passed"
+    return f"{word}: preset {results[0].model_verdict.preset}"
 
 
-def verdict(results: Sequence[Result]) -> str:
-    """What a person reads if nothing else: how many scores hold their baselines, and why where one does not."""
-    count = sum(len(one.lines) for one in results)
-    broken = sum(len(one.broken) for one in results)
-    reasons = dict.fromkeys(
-        f"* **{one.model}**: {plain(line.why)}" for one in results for line in one.broken
-    )
-    better = sum(line.status == "better" for one in results for line in one.lines)
-    told = [
-        f"# {plain(title(results))}",
-        f"**{broken} of {count} scores broke.**"
-        if broken
-        else f"**All {count} scores hold their baselines.**",
-        "\n".join(reasons),
-        f"{better} better than the baseline: `make promote` would store that."
-        if better and not broken
-        else "",
-    ]
-    return "\n\n".join(part for part in told if part)
+def headline(results: Sequence[Result]) -> str:
+    """Returns how many scores hold their baselines, and why the others do not."""
+    parts = [f"# {plain(title(results))}"]
+    lines = [line for result in results for line in result.lines]
+    better = sum(line.status == "better" for line in lines)
+    broken = [(result.model, line.why) for result in results for line in result.broken]
+    if broken:
+        reasons = dict.fromkeys(f"* **{model}**: {plain(why)}" for model, why in broken)
+        parts += [f"**{len(broken)} of {len(lines)} scores broke.**", "\n".join(reasons)]
+    else:
+        parts.append(f"**All {len(lines)} scores hold their baselines.**")
+    if better and not broken:
+        parts.append(f"{better} better than the baseline: `make promote` would store that.")
+    return "\n\n".join(parts)
 
 
 def overview(results: Sequence[Result], draw: Draw) -> str:
-    """A row per model with the first metric that it is judged by."""
+    """Returns a table with a row per model: its verdict and its first judged metric."""
     head = ("model", "verdict", "judged by", "score", "baseline", "difference", "where it stands")
-    rows = [
-        [f"[{one.model}](#{one.model})", hold(one), *judged_rows(one, draw)[0][:-1]]
-        for one in results
-    ]
+    rows = []
+    for result in results:
+        holding = f"{len(result.lines)} of {len(result.lines)} hold"
+        if result.broken:
+            holding = f"**{len(result.broken)} of {len(result.lines)} broken**"
+        link = f"[{result.model}](#{result.model})"
+        rows.append([link, holding, *score_rows(result, draw)[0][:-1]])
     half = "half of the difference's 95 % interval, from those of both sides"
     spread = "they tell the spread over seeds where there are several, else over held-out data"
-    return f"{table(head, rows)}\n\n{LEGEND}. ± {half}; {spread}."
-
-
-def hold(result: Result) -> str:
-    """How many scores of a model hold."""
-    count = len(result.lines)
-    return (
-        f"**{len(result.broken)} of {count} broken**"
-        if result.broken
-        else f"{count} of {count} hold"
-    )
+    return f"{markdown_table(head, rows)}\n\n{LEGEND}. ± {half}; {spread}."
 
 
 def report() -> None:
-    """Write the page twice: as Markdown for git and pull requests, and as one file for a browser."""
+    """Writes the page as Markdown for pull requests, and as one HTML file for a browser."""
     root = Path.cwd()
-    params, reports = read_params(root), root / "reports"
-    results = gathered(root, params.preset)
-    whole = as_html(page(results, as_svg), title(results), reports)
-    text = page(results, as_text)
-    write_together(reports, {"report.md": text.encode(), "report.html": whole.encode()})
+    reports = root / "reports"
+    params = read_params(root)
+    results = read_all(root, params.preset)
+    pages = {
+        "report.md": page(results, as_text).encode(),
+        "report.html": as_html(page(results, as_svg), title(results), reports).encode(),
+    }
+    write_together(reports, pages)
     with Run.of_pipeline(root, params, artifacts.file_digest(reports / "report.md")) as run:
-        lines = [(one.model, line) for one in results for line in one.lines]
         run.metrics(
-            (f"{model}/{line.metric}", 0, line.value)
-            for model, line in lines
+            (f"{result.model}/{line.metric}", 0, line.value)
+            for result in results
+            for line in result.lines
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")

@@ -1,117 +1,149 @@
-"""data/MODEL -> models/MODEL: learn, note each record in the journal, continue where an earlier run was cut off."""
+"""data/MODEL -> models/MODEL: trains, records every yield, continues an interrupted training."""
 
 import shutil
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts, history
-from pipeline.storage.checkpoints import Checkpoints
+from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.tracking.model_export import record_model
-from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.progress_bar import ProgressBar
 from pipeline.tracking.run import Run
-from pipeline.tracking.system_metrics import Machine
+from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import load
 
-KEPT = 3
-"""Other computations (a default run, experiments) whose checkpoints are kept."""
-
-
-class Records(NamedTuple):
-    """Where each yield goes."""
-
-    run: Run
-    checkpoints: Checkpoints
-    bar: Bar
-    machine: Machine
+OLD_CHECKPOINT_FOLDERS = 3
+"""Other computations (a default run, experiments) whose checkpoints stay on the disk."""
 
 
 def train(stage: Stage, signals: Signals) -> None:
-    """Train to the end, from the newest valid checkpoint of this very computation if there is one."""
+    """Trains to the end, from the newest valid checkpoint of this computation if there is one."""
     dataset, digest = stage.load_dataset()
-    learning = load(stage.model).train
+    module = load(stage.model).train
     key = stage.key([digest])
     checkpoints = Checkpoints(stage.state / stage.name / key)
-    forget_old(checkpoints.folder)
-    with Run.of(stage, key, key, digest) as run:
-        found = checkpoints.latest()
-        for why in checkpoints.skipped:
-            console.info(f"{stage.name}: passed over a checkpoint: {why}")
-        if found is not None and found.step > run.last_step("train/"):
-            found = None  # its history is gone: a learner without its curve would make another history.csv
-            checkpoints.clear()
-        state = None if found is None else learning.from_arrays(stage.config, dataset, found.arrays)
-        start = 0 if found is None else found.step
-        progress = learning.train(stage.config, dataset, stage.seed("train"), state)
-        machine = Machine(
-            device_of(stage.params, stage.framework) == "cuda", run.last_step("system/")
-        )
-        with Bar(stage.name, stage.config.train.steps, start, learning.HEADLINE) as bar:
-            last = follow(stage, signals, Records(run, checkpoints, bar, machine), progress, start)
-        state = state if last is None else last
-        arrays = learning.to_arrays(state)
+    remove_old_checkpoints(checkpoints.folder)
+    with Run.of_stage(stage, key, key, digest) as run:
+        state = None
+        start = 0
+        checkpoint = usable_checkpoint(stage, checkpoints, run)
+        if checkpoint is not None:
+            state = module.from_arrays(stage.config, dataset, checkpoint.arrays)
+            start = checkpoint.step
+        progress = module.train(stage.config, dataset, stage.seed("train"), state)
+        recorder = Recorder(stage, run, checkpoints, start)
+        with ProgressBar(stage.name, stage.config.train.steps, start, module.HEADLINE) as bar:
+            recorder.record_all(progress, bar, signals)
+        if recorder.state is not None:
+            state = recorder.state
+        arrays = module.to_arrays(state)
         checkpoints.save(stage.config.train.steps, arrays)
-        recorded = settings(stage.params, stage.framework)
-        save(stage, run, arrays, {"run_key": key, "dataset": digest, "settings": recorded})
+        info = {
+            "run_key": key,
+            "dataset": digest,
+            "settings": settings(stage.params, stage.framework),
+        }
+        save(stage, run, arrays, info)
         record_model(stage, run, state, dataset)
 
 
-def forget_old(folder: Path) -> None:
-    """Keep the checkpoints of this and the last few computations.
+def remove_old_checkpoints(folder: Path) -> None:
+    """Removes checkpoints, except those of this and of the last few computations.
 
-    They stay when the training is done, too, for DVC may be killed before it knows.
+    Those of a finished training stay: DVC may be killed before it notes that the stage is done.
     """
     others = [other for other in folder.parent.glob("*") if other.is_dir() and other != folder]
-    for old in sorted(others, key=lambda other: other.stat().st_mtime)[:-KEPT]:
+    others.sort(key=lambda other: other.stat().st_mtime)
+    for old in others[:-OLD_CHECKPOINT_FOLDERS]:
         shutil.rmtree(old)
 
 
-def follow(
-    stage: Stage, signals: Signals, records: Records, progress: Iterator[Progress], start: int
-) -> Any:
-    """Record each yield, keep a checkpoint every `checkpoint_seconds` and at an interruption.
+def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Checkpoint | None:
+    """Returns the newest valid checkpoint whose metrics are recorded.
 
-    Returns the last learner; None where nothing was left to learn.
+    Without the metrics before it, a continued training would write another history.csv.
     """
-    run, checkpoints, bar, machine = records
-    to_arrays = load(stage.model).train.to_arrays
-    saved_at, saved, state = time.monotonic(), start, None
-    try:
-        for made in progress:
-            recorded = [(f"train/{name}", step, value) for name, step, value in rows(made, start)]
-            run.metrics([*recorded, *machine.rows()])
-            bar.show(made)
-            start, state = made.step, made.state
-            leaving = signals.received is not None
-            if leaving or time.monotonic() - saved_at >= stage.params.checkpoint_seconds:
-                checkpoints.save(made.step, to_arrays(state))
-                saved_at, saved = time.monotonic(), made.step
-            if leaving:
-                signals.check()
-    except TrainingDiverged as error:
-        if state is not None and saved != start:
-            checkpoints.save(start, to_arrays(state))
-        kept = (
-            f"last good checkpoint: step {start:,}, in {checkpoints.folder}"
-            if start
-            else "no step before was good"
-        )
-        raise TrainingDiverged(f"{error}; {kept}") from None
-    run.metrics([(f"time/{name}", start, value) for name, value in bar.times().items()])
-    return state
+    checkpoint = checkpoints.latest()
+    for reason in checkpoints.skipped:
+        console.info(f"{stage.name}: passed over a checkpoint: {reason}")
+    if checkpoint is not None and checkpoint.step > run.last_step("train/"):
+        checkpoints.clear()
+        return None
+    return checkpoint
+
+
+class Recorder:
+    """Records the yields of a training, and saves checkpoints of it."""
+
+    def __init__(self, stage: Stage, run: Run, checkpoints: Checkpoints, start: int) -> None:
+        self.stage = stage
+        self.run = run
+        self.checkpoints = checkpoints
+        uses_cuda = device_of(stage.params, stage.framework) == "cuda"
+        self.system_metrics = SystemMetrics(uses_cuda, run.last_step("system/"))
+        self.state: Any = None
+        """State of the last yield; None before the first one."""
+        self.step = start
+        self.saved_step = start
+        self.saved_at = time.monotonic()
+
+    def record_all(self, progress: Iterator[Progress], bar: ProgressBar, signals: Signals) -> None:
+        """Records each yield, and saves a checkpoint every `checkpoint_seconds`.
+
+        Raises:
+            Interrupted: a signal was received; the last yield is saved.
+            TrainingDiverged: the message names the last good checkpoint.
+        """
+        try:
+            for current in progress:
+                self.record(current)
+                bar.show(current)
+                if signals.received is not None:
+                    self.save_checkpoint()
+                    signals.check()
+                elif time.monotonic() - self.saved_at >= self.stage.params.checkpoint_seconds:
+                    self.save_checkpoint()
+        except TrainingDiverged as error:
+            raise TrainingDiverged(f"{error}; {self.save_last_good()}") from None
+        times = bar.times()
+        self.run.metrics([(f"time/{name}", self.step, value) for name, value in times.items()])
+
+    def record(self, progress: Progress) -> None:
+        """Records the metrics of one yield and of the machine."""
+        metrics = rows(progress, self.step)
+        training = [(f"train/{name}", step, value) for name, step, value in metrics]
+        self.run.metrics([*training, *self.system_metrics.rows()])
+        self.step = progress.step
+        self.state = progress.state
+
+    def save_checkpoint(self) -> None:
+        """Saves the state of the last yield."""
+        arrays = load(self.stage.model).train.to_arrays(self.state)
+        self.checkpoints.save(self.step, arrays)
+        self.saved_step = self.step
+        self.saved_at = time.monotonic()
+
+    def save_last_good(self) -> str:
+        """Saves the state before a divergence unless it is saved, and says where it is."""
+        if self.state is not None and self.saved_step != self.step:
+            self.save_checkpoint()
+        if not self.step:
+            return "no step before was good"
+        return f"last good checkpoint: step {self.step:,}, in {self.checkpoints.folder}"
 
 
 def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -> None:
-    """models/MODEL: weights apart from what only resuming needs, config, history without clock and run id."""
-    needed = load(stage.model).train.WEIGHTS
-    weights = {name: array for name, array in arrays.items() if name.startswith(needed)}
+    """Writes models/MODEL: weights, the rest of the state, config, and history without times."""
+    prefixes = load(stage.model).train.WEIGHTS
+    weights = {name: array for name, array in arrays.items() if name.startswith(prefixes)}
     contents = {
         "weights.safetensors": weights,
         "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},

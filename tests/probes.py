@@ -1,4 +1,6 @@
-"""Worlds so small that what must be learned in them is known exactly, and the way to learn there."""
+"""Worlds so small that what must be learned in them is known exactly, and the way to learn
+there.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pipeline.storage.params_file import overlaid
-from quatrain.envs.treasurehunt.turns import Acted, Ended, World
+from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 from quatrain.envs.treasurehunt.world import State
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, HeldOut, prefill
@@ -18,7 +20,9 @@ from quatrain.replay.frames import Transitions
 from tests.conftest import params_with
 
 FRAME = 36
-"""Numbers in a frame, which the config derives from its env: four channels of 3x3 cells. Probes use the first ones."""
+"""Numbers in a frame, which the config derives from its env: four channels of 3x3 cells. Probes use
+the first ones.
+"""
 DISCOUNT = 0.5
 MIDPOINTS = (np.arange(16, dtype=np.float32) + 0.5) / 16
 
@@ -70,23 +74,24 @@ def shown(*places: Any) -> jax.Array:
     )
 
 
-def made(
+def build(
     agents: int,
     observe: Callable[[State, jax.Array], jax.Array],
     reward: Callable[[State, jax.Array, jax.Array], jax.Array],
     end: Callable[[State], tuple[Any, Any]],
 ) -> World:
-    """The world of agents that change nothing: what they see, what they are paid, and whether a turn is the last
-    (terminated, truncated). What is hidden in an episode follows from its number and the key.
+    """The world of agents that change nothing: what they see, what they are paid, and whether a
+    turn is the last (terminated, truncated). What is hidden in an episode follows from its number
+    and the key.
     """
 
     def reset(key: jax.Array, episode: jax.Array) -> State:
         items, positions = jnp.zeros((0, 0), jnp.int8), jnp.zeros((agents, 2), jnp.int16)
         return State(items, positions, jnp.int32(0), jnp.asarray(episode, jnp.int32), key)
 
-    def end_turn(state: State) -> Ended:
+    def end_turn(state: State) -> TurnEnd:
         terminated, truncated = end(state)
-        return Ended(
+        return TurnEnd(
             state._replace(turn=state.turn + 1), jnp.asarray(terminated), jnp.asarray(truncated)
         )
 
@@ -97,7 +102,7 @@ def made(
         reset=reset,
         begin_turn=lambda state: state,
         observe=observe,
-        act=lambda state, agent, action: Acted(
+        act=lambda state, agent, action: ActionResult(
             state, reward(state, agent, action).astype(jnp.float32), action.astype(jnp.int8)
         ),
         end_turn=end_turn,
@@ -126,7 +131,7 @@ def _paid_once(state: State, agent: jax.Array, action: jax.Array) -> jax.Array:
     return jnp.where(agent == TASKS.index("lottery"), coin(state, 1), paid)
 
 
-ONE_TURN = made(
+ONE_TURN = build(
     len(TASKS),
     lambda state, _: shown(coin(state, 0)),
     _paid_once,
@@ -137,9 +142,13 @@ ONE_TURN = made(
 
 TURNS = 3
 ERRANDS = ("paid", "delayed", "cued")
-"""Agents: paid 1 in each turn; only in the last; only in the last for the action that was shown in the first."""
+"""Agents: paid 1 in each turn; only in the last; only in the last for the action that was shown in
+the first.
+"""
 CUT, FIRST, CUE = 0, 1, 4
-"""Places: the episode will be cut; it is in its first, second, third turn; the shown action is 0, is 1."""
+"""Places: the episode will be cut; it is in its first, second, third turn; the shown action is 0,
+is 1.
+"""
 
 
 def _seen_in_turn(state: State, agent: jax.Array) -> jax.Array:
@@ -158,7 +167,7 @@ def _last_of_three(state: State) -> tuple[jax.Array, jax.Array]:
     return over & ~cut, over & cut
 
 
-THREE_TURNS = made(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
+THREE_TURNS = build(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
 
 
 # Learning there.
@@ -181,20 +190,22 @@ def fresh(
     """An untrained learner whose replay holds what a random policy met, or something else."""
     if train_part is None:
         train_part = prefill(config, world, jax.random.key(seed))
-    return train.init_state(
+    return train.init_in_world(
         config, world, dataset(config, train_part), train.base_keys(config, seed)
     )
 
 
 def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
     """After the whole training."""
-    *_, end = train.learn_from(config, world, state)
+    *_, end = train.train_in_world(config, world, state)
     return end.state
 
 
 def quantiles(config: IqnConfig, state: TrainState, agent: int, frames: np.ndarray) -> np.ndarray:
-    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action), without flicker."""
-    params = jax.tree.map(lambda leaf: leaf[0, agent], train.judged_params(config, state))
+    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action),
+    without flicker.
+    """
+    params = jax.tree.map(lambda leaf: leaf[0, agent], train.evaluation_params(config, state))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
     return np.asarray(network.apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))
 

@@ -1,11 +1,20 @@
-"""The judgement, case by case: only what is there, finite, and as good as the baseline passes."""
+"""Tests the judgement case by case: only existing, finite and good enough scores pass."""
 
 import copy
 from typing import Any
 
 import pytest
 
-from quatrain.baselines import BaselineError, Comparison, Gated, Verdict, compare, entry_of, judge
+from quatrain.baselines import (
+    BaselineError,
+    Comparison,
+    Gated,
+    Verdict,
+    compare,
+    entry_of,
+    judge,
+    preset_of,
+)
 
 ACCURACY = Gated(
     "accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",)
@@ -26,8 +35,8 @@ SCORES = {
 
 
 def baseline(preset: str = "default", **changed: float) -> dict[str, Any]:
-    """What promote would write for SCORES with changes."""
-    metrics = {one.metric: entry_of(one.under(preset), SCORES | changed) for one in GATED}
+    """Returns the file that promote would write for SCORES with changes."""
+    metrics = {gated.metric: entry_of(gated.under(preset), SCORES | changed) for gated in GATED}
     return {
         "schema": 1,
         "model": "toy",
@@ -35,8 +44,8 @@ def baseline(preset: str = "default", **changed: float) -> dict[str, Any]:
     }
 
 
-def judged(stored: Any = None, preset: str = "default", **changed: float | None) -> Verdict:
-    rules = [one.under(preset) for one in GATED]
+def judge_scores(stored: Any = None, preset: str = "default", **changed: float | None) -> Verdict:
+    rules = [gated.under(preset) for gated in GATED]
     return judge(SCORES | changed, stored or baseline(preset), rules, preset)
 
 
@@ -46,7 +55,7 @@ def line_of(verdict: Verdict, metric: str) -> tuple[str, str]:
 
 
 def altered(*path: str, to: Any) -> dict[str, Any]:
-    """The baseline with one value below presets.default.metrics changed."""
+    """Returns the baseline with one value below presets.default.metrics changed."""
     stored = baseline()
     place = stored["presets"]["default"]["metrics"]
     for key in path[:-1]:
@@ -56,7 +65,7 @@ def altered(*path: str, to: Any) -> dict[str, Any]:
 
 
 def test_the_scores_that_were_promoted_hold_their_own_baseline():
-    verdict = judged()
+    verdict = judge_scores()
     assert verdict.passed
     assert [(line.metric, line.status) for line in verdict.lines] == [
         ("accuracy", "ok"),
@@ -101,7 +110,8 @@ def test_the_scores_that_were_promoted_hold_their_own_baseline():
             "error",
             1.5,
             "better",
-            "error 1.5 is 1 better than baseline 2.5 (lower is better, tolerance 0.3); `make promote` would store it",
+            "error 1.5 is 1 better than baseline 2.5 (lower is better, tolerance 0.3); "
+            "`make promote` would store it",
         ),
         ("rate", 0.29, "ok", "rate 0.29 holds baseline 0.25 (nearer is better, tolerance 0.05)"),
         (
@@ -124,45 +134,45 @@ def test_the_scores_that_were_promoted_hold_their_own_baseline():
 def test_a_score_is_judged_in_its_direction(
     metric: str, value: float | None, status: str, why: str
 ):
-    verdict = judged(**{metric: value})
+    verdict = judge_scores(**{metric: value})
     assert line_of(verdict, metric) == (status, why)
     assert verdict.passed == (status in ("ok", "better"))
 
 
 def test_a_score_that_holds_a_low_baseline_must_still_reach_the_goal():
-    verdict = judged(baseline(accuracy=0.89), accuracy=0.885)
+    verdict = judge_scores(baseline(accuracy=0.89), accuracy=0.885)
     assert line_of(verdict, "accuracy") == (
         "below goal",
         "accuracy 0.885 misses the goal 0.9 (higher is better)",
     )
     assert not verdict.passed
-    assert line_of(judged(baseline(error=4.4), error=4.5), "error")[0] == "below goal"
+    assert line_of(judge_scores(baseline(error=4.4), error=4.5), "error")[0] == "below goal"
 
 
 def test_goals_belong_to_their_preset():
-    assert judged(baseline("smoke", accuracy=0.6), "smoke", accuracy=0.6).passed
+    assert judge_scores(baseline("smoke", accuracy=0.6), "smoke", accuracy=0.6).passed
 
 
 def test_a_score_that_only_equals_a_floor_is_broken():
-    verdict = judged(baseline("smoke", accuracy=0.3), "smoke", accuracy=0.3)
+    verdict = judge_scores(baseline("smoke", accuracy=0.3), "smoke", accuracy=0.3)
     assert line_of(verdict, "accuracy") == (
         "below floor",
         "accuracy 0.3 does not beat floor_constant 0.3 (higher is better)",
     )
     assert not verdict.passed
     assert (
-        line_of(judged(baseline("smoke", error=7.1), "smoke", error=7.1), "error")[0]
+        line_of(judge_scores(baseline("smoke", error=7.1), "smoke", error=7.1), "error")[0]
         == "below floor"
     )
 
 
 def test_a_ceiling_may_be_passed():
-    assert judged(baseline(oracle=0.9)).passed
+    assert judge_scores(baseline(oracle=0.9)).passed
 
 
 def test_a_metric_that_the_evaluation_lost_is_broken():
     scores = {name: value for name, value in SCORES.items() if name != "error"}
-    verdict = judge(scores, baseline(), [one.under("default") for one in GATED], "default")
+    verdict = judge(scores, baseline(), [gated.under("default") for gated in GATED], "default")
     assert line_of(verdict, "error") == (
         "missing",
         "error is judged, but the evaluation did not report it",
@@ -173,7 +183,7 @@ def test_a_metric_that_the_evaluation_lost_is_broken():
 def test_a_metric_that_the_baseline_lacks_is_broken():
     stored = baseline()
     del stored["presets"]["default"]["metrics"]["rate"]
-    verdict = judged(stored)
+    verdict = judge_scores(stored)
     assert line_of(verdict, "rate") == ("no baseline", "rate 0.25 has no entry in the baseline yet")
     assert not verdict.passed
 
@@ -191,7 +201,7 @@ def test_a_metric_that_only_the_baseline_judges_is_broken():
 
 def test_a_preset_without_baseline_is_broken():
     for stored in (baseline("smoke"), None):
-        verdict = judge(SCORES, stored, [one.under("default") for one in GATED], "default")
+        verdict = judge(SCORES, stored, [gated.under("default") for gated in GATED], "default")
         assert not verdict.passed
         assert [(line.value, line.status, line.why) for line in verdict.lines] == [
             (SCORES[gated.metric], "no baseline", "preset 'default' has no baseline yet")
@@ -211,7 +221,7 @@ def test_without_any_rule_nothing_passes():
 def test_another_direction_than_the_model_says_is_broken_whatever_the_score():
     for value in (0.5, 0.95, 0.99):
         assert line_of(
-            judged(altered("accuracy", "direction", to="lower"), accuracy=value), "accuracy"
+            judge_scores(altered("accuracy", "direction", to="lower"), accuracy=value), "accuracy"
         ) == (
             "stale",
             "accuracy is 'lower' in the baseline, but the model says 'higher'",
@@ -229,7 +239,7 @@ def test_another_direction_than_the_model_says_is_broken_whatever_the_score():
     ],
 )
 def test_a_rule_loosened_by_hand_is_broken(path: tuple[str, ...], to: Any, what: str):
-    verdict = judged(altered("accuracy", *path, to=to))
+    verdict = judge_scores(altered("accuracy", *path, to=to))
     assert line_of(verdict, "accuracy") == (
         "stale",
         f"accuracy has another {what} in the baseline than in the model",
@@ -238,7 +248,7 @@ def test_a_rule_loosened_by_hand_is_broken(path: tuple[str, ...], to: Any, what:
 
 
 def test_a_baseline_raised_by_hand_beyond_reach_is_broken():
-    assert line_of(judged(altered("accuracy", "value", to=1.5)), "accuracy") == (
+    assert line_of(judge_scores(altered("accuracy", "value", to=1.5)), "accuracy") == (
         "worse",
         "accuracy 0.95 is 0.55 worse than baseline 1.5 (higher is better, tolerance 0.02)",
     )
@@ -261,22 +271,22 @@ def test_a_difference_counts_only_if_it_is_larger_than_its_interval(mean: float,
     assert stored["presets"]["default"]["metrics"]["accuracy"]["interval"] == pytest.approx(
         [0.92, 0.98]
     )
-    found, why = line_of(judged(stored, **interval(mean, 0.04)), "accuracy")
-    assert found == status
+    actual, why = line_of(judge_scores(stored, **interval(mean, 0.04)), "accuracy")
+    assert actual == status
     assert "tolerance 0.02, noise 0.05)" in why
 
 
 def test_a_difference_within_the_tolerance_holds_however_sure_it_is():
-    assert judged(baseline(**interval(0.95, 1e-4)), **interval(0.94, 1e-4)).passed
+    assert judge_scores(baseline(**interval(0.95, 1e-4)), **interval(0.94, 1e-4)).passed
 
 
 def test_an_interval_on_one_side_only_is_used():
-    assert judged(baseline(), **interval(0.92, 0.04)).passed
-    assert not judged(baseline(), **interval(0.92, 0.025)).passed
+    assert judge_scores(baseline(), **interval(0.92, 0.04)).passed
+    assert not judge_scores(baseline(), **interval(0.92, 0.025)).passed
 
 
 def test_a_goal_is_a_goal_however_wide_the_interval_is():
-    assert line_of(judged(baseline(), **interval(0.89, 0.2)), "accuracy")[0] == "below goal"
+    assert line_of(judge_scores(baseline(), **interval(0.89, 0.2)), "accuracy")[0] == "below goal"
 
 
 # Baselines of another form.
@@ -289,70 +299,85 @@ def top(**changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("stored", "why"),
     [
-        ([], "must be an object with schema, model and presets"),
-        ({}, "must be an object with schema, model and presets"),
-        (top(presets=[]), "must be an object with schema, model and presets"),
-        (top(schema=0), "has schema 0, but this code reads 1"),
-        (top(schema=2), "has schema 2, but this code reads 1"),
-        (top(schema="1"), "has schema '1', but this code reads 1"),
+        ([], "the whole is []: Input should be a valid dictionary"),
+        ({}, "schema: Field required"),
+        (top(presets=[]), "presets is []: Input should be a valid dictionary"),
+        (top(schema=0), "schema is 0: Input should be 1"),
+        (top(schema=2), "schema is 2: Input should be 1"),
+        (top(schema="1"), "schema is '1': Input should be 1"),
         (
             top(presets={"default": 5}),
-            "presets.default must have exactly the keys metrics and provenance",
+            "presets.default is 5: Input should be a valid dictionary",
         ),
         (
             top(presets={"default": {"metrics": {}, "provenance": {}}}),
-            "presets.default.metrics is empty",
+            "presets.default.metrics is {}: Dictionary should have at least 1 item",
         ),
         (
             top(presets={"default": {"metrics": [1], "provenance": {}}}),
-            "presets.default.metrics is empty",
+            "presets.default.metrics is [1]: Input should be a valid dictionary",
         ),
-        (altered("rate", to=None), "metrics.rate must have exactly the keys ceilings, direction"),
+        (altered("rate", to=None), "metrics.rate is None: Input should be a valid dictionary"),
         (
             altered("rate", "extra", to=1),
-            "metrics.rate must have exactly the keys ceilings, direction",
+            "metrics.rate.extra is 1: Extra inputs are not permitted",
         ),
         (
             altered("rate", "direction", to="up"),
-            "rate.direction is 'up'; allowed: higher, lower, near",
+            "rate.direction is 'up': Input should be 'higher', 'lower' or 'near'",
         ),
         (
             altered("rate", "direction", to=["near"]),
-            "rate.direction is ['near']; allowed: higher, lower, near",
+            "rate.direction is ['near']: Input should be 'higher', 'lower' or 'near'",
         ),
-        (altered("rate", "value", to=None), "rate.value is None, not a finite number"),
-        (altered("rate", "value", to="0.25"), "rate.value is '0.25', not a finite number"),
-        (altered("rate", "value", to=True), "rate.value is True, not a finite number"),
-        (altered("rate", "value", to=float("nan")), "rate.value is nan, not a finite number"),
-        (altered("rate", "value", to=10**400), "not a finite number"),
+        (altered("rate", "value", to=None), "rate.value is None: Input should be a valid number"),
+        (
+            altered("rate", "value", to="0.25"),
+            "rate.value is '0.25': Input should be a valid number",
+        ),
+        (altered("rate", "value", to=True), "rate.value is True: Input should be a valid number"),
+        (
+            altered("rate", "value", to=float("nan")),
+            "rate.value is nan: Input should be a finite number",
+        ),
+        (altered("rate", "value", to=10**400), "00: Input should be a valid number"),
         (
             altered("rate", "tolerance", to=float("inf")),
-            "rate.tolerance is inf, not a finite number",
+            "rate.tolerance is inf: Input should be a finite number",
         ),
-        (altered("rate", "tolerance", to=-0.01), "rate.tolerance is -0.01, below 0"),
-        (altered("accuracy", "goal", to="high"), "accuracy.goal is 'high', not a finite number"),
-        (altered("accuracy", "floors", to=[0.1]), "accuracy.floors must be an object of numbers"),
+        (
+            altered("rate", "tolerance", to=-0.01),
+            "rate.tolerance is -0.01: Input should be greater than or equal to 0",
+        ),
+        (
+            altered("accuracy", "goal", to="high"),
+            "accuracy.goal is 'high': Input should be a valid number",
+        ),
+        (
+            altered("accuracy", "floors", to=[0.1]),
+            "accuracy.floors is [0.1]: Input should be a valid dictionary",
+        ),
         (
             altered("accuracy", "floors", "floor_random", to=None),
-            "accuracy.floors.floor_random is None, not a finite",
+            "accuracy.floors.floor_random is None: Input should be a valid number",
         ),
-        (altered("accuracy", "interval", to=[0.9]), "accuracy.interval must be [low, high]"),
+        (altered("accuracy", "interval", to=[0.9]), "accuracy.interval.1: Field required"),
         (
             altered("accuracy", "interval", to=[0.9, None]),
-            "accuracy.interval.1 is None, not a finite number",
+            "accuracy.interval.1 is None: Input should be a valid number",
         ),
     ],
 )
 def test_a_baseline_of_another_form_judges_nothing(stored: Any, why: str):
     with pytest.raises(BaselineError) as caught:
-        judge(SCORES, stored, [one.under("default") for one in GATED], "default")
+        judge(SCORES, stored, [gated.under("default") for gated in GATED], "default")
     assert why in str(caught.value)
 
 
 def test_judging_changes_no_input():
     stored = baseline()
     before = copy.deepcopy(stored)
-    judged(stored, accuracy=0.1)
+    judge_scores(stored, accuracy=0.1)
     assert stored == before
 
 
@@ -361,21 +386,21 @@ def test_judging_changes_no_input():
 
 def compared(stored: Any = None, **changed: float | None) -> dict[str, Comparison]:
     baseline_of = stored or baseline()
-    metrics = baseline_of["presets"]["default"]["metrics"]
-    return {
-        one.metric: one
-        for one in compare(judged(baseline_of, **changed), metrics, SCORES | changed)
-    }
+    entry = preset_of(baseline_of, "default")
+    assert entry is not None
+    verdict = judge_scores(baseline_of, **changed)
+    comparisons = compare(verdict, entry.metrics, SCORES | changed)
+    return {comparison.metric: comparison for comparison in comparisons}
 
 
 def test_each_judged_metric_stands_beside_its_stored_value():
-    found = compared(accuracy=0.99, error=2.9)
-    assert list(found) == ["accuracy", "error", "rate"]
-    assert found["accuracy"][:4] == ("accuracy", "better", 0.95, 0.99)
-    assert found["accuracy"].difference == pytest.approx(0.04)
-    assert found["error"][:4] == ("error", "worse", 2.5, 2.9)
-    assert found["error"].difference == pytest.approx(0.4)
-    assert found["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None)
+    comparisons = compared(accuracy=0.99, error=2.9)
+    assert list(comparisons) == ["accuracy", "error", "rate"]
+    assert comparisons["accuracy"][:4] == ("accuracy", "better", 0.95, 0.99)
+    assert comparisons["accuracy"].difference == pytest.approx(0.04)
+    assert comparisons["error"][:4] == ("error", "worse", 2.5, 2.9)
+    assert comparisons["error"].difference == pytest.approx(0.4)
+    assert comparisons["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None)
 
 
 def test_a_difference_has_the_interval_of_two_independent_means():
@@ -392,7 +417,7 @@ def test_a_difference_has_the_interval_of_two_independent_means():
 def test_the_interval_that_is_shown_is_the_noise_that_judges():
     stored, changes = baseline(**interval(0.95, 0.03)), interval(0.99, 0.04)
     half = compared(stored, **changes)["accuracy"].half
-    assert f"noise {half:.3g})" in line_of(judged(stored, **changes), "accuracy")[1]
+    assert f"noise {half:.3g})" in line_of(judge_scores(stored, **changes), "accuracy")[1]
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
@@ -407,8 +432,9 @@ def test_what_only_one_side_knows_has_no_difference():
     del stored["presets"]["default"]["metrics"]["rate"]
     assert compared(stored)["rate"] == Comparison("rate", "no baseline", None, 0.25, None, None)
     scores = {name: value for name, value in SCORES.items() if name != "error"}
-    metrics = baseline()["presets"]["default"]["metrics"]
+    entry = preset_of(baseline(), "default")
+    assert entry is not None
     verdict = judge(scores, baseline(), [ERROR.under("default")], "default")
-    assert compare(verdict, metrics, scores)[0] == Comparison(
+    assert compare(verdict, entry.metrics, scores)[0] == Comparison(
         "error", "missing", 2.5, None, None, None
     )

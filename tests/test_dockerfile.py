@@ -1,4 +1,6 @@
-"""The image and the servers beside it: pinned, without secrets, not as root, made of what is committed."""
+"""The image and the servers beside it: pinned, without secrets, not as root, made of what is
+committed.
+"""
 
 import json
 import re
@@ -38,13 +40,13 @@ def test_every_image_is_pinned_by_its_digest(
     steps: list[tuple[str, str]], services: dict[str, Any]
 ) -> None:
     arguments = dict(argument.split("=", 1) for name, argument in steps if name == "ARG")
-    made = {argument.split(" AS ")[1] for name, argument in steps if name == "FROM"}
+    created = {argument.split(" AS ")[1] for name, argument in steps if name == "FROM"}
     bases = [
         argument.split(" AS ")[0].removeprefix("${").removesuffix("}")
         for name, argument in steps
         if name == "FROM"
     ]
-    named = {arguments.get(base, base) for base in bases} - made
+    named = {arguments.get(base, base) for base in bases} - created
     used = {service["image"] for service in services.values()} - {LOCAL}
 
     assert [image for image in named | used if not PINNED.fullmatch(image)] == []

@@ -93,7 +93,7 @@ def needed(stage: Declared) -> set[str]:
         *(dep[:-3].replace("/", ".") for dep in stage.deps if is_writer(dep)),
     ]
     direct = {
-        found for module in shaping for found in GRAPH.find_modules_directly_imported_by(module)
+        result for module in shaping for result in GRAPH.find_modules_directly_imported_by(module)
     }
     start = {module for module in direct if module.startswith("quatrain.")} - WIRING | rooms(stage)
     return {
@@ -140,8 +140,8 @@ def test_no_dependency_reaches_into_another_model(stage: Declared):
 @every_stage
 def test_no_dependency_is_a_folder_of_packages(stage: Declared):
     """Another world or buffer beside a model's own must not make it stale."""
-    own = f"src/quatrain/models/{stage.model}"
-    others = [dep for dep in stage.deps if dep.startswith("src/") and not covers(own, dep)]
+    own_folder = f"src/quatrain/models/{stage.model}"
+    others = [dep for dep in stage.deps if dep.startswith("src/") and not covers(own_folder, dep)]
     assert [dep for dep in others if list((ROOT / dep).glob("*/__init__.py"))] == []
 
 
@@ -156,9 +156,9 @@ def test_the_verb_and_the_writers_of_its_outs_are_dependencies(stage: Declared):
 
 @every_stage
 def test_every_dependency_that_no_stage_makes_is_in_the_repository(stage: Declared):
-    made = {out for other in STAGES for out in other.outs}
+    created = {out for other in STAGES for out in other.outs}
     baselines = {f"baselines/{model}.json" for model in MODELS}
-    assert {dep for dep in stage.deps if not (ROOT / dep).exists()} <= made | baselines
+    assert {dep for dep in stage.deps if not (ROOT / dep).exists()} <= created | baselines
 
 
 def test_each_stage_reads_what_the_one_before_it_makes():

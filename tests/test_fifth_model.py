@@ -1,4 +1,4 @@
-"""A fifth model, added to a copy of the project as CONTRIBUTING says, is held to all that the four are held to."""
+"""Tests that a fifth model, added as CONTRIBUTING.md says, passes all tests of the four."""
 
 import os
 import subprocess
@@ -16,12 +16,12 @@ OF_ALL_MODELS = (
     "pipeline/commands/test_gate",
     "pipeline/reporting/test_report",
 )
-"""Tests that walk through the registry."""
+"""Tests that run for every registered model."""
 
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The copy with the model in it, committed."""
+    """Returns a copy of the project with the model, committed."""
     root = tmp_path_factory.mktemp("grown") / "project"
     copy_of_the_project(root)
     add_the_model(root)
@@ -32,7 +32,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program of this environment, in the copy and with the copy's code."""
+    """Runs a program of this environment in the copy, with the code of the copy."""
     programs = Path(sys.executable).parent
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))
@@ -49,18 +49,19 @@ def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def passes(root: Path, tool: str, *arguments: str) -> str:
-    """What a program printed that ended well."""
-    done = call(root, tool, *arguments)
-    assert done.returncode == 0, f"{tool} {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
-    return done.stdout
+    """Returns the output of a program that must end well."""
+    process = call(root, tool, *arguments)
+    output = process.stdout + process.stderr
+    assert process.returncode == 0, f"{tool} {' '.join(arguments)}:\n{output}"
+    return process.stdout
 
 
 def test_its_style_and_imports_are_those_of_the_others(grown: Path):
-    own = [
+    files = [
         str(path.relative_to(grown)) for path in (grown / "src/quatrain/models/tides").glob("*.py")
     ]
-    passes(grown, "ruff", "check", "src/quatrain/envs/harbour.py", *own)
-    passes(grown, "ruff", "format", "--check", "src/quatrain/envs/harbour.py", *own)
+    passes(grown, "ruff", "check", "src/quatrain/envs/harbour.py", *files)
+    passes(grown, "ruff", "format", "--check", "src/quatrain/envs/harbour.py", *files)
     assert "0 broken" in passes(grown, "lint-imports")
 
 
@@ -73,10 +74,10 @@ def test_its_stages_depend_on_what_shapes_their_outs(grown: Path):
 @pytest.mark.slow
 def test_what_holds_for_every_model_holds_for_it(grown: Path):
     files = [f"tests/{name}.py" for name in OF_ALL_MODELS]
-    told = passes(
+    output = passes(
         grown, "pytest", "-q", "-p", "no:cacheprovider", "-k", "tides or gate or report", *files
     )
-    assert "failed" not in told
+    assert "failed" not in output
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Bad params.yaml: each ends with exit 2, one line that names the key, and without jax, torch or a written file."""
+"""Bad params.yaml: each ends with exit 2, one line that names the key, and without jax, torch or a
+written file.
+"""
 
 import json
 import os
@@ -12,8 +14,8 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.commands import params
 from pipeline.runtime.errors import ConfigError
-from pipeline.storage import params_file as reader
 from pipeline.storage.params_file import overlaid, parse, read_params
 from quatrain.models.allo.config import AlloConfig
 from tests.conftest import ROOT
@@ -347,10 +349,12 @@ def project(tmp_path: Path) -> Path:
 def refused(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """The one line that `pipeline.storage.params_file check` ends with, after exit 2 and no change to the folder."""
+    """The one line that `pipeline.commands.params check` ends with, after exit 2 and no change to
+    the folder.
+    """
     before = sorted(project.rglob("*"))
     monkeypatch.chdir(project)
-    assert reader.main(["check"]) == 2
+    assert params.main(["check"]) == 2
     assert sorted(project.rglob("*")) == before
     said = capsys.readouterr()
     assert said.out == ""
@@ -464,8 +468,8 @@ def test_the_schema_names_every_key_with_its_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert reader.main(["schema"]) == 0
-    schema = json.loads((tmp_path / reader.SCHEMA_FILE).read_text())
+    assert params.main(["schema"]) == 0
+    schema = json.loads((tmp_path / params.SCHEMA_FILE).read_text())
     train = next(
         section for name, section in schema["$defs"].items() if name.endswith("allo__config__Train")
     )

@@ -1,4 +1,6 @@
-"""Workflows: least rights, pinned actions, no text of strangers in a shell, main is never pushed to."""
+"""Workflows: least rights, pinned actions, no text of strangers in a shell, main is never pushed
+to.
+"""
 
 import re
 import shutil
@@ -74,9 +76,9 @@ def test_no_expression_stands_in_a_shell_command(path: Path):
 
 @each
 def test_a_checkout_leaves_no_token_behind(path: Path):
-    found = [step for step in steps(path) if "actions/checkout" in step.get("uses", "")]
-    assert len(found) == len(workflow(path)["jobs"])
-    assert all(step["with"]["persist-credentials"] is False for step in found)
+    result = [step for step in steps(path) if "actions/checkout" in step.get("uses", "")]
+    assert len(result) == len(workflow(path)["jobs"])
+    assert all(step["with"]["persist-credentials"] is False for step in result)
 
 
 @each
@@ -85,9 +87,9 @@ def test_a_run_is_never_cancelled_by_a_later_one(path: Path):
 
 
 def test_retraining_runs_on_a_schedule_and_by_hand():
-    found = workflow(ROOT / ".github" / "workflows" / "retrain.yml")["on"]
-    assert set(found) == {"schedule", "workflow_dispatch"}
-    assert set(found["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
+    result = workflow(ROOT / ".github" / "workflows" / "retrain.yml")["on"]
+    assert set(result) == {"schedule", "workflow_dispatch"}
+    assert set(result["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
 
 
 def test_speed_is_judged_on_the_schedule_by_a_job_that_stands_alone():
@@ -109,7 +111,8 @@ def test_actionlint_is_content(path: Path):
     command = shutil.which("actionlint")
     if command is None:
         pytest.skip(
-            "actionlint is not installed; its package fetches the program from where not every machine gets"
+            "actionlint is not installed; its package fetches the program from where not every "
+            "machine gets"
         )
     done = subprocess.run([command, "-no-color", path], capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""

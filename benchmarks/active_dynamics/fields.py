@@ -22,7 +22,7 @@ from pipeline.runtime.stage import CHECKOUT, prepare_process
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from pipeline.storage.run_key import loaded_code, run_key
-from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 from quatrain.statistics import median_interval
@@ -139,7 +139,7 @@ def learned(params: Params, field: str) -> dict[str, Any]:
     config, began = getattr(params, MODEL), time.monotonic()
     learning, judging = load(MODEL).train, load(MODEL).evaluate
     dataset = load(MODEL).collect.collect(config, params.seed)
-    with Bar(field, config.train.steps, 0, learning.HEADLINE) as bar:
+    with ProgressBar(field, config.train.steps, 0, learning.HEADLINE) as bar:
         for progress in learning.train(config, dataset, params.seed + 1):
             bar.show(progress)
     scores = judging.evaluate(config, progress.state, dataset, params.seed + 2)

@@ -152,13 +152,14 @@ class Carried:
 
     def __init__(self, network: SeqVae, environments: int) -> None:
         self.network, self.hidden = network, network.encoder.initial_hidden(environments)
-        self.law, self.effect = network.law(), network.control * network.dt
+        self.transition_model = network.transition_model()
+        self.effect = network.control * network.dt
         self.belief = network.encoder.belief(self.hidden).mean.detach()
         self.predicted = self.belief
 
     def predict(self, action: Tensor) -> None:
         """What comes of it, by the dynamics."""
-        self.predicted = self.law.mean(self.belief.T[None], self.effect @ action.T)[0].T
+        self.predicted = self.transition_model.mean(self.belief.T[None], self.effect @ action.T)[0].T
 
     @torch.no_grad()
     def step(self, observation: Tensor, action: Tensor) -> Tensor:

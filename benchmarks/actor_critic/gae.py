@@ -12,7 +12,7 @@ from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.actor_critic_parts import Episode
 from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
-from quatrain.replay.rollouts.gae import How, Trace, advantages
+from quatrain.replay.rollouts.gae import Implementation, Trace, advantages
 
 UNIT = "us/call"
 AGREEMENT = 1e-3
@@ -82,7 +82,7 @@ def batch_row(name: str, rounds: int) -> Row:
     )  # fmt: skip
 
 
-def ours(trace: Trace, how: How = "auto") -> Contestant:
+def ours(trace: Trace, how: Implementation = "auto") -> Contestant:
     """With what goes before: differences of values, and where episodes end."""
     return repeat(lambda: advantages(trace, DISCOUNT, LAMBDA, how))
 

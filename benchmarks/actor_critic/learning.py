@@ -26,12 +26,12 @@ from benchmarks.reference import actor_critic as reference
 from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Block, Output
-from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo.acting import see
-from quatrain.models.actor_critic.ppo.agent import Agent
+from quatrain.models.actor_critic.ppo import iteration
+from quatrain.models.actor_critic.ppo import trainer as trainers
+from quatrain.models.actor_critic.ppo.acting import observe
+from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 
 UNIT = "ms/step"
@@ -65,15 +65,15 @@ def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
     """Forward, backward, one step of Adam."""
     both = minibatch_of(sides, GRAPHS, cells)
     refuse_another_gradient(sides, both)
-    agent, wide = agent_of(sides, sides.config), padded(both.ours, sides.world.rules.max_nodes)
+    trainer, wide = trainer_of(sides, sides.config), padded(both.ours, sides.world.rules.max_nodes)
     with threads(1):
-        flops = products(update_flops(agent, both.ours), sides.config.network.d, 1)
+        flops = products(update_flops(trainer, both.ours), sides.config.network.d, 1)
         times = race(
             {
                 "images": plain_update(sides, with_images(sides), both, min(COSTLY, GRAPHS)),
                 "before": plain_update(sides, plain_copy(sides), both, GRAPHS),
-                "ours": own_update(agent, both.ours),
-                "wide": own_update(agent_of(sides, sides.config), wide),
+                "ours": own_update(trainer, both.ours),
+                "wide": own_update(trainer_of(sides, sides.config), wide),
                 "limit": flops,
             },
             rounds,
@@ -95,15 +95,15 @@ def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
 def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
     """The same update in bfloat16, against float32, which is what the project runs."""
     arms = {
-        "float32": agent_of(sides, sides.config),
-        "bfloat16": agent_of(sides, changed(sides.config, amp="bf16")),
-        "everyone": asking_everyone(agent_of(sides, sides.config)),
+        "float32": trainer_of(sides, sides.config),
+        "bfloat16": trainer_of(sides, changed(sides.config, amp="bf16")),
+        "everyone": asking_everyone(trainer_of(sides, sides.config)),
     }
     with threads(1):
         refuse_another_program(arms, batch)
         limit = products(update_flops(arms["float32"], batch), sides.config.network.d, 1)
         times = race(
-            {name: own_update(agent, batch) for name, agent in arms.items()} | {"limit": limit},
+            {name: own_update(trainer, batch) for name, trainer in arms.items()} | {"limit": limit},
             rounds,
         )
     name, row = (
@@ -121,7 +121,7 @@ def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
 def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
     """Of the forward pass, as it acts: with gradients there are three times as many kernels to build."""
     configs = (sides.config, changed(sides.config, compile=True))
-    eager, compiled = (agent_of(sides, config).actor.forward for config in configs)
+    eager, compiled = (trainer_of(sides, config).actor.forward for config in configs)
     with threads(1), uncached(), torch.no_grad():
         begin = time.perf_counter()
         compiled(*batch.groups)
@@ -139,11 +139,11 @@ def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
     )
 
 
-def update_flops(agent: Agent, batch: Minibatch) -> float:
+def update_flops(trainer: Trainer, batch: Minibatch) -> float:
     """Of products of matrices, forward and backward."""
     with FlopCounterMode(display=False) as counter:
-        train.objective(agent, batch, ENTROPY_COEF)[0].backward()
-    agent.optimizer.zero_grad()
+        iteration.objective(trainer, batch, ENTROPY_COEF)[0].backward()
+    trainer.optimizer.zero_grad()
     return float(counter.get_total_flops())
 
 
@@ -163,16 +163,16 @@ def padded(batch: Minibatch, slots: int) -> Minibatch:
     return batch._replace(groups=tuple(map(widened, batch.groups)))
 
 
-def asking_everyone(agent: Agent) -> Agent:
+def asking_everyone(trainer: Trainer) -> Trainer:
     """With a last block in which each cell asks all others, though nobody hears the answer but the colony's token."""
-    block = agent.network.blocks[-1]
+    block = trainer.network.blocks[-1]
     assert isinstance(block, Block)
 
     def of_colony(colony: Tensor, cells: Tensor, mask: Tensor) -> Tensor:
         return block(torch.cat([colony[:, None], cells], 1), pad(mask, (1, 0), value=True))[:, 0]
 
     block.of_colony = of_colony  # type: ignore[method-assign]
-    return agent
+    return trainer
 
 
 def changed(config: ActorCriticConfig, **keys: object) -> ActorCriticConfig:
@@ -180,11 +180,11 @@ def changed(config: ActorCriticConfig, **keys: object) -> ActorCriticConfig:
     return config.model_copy(update={"train": config.train.model_copy(update=keys)})
 
 
-def agent_of(sides: Sides, config: ActorCriticConfig) -> Agent:
+def trainer_of(sides: Sides, config: ActorCriticConfig) -> Trainer:
     """The project's agent before its first gradient step."""
     draws = [[Generator().manual_seed(SEED + purpose) for purpose in range(3)]]
-    seed = agents.fresh(config, sides.world, sides.actor.scale, sides.network, draws)
-    return agents.restored(config, sides.world, seed)
+    seed = trainers.init_seed_state(config, sides.world, sides.actor.scale, sides.network, draws)
+    return trainers.from_state(config, sides.world, seed)
 
 
 def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
@@ -193,13 +193,15 @@ def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
     world = sized(sides.world, cells)
     actor = sides.actor._replace(world=world)
     with torch.no_grad():
-        graphs = see(actor, colonies_of(world, count))
+        graphs = observe(actor, colonies_of(world, count))
         output = actor.forward(graphs)
-        parameters = actor.policy.distribution(output.raw)
-        z = actor.policy.sample(parameters, generator)
-        log_prob = actor.policy.log_prob(parameters, z)
+        params = actor.policy.distribution(output.raw)
+        z = actor.policy.sample(params, generator)
+        log_prob = actor.policy.log_prob(params, z)
     advantage, returns = torch.randn(2, count, generator=generator)
-    ours = Minibatch((graphs,), z, log_prob, *parameters, output.value, advantage, returns)
+    ours = Minibatch(
+        (graphs,), z, log_prob, torch.stack(params, 1), output.value, advantage, returns
+    )
     columns = zip(plain_graphs(graphs), z, log_prob, advantage, returns, strict=True)
     volume = (sides.box.high - sides.box.low).log().sum().item()
     chosen = reference.Coefficients(
@@ -215,12 +217,12 @@ def fewer(both: Both, count: int) -> Both:
     return Both(Minibatch(groups, *columns), both.plain[:count], both.chosen)
 
 
-def own_update(agent: Agent, batch: Minibatch) -> Contestant:
+def own_update(trainer: Trainer, batch: Minibatch) -> Contestant:
     """As in training, with all that is noted."""
 
     def run() -> None:
         for _ in range(UPDATES):
-            train.update(agent, *train.objective(agent, batch, ENTROPY_COEF))
+            iteration.gradient_step(trainer, *iteration.objective(trainer, batch, ENTROPY_COEF))
 
     return Contestant(run, UPDATES)
 
@@ -254,11 +256,11 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
         NotTheSame: they are not.
     """
     both = fewer(both, COSTLY)
-    agent = agent_of(sides, sides.config)
-    loss, _ = train.objective(agent, both.ours, ENTROPY_COEF)
-    agent.optimizer.zero_grad()
+    trainer = trainer_of(sides, sides.config)
+    loss, _ = iteration.objective(trainer, both.ours, ENTROPY_COEF)
+    trainer.optimizer.zero_grad()
     loss.backward()
-    own = dict(agent.network.named_parameters())
+    own = dict(trainer.network.named_parameters())
     for name, plain in (("", plain_copy(sides)), (" with residual networks", with_images(sides))):
         expected = reference.loss(plain, both.plain, both.chosen)
         expected.backward()
@@ -270,14 +272,15 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
             )
 
 
-def refuse_another_program(arms: dict[str, Agent], batch: Minibatch) -> None:
+def refuse_another_program(arms: dict[str, Trainer], batch: Minibatch) -> None:
     """If all cells ask the loss must be the same, in half precision nearly so.
 
     Raises:
         NotTheSame: it is not.
     """
     losses = {
-        name: train.objective(agent, batch, ENTROPY_COEF)[0].item() for name, agent in arms.items()
+        name: iteration.objective(trainer, batch, ENTROPY_COEF)[0].item()
+        for name, trainer in arms.items()
     }
     for name, tolerance in (("bfloat16", 0.05), ("everyone", 1e-4)):
         if abs(losses[name] - losses["float32"]) > tolerance * max(1.0, abs(losses["float32"])):

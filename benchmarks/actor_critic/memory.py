@@ -92,10 +92,15 @@ def ours() -> tuple[object, object]:
     rollout = allocate(Sizes(STEPS, COLONIES, SLOTS, NODE, GRAPH, NUMBERS, components, ()))
     flags = torch.zeros(COLONIES, dtype=torch.bool)
     for time in range(STEPS):
-        numbers, value = torch.randn(3, COLONIES, NUMBERS), torch.randn(2, COLONIES)
-        z, first, second = numbers
+        raw_action = torch.randn(COLONIES, NUMBERS)
+        dist_params = torch.randn(COLONIES, 2, NUMBERS)
+        log_prob, value = torch.randn(2, COLONIES)
         paid = torch.randn(COLONIES, components)
-        write(rollout, time, Step(seen(), z, value[0], first, second, value[1], paid, flags, flags))
+        write(
+            rollout,
+            time,
+            Step(seen(), raw_action, log_prob, dist_params, value, paid, flags, flags),
+        )
     trace = Trace(
         rollout.components[..., 0],
         rollout.value,

@@ -11,7 +11,7 @@ from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
 from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Point, Row, Without
 from quatrain.envs.colony.dynamics import select_leftmost
-from quatrain.models.actor_critic.ppo.policy import Parameters, beta_entropy
+from quatrain.models.actor_critic.ppo.policy import beta_entropy
 
 UNIT = "us/call"
 SEED = 0
@@ -161,7 +161,7 @@ def entropy_rows(rounds: int) -> list[Row]:
         {
             "before": repeat(lambda: reference.entropy_before(normal, SAMPLES)),
             "seed": repeat(lambda: reference.entropy_seed(normal)),
-            "ours": repeat(lambda: beta_entropy(Parameters(first, second))),
+            "ours": repeat(lambda: beta_entropy((first, second))),
             "sampled": repeat(lambda: reference.entropy_before(beta, SAMPLES)),
         },
         rounds,
@@ -192,6 +192,6 @@ def refuse_another_entropy(beta: Beta) -> None:
         torch.manual_seed(SEED)
         draws = -beta.log_prob(beta.sample((4000,))).sum(-1)
     error = draws.std(0) / len(draws) ** 0.5
-    ours = beta_entropy(Parameters(beta.concentration1, beta.concentration0))
+    ours = beta_entropy((beta.concentration1, beta.concentration0))
     if not bool(((ours - draws.mean(0)).abs() < 6 * error).all()):
         raise NotTheSame("entropy: ours is not what samples tell")

@@ -28,7 +28,7 @@ from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.world import step
-from quatrain.models.actor_critic.ppo.acting import see
+from quatrain.models.actor_critic.ppo import acting
 
 UNIT = "ms/step"
 CLAIM = "colony-environments"
@@ -213,9 +213,9 @@ def size_rows(sides: Sides, rounds: int) -> list[Row]:
 
 def forward_flops(sides: Sides, world: World) -> float:
     """Of the network, for all colonies."""
-    seen = see(sides.actor._replace(world=world), colonies_of(world, COLONIES))
+    seen = acting.observe(sides.actor._replace(world=world), colonies_of(world, COLONIES))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        sides.actor.plain(seen)
+        sides.actor.eager(seen)
     return float(counter.get_total_flops())
 
 
@@ -230,7 +230,7 @@ def products(flops: float, d: int, units: float) -> Contestant:
 def acted(sides: Sides, world: World, colonies: Colonies, draws: Generator) -> Colonies:
     """One step as training takes it."""
     actor = sides.actor._replace(world=world)
-    chosen = actor.policy.distribution(actor.forward(see(actor, colonies)).raw)
+    chosen = actor.policy.distribution(actor.forward(acting.observe(actor, colonies)).raw)
     return step(
         world, colonies, actor.policy.action(actor.policy.sample(chosen, draws)), draws
     ).colonies

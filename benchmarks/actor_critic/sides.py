@@ -17,7 +17,7 @@ from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
 from quatrain.envs.colony.world import start, step
 from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, see
+from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, observe
 from quatrain.replay.rollouts.buffer import Graphs
 
 SEED = 0
@@ -176,7 +176,7 @@ def refuse_another_policy(sides: Sides, cells: int) -> None:
     """
     world = sized(sides.world, cells)
     colonies = colonies_of(world, 4)
-    found = sides.actor.forward(see(sides.actor._replace(world=world), colonies))
+    found = sides.actor.forward(observe(sides.actor._replace(world=world), colonies))
     costly, scale = with_images(sides), plain_scale(sides.actor)
     for row in range(4):
         graph = reference.graph_of(plain_colony(world, colonies, row), scale)

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.actor_critic.learning import ENTROPY_COEF, agent_of, changed
+from benchmarks.actor_critic.learning import ENTROPY_COEF, changed, trainer_of
 from benchmarks.actor_critic.playing import CELLS, CLAIM, begin_again
 from benchmarks.actor_critic.sides import (
     Sides,
@@ -17,7 +17,7 @@ from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.actor_critic_iteration import BEFORE, SEED, Iteration, Ways, iterate
 from benchmarks.table import NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
-from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic.ppo.iteration import run_iteration
 
 UNIT = "ms/step"
 DRAWS = 0
@@ -61,8 +61,8 @@ def own_training(sides: Sides, colonies: int) -> Contestant:
     """As `train` does it."""
     keys = {"num_envs": colonies, "horizon": HORIZON, "minibatch_size": MINIBATCH, "epochs": EPOCHS}
     own = sides._replace(world=sized(sides.world, CELLS))
-    agent = agent_of(own, changed(sides.config, target_kl=ANY_KL, **keys))
-    return Contestant(lambda: train.iterate(agent), colonies * HORIZON)
+    trainer = trainer_of(own, changed(sides.config, target_kl=ANY_KL, **keys))
+    return Contestant(lambda: run_iteration(trainer), colonies * HORIZON)
 
 
 def plain_training(sides: Sides, ways: Ways, steps: int, passes: int) -> Contestant:

@@ -1,4 +1,6 @@
-"""config -> rows about acting: in a world, by itself, and the stack of frames that an agent sees."""
+"""config -> rows about acting: in a world, by itself, and the stack of frames that an agent
+sees.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +20,7 @@ from benchmarks.reference.iqn_world import ObjectWorld
 from benchmarks.table import Goal, NotTheSame, Row, Without
 from benchmarks.torch_threads import threads
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle.acting import best_actions, greedy_policy, midpoints, of_agent
+from quatrain.models.iqn.cycle.acting import agent_params, greedy_actions, greedy_policy, midpoints
 
 ACTED_AGENT_STEPS = 500  # of a call
 STACKS, ACTS = 500, 4
@@ -26,7 +28,9 @@ PLAIN_TURNS = 20  # of the reference in a call
 
 
 def acting_rows(sides: Sides, rounds: int) -> list[Row]:
-    """Greedy play with the original's network: at equal quantiles, and at as many as the mean needs."""
+    """Measures greedy play with the original's network: at equal quantiles, and at as many as
+    needed.
+    """
     refuse_other_values(sides)
     few = acting(sides.config, quantiles=32, taus="midpoints")
     times = race(
@@ -50,7 +54,7 @@ def acting_rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def inference_rows(sides: Sides, rounds: int) -> list[Row]:
-    """An action of each agent, without a world: one after the other, and all at once."""
+    """Measures an action of each agent without a world: in sequence, and all at once."""
     stacks = [
         as_reference(drawn(sides, index, jax.random.key(SEED))).stack
         for index in range(len(sides.agents))
@@ -96,32 +100,32 @@ def inference_rows(sides: Sides, rounds: int) -> list[Row]:
     ]  # fmt: skip
 
 
-_best_actions = jax.jit(best_actions, static_argnums=0)
+_best_actions = jax.jit(greedy_actions, static_argnums=0)
 
 
 def _call_each(config: IqnConfig, params: Any, stacks: jax.Array) -> None:
     taus = midpoints(config.train.acting.quantiles)
     for index in range(len(stacks)):
         _best_actions(
-            config, of_agent(params, jnp.int32(index)), stacks[index], taus
+            config, agent_params(params, jnp.int32(index)), stacks[index], taus
         ).block_until_ready()
 
 
 def scanned_acts(config: IqnConfig, params: Any, stacks: jax.Array) -> Contestant:
-    """An action of each stack of each agent, one agent after the other, as a turn of many worlds has them."""
+    """Computes an action of each stack of each agent, agent by agent, as in a turn of many envs."""
     taus, count = midpoints(config.train.acting.quantiles), len(stacks)
 
     @jax.jit
     def program(params: Any, stacks: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda each: best_actions(config, *each, taus), (params, stacks))
+        return jax.lax.map(lambda each: greedy_actions(config, *each, taus), (params, stacks))
 
     return Contestant(lambda: program(params, stacks).block_until_ready(), count * stacks.shape[1])
 
 
 def acting(config: IqnConfig, **changes: Any) -> IqnConfig:
-    """The config with keys of train.acting changed."""
-    chosen = config.train.acting.model_copy(update=changes)
-    return config.model_copy(update={"train": config.train.model_copy(update={"acting": chosen})})
+    """Returns the config with keys of train.acting changed."""
+    selected = config.train.acting.model_copy(update=changes)
+    return config.model_copy(update={"train": config.train.model_copy(update={"acting": selected})})
 
 
 def seed_agents(sides: Sides) -> list[seed.Agent]:
@@ -132,7 +136,7 @@ def seed_agents(sides: Sides) -> list[seed.Agent]:
 
 
 def greedy_plain(sides: Sides, agents: list[Agent] | list[seed.Agent]) -> Contestant:
-    """The reference's loop without exploring."""
+    """Returns the reference's loop without exploring."""
     rules, rng = sides.config.env.rules._replace(max_turns=PLAIN_TURNS), np.random.default_rng(SEED)
     society = Society(
         ObjectWorld(rules, rng), agents, sides.memories, rng, sides.config.train.batch_size
@@ -147,7 +151,7 @@ def greedy_plain(sides: Sides, agents: list[Agent] | list[seed.Agent]) -> Contes
 
 
 def greedy(config: IqnConfig, sides: Sides, worlds: int) -> Contestant:
-    """The project's."""
+    """Returns the project's greedy play."""
     rules, frames = config.env.rules, config.network.frames
     count = max(20, ACTED_AGENT_STEPS // (worlds * rules.agents))
     return playing(rules, worlds, frames, count, partial(greedy_policy, config), sides.state.params)
@@ -157,7 +161,9 @@ def greedy(config: IqnConfig, sides: Sides, worlds: int) -> Contestant:
 
 
 def stacking_row(sides: Sides, rounds: int) -> Row:
-    """The last frames side by side: the replay's newest and this one, the same jitted, and a history carried along."""
+    """Measures stacking frames: from the replay's newest, the same jitted, and from a carried
+    history.
+    """
     memory, frames = sides.memories[0], sides.config.network.frames
     size = sides.config.inputs // frames
     frame = np.random.default_rng(SEED).integers(0, 3, (1, size)).astype(np.float32)
@@ -179,7 +185,7 @@ def stacking_row(sides: Sides, rounds: int) -> Row:
 
 
 def stacked(memory: Memory, frame: np.ndarray) -> np.ndarray:
-    """What an agent sees now, as the original makes it."""
+    """Returns an agent's current stack, built as in the original."""
     return np.vstack((memory.latest(), frame)).reshape(1, -1)
 
 
@@ -190,13 +196,13 @@ def _often(make: Callable[[], Any], times: int) -> None:
 
 def carrying(frames: int, size: int) -> Contestant:
     """Stacks of 16 worlds as `turns.play` makes them, every one of them written out."""
-    lanes, count = 16, 10 * STACKS // 16
+    envs, count = 16, 10 * STACKS // 16
 
     def turn(history: jax.Array, frame: jax.Array) -> tuple[jax.Array, jax.Array]:
         stack = jnp.concatenate([history, frame[:, None]], 1)
-        return stack[:, 1:], stack.reshape(lanes, -1)
+        return stack[:, 1:], stack.reshape(envs, -1)
 
-    seen = jax.random.bits(jax.random.key(SEED), (count, lanes, size), jnp.uint8).astype(jnp.int8)
-    program = jax.jit(lambda history, seen: jax.lax.scan(turn, history, seen))
-    history = jnp.zeros((lanes, frames - 1, size), jnp.int8)
-    return Contestant(lambda: jax.block_until_ready(program(history, seen)), count * lanes)
+    views = jax.random.bits(jax.random.key(SEED), (count, envs, size), jnp.uint8).astype(jnp.int8)
+    program = jax.jit(lambda history, views: jax.lax.scan(turn, history, views))
+    history = jnp.zeros((envs, frames - 1, size), jnp.int8)
+    return Contestant(lambda: jax.block_until_ready(program(history, views)), count * envs)

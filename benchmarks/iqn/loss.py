@@ -27,13 +27,13 @@ def often(work: Callable[[], Any]) -> None:
 
 
 def loss_row(sides: Sides, rounds: int) -> Row:
-    """Value and gradient with respect to Z; the project's inside a compiled program, as it learns."""
+    """Measures value and gradient with respect to Z; the project's inside a compiled program."""
     size, count = sides.config.train.batch_size, sides.config.train.loss.quantiles
     rng = np.random.default_rng(0)
-    values, wanted, taus = (rng.random((size, count), np.float32) * scale for scale in (4, 4, 1))
-    contestants, found = loss_arms(values, wanted, taus)
-    expected = found["before"]
-    for name, (value, gradient) in found.items():
+    values, target, taus = (rng.random((size, count), np.float32) * scale for scale in (4, 4, 1))
+    contestants, result = loss_arms(values, target, taus)
+    expected = result["before"]
+    for name, (value, gradient) in result.items():
         factor = count if name == "ours" else 1  # a sum over quantiles, not a mean
         if not (
             np.isclose(value, factor * expected[0])
@@ -49,27 +49,27 @@ def loss_row(sides: Sides, rounds: int) -> Row:
 
 
 def loss_arms(
-    values: np.ndarray, wanted: np.ndarray, taus: np.ndarray
+    values: np.ndarray, target: np.ndarray, taus: np.ndarray
 ) -> tuple[dict[str, Contestant], dict[str, tuple[Any, Any]]]:
     """Contestants, and what each computes of the arguments."""
     ones = np.ones(len(values), np.float32)
 
     def plain() -> tuple[Any, Any]:
         with threads(1):
-            chosen = torch.tensor(values, requires_grad=True)
-            errors = torch.from_numpy(wanted)[:, None, :] - chosen[:, :, None]
+            selected = torch.tensor(values, requires_grad=True)
+            errors = torch.from_numpy(target)[:, None, :] - selected[:, :, None]
             loss = reference.quantile_huber(errors, torch.from_numpy(taus), torch.from_numpy(ones))
             loss.backward()
-        return loss.item(), chosen.grad
+        return loss.item(), selected.grad
 
-    targets, online, valid = jnp.asarray(wanted), jnp.asarray(taus), jnp.asarray(ones)
+    targets, online, valid = jnp.asarray(target), jnp.asarray(taus), jnp.asarray(ones)
     proposed = jax.jit(
         jax.value_and_grad(
             lambda z: seed.quantile_huber(targets[:, None] - z[..., None], online, valid)
         )
     )
     gradient = jax.value_and_grad(
-        lambda z: losses.quantile_huber(losses.errors(z, targets), online, 1.0).mean()
+        lambda z: losses.quantile_huber(losses.td_errors(z, targets), online, 1.0).mean()
     )
 
     @jax.jit

@@ -1,4 +1,6 @@
-"""iqn: worlds, acting, gradient steps and whole trainings, against the plain reference and the seed's proposals."""
+"""iqn: worlds, acting, gradient steps and whole trainings, against the plain reference and the
+seed's proposals.
+"""
 
 from pathlib import Path
 
@@ -40,11 +42,13 @@ NOTES = [
 ]
 ORIGINAL_GFLOPS = 228
 ORIGINAL_MS = {"world and": 0.2526, "world and acting": 1.09, "train step": 28.9}
-"""Of the original program on a machine with that matmul rate: an agent-step without and with acting, a train step."""
+"""Of the original program on a machine with that matmul rate: an agent-step without and with
+acting, a train step.
+"""
 
 
 def measure(root: Path, rounds: int) -> Report:
-    """All rows of iqn's table."""
+    """Returns all rows of iqn's table."""
     original = sides_of(config_of(root, train=STEPS | {"loss": SAME_TARGET}))
     rows = env_rows(original.config, rounds)
     rows += [
@@ -72,17 +76,17 @@ def measure(root: Path, rounds: int) -> Report:
 
 
 def copy_note(rows: list[Row], config: IqnConfig) -> str:
-    """Whether the plain reference is as fast as the original: its figures beside those, with both matmul rates."""
-    found = {}
+    """Compares the speed of the plain reference with the original's, with both matmul rates."""
+    result = {}
     for row in rows:
         kind = next((kind for kind in reversed(ORIGINAL_MS) if row.name.startswith(kind)), None)
-        if kind and kind not in found and row.before is not None:
-            found[kind] = 1e3 * row.before.median
+        if kind and kind not in result and row.before is not None:
+            result[kind] = 1e3 * row.before.median
     limit = next(
         row.limit for row in rows if row.name.startswith("train step") and row.limit is not None
     )
     rate = flop(config) / limit.median / 1e9
     figures = "; ".join(
-        f"{kind} ...: {found[kind]:.3g} ms, {ORIGINAL_MS[kind]:.3g} there" for kind in found
+        f"{kind} ...: {result[kind]:.3g} ms, {ORIGINAL_MS[kind]:.3g} there" for kind in result
     )
     return f"matmul rate {rate:.0f} GFLOP/s; the original ran with {ORIGINAL_GFLOPS}. Before: {figures}"

@@ -16,8 +16,8 @@ from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.rules import Rules
-from quatrain.envs.treasurehunt.turns import Lanes, Policy, Turn
-from quatrain.envs.treasurehunt.world import make_world, sprouts
+from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn
+from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from quatrain.models.iqn.config import IqnConfig
 
 UNIT = "us/agent-step"
@@ -27,14 +27,14 @@ OWN_AGENT_STEPS = 32_000  # of a call
 
 
 def env_rows(config: IqnConfig, rounds: int) -> list[Row]:
-    """Random play with an observation before each act: in more and more worlds, and the observation alone."""
+    """Measures random play in more and more envs, and the observation alone."""
     rules = config.env.rules
     refuse_another_world(rules)
     plain = ObjectWorld(rules, np.random.default_rng(SEED))
     before = {
         "before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * rules.agents)
     }
-    many = {str(count): own(rules, count, OWN_AGENT_STEPS) for count in WORLDS}
+    many = {str(count): project_world(rules, count, OWN_AGENT_STEPS) for count in WORLDS}
     times = race(before | many | observers(rules), rounds)
 
     def row(worlds: int, **more: Any) -> Row:
@@ -55,14 +55,14 @@ def env_rows(config: IqnConfig, rounds: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def own(rules: Rules, worlds: int, agent_steps: int) -> Contestant:
-    """The project's world under a random policy."""
+def project_world(rules: Rules, worlds: int, agent_steps: int) -> Contestant:
+    """Returns the project's world under a random policy."""
     count = max(2, agent_steps // (worlds * rules.agents))
     return playing(rules, worlds, 1, count, lambda _: random_policy(rules), None)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
-def begun(rules: Rules, key: jax.Array, worlds: int, frames: int) -> Lanes:
+def begun(rules: Rules, key: jax.Array, worlds: int, frames: int) -> EnvStates:
     """Worlds at their start."""
     return turns.start(make_world(rules), jax.random.split(key, worlds), frames)
 
@@ -75,27 +75,31 @@ def playing(
     policy_of: Callable[[Any], Policy],
     params: Any,
 ) -> Contestant:
-    """`count` turns a call, which go on where the last ones ended; everything that training stores comes out."""
+    """Plays `count` turns per call, continuing the last call; returns everything that training
+    stores.
+    """
     world = make_world(rules)
     program = jax.jit(
-        lambda lanes, params, key: turns.play(
-            world, lanes, policy_of(params), key, jnp.int32(0), count
+        lambda envs, params, key: turns.play(
+            world, envs, policy_of(params), key, jnp.int32(0), count
         )
     )
     state = {"lanes": begun(rules, jax.random.key(SEED), worlds, frames), "calls": 0}
 
     def run() -> None:
         played = program(state["lanes"], params, jax.random.key(state["calls"]))
-        state.update(lanes=jax.block_until_ready(played).lanes, calls=state["calls"] + 1)
+        state.update(envs=jax.block_until_ready(played).envs, calls=state["calls"] + 1)
 
     return Contestant(run, count * worlds * rules.agents)
 
 
 def observers(rules: Rules) -> dict[str, Contestant]:
-    """An observation: by loops over objects, jitted after a loop that turns objects to numbers, and compiled whole."""
+    """Measures an observation: loops over objects, jitted after a loop to numbers, compiled
+    whole.
+    """
     plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
     plain.reset()
-    lanes = begun(rules, jax.random.key(SEED), MANY, 1)
+    envs = begun(rules, jax.random.key(SEED), MANY, 1)
     agents = jnp.arange(rules.agents)
     program = jax.jit(jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None)))
     return {
@@ -107,30 +111,31 @@ def observers(rules: Rules) -> dict[str, Contestant]:
         ),
         "together": Contestant(lambda: jitted_views(plain), rules.agents),
         "watching": Contestant(
-            lambda: jax.block_until_ready(program(lanes.state, agents)), MANY * rules.agents
+            lambda: jax.block_until_ready(program(envs.state, agents)), MANY * rules.agents
         ),
     }
 
 
 def jitted_view(world: ObjectWorld, agent: int) -> np.ndarray:
-    """The seed's way of `ObjectWorld.observe`."""
+    """Observes as `ObjectWorld.observe`, in the way of the seed."""
     location = world.agents[agent].location
     assert location is not None
-    seen = seed.observe(
+    views = seed.observe(
         seed.kinds_of(world), *location[:2], len(world.kinds), world.rules.vision_radius
     )
-    return np.asarray(seen)
+    return np.asarray(views)
 
 
 def jitted_views(world: ObjectWorld) -> np.ndarray:
-    """The same of all agents in one call, as they stand now."""
+    """Observes for all agents in one call."""
     places = np.array([agent.location[:2] for agent in world.agents if agent.location is not None])
     radius = world.rules.vision_radius
     return np.asarray(seed.observe_all(seed.kinds_of(world), *places.T, len(world.kinds), radius))
 
 
 def refuse_another_world(rules: Rules) -> None:
-    """One episode with the same starts, growth and actions must look and pay the same, in every way to observe.
+    """Raises unless an episode with the same starts, spawns and actions gives the same observations
+    and rewards.
 
     Raises:
         NotTheSame: it does not.
@@ -143,9 +148,9 @@ def refuse_another_world(rules: Rules) -> None:
         if not np.array_equal(jitted_views(plain)[0], plain.observe(0)):
             raise NotTheSame(f"world: turn {turn}: another observation of all agents at once")
         for agent in range(rules.agents):
-            seen = played.frames[turn, agent, 0]
-            same = np.array_equal(plain.observe(agent), seen) and np.array_equal(
-                jitted_view(plain, agent), seen
+            views = played.frames[turn, agent, 0]
+            same = np.array_equal(plain.observe(agent), views) and np.array_equal(
+                jitted_view(plain, agent), views
             )
             reward = plain.act(agent, int(played.actions[turn, agent, 0]))
             if not same or reward != played.rewards[turn, agent, 0]:
@@ -156,7 +161,9 @@ def refuse_another_world(rules: Rules) -> None:
 
 
 class Episode(NamedTuple):
-    """Where agents start, what grows in each turn if there is room, and the turns."""
+    """Holds the start cells, the items that spawn in each turn if the cell is free, and the
+    turns.
+    """
 
     starts: Any
     growth: Any
@@ -165,11 +172,11 @@ class Episode(NamedTuple):
 
 @partial(jax.jit, static_argnums=0)
 def an_episode(rules: Rules, key: jax.Array) -> Episode:
-    """Of a random policy in one world of the project."""
+    """Plays an episode of a random policy in one env of the project."""
     world = make_world(rules)
-    lanes = turns.start(world, key[None], 1)
-    played = turns.play(world, lanes, random_policy(rules), key, jnp.int32(0), rules.max_turns)
-    growth = jax.vmap(lambda turn: sprouts(rules, key, jnp.int32(0), turn))(
+    envs = turns.start(world, key[None], 1)
+    played = turns.play(world, envs, random_policy(rules), key, jnp.int32(0), rules.max_turns)
+    growth = jax.vmap(lambda turn: spawn_items(rules, key, jnp.int32(0), turn))(
         jnp.arange(rules.max_turns)
     )
-    return Episode(lanes.state.positions[0], growth, played.turns)
+    return Episode(envs.state.positions[0], growth, played.turns)

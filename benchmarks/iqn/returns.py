@@ -1,4 +1,6 @@
-"""config -> both sides from nothing to one greedy return: iqn and its plain reference, on their own schedules."""
+"""config -> both sides from nothing to one greedy return: iqn and its plain reference, on their own
+schedules.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -34,21 +36,23 @@ MOST_EPISODES = 2000
 
 
 class Reached(NamedTuple):
-    """When a run first earned RETURN: seconds of training (compiling counts, judging does not) and agent-steps."""
+    """Holds when a run first reached RETURN: seconds (with compiling, without evaluating),
+    agent-steps.
+    """
 
     seconds: float
     agent_steps: int
 
 
-class Judged(NamedTuple):
-    """A state of learning: its agent-steps and what its agents would earn greedily."""
+class Evaluation(NamedTuple):
+    """Holds a state of learning: its agent-steps, and a function for its greedy return."""
 
     agent_steps: int
     greedy: Callable[[], float]
 
 
 def measure(root: Path, runs: int) -> Report:
-    """Each side on its own schedule, run after run in turn, every one with a seed of its own."""
+    """Measures each side on its own schedule, runs alternating, each with another seed."""
     config, plain_config = (
         config_of(root, preset=None),
         config_of(root, train={"loss": SAME_TARGET}),
@@ -74,27 +78,27 @@ def measure(root: Path, runs: int) -> Report:
     return Report([row], notes, jax.devices()[0].device_kind)
 
 
-def until_return(name: str, run: Iterator[Judged]) -> Reached:
-    """Train until the return is there; the clock stands still while it is looked for.
+def until_return(name: str, run: Iterator[Evaluation]) -> Reached:
+    """Trains until the return is reached; evaluations are not timed.
 
     Raises:
         NotTheSame: the run ended before.
     """
     seconds, begin = 0.0, time.perf_counter()
-    for judged in run:
+    for evaluation in run:
         seconds += time.perf_counter() - begin
-        earned = judged.greedy()
+        earned = evaluation.greedy()
         console.info(
-            f"{name}: {seconds:.0f} s, {judged.agent_steps:,} agent-steps: greedy return {earned:.1f}"
+            f"{name}: {seconds:.0f} s, {evaluation.agent_steps:,} agent-steps: greedy return {earned:.1f}"
         )
         if earned >= RETURN:
-            return Reached(seconds, judged.agent_steps)
+            return Reached(seconds, evaluation.agent_steps)
         begin = time.perf_counter()
     raise NotTheSame(f"time to a return: {name} ended without a greedy return of {RETURN:g}")
 
 
-def own_run(config: IqnConfig, number: int) -> Iterator[Judged]:
-    """The project's training, judged where its config says."""
+def own_run(config: IqnConfig, number: int) -> Iterator[Evaluation]:
+    """Yields the project's training, evaluated as often as its config says."""
     program, agents = (
         Program(config, collect(config, number), number),
         config.env.agents * config.env.worlds,
@@ -102,14 +106,15 @@ def own_run(config: IqnConfig, number: int) -> Iterator[Judged]:
     while int(program.state.updates[0]) < config.train.steps:
         program()
         if int(program.state.updates[0]) % config.train.evaluate_every == 0:
-            turns = config.collect.turns + int(program.state.player.turns[0])
-            yield Judged(
-                turns * agents, partial(judge, config, train.judged_params(config, program.state))
+            turns = config.collect.turns + int(program.state.play_state.turns[0])
+            yield Evaluation(
+                turns * agents,
+                partial(judge, config, train.evaluation_params(config, program.state)),
             )
 
 
-def plain_run(config: IqnConfig, number: int) -> Iterator[Judged]:
-    """The reference's training."""
+def plain_run(config: IqnConfig, number: int) -> Iterator[Evaluation]:
+    """Yields the reference's training."""
     rules, rng = config.env.rules, np.random.default_rng(number)
     generator = torch.Generator().manual_seed(number)
     agents = [reference.Agent(settings_of(config), generator) for _ in range(rules.agents)]
@@ -119,18 +124,18 @@ def plain_run(config: IqnConfig, number: int) -> Iterator[Judged]:
         society.episode()
         if episode % EPISODES_A_JUDGEMENT == 0:
             steps = episode * rules.max_turns * rules.agents
-            yield Judged(steps, lambda: judge(config, together(agents)))
+            yield Evaluation(steps, lambda: judge(config, together(agents)))
 
 
 def together(agents: list[reference.Agent]) -> Any:
-    """The reference's weights as the project has them, of one seed."""
+    """Returns the reference's weights in the project's form, of one seed."""
     return jax.tree.map(
         lambda *leaves: jnp.stack(leaves)[None], *(dump(agent.online) for agent in agents)
     )
 
 
 def judge(config: IqnConfig, params: Any) -> float:
-    """Mean return of a greedy episode, by the same worlds for both sides."""
+    """Computes the mean return of a greedy episode, in the same envs for both sides."""
     train_section = config.train.model_copy(update={"evaluation_worlds": JUDGING_WORLDS})
     judging = acting(
         config.model_copy(update={"train": train_section}), quantiles=32, taus="midpoints"

@@ -12,7 +12,15 @@ from benchmarks.harness import Contestant, Measured, race
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
-from quatrain.replay.frames import Ring, Transitions, Window, filled, sample, valid_starts, write
+from quatrain.replay.frames import (
+    FrameRing,
+    Transitions,
+    Window,
+    from_transitions,
+    sample,
+    valid_starts,
+    write,
+)
 
 BATCH, CALLS = 256, 40
 LANES = 16
@@ -24,7 +32,7 @@ EPISODES, EPISODE = 18, 50  # what about 1000 rows of the NumPy ring hold
 
 
 def rows(rounds: int) -> list[Row]:
-    """All rows of the replay."""
+    """Returns all rows of the replay."""
     return [*numpy_rows(rounds), *capacity_rows(rounds)]
 
 
@@ -32,7 +40,9 @@ def rows(rounds: int) -> list[Row]:
 
 
 def capacity_rows(rounds: int) -> list[Row]:
-    """The cycle with its draws, which meet fewer cached frames in a larger ring; and without them."""
+    """Measures the cycle with and without sampling, which has more cache misses in a larger
+    ring.
+    """
     result = []
     for capacities, updates, what in (
         (CAPACITIES, UPDATES, "write + 160 draws"),
@@ -60,10 +70,10 @@ def capacity_rows(rounds: int) -> list[Row]:
     return result
 
 
-def treasurehunt_turns(turns: int, agents: int, lanes: int) -> Transitions:
-    """Random frames in episodes of 50 turns."""
-    rng, shape = np.random.default_rng(0), (turns, agents, lanes)
-    turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, lanes))
+def treasurehunt_turns(turns: int, agents: int, envs: int) -> Transitions:
+    """Returns random frames in episodes of 50 turns."""
+    rng, shape = np.random.default_rng(0), (turns, agents, envs)
+    turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, envs))
     frames = rng.integers(0, 3, (*shape, FRAME), dtype=np.int8)
     actions, rewards = (
         rng.integers(0, 4, shape, dtype=np.int8),
@@ -78,14 +88,14 @@ def cycle(slots: int, updates: int) -> Contestant:
     cycles = 4  # so that a scan carries the ring
 
     @partial(jax.jit, donate_argnums=0)
-    def program(ring: Ring, keys: jax.Array, block: Transitions) -> tuple[Ring, Any]:
-        def one(ring: Ring, keys: jax.Array) -> tuple[Ring, Any]:
+    def program(ring: FrameRing, keys: jax.Array, block: Transitions) -> tuple[FrameRing, Any]:
+        def item(ring: FrameRing, keys: jax.Array) -> tuple[FrameRing, Any]:
             ring = write(ring, block)
             return ring, summed(ring, keys)
 
-        return jax.lax.scan(one, ring, keys)
+        return jax.lax.scan(item, ring, keys)
 
-    def summed(ring: Ring, keys: jax.Array) -> Any:
+    def summed(ring: FrameRing, keys: jax.Array) -> Any:
         """Draws of one agent after the other; their sum, so that every column is computed."""
         starts = valid_starts(ring, TREASUREHUNT)
 
@@ -98,13 +108,13 @@ def cycle(slots: int, updates: int) -> Contestant:
             draw, starts.total.astype(jnp.float32), (keys, jnp.repeat(jnp.arange(AGENTS), updates))
         )[0]
 
-    held = [jax.jit(partial(filled, slots))(treasurehunt_turns(slots, AGENTS, LANES))]
+    kept = [jax.jit(partial(from_transitions, slots))(treasurehunt_turns(slots, AGENTS, LANES))]
     block = jax.tree.map(jnp.asarray, treasurehunt_turns(TURNS, AGENTS, LANES))
     keys = jax.random.split(jax.random.key(0), (cycles, updates * AGENTS))
 
     def run() -> None:
-        ring, totals = program(held.pop(), keys, block)
-        held.append(jax.block_until_ready(ring))
+        ring, totals = program(kept.pop(), keys, block)
+        kept.append(jax.block_until_ready(ring))
         jax.block_until_ready(totals)
 
     return Contestant(run, cycles)
@@ -115,10 +125,10 @@ def cycle(slots: int, updates: int) -> Contestant:
 
 def numpy_rows(rounds: int) -> list[Row]:
     """Draws of 256 stacks and next stacks, and where they lie."""
-    turns = treasurehunt_turns(EPISODES * EPISODE, agents=1, lanes=1)
+    turns = treasurehunt_turns(EPISODES * EPISODE, agents=1, envs=1)
     number = np.arange(EPISODES * EPISODE)
     turns.frames[:, 0, 0, :2] = np.stack([number // 100 + 1, number % 100], axis=-1)
-    host, ring = host_ring(turns), jax.jit(partial(filled, len(turns.turn)))(turns)
+    host, ring = host_ring(turns), jax.jit(partial(from_transitions, len(turns.turn)))(turns)
     contestants = {
         "before": host_sampler(host, to_device=False), "moved": host_sampler(host, to_device=True),
         "seed": jitted_sampler(host), "ours": our_sampler(ring), "called": called_sampler(ring),
@@ -140,7 +150,7 @@ def numpy_rows(rounds: int) -> list[Row]:
 
 
 def takes(turns: Transitions) -> Contestant:
-    """As many rows of int8 frames, by np.take."""
+    """Takes as many rows of int8 frames by np.take."""
     frames = np.ascontiguousarray(turns.frames[:, 0, 0])
     places = np.random.default_rng(0).integers(
         0, len(frames), (CALLS, 2 * BATCH * TREASUREHUNT.frames)
@@ -155,7 +165,7 @@ def takes(turns: Transitions) -> Contestant:
 
 
 def host_ring(turns: Transitions) -> NumpyRing:
-    """The plain ring with these turns of one agent."""
+    """Returns the plain ring with these turns of one agent."""
     ring = NumpyRing(EPISODES * (EPISODE + TREASUREHUNT.frames - 1), FRAME, TREASUREHUNT.frames)
     for number, turn in enumerate(turns.turn[:, 0]):
         if turn == 0:
@@ -171,7 +181,9 @@ def host_ring(turns: Transitions) -> NumpyRing:
 
 
 def host_sampler(ring: NumpyRing, to_device: bool) -> Contestant:
-    """Draws by fancy indexing; `to_device`: each batch is moved to where a compiled step reads it."""
+    """Draws by fancy indexing; `to_device`: each batch is moved to where a compiled step reads
+    it.
+    """
     rng, starts = np.random.default_rng(0), ring.starts()
 
     def draw() -> Any:
@@ -182,7 +194,7 @@ def host_sampler(ring: NumpyRing, to_device: bool) -> Contestant:
 
 
 def jitted_sampler(ring: NumpyRing) -> Contestant:
-    """The plain ring's arrays on the device, and a jitted draw called from Python."""
+    """Samples by a jitted call from Python, with the plain ring's arrays on the device."""
     stored = seed.Stored(*map(jnp.asarray, (ring.states, ring.actions, ring.rewards)))
     starts, keys = jnp.asarray(ring.starts()), jax.random.split(jax.random.key(0), CALLS)
 
@@ -193,14 +205,14 @@ def jitted_sampler(ring: NumpyRing) -> Contestant:
     return Contestant(run, CALLS)
 
 
-def our_sampler(ring: Ring) -> Contestant:
-    """All draws in one compiled program."""
+def our_sampler(ring: FrameRing) -> Contestant:
+    """Samples all batches in one compiled program."""
     program, keys = jax.jit(lambda ring, keys: jax.lax.map(partial(_draw, ring), keys)), _keys()
     return Contestant(lambda: jax.block_until_ready(program(ring, keys)), CALLS)
 
 
-def called_sampler(ring: Ring) -> Contestant:
-    """The same without the scan."""
+def called_sampler(ring: FrameRing) -> Contestant:
+    """Samples like `our_sampler` without the scan."""
     program, keys = jax.jit(_draw), _keys()
     return Contestant(lambda: jax.block_until_ready([program(ring, key) for key in keys]), CALLS)
 
@@ -209,7 +221,7 @@ def _keys() -> jax.Array:
     return jax.random.split(jax.random.key(0), CALLS)
 
 
-def _draw(ring: Ring, key: jax.Array) -> list[jax.Array]:
+def _draw(ring: FrameRing, key: jax.Array) -> list[jax.Array]:
     batch = sample(key, ring, valid_starts(ring, TREASUREHUNT), 0, TREASUREHUNT, BATCH)
     return [batch.stack, batch.action, batch.returns, batch.next_stack]
 
@@ -221,12 +233,13 @@ def joined(draws: Any) -> list[np.ndarray]:
 
 
 def refuse_other_transitions(sides: dict[str, list[np.ndarray]]) -> None:
-    """All must draw all turns but the last of each episode equally often, and alike in every column.
+    """Raises unless all sample every turn but the last of an episode equally often, with equal
+    columns.
 
     Raises:
         NotTheSame: they do not.
     """
-    seen = []
+    views = []
     for name, columns in sides.items():
         latest = (
             columns[0].reshape(len(columns[0]), TREASUREHUNT.frames, FRAME)[:, -1].astype(np.int64)
@@ -236,20 +249,23 @@ def refuse_other_transitions(sides: dict[str, list[np.ndarray]]) -> None:
         drawable = number % EPISODE < EPISODE - 1
         refuse_another_law(name, np.bincount(place), EPISODES * (EPISODE - 1), bool(drawable.all()))
         first = np.unique(number, return_index=True)[1]
-        seen.append([column[first] for column in columns])
-    for name, columns in zip(sides, seen, strict=True):
-        if not all(np.array_equal(one, other) for one, other in zip(columns, seen[0], strict=True)):
+        views.append([column[first] for column in columns])
+    for name, columns in zip(sides, views, strict=True):
+        if not all(
+            np.array_equal(item, other) for item, other in zip(columns, views[0], strict=True)
+        ):
             raise NotTheSame(f"sample(256): {name} draws other transitions than before")
 
 
 def refuse_another_law(name: str, counts: np.ndarray, drawable: int, whole: bool) -> None:
-    """The first `drawable` numbers equally often, no other, and each as a `whole` transition.
+    """Raises unless only the first `drawable` numbers occur, equally often, each a `whole`
+    transition.
 
     Raises:
         NotTheSame: it is otherwise.
     """
-    found = chisquare(counts[:drawable])
-    if not whole or counts[drawable:].any() or found.pvalue < 1e-6:
+    actual = chisquare(counts[:drawable])
+    if not whole or counts[drawable:].any() or actual.pvalue < 1e-6:
         raise NotTheSame(
-            f"{name}: draws are not uniform over {drawable:,} whole transitions (p = {found.pvalue:.1e})"
+            f"{name}: draws are not uniform over {drawable:,} whole transitions (p = {actual.pvalue:.1e})"
         )

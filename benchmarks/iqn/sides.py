@@ -1,4 +1,6 @@
-"""config -> the project's agents and the reference's weights and experience alike; refused where they differ."""
+"""config -> the project's agents and the reference's weights and experience alike; refused where
+they differ.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,6 @@ from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.reference.iqn_training import CAPACITY, Memory
 from benchmarks.table import NotTheSame
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.config import IqnConfig
@@ -33,7 +34,7 @@ NARROW = {"batch_size": 64, "updates_per_cycle": 10, "record_every": 10, "evalua
 
 
 class Sides(NamedTuple):
-    """The same agents twice, before their first gradient step."""
+    """Holds the same agents of both sides, before their first gradient step."""
 
     config: IqnConfig
     state: State
@@ -46,13 +47,13 @@ class Sides(NamedTuple):
 
 
 def config_of(root: Path, preset: str | None = PRESET, **sections: Any) -> IqnConfig:
-    """A preset (None: params.yaml as it is) with sections of iqn changed."""
+    """Returns a preset's config (None: params.yaml as it is) with sections of iqn changed."""
     raw = overlaid(read_raw(root, preset), {"iqn": sections})
     return validate(raw, lambda name: read_input(root, str(name))).iqn
 
 
 def narrow_sides(root: Path, hidden: int, dataset: Dataset | None = None) -> Sides:
-    """Both sides without noise, with so many units and less work for each of them."""
+    """Returns both sides without noise, with this number of units and less work per agent."""
     train_section = NARROW | {"loss": SAME_TARGET | {"quantiles": 8, "target_quantiles": 8}}
     return sides_of(
         config_of(root, network={"hidden": hidden, "noisy": "none"}, train=train_section), dataset
@@ -60,28 +61,33 @@ def narrow_sides(root: Path, hidden: int, dataset: Dataset | None = None) -> Sid
 
 
 def settings_of(config: IqnConfig) -> reference.Settings:
-    """The reference's settings for the same work: its loss is a mean over quantiles, so its clip is a Qth."""
-    chosen = config.train
-    assert chosen.loss.n_step == 1, "the reference's target has one reward"
-    assert chosen.target.kind == "polyak"
+    """Returns the reference's settings for the same work.
+
+    Its loss is a mean over quantiles, so its clip is divided by Q.
+    """
+    selected = config.train
+    assert selected.loss.n_step == 1, "the reference's target has one reward"
+    assert selected.target.kind == "polyak"
     return reference.Settings(
         inputs=config.inputs,
         hidden=config.network.hidden,
         cosines=config.network.cosines,
         noisy=config.network.noisy == "independent",
-        quantiles=chosen.loss.quantiles,
-        acting_quantiles=chosen.acting.quantiles,
-        learning_rate=chosen.learning_rate,
-        discount=chosen.loss.discount,
-        max_grad_norm=chosen.max_grad_norm / chosen.loss.quantiles,
-        target_rate=chosen.target.rate,
+        quantiles=selected.loss.quantiles,
+        acting_quantiles=selected.acting.quantiles,
+        learning_rate=selected.learning_rate,
+        discount=selected.loss.discount,
+        max_grad_norm=selected.max_grad_norm / selected.loss.quantiles,
+        target_rate=selected.target.rate,
     )
 
 
 def sides_of(config: IqnConfig, dataset: Dataset | None = None) -> Sides:
-    """Both sides after the prefill (or that of other sides); the config has one world, as the reference does."""
-    world, dataset = make_world(config.env.rules), dataset or collect(config, SEED)
-    learners = train.init_state(config, world, dataset, train.base_keys(config, SEED))
+    """Returns both sides after the prefill (or another prefill); the config has one env, as the
+    reference.
+    """
+    dataset = dataset or collect(config, SEED)
+    learners = train.init_state(config, dataset, SEED)
     state, experience = _first(train.window(config), learners)
     settings, generator = settings_of(config), torch.Generator().manual_seed(SEED)
     agents = [reference.Agent(settings, generator) for _ in range(config.env.agents)]
@@ -105,13 +111,13 @@ def _first(window: frames.Window, learners: State) -> tuple[State, Experience]:
 
 
 def memory_of(config: IqnConfig, generator: np.random.Generator) -> Memory:
-    """An empty replay of one agent, as large as the original's."""
+    """Returns an empty replay of one agent, as large as the original's."""
     frames = config.network.frames
     return Memory(NumpyRing(CAPACITY, config.inputs // frames, frames), generator)
 
 
 def fill(host: NumpyRing, prefill: frames.Transitions, agent: int) -> None:
-    """The random policy's turns in the first world, into the replay of one agent."""
+    """Stores the random policy's turns in the first env in the replay of one agent."""
     for turn in range(len(prefill.turn)):
         if prefill.turn[turn, 0] == 0:
             host.begin_episode()
@@ -127,7 +133,9 @@ def params_of(state: State, agent: int) -> network.Params:
 
 
 def load(iqn: reference.Iqn, params: network.Params) -> None:
-    """The project's weights of one agent into the reference's network; PyTorch keeps a kernel transposed."""
+    """Loads the project's weights of an agent into the reference's network, whose kernels are
+    transposed.
+    """
     for layer, arrays in params.items():
         for name, array in arrays.items():
             kept = name.replace("kernel", "weight")
@@ -135,12 +143,12 @@ def load(iqn: reference.Iqn, params: network.Params) -> None:
 
 
 def dump(iqn: reference.Iqn) -> network.Params:
-    """The inverse of `load`."""
+    """Returns the weights in the project's form, the inverse of `load`."""
     return _named(iqn, lambda tensor: jnp.asarray(tensor.detach().numpy().T))
 
 
 def gradients_of(iqn: reference.Iqn) -> network.Params:
-    """As `dump`, of the gradients; noise that was off has none."""
+    """Returns the gradients like `dump`; noise that was off has none."""
     return _named(
         iqn, lambda tensor: (0 * tensor.detach() if tensor.grad is None else tensor.grad).numpy().T
     )
@@ -166,7 +174,7 @@ def drawn(sides: Sides, agent: int, key: jax.Array) -> frames.Batch:
 
 
 def as_reference(batch: frames.Batch) -> reference.Batch:
-    """The same transitions as the reference takes them; none of them ends an episode or is masked."""
+    """Returns the transitions in the reference's form; none ends an episode or is masked."""
     ones = np.ones(len(batch.action), np.float32)
     stacks = (np.array(batch.stack, np.float32), np.array(batch.next_stack, np.float32))
     return reference.Batch(
@@ -175,7 +183,7 @@ def as_reference(batch: frames.Batch) -> reference.Batch:
 
 
 def refuse_other_values(sides: Sides) -> None:
-    """Every agent's values of the actions at the same quantiles must agree.
+    """Raises unless every agent's action values at the same quantiles agree.
 
     Raises:
         NotTheSame: they do not.
@@ -191,14 +199,15 @@ def refuse_other_values(sides: Sides) -> None:
         with torch.no_grad():
             expected = agent.online(torch.from_numpy(stack), torch.from_numpy(rows))
         agent.online.train()
-        found = apply(
+        result = apply(
             sides.config.network, dump(agent.online), jnp.asarray(stack), jnp.asarray(rows)
         )
-        _refuse(f"agent {index}: the project's value", found, expected.numpy())
+        _refuse(f"agent {index}: the project's value", result, expected.numpy())
 
 
 def refuse_another_gradient(sides: Sides) -> None:
-    """Values, loss and gradient of project, reference and seed's way on one batch must agree; noise is off.
+    """Values, loss and gradient of project, reference and seed's way on one batch must agree; noise
+    is off.
 
     Raises:
         NotTheSame: they do not.
@@ -213,14 +222,14 @@ def refuse_another_gradient(sides: Sides) -> None:
     load(target, other)  # not a copy, so that mixing up the two networks shows
     batch = drawn(sides, 0, key)
     quiet = seed.Plan(sides.plan.settings._replace(noisy=False), config.network)
-    own = jax.jit(partial(_own_gradient, config))(params, other, batch, key)
+    ours = jax.jit(partial(_own_gradient, config))(params, other, batch, key)
     plain = as_reference(batch)
     proposed = jax.jit(jax.value_and_grad(seed.loss), static_argnums=3)(
         params, other, plain, quiet, key
     )
     quantiles = config.train.loss.quantiles
-    for name, found, taus, factor in (
-        ("the project", own, _own_taus(config, key), quantiles),
+    for name, result, taus, factor in (
+        ("the project", ours, _own_taus(config, key), quantiles),
         (
             "the seed's way",
             proposed,
@@ -233,7 +242,7 @@ def refuse_another_gradient(sides: Sides) -> None:
         )
         _refuse(
             f"{name}'s loss or gradient",
-            found,
+            result,
             jax.tree.map(lambda leaf: factor * leaf, expected),  # noqa: B023
         )
 
@@ -257,10 +266,10 @@ def _own_taus(config: IqnConfig, key: jax.Array) -> tuple[jax.Array, jax.Array, 
     select_key, next_key, *_ = jax.random.split(target_key, 4)
     shape = (config.train.batch_size, config.train.loss.quantiles)
     online = jax.random.split(online_key)[0]
-    select, target, given = (
+    select, target, request_arrays = (
         jax.random.uniform(each, shape) for each in (select_key, next_key, online)
     )
-    return select, target, given
+    return select, target, request_arrays
 
 
 def _plain_gradient(
@@ -277,7 +286,9 @@ def _plain_gradient(
     return loss.item(), gradients
 
 
-def _refuse(what: str, found: Any, expected: Any) -> None:
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        if not np.allclose(one, other, rtol=1e-3, atol=1e-5 * max(1.0, float(np.abs(other).max()))):
+def _refuse(what: str, result: Any, expected: Any) -> None:
+    for entry, other in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
+        if not np.allclose(
+            entry, other, rtol=1e-3, atol=1e-5 * max(1.0, float(np.abs(other).max()))
+        ):
             raise NotTheSame(f"{what} differs from the reference's on one batch")

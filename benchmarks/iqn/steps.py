@@ -1,4 +1,6 @@
-"""config -> rows about a gradient step of iqn: the plain reference, the seed's way, this project's, and the limit."""
+"""config -> rows about a gradient step of iqn: the plain reference, the seed's way, this project's,
+and the limit.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +20,7 @@ from benchmarks.table import Goal, Point, Row, Without
 from benchmarks.torch_threads import threads
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.network import ACTIONS
-from quatrain.models.iqn.train import Agent, learn, update
+from quatrain.models.iqn.train import Agent, update_agent, update_agents
 
 MATMULS = 20  # of a turn
 BATCHES = ("a train step of iqn and its batch", "batch")
@@ -28,11 +30,14 @@ TRIED_STEP = (
 
 
 class Arm:
-    """The project's agents, which go on learning: each call is `updates_per_cycle` more updates of each."""
+    """Updates the project's agents, `updates_per_cycle` times per call."""
 
     def __init__(self, config: IqnConfig, sides: Sides) -> None:
         self.experience, self.state = sides.experience, sides.state
-        self.program, self.updates = jax.jit(partial(learn, config)), config.train.updates_per_cycle
+        self.program, self.updates = (
+            jax.jit(partial(update_agents, config)),
+            config.train.updates_per_cycle,
+        )
 
     def __call__(self) -> None:
         agents, recorded = self.program(self.state, self.experience)
@@ -53,7 +58,7 @@ def changed(config: IqnConfig, noisy: str | None = None, **train: Any) -> IqnCon
 
 
 def train_rows(sides: Sides, rounds: int) -> list[Row]:
-    """The original's network, noise and batch."""
+    """Measures the original's network, noise and batch."""
     refuse_another_gradient(sides)
     more = {
         "quiet": own_arm(changed(sides.config, noisy="none"), sides),
@@ -79,27 +84,27 @@ def train_rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def batch_rows(sides: Sides, rounds: int) -> list[Row]:
-    """The same network with smaller batches."""
+    """Measures the same network with smaller batches."""
     result = []
     for size in (32, 64):
-        chosen = sides._replace(config=changed(sides.config, batch_size=size))
-        arms = plain_arms(chosen) | {
-            "ours": own_arm(chosen.config, chosen),
-            "limit": limit(chosen.config),
+        selected = sides._replace(config=changed(sides.config, batch_size=size))
+        arms = plain_arms(selected) | {
+            "ours": own_arm(selected.config, selected),
+            "limit": limit(selected.config),
         }
         if size == 64:
-            arms["quiet"] = own_arm(changed(chosen.config, noisy="none"), chosen)
+            arms["quiet"] = own_arm(changed(selected.config, noisy="none"), selected)
         times = race(arms, rounds)
         row = partial(Row, unit="ms/step", before=times["two threads"], ours=times["ours"])
-        name = f"train step, {_shape(chosen.config)}"
+        name = f"train step, {_shape(selected.config)}"
         goal = Goal(1.5, "before") if size == 64 else None
         result.append(row(name, limit=times["limit"], goal=goal, point=Point(*BATCHES, size)))
         if size == 64:
-            one, quiet = times["one thread"], times["quiet"]
+            item, quiet = times["one thread"], times["quiet"]
             result.append(
                 row(
                     f"  B={size}, before: 1 thread",
-                    before=one,
+                    before=item,
                     goal=Goal(2.2, "before"),
                     tried=TRIED_STEP,
                 )
@@ -110,7 +115,7 @@ def batch_rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def small_rows(sides: Sides, rounds: int) -> list[Row]:
-    """64 units: before has one thread, which is faster there."""
+    """Measures 64 units; the reference uses one thread, which is faster there."""
     refuse_another_gradient(sides)
     ways = {
         way: own_arm(changed(sides.config, agent_parallelism=way), sides)
@@ -130,7 +135,7 @@ def small_rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def large_rows(sides: Sides, rounds: int) -> list[Row]:
-    """256 units, where a CPU is busy with matmuls whoever asks for them."""
+    """Measures 256 units, where matmuls dominate on either side."""
     refuse_another_gradient(sides)
     arms = (
         plain_arms(sides)
@@ -156,7 +161,7 @@ def _shape(config: IqnConfig) -> str:
 
 
 def plain_arms(sides: Sides) -> dict[str, Contestant]:
-    """PyTorch, an agent after the other, with the threads of the process and with one."""
+    """Returns PyTorch, agent by agent, with the threads of the process and with one."""
 
     def steps(count: int) -> Callable[[], None]:
         def run() -> None:
@@ -174,7 +179,7 @@ def plain_arms(sides: Sides) -> dict[str, Contestant]:
 
 
 def seed_arms(sides: Sides) -> dict[str, Contestant]:
-    """A jitted step called from Python, of one agent after the other, and of all under a vmap."""
+    """Returns a jitted step called from Python, agent by agent and for all under a vmap."""
     keys = jax.random.split(jax.random.key(1), len(sides.agents))
     agents = [
         seed.Agent(sides.plan, params_of(sides.state, index), key) for index, key in enumerate(keys)
@@ -188,7 +193,7 @@ def seed_arms(sides: Sides) -> dict[str, Contestant]:
         for agent, batch in zip(agents, batches(), strict=True):
             agent.learn(batch)
 
-    def side_by_side() -> None:
+    def vectorised() -> None:
         nonlocal together
         stacked = reference.Batch(*(np.stack(column) for column in zip(*batches(), strict=True)))
         together, values = seed.step_of_all(sides.plan, together, stacked, keys)
@@ -196,7 +201,7 @@ def seed_arms(sides: Sides) -> dict[str, Contestant]:
 
     return {
         "one by one": Contestant(one_by_one, len(agents)),
-        "side by side": Contestant(side_by_side, len(agents)),
+        "side by side": Contestant(vectorised, len(agents)),
     }
 
 
@@ -205,8 +210,8 @@ def _together(agents: list[seed.Agent]) -> seed.State:
 
 
 def called(sides: Sides) -> Contestant:
-    """The project's update without its scan: a jitted call from Python for each step of each agent."""
-    program, key = jax.jit(partial(update, sides.config)), jax.random.key(1)
+    """Updates without the scan: a jitted call from Python for each step of each agent."""
+    program, key = jax.jit(partial(update_agent, sides.config)), jax.random.key(1)
     state, count = sides.state, sides.config.env.agents
     whole = Agent(state.params, state.target_params, state.optimizer)
     agents = [jax.tree.map(itemgetter(index), whole) for index in range(count)]
@@ -226,7 +231,7 @@ def own_arm(config: IqnConfig, sides: Sides) -> Contestant:
 
 
 def limit(config: IqnConfig) -> Contestant:
-    """As many FLOP as a gradient step has, as the matmul that has the most of them, by PyTorch."""
+    """Computes as many FLOP as a gradient step by PyTorch, all in its largest matmul."""
     rows, hidden = config.train.batch_size * config.train.loss.quantiles, config.network.hidden
     left, right = torch.randn(rows, hidden), torch.randn(hidden, hidden)
 
@@ -238,7 +243,9 @@ def limit(config: IqnConfig) -> Contestant:
 
 
 def flop(config: IqnConfig) -> float:
-    """Of a gradient step's matmuls: three forward passes and one backward, without gradients of inputs nobody needs."""
+    """Counts the FLOP of a gradient step: three forward passes, and a backward one without input
+    gradients.
+    """
     hidden, rows = config.network.hidden, config.train.batch_size * config.train.loss.quantiles
     trunk = (
         config.train.batch_size * config.inputs * hidden + rows * config.network.cosines * hidden

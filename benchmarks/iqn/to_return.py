@@ -1,4 +1,6 @@
-"""runs -> who earns a greedy return sooner, iqn or its plain reference: a table and its JSON, minutes a run"""
+"""runs -> who earns a greedy return sooner, iqn or its plain reference: a table and its JSON,
+minutes a run
+"""
 
 import argparse
 import sys
@@ -18,12 +20,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)"
     )
-    chosen = parser.parse_args(argv)
-    if chosen.runs < 1:
-        parser.error(f"--runs {chosen.runs}: at least one of each side")
-    code = measured_here(NAME, chosen.runs, chosen.results, "benchmarks.iqn.returns")
+    selected = parser.parse_args(argv)
+    if selected.runs < 1:
+        parser.error(f"--runs {selected.runs}: at least one of each side")
+    code = measured_here(NAME, selected.runs, selected.results, "benchmarks.iqn.returns")
     if code == 0:
-        publish.publish(Path.cwd(), chosen.results, [NAME])
+        publish.publish(Path.cwd(), selected.results, [NAME])
     return code
 
 

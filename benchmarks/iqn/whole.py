@@ -1,4 +1,6 @@
-"""config -> rows about whole trainings of iqn: an episode of the original's schedule, equal work, compiling."""
+"""config -> rows about whole trainings of iqn: an episode of the original's schedule, equal work,
+compiling.
+"""
 
 import time
 from functools import partial
@@ -23,14 +25,15 @@ COMPILE_SECONDS = 20.0
 
 
 class Program:
-    """The project's training, which goes on: each call is one of the compiled program."""
+    """Continues the project's training by one call of the compiled program per call."""
 
     def __init__(self, config: IqnConfig, dataset: Dataset, number: int = 0) -> None:
         self.config, self.world = config, make_world(config.env.rules)
-        self.state = train.init_state(config, self.world, dataset, train.base_keys(config, number))
+        self.state = train.init_state(config, dataset, number)
 
     def __call__(self) -> None:
-        self.state, recorded = train.run_chunk(self.config, self.world, self.state)
+        cycles = self.config.train.cycles_per_record
+        self.state, recorded = train.run_chunk(self.config, self.world, cycles, self.state)
         jax.device_get(recorded)
 
 
@@ -39,7 +42,9 @@ def without_exploring(config: IqnConfig) -> IqnConfig:
 
 
 def schedule_row(sides: Sides, rounds: int) -> Row:
-    """250 agent-steps and 5 gradient steps: an episode of the original, exploring no more."""
+    """Measures 250 agent-steps and 5 gradient steps: an episode of the original, without
+    exploring.
+    """
     config = without_exploring(sides.config)
     few = acting(config, quantiles=32, taus="midpoints")
     times = race(
@@ -57,7 +62,7 @@ def schedule_row(sides: Sides, rounds: int) -> Row:
 
 
 def society_of(sides: Sides, agents: list[Any]) -> Society:
-    """The reference, exploring no more."""
+    """Returns the reference, without exploring."""
     rng = np.random.default_rng(0)
     world = ObjectWorld(sides.config.env.rules, rng)
     society = Society(world, agents, sides.memories, rng, sides.config.train.batch_size)
@@ -66,7 +71,8 @@ def society_of(sides: Sides, agents: list[Any]) -> Society:
 
 
 def equal_work_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
-    """4000 agent-steps and 16 gradient steps of each agent; the project's (`config`) in 32 worlds at once.
+    """Measures 4000 agent-steps and 16 gradient steps per agent; the project's (`config`) in 32
+    envs.
 
     The others do a `PART` of it and are counted so.
     """
@@ -106,7 +112,9 @@ def equal_work_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
 
 
 def compile_row(config: IqnConfig, jitted: float) -> Row:
-    """The first call of a training's program beyond its second; `jitted`: seconds of a jitted step and act."""
+    """Measures the first call of a training's program minus its second; `jitted`: those of step and
+    act.
+    """
     jax.clear_caches()
     program, seconds = Program(config, collect(config, 0)), []
     for _ in range(2):

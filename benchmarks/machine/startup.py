@@ -48,7 +48,7 @@ TO_THE_FIRST_YIELD = """
 import os, sys
 from pipeline import train
 from pipeline.runtime import stage
-train.Bar.show = lambda *_: os._exit(0)
+train.ProgressBar.show = lambda *_: os._exit(0)
 sys.exit(stage.main("train", "", train.train, [sys.argv[1]]))
 """
 NOBODY = "http://127.0.0.1:1"

@@ -95,9 +95,9 @@ class Unchecked(HostRing[Transition]):
 
     def add(self, transition: Transition) -> None:
         head = self._head
-        for slots, value in zip(self._slots, transition):  # noqa: B905 - as in Ring.add
+        for slots, value in zip(self._slots, transition):  # noqa: B905 - as in HostRing.add
             slots[head] = value
-        self._moved(1)
+        self._advance(1)
 
 
 def gathers(data: Transition, batch: int) -> Replay:

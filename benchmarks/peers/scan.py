@@ -16,13 +16,13 @@ from scipy.stats import chisquare
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.replay.frames import (
-    Ring,
+    FrameRing,
     Transitions,
     Window,
-    filled,
-    sample_by,
+    from_transitions,
+    random_words,
+    sample_from_words,
     valid_starts,
-    words,
     write,
 )
 
@@ -136,19 +136,21 @@ def numbered_turns(turns: int) -> Transitions:
 def our_replay(turns: Transitions, batch: int) -> Replay:
     """Draws the random words of all steps at once: the fastest way in a scan."""
 
-    def draw(ring: Ring, argument: jax.Array) -> Drawn:
-        result = sample_by(argument, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
+    def draw(ring: FrameRing, argument: jax.Array) -> Drawn:
+        result = sample_from_words(argument, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
         return Drawn(
             result.stack, result.action, result.returns, result.bootstrap == 0, result.next_stack
         )
 
-    argument = jax.vmap(partial(words, batch_size=batch))
-    return Replay(jax.jit(partial(filled, len(turns.turn)))(turns), write, draw, argument)
+    argument = jax.vmap(partial(random_words, batch_size=batch))
+    return Replay(jax.jit(partial(from_transitions, len(turns.turn)))(turns), write, draw, argument)
 
 
 def by_key(replay: Replay, batch: int) -> Replay:
     """Ours, with a key for each step."""
-    return Replay(replay.state, replay.add, lambda ring, key: replay.draw(ring, words(key, batch)))
+    return Replay(
+        replay.state, replay.add, lambda ring, key: replay.draw(ring, random_words(key, batch))
+    )
 
 
 def flashbax_replay(turns: Transitions, batch: int) -> Replay:

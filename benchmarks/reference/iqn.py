@@ -1,9 +1,11 @@
-"""stacked observations -> actions, a batch -> a gradient step, the slow way: eager PyTorch, an agent at a time.
+"""stacked observations -> actions, a batch -> a gradient step, the slow way: eager PyTorch, an
+agent at a time.
 
-Written from the descriptions of the original program. It does all the work that the original does, also where that
-is wasted: every act draws its own quantiles, the next states pass through the online network with a graph that
-nobody uses, and the backward pass runs through the target network, whose gradients pile up unread. The loss is the
-mean over the online quantiles, where the paper and the project have the sum: 1/Q of it, clipped at 1.
+Written from the descriptions of the original program. It does all the work that the original does,
+also where that is wasted: every act draws its own quantiles, the next states pass through the
+online network with a graph that nobody uses, and the backward pass runs through the target network,
+whose gradients pile up unread. The loss is the mean over the online quantiles, where the paper and
+the project have the sum: 1/Q of it, clipped at 1.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ ACTIONS = 4
 
 
 class Settings(NamedTuple):
-    """What a network and its gradient step depend on."""
+    """Holds what a network and its gradient step depend on."""
 
     inputs: int
     hidden: int
@@ -47,7 +49,9 @@ ORIGINAL = Settings(
 
 
 class Batch(NamedTuple):
-    """Transitions as the host's ring gives them, NumPy arrays: stacks (batch, inputs), the rest (batch,)."""
+    """Transitions as the host's ring gives them, NumPy arrays: stacks (batch, inputs), the rest
+    (batch,).
+    """
 
     stack: Any
     action: Any
@@ -66,7 +70,7 @@ class Taus(NamedTuple):
 
 
 class NoisyLinear(nn.Module):
-    """W = mu + sigma * epsilon with an epsilon for every entry, drawn in every forward pass of training."""
+    """Computes x W + b with W = mu + sigma * epsilon, drawn in every forward pass of training."""
 
     def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -110,7 +114,7 @@ class Iqn(nn.Module):
         self.frequencies = torch.pi * torch.arange(1, settings.cosines + 1, dtype=torch.float32)
 
     def forward(self, stack: Tensor, taus: Tensor) -> Tensor:
-        """(batch, inputs), (batch, quantiles) -> (batch, quantiles, actions)."""
+        """Computes values: (batch, inputs), (batch, quantiles) -> (batch, quantiles, actions)."""
         batch, quantiles = taus.shape
         hidden = torch.relu(self.hidden(stack))
         cosine = torch.relu(self.cosine(torch.cos(taus.reshape(-1, 1) * self.frequencies)))
@@ -122,7 +126,7 @@ class Iqn(nn.Module):
 
 
 class Agent:
-    """An agent's two networks and optimiser; `act` and `learn` change it."""
+    """Holds an agent's two networks and optimiser; `act` and `learn` change it."""
 
     def __init__(self, settings: Settings, generator: torch.Generator) -> None:
         self.settings, self.generator = settings, generator
@@ -131,7 +135,9 @@ class Agent:
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=settings.learning_rate)
 
     def act(self, stack: np.ndarray) -> int:
-        """The greedy action of one stack (1, inputs), by quantiles drawn for it, without noise."""
+        """Returns the greedy action of one stack (1, inputs), by random quantiles, without
+        noise.
+        """
         observed = torch.from_numpy(stack).float()
         self.online.eval()
         with torch.no_grad():
@@ -140,7 +146,7 @@ class Agent:
         return int(torch.argmax(values, dim=1)[0].item())
 
     def learn(self, batch: Batch) -> float:
-        """One gradient step; returns its loss."""
+        """Takes one gradient step; returns its loss."""
         self.optimizer.zero_grad()
         size, quantiles = len(batch.action), self.settings.quantiles
         taus = Taus(*(self._draw(size, quantiles) for _ in Taus._fields))
@@ -164,7 +170,7 @@ class Agent:
 
 
 def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, settings: Settings) -> Tensor:
-    """The quantile Huber loss, averaged over samples and both kinds of quantiles."""
+    """Computes the quantile Huber loss, averaged over samples and both kinds of quantiles."""
     stack, next_stack = (
         torch.from_numpy(batch.stack).float(),
         torch.from_numpy(batch.next_stack).float(),
@@ -173,19 +179,21 @@ def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, settings: Settin
     ended, valid = torch.from_numpy(batch.ended).float(), torch.from_numpy(batch.valid).float()
     best = online(next_stack, taus.selection).mean(1).argmax(1)
     next_values = of_action(target(next_stack, taus.target), best)
-    wanted = reward[:, None] + settings.discount * next_values * (1 - ended[:, None])
-    errors = wanted[:, None, :] - of_action(online(stack, taus.online), action)[:, :, None]
+    expected = reward[:, None] + settings.discount * next_values * (1 - ended[:, None])
+    errors = expected[:, None, :] - of_action(online(stack, taus.online), action)[:, :, None]
     return quantile_huber(errors, taus.online, valid)
 
 
 def of_action(values: Tensor, action: Tensor) -> Tensor:
-    """(batch, quantiles, actions), (batch,) -> (batch, quantiles)."""
-    chosen = action[:, None, None].expand(-1, values.shape[1], 1)
-    return values.gather(2, chosen).squeeze(2)
+    """Selects values: (batch, quantiles, actions), (batch,) -> (batch, quantiles)."""
+    selected = action[:, None, None].expand(-1, values.shape[1], 1)
+    return values.gather(2, selected).squeeze(2)
 
 
 def quantile_huber(errors: Tensor, taus: Tensor, valid: Tensor) -> Tensor:
-    """Of errors (batch, online, target): mean of |tau - 1{u < 0}| H_1(u) over all, masked samples counting as 0."""
+    """Computes the mean of |tau - 1{u < 0}| H_1(u) over errors (batch, online, target); masked
+    samples are 0.
+    """
     size = errors.abs()
     huber = torch.where(size <= 1, 0.5 * errors.pow(2), size - 0.5) * valid[:, None, None]
     below = (errors.detach() < 0).float()

@@ -1,13 +1,16 @@
-"""turns of one agent -> random transitions with stacked frames: the plain NumPy ring the replay is measured against
+"""turns of one agent -> random transitions with stacked frames: the plain NumPy ring the replay is
+measured against
 
-Written from the seed's description: frames are stored as float32 rows, an episode is preceded by blank rows, and a
-stack is a fancy index of the rows before and at the turn; next stacks are the same index plus one.
+Written from the seed's description: frames are stored as float32 rows, an episode is preceded by
+blank rows, and a stack is a fancy index of the rows before and at the turn; next stacks are the
+same index plus one.
 
-What was corrected, and no more, so that it draws from the law of `quatrain.replay.frames` with n_step = 1:
+What was corrected, and no more, so that it draws from the law of `quatrain.replay.frames` with
+n_step = 1:
 
-* The rows between two episodes are really blank, whatever stood there before.
-* Only turns whose successor was observed are drawn, with replacement: neither blank rows, nor the last turn before
-  a truncation, nor a window across the row that is written next or across the end of the arrays.
+* The rows between two episodes are really blank, whatever stood there before. * Only turns whose
+successor was observed are drawn, with replacement: neither blank rows, nor the last turn before a
+truncation, nor a window across the row that is written next or across the end of the arrays.
 
 It has one agent and one world, its capacity counts the blank rows, and an episode never terminates.
 """
@@ -51,7 +54,9 @@ class NumpyRing:
         self.row = (self.row + 1) % self.capacity
 
     def starts(self) -> np.ndarray:
-        """First rows of the windows of n_frames + 1 rows that may be drawn; to be asked for once per writing."""
+        """Returns the first rows of the valid windows of n_frames + 1 rows; call it once per
+        write.
+        """
         rows = np.flatnonzero(self.drawable)
         age = (self.row - 1 - rows) % self.capacity
         whole = (age >= 1) & (age + self.n_frames - 1 < self.capacity)

@@ -1,7 +1,8 @@
-"""the reference's act and gradient step as the seed document proposes them: jitted, and called from Python.
+"""the reference's act and gradient step as the seed document proposes them: jitted, and called from
+Python.
 
-One agent at a time, or the gradient steps of all agents under one vmap. Network and Adam are libraries' or the
-project's, so that the work is the same; ring, world and loop stay on the host.
+One agent at a time, or the gradient steps of all agents under one vmap. Network and Adam are
+libraries' or the project's, so that the work is the same; ring, world and loop stay on the host.
 """
 
 from functools import partial
@@ -20,7 +21,7 @@ from quatrain.models.iqn.config import Network
 
 
 class State(NamedTuple):
-    """What changes while an agent learns."""
+    """Holds what changes while an agent learns."""
 
     params: network.Params
     target_params: network.Params
@@ -28,7 +29,7 @@ class State(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What does not change; hashable."""
+    """Holds what does not change; hashable."""
 
     settings: Settings
     network: Network
@@ -47,21 +48,23 @@ def _optimizer(plan: Plan) -> optax.GradientTransformation:
 
 @partial(jax.jit, static_argnums=0)
 def act(plan: Plan, params: network.Params, stack: Array, key: Array) -> Array:
-    """The greedy action of each stack, by quantiles drawn for it."""
+    """Returns the greedy action of each stack, by random quantiles."""
     taus = jax.random.uniform(key, (len(stack), plan.settings.acting_quantiles))
     return network.apply(plan.network, params, stack, taus).mean(1).argmax(-1)
 
 
 @partial(jax.jit, static_argnums=0)
 def act_of_all(plan: Plan, params: network.Params, stacks: Array, keys: Array) -> Array:
-    """The same of all agents, along the leading axis of the arguments."""
+    """Returns the result for all agents, along the leading axis of the arguments."""
     return jax.vmap(partial(act, plan))(params, stacks, keys)
 
 
 def loss(
     params: network.Params, target_params: network.Params, batch: Batch, plan: Plan, key: Array
 ) -> Array:
-    """The reference's loss; the noise of the three forward passes and their quantiles come from `key`."""
+    """Computes the reference's loss; noise and quantiles of the three forward passes come from
+    `key`.
+    """
     settings, size = plan.settings, len(batch.action)
     taus = draw_taus(plan, size, key)
     noise = (
@@ -73,15 +76,17 @@ def loss(
     next_values = _of_action(
         network.apply(plan.network, target_params, batch.next_stack, taus[1], noise[1]), best
     )
-    wanted = batch.reward[:, None] + settings.discount * next_values * (1 - batch.ended[:, None])
+    expected = batch.reward[:, None] + settings.discount * next_values * (1 - batch.ended[:, None])
     values = _of_action(
         network.apply(plan.network, params, batch.stack, taus[2], noise[2]), batch.action
     )
-    return quantile_huber(wanted[:, None, :] - values[:, :, None], taus[2], batch.valid)
+    return quantile_huber(expected[:, None, :] - values[:, :, None], taus[2], batch.valid)
 
 
 def draw_taus(plan: Plan, size: int, key: Array) -> Array:
-    """Quantiles of the three forward passes of a step: of the selection, the target and the online network."""
+    """Quantiles of the three forward passes of a step: of the selection, the target and the online
+    network.
+    """
     return jax.random.uniform(jax.random.fold_in(key, 0), (3, size, plan.settings.quantiles))
 
 
@@ -90,7 +95,7 @@ def _of_action(values: Array, action: Array) -> Array:
 
 
 def quantile_huber(errors: Array, taus: Array, valid: Array) -> Array:
-    """Of errors (batch, online, target): mean of |tau - 1{u < 0}| H_1(u) over all."""
+    """Computes the mean of |tau - 1{u < 0}| H_1(u) over errors (batch, online, target)."""
     size = jnp.abs(errors)
     huber = jnp.where(size <= 1, 0.5 * errors**2, size - 0.5) * valid[:, None, None]
     below = jax.lax.stop_gradient(errors < 0)
@@ -98,7 +103,7 @@ def quantile_huber(errors: Array, taus: Array, valid: Array) -> Array:
 
 
 def step(plan: Plan, state: State, batch: Batch, key: Array) -> tuple[State, Array]:
-    """One gradient step; the target's part is not differentiated, because only `params` are."""
+    """Takes one gradient step; only `params` are differentiated, not the targets."""
     value, gradients = jax.value_and_grad(loss)(state.params, state.target_params, batch, plan, key)
     updates, optimizer = _optimizer(plan).update(gradients, state.optimizer)
     params = optax.apply_updates(state.params, updates)
@@ -114,12 +119,12 @@ step_of_one = jax.jit(step, static_argnums=0)
 
 @partial(jax.jit, static_argnums=0)
 def step_of_all(plan: Plan, states: State, batches: Batch, keys: Array) -> tuple[State, Array]:
-    """The same of all agents, along the leading axis of the arguments."""
+    """Returns the result for all agents, along the leading axis of the arguments."""
     return jax.vmap(partial(step, plan))(states, batches, keys)
 
 
 class Agent:
-    """An agent as `benchmarks.reference.iqn.Agent`, with the two programs above in place of PyTorch."""
+    """Acts and learns like `benchmarks.reference.iqn.Agent`, with the two programs above."""
 
     def __init__(self, plan: Plan, params: network.Params, key: Array) -> None:
         self.plan, self.state, self.key, self.draws = plan, start(plan, params), key, 0
@@ -140,7 +145,7 @@ class Agent:
 
 
 def kinds_of(world: ObjectWorld) -> np.ndarray:
-    """(height, width, 2): the channel of every object, which a compiled observation must be handed."""
+    """Returns the channel of every object (height, width, 2), input of a compiled observation."""
     number = {kind: channel for channel, kind in enumerate(world.kinds)} | {"nothing": 0}
     return np.array([number[thing.kind] for thing in world.map.flat], np.int8).reshape(
         world.map.shape
@@ -149,7 +154,9 @@ def kinds_of(world: ObjectWorld) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=(3, 4))
 def observe(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Array:
-    """What an agent at (y, x) sees, flat, as `ObjectWorld.observe`; channel 0 stays empty, channel 1 is the wall."""
+    """Returns the flat view at (y, x), as `ObjectWorld.observe`; channel 0 is empty, channel 1 the
+    wall.
+    """
     layers = jax.nn.one_hot(kinds, channels).sum(2).at[:, :, 0].set(0)
     beyond = jnp.pad(layers, ((radius, radius), (radius, radius), (0, 0)))
     inside = jnp.pad(jnp.ones(kinds.shape[:2]), radius)
@@ -164,12 +171,12 @@ def observe(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Arr
 
 @partial(jax.jit, static_argnums=(3, 4))
 def observe_all(kinds: Array, ys: Array, xs: Array, channels: int, radius: int) -> Array:
-    """The same of agents at several places."""
+    """Returns the views of agents at several places."""
     return jax.vmap(lambda y, x: observe(kinds, y, x, channels, radius))(ys, xs)
 
 
 class Stored(NamedTuple):
-    """A host ring's arrays on the device."""
+    """Holds a host ring's arrays on the device."""
 
     states: Array
     actions: Array
@@ -180,7 +187,7 @@ class Stored(NamedTuple):
 def sample(
     stored: Stored, starts: Array, key: Array, size: int, frames: int
 ) -> tuple[Array, Array, Array, Array]:
-    """As `NumpyRing.sample`: states, actions, rewards, next states."""
+    """Samples like `NumpyRing.sample`: states, actions, rewards, next states."""
     indices = jax.random.choice(key, starts, (size,))[:, None] + jnp.arange(frames)
     states, later = (stored.states[rows].reshape(size, -1) for rows in (indices, indices + 1))
     return states, stored.actions[indices[:, -1]], stored.rewards[indices[:, -1]], later
@@ -188,5 +195,5 @@ def sample(
 
 @jax.jit
 def stacked(previous: Array, frame: Array) -> Array:
-    """(frames - 1, frame), (frame,) -> (1, frames * frame)."""
+    """Stacks frames: (frames - 1, frame), (frame,) -> (1, frames * frame)."""
     return jnp.concatenate([previous, frame[None]]).reshape(1, -1)

@@ -1,9 +1,10 @@
-"""a world, agents -> agents that have learned, the slow way: turn by turn, then one gradient step of each agent.
+"""a world, agents -> agents that have learned, the slow way: turn by turn, then one gradient step
+of each agent.
 
-The original's schedule: in every episode each agent makes one gradient step, the target network creeps after every
-step and is copied as a whole every 200 episodes besides, and epsilon loses a thousandth with each episode. Its
-replay is the corrected one of `iqn_ring`, so that it learns from true successors and the comparison is not won on
-those.
+The original's schedule: in every episode each agent makes one gradient step, the target network
+creeps after every step and is copied as a whole every 200 episodes besides, and epsilon loses a
+thousandth with each episode. Its replay is the corrected one of `iqn_ring`, so that it learns from
+true successors and the comparison is not won on those.
 """
 
 from typing import Any
@@ -19,13 +20,13 @@ CAPACITY = 1024
 
 
 class Memory:
-    """One agent's replay: what it saw last, and batches drawn from all it holds."""
+    """Holds one agent's replay: its last frames, and batches sampled from all transitions."""
 
     def __init__(self, ring: NumpyRing, rng: np.random.Generator) -> None:
         self.ring, self.rng = ring, rng
 
     def latest(self) -> np.ndarray:
-        """The frames before the one that comes, oldest first."""
+        """Returns the frames before the next one, oldest first."""
         ring = self.ring
         begin = ring.row - ring.n_frames + 1
         if begin >= 0:
@@ -33,7 +34,7 @@ class Memory:
         return np.concatenate((ring.states[begin:], ring.states[: ring.row]))
 
     def holds(self, count: int) -> bool:
-        """Whether so many transitions may be drawn."""
+        """Returns whether this number of transitions can be sampled."""
         return int(self.ring.drawable.sum()) >= count
 
     def sample(self, size: int) -> Batch:
@@ -44,7 +45,9 @@ class Memory:
 
 
 class Society:
-    """A world, and for each agent its network and memory; the methods go on where the last one stopped."""
+    """Holds a world and each agent's network and memory; methods continue from the current
+    state.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class Society:
         self.epsilon, self.episodes = 1.0, 0
 
     def episode(self) -> float:
-        """Play an episode and let each agent learn once; the mean return of an agent."""
+        """Plays an episode and updates each agent once; returns the mean return of an agent."""
         if self.episodes % COPY_EVERY == 0:
             for agent in self.agents:
                 agent.copy_to_target()
@@ -75,7 +78,7 @@ class Society:
         return earned / len(self.agents)
 
     def play(self) -> float:
-        """An episode; the sum of all rewards."""
+        """Plays an episode; returns the sum of all rewards."""
         self.world.reset()
         for memory in self.memories:
             memory.ring.begin_episode()
@@ -92,14 +95,14 @@ class Society:
         return earned
 
     def choose(self, agent: int, frame: np.ndarray) -> int:
-        """An action by the last frames; at random with probability epsilon."""
+        """Selects an action by the last frames; at random with probability epsilon."""
         stack = np.vstack((self.memories[agent].latest(), frame)).reshape(1, -1)
         if self.rng.random() < self.epsilon:
             return int(self.rng.integers(ACTIONS))
         return int(self.agents[agent].act(stack))
 
     def learn(self) -> None:
-        """A gradient step of each agent whose replay holds a batch."""
+        """Takes a gradient step of each agent whose replay holds a batch."""
         for agent, memory in zip(self.agents, self.memories, strict=True):
             if memory.holds(self.batch):
                 agent.learn(memory.sample(self.batch))

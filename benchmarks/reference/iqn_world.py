@@ -1,9 +1,11 @@
-"""rules, actions -> turns of one treasure hunt, the slow way: an object in every cell and loops over all cells.
+"""rules, actions -> turns of one treasure hunt, the slow way: an object in every cell and loops
+over all cells.
 
-Written from the rules of the world as such worlds are commonly written: two layers of objects (ground below, what
-stands on it above), every object asked in turn whether it changes, and an observation that adds up the one-hot of
-every object of the map before it cuts out what an agent sees. It shares no code with the project, so that it is
-both the plain copy that tests compare with and the yardstick of the benchmark.
+Written from the rules of the world as such worlds are commonly written: two layers of objects
+(ground below, what stands on it above), every object asked in turn whether it changes, and an
+observation that adds up the one-hot of every object of the map before it cuts out what an agent
+sees. It shares no code with the project, so that it is both the plain copy that tests compare with
+and the yardstick of the benchmark.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
 class Thing:
-    """What a cell's layer holds; `kind` is its channel."""
+    """Represents the content of a cell's layer; `kind` is its channel."""
 
     def __init__(
         self, kind: str, value: float = 0.0, passable: bool = False, changes: bool = False
@@ -28,14 +30,14 @@ class Thing:
 
 
 class Walker(Thing):
-    """An agent."""
+    """Represents an agent."""
 
     def __init__(self, value: float) -> None:
         super().__init__("agent", value)
 
 
 class ObjectWorld:
-    """One world of `rules`; spawns and starts are drawn from `rng` unless they are given."""
+    """Simulates one world of `rules`; spawns and starts are drawn from `rng` unless passed."""
 
     def __init__(self, rules: Any, rng: np.random.Generator) -> None:
         self.rules = rules
@@ -61,7 +63,7 @@ class ObjectWorld:
         return Thing(entity.name, entity.value, passable=True)
 
     def reset(self, starts: Sequence[Sequence[int]] | None = None) -> None:
-        """Everything as drawn in the map; agents on `starts`, or on cells drawn without replacement."""
+        """Resets to the map; agents on `starts`, or on cells drawn without replacement."""
         cells = []
         for (y, x), symbol in np.ndenumerate(np.array([list(row) for row in self.rules.map.rows])):
             sand = self.rules.ground == "sand"
@@ -87,18 +89,20 @@ class ObjectWorld:
         self.turn = 0
 
     def floor(self, y: int, x: int) -> Thing:
-        """Free floor; it may change unless the map says otherwise."""
+        """Returns free floor, where items may spawn unless the map forbids it."""
         return Thing("empty", passable=True, changes=self.rules.map.rows[y][x] != "-")
 
-    def begin_turn(self, sprouts: np.ndarray | None = None) -> None:
-        """Let something grow on free floor: `sprouts` (height, width) names the item of each cell, 0 for none."""
+    def begin_turn(self, spawned: np.ndarray | None = None) -> None:
+        """Spawns items on free floor: `spawned` (height, width) has the item of each cell, 0 for
+        none.
+        """
         for index, thing in np.ndenumerate(self.map):
             if thing.changes:
-                self.grow(index, sprouts)
+                self.grow(index, spawned)
 
-    def grow(self, index: tuple[int, int, int], sprouts: np.ndarray | None) -> None:
-        if sprouts is not None:
-            number = int(sprouts[index[:2]])
+    def grow(self, index: tuple[int, int, int], spawned: np.ndarray | None) -> None:
+        if spawned is not None:
+            number = int(spawned[index[:2]])
         elif self.rng.random() < self.rules.spawn_probability:
             number = int(self.rng.choice(len(self.shares), p=self.shares)) + 1
         else:
@@ -107,7 +111,7 @@ class ObjectWorld:
             self.put(index, self.item(number))
 
     def observe(self, agent: int) -> np.ndarray:
-        """What an agent sees, flat: (channels, rows, columns) around it, a wall where the map has ended."""
+        """Returns a flat view (channels, rows, columns) around an agent, walls outside the map."""
         radius = self.rules.vision_radius
         whole = np.zeros((len(self.kinds), self.height, self.width))
         for (y, x, _), thing in np.ndenumerate(self.map):
@@ -119,7 +123,7 @@ class ObjectWorld:
         return beyond[:, y : y + 2 * radius + 1, x : x + 2 * radius + 1].reshape(-1)
 
     def act(self, agent: int, action: int) -> float:
-        """Move one agent, or not; its reward."""
+        """Moves one agent if possible; returns its reward."""
         walker = self.agents[agent]
         y, x, layer = walker.location
         target = (y + MOVES[action][0], x + MOVES[action][1], layer)
@@ -130,12 +134,12 @@ class ObjectWorld:
         return thing.value
 
     def end_turn(self) -> bool:
-        """Whether the episode is over."""
+        """Returns whether the episode is over."""
         self.turn += 1
         return self.turn == self.rules.max_turns
 
     def items(self) -> np.ndarray:
-        """(height, width): 0 none, k an item of entity k."""
+        """Returns the items (height, width): 0 none, k an item of entity k."""
         numbers = {entity.name: k for k, entity in enumerate(self.rules.entities, start=1)}
         return np.array(
             [[numbers.get(thing.kind, 0) for thing in row] for row in self.map[:, :, 1]]
@@ -143,7 +147,9 @@ class ObjectWorld:
 
 
 def play_randomly(world: ObjectWorld, turns: int) -> float:
-    """Random actions with an observation before each, episode after episode; the mean return of an agent."""
+    """Plays episodes of random actions, each after an observation; returns an agent's mean
+    return.
+    """
     world.reset()
     earned = 0.0
     for _ in range(turns):

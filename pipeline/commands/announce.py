@@ -1,6 +1,7 @@
-"""the outcome of a retraining -> one pull request for a result, one issue for what is broken, by GitHub's `gh`."""
+"""the outcome of a retraining -> one pull request for a result, one issue for what is broken, by
+GitHub's `gh`.
+"""
 
-import argparse
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 from pipeline.retraining import outcome
 from pipeline.retraining.outcome import ISSUE
+from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.errors import PipelineError
 
 
@@ -19,102 +21,107 @@ class GitHubError(PipelineError):
 
 
 def announce(folder: Path, base: str, link: str) -> str:
-    """Tell GitHub; what was done, in one line.
+    """Opens, updates or closes pull request and issue; returns one line about what was done.
 
-    folder: what a retraining leaves in .state/retrain. base: the branch to merge into. link: a page with its log.
+    folder: what a retraining leaves in .state/retrain. base: the branch to merge into. link: a page
+    with its log.
 
     Raises:
         GitHubError: `gh` failed.
     """
-    ended = outcome.read(folder)
+    result = outcome.read(folder)
     text = folder / "announced.md"
-    text.write_text(ended.told.body + (f"\n{link}\n" if link else ""))
-    if ended.kind in ("broken", "stopped"):
+    text.write_text(result.message.body + (f"\n{link}\n" if link else ""))
+    if result.kind in ("broken", "stopped"):
         return open_issue(text)
-    done = "nothing to propose"
-    if ended.branch is not None:
-        done = pull_request(ended.branch, base, ended.told.title, text)
-    return done + close_issues(ended.told.title)
+    action = "nothing to propose"
+    if result.branch is not None:
+        action = open_pull_request(result.branch, base, result.message.title, text)
+    return action + close_issues(result.message.title)
 
 
-def pull_request(branch: str, base: str, title: str, text: Path) -> str:
-    """Open it, or bring an open one up to date; one that a person has closed or merged is left as it is."""
-    found = listed("pr", "--head", branch, "--state", "all", "--json", "number,state")
-    still = [str(one["number"]) for one in found if one["state"] == "OPEN"]
-    if still:
-        gh("pr", "edit", still[0], "--title", title, "--body-file", str(text))
-        return f"pull request {still[0]} brought up to date"
-    if found:
-        return f"pull request {found[0]['number']} of {branch} is {str(found[0]['state']).lower()}: decided already"
-    return f"opened {gh('pr', 'create', '--head', branch, '--base', base, '--title', title, '--body-file', str(text))}"
+def open_pull_request(branch: str, base: str, title: str, text: Path) -> str:
+    """Opens a pull request or updates an open one; one that a person has closed or merged is left
+    alone.
+    """
+    existing = list_on_github("pr", "--head", branch, "--state", "all", "--json", "number,state")
+    content = ["--title", title, "--body-file", str(text)]
+    for request in existing:
+        if request["state"] == "OPEN":
+            run_gh("pr", "edit", str(request["number"]), *content)
+            return f"pull request {request['number']} brought up to date"
+    if existing:
+        number = existing[0]["number"]
+        state = str(existing[0]["state"]).lower()
+        return f"pull request {number} of {branch} is {state}: decided already"
+    return f"opened {run_gh('pr', 'create', '--head', branch, '--base', base, *content)}"
 
 
 def open_issue(text: Path) -> str:
-    """Open the issue, or bring the open one up to date."""
-    numbers = issues()
+    """Opens the issue, or updates the open one."""
+    numbers = open_issues()
     if numbers:
-        gh("issue", "edit", numbers[0], "--body-file", str(text))
+        run_gh("issue", "edit", numbers[0], "--body-file", str(text))
         return f"issue {numbers[0]} brought up to date"
-    return f"opened {gh('issue', 'create', '--title', ISSUE, '--body-file', str(text))}"
+    return f"opened {run_gh('issue', 'create', '--title', ISSUE, '--body-file', str(text))}"
 
 
-def close_issues(why: str) -> str:
-    """What was broken is not any more."""
-    numbers = issues()
+def close_issues(title: str) -> str:
+    """Closes open issues after a retraining that passed."""
+    numbers = open_issues()
     for number in numbers:
-        gh("issue", "close", number, "--comment", f"A later retraining passed: {why}")
+        run_gh("issue", "close", number, "--comment", f"A later retraining passed: {title}")
     return "".join(f"; closed issue {number}" for number in numbers)
 
 
-def issues() -> list[str]:
-    """Open issues of the one title."""
-    found = listed("issue", "--state", "open", "--limit", "1000", "--json", "number,title")
-    return [str(one["number"]) for one in found if one["title"] == ISSUE]
+def open_issues() -> list[str]:
+    """Returns the numbers of the open issues about retraining."""
+    issues = list_on_github("issue", "--state", "open", "--limit", "1000", "--json", "number,title")
+    return [str(issue["number"]) for issue in issues if issue["title"] == ISSUE]
 
 
-def listed(kind: str, *arguments: str) -> list[dict[str, Any]]:
-    """What `gh KIND list` finds."""
-    return json.loads(gh(kind, "list", *arguments))
+def list_on_github(kind: str, *arguments: str) -> list[dict[str, Any]]:
+    """Returns what `gh KIND list` prints as JSON."""
+    return json.loads(run_gh(kind, "list", *arguments))
 
 
-def gh(*arguments: str) -> str:
-    """What a `gh` command prints.
+def run_gh(*arguments: str) -> str:
+    """Returns what a `gh` command prints.
 
     Raises:
-        GitHubError: it failed, or there is none.
+        GitHubError: it failed, or `gh` is not installed.
     """
     try:
-        done = subprocess.run(["gh", *arguments], capture_output=True, text=True, check=False)
+        result = subprocess.run(["gh", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise GitHubError(
             "there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN"
         ) from None
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise GitHubError(f"`gh {' '.join(arguments[:2])}` failed: {said[-1]}")
-    return done.stdout.strip()
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
+        raise GitHubError(f"`gh {' '.join(arguments[:2])}` failed: {lines[-1]}")
+    return result.stdout.strip()
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.commands.announce", description=__doc__
-    )
+def add_options(parser: Parser) -> None:
     parser.add_argument(
-        "--folder", type=Path, default=outcome.FOLDER, help="what the retraining left"
+        "--folder", type=Path, default=outcome.FOLDER, help="the files that the retraining left"
     )
-    parser.add_argument("--base", default="main", metavar="BRANCH", help="to merge into (main)")
-    parser.add_argument(
-        "--link", default="", metavar="URL", help="a page with the log, put below the text"
-    )
-    chosen = parser.parse_args(argv)
-    chosen.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        print(f"announce: {announce(chosen.folder, chosen.base, chosen.link)}")
-    except GitHubError as error:
-        print(f"announce: {error} [exit 5]", file=sys.stderr)
-        return 5
-    return 0
+    parser.add_argument("--base", default="main", metavar="BRANCH", help="branch to merge into")
+    parser.add_argument("--link", metavar="URL", help="a page with the log, put below the text")
 
+
+def run(args: Options) -> None:
+    args.folder.mkdir(parents=True, exist_ok=True)
+    print(f"announce: {announce(args.folder, args.base, args.link)}")
+
+
+main = Command(
+    name="announce",
+    summary="Reports the outcome of a retraining on GitHub as a pull request or an issue.",
+    work=run,
+    add_options=add_options,
+)
 
 if __name__ == "__main__":
     sys.exit(main())

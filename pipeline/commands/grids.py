@@ -1,14 +1,14 @@
-"""a folder of maps -> one table of allo with one preset, beside the paper's: outside DVC, into grids-out/."""
+"""a folder of maps -> a table of allo's scores beside the paper's, in grids-out/ outside DVC."""
 
-import argparse
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.runtime import console
-from pipeline.runtime.command import run_guarded
+from pipeline.reporting.tables import markdown_table
+from pipeline.runtime import console, options
+from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import CHECKOUT, prepare_process
@@ -18,7 +18,7 @@ from pipeline.storage.figures import png, write_figures
 from pipeline.storage.input_files import read_content
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from pipeline.storage.run_key import loaded_code, run_key
-from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
@@ -42,8 +42,8 @@ HEAD = (
 )
 
 
-class MapRow(NamedTuple):
-    """One map of the table."""
+class MapResult(NamedTuple):
+    """Holds a row of the table."""
 
     name: str
     scores: dict[str, float]
@@ -51,142 +51,166 @@ class MapRow(NamedTuple):
 
 
 def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> Params:
-    """The preset's params with this map, and at most as many components as states of it start pairs.
+    """Returns the preset's params with this map, and at most as many components as states that
+    start pairs.
 
     Raises:
         ConfigError: the map or the preset cannot be used.
     """
-    raw = overlaid(
-        read_raw(root, preset), {"allo": overlaid(changes, {"env": {"layout": path.name}})}
-    )
 
     def read(name: object) -> Content:
         return read_content(path) if name == path.name else read_input(root, str(name))
 
-    few = validate(overlaid(raw, {"allo": {"network": {"d": 1}}}), read)
-    d = min(raw["allo"]["network"]["d"], count_starts(few.allo.env.map))
+    changes = overlaid(changes, {"env": {"layout": path.name}})
+    raw = overlaid(read_raw(root, preset), {"allo": changes})
+    smallest = validate(overlaid(raw, {"allo": {"network": {"d": 1}}}), read)
+    d = min(raw["allo"]["network"]["d"], count_starts(smallest.allo.env.map))
     return validate(overlaid(raw, {"allo": {"network": {"d": d}}}), read)
 
 
-def key_of(params: Params) -> str:
-    """Names the result of a map: config, seeds, code, device and versions."""
-    for kind in ("collect", "train", "evaluate", "plots"):
-        getattr(load("allo"), kind)
-    given = {"config": params.allo.model_dump(mode="json"), "seed": params.seed}
+def result_key(params: Params) -> str:
+    """Returns the key of a map's result: config, seed, code, device and versions."""
+    model = load("allo")
+    # Modules that shape the result must be imported before the key is computed.
+    for name in ("collect", "train", "evaluate", "plots"):
+        getattr(model, name)
     return run_key(
-        "grids", given, loaded_code(CHECKOUT, "allo"), [], settings(params, MODELS["allo"])
+        stage="grids",
+        params={"config": params.allo.model_dump(mode="json"), "seed": params.seed},
+        code=loaded_code(CHECKOUT, "allo"),
+        inputs=[],
+        settings=settings(params, MODELS["allo"]),
     )
 
 
-def learn(params: Params, name: str, out: Path) -> MapRow:
-    """Collect, train, evaluate and draw one map; an earlier result of the same key is taken as it is."""
-    config, key, done = params.allo, key_of(params), out / name / "scores.json"
-    if done.exists() and (stored := artifacts.read_json(done)).get("key") == key:
-        return MapRow(name, stored["scores"], "done before")
+def run_map(params: Params, name: str, out: Path) -> MapResult:
+    """Collects, trains, evaluates and plots a map, or returns an earlier result of the same key."""
+    key = result_key(params)
+    path = out / name / "scores.json"
+    if path.exists():
+        stored = artifacts.read_json(path)
+        if stored.get("key") == key:
+            return MapResult(name, stored["scores"], "done before")
     began = time.monotonic()
-    dataset = load("allo").collect.collect(config, params.seed)
-    state, recorded = follow(params, name, dataset)
-    scores = load("allo").evaluate.evaluate(config, state, dataset, params.seed + 2)
-    scores |= {"states": float(len(dataset.grid.coords)), "seconds": time.monotonic() - began}
-    figures = load("allo").plots.plots(config, state, dataset, recorded, scores)
-    write_figures(
-        out / name / "plots", {f"{title}.png": png(figure) for title, figure in figures.items()}
-    )
-    artifacts.write_json(done, {"key": key, "scores": artifacts.null_if_not_finite(scores)})
-    return MapRow(name, scores)
+    model = load("allo")
+    dataset = model.collect.collect(params.allo, params.seed)
+    state, curves = train(params, name, dataset)
+    scores = model.evaluate.evaluate(params.allo, state, dataset, params.seed + 2)
+    scores["states"] = float(len(dataset.grid.coords))
+    scores["seconds"] = time.monotonic() - began
+    figures = model.plots.plots(params.allo, state, dataset, curves, scores)
+    files = {f"{title}.png": png(figure) for title, figure in figures.items()}
+    write_figures(out / name / "plots", files)
+    artifacts.write_json(path, {"key": key, "scores": artifacts.null_if_not_finite(scores)})
+    return MapResult(name, scores)
 
 
-def follow(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
-    """The trained learner, and its history by metric."""
-    learning = load("allo").train
-    found: list[Row] = []
+class Trained(NamedTuple):
+    """Holds a trained state and its history by metric."""
+
+    state: Any
+    curves: History
+
+
+def train(params: Params, name: str, dataset: Any) -> Trained:
+    """Trains to the end, with a progress bar."""
+    module = load("allo").train
+    records: list[Row] = []
     start = 0
-    with Bar(name, params.allo.train.steps, start, learning.HEADLINE) as bar:
-        for progress in learning.train(params.allo, dataset, params.seed + 1):
-            found += rows(progress, start)
+    with ProgressBar(name, params.allo.train.steps, start, module.HEADLINE) as bar:
+        for progress in module.train(params.allo, dataset, params.seed + 1):
+            records += rows(progress, start)
             bar.show(progress)
             start = progress.step
-    return progress.state, history(found)
+    return Trained(progress.state, history(records))
 
 
-def cells(row: MapRow, paper: dict[str, Any]) -> list[str]:
-    """The row as it stands in the table; '-' where a number does not exist for this map."""
-    known = paper["layouts"].get(row.name, {})
-    shown = [row.scores.get(name) for name in ("cosine_mean", "cosine_min")]
-    shown += [
-        row.scores.get("groups"),
-        row.scores.get("cosine_paper"),
-        row.scores.get("ceiling_paper"),
+def cells(result: MapResult, paper: dict[str, Any]) -> list[str]:
+    """Returns a row of the table, with '-' for numbers that do not exist for this map."""
+    scores = result.scores
+    reference = paper["layouts"].get(result.name, {})
+    return [
+        result.name,
+        shown(scores.get("states"), decimals=0),
+        shown(scores.get("cosine_mean")),
+        shown(scores.get("cosine_min")),
+        shown(scores.get("groups"), decimals=0),
+        shown(scores.get("cosine_paper")),
+        shown(scores.get("ceiling_paper")),
+        shown(reference.get("allo")),
+        shown(reference.get("ggdo")),
+        f"{shown(scores.get('seconds'), decimals=0)} {result.note}".strip(),
     ]
-    shown += [known.get("allo"), known.get("ggdo")]
-    texts = ["-" if value is None else f"{value:.4f}" for value in shown]
-    texts[2] = texts[2].split(".")[0]
-    states, seconds = (
-        f"{row.scores[name]:.0f}" if name in row.scores else "-" for name in ("states", "seconds")
-    )
-    return [row.name, states, *texts, f"{seconds} {row.note}".strip()]
 
 
-def table(rows_of_maps: list[MapRow], paper: dict[str, Any]) -> str:
-    """A Markdown table."""
-    body = [cells(row, paper) for row in rows_of_maps]
-    widths = [max(len(line[i]) for line in [list(HEAD), *body]) for i in range(len(HEAD))]
-    lines = [list(HEAD), ["-" * width for width in widths], *body]
-    return "\n".join(
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in lines
-    )
+def shown(value: float | None, decimals: int = 4) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}"
 
 
-def sweep(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> None:
-    """All maps of the folder, each in its part of grids-out/PRESET; one that cannot be used is told and passed over."""
+def table(results: list[MapResult], paper: dict[str, Any]) -> str:
+    """Returns the results as a Markdown table."""
+    return markdown_table(HEAD, [cells(result, paper) for result in results])
+
+
+def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> None:
+    """Runs all maps of a folder, each in its part of grids-out/PRESET; skips maps that cannot be
+    used.
+    """
     paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
     if not paths:
         raise ConfigError(
             f"{folder} holds no map (*.txt); pass a folder of maps: make grids GRIDS=FOLDER"
         )
-    out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
-    found, refused = [], []
+    out = root / OUT / preset
+    paper = artifacts.read_json(root / PAPER)
+    results = []
+    skipped = 0
     for number, path in enumerate(paths, 1):
         console.info(f"[{number}/{len(paths)}] {path.stem}")
         try:
-            found.append(learn(params_for(root, preset, path, changes), path.stem, out))
+            params = params_for(root, preset, path, changes)
+            results.append(run_map(params, path.stem, out))
         except (ConfigError, DataError, TrainingDiverged) as error:
-            refused.append(path.name)
+            skipped += 1
             console.info(f"grids: passed over {path.name}: {error}")
-    page = table(found, paper)
+    page = table(results, paper)
     write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
     print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
-    if refused:
+    if skipped:
         raise ConfigError(
-            f"{len(refused)} of {len(paths)} maps could not be used; the lines above say why"
+            f"{skipped} of {len(paths)} maps could not be used; the lines above say why"
         )
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.commands.grids", description=__doc__)
+def add_options(parser: Parser) -> None:
     parser.add_argument("folder", type=Path, help="maps as *.txt, in either text format")
-    parser.add_argument("--preset", default="large", help="a file of presets/, without .yaml")
+    options.add_preset(parser, default="large")
     parser.add_argument(
-        "--steps", type=int, help="another number of gradient steps than the preset's"
+        "--steps", type=int, metavar="N", help="another number of gradient steps than the preset's"
     )
-    parser.add_argument("--seeds", type=int, help="another number of learners than the preset's")
-    chosen = parser.parse_args(argv)
-    changes: dict[str, Any] = {} if chosen.seeds is None else {"seeds": chosen.seeds}
-    if chosen.steps is not None:
-        changes["train"] = {"steps": chosen.steps}
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="another number of learners than the preset's"
+    )
+
+
+def run(args: Options) -> None:
     root = Path.cwd()
+    changes: dict[str, Any] = {}
+    if args.seeds is not None:
+        changes["seeds"] = args.seeds
+    if args.steps is not None:
+        changes["train"] = {"steps": args.steps}
+    raw = read_raw(root, args.preset)
+    prepare_process(validate(raw, lambda name: read_input(root, str(name))))
+    run_folder(root, args.folder, args.preset, changes)
 
-    def work() -> None:
-        prepare_process(
-            validate(read_raw(root, chosen.preset), lambda name: read_input(root, str(name)))
-        )
-        sweep(root, chosen.folder, chosen.preset, changes)
 
-    return run_guarded("grids", work)
-
+main = Command(
+    name="grids",
+    summary="Trains allo on every map of a folder and compares the scores with the paper's.",
+    work=run,
+    add_options=add_options,
+)
 
 if __name__ == "__main__":
     sys.exit(main())

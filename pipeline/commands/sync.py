@@ -1,154 +1,164 @@
-""".state/journal -> MLflow: record what a cache restored, deliver what is left, set aliases; exit 6 until then."""
+""".state/journal -> MLflow: records what a cache restored, delivers what is left, sets aliases;
+exit 6 until then.
+"""
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
-from pipeline.commands import repro
-from pipeline.runtime.errors import ConfigError
-from pipeline.tracking import backfill, model_aliases
+from pipeline.dvc.workspace import environment
+from pipeline.runtime import console
+from pipeline.runtime.command import Command, Parser
+from pipeline.runtime.errors import ConfigError, StoreUnavailable
+from pipeline.tracking import backfill, model_registry
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, redact
-from pipeline.tracking.shipper import resolve_uri
-from pipeline.tracking.store import Unreachable, reason_of
+from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.registry import MODELS
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 
 
-class Parcel:
-    """A journal on its way; `left` says why it has not arrived."""
+class JournalDelivery:
+    """Delivers one journal; `pending` says why it is not complete in the store."""
 
     def __init__(self, folder: Path, uri: str) -> None:
-        self.name, self._uri = folder.name, uri
-        self.left: str | None = "not tried"
-        self.metrics = self.files = 0
+        self.name = folder.name
+        self.pending: str | None = "not tried"
+        self.metrics = 0
+        self.files = 0
         self._folder = folder
+        self._uri = uri
 
     def send(self) -> bool:
-        """Deliver what the store takes; False where nobody is there, so that the next one need not be tried."""
-        self.left, gone = None, False
+        """Delivers what the store accepts; returns False if no server answers, so that the next is
+        not tried.
+        """
+        self.pending = None
+        is_reachable = True
         delivery = None
         try:
             journal = Journal(self._folder)
             if journal.header is not None:
-                self.name = f"{self._folder.name} ({journal.header.run_name}, key {journal.header.run_key[:12]})"
+                run = f"{journal.header.run_name}, key {journal.header.run_key[:12]}"
+                self.name = f"{self._folder.name} ({run})"
             delivery = Delivery(journal, self._uri)
             while delivery.step():
                 pass
-        except Exception as error:  # of whatever kind: the other journals are sent all the same
-            self.left, gone = reason_of(error, self._uri), isinstance(error, Unreachable)
+        except Exception as error:
+            # Any failure: the other journals are sent all the same.
+            self.pending = reason_of(error, self._uri)
+            is_reachable = not isinstance(error, Unreachable)
         if delivery is not None:
             self.metrics += delivery.metrics
             self.files += delivery.artifacts
             delivery.close()
-        return not gone
+        return is_reachable
 
-    def told(self) -> str:
-        """One line for a person."""
-        sent = f"{self.metrics:,} metrics and {self.files} files sent"
-        return (
-            f"{self.name}: {sent}"
-            if self.left is None
-            else f"{self.name}: {sent}, the rest is pending: {self.left}"
-        )
+    def summary(self) -> str:
+        text = f"{self.name}: {self.metrics:,} metrics and {self.files} files sent"
+        return text if self.pending is None else f"{text}, the rest is pending: {self.pending}"
 
 
-def deliver(parcels: list[Parcel], wait_seconds: float) -> list[Parcel]:
-    """Those that are left after trying, with growing pauses, for about `wait_seconds`."""
-    end, pause = time.monotonic() + wait_seconds, FIRST_PAUSE
+def deliver(deliveries: list[JournalDelivery], wait_seconds: float) -> list[JournalDelivery]:
+    """Tries for about `wait_seconds` with growing pauses; returns those that are still pending."""
+    end = time.monotonic() + wait_seconds
+    pause = FIRST_PAUSE
     while True:
-        for parcel in parcels:
-            if not parcel.send():
+        for delivery in deliveries:
+            if not delivery.send():
                 break
-        parcels = [parcel for parcel in parcels if parcel.left is not None]
-        if not parcels or time.monotonic() + pause > end:
-            return parcels
+        deliveries = [delivery for delivery in deliveries if delivery.pending is not None]
+        if not deliveries or time.monotonic() + pause > end:
+            return deliveries
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def journals_of(root: Path) -> list[Path]:
-    """Folders of all journals of a checkout and its presets."""
-    runs = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
-    return sorted(path.parent for pattern in runs for path in root.glob(pattern))
+    """Returns the folders of all journals of a checkout and its presets."""
+    patterns = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
+    return sorted(path.parent for pattern in patterns for path in root.glob(pattern))
 
 
 def workspaces(root: Path) -> dict[str, Path]:
-    """preset -> where it was run, as far as it was."""
-    presets = {
-        path.name: path
-        for path in sorted(root.glob(".presets/*"))
-        if (path / "params.yaml").is_file()
-    }
-    return ({"default": root} if (root / "params.yaml").is_file() else {}) | presets
+    """Returns the existing workspaces by preset."""
+    folders = {"default": root} | {path.name: path for path in sorted(root.glob(".presets/*"))}
+    return {name: path for name, path in folders.items() if (path / "params.yaml").is_file()}
 
 
-def catch_up(root: Path) -> int:
-    """Record what DVC restored: the first exit code that is not 0."""
+def record_restored(root: Path) -> int:
+    """Records what DVC restored; returns the first exit code that is not 0."""
     codes = []
     for preset, work in workspaces(root).items():
         try:
-            codes.append(backfill.catch_up(work, list(MODELS), repro.environment(root, work)))
+            codes.append(backfill.catch_up(work, list(MODELS), environment(root, work)))
         except ConfigError as error:
-            what = "what a cache restored there is not recorded"
-            print(f"sync: preset {preset}: {error}; {what} [exit 2]", file=sys.stderr)
-            codes.append(2)
+            console.info(
+                f"sync: preset {preset}: "
+                f"{error}; what a cache restored there is not recorded"
+                f" [exit {error.exit_code}]"
+            )
+            codes.append(error.exit_code)
     return next((code for code in codes if code), 0)
 
 
-def crown(root: Path) -> str | None:
-    """Set the aliases of registered models; why it could not be done, if so."""
+def set_aliases(root: Path) -> str | None:
+    """Sets the aliases of registered models; returns why that failed, if it did."""
     try:
         for preset, work in workspaces(root).items():
-            aliases = model_aliases.wanted(root, work, preset, list(MODELS))
-            for line in model_aliases.crown(root, aliases, anew=True):
+            aliases = model_registry.expected_aliases(root, work, preset, list(MODELS))
+            for line in model_registry.set_aliases(root, aliases, refresh=True):
                 print(line)
-    except Exception as error:  # of whatever kind: the runs have arrived
+    except Exception as error:
         return reason_of(error, resolve_uri(root))
     return None
 
 
 def sync(root: Path, wait_seconds: float) -> int:
-    """The exit code of all three acts; one that fails keeps no other from being tried."""
-    uri, code = resolve_uri(root), catch_up(root)
-    parcels = [Parcel(folder, uri) for folder in journals_of(root)]
-    left = deliver(parcels, wait_seconds)
-    for parcel in parcels:
-        print(parcel.told())
-    sent = f"{sum(p.metrics for p in parcels):,} metrics and {sum(p.files for p in parcels)} files sent"
+    """Records, delivers and sets aliases; each is tried even if another fails. Returns the exit
+    code.
+
+    Raises:
+        StoreUnavailable: journals or aliases are pending.
+    """
+    uri = resolve_uri(root)
+    code = record_restored(root)
+    deliveries = [JournalDelivery(folder, uri) for folder in journals_of(root)]
+    pending = deliver(deliveries, wait_seconds)
+    for delivery in deliveries:
+        print(delivery.summary())
+    metrics = sum(delivery.metrics for delivery in deliveries)
+    files = sum(delivery.files for delivery in deliveries)
     print(
-        f"{len(parcels) - len(left)} of {len(parcels)} journals are complete at {redact(uri)}; {sent}"
+        f"{len(deliveries) - len(pending)} of {len(deliveries)} journals are complete"
+        f" at {redact(uri)}; {metrics:,} metrics and {files} files sent"
     )
-    why = f"{len(left)} journals are pending: {left[0].left}" if left else None
-    if not left and (reason := crown(root)):
-        why = f"the registry's aliases are pending: {reason}"
-    if why:
-        print(f"sync: {why}; run `make sync` when that is mended [exit 6]", file=sys.stderr)
-        return 6
+    remedy = "run `make sync` when that is mended"
+    if pending:
+        raise StoreUnavailable(
+            f"{len(pending)} journals are pending: {pending[0].pending}; {remedy}"
+        )
+    failure = set_aliases(root)
+    if failure:
+        raise StoreUnavailable(f"the registry's aliases are pending: {failure}; {remedy}")
     return code
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.commands.sync", description=__doc__)
+def add_options(parser: Parser) -> None:
     parser.add_argument(
-        "--wait", type=float, default=20.0, metavar="SECONDS", help="keep trying for so long (20)"
+        "--wait", type=float, default=20.0, metavar="SECONDS", help="how long to keep trying"
     )
-    wait_seconds = parser.parse_args(argv).wait
-    try:
-        return sync(Path.cwd(), wait_seconds)
-    except ConfigError as error:
-        print(f"sync: {error} [exit 2]", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(
-            "sync: interrupted; what arrived is noted, run `make sync` again [exit 130]",
-            file=sys.stderr,
-        )
-        return 130
 
+
+main = Command(
+    name="sync",
+    summary="Records what a cache restored, delivers pending metrics and sets the aliases.",
+    work=lambda options: sync(Path.cwd(), options.wait),
+    add_options=add_options,
+    interrupted="interrupted; what arrived is noted, run `make sync` again",
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""dvc.lock as trainings at the same time leave it -> as one after the other would have."""
+"""Restores the sequential stage order of dvc.lock after parallel training."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,21 +14,22 @@ NAME = "dvc.lock"
 
 @contextmanager
 def in_order(work: Path) -> Iterator[None]:
-    """Let the stages that become known meanwhile follow in the order in which `dvc repro` runs them.
+    """Sorts the stages that are added inside the block into the order in which `dvc repro` runs
+    them.
 
     dvc appends a stage when it is done for the first time, and then leaves it at its place.
     """
-    known = stages(work)
+    before = stages(work)
     try:
         yield
     finally:
-        found = stages(work)
-        if len(found) > len(known) + 1:
-            _sort(work, known, found)
+        after = stages(work)
+        if len(after) > len(before) + 1:
+            _sort(work, before, after)
 
 
 def stages(work: Path) -> list[str]:
-    """The stages that dvc.lock names, in its order; none where dvc itself will refuse the file."""
+    """Returns the stages of dvc.lock in its order; none if dvc itself will refuse the file."""
     from dvc.utils.serialize import YAMLError, parse_yaml
 
     path = work / NAME
@@ -38,17 +39,21 @@ def stages(work: Path) -> list[str]:
         return []
 
 
-def _sort(work: Path, known: Sequence[str], found: Sequence[str]) -> None:
+def _sort(work: Path, before: Sequence[str], after: Sequence[str]) -> None:
     from dvc.repo import Repo
     from dvc.repo.reproduce import get_active_graph, plan_repro
     from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
 
+    path = work / NAME
     with warnings.catch_warnings(), Repo(str(work)) as repo, repo.lock:
-        warnings.simplefilter("ignore")  # dvc's own libraries among themselves
-        planned = [stage.name for stage in plan_repro(get_active_graph(repo.index.graph))]
-        places = {name: place for place, name in enumerate((*planned, *known))}
-        wanted = sorted(found, key=lambda name: (name not in known, places.get(name, 0)))
-        if wanted != found:
-            content = parse_yaml_for_update((work / NAME).read_text(), NAME)
-            content["stages"] = CommentedMap((name, content["stages"][name]) for name in wanted)
-            write_durably(work / NAME, dumps_yaml(content).encode())
+        # Warnings of dvc's libraries about one another.
+        warnings.simplefilter("ignore")
+        graph = get_active_graph(repo.index.graph)
+        planned = [stage.name for stage in plan_repro(graph)]
+        places = {name: place for place, name in enumerate((*planned, *before))}
+        ordered = sorted(after, key=lambda name: (name not in before, places.get(name, 0)))
+        if ordered != after:
+            content = parse_yaml_for_update(path.read_text(), NAME)
+            entries = content["stages"]
+            content["stages"] = CommentedMap((name, entries[name]) for name in ordered)
+            write_durably(path, dumps_yaml(content).encode())

@@ -1,4 +1,4 @@
-"""what a killed dvc left in .dvc/tmp -> nothing that would stop the next one."""
+""".dvc/tmp/rwlock of a killed dvc -> one that does not stop the next dvc."""
 
 import fcntl
 import json
@@ -15,15 +15,15 @@ RWLOCK = Path(".dvc", "tmp", "rwlock")
 
 
 class Holder(BaseModel):
-    """A dvc process that reads or writes a path."""
+    """Names a dvc process that reads or writes a path."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     pid: int
     cmd: str
 
 
-class Held(BaseModel):
-    """The content of dvc's rwlock: a path has many readers or one writer."""
+class LockTable(BaseModel):
+    """Holds the content of dvc's rwlock: a path has many readers or one writer."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     write: dict[str, Holder] = {}
@@ -31,11 +31,11 @@ class Held(BaseModel):
 
 
 def repair(work: Path) -> None:
-    """Make .dvc/tmp/rwlock name living processes only, unless one of them is writing it just now.
+    """Removes dead processes from .dvc/tmp/rwlock, unless another process is writing it.
 
-    A kill in mid-write leaves half a file, which dvc refuses; a holder that is gone blocks dvc as soon as
-    another process has got its number, which in a container happens at once. The other locks (.dvc/tmp/lock
-    and rwlock.lock) are the kernel's, and end with their process.
+    A kill during a write leaves half a file, which dvc refuses; a dead holder blocks dvc as soon as
+    another process has its number, which in a container happens at once. The other locks
+    (.dvc/tmp/lock and rwlock.lock) are the kernel's, and end with their process.
     """
     path = work / RWLOCK
     if not path.exists():
@@ -50,23 +50,24 @@ def repair(work: Path) -> None:
 
 def _repair(path: Path) -> None:
     try:
-        held = Held.model_validate(json.loads(path.read_bytes()))
+        table = LockTable.model_validate(json.loads(path.read_bytes()))
     except (ValueError, ValidationError):
         console.info(f"repro: removed {RWLOCK}, which a killed run left half-written")
         path.unlink()
         return
-    holders = [*held.write.values(), *(one for some in held.read.values() for one in some)]
-    gone = sorted({holder.pid for holder in holders if not lives(holder)})
-    if gone:
-        numbers = ", ".join(map(str, gone))
+    readers = [holder for holders in table.read.values() for holder in holders]
+    dead = sorted({holder.pid for holder in (*table.write.values(), *readers) if not lives(holder)})
+    if dead:
+        numbers = ", ".join(map(str, dead))
         console.info(f"repro: released in {RWLOCK} what killed runs held (process {numbers})")
-        write_durably(path, json.dumps(_without(held, gone)).encode())
+        write_durably(path, json.dumps(_without(table, dead)).encode())
 
 
 def lives(holder: Holder) -> bool:
-    """Whether this very command still runs: the number may be another process's by now.
+    """Returns whether this very command still runs: its number may belong to another process by
+    now.
 
-    dvc notes sys.argv, whose first part looks otherwise in the list of processes.
+    dvc stores sys.argv, whose first part looks different in the list of processes.
     """
     arguments = holder.cmd.partition(" ")[2]
     try:
@@ -77,12 +78,13 @@ def lives(holder: Holder) -> bool:
         return False
 
 
-def _without(held: Held, gone: list[int]) -> dict[str, Any]:
+def _without(table: LockTable, dead: list[int]) -> dict[str, Any]:
     write = {
-        path: holder.model_dump() for path, holder in held.write.items() if holder.pid not in gone
+        path: holder.model_dump() for path, holder in table.write.items() if holder.pid not in dead
     }
-    read = {
-        path: [one.model_dump() for one in some if one.pid not in gone]
-        for path, some in held.read.items()
-    }
-    return {"write": write, "read": {path: some for path, some in read.items() if some}}
+    read = {}
+    for path, holders in table.read.items():
+        living = [holder.model_dump() for holder in holders if holder.pid not in dead]
+        if living:
+            read[path] = living
+    return {"write": write, "read": read}

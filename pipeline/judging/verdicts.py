@@ -1,11 +1,12 @@
-"""scores.json, baselines/MODEL.json -> verdict.json, and whether a verdict still belongs to both."""
+"""scores.json, baselines/MODEL.json -> verdict.json, and whether a verdict is still valid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
+from tabulate import tabulate
 
 from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
@@ -13,46 +14,61 @@ from pipeline.storage.params_file import read_params
 from quatrain.baselines import (
     BaselineError,
     Comparison,
+    FiniteNumber,
     Line,
+    PresetBaseline,
+    Record,
     Rule,
     Scores,
     Status,
     Verdict,
     compare,
-    is_number,
     judge,
     preset_of,
 )
 from quatrain.params import Params
 from quatrain.registry import load
 
-ORIGIN = ("learner", "params")
-"""Digests in a verdict of what its scores come from."""
 SHARED = ("seed", "device", "threads", "deterministic")
 """Keys of params.yaml that all models' scores depend on."""
-NO_ENTRY: Mapping[str, Any] = {"metrics": {}, "provenance": {}}
+NO_BASELINE = PresetBaseline.model_construct(metrics={}, provenance={})
+SCORES = TypeAdapter(dict[str, FiniteNumber | None])
 
 
-class Judged(NamedTuple):
-    """A model's verdict under a preset; behind it the baseline's entry {"metrics", "provenance"} and the scores.
+class ModelVerdict(NamedTuple):
+    """Holds a model's verdict under a preset, with the scores and the baseline behind it.
 
-    A verdict that cannot be trusted has neither entry nor scores.
+    A stale or missing verdict has neither scores nor baseline.
     """
 
     model: str
     preset: str
     verdict: Verdict
-    entry: Mapping[str, Any] = NO_ENTRY
+    baseline: PresetBaseline = NO_BASELINE
     scores: Scores = MappingProxyType({})
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Each judged score beside the stored one."""
-        return compare(self.verdict, self.entry["metrics"], self.scores)
+        """Compares each judged score with the stored one."""
+        return compare(self.verdict, self.baseline.metrics, self.scores)
+
+
+class StoredVerdict(Record):
+    """Holds verdict.json: the judgement, and digests of everything that it depends on."""
+
+    model: str
+    preset: str
+    passed: bool
+    learner: str
+    params: str
+    scores_sha256: str
+    baseline_sha256: str | None
+    rules: tuple[Rule, ...] = Field(strict=False)
+    lines: tuple[Line, ...] = Field(strict=False)
 
 
 class StaleVerdict(PipelineError):
-    """The verdict is missing, or does not match the current scores, weights or params."""
+    """Says why the verdict is missing, or does not match the current scores, weights or params."""
 
     exit_code = 4
 
@@ -62,7 +78,7 @@ class StaleVerdict(PipelineError):
 
 
 class Files(NamedTuple):
-    """What a judgement reads and writes."""
+    """Holds the paths that a judgement reads and writes."""
 
     scores: Path
     baseline: Path
@@ -70,140 +86,160 @@ class Files(NamedTuple):
 
 
 def files(root: Path, model: str) -> Files:
-    """Where they are."""
+    """Returns the paths of a model's scores, baseline and verdict."""
     reports = root / "reports" / model
-    return Files(
-        reports / "scores.json", root / "baselines" / f"{model}.json", reports / "verdict.json"
-    )
+    baseline = root / "baselines" / f"{model}.json"
+    return Files(reports / "scores.json", baseline, reports / "verdict.json")
 
 
 def rules_of(model: str, preset: str) -> tuple[Rule, ...]:
-    """What the model's evaluation wants judged; imports its framework."""
+    """Returns the rules of the model's `evaluate.GATED`; imports its framework."""
     return tuple(gated.under(preset) for gated in load(model).evaluate.GATED)
 
 
-def write(root: Path, model: str, params: Params) -> Judged:
-    """Judge the scores at hand, and store the verdict beside them with the digests of what it judged.
+def write(root: Path, model: str, params: Params) -> ModelVerdict:
+    """Judges the current scores and stores the verdict beside them.
 
     Raises:
-        ArtifactError: scores, baseline or learner cannot be read.
+        ArtifactError: scores, baseline or weights cannot be read.
     """
-    found, rules = files(root, model), rules_of(model, params.preset)
-    judged = judge_files(found, model, params.preset, rules)
-    origin = {
-        "learner": artifacts.folder_digest(root / "models" / model),
-        "params": params_digest(params, model),
-    }
-    artifacts.write_json(found.verdict, _content(found, judged, rules, origin))
-    return judged
+    paths = files(root, model)
+    rules = rules_of(model, params.preset)
+    result = judge_files(paths, model, params.preset, rules)
+    stored = StoredVerdict(
+        model=model,
+        preset=params.preset,
+        passed=result.verdict.passed,
+        learner=artifacts.folder_digest(root / "models" / model),
+        params=params_digest(params, model),
+        scores_sha256=artifacts.file_digest(paths.scores),
+        baseline_sha256=_digest_if_there(paths.baseline),
+        rules=rules,
+        lines=result.verdict.lines,
+    )
+    artifacts.write_json(paths.verdict, stored.model_dump(by_alias=True))
+    return result
 
 
 def params_digest(params: Params, model: str) -> str:
-    """Of what a model's scores depend on in params.yaml."""
+    """Returns the digest of everything in params.yaml that the model's scores depend on."""
     return artifacts.digest_of(params.model_dump(mode="json", include={*SHARED, model}))
 
 
-def check(root: Path, model: str, preset: str) -> Judged:
-    """The stored verdict, judged once more; broken where it is missing, altered, or belongs to something else.
+def _digest_if_there(path: Path) -> str | None:
+    return artifacts.file_digest(path) if path.exists() else None
+
+
+def check(root: Path, model: str, preset: str) -> ModelVerdict:
+    """Repeats the stored judgement; fails if the verdict is missing, altered or out of date.
 
     Raises:
         ArtifactError: a file cannot be read.
     """
-    found = files(root, model)
+    paths = files(root, model)
     try:
         stored = stored_verdict(root, model, preset)
-        judged = judge_files(found, model, preset, _rules(found.verdict, stored))
-        origin = {name: stored.get(name) for name in ORIGIN}
-        expected = _content(found, judged, _rules(found.verdict, stored), origin)
-        if stored.get("baseline_sha256") != expected["baseline_sha256"]:
-            raise StaleVerdict(
-                "stale", f"baselines/{model}.json changed after the verdict; {again(preset)}"
-            )
-        if stored != expected:
-            raise StaleVerdict(
-                "stale", f"the verdict is not what these scores give: altered; {again(preset)}"
-            )
+        result = judge_files(paths, model, preset, stored.rules)
+        if stored.baseline_sha256 != _digest_if_there(paths.baseline):
+            reason = f"baselines/{model}.json changed after the verdict"
+        elif Verdict(stored.passed, stored.lines) != result.verdict:
+            reason = "the verdict is not what these scores give: altered"
+        else:
+            return result
+        raise StaleVerdict("stale", f"{reason}; {repro_hint(preset)}")
     except StaleVerdict as error:
-        return Judged(
-            model,
-            preset,
-            Verdict(False, (Line("-", error.status, None, None, "-", 0.0, str(error)),)),
+        line = Line(
+            metric="-",
+            status=error.status,
+            value=None,
+            baseline=None,
+            direction="-",
+            tolerance=0.0,
+            why=str(error),
         )
-    return judged
+        return ModelVerdict(model, preset, Verdict(False, (line,)))
 
 
 def stored_verdict(
     root: Path, model: str, preset: str, params: Params | None = None
-) -> dict[str, Any]:
-    """The verdict that belongs to the scores at hand, whatever baseline it was judged by.
+) -> StoredVerdict:
+    """Returns the verdict of the current scores, whatever baseline it was judged by.
 
-    params: as they are to be; those in `root` if none are given.
+    params: the params that the scores must belong to; those in `root` if None.
 
     Raises:
-        StaleVerdict: there is none, or it belongs to another model, preset, scores, learner or params.
+        StaleVerdict: it is missing, or is one of other scores, params, weights, model or preset.
         ArtifactError: a file cannot be read.
         ConfigError: params.yaml cannot be used.
     """
-    found = files(root, model)
-    if not found.scores.exists() or not found.verdict.exists():
-        raise StaleVerdict("missing", f"{model} was not evaluated yet; {again(preset)}")
-    stored = artifacts.read_json(found.verdict)
-    if not isinstance(stored, dict) or stored.get("model") != model:
-        raise StaleVerdict("stale", f"the verdict is not one of {model}; {again(preset)}")
-    if stored.get("preset") != preset:
-        was = stored.get("preset")
-        raise StaleVerdict(
-            "stale", f"the verdict is one of preset {was!r}, not of {preset!r}; {again(preset)}"
-        )
-    if stored.get("scores_sha256") != artifacts.file_digest(found.scores):
-        raise StaleVerdict("stale", f"the scores changed after the verdict; {again(preset)}")
-    state = root / "models" / model
-    if state.exists() and stored.get("learner") != artifacts.folder_digest(state):
-        raise StaleVerdict("stale", f"models/{model} changed after the verdict; {again(preset)}")
-    if stored.get("params") != params_digest(params or read_params(root), model):
-        raise StaleVerdict(
-            "stale", f"params.yaml changed after {model} was evaluated; {again(preset)}"
-        )
-    return stored
+    paths = files(root, model)
+    hint = repro_hint(preset)
+    if not paths.scores.exists() or not paths.verdict.exists():
+        raise StaleVerdict("missing", f"{model} was not evaluated yet; {hint}")
+    stored = _read_verdict(paths.verdict, model, hint)
+    weights = root / "models" / model
+    if stored.preset != preset:
+        reason = f"the verdict is one of preset {stored.preset!r}, not of {preset!r}"
+    elif stored.scores_sha256 != artifacts.file_digest(paths.scores):
+        reason = "the scores changed after the verdict"
+    elif weights.exists() and stored.learner != artifacts.folder_digest(weights):
+        reason = f"models/{model} changed after the verdict"
+    elif stored.params != params_digest(params or read_params(root), model):
+        reason = f"params.yaml changed after {model} was evaluated"
+    else:
+        return stored
+    raise StaleVerdict("stale", f"{reason}; {hint}")
 
 
-def again(preset: str) -> str:
-    """What brings scores, verdict and report up to date."""
+def _read_verdict(path: Path, model: str, hint: str) -> StoredVerdict:
+    content = artifacts.read_json(path)
+    if not isinstance(content, dict) or content.get("model") != model:
+        raise StaleVerdict("stale", f"the verdict is not one of {model}; {hint}")
+    try:
+        return StoredVerdict.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    reason = f"{key}: {first['msg']}; run `dvc repro` to write it anew"
+    raise ArtifactError(f"{path.parent.name}/{path.name}: {reason}")
+
+
+def repro_hint(preset: str) -> str:
+    """Returns the command that brings scores, verdict and report up to date."""
     return "run `make repro`" if preset == "default" else f"run `make repro PRESET={preset}`"
 
 
-def judge_files(found: Files, model: str, preset: str, rules: Sequence[Rule]) -> Judged:
-    """Judge scores by a baseline.
+def judge_files(paths: Files, model: str, preset: str, rules: Sequence[Rule]) -> ModelVerdict:
+    """Judges the scores in a file by the baseline in a file.
 
     Raises:
-        ArtifactError: one of the two cannot be read.
+        ArtifactError: a file cannot be read.
     """
-    scores, baseline = read_scores(found.scores), read_baseline(found.baseline, model)
+    scores = read_scores(paths.scores)
+    content = read_baseline(paths.baseline, model)
     try:
-        verdict, entry = judge(scores, baseline, rules, preset), preset_of(baseline, preset)
+        verdict = judge(scores, content, rules, preset)
+        baseline = preset_of(content, preset) or NO_BASELINE
     except BaselineError as error:
         raise ArtifactError(f"baselines/{model}.json: {error}; {_restore(model)}") from None
-    return Judged(model, preset, verdict, entry or NO_ENTRY, scores)
+    return ModelVerdict(model, preset, verdict, baseline, scores)
 
 
 def read_scores(path: Path) -> dict[str, float | None]:
-    """name -> number, or None where it was not finite.
+    """Returns name -> number; None if the score was not finite.
 
     Raises:
-        ArtifactError: not a file that `evaluate` writes.
+        ArtifactError: the file is not one that `evaluate` writes.
     """
-    scores = artifacts.read_json(path)
-    if not isinstance(scores, dict) or not all(
-        value is None or is_number(value) for value in scores.values()
-    ):
-        raise ArtifactError(
-            f"{path.parent.name}/{path.name}: must map names to numbers; run `dvc repro` to write it anew"
-        )
-    return scores
+    try:
+        return SCORES.validate_python(artifacts.read_json(path))
+    except ValidationError:
+        why = "must map names to numbers; run `dvc repro` to write it anew"
+        raise ArtifactError(f"{path.parent.name}/{path.name}: {why}") from None
 
 
 def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
-    """The unchecked content of a baseline file; None where there is no file.
+    """Returns the unchecked content of a baseline file; None if there is no file.
 
     Raises:
         ArtifactError: it is not JSON, or belongs to another model.
@@ -215,9 +251,8 @@ def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
     except ArtifactError as error:
         raise ArtifactError(f"{str(error).rpartition('; ')[0]}; {_restore(model)}") from None
     if not isinstance(baseline, dict) or baseline.get("model") != model:
-        raise ArtifactError(
-            f"baselines/{model}.json: is not the baseline of {model}; {_restore(model)}"
-        )
+        why = f"is not the baseline of {model}; {_restore(model)}"
+        raise ArtifactError(f"baselines/{model}.json: {why}")
     return baseline
 
 
@@ -225,88 +260,58 @@ def _restore(model: str) -> str:
     return f"`git checkout baselines/{model}.json` restores it"
 
 
-def _content(
-    found: Files, judged: Judged, rules: Sequence[Rule], origin: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "model": judged.model,
-        "preset": judged.preset,
-        "passed": judged.verdict.passed,
-        **origin,
-        "scores_sha256": artifacts.file_digest(found.scores),
-        "baseline_sha256": artifacts.file_digest(found.baseline)
-        if found.baseline.exists()
-        else None,
-        "rules": [
-            rule._asdict() | {"floors": list(rule.floors), "ceilings": list(rule.ceilings)}
-            for rule in rules
-        ],
-        "lines": [line._asdict() for line in judged.verdict.lines],
-    }
-
-
-def _rules(path: Path, stored: Mapping[str, Any]) -> tuple[Rule, ...]:
-    try:
-        return TypeAdapter(tuple[Rule, ...]).validate_python(stored.get("rules"))
-    except ValidationError:
-        raise ArtifactError(
-            f"{path.parent.name}/{path.name}: has no rules; run `dvc repro` to write it anew"
-        ) from None
-
-
-def table(judged: Sequence[Judged]) -> str:
-    """The score table that a person reads in a terminal."""
+def table(verdicts: Sequence[ModelVerdict]) -> str:
+    """Returns the score table that a person reads in a terminal."""
     head = ("model", "preset", "metric", "score", "baseline", "tolerance", "status")
-    body = [
+    rows = [
         (
-            one.model,
-            one.preset,
+            result.model,
+            result.preset,
             line.metric,
-            shown(line.value),
-            shown(line.baseline),
+            format_score(line.value),
+            format_score(line.baseline),
             f"{line.tolerance:g}",
             line.status,
         )
-        for one in judged
-        for line in one.verdict.lines
+        for result in verdicts
+        for line in result.verdict.lines
     ]
-    return _in_columns([head, *body])
+    return _text_table(head, rows)
 
 
-def comparison_table(judged: Sequence[Judged]) -> str:
-    """What a promotion would change, for a terminal: each stored score, the one at hand, and their difference."""
+def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
+    """Returns a table of stored scores, current scores and their difference, for a terminal."""
     head = ("model", "preset", "metric", "old", "new", "difference", "status")
-    body = [
+    rows = [
         (
-            one.model,
-            one.preset,
-            found.metric,
-            shown(found.old),
-            shown(found.new),
-            shown_difference(found),
-            found.status,
+            result.model,
+            result.preset,
+            comparison.metric,
+            format_score(comparison.old),
+            format_score(comparison.new),
+            format_difference(comparison),
+            comparison.status,
         )
-        for one in judged
-        for found in one.comparisons
+        for result in verdicts
+        for comparison in result.comparisons
     ]
-    return _in_columns([head, *body])
+    return _text_table(head, rows)
 
 
-def _in_columns(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    text = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def shown(value: float | None) -> str:
-    """A number as the tables show it."""
+def format_score(value: float | None) -> str:
+    """Formats a number for the tables."""
     return "-" if value is None else f"{value:.4f}"
 
 
-def shown_difference(found: Comparison) -> str:
-    """`+0.0120 ± 0.0340`: a difference to the baseline, and half its 95 % interval where that is known."""
-    if found.difference is None:
+def format_difference(comparison: Comparison) -> str:
+    """Formats a difference and, if known, half its 95 % interval: `+0.0120 ± 0.0340`."""
+    if comparison.difference is None:
         return "-"
-    rounded = round(found.difference, 4)
+    rounded = round(comparison.difference, 4)
     text = f"{rounded:+.4f}" if rounded else "0.0000"
-    return text if found.half is None else f"{text} ± {found.half:.4f}"
+    return text if comparison.half is None else f"{text} ± {comparison.half:.4f}"

@@ -1,32 +1,36 @@
-"""a judged score -> a line from bad to good on which a reader sees where it stands, as text or as SVG."""
+"""a judged score -> a line from bad to good that shows its position, as text or as SVG."""
 
 import html
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
-from quatrain.baselines import Comparison, Line, Scores
+from quatrain.baselines import Comparison, Line, Scores, StoredMetric
 
 CELLS = 21
 """Characters of a line of text."""
-WIDTH, HEIGHT, MARGIN = 200, 22, 8
-LEGEND = "● score, ━ its 95 % interval, ┼ baseline, ┊ goal; right is good, an arrow points beyond the end"
+WIDTH = 200
+HEIGHT = 22
+MARGIN = 8
+LEGEND = (
+    "● score, ━ its 95 % interval, ┼ baseline, ┊ goal; "
+    "right is good, an arrow points beyond the end"
+)
 
 
 class Span(NamedTuple):
-    """From the bad end of a line to the good one: numbers, and what they are."""
+    """Holds the values and names of a line's ends: the left one is bad, the right one good."""
 
     left: float
     right: float
     left_name: str
     right_name: str
 
-    def place(self, value: float | None) -> float | None:
-        """Where a value stands: 0 at the bad end, 1 at the good one, less or more beyond them."""
+    def position(self, value: float | None) -> float | None:
+        """Returns 0 at the bad end, 1 at the good one, less or more beyond them."""
         return None if value is None else (value - self.left) / (self.right - self.left)
 
 
 class Mark(NamedTuple):
-    """Where a score, its interval, its baseline and its goal stand on a line."""
+    """Holds the positions of a score, its baseline, goal and interval on a line."""
 
     span: Span
     score: float
@@ -36,91 +40,99 @@ class Mark(NamedTuple):
 
 
 def mark_of(
-    line: Line, stored: Mapping[str, Any], found: Comparison, scores: Scores
+    line: Line, stored: StoredMetric | None, comparison: Comparison, scores: Scores
 ) -> Mark | None:
-    """The line of one metric; None where there is no baseline, no score, or nothing to stand between."""
-    span = None if found.difference is None else span_of(line, stored, found.half)
-    score = None if span is None else span.place(found.new)
-    if span is None or score is None:
+    """Returns the mark of a metric; None without baseline or score, or if both ends are equal."""
+    if stored is None or comparison.difference is None:
         return None
-    ends = [span.place(scores.get(f"{line.metric}{end}")) for end in ("_low", "_high")]
-    low, high = sorted(end for end in ends if end is not None) if None not in ends else (None, None)
-    interval = None if low is None or high is None else (low, high)
-    return Mark(span, score, span.place(found.old), span.place(stored["goal"]), interval)
+    span = span_of(line, stored, comparison.half)
+    if span.left == span.right:
+        return None
+    score = span.position(comparison.new)
+    assert score is not None  # there is a difference
+    low = span.position(scores.get(f"{line.metric}_low"))
+    high = span.position(scores.get(f"{line.metric}_high"))
+    interval = None
+    if low is not None and high is not None:
+        interval = (min(low, high), max(low, high))
+    return Mark(span, score, span.position(comparison.old), span.position(stored.goal), interval)
 
 
-def span_of(line: Line, stored: Mapping[str, Any], half: float | None) -> Span | None:
-    """From the best floor to the best ceiling; where a metric lacks one, from clearly worse to clearly better."""
-    best, floors, ceilings = (
-        (min if line.direction == "lower" else max),
-        stored["floors"],
-        stored["ceilings"],
-    )
-    if floors and ceilings:
-        floor, ceiling = (
-            best(floors, key=floors.__getitem__),
-            best(ceilings, key=ceilings.__getitem__),
-        )
-        return _span(floors[floor], ceilings[ceiling], floor, ceiling)
+def span_of(line: Line, stored: StoredMetric, half: float | None) -> Span:
+    """Returns the line from the best lower reference to the best upper one.
+
+    A metric without them gets a line from clearly worse to clearly better than its baseline.
+    """
+    lower = stored.lower_references
+    upper = stored.upper_references
+    if lower and upper:
+        best = min if line.direction == "lower" else max
+        left = best(lower, key=lower.__getitem__)
+        right = best(upper, key=upper.__getitem__)
+        return Span(lower[left], upper[right], left, right)
     margin = max(line.tolerance, half or 0.0)
+    low = stored.value - margin
+    high = stored.value + margin
     if line.direction == "near":
-        return _span(stored["value"] - margin, stored["value"] + margin, "too low", "too high")
-    sign = -1 if line.direction == "lower" else 1
-    return _span(
-        stored["value"] - sign * margin, stored["value"] + sign * margin, "worse", "better"
-    )
-
-
-def _span(left: float, right: float, left_name: str, right_name: str) -> Span | None:
-    return None if left == right else Span(left, right, left_name, right_name)
+        return Span(low, high, "too low", "too high")
+    if line.direction == "lower":
+        return Span(high, low, "worse", "better")
+    return Span(low, high, "worse", "better")
 
 
 def ends(span: Span) -> str:
-    """What the ends of a line are."""
+    """Names the ends of a line."""
     return f"{span.left_name} {span.left:.3f} … {span.right_name} {span.right:.3f}"
 
 
 def as_text(mark: Mark) -> str:
-    """The line in Markdown, without blanks so that it never breaks."""
-    line = ["─"] * CELLS
+    """Draws the line in Markdown, without blanks so that it never breaks."""
+    cells = ["─"] * CELLS
     if mark.interval is not None:
         low, high = map(_cell, mark.interval)
-        line[low : high + 1] = ["━"] * (high + 1 - low)
-    for place, sign in ((mark.goal, "┊"), (mark.baseline, "┼"), (mark.score, "●")):
-        if place is not None and (0 <= place <= 1 or sign == "●"):
-            line[_cell(place)] = sign if 0 <= place <= 1 else "◀" if place < 0 else "▶"
-    return f"`├{''.join(line)}┤`<br>{ends(mark.span)}"
+        cells[low : high + 1] = ["━"] * (high + 1 - low)
+    for position, sign in ((mark.goal, "┊"), (mark.baseline, "┼")):
+        if _is_inside(position):
+            cells[_cell(position)] = sign
+    arrow = "◀" if mark.score < 0 else "▶"
+    cells[_cell(mark.score)] = "●" if _is_inside(mark.score) else arrow
+    return f"`├{''.join(cells)}┤`<br>{ends(mark.span)}"
 
 
-def _cell(place: float) -> int:
-    return round(_within(place) * (CELLS - 1))
+def _is_inside(position: float | None) -> TypeGuard[float]:
+    return position is not None and 0 <= position <= 1
 
 
-def _within(place: float) -> float:
-    return min(max(place, 0.0), 1.0)
+def _cell(position: float) -> int:
+    return round(_clip(position) * (CELLS - 1))
+
+
+def _clip(position: float) -> float:
+    return min(max(position, 0.0), 1.0)
 
 
 def as_svg(mark: Mark) -> str:
-    """The line as a drawing that takes its colours from the page."""
+    """Draws the line as an SVG that takes its colours from the page."""
     middle = HEIGHT / 2
     parts = [f'<path class="track" d="M{MARGIN} {middle}H{WIDTH - MARGIN}"/>']
     if mark.interval is not None:
         low, high = map(_x, mark.interval)
         parts.append(f'<path class="interval" d="M{low} {middle}H{high}"/>')
-    for place, name in ((mark.goal, "goal"), (mark.baseline, "baseline")):
-        if place is not None and 0 <= place <= 1:
-            parts.append(f'<path class="{name}" d="M{_x(place)} 3V{HEIGHT - 3}"/>')
-    if 0 <= mark.score <= 1:
+    for position, name in ((mark.goal, "goal"), (mark.baseline, "baseline")):
+        if _is_inside(position):
+            parts.append(f'<path class="{name}" d="M{_x(position)} 3V{HEIGHT - 3}"/>')
+    if _is_inside(mark.score):
         parts.append(f'<circle class="score" cx="{_x(mark.score)}" cy="{middle}" r="5"/>')
     else:
-        tip, back = (WIDTH, WIDTH - 10) if mark.score > 1 else (0, 10)
+        tip = WIDTH if mark.score > 1 else 0
+        back = abs(tip - 10)
         parts.append(f'<path class="score" d="M{tip} {middle}L{back} 5V{HEIGHT - 5}Z"/>')
     label = html.escape(
         f"score at {mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}"
     )
-    drawing = f'<svg class="mark" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
-    return f"{drawing}<br>{ends(mark.span)}"
+    attributes = f'class="mark" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"'
+    return f"<svg {attributes}>{''.join(parts)}</svg><br>{ends(mark.span)}"
 
 
-def _x(place: float) -> str:
-    return f"{MARGIN + _within(place) * (WIDTH - 2 * MARGIN):.1f}"
+def _x(position: float) -> str:
+    return f"{MARGIN + _clip(position) * (WIDTH - 2 * MARGIN):.1f}"

@@ -1,4 +1,4 @@
-"""the report in Markdown -> one HTML file that needs no other: style and pictures are in it."""
+"""the report in Markdown -> one HTML file that contains its style and pictures."""
 
 import base64
 import html
@@ -16,17 +16,17 @@ from pipeline.runtime.errors import ArtifactError
 
 STYLE = Path(__file__).with_suffix(".css")
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-"""Whatever a file of scores may hold, the page runs no script and asks no server for anything."""
+"""Content security policy: no scripts and no requests, whatever a file of scores holds."""
 PNG = b"\x89PNG\r\n\x1a\n"
 READABLE = 0.5
-"""A picture is not made smaller than this share of itself; a narrow screen scrolls it sideways."""
+"""Smallest share of its own width that a picture is shown at; below that it scrolls sideways."""
 
 
 def as_html(markdown: str, title: str, folder: Path) -> str:
-    """A page for a browser, wide or narrow, light or dark; pictures are read from below `folder`.
+    """Renders a page for wide and narrow, light and dark screens; pictures are read from `folder`.
 
     Raises:
-        ArtifactError: a picture is no PNG.
+        ArtifactError: a picture is not a PNG file.
     """
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     reader.add_render_rule("image", _image)
@@ -47,27 +47,29 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
 def _image(
     _: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: dict[str, Any]
 ) -> str:
-    """The picture itself in the place of its link, with its size, so that the page does not jump while it loads."""
+    """Renders a picture as data, with its size, so that the page does not jump while it loads."""
     token = tokens[index]
     source = unquote(str(token.attrs["src"]))
     data = (env["folder"] / source).read_bytes()
     if not data.startswith(PNG) or len(data) < 24:
         raise ArtifactError(f"reports/{source}: is no PNG; run `dvc repro` to write it anew")
-    width, height = (int.from_bytes(data[at : at + 4]) for at in (16, 20))
+    width = int.from_bytes(data[16:20])
+    height = int.from_bytes(data[20:24])
     size = f'width="{width}" height="{height}" style="min-width:{round(READABLE * width)}px"'
     address = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    return f'<span class="picture"><img alt="{html.escape(token.content)}" {size} src="{address}"></span>'
+    alt = html.escape(token.content)
+    return f'<span class="picture"><img alt="{alt}" {size} src="{address}"></span>'
 
 
 def _name_headings(tokens: Sequence[Token]) -> None:
-    """`## allo` is what `#allo` leads to, as it is where Markdown is shown."""
+    """Gives `## allo` the id `allo`, so that the link `#allo` works."""
     for token, content in pairwise(tokens):
         if token.type == "heading_open":
             token.attrSet("id", content.content)
 
 
 def _label_cells(tokens: Sequence[Token]) -> None:
-    """Each cell knows its column, for a narrow screen shows rows as cards."""
+    """Labels each cell with its column: a narrow screen shows rows as cards."""
     heads: list[str] = []
     column = 0
     for token, content in pairwise(tokens):

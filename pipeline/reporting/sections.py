@@ -1,4 +1,4 @@
-"""what is known of one model -> its part of the report, in Markdown that a pull request shows, too."""
+"""the results of one model -> its part of the report, in Markdown for pull requests, too."""
 
 import html
 import re
@@ -7,86 +7,82 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipeline.judging.verdicts import Judged, shown, shown_difference
+from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score
 from pipeline.reporting.marks import Mark, mark_of
 from pipeline.reporting.speed import Results, comparisons, path_of, reach
+from pipeline.reporting.tables import markdown_table
 from quatrain.baselines import PASSED, Line, Scores
 
 UI = "http://127.0.0.1:5000/#/experiments/1/runs"
-"""Where `make ui` lists the runs of the default store, which has made one experiment."""
+"""Page of `make ui` that lists the runs; the default store has one experiment."""
 
 Draw = Callable[[Mark], str]
 
 
 class Result(NamedTuple):
-    """What the report tells of one model. pictures: paths as seen from the report."""
+    """Holds what the report shows of one model; plots are paths relative to the report."""
 
-    judged: Judged
+    model_verdict: ModelVerdict
     run_key: str
-    pictures: Sequence[str]
+    plots: Sequence[str]
     speed: Results | None
 
     @property
     def model(self) -> str:
-        return self.judged.model
+        return self.model_verdict.model
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The judged metrics."""
-        return self.judged.verdict.lines
+        """Returns the judgement of each metric."""
+        return self.model_verdict.verdict.lines
 
     @property
     def broken(self) -> list[Line]:
-        """The judged metrics that do not hold."""
+        """Returns the judgements that did not pass."""
         return [line for line in self.lines if line.status not in PASSED]
 
 
-def section(result: Result, draw: Draw) -> str:
-    """A model's part: judged metrics between floors and ceilings, where they come from, speed, pictures, all scores."""
+def model_section(result: Result, draw: Draw) -> str:
+    """Returns a model's scores, baseline, run, rules, speed, plots and all its numbers."""
     name = result.model
+    verdict = result.model_verdict
+    head = ("metric", "score", "baseline", "difference", "where it stands", "status")
     parts = [
         f"## {name}",
-        f"{standing(result)} {origin(result.judged.entry['provenance'])}",
-        judged_table(result, draw),
+        f"{summary_line(result)} {baseline_origin(verdict.baseline.provenance)}",
+        markdown_table(head, score_rows(result, draw)),
         run_link(result.run_key),
-        folded("Rules, floors and ceilings", rules_table(result.judged)),
-        speed(name, result.speed),
-        pictures(result.pictures),
-        folded(f"All scores of {name}", all_scores(result.judged.scores))
-        if result.judged.scores
-        else "",
+        folded("Rules, floors and ceilings", rules_table(verdict)),
+        speed_section(name, result.speed),
+        plots_section(result.plots),
     ]
-    return "\n\n".join(part for part in parts if part)
+    if verdict.scores:
+        parts.append(folded(f"All scores of {name}", all_scores(verdict.scores)))
+    return "\n\n".join(parts)
 
 
-def standing(result: Result) -> str:
-    """`Passed: 3 of 3 scores hold.`, the status in bold where it is not."""
-    count, broken = len(result.lines), len(result.broken)
-    return (
-        f"**Broken:** {broken} of {count} scores."
-        if broken
-        else f"Passed: {count} of {count} scores hold."
-    )
+def summary_line(result: Result) -> str:
+    """Returns `Passed: 3 of 3 scores hold.`, or how many are broken."""
+    count = len(result.lines)
+    if result.broken:
+        return f"**Broken:** {len(result.broken)} of {count} scores."
+    return f"Passed: {count} of {count} scores hold."
 
 
-def judged_table(result: Result, draw: Draw) -> str:
-    """A row per judged metric."""
-    head = ("metric", "score", "baseline", "difference", "where it stands", "status")
-    return table(head, judged_rows(result, draw))
-
-
-def judged_rows(result: Result, draw: Draw) -> list[list[str]]:
-    """Of each judged metric what it is, what it was, how sure the difference is, and between which others it stands."""
-    scores, rows = result.judged.scores, []
-    for line, found in zip(result.lines, result.judged.comparisons, strict=True):
-        stored = result.judged.entry["metrics"].get(line.metric, {})
-        mark = mark_of(line, stored, found, scores)
+def score_rows(result: Result, draw: Draw) -> list[list[str]]:
+    """Returns a row per judged metric: score, baseline, difference, position and status."""
+    scores = result.model_verdict.scores
+    rows = []
+    for line, comparison in zip(result.lines, result.model_verdict.comparisons, strict=True):
+        stored = result.model_verdict.baseline.metrics.get(line.metric)
+        interval = "" if stored is None else format_interval(stored.interval)
+        mark = mark_of(line, stored, comparison, scores)
         rows.append(
             [
                 plain(line.metric),
-                with_interval(line.metric, scores),
-                shown(line.baseline) + bounds(stored.get("interval", (None, None))),
-                shown_difference(found),
+                score_with_interval(line.metric, scores),
+                format_score(line.baseline) + interval,
+                format_difference(comparison),
                 "-" if mark is None else draw(mark),
                 line.status if line.status in PASSED else f"**{line.status}**",
             ]
@@ -94,112 +90,111 @@ def judged_rows(result: Result, draw: Draw) -> list[list[str]]:
     return rows
 
 
-def with_interval(metric: str, scores: Scores) -> str:
-    """A score, and its 95 % interval where the evaluation tells one."""
-    return shown(scores.get(metric)) + bounds(
-        (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
-    )
+def score_with_interval(metric: str, scores: Scores) -> str:
+    """Formats a score, and its 95 % interval if the evaluation reports one."""
+    interval = (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
+    return format_score(scores.get(metric)) + format_interval(interval)
 
 
-def bounds(interval: Sequence[float | None]) -> str:
-    """` (0.1 to 0.2)`, or nothing."""
+def format_interval(interval: tuple[float | None, float | None] | None) -> str:
+    """Returns ` (0.1 to 0.2)`; an empty text if an end is missing."""
+    if interval is None or None in interval:
+        return ""
     low, high = interval
-    return "" if low is None or high is None else f" ({shown(low)} to {shown(high)})"
+    return f" ({format_score(low)} to {format_score(high)})"
 
 
-def rules_table(judged: Judged) -> str:
-    """By what each metric is judged, and the neighbours that were stored with its baseline."""
+def rules_table(verdict: ModelVerdict) -> str:
+    """Returns the rules that judge each metric, and its references in the baseline."""
     rows = []
-    for line in judged.verdict.lines:
-        stored = judged.entry["metrics"].get(line.metric, {})
-        neighbours = [named(stored.get(kind, {})) for kind in ("floors", "ceilings")]
-        goal = "-" if stored.get("goal") is None else f"{stored['goal']:g}"
-        rows.append([plain(line.metric), line.direction, f"{line.tolerance:g}", goal, *neighbours])
-    return table(("metric", "better", "tolerance", "goal", "floors", "ceilings"), rows)
+    for line in verdict.verdict.lines:
+        row = [plain(line.metric), line.direction, f"{line.tolerance:g}", "-", "-", "-"]
+        stored = verdict.baseline.metrics.get(line.metric)
+        if stored is not None:
+            goal = "-" if stored.goal is None else f"{stored.goal:g}"
+            references = (stored.lower_references, stored.upper_references)
+            row[3:] = [goal, *map(reference_cell, references)]
+        rows.append(row)
+    return markdown_table(("metric", "better", "tolerance", "goal", "floors", "ceilings"), rows)
 
 
-def named(values: Mapping[str, float]) -> str:
-    """`floor_random 0.083, floor_constant 0.091` -> a cell of short lines."""
-    return (
-        "<br>".join(f"{plain(name)} {value:.3f}" for name, value in sorted(values.items())) or "-"
-    )
+def reference_cell(values: Mapping[str, float]) -> str:
+    """Returns a cell with a short line per reference: `floor_random 0.083`."""
+    lines = [f"{plain(name)} {value:.3f}" for name, value in sorted(values.items())]
+    return "<br>".join(lines) or "-"
 
 
-def origin(provenance: Mapping[str, Any]) -> str:
-    """Where the baseline comes from."""
+def baseline_origin(provenance: Mapping[str, Any]) -> str:
+    """Returns the date, commit and number of seeds of the baseline."""
     if not provenance:
         return "Baseline: none."
-    seeds = f"{provenance.get('seeds')} seed{'' if provenance.get('seeds') == 1 else 's'}"
+    count = provenance.get("seeds")
+    seeds = f"{count} seed{'' if count == 1 else 's'}"
     why = f"; stored although worse: {plain(provenance['why'])}" if provenance.get("why") else ""
-    return f"Baseline: {plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}, {seeds}{why}."
+    place = f"{plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}"
+    return f"Baseline: {place}, {seeds}{why}."
 
 
 def run_link(run_key: str) -> str:
-    """Run ids differ from store to store, so a run is linked by the search that finds it in any of them."""
+    """Links the search for a run: run ids differ from store to store, the run key does not."""
     search = f"tags.\"quatrain.run_key\" = '{run_key}'"
-    return f"Run: [in `make ui`]({UI}?searchFilter={quote(search, safe='')}), or search any tracking server for `{search}`"
+    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
+    return f"Run: {link}, or search any tracking server for `{search}`"
 
 
-def speed(model: str, results: Results | None) -> str:
-    """How many times as fast as plain references, and who measured that."""
+def speed_section(model: str, results: Results | None) -> str:
+    """Returns how much faster than plain references the model is, and on which machine."""
     command = f"make bench BENCH={model}"
     if results is None:
         return f"Speed: not measured yet; `{command}` does."
-    found = comparisons(results)
-    met = [one.met for one in found if one.met is not None]
-    told = (
-        f"Speed: {reach(results)} that of plain references; {sum(met)} of {len(met)} goals reached"
-    )
-    machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
-    origin = f"medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}"
+    rows = comparisons(results)
+    reached = [row.is_reached for row in rows if row.is_reached is not None]
+    goals = f"{sum(reached)} of {len(reached)} goals reached"
     marks = {None: "", True: ", reached", False: ", **missed**"}
-    rows = [[plain(one.work), one.ratio, plain(one.goal) + marks[one.met]] for one in found]
-    body = table(("work", "times as fast", "goal"), rows)
+    cells = [[plain(row.work), row.ratio, plain(row.goal) + marks[row.is_reached]] for row in rows]
+    machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
+    rounds = f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}"
     return folded(
-        told, f"{origin[0].upper()}{origin[1:]}; all rows in `{path_of(model)}`.\n\n{body}"
+        f"Speed: {reach(results)} that of plain references; {goals}",
+        f"{rounds}; all rows in `{path_of(model)}`.\n\n"
+        + markdown_table(("work", "times as fast", "goal"), cells),
     )
 
 
-def pictures(paths: Sequence[str]) -> str:
-    """The plots under their names, one below the other, for some are as wide as the page."""
+def plots_section(paths: Sequence[str]) -> str:
+    """Returns the plots below one another, each under its name."""
     if not paths:
         return "No plots."
-    names = [plain(PurePosixPath(path).stem) for path in paths]
-    drawn = [
-        f"**{name}**\n\n![{name}]({quote(path)})" for name, path in zip(names, paths, strict=True)
-    ]
-    return folded(
-        f"{len(paths)} picture{'' if len(paths) == 1 else 's'}", "\n\n".join(drawn), "open"
-    )
+    images = []
+    for path in paths:
+        name = plain(PurePosixPath(path).stem)
+        images.append(f"**{name}**\n\n![{name}]({quote(path)})")
+    plural = "" if len(paths) == 1 else "s"
+    return folded(f"{len(paths)} picture{plural}", "\n\n".join(images), " open")
 
 
 def all_scores(scores: Scores) -> str:
-    """A row per score; an interval stands in the row of its score."""
+    """Returns a table with a row per score; its interval is in the same row."""
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
     rows = [
-        [plain(name), with_interval(name, scores)]
-        for name in sorted(scores.keys() - ends, key=natural)
+        [plain(name), score_with_interval(name, scores)]
+        for name in sorted(scores.keys() - ends, key=natural_order)
     ]
-    return table(("metric", "score"), rows)
+    return markdown_table(("metric", "score"), rows)
 
 
-def natural(name: str) -> tuple[str, int]:
-    """cosine/2 before cosine/10."""
+def natural_order(name: str) -> tuple[str, int]:
+    """Returns a key that sorts cosine/2 before cosine/10."""
     stem, _, index = name.rpartition("/")
     return (stem, int(index)) if index.isdigit() else (name, -1)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows of Markdown cells."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
-
-
 def folded(summary: str, body: str, state: str = "") -> str:
-    """What a reader opens who wants it."""
-    return f"<details{state and f' {state}'}><summary>{summary}</summary>\n\n{body}\n\n</details>"
+    """Returns a collapsible part of the page."""
+    return f"<details{state}><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
 def plain(text: object) -> str:
-    """Words from a file that stay words: no markup, no second line, no end of a table's cell."""
-    one_line = html.escape(" ".join(str(text).split()), quote=False)
-    return re.sub(r"([\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)
+    """Escapes text from a file: no markup, one line, and no end of a table's cell."""
+    line = html.escape(" ".join(str(text).split()), quote=False)
+    return re.sub(r"([\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)

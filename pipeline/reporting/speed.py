@@ -1,4 +1,4 @@
-"""benchmarks/results/MODEL.json -> how many times as fast as plain references a model is, beside its goals."""
+"""benchmarks/results/MODEL.json -> a model's speed against plain references, beside its goals."""
 
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -8,18 +8,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 
-PLAIN, VARIANT, LIMIT = "before/ours", "seed's/ours", "limit/ours"
-"""Ratios to the plain reference, to the variant of it that was proposed, and to what the machine needs at least."""
+PLAIN = "before/ours"
+"""Ratio to the plain reference."""
+VARIANT = "seed's/ours"
+"""Ratio to the variant of the reference that was proposed."""
+LIMIT = "limit/ours"
+"""Ratio to the least that the machine needs."""
 REFERENCE = "plain reference"
-"""What `before` is where a row names no other library."""
+"""`before` of a row that names no other library."""
 MEMORY = {"MB": 1e-6, "KiB": 1 / 1024}
-"""Units of rows that are about memory -> what a number of bytes is multiplied by."""
+"""Units of rows about memory -> factor from bytes."""
 
 Form = TypeVar("Form", bound=BaseModel)
 
 
 class Ratio(BaseModel):
-    """Of the rounds of one comparison."""
+    """Holds the ratio of two sides over all rounds."""
 
     model_config = ConfigDict(strict=True, frozen=True)
     median: float
@@ -28,14 +32,14 @@ class Ratio(BaseModel):
 
 
 class Measured(BaseModel):
-    """What one side takes, in seconds or bytes."""
+    """Holds what one side takes, in seconds or bytes."""
 
     model_config = ConfigDict(strict=True, frozen=True)
     median: float
 
 
 class Row(BaseModel):
-    """One comparison, as `benchmarks.table.as_json` writes it; only what is told of it."""
+    """Holds what the report shows of one comparison, as `benchmarks.table.as_json` writes it."""
 
     model_config = ConfigDict(strict=True, frozen=True)
     row: str
@@ -44,11 +48,11 @@ class Row(BaseModel):
     ours: Measured
     ratios: dict[str, Ratio]
     goal: str | None = Field(pattern="^(<=|>=) [^ ]+ .+$")
-    met: bool | None
+    is_reached: bool | None = Field(alias="met")
 
 
 class Results(BaseModel):
-    """All comparisons of one model, and the machine that they were measured on."""
+    """Holds all comparisons of one model, and the machine that they were measured on."""
 
     model_config = ConfigDict(strict=True, frozen=True)
     cpu: str
@@ -59,28 +63,28 @@ class Results(BaseModel):
 
 
 class Comparison(NamedTuple):
-    """One piece of work: how many times as fast as its plain reference, and the goal with what it asks for."""
+    """Holds, for one piece of work, the ratio to its plain reference and the goal, as text."""
 
     work: str
     ratio: str
     goal: str
-    met: bool | None
+    is_reached: bool | None
 
 
 def read_results(root: Path, model: str) -> Results | None:
-    """What `make bench BENCH=MODEL` found; None where it was not run.
+    """Reads what `make bench BENCH=MODEL` wrote; None if it was not run.
 
     Raises:
-        ArtifactError: the file is not what it writes.
+        ArtifactError: the file has another form.
     """
     return read_file(root, path_of(model), Results, f"make bench BENCH={model}")
 
 
 def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | None:
-    """A file below `root` that a command writes; None where there is none.
+    """Reads a file below `root` that a command writes; None if there is none.
 
     Raises:
-        ArtifactError: it has another form.
+        ArtifactError: the file has another form.
     """
     if not (root / path).exists():
         return None
@@ -88,85 +92,76 @@ def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | 
         return form.model_validate(artifacts.read_json(root / path))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        raise ArtifactError(
-            f"{path}: {where}: {first['msg']}; `{command}` writes it anew"
-        ) from None
+    key = ".".join(map(str, first["loc"])) or "the whole"
+    raise ArtifactError(f"{path}: {key}: {first['msg']}; `{command}` writes it anew")
 
 
 def path_of(model: str) -> Path:
-    """Where `make bench` keeps a model's comparisons, below the project's folder."""
+    """Returns the path of a model's comparisons, relative to the project's folder."""
     return Path("benchmarks", "results", f"{model}.json")
 
 
 def comparisons(results: Results) -> list[Comparison]:
-    """A line per main row."""
-    return [Comparison(row.row, _told(row), goal_of(row), row.met) for row in main_rows(results)]
+    """Returns a comparison per main row."""
+    lines = []
+    for row in main_rows(results):
+        ratio = "-"
+        if PLAIN in row.ratios:
+            plain = row.ratios[PLAIN]
+            rounds = f"({times(plain.least)} to {times(plain.greatest)})"
+            memory = " less memory" if row.unit in MEMORY else ""
+            ratio = f"{times(plain.median)} {rounds}{memory}"
+        lines.append(Comparison(row.row, ratio, goal_of(row), row.is_reached))
+    return lines
 
 
 def main_rows(results: Results) -> list[Row]:
-    """Those that stand for a work of their own, not for a part of the one above."""
-    return [
-        row
-        for row in results.rows
-        if not row.row.startswith(" ") and (PLAIN in row.ratios or row.goal)
-    ]
+    """Returns the rows that compare a whole piece of work, not a part of the row above."""
+    rows = [row for row in results.rows if not row.row.startswith(" ")]
+    return [row for row in rows if PLAIN in row.ratios or row.goal]
 
 
 def reach(results: Results) -> str:
-    """From the least to the greatest median of the main rows that time plain references."""
-    timed = [
-        row for row in main_rows(results) if row.unit not in MEMORY and row.against == REFERENCE
+    """Returns the least and the greatest median ratio of times to plain references."""
+    medians = [
+        row.ratios[PLAIN].median
+        for row in main_rows(results)
+        if row.unit not in MEMORY and row.against == REFERENCE and PLAIN in row.ratios
     ]
-    medians = [row.ratios[PLAIN].median for row in timed if PLAIN in row.ratios]
     return f"{times(min(medians))} to {times(max(medians))}" if medians else "no ratio to"
 
 
-def _told(row: Row) -> str:
-    """The ratio; where it is one of memory, that it is."""
-    return shown(row.ratios.get(PLAIN)) + (
-        " less memory" if row.unit in MEMORY and PLAIN in row.ratios else ""
-    )
-
-
-def shown(ratio: Ratio | None) -> str:
-    """The median, and the rounds around it."""
-    return (
-        "-"
-        if ratio is None
-        else f"{times(ratio.median)} ({times(ratio.least)} to {times(ratio.greatest)})"
-    )
-
-
 def times(ratio: float) -> str:
-    """Three digits, and no exponent below a million."""
+    """Formats a ratio with three digits, without an exponent below a million."""
     return f"{float(f'{ratio:.3g}'):g}x"
 
 
 def percent(share: float) -> str:
-    """A share of one in whole hundredths."""
+    """Formats a share as whole percent."""
     return f"{100 * share:.0f} %"
 
 
 def goal_of(row: Row) -> str:
-    """`>= 5x before`, `>= 5x seed's way`, `>= 0.6x limit`, `<= 2 s` in words, with what is not in the ratio."""
+    """Spells out `>= 5x before`, `>= 5x seed's way`, `>= 0.6x limit` or `<= 2 s`.
+
+    Adds the measured value if the row's ratio does not show it.
+    """
     if row.goal is None:
         return "-"
     sign, number, against = row.goal.split(" ", 2)
     if sign == "<=":
-        return f"at most {in_units(float(number), row.unit)}: takes {in_units(row.ours.median, row.unit)}"
+        most = in_units(float(number), row.unit)
+        return f"at most {most}: takes {in_units(row.ours.median, row.unit)}"
     if against == "before":
         return f"at least {number}"
+    ratio = row.ratios.get(LIMIT if against == "limit" else VARIANT)
     if against == "limit":
-        reached = row.ratios.get(LIMIT)
-        share = "-" if reached is None else percent(reached.median)
-        return f"at least {percent(float(number.removesuffix('x')))} of what the machine can do: {share}"
-    variant = row.ratios.get(VARIANT)
-    return (
-        f"at least {number} a proposed variant: {'-' if variant is None else times(variant.median)}"
-    )
+        share = "-" if ratio is None else percent(ratio.median)
+        least = percent(float(number.removesuffix("x")))
+        return f"at least {least} of what the machine can do: {share}"
+    return f"at least {number} a proposed variant: {'-' if ratio is None else times(ratio.median)}"
 
 
 def in_units(value: float, unit: str) -> str:
-    """Bytes as a row of memory counts them, anything else in seconds."""
+    """Formats bytes in the unit of a row about memory, anything else in seconds."""
     return f"{value * MEMORY[unit]:.3g} {unit}" if unit in MEMORY else f"{value:.3g} s"

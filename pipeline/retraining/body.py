@@ -1,128 +1,128 @@
-"""verdicts of a retraining -> title and body of the pull request or issue that tells of it."""
+"""verdicts of a retraining -> title and body of its pull request or issue."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged
-from pipeline.retraining.outcome import ISSUE, Told
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.reporting.tables import markdown_table
+from pipeline.retraining.outcome import ISSUE, Message
 from quatrain.baselines import PASSED
 
 LONGEST_DIFF = 30_000
 """Characters of `dvc metrics diff` that are shown: GitHub takes 65,536 in all."""
-TABLE_HEAD = 2
-"""Lines of a table without rows."""
+HEADER_LINES = 2
+"""Lines of a Markdown table without rows."""
+TABLE_HEAD = ("model", "metric", "score", "baseline", "difference", "status")
 
 
 class Origin(NamedTuple):
-    """What was retrained, and how."""
+    """Holds what was retrained; `is_new_seed` if the seed differs from that of the commit."""
 
     commit: str
     preset: str
     seed: int
-    asked: bool
-    """Whether the seed is another one than that of the commit."""
+    is_new_seed: bool
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """`commit 0123456789ab, preset default, seed 7 (new)`."""
-        return f"commit {self.commit[:12]}, preset {self.preset}, seed {self.seed}{' (new)' if self.asked else ''}"
+        return (
+            f"commit {self.commit[:12]}, preset {self.preset}, "
+            f"seed {self.seed}{' (new)' if self.is_new_seed else ''}"
+        )
 
 
-class Better(NamedTuple):
-    """Of which models the baselines move, and who is only as good as before."""
+class BaselineChanges(NamedTuple):
+    """Holds the models whose baselines move, and those whose scores only hold them."""
 
     moved: tuple[str, ...]
-    kept: tuple[str, ...]
+    unchanged: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """Whose baselines move, and why the others stay."""
+    def summary(self) -> str:
+        """One or two sentences about both."""
         if not self.moved:
             return "No baseline moves: the scores hold them, and none is clearly better."
-        stay = (
-            f" Those of {', '.join(self.kept)} stay: their scores hold them." if self.kept else ""
-        )
-        return f"Baselines of {', '.join(self.moved)} move: a score is clearly better, none is worse.{stay}"
+        text = f"Baselines of {', '.join(self.moved)} move"
+        text += ": a score is clearly better, none is worse."
+        if self.unchanged:
+            text += f" Those of {', '.join(self.unchanged)} stay: their scores hold them."
+        return text
 
 
 def proposal(
-    origin: Origin, judged: Sequence[Judged], better: Better, diff: str, pictures: str
-) -> Told:
-    """Of a passed gate with something to store."""
-    title = (
-        f"Retrain: {', '.join(better.moved)} better"
-        if better.moved
-        else "Retrain: scores hold their baselines"
-    )
-    seed = f" (seed {origin.seed})" if origin.asked else ""
-    parts = [
-        f"The gate passed ({origin.told}).",
-        better.told,
-        table(judged),
-        folded("dvc metrics diff", shortened(diff)) if len(diff.splitlines()) > TABLE_HEAD else "",
-        pictures,
-    ]
-    return Told(title + seed, paragraphs(parts))
+    origin: Origin,
+    results: Sequence[ModelVerdict],
+    changes: BaselineChanges,
+    diff: str,
+    figures: str,
+) -> Message:
+    """Returns the message of a passed gate with something to store."""
+    title = "Retrain: scores hold their baselines"
+    if changes.moved:
+        title = f"Retrain: {', '.join(changes.moved)} better"
+    if origin.is_new_seed:
+        title += f" (seed {origin.seed})"
+    details = ""
+    if len(diff.splitlines()) > HEADER_LINES:
+        details = folded("dvc metrics diff", shortened(diff))
+    gate = f"The gate passed ({origin.summary})."
+    return Message(title, paragraphs([gate, changes.summary, table(results), details, figures]))
 
 
-def broken(origin: Origin, judged: Sequence[Judged], kept: str) -> Told:
-    """Of a broken gate."""
-    why = [
-        f"* **{one.model}**: {line.why}"
-        for one in judged
-        for line in one.verdict.lines
+def broken(origin: Origin, results: Sequence[ModelVerdict], report: str) -> Message:
+    """Returns the message of a broken gate."""
+    gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
+    reasons = [
+        f"* **{result.model}**: {line.why}"
+        for result in results
+        for line in result.verdict.lines
         if line.status not in PASSED
     ]
-    parts = [
-        f"The gate is broken ({origin.told}). Nothing was promoted and nothing was pushed.",
-        "\n".join(dict.fromkeys(why)),
-        table(judged),
-        f"The report is kept where the retraining ran: `{kept}`.",
-    ]
-    return Told(ISSUE, paragraphs(parts))
+    place = f"The report is kept where the retraining ran: `{report}`."
+    text = "\n".join(dict.fromkeys(reasons))
+    return Message(ISSUE, paragraphs([gate, text, table(results), place]))
 
 
-def unchanged(origin: Origin) -> Told:
-    """Of a passed gate that leaves nothing to store."""
-    return Told(
-        "Retrain: nothing changed", f"The gate passed ({origin.told}), and nothing changed.\n"
-    )
+def unchanged(origin: Origin) -> Message:
+    """Returns the message of a passed gate with nothing to store."""
+    body = f"The gate passed ({origin.summary}), and nothing changed.\n"
+    return Message("Retrain: nothing changed", body)
 
 
 def paragraphs(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(judged: Sequence[Judged]) -> str:
-    """Scores against baselines, a row per judged metric."""
-    rows = [
-        f"| {one.model} | {found.metric} | {verdicts.shown(found.new)} | {verdicts.shown(found.old)} "
-        f"| {verdicts.shown_difference(found)} | {marked(found.status)} |"
-        for one in judged
-        for found in one.comparisons
-    ]
-    head = [
-        "| model | metric | score | baseline | difference | status |",
-        "|---|---|---|---|---|---|",
-    ]
-    return "\n".join([*head, *rows])
-
-
-def marked(status: str) -> str:
-    """What is not simply ok stands out."""
-    return status if status == "ok" else f"**{status}**"
+def table(results: Sequence[ModelVerdict]) -> str:
+    """Returns the scores against baselines in Markdown, a row per judged metric."""
+    rows = []
+    for result in results:
+        for line in result.comparisons:
+            status = line.status if line.status == "ok" else f"**{line.status}**"
+            cells = (
+                result.model,
+                line.metric,
+                verdicts.format_score(line.new),
+                verdicts.format_score(line.old),
+                verdicts.format_difference(line),
+                status,
+            )
+            rows.append(cells)
+    return markdown_table(TABLE_HEAD, rows)
 
 
 def folded(summary: str, content: str) -> str:
-    """Shown when it is asked for."""
+    """Returns a section that is hidden until it is opened."""
     return f"<details><summary>{summary}</summary>\n\n{content}\n\n</details>"
 
 
 def shortened(diff: str) -> str:
-    """As many lines as there is room for."""
-    lines, room = diff.splitlines(), LONGEST_DIFF
+    """Returns as many lines as LONGEST_DIFF allows."""
+    lines = diff.splitlines()
+    room = LONGEST_DIFF
     for number, line in enumerate(lines):
         room -= len(line) + 1
         if room < 0:
@@ -130,24 +130,16 @@ def shortened(diff: str) -> str:
     return diff
 
 
-def pictures(reports: Path, branch: str, url: str) -> str:
-    """The plots of all models where they can be seen: below `url/BRANCH/`, or in a branch to check out."""
+def figures(reports: Path, branch: str, url: str) -> str:
+    """Returns links to the plots of all models below `url/BRANCH/`, or the branch to check out
+    without a url.
+    """
     if not url:
         return f"Report and pictures: branch `{branch}`, `reports/report.md`."
     base = f"{url.rstrip('/')}/{branch}/reports"
-    found = sorted(reports.glob("*/plots/*.png"))
-    models = sorted({path.parent.parent.name for path in found})
-    shown = {
-        model: "\n\n".join(
-            f"![{path.stem}]({base}/{model}/plots/{path.name})"
-            for path in found
-            if path.parent.parent.name == model
-        )
-        for model in models
-    }
-    return paragraphs(
-        [
-            f"[The whole report]({base}/report.md)",
-            *(folded(f"Pictures of {model}", shown[model]) for model in models),
-        ]
-    ).rstrip("\n")
+    parts = [f"[The whole report]({base}/report.md)"]
+    for model in sorted({path.parent.parent.name for path in reports.glob("*/plots/*.png")}):
+        plots = sorted((reports / model / "plots").glob("*.png"))
+        links = [f"![{path.stem}]({base}/{model}/plots/{path.name})" for path in plots]
+        parts.append(folded(f"Pictures of {model}", "\n\n".join(links)))
+    return paragraphs(parts).rstrip("\n")

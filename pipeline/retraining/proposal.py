@@ -1,122 +1,149 @@
-"""a passed gate -> branches with the result and its pictures, here and at the remotes; the same result once."""
+"""a passed gate -> branches with the result and its figures, here and at the remotes; the same
+result only once.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.commands import repro
-from pipeline.judging.verdicts import Judged
+from pipeline.dvc.workspace import workspace_of
+from pipeline.judging.verdicts import ModelVerdict
 from pipeline.retraining import body, worktree
-from pipeline.retraining.body import Better, Origin
-from pipeline.retraining.outcome import Told
-from pipeline.retraining.worktree import Copy
+from pipeline.retraining.body import BaselineChanges, Origin
+from pipeline.retraining.outcome import Message
+from pipeline.retraining.worktree import Worktree
 from pipeline.runtime.errors import CommandFailed
 from pipeline.storage import artifacts
 from quatrain.registry import MODELS
 
 PROPOSED = ("dvc.lock", "params.yaml", "reports", "baselines")
 """What a retraining may change in git."""
-BRANCH, PICTURES = "retrain", "retrain-pictures"
+BRANCH = "retrain"
+FIGURES_BRANCH = "retrain-pictures"
 
 
 class Target(NamedTuple):
-    """Where a proposal goes: the git remote, or None for this repository alone; whether there is a DVC remote."""
+    """Holds where a proposal is pushed to; `remote` is None for this repository alone."""
 
     remote: str | None
-    outs: bool
-    pictures_url: str
+    has_dvc_remote: bool
+    figures_url: str
 
 
-def improved(judged: Sequence[Judged]) -> Better:
-    """Models with a clearly better score; merely holding a baseline again and again must not wear it down."""
-    moved = [
-        one.model for one in judged if any(line.status == "better" for line in one.verdict.lines)
-    ]
-    return Better(tuple(moved), tuple(one.model for one in judged if one.model not in moved))
+class Proposal(NamedTuple):
+    """Holds the branch with the result and the message of its pull request."""
+
+    branch: str
+    message: Message
 
 
-def changed(copy: Copy) -> bool:
-    """Whether anything differs from the commit."""
+def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
+    """Returns which models have a clearly better score; equal scores must not wear their baselines
+    down.
+    """
+    moved: list[str] = []
+    unchanged: list[str] = []
+    for result in results:
+        is_better = any(line.status == "better" for line in result.verdict.lines)
+        (moved if is_better else unchanged).append(result.model)
+    return BaselineChanges(tuple(moved), tuple(unchanged))
+
+
+def has_changes(copy: Worktree) -> bool:
+    """Returns whether a result differs from the commit."""
     return copy.git("status", "--porcelain", "--", *PROPOSED) != ""
 
 
 def propose(
-    copy: Copy, target: Target, origin: Origin, judged: Sequence[Judged], better: Better
-) -> tuple[str, Told]:
-    """The branch with the result, and what to tell of it.
+    copy: Worktree,
+    target: Target,
+    origin: Origin,
+    results: Sequence[ModelVerdict],
+    changes: BaselineChanges,
+) -> Proposal:
+    """Commits the result to a branch, and pushes it if there is a remote.
 
     Raises:
-        CommandFailed: the better scores were refused, or a remote did not take what was pushed.
+        CommandFailed: the better scores were refused, or a remote refused what was pushed.
     """
-    work = repro.workspace_of(copy.path, origin.preset)
-    digest = digest_of(work, better)
-    result, pictures = f"{BRANCH}/{digest}", f"{PICTURES}/{digest}"
-    shown = body.pictures(work / "reports", pictures, target.pictures_url)
-    told = body.proposal(origin, judged, better, metrics_diff(copy, origin.preset), shown)
-    if worktree.commit_of(copy, target.remote, result):
-        tell(f"this result is proposed already: branch {result}")
-        return result, told
-    report = worktree.commit_alone(copy, work, "reports", f"Report of {result}")
-    promote(copy, origin.preset, better)
-    message = f"{told.title}\n\nFrom {origin.told}.\n{better.told}"
-    known = worktree.commit_of(copy, None, result) or worktree.commit(copy, PROPOSED, message)
-    commits = {result: known, pictures: report}
+    work = workspace_of(copy.path, origin.preset)
+    digest = result_digest(work, changes)
+    branch = f"{BRANCH}/{digest}"
+    figures_branch = f"{FIGURES_BRANCH}/{digest}"
+    figures = body.figures(work / "reports", figures_branch, target.figures_url)
+    diff = metrics_diff(copy, origin.preset)
+    message = body.proposal(origin, results, changes, diff, figures)
+    if worktree.commit_of(copy, target.remote, branch):
+        log(f"this result is proposed already: branch {branch}")
+        return Proposal(branch, message)
+    report = worktree.commit_without_parent(copy, work, "reports", f"Report of {branch}")
+    promote(copy, origin.preset, changes)
+    text = f"{message.title}\n\nFrom {origin.summary}.\n{changes.summary}"
+    existing = worktree.commit_of(copy, None, branch)
+    commits = {
+        branch: existing or worktree.commit(copy, PROPOSED, text),
+        figures_branch: report,
+    }
+    destination = "; --push would send it"
     if target.remote is not None:
-        push(copy, target, commits, outs=target.outs and origin.preset == "default")
-    for branch, commit in commits.items():
-        copy.git("branch", "--force", branch, commit)
-    tell(
-        f"proposed: branch {result}"
-        + (f", pushed to {target.remote}" if target.remote else "; --push would send it")
-    )
-    return result, told
+        push(copy, target, commits, with_outs=target.has_dvc_remote and origin.preset == "default")
+        destination = f", pushed to {target.remote}"
+    for name, commit in commits.items():
+        copy.git("branch", "--force", name, commit)
+    log(f"proposed: branch {branch}{destination}")
+    return Proposal(branch, message)
 
 
-def digest_of(work: Path, better: Better) -> str:
-    """Names a result; without the dates that a promotion writes, so that it is the same tomorrow."""
-    files = ("params.yaml", "dvc.lock", *(f"reports/{model}/scores.json" for model in MODELS))
-    content = {name: hashlib.sha256((work / name).read_bytes()).hexdigest() for name in files}
-    return artifacts.digest_of({"files": content, "better": better.moved})[:12]
+def result_digest(work: Path, changes: BaselineChanges) -> str:
+    """Returns the name of a result; without the dates of promotions, so that it is the same
+    tomorrow.
+    """
+    names = ("params.yaml", "dvc.lock", *(f"reports/{model}/scores.json" for model in MODELS))
+    files = {name: hashlib.sha256((work / name).read_bytes()).hexdigest() for name in names}
+    return artifacts.digest_of({"files": files, "better": changes.moved})[:12]
 
 
-def metrics_diff(copy: Copy, preset: str) -> str:
-    """What DVC says of all scores; nothing of a preset's, which git does not hold."""
+def metrics_diff(copy: Worktree, preset: str) -> str:
+    """Returns DVC's table of all scores; empty for a preset, whose scores are not in git."""
     if preset != "default":
         return ""
     return copy.commands.read([*worktree.DVC, "metrics", "diff", "--md"], copy.path)
 
 
-def promote(copy: Copy, preset: str, better: Better) -> None:
-    """Let the better scores become baselines of the copy; the champion moves when they are merged.
+def promote(copy: Worktree, preset: str, changes: BaselineChanges) -> None:
+    """Stores the better scores as baselines of the worktree; the alias `champion` moves when they
+    are merged.
 
     Raises:
         CommandFailed: they were refused.
     """
-    if not better.moved:
+    if not changes.moved:
         return
-    if code := copy.python(
-        "pipeline.commands.promote", "--preset", preset, "--keep-champion", *better.moved
-    ):
+    arguments = ("--preset", preset, "--keep-champion", *changes.moved)
+    code = copy.python("pipeline.commands.promote", *arguments)
+    if code:
         raise CommandFailed(
             "pipeline.commands.promote did not take the better scores; the lines above say why",
             code,
         )
 
 
-def push(copy: Copy, target: Target, commits: Mapping[str, str], outs: bool) -> None:
-    """First what the branches refer to, then the branches, all or none.
+def push(copy: Worktree, target: Target, commits: Mapping[str, str], with_outs: bool) -> None:
+    """Pushes first the outs that the branches refer to, then the branches, all or none.
 
     Raises:
-        CommandFailed: a remote did not take it.
+        CommandFailed: a remote refused them.
     """
-    if outs and copy.commands.call([*worktree.DVC, "push", "--quiet", "--run-cache"], copy.path):
+    command = [*worktree.DVC, "push", "--quiet", "--run-cache"]
+    if with_outs and copy.commands.call(command, copy.path):
         raise CommandFailed(
             "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
         )
-    names = [f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()]
-    copy.git("push", "--quiet", "--atomic", "--force", str(target.remote), *names)
+    refs = [f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()]
+    copy.git("push", "--quiet", "--atomic", "--force", str(target.remote), *refs)
 
 
-def tell(line: str) -> None:
+def log(line: str) -> None:
+    """Prints a line about the progress to stdout."""
     print(f"retrain: {line}", flush=True)

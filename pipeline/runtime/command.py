@@ -42,7 +42,8 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 class Command(NamedTuple):
     """Holds what `python -m MODULE` does: its options, and the work that they are passed to.
 
-    work: returns the exit code, or None for 0. interrupted: the line after Ctrl-C.
+    work: returns the exit code, or None for 0. interrupted: the line after Ctrl-C. prefix: begins
+    the line about a failure; the name if it is None.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Command(NamedTuple):
     work: Callable[[Options], int | None]
     add_options: Callable[[Parser], Any] = lambda _: None
     interrupted: str = "interrupted by SIGINT"
+    prefix: str | None = None
 
     def __call__(self, argv: list[str] | None = None) -> int:
         parser = Parser(
@@ -60,7 +62,8 @@ class Command(NamedTuple):
         self.add_options(parser)
         options = parser.parse_args(argv)
         try:
-            return run_guarded(self.name, lambda: self.work(options), self.interrupted)
+            prefix = self.name if self.prefix is None else self.prefix
+            return run_guarded(prefix, lambda: self.work(options), self.interrupted)
         except UsageError as error:
             parser.error(str(error))
 
@@ -68,7 +71,9 @@ class Command(NamedTuple):
 def run_guarded(
     name: str, work: Callable[[], int | None], interrupted: str = "interrupted by SIGINT"
 ) -> int:
-    """Returns the exit code of `work`; prints one line to stderr for a failure that a user can mend."""
+    """Returns the exit code of `work`; prints one line to stderr for a failure that a user can
+    mend.
+    """
     try:
         return work() or 0
     except KeyboardInterrupt:
@@ -86,5 +91,6 @@ def run_guarded(
 
 def report_failure(name: str, reason: object, code: int) -> int:
     """Prints the reason as one line to stderr and returns the exit code."""
-    console.info(f"{name}: {' '.join(str(reason).split())} [exit {code}]")
+    text = " ".join(str(reason).split())
+    console.info(f"{name}: {text} [exit {code}]" if name else f"{text} [exit {code}]")
     return code

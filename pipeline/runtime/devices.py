@@ -1,4 +1,6 @@
-"""device, threads and determinism of params.yaml -> a framework that computes with them, and the record of it."""
+"""device, threads and determinism of params.yaml -> a framework that is set up with them, and a
+record of it.
+"""
 
 import platform
 from collections.abc import Callable, Iterator
@@ -16,7 +18,9 @@ LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
 
 
 def settings(params: Params, framework: Framework) -> dict[str, str]:
-    """What a result depends on beside code, params and data; recorded in manifests and tags."""
+    """Returns what a result depends on beside code, params and data; recorded in manifests and
+    tags.
+    """
     return {
         "device": device_of(params, framework),
         "threads": str(params.threads),
@@ -27,14 +31,18 @@ def settings(params: Params, framework: Framework) -> dict[str, str]:
 
 
 def device_of(params: Params, framework: Framework) -> str:
-    """`auto` resolved: cuda where this framework can reach a device. Loads torch where it is asked for, never jax."""
+    """Returns the device of params.yaml, with `auto` resolved: cuda if this framework can reach
+    one.
+
+    Loads torch only for a torch model, and never jax.
+    """
     if params.device != "auto":
         return params.device
     return "cuda" if REACHES_CUDA[framework]() else "cpu"
 
 
 def _jax_reaches_cuda() -> bool:
-    """Without loading it: there is a device, and jax has its plug-in."""
+    """Checks for a device and for jax's plug-in, without loading jax."""
     plugin = any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
     return plugin and Path("/dev/nvidia0").exists()
 
@@ -46,31 +54,31 @@ def _torch_reaches_cuda() -> bool:
 
 
 def cpu_name() -> str:
-    """The processor's model name, for a CPU result repeats bit for bit only on its own type."""
+    """Returns the processor's model name: CPU results repeat bit for bit only on the same type."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    found = [
-        line.split(":", 1)[1].strip()
-        for line in lines
-        if line.startswith(("model name", "model\t", "cpu family"))
-    ]
-    return " / ".join(found[:3]) or platform.machine()
+    keys = ("model name", "model\t", "cpu family")
+    values = [line.split(":", 1)[1].strip() for line in lines if line.startswith(keys)]
+    return " / ".join(values[:3]) or platform.machine()
 
 
 def on_device(params: Params, framework: Framework) -> AbstractContextManager[None]:
-    """A framework set up as params.yaml says; afterwards it is as before. No other framework is loaded.
+    """Sets up a framework as params.yaml says, and restores it afterwards; loads no other
+    framework.
 
     Raises:
-        DeviceMissing: `device: cuda`, and the framework can reach none: no device, no driver, or a build without CUDA.
+        DeviceMissing: `device: cuda`, but there is no device, no driver, or the build has no CUDA.
     """
     return ON_DEVICE[framework](params)
 
 
 @contextmanager
 def _jax_on_device(params: Params) -> Iterator[None]:
-    """All else is in variables that jax reads when it is loaded (`stage.prepare_process`)."""
+    """Checks the device; jax reads all else from variables when it is loaded
+    (`stage.prepare_process`).
+    """
     if params.device == "cuda":
         import jax
 
@@ -83,43 +91,46 @@ def _jax_on_device(params: Params) -> Iterator[None]:
 
 @contextmanager
 def _torch_on_device(params: Params) -> Iterator[None]:
-    """On a CPU always deterministic: it costs nothing, and without it the gradient of `x[index]` differs by threads.
+    """Sets threads, determinism and device of torch.
 
-    The default device is set on a GPU only, for it slows down every call of torch a little.
+    A CPU is always deterministic: it costs nothing, and otherwise the gradient of `x[index]`
+    differs with threads. The default device is set on a GPU only, because it slows down every call
+    of torch a little.
     """
     import torch
 
-    device, memory = device_of(params, "torch"), cast(Any, torch.utils.deterministic)
+    device = device_of(params, "torch")
+    memory = cast(Any, torch.utils.deterministic)
     if device == "cuda" and not torch.cuda.is_available():
         raise _missing("torch")
     if torch.get_num_interop_threads() != 1:
-        torch.set_num_interop_threads(1)  # a process may do so once
+        # A process may set this only once.
+        torch.set_num_interop_threads(1)
     with ExitStack() as afterwards:
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(params.threads)
-        afterwards.callback(
-            setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory
-        )
-        memory.fill_uninitialized_memory = (
-            False  # filling new tensors with NaN finds mistakes, but costs time
-        )
-        afterwards.callback(
-            torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode()
-        )
+        fills = memory.fill_uninitialized_memory
+        afterwards.callback(setattr, memory, "fill_uninitialized_memory", fills)
+        # Filling new tensors with NaN finds mistakes, but costs time.
+        memory.fill_uninitialized_memory = False
+        mode = torch.get_deterministic_debug_mode()
+        afterwards.callback(torch.set_deterministic_debug_mode, mode)
         if device == "cuda":
             afterwards.callback(torch.set_default_device, None)
             torch.set_default_device(device)
             torch.use_deterministic_algorithms(params.deterministic)
         else:
-            torch.set_deterministic_debug_mode(
-                "error"
-            )  # the same, without loading the compiler for a second
+            # As use_deterministic_algorithms, without loading the compiler for a second.
+            torch.set_deterministic_debug_mode("error")
         yield
 
 
 def _missing(framework: Framework) -> DeviceMissing:
-    why = f"{framework} finds no NVIDIA device here (or is built without CUDA); set device: auto or cpu"
-    return DeviceMissing(f"params.yaml: device = 'cuda', but {why}")
+    return DeviceMissing(
+        "params.yaml: device = 'cuda', but "
+        f"{framework} finds no NVIDIA device here (or is built without CUDA)"
+        "; set device: auto or cpu"
+    )
 
 
 REACHES_CUDA: dict[Framework, Callable[[], bool]] = {

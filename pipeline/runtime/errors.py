@@ -1,4 +1,6 @@
-"""a failure -> the exit code of the process: the base class of all errors that end a command with one line."""
+"""a failure -> the exit code of the process: the base class of all errors that end a command with
+one line.
+"""
 
 import signal
 
@@ -31,10 +33,22 @@ class ArtifactError(PipelineError):
     exit_code = 3
 
 
+class BaselineBroken(PipelineError):
+    """Says which scores are worse than their baseline."""
+
+    exit_code = 4
+
+
 class LockHeld(PipelineError):
     """Says which other process does the same work."""
 
     exit_code = 5
+
+
+class StoreUnavailable(PipelineError):
+    """Says what is not recorded or delivered because the tracking store does not answer."""
+
+    exit_code = 6
 
 
 class CommandFailed(PipelineError):

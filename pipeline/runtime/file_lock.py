@@ -1,7 +1,8 @@
 """a lock file -> one process at a time, also while only its child processes are left.
 
-flock instead of the library filelock: a lock that child processes inherit must be released by closing its descriptor
-alone, and a lock that they must not keep by LOCK_UN. filelock always does the second.
+flock instead of the library filelock: a lock that child processes inherit must be released by
+closing its descriptor alone, and a lock that they must not keep by LOCK_UN. filelock always does
+the second.
 """
 
 import fcntl
@@ -17,7 +18,8 @@ POLL_SECONDS = 0.05
 
 
 def acquire(path: Path, patience_seconds: float) -> int | None:
-    """Returns the locked descriptor of a lock file; None if another process keeps it for `patience_seconds`.
+    """Returns the locked descriptor of a lock file; None if another process keeps it for
+    `patience_seconds`.
 
     The lock lasts until every copy of the descriptor is closed, or until LOCK_UN.
     """
@@ -37,7 +39,8 @@ def acquire(path: Path, patience_seconds: float) -> int | None:
 
 @contextmanager
 def folder_lock(folder: Path, patience_seconds: float = 30.0) -> Iterator[None]:
-    """Locks a folder outside DVC's outs; a predecessor that is ending has `patience_seconds` to save and leave.
+    """Locks a folder outside DVC's outs; a predecessor that is ending has `patience_seconds` to
+    save and leave.
 
     Raises:
         LockHeld: another process kept the lock.
@@ -46,8 +49,10 @@ def folder_lock(folder: Path, patience_seconds: float = 30.0) -> Iterator[None]:
     descriptor = acquire(path, patience_seconds)
     if descriptor is None:
         pid = path.read_text() or "unknown"
-        remedy = f"wait for it or end it with `kill {pid}`, then run again"
-        raise LockHeld(f"{folder.name} is at work in process {pid}; {remedy}")
+        raise LockHeld(
+            f"{folder.name} is at work in process {pid}; "
+            f"wait for it or end it with `kill {pid}`, then run again"
+        )
     try:
         os.truncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())

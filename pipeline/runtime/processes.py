@@ -1,4 +1,6 @@
-"""commands -> their exit codes: one that may save its work, one after another under a lock, or several in parallel."""
+"""commands -> their exit codes: one that may save its work, one after another under a lock, or
+several in parallel.
+"""
 
 import os
 import signal
@@ -30,8 +32,8 @@ def shell_exit_code(returncode: int) -> int:
 def wait_for_child(process: subprocess.Popen) -> int:
     """Returns the exit code of a child that may save its work first.
 
-    Ctrl-C reaches the child through the terminal; SIGTERM is passed on. dvc dies of SIGTERM at once, but its stage
-    saves its work and is waited for too.
+    Ctrl-C reaches the child through the terminal; SIGTERM is passed on. dvc dies of SIGTERM at
+    once, but its stage saves its work and is waited for too.
     """
     stages: list[psutil.Process] = []
 
@@ -63,7 +65,8 @@ def is_working(process: psutil.Process) -> bool:
 
 
 class ParallelCommands:
-    """Runs at most `limit` commands in parallel; SIGINT and SIGTERM end all of them, and no further one starts.
+    """Runs at most `limit` commands in parallel; SIGINT and SIGTERM end all of them, and no further
+    one starts.
 
     A command has ended when its output is closed: its children may still be saving their work.
     """
@@ -78,7 +81,9 @@ class ParallelCommands:
     def run(
         self, commands: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str]
     ) -> dict[str, int]:
-        """Returns the exit code of each command, 128 + signal if it was not started; a failure stops no other."""
+        """Returns the exit code of each command, 128 + signal if it was not started; a failure
+        stops no other.
+        """
         with signals.handle(self._receive), ThreadPoolExecutor(self.limit) as pool:
             started = {
                 name: pool.submit(self._follow, name, command, folder, environment)
@@ -134,8 +139,8 @@ class Output(NamedTuple):
 class CommandSequence:
     """Runs commands one after another in the foreground, under a lock that each of them inherits.
 
-    The lock lasts while one of them lives, even if this process was killed; then they are sent SIGTERM. After a
-    signal no further command starts.
+    The lock lasts while one of them lives, even if this process was killed; then they are sent
+    SIGTERM. After a signal no further command starts.
     """
 
     def __init__(self, lock: Path, name: str, patience_seconds: float) -> None:
@@ -149,8 +154,9 @@ class CommandSequence:
     def __enter__(self) -> Self:
         descriptor = file_lock.acquire(self._lock, self._patience_seconds)
         if descriptor is None:
-            remedy = "is at work in this checkout; wait for it or end it"
-            raise LockHeld(f"another {self._name} {remedy}")
+            raise LockHeld(
+                f"another {self._name} is at work in this checkout; wait for it or end it"
+            )
         self._descriptor = descriptor
         self._cleanup.callback(os.close, descriptor)
         self._cleanup.enter_context(signals.handle(self._receive))
@@ -211,7 +217,7 @@ class CommandSequence:
             stderr=pipe,
             text=True,
             pass_fds=(self._descriptor,),
-            preexec_fn=signals.parent_death_signal(),  # noqa: PLW1509: there is no other thread
+            preexec_fn=signals.parent_death_signal(),  # safe: there is no other thread
         )
         if self._received == signal.SIGTERM:
             self._process.terminate()
@@ -224,7 +230,8 @@ class CommandSequence:
         return Output(shell_exit_code(returncode), stdout or "", stderr or "")
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        # Ctrl-C reaches the command through the terminal, and a second one would keep it from saving.
+        # Ctrl-C reaches the command through the terminal, and a second one would keep it from
+        # saving.
         self._received = self._received or number
         process = self._process
         if number == signal.SIGTERM and process is not None and process.poll() is None:

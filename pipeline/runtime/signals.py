@@ -19,7 +19,9 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def handle(handler: Handler) -> Iterator[None]:
-    """Calls the handler on SIGTERM and SIGINT inside the block; restores the earlier handlers afterwards."""
+    """Calls the handler on SIGTERM and SIGINT inside the block; restores the earlier handlers
+    afterwards.
+    """
     previous = {number: signal.signal(number, handler) for number in ENDING}
     try:
         yield

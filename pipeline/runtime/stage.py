@@ -1,4 +1,6 @@
-"""argv, params.yaml -> a stage with its files, seeds, device and threads, which ends with the right exit code."""
+"""argv, params.yaml -> a stage with its files, seeds, device and threads, which ends with the right
+exit code.
+"""
 
 import gc
 import hashlib
@@ -22,13 +24,17 @@ from quatrain.registry import MODELS, Framework, load
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The folder of this code; a stage works in the current folder, which is another one in tests."""
 PATIENCE_SECONDS = 60.0
-"""How long a predecessor may take to save and leave: longer than its last delivery to a tracking server."""
+"""How long a predecessor may take to save and leave: longer than its last delivery to a tracking
+server.
+"""
 OBJECTS_PER_COLLECTION = 100_000
-"""Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a start."""
+"""Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a
+start.
+"""
 
 
 class Stage(NamedTuple):
-    """Holds a verb and its model, with the paths of its files and the seeds of its random numbers."""
+    """Holds a verb and its model, with the paths of its files and its seeds."""
 
     verb: str
     model: str
@@ -68,7 +74,9 @@ class Stage(NamedTuple):
         return self.root / ".state"
 
     def seed(self, purpose: str) -> int:
-        """Returns the seed of a purpose, from `seed` and names alone: stages do not share random numbers."""
+        """Returns the seed of a purpose, from `seed` and names alone: stages do not share random
+        numbers.
+        """
         digest = hashlib.sha256(f"{self.params.seed}/{self.name}/{purpose}".encode()).digest()
         return int.from_bytes(digest[:4], "little")
 
@@ -81,12 +89,13 @@ class Stage(NamedTuple):
         """
         loaded = artifacts.load(self.data)
         collecting = load(self.model).collect
-        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.npz"])
+        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.safetensors"])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 
     def key(self, inputs: list[str]) -> str:
-        """Returns the key of this computation: its inputs, its loaded code, device, threads and versions.
+        """Returns the key of this computation: its inputs, its loaded code, device, threads and
+        versions.
 
         Call it after the modules that shape the outputs are imported.
         """
@@ -103,7 +112,9 @@ class Stage(NamedTuple):
 
 
 def prepare_process(params: Params) -> None:
-    """Sets threads, device and determinism in the variables that jax and torch read when they are imported."""
+    """Sets threads, device and determinism in the variables that jax and torch read when they are
+    imported.
+    """
     threads = str(params.threads)
     os.environ |= {
         "NPROC": threads,
@@ -133,7 +144,9 @@ def main(
     argv: list[str] | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> int:
-    """Runs a verb of one model; every way to end is an exit code and, if it is not 0, one line on stderr."""
+    """Runs a verb of one model; every way to end is an exit code and, if it is not 0, one line on
+    stderr.
+    """
     parser = Parser(
         prog=f"python -m pipeline.{verb}", description=about, formatter_class=HelpFormatter
     )
@@ -147,7 +160,7 @@ def main(
         prepare_process(stage.params)
         if stage.framework == "jax":
             gc.set_threshold(OBJECTS_PER_COLLECTION)
-            compile_cache.keep(stage.root, stage.params)
+            compile_cache.enable(stage.root, stage.params)
         with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
             signals.working = True
             run_on_device(stage, body, signals)

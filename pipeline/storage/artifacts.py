@@ -1,4 +1,6 @@
-"""named contents <-> a folder of files under a manifest: written whole or not at all, verified before use."""
+"""named contents <-> a folder of files under a manifest: written whole or not at all, verified
+before use.
+"""
 
 import hashlib
 import math
@@ -32,7 +34,7 @@ Tree = TypeVar("Tree", bound=tuple)
 
 
 class File(BaseModel):
-    """What the manifest declares of one file."""
+    """Declares hash, size and arrays of a file."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     sha256: str
@@ -41,7 +43,7 @@ class File(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What belongs to a folder; the last file to be written. `digest` is the hash of all the rest of it."""
+    """Declares the files of a folder; written last. `digest` is the hash of all its other keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     schema_version: Literal[1]
@@ -51,7 +53,9 @@ class Manifest(BaseModel):
 
 
 class Loaded(NamedTuple):
-    """A verified folder: file name -> content, what `save` was told beside it, and the digest of both."""
+    """Holds the contents of a verified folder by file name, the info given to `save`, and the
+    digest of both.
+    """
 
     contents: dict[str, Any]
     info: dict[str, Any]
@@ -59,10 +63,11 @@ class Loaded(NamedTuple):
 
 
 def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> str:
-    """Make `folder` hold exactly these files and a manifest, in bytes that only they decide; its digest.
+    """Makes `folder` hold exactly these files and a manifest, in bytes that depend on them alone;
+    returns its digest.
 
-    A name's ending chooses the format: .npz and .safetensors (name -> array), .json, .csv and .txt (str),
-    .png (bytes). A crash in the middle leaves a folder that `load` refuses, or the old or the new content.
+    A name's ending chooses the format: .safetensors (name -> array), .json, .csv and .txt (str),
+    .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses.
 
     Raises:
         ArtifactError: a content does not fit its name, or `folder` holds what `save` never writes.
@@ -72,10 +77,12 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
         raise _refused(
             folder / MANIFEST, "is the name of the manifest, not of a content", UNTOUCHED
         )
-    files, entries = {}, {}
+    files: dict[str, bytes] = {}
+    entries = {}
     for name, content in sorted(contents.items()):
-        files[name], arrays = _encode(folder / name, content)
-        entries[name] = {"sha256": _sha256(files[name]), "size": len(files[name]), "arrays": arrays}
+        data, arrays = _encode(folder / name, content)
+        files[name] = data
+        entries[name] = {"sha256": _sha256(data), "size": len(data), "arrays": arrays}
     manifest = {"schema_version": SCHEMA, "info": dict(info), "files": entries}
     manifest["digest"] = _sha256(_encode(folder / MANIFEST, manifest)[0])
     _validated(folder / MANIFEST, manifest, UNTOUCHED)
@@ -87,21 +94,19 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
 
 
 def load(folder: Path) -> Loaded:
-    """The contents of a folder, once size, hash, names, dtypes, shapes and finiteness of all are verified.
+    """Returns the contents of a folder after it has verified size, hash, names, dtypes, shapes and
+    finiteness.
 
     Raises:
         ArtifactError: anything in the folder is not as it was saved.
     """
     manifest = _read_manifest(folder)
     present = {path.name for path in folder.iterdir() if path.suffix != PARTIAL} - {MANIFEST}
-    missing, others = (
-        sorted(manifest.files.keys() - present),
-        sorted(present - manifest.files.keys()),
-    )
+    missing = sorted(manifest.files.keys() - present)
+    others = sorted(present - manifest.files.keys())
     if missing or others:
-        raise _refused(
-            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
-        )
+        reason = f"files that are missing: {missing}, that do not belong to it: {others}"
+        raise _refused(folder, reason)
     if sum(file.size for file in manifest.files.values()) > LARGEST:
         raise _refused(folder, f"declares more than {LARGEST:,} bytes")
     contents = {name: _read_declared(folder / name, file) for name, file in manifest.files.items()}
@@ -109,7 +114,7 @@ def load(folder: Path) -> Loaded:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """One JSON file without a manifest.
+    """Writes one JSON file without a manifest.
 
     Raises:
         ArtifactError: the value is not JSON, which knows no NaN.
@@ -118,7 +123,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The value of one JSON file, which a person may have written.
+    """Returns the value of one JSON file, which a person may have written.
 
     Raises:
         ArtifactError: no regular file, not UTF-8, not JSON, or with equal keys, NaN or infinity.
@@ -127,7 +132,9 @@ def read_json(path: Path) -> Any:
 
 
 def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Returns the scores by name with None (JSON null) for NaN and infinity, which JSON does not know."""
+    """Returns the scores by name with None (JSON null) for NaN and infinity, which JSON does not
+    know.
+    """
     return {name: value if math.isfinite(value) else None for name, value in sorted(scores.items())}
 
 
@@ -135,45 +142,50 @@ def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def to_arrays(tree: tuple) -> Arrays:
-    """Nested NamedTuples of arrays -> flat arrays by name, e.g. `train/state`."""
+    """Returns the arrays of nested NamedTuples by name, e.g. `train/state`."""
     flat: Arrays = {}
     for name, value in tree._asdict().items():  # type: ignore[attr-defined]
         if hasattr(value, "_fields"):
-            flat |= {f"{name}/{inner}": array for inner, array in to_arrays(value).items()}
+            inner = to_arrays(value)
+            flat |= {f"{name}/{key}": array for key, array in inner.items()}
         else:
             flat[name] = np.asarray(value)
     return flat
 
 
 def from_arrays(cls: type[Tree], arrays: Mapping[str, np.ndarray]) -> Tree:
-    """The inverse of `to_arrays`; the annotations of `cls` say which fields are NamedTuples themselves.
+    """Inverts `to_arrays`; the annotations of `cls` say which fields are NamedTuples themselves.
 
     Raises:
         ArtifactError: a field has no array, or an array has no field.
     """
     names = _leaves(cls, "")
-    missing, others = sorted(names - arrays.keys()), sorted(arrays.keys() - names)
+    missing = sorted(names - arrays.keys())
+    others = sorted(arrays.keys() - names)
     if missing or others:
         raise ArtifactError(
             f"not a {cls.__name__}: arrays missing {missing}, unknown {others}; {RESTORE}"
         )
-    return _built(cls, arrays, "")
+    return _build(cls, arrays, "")
 
 
 def _leaves(cls: type[tuple], prefix: str) -> set[str]:
     names: set[str] = set()
     for name, hint in get_type_hints(cls).items():
-        names |= _leaves(hint, f"{prefix}{name}/") if hasattr(hint, "_fields") else {prefix + name}
+        if hasattr(hint, "_fields"):
+            names |= _leaves(hint, f"{prefix}{name}/")
+        else:
+            names.add(prefix + name)
     return names
 
 
-def _built(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
-    fields = {
-        name: _built(hint, arrays, f"{prefix}{name}/")
-        if hasattr(hint, "_fields")
-        else arrays[prefix + name]
-        for name, hint in get_type_hints(cls).items()
-    }
+def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(cls).items():
+        if hasattr(hint, "_fields"):
+            fields[name] = _build(hint, arrays, f"{prefix}{name}/")
+        else:
+            fields[name] = arrays[prefix + name]
     return cls(**fields)
 
 
@@ -181,12 +193,12 @@ def _built(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tr
 
 
 def digest_of(value: Any) -> str:
-    """sha256 of a JSON value, whatever the order of its keys."""
+    """Returns the sha256 of a JSON value; the order of its keys does not matter."""
     return _sha256(formats.to_json(value))
 
 
 def file_digest(path: Path) -> str:
-    """sha256 of a file's bytes.
+    """Returns the sha256 of a file's bytes.
 
     Raises:
         ArtifactError: not a regular file.
@@ -196,7 +208,7 @@ def file_digest(path: Path) -> str:
 
 
 def folder_digest(folder: Path) -> str:
-    """The digest that `save` returned, from the manifest alone: the other files are not read.
+    """Returns the digest of a folder from its manifest alone: the other files are not read.
 
     Raises:
         ArtifactError: the manifest is missing or not as it was saved.
@@ -208,7 +220,7 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-# Reading what cannot be trusted.
+# Reading untrusted bytes.
 
 
 def _read_manifest(folder: Path) -> Manifest:
@@ -230,8 +242,8 @@ def _validated(path: Path, manifest: dict[str, Any], remedy: str) -> Manifest:
         return Manifest.model_validate(manifest)
     except ValidationError as error:
         first = error.errors()[0]
-        where = "/".join(map(str, first["loc"]))
-        raise _refused(path, f"{where[:80]!r}: {first['msg']}", remedy) from None
+        key = "/".join(map(str, first["loc"]))
+        raise _refused(path, f"{key[:80]!r}: {first['msg']}", remedy) from None
 
 
 def _read_declared(path: Path, file: File) -> Any:
@@ -252,7 +264,7 @@ def _read(path: Path, largest: int) -> bytes:
 
 
 def _open(path: Path) -> BufferedReader:
-    """A regular file; a link is not followed and a pipe not waited for."""
+    """Opens a regular file; does not follow a link or wait for a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -281,18 +293,16 @@ def _encode(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
 
 
 def _others(folder: Path, keep: set[str]) -> list[Path]:
-    """What an earlier version of the folder left there; never what somebody else put there."""
-    others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
+    """Returns files of an earlier version of the folder; refuses files that `save` never writes."""
+    existing = sorted(folder.glob("*"))
+    others = [path for path in existing if path.name not in keep or path.is_dir()]
+    allowed = {*formats.FORMATS, PARTIAL}
     for path in others:
-        if (
-            path.is_symlink()
-            or not path.is_file()
-            or path.suffix not in {*formats.FORMATS, PARTIAL}
-        ):
+        if path.is_symlink() or not path.is_file() or path.suffix not in allowed:
             raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
     return others
 
 
-def _refused(path: Path, what: str, remedy: str = RESTORE) -> ArtifactError:
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return ArtifactError(f"{shown}: {what}; {remedy}")
+def _refused(path: Path, reason: str, remedy: str = RESTORE) -> ArtifactError:
+    name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return ArtifactError(f"{name}: {reason}; {remedy}")

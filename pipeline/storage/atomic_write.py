@@ -1,4 +1,4 @@
-"""bytes -> files that are there whole or not at all, whatever kills the process or fills the disk."""
+"""bytes -> files that are complete or absent, even if the process is killed or the disk is full."""
 
 import itertools
 import os
@@ -16,14 +16,16 @@ _numbers = itertools.count(1)
 
 
 def crash_point(operation: Callable[..., Result], *arguments: object) -> Result:
-    """One operation on the file system; with QUATRAIN_CRASH_AT=n the process kills itself before its n-th."""
+    """Runs an operation on the file system; with QUATRAIN_CRASH_AT=n the process kills itself
+    before the n-th.
+    """
     if str(next(_numbers)) == os.environ.get("QUATRAIN_CRASH_AT"):
         os.kill(os.getpid(), signal.SIGKILL)
     return operation(*arguments)
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Put `data` in the file's place, on the disk itself; folders on the way are made.
+    """Replaces a file by `data` and syncs it to the disk; makes missing folders.
 
     Raises:
         OSError: e.g. the disk is full; the old file is untouched and nothing partial is left.
@@ -32,7 +34,8 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write name -> bytes: all of it beside the old files first, then each renamed in the order given.
+    """Writes bytes by file name: first all beside the old files, then renames each in the given
+    order.
 
     Raises:
         OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
@@ -52,13 +55,15 @@ def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def sweep_temporaries(folder: Path) -> None:
-    """Remove what an interrupted write left in a folder; only for who holds the lock on writing to it."""
+    """Removes what an interrupted write left in a folder; the caller holds the lock on writing to
+    it.
+    """
     for partial in sorted(folder.glob(f"*{PARTIAL}")):
         crash_point(os.unlink, partial)
 
 
 def remove(paths: list[Path]) -> None:
-    """Remove files of one folder, on the disk itself."""
+    """Removes files of one folder and syncs the folder to the disk."""
     for path in paths:
         crash_point(os.unlink, path)
     if paths:
@@ -66,7 +71,7 @@ def remove(paths: list[Path]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the folder's list of names survive a power cut."""
+    """Syncs the folder's list of names, so that it survives a power cut."""
     descriptor = crash_point(os.open, folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         crash_point(os.fsync, descriptor)
@@ -83,13 +88,13 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    descriptor = crash_point(
-        os.open, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666
-    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = crash_point(os.open, path, flags, 0o666)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[crash_point(os.write, descriptor, left) :]
+        remaining = memoryview(data)
+        while remaining:
+            count = crash_point(os.write, descriptor, remaining)
+            remaining = remaining[count:]
         crash_point(os.fsync, descriptor)
     except OSError as error:
         error.filename = os.fspath(path)

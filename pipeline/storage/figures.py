@@ -16,7 +16,9 @@ def png(figure: Any) -> bytes:
 
 
 def write_figures(folder: Path, figures: Mapping[str, bytes]) -> None:
-    """Makes the folder hold exactly these files; it has no manifest, because DVC shows every file in it."""
+    """Makes the folder hold exactly these files; it has no manifest, because DVC shows every file
+    in it.
+    """
     for old in set(folder.glob("*")) - {folder / name for name in figures}:
         old.unlink()
     for name, data in figures.items():

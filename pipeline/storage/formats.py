@@ -1,10 +1,8 @@
-"""content <-> bytes of one file: npz, safetensors, JSON, text, PNG. Equal content, equal bytes; no pickle."""
+"""content <-> bytes of a file: safetensors, JSON, text, PNG. Equal content gives equal bytes."""
 
-import io
 import json
 import math
 import struct
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -16,9 +14,11 @@ from safetensors import SafetensorError
 
 from pipeline.runtime.errors import PipelineError
 
-OF_ARRAYS = (".npz", ".safetensors")
+ARRAYS = ".safetensors"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-FOREIGN = (
+LENGTH = struct.Struct("<Q")
+"""The first bytes of a safetensors file: the length of its JSON header."""
+PARSER_ERRORS = (
     ValueError,
     LookupError,
     TypeError,
@@ -26,12 +26,11 @@ FOREIGN = (
     EOFError,
     MemoryError,
     ArithmeticError,
-    RuntimeError,  # an encrypted member; brackets nested too deep
+    RuntimeError,  # brackets nested too deep
     struct.error,
-    zipfile.BadZipFile,
     SafetensorError,
 )
-"""What the libraries below raise on what is not theirs."""
+"""Errors of the parsers below on bytes of another format."""
 
 Arrays = dict[str, np.ndarray]
 DType = Literal[
@@ -51,7 +50,7 @@ class FormatError(PipelineError):
 
 
 class ArraySpec(BaseModel):
-    """dtype and shape of an array, known before its file is parsed."""
+    """Declares dtype and shape of an array before its file is parsed."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     dtype: DType
@@ -67,44 +66,44 @@ Specs = Mapping[str, ArraySpec]
 
 
 class Format(NamedTuple):
-    """How files with one ending are written, and read against what was declared of their arrays."""
+    """Writes files with one ending, and reads them against the declaration of their arrays."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, Specs], Any]
 
 
 def encode(name: str, content: Any) -> tuple[bytes, dict[str, Any]]:
-    """The bytes of a file of this name, and what to declare of its arrays (specs as JSON).
+    """Returns the bytes of a file of this name, and the declaration of its arrays as JSON.
 
     Raises:
-        FormatError: the content is not what the name's ending announces, or not finite.
+        FormatError: the content does not fit the name's ending, or is not finite.
     """
-    form = _format(name)
+    file_format = _format(name)
     try:
-        if PurePath(name).suffix not in OF_ARRAYS:
-            return form.encode(content), {}
+        if PurePath(name).suffix != ARRAYS:
+            return file_format.encode(content), {}
         arrays = {key: _portable(key, content[key]) for key in sorted(content)}
-        return form.encode(arrays), {
-            key: _spec_of(array).model_dump() for key, array in arrays.items()
-        }
-    except FOREIGN as error:
+        specs = {key: _spec_of(array).model_dump() for key, array in arrays.items()}
+        return file_format.encode(arrays), specs
+    except PARSER_ERRORS as error:
         raise FormatError(f"cannot be written ({_one_line(error)})") from None
 
 
 def decode(name: str, data: bytes, declared: Specs) -> Any:
-    """The content of a file of this name; arrays are exactly those declared, finite and writable.
+    """Returns the content of a file of this name; arrays are exactly those declared, finite and
+    writable.
 
     Raises:
-        FormatError: the bytes are not of this format, or not what was declared.
+        FormatError: the bytes are not of this format, or differ from the declaration.
     """
-    form = _format(name)
+    file_format = _format(name)
     if sum(spec.nbytes for spec in declared.values()) > len(data):
         raise FormatError(f"is declared to hold more than its {len(data):,} bytes")
     try:
-        content = form.decode(data, declared)
+        content = file_format.decode(data, declared)
         for key, spec in declared.items():
             _verify(key, content[key], spec)
-    except FOREIGN as error:
+    except PARSER_ERRORS as error:
         raise FormatError(f"cannot be read ({_one_line(error)})") from None
     return content
 
@@ -124,12 +123,13 @@ def _one_line(error: BaseException) -> str:
 
 
 def _portable(name: str, value: Any) -> np.ndarray:
-    """In C order and the machine's byte order; safetensors would write other orders as they lie in memory."""
+    """Returns an array in C order and native byte order; safetensors would write other orders as
+    they are in memory.
+    """
     array = np.asarray(value, order="C")
     if array.dtype.name not in get_args(DType):
-        raise FormatError(
-            f"array {name!r} has dtype {array.dtype}; known: {', '.join(get_args(DType))}"
-        )
+        names = ", ".join(get_args(DType))
+        raise FormatError(f"array {name!r} has dtype {array.dtype}; known: {names}")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     _verify(name, array, _spec_of(array))
     return array
@@ -141,67 +141,32 @@ def _spec_of(array: np.ndarray) -> ArraySpec:
 
 def _verify(name: str, array: np.ndarray, spec: ArraySpec) -> None:
     if array.dtype.name != spec.dtype or list(array.shape) != spec.shape:
-        found = f"{array.dtype} {list(array.shape)}"
-        raise FormatError(f"array {name!r} is {found}, but declared as {spec.dtype} {spec.shape}")
+        raise FormatError(
+            f"array {name!r} is "
+            f"{array.dtype} {list(array.shape)}"
+            f", but declared as {spec.dtype} {spec.shape}"
+        )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise FormatError(f"array {name!r} holds NaN or infinity")
 
 
-def _same_names(found: list[str], declared: Specs) -> None:
-    if sorted(found) != sorted(declared):
-        differing = sorted(set(found) ^ set(declared)) or "one twice"
-        raise FormatError(f"does not hold exactly the declared arrays: {differing}")
-
-
-def _to_npz(arrays: Arrays) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            # A ZipInfo made by hand holds no clock: it says 1980.
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _from_npz(data: bytes, declared: Specs) -> Arrays:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = archive.infolist()
-        _same_names([member.filename.removesuffix(".npy") for member in members], declared)
-        # Not compressed and no longer than the file: nothing can unfold into more than was read.
-        if any(m.compress_type != zipfile.ZIP_STORED or m.file_size > len(data) for m in members):
-            raise FormatError("holds a compressed or oversized member")
-        return {
-            name: _from_npy(name, archive.read(f"{name}.npy"), spec)
-            for name, spec in declared.items()
-        }
-
-
-def _from_npy(name: str, data: bytes, spec: ArraySpec) -> np.ndarray:
-    """Like numpy's reader, but the header is held against the declaration before anything is allocated."""
-    stream = io.BytesIO(data)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise FormatError(f"array {name!r} is not of npy version 1.0")
-    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
-    if (dtype.name, list(shape), fortran_order) != (spec.dtype, spec.shape, False):
-        found = f"{dtype} {list(shape)}{' in Fortran order' if fortran_order else ''}"
-        raise FormatError(f"array {name!r} is {found}, but declared as {spec.dtype} {spec.shape}")
-    return np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape).copy()
-
-
 def _from_safetensors(data: bytes, declared: Specs) -> Arrays:
-    (length,) = struct.unpack_from("<Q", data)
-    if length > len(data) - 8:
+    (length,) = LENGTH.unpack_from(data)
+    if length > len(data) - LENGTH.size:
         raise FormatError(f"claims a header of {length:,} bytes, but has {len(data):,}")
-    # The library keeps the last of two equal names; this reader refuses them.
-    _same_names(list(_from_json(data[8 : 8 + length], {})), declared)
+    # The library keeps the last of two equal names; the JSON reader below refuses them.
+    header = _from_json(data[LENGTH.size : LENGTH.size + length], {})
+    differing = sorted(set(header) ^ set(declared))
+    if differing:
+        raise FormatError(f"does not hold exactly the declared arrays: {differing}")
     return safetensors.numpy.load(data)
 
 
-# JSON, text, pictures.
+# JSON, text, figures.
 
 
 def to_json(value: Any) -> bytes:
-    """Readable, and decided by the value alone."""
+    """Returns readable JSON that depends on the value alone."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=2, sort_keys=True)
     return (text + "\n").encode()
 
@@ -219,7 +184,8 @@ def _without_equal_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
-        raise FormatError(f"holds the key {next(n for n in names if names.count(n) > 1)!r} twice")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FormatError(f"holds the key {twice!r} twice")
     return value
 
 
@@ -238,10 +204,10 @@ def _from_text(data: bytes, _declared: Specs) -> str:
     return data.decode()
 
 
-def _to_png(picture: bytes) -> bytes:
-    if not picture.startswith(PNG_SIGNATURE):
+def _to_png(figure: bytes) -> bytes:
+    if not figure.startswith(PNG_SIGNATURE):
         raise FormatError("does not begin as a PNG file does")
-    return picture
+    return figure
 
 
 def _from_png(data: bytes, _declared: Specs) -> bytes:
@@ -249,8 +215,7 @@ def _from_png(data: bytes, _declared: Specs) -> bytes:
 
 
 FORMATS = {
-    ".npz": Format(_to_npz, _from_npz),
-    ".safetensors": Format(safetensors.numpy.save, _from_safetensors),
+    ARRAYS: Format(safetensors.numpy.save, _from_safetensors),
     ".json": Format(to_json, _from_json),
     ".csv": Format(_to_text, _from_text),
     ".txt": Format(_to_text, _from_text),

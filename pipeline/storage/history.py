@@ -10,7 +10,9 @@ STEP = "step"
 
 
 def to_csv(curves: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """Returns CSV of (step, value) points by metric; a cell is empty where a metric was not evaluated at that step."""
+    """Returns CSV of (step, value) points by metric; a cell is empty where a metric was not
+    evaluated at that step.
+    """
     columns = {name: dict(points) for name, points in curves.items()}
     steps = sorted({step for column in columns.values() for step in column})
     text = io.StringIO()

@@ -1,18 +1,24 @@
-"""params.yaml (and an overlay of presets/) -> Params, or one line within two seconds that says what is wrong."""
+"""params.yaml (and an overlay of presets/) -> Params, or one line that says what is wrong."""
 
-import argparse
 import difflib
-import json
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import AliasEvent, DocumentStartEvent, MappingStartEvent, SequenceStartEvent
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.input_files import read_content, read_text
@@ -20,11 +26,11 @@ from quatrain.params import Params
 from quatrain.section import Content
 
 MAX_DEPTH = 20
-SCHEMA_FILE = "params.schema.json"
 
 
 def read_params(root: Path, preset: str | None = None) -> Params:
-    """The checked content of `root/params.yaml`, overlaid by `root/presets/PRESET.yaml` if one is named.
+    """Returns the validated `root/params.yaml` with the values of `root/presets/PRESET.yaml`, if
+    one is named.
 
     Raises:
         ConfigError: the file or a value in it cannot be used.
@@ -39,104 +45,117 @@ def read_params(root: Path, preset: str | None = None) -> Params:
 
 
 def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
-    """The unchecked content of params.yaml with an overlay's sections in place of its own."""
+    """Returns params.yaml with the values of a preset, not validated.
+
+    Raises:
+        ConfigError: a file is not YAML, or there is no such preset.
+    """
     raw = parse(root / "params.yaml")
     if preset in (None, "default"):
         return raw
-    known = sorted(path.stem for path in (root / "presets").glob("*.yaml"))
-    if preset not in known:
-        raise ConfigError(
-            f"unknown preset {preset!r}{_nearest(str(preset), known)}; known: default, {', '.join(known)}"
-        )
+    presets = sorted(path.stem for path in (root / "presets").glob("*.yaml"))
+    if preset not in presets:
+        nearest = _nearest(str(preset), presets)
+        names = ", ".join(presets)
+        raise ConfigError(f"unknown preset {preset!r}{nearest}; known: default, {names}")
     overlay = parse(root / "presets" / f"{preset}.yaml")
-    if overlay.get("preset") != preset:
-        raise ConfigError(
-            f"presets/{preset}.yaml: preset is {overlay.get('preset')!r}; write preset: {preset}"
-        )
+    name = overlay.get("preset")
+    if name != preset:
+        raise ConfigError(f"presets/{preset}.yaml: preset is {name!r}; write preset: {preset}")
     return overlaid(raw, overlay)
 
 
 def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """`raw` with the keys of `overlay` in place of its own, section by section.
+    """Returns `raw` with the values of `overlay`, section by section.
 
-    Of a section that is one of several, each with keys of its own, another `kind` takes the place of the whole.
+    Where `kind` chooses one of several sections with different keys, another `kind` replaces the
+    whole section.
     """
     merged = dict(raw)
     for key, value in overlay.items():
         old = merged.get(key)
-        if (
-            isinstance(old, Mapping)
-            and isinstance(value, Mapping)
-            and not _is_another(key, old, value)
-        ):
-            merged[key] = overlaid(old, value)
-        else:
+        if not isinstance(old, Mapping) or not isinstance(value, Mapping):
             merged[key] = value
+            continue
+        has_other_kind = value.get("kind") not in (None, old.get("kind"))
+        is_replaced = has_other_kind and key in _keys_chosen_by_kind(Params)
+        merged[key] = value if is_replaced else overlaid(old, value)
     return merged
 
 
-def _is_another(key: str, old: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    return value.get("kind") not in (None, old.get("kind")) and key in _chosen_by_kind(Params)
-
-
 @cache
-def _chosen_by_kind(section: type[BaseModel]) -> frozenset[str]:
-    """Keys in a section, and below, that name one of several sections."""
-    inner = [one for key in section.model_fields if (one := _section(section, key))]
-    found = frozenset(key for key, field in section.model_fields.items() if field.discriminator)
-    return found.union(*map(_chosen_by_kind, inner))
+def _keys_chosen_by_kind(section: type[BaseModel]) -> frozenset[str]:
+    """Returns keys in a section, and below, whose `kind` chooses one of several sections."""
+    keys = {key for key, field in section.model_fields.items() if field.discriminator}
+    for key in section.model_fields:
+        inner = _section(section, key)
+        if inner:
+            keys |= _keys_chosen_by_kind(inner)
+    return frozenset(keys)
 
 
 def parse(path: Path) -> dict[str, Any]:
-    """A YAML 1.2 mapping (as DVC reads it) without tags, aliases, duplicate keys or a second document."""
+    """Returns a YAML 1.2 mapping (as DVC reads it) without tags, aliases, duplicate keys or a
+    second document.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds anything else.
+    """
     text = read_text(path)
     yaml = YAML(typ="safe", pure=True)
     try:
-        _refuse_tricks(path.name, yaml.parse(text))
+        _check_events(path.name, yaml.parse(text))
         raw = yaml.load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         reason = " ".join(str(error.problem or error.context).split())
-        raise ConfigError(f"{path.name}{where}: {reason}") from None
+        raise ConfigError(f"{path.name}{place}: {reason}") from None
     except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path.name}: not YAML: {' '.join(str(error).split())[:200]}") from None
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"{path.name}: not YAML: {reason}") from None
     if not isinstance(raw, dict):
-        found = "is empty" if raw is None else f"holds a {type(raw).__name__}"
+        content = "is empty" if raw is None else f"holds a {type(raw).__name__}"
         raise ConfigError(
-            f"{path.name}: {found}; expected `key: value` lines; `git checkout {path.name}` restores it"
+            f"{path.name}: {content}; "
+            f"expected `key: value` lines; `git checkout {path.name}` restores it"
         )
     return raw
 
 
-def _refuse_tricks(name: str, events: Any) -> None:
-    depth = documents = 0
+def _check_events(name: str, events: Any) -> None:
+    depth = 0
+    documents = 0
     for event in events:
-        where = f"{name} line {event.start_mark.line + 1}"
+        line = f"{name} line {event.start_mark.line + 1}"
+        tag = getattr(event, "tag", None)
         documents += isinstance(event, DocumentStartEvent)
         depth += isinstance(event, MappingStartEvent | SequenceStartEvent)
-        depth -= type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent")
+        depth -= isinstance(event, MappingEndEvent | SequenceEndEvent)
         if documents > 1:
-            raise ConfigError(
-                f"{where}: a second document begins; keep one and remove the line ---"
-            )
+            raise ConfigError(f"{line}: a second document begins; keep one and remove the line ---")
         if depth > MAX_DEPTH:
-            raise ConfigError(f"{where}: nested deeper than {MAX_DEPTH} levels")
+            raise ConfigError(f"{line}: nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
-            raise ConfigError(f"{where}: anchors and aliases are not allowed; write the value out")
-        if tag := getattr(event, "tag", None):
-            raise ConfigError(f"{where}: tag {tag} is not allowed; write a plain value")
+            raise ConfigError(f"{line}: anchors and aliases are not allowed; write the value out")
+        if tag:
+            raise ConfigError(f"{line}: tag {tag} is not allowed; write a plain value")
 
 
 def read_input(root: Path, name: str) -> Content:
-    """What a file holds that a config names by a path under inputs/."""
+    """Returns the content of a file that a config names by a path under inputs/.
+
+    Raises:
+        ValueError: the file is outside inputs/, missing or damaged.
+    """
     path = root / name
     folder = (root / "inputs").resolve()
     if not path.resolve().is_relative_to(folder):
         raise ValueError(f"{name} is outside inputs/; copy the file there and name it by that path")
     if not path.is_file():
-        near = [str(p.relative_to(root)) for p in sorted(folder.rglob("*")) if p.is_file()]
-        raise ValueError(f"{name} is not there{_nearest(name, near)}")
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        names = [str(path.relative_to(root)) for path in files]
+        raise ValueError(f"{name} is not there{_nearest(name, names)}")
     try:
         return read_content(path)
     except ConfigError as error:
@@ -144,15 +163,15 @@ def read_input(root: Path, name: str) -> Content:
 
 
 def validate(raw: Mapping[str, Any], read_input: Callable[[object], Content]) -> Params:
-    """Params of a mapping; `read_input` gives the content of a file that it names.
+    """Returns the Params of a mapping; `read_input` returns the content of a file that it names.
 
     Raises:
-        ConfigError: the first thing that is wrong, and how many more there are.
+        ConfigError: says what is wrong first, and how many more errors there are.
     """
     try:
         return Params.model_validate(_tuples(raw), context={"read_input": read_input})
     except ValidationError as error:
-        raise ConfigError(_one_line(error, raw)) from None
+        raise ConfigError(_describe(error, raw)) from None
 
 
 def _tuples(value: Any) -> Any:
@@ -161,114 +180,96 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
 
 
-def _one_line(error: ValidationError, raw: Mapping[str, Any]) -> str:
-    # An unknown key comes first: where it is a misspelling, the right one is missing too.
-    problems = sorted(
-        error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden"
-    )
+Keys = tuple[int | str, ...]
+
+
+class Location(NamedTuple):
+    """Holds a key of the file as the path to it, and the value there."""
+
+    keys: Keys
+    value: Any
+
+
+def _describe(error: ValidationError, raw: Mapping[str, Any]) -> str:
+    # An unknown key comes first: if it is misspelt, the right one is missing too.
+    problems = error.errors(include_url=False)
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
     first = problems[0]
-    keys, value = _locate(first["loc"], raw)
-    path = ".".join(map(str, keys)) or "(top level)"
-    reason = first["msg"].removeprefix("Value error, ")
-    shown = "" if isinstance(value, Mapping) else f" = {value!r}"[:120]
-    field = _field(keys)
-    if first["type"] == "extra_forbidden":
-        shown, reason = (
-            "",
-            f"unknown key{_nearest(str(keys[-1]), _siblings(keys))}; remove or correct it",
-        )
-    elif first["type"] == "missing" and isinstance(first["loc"][-1], int):
-        reason = f"has too few values{_hint(field)}"
-    elif first["type"] == "missing":
-        shown, reason = (
-            "",
-            f"is missing{_hint(field)}; `git diff params.yaml` shows what was removed",
-        )
-    elif not isinstance(value, Mapping):
-        reason += _hint(field)
-    others = {_locate(one["loc"], raw)[0] for one in problems} - {keys}
+    location = _locate(first["loc"], raw)
+    path = ".".join(map(str, location.keys)) or "(top level)"
+    others = {_locate(problem["loc"], raw).keys for problem in problems} - {location.keys}
     more = f" (and {len(others)} more to mend)" if others else ""
-    return " ".join(f"params.yaml: {path}{shown}: {reason}{more}".split())
+    text = f"params.yaml: {path}{_reason(first, location)}{more}"
+    return " ".join(text.split())
 
 
-def _locate(loc: tuple[int | str, ...], raw: Any) -> tuple[tuple[int | str, ...], Any]:
-    """The part of pydantic's location that names keys of the file (unions add names of types), and the value there."""
+def _reason(problem: ErrorDetails, location: Location) -> str:
+    """Returns the value, if it helps, and what is wrong with it."""
+    keys, value = location
+    is_section = isinstance(value, Mapping)
+    shown = "" if is_section else f" = {value!r}"[:120]
+    field = _field(keys)
+    hint = f" ({field.description})" if field is not None and field.description else ""
+    if problem["type"] == "extra_forbidden":
+        section = _section_of(keys)
+        nearest = _nearest(str(keys[-1]), list(section.model_fields) if section else [])
+        return f": unknown key{nearest}; remove or correct it"
+    if problem["type"] == "missing":
+        if isinstance(problem["loc"][-1], int):
+            return f"{shown}: has too few values{hint}"
+        return f": is missing{hint}; `git diff params.yaml` shows what was removed"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{shown}: {reason}{'' if is_section else hint}"
+
+
+def _locate(loc: Keys, raw: Any) -> Location:
+    """Returns the part of pydantic's location that names keys of the file; unions add names of
+    types to it.
+    """
     keys: list[int | str] = []
     for key in loc:
-        named = isinstance(raw, Mapping) and key in raw
-        if named or (isinstance(raw, list) and isinstance(key, int) and key < len(raw)):
+        is_item = isinstance(raw, list) and isinstance(key, int) and key < len(raw)
+        if is_item or (isinstance(raw, Mapping) and key in raw):
             raw = raw[key]
-        elif isinstance(raw, Mapping) and raw.get("kind") == key:
-            continue  # of a union that `kind` chooses from
-        elif isinstance(raw, Mapping) and key == loc[-1]:
+        elif not isinstance(raw, Mapping):
+            break
+        elif raw.get("kind") == key:
+            # The name that `kind` chooses in a union, not a key.
+            continue
+        elif key == loc[-1]:
             raw = None
         else:
             break
         keys.append(key)
-    return tuple(keys), raw
-
-
-def _siblings(keys: tuple[int | str, ...]) -> list[str]:
-    section: type[BaseModel] = Params
-    for key in keys[:-1]:
-        section = _section(section, str(key)) or section
-    return list(section.model_fields)
+    return Location(tuple(keys), raw)
 
 
 def _section(section: type[BaseModel], key: str) -> type[BaseModel] | None:
-    """The model class behind a key, seen through `X | None`."""
+    """Returns the model class of a key, also of `X | None`."""
     field = section.model_fields.get(key)
-    candidates = (
-        [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
-    )
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+    if field is None:
+        return None
+    for candidate in (field.annotation, *getattr(field.annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
 
 
-def _field(keys: tuple[int | str, ...]) -> Any:
+def _section_of(keys: Keys) -> type[BaseModel] | None:
+    """Returns the model class that the last key belongs to."""
     section: type[BaseModel] | None = Params
     for key in keys[:-1]:
-        if not isinstance(key, int):  # the place in a list of sections
-            section = _section(section, str(key)) if section else None
+        # A number is the place in a list of sections.
+        if section and not isinstance(key, int):
+            section = _section(section, key)
+    return section
+
+
+def _field(keys: Keys) -> FieldInfo | None:
+    section = _section_of(keys)
     return section.model_fields.get(str(keys[-1])) if section and keys else None
 
 
-def _hint(field: Any) -> str:
-    return f" ({field.description})" if field is not None and field.description else ""
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+def _nearest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.commands.params", description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, what in (
-        ("check", "say whether params.yaml can be used"),
-        ("preset", "print params.yaml overlaid by a preset"),
-    ):
-        sub = verbs.add_parser(verb, help=what)
-        sub.add_argument(
-            "preset", nargs="?" if verb == "check" else None, help="name of a file in presets/"
-        )
-    verbs.add_parser(
-        "schema", help=f"write {SCHEMA_FILE}, by which editors complete and check params.yaml"
-    )
-    chosen = parser.parse_args(argv)
-    root = Path.cwd()
-    try:
-        if chosen.verb == "schema":
-            (root / SCHEMA_FILE).write_text(json.dumps(Params.model_json_schema(), indent=1) + "\n")
-            return 0
-        read_params(root, chosen.preset)
-        if chosen.verb == "preset":
-            YAML().dump(read_raw(root, chosen.preset), sys.stdout)
-    except ConfigError as error:
-        print(f"{error} [exit 2]", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -22,8 +22,9 @@ def run_key(
 ) -> str:
     """Returns the key of a computation: a digest of all that its result depends on.
 
-    A checkpoint of another key is never continued. `code`: files, and folders of *.py files, by name relative to the
-    working folder. `inputs`: artifact folders, files or digests. `settings`: device, threads, versions of libraries.
+    A checkpoint of another key is never continued. `code`: files, and folders of *.py files, by
+    name relative to the working folder. `inputs`: artifact folders, files or digests. `settings`:
+    device, threads, versions of libraries.
 
     Raises:
         ArtifactError: a file of `code` or `inputs` cannot be read.
@@ -47,10 +48,11 @@ def _input_digest(item: Path | str) -> str:
 
 
 def loaded_code(root: Path, model: str) -> list[Path]:
-    """Returns the files that shape a model's outputs: its imported modules, what they import, and `root`'s writers.
+    """Returns the files that shape a model's outputs: its imported modules, what they import, and
+    `root`'s writers.
 
-    Modules of other models and the module that serves this one are left out: editing them must not restart this
-    computation.
+    Modules of other models and the module that serves this one are left out: editing them must not
+    restart this computation.
     """
     folder = f"quatrain.models.{model}."
     modules = {name for name in sys.modules if name.startswith(folder)} - {f"{folder}serve"}
@@ -59,7 +61,9 @@ def loaded_code(root: Path, model: str) -> list[Path]:
 
 
 def imported_by(modules: set[str]) -> set[str]:
-    """Returns these loaded modules of quatrain and those that they import, directly or through others."""
+    """Returns these loaded modules of quatrain and those that they import, directly or through
+    others.
+    """
     visited: set[str] = set()
     pending = modules
     while pending:

@@ -28,5 +28,4 @@ def load_trained(folder: Path, model: str, config: Any, dataset: Any, digest: st
             raise ValueError(f"was trained on another dataset than data/{model} holds")
         return TrainedModel(load(model).train.from_arrays(config, dataset, arrays), files)
     except ValueError as error:
-        remedy = f"run `dvc repro train@{model}`"
-        raise ArtifactError(f"models/{model}: {error}; {remedy}") from None
+        raise ArtifactError(f"models/{model}: {error}; run `dvc repro train@{model}`") from None

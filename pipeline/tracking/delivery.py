@@ -1,4 +1,4 @@
-"""a journal -> its run in an MLflow store: every line once, however often calls fail and processes die."""
+"""a journal -> its run in an MLflow store: every line once, even if calls fail or processes die."""
 
 import json
 import math
@@ -13,31 +13,31 @@ from typing import Any, TypeVar
 
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
-from pipeline.tracking import versions
+from pipeline.tracking import model_registry
 from pipeline.tracking.journal import ROWS_PER_LINE, Header, Journal, Line, redact
+from pipeline.tracking.model_registry import RUN_KEY_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
     Unreachable,
     artifacts_of,
+    check_reachable,
     is_server,
-    knock,
     open_client,
 )
-from pipeline.tracking.versions import RUN_KEY_TAG
 
 PARENT_TAG = "mlflow.parentRunId"
 PIPELINE_TAG = "quatrain.pipeline"
-KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Of an experiment: the UI then opens with runs and metrics, not with traces of language models."""
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Makes the UI open with runs and metrics, not with traces of language models."""
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 UPLOAD_RATE = 1e6
-"""Bytes a second that a call with a file may take beyond PATIENCE_SECONDS."""
+"""Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS."""
 ENTRIES_PER_CALL = 100
 """Params or tags that MLflow takes in one call."""
 DIGEST_LENGTH = 36
 """Characters of a dataset's digest that MLflow takes."""
-GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""What MLflow answers to a write to a run that was deleted, among others."""
+DELETED_RUN_CODES = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""Error codes of a write to a deleted run; other failures have them, too."""
 
 Item = TypeVar("Item")
 
@@ -45,26 +45,27 @@ Item = TypeVar("Item")
 class Delivery:
     """Sends one journal to one store, from the last acknowledged line on.
 
-    MLflow drops a row equal to one that it has in name, value, time and step, and a run is found again by its
-    key: a call whose answer was lost is made again, a lost cursor starts from the first line, without harm.
+    Repeating a call whose reply was lost does no harm: MLflow drops a metric equal to a stored one
+    in name, value, time and step, and a run is found by its key.
     """
 
     def __init__(self, journal: Journal, uri: str) -> None:
         self.metrics = 0
         self.artifacts = 0
         self.patient_until = math.inf
+        """Time until which a stage that ends should wait for the call in progress."""
         self._journal = journal
         self._uri = uri
-        self._held = ExitStack()
+        self._lock = ExitStack()
         self._client: Any = None
         self._run_id: str | None = None
         self._cursor = _read_cursor(journal.folder, redact(uri))
 
     def step(self) -> bool:
-        """Send what fits one call and note that it arrived; False when the store has everything.
+        """Sends what fits one call; returns False if the store has everything.
 
         Raises:
-            Exception: whatever mlflow, its libraries, the disk or the lock raise; a further call tries again.
+            Exception: any error of mlflow, its libraries, the disk or the lock; call it again.
         """
         if self._journal.header is None:
             return False
@@ -74,34 +75,31 @@ class Delivery:
             if group:
                 self._send(run_id, group)
         except Exception as error:
-            known, self._run_id = self._run_id, None
-            if (
-                known is None
-                or getattr(error, "error_code", None) not in GONE
-                or self._is_active(known)
-            ):
-                raise
-            return True  # the run was deleted meanwhile: the next step makes another
+            last_run_id = self._run_id
+            self._run_id = None
+            if last_run_id is not None and self._was_deleted(last_run_id, error):
+                return True  # The next step creates another run.
+            raise
         self._keep_cursor(run_id, offset)
         return bool(group)
 
     def pending(self) -> tuple[int, int]:
-        """How many metrics and files have not been acknowledged."""
+        """Returns how many metrics and files are not acknowledged."""
         lines = [line for _, line in self._journal.lines(self._cursor["offset"])]
         files = sum(line["kind"] in ("artifact", "model") for line in lines)
         return sum(len(line.get("rows", ())) for line in lines), files
 
     def close(self) -> None:
-        """Let another process deliver."""
-        self._held.close()
+        """Releases the lock, so that another process can deliver."""
+        self._lock.close()
 
     def _open(self, header: Header) -> str:
         folder = self._journal.folder
-        self._held.close()
-        self._held.enter_context(folder_lock(folder, patience_seconds=0.0))
+        self._lock.close()
+        self._lock.enter_context(folder_lock(folder, patience_seconds=0.0))
         sweep_temporaries(folder)
         self.patient_until = time.monotonic() + PATIENCE_SECONDS
-        knock(self._uri)
+        check_reachable(self._uri)
         self.patient_until = math.inf
         self._client = open_client(self._uri)
         run_id = self._cursor["run_id"]
@@ -112,58 +110,77 @@ class Delivery:
         return run_id
 
     def _next(self) -> tuple[int, list[Line]]:
-        """The offset behind the lines of one call, and they: one, or metrics up to what MLflow takes."""
-        offset, rows = self._cursor["offset"], 0
+        """Returns the lines of the next call and the offset after them.
+
+        Metrics are sent together up to MLflow's limit, any other line alone.
+        """
+        offset = self._cursor["offset"]
+        rows = 0
         group: list[Line] = []
-        for behind, line in self._journal.lines(offset):
+        for next_offset, line in self._journal.lines(offset):
             rows += len(line.get("rows", ()))
-            alike = not group or line["kind"] == group[0]["kind"] == "metrics"
-            if not alike or rows > ROWS_PER_LINE:
+            fits = not group or line["kind"] == group[0]["kind"] == "metrics"
+            if not fits or rows > ROWS_PER_LINE:
                 break
-            offset = behind
+            offset = next_offset
             group.append(line)
         return offset, group
 
     def _send(self, run_id: str, group: list[Line]) -> None:
         line = group[0]
-        if line["kind"] == "begin":
-            self._send_header(run_id, line)
-        elif line["kind"] == "metrics":
-            self._send_metrics(run_id, group)
-        elif line["kind"] == "artifact":
-            path = self._journal.folder / "artifacts" / line["file"]
-            self._call(
-                "log_artifact", run_id, str(path), line["path"] or None, size=path.stat().st_size
-            )
-            self.artifacts += 1
-        elif line["kind"] == "model":
-            self._send_model(run_id, line)
-        elif line["kind"] == "end":
-            self._call("set_terminated", run_id, line["status"], line["time"])
-            if self._journal.header and self._journal.header.parent:
-                self._call(
-                    "set_terminated",
-                    self._parent(self._journal.header),
-                    line["status"],
-                    line["time"],
-                )
-        else:
-            self._call("update_run", run_id, "RUNNING")
+        match line["kind"]:
+            case "begin":
+                self._send_params(run_id, line)
+                self._send_inputs(run_id, line)
+            case "metrics":
+                self._send_metrics(run_id, group)
+            case "artifact":
+                path = self._journal.folder / "artifacts" / line["file"]
+                size = path.stat().st_size
+                self._call("log_artifact", run_id, str(path), line["path"] or None, size=size)
+                self.artifacts += 1
+            case "model":
+                self._send_model(run_id, line)
+            case "end":
+                self._call("set_terminated", run_id, line["status"], line["time"])
+                header = self._journal.header
+                if header and header.parent:
+                    # A killed pipeline cannot end its own run.
+                    parent = self._find_or_create_parent(header)
+                    self._call("set_terminated", parent, line["status"], line["time"])
+            case _:
+                self._call("update_run", run_id, "RUNNING")
 
-    def _send_header(self, run_id: str, line: Line) -> None:
-        from mlflow.entities import Dataset, DatasetInput, InputTag, Param, RunTag
+    def _send_params(self, run_id: str, line: Line) -> None:
+        """Sends params and tags; a param that has another value already goes into a tag."""
+        from mlflow.entities import Param, RunTag
 
-        known = self._call("get_run", run_id).data.params
-        given = line["params"].items()
-        changed = [f"{name} = {value}" for name, value in given if known.get(name, value) != value]
-        tags = line["tags"] | ({CHANGED_PARAMS_TAG: ", ".join(changed)} if changed else {})
-        for params in _chunks(Param(name, value) for name, value in given if name not in known):
-            self._call("log_batch", run_id, params=params, synchronous=True)
-        for some in _chunks(RunTag(*item) for item in tags.items()):
-            self._call("log_batch", run_id, tags=some, synchronous=True)
+        existing = self._call("get_run", run_id).data.params
+        params = []
+        changed = []
+        for name, value in line["params"].items():
+            if name not in existing:
+                params.append(Param(name, value))
+            elif existing[name] != value:
+                changed.append(f"{name} = {value}")
+        tags = dict(line["tags"])
+        if changed:
+            tags[CHANGED_PARAMS_TAG] = ", ".join(changed)
+        for chunk in _chunks(params):
+            self._call("log_batch", run_id, params=chunk, synchronous=True)
+        for tag_chunk in _chunks(RunTag(*item) for item in tags.items()):
+            self._call("log_batch", run_id, tags=tag_chunk, synchronous=True)
+
+    def _send_inputs(self, run_id: str, line: Line) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
         for entry in line["inputs"]:
-            source = json.dumps({"uri": entry["source"]})
-            dataset = Dataset(entry["name"], entry["digest"][:DIGEST_LENGTH], "local", source)
+            dataset = Dataset(
+                name=entry["name"],
+                digest=entry["digest"][:DIGEST_LENGTH],
+                source_type="local",
+                source=json.dumps({"uri": entry["source"]}),
+            )
             context = InputTag("mlflow.data.context", entry["context"])
             self._call("log_inputs", run_id, [DatasetInput(dataset, [context])])
 
@@ -183,24 +200,27 @@ class Delivery:
         with TemporaryDirectory() as folder:
             zipfile.ZipFile(path).extractall(folder)
             size = path.stat().st_size + UPLOAD_RATE * len([*Path(folder).rglob("*")])
-            versions.register(partial(self._call, size=size), run_id, Path(folder), line)
+            model_registry.register(partial(self._call, size=size), run_id, Path(folder), line)
         self.artifacts += 1
 
     def _find_or_create(self, header: Header) -> str:
-        """The run of this key, below that of the whole pipeline."""
+        """Returns the run of this key, below the run of the whole pipeline."""
         with folder_lock(self._journal.folder.parent):
-            parent = {} if header.parent is None else {PARENT_TAG: self._parent(header)}
-            return self._found_or_created(header, parent)
+            tags = {}
+            if header.parent is not None:
+                tags[PARENT_TAG] = self._find_or_create_parent(header)
+            return self._oldest_or_new(header, tags)
 
-    def _parent(self, header: Header) -> str:
-        """The pipeline's run; a stage that ends tells it so, for nothing else would if the pipeline is killed."""
+    def _find_or_create_parent(self, header: Header) -> str:
         assert header.parent is not None
-        return self._found_or_created(
-            header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"}
-        )
+        parent = header._replace(**header.parent._asdict())
+        return self._oldest_or_new(parent, {PIPELINE_TAG: "true"})
 
-    def _found_or_created(self, header: Header, tags: dict[str, str]) -> str:
-        """The oldest active run of this key; a lost answer to `create_run` makes mlflow ask again: twins."""
+    def _oldest_or_new(self, header: Header, tags: dict[str, str]) -> str:
+        """Returns the oldest active run of this key, or a new one.
+
+        MLflow may create duplicate runs when a reply is lost: deletes empty duplicates.
+        """
         experiment = self._experiment(header.experiment)
         runs = self._find(experiment, header.run_key)
         if not runs:
@@ -208,9 +228,9 @@ class Delivery:
             tags = {RUN_KEY_TAG: header.run_key, **tags}
             created = self._call("create_run", experiment, start, tags, header.run_name)
             runs = self._find(experiment, header.run_key) or [created]
-        for twin in runs[1:]:
-            if not twin.data.metrics and not twin.data.params:
-                self._call("delete_run", twin.info.run_id)
+        for duplicate in runs[1:]:
+            if not duplicate.data.metrics and not duplicate.data.params:
+                self._call("delete_run", duplicate.info.run_id)
         return str(runs[0].info.run_id)
 
     def _find(self, experiment: str, run_key: str) -> list[Any]:
@@ -218,18 +238,24 @@ class Delivery:
         return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
 
     def _experiment(self, name: str) -> str:
-        found = self._call("get_experiment_by_name", name)
-        if found is None:
-            location = artifacts_of(self._uri, self._journal.folder.resolve().parents[2])
+        experiment = self._call("get_experiment_by_name", name)
+        if experiment is None:
+            folder = artifacts_of(self._uri, self._journal.folder.resolve().parents[2])
+            arguments = (name, folder and str(folder), EXPERIMENT_TAGS)
             try:
-                return str(self._call("create_experiment", name, location and str(location), KIND))
+                return str(self._call("create_experiment", *arguments))
             except Exception:
-                found = self._call("get_experiment_by_name", name)  # another process was first
-                if found is None:
+                # Another process may have created it meanwhile.
+                experiment = self._call("get_experiment_by_name", name)
+                if experiment is None:
                     raise
-        if found.lifecycle_stage != "active":
+        if experiment.lifecycle_stage != "active":
             raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
+
+    def _was_deleted(self, run_id: str, error: Exception) -> bool:
+        code = getattr(error, "error_code", None)
+        return code in DELETED_RUN_CODES and not self._is_active(run_id)
 
     def _is_active(self, run_id: str) -> bool:
         try:
@@ -240,7 +266,7 @@ class Delivery:
             raise
 
     def _call(self, method: str, *arguments: Any, size: int = 0, **named: Any) -> Any:
-        """One call of the client, which a stage that ends awaits for a moment only if a server may hang."""
+        """Calls a method of the client; only calls to a server limit how long a stage waits."""
         patience = PATIENCE_SECONDS + size / UPLOAD_RATE
         self.patient_until = time.monotonic() + patience if is_server(self._uri) else math.inf
         return getattr(self._client, method)(*arguments, **named)
@@ -253,16 +279,17 @@ class Delivery:
 
 
 def _read_cursor(folder: Path, uri: str) -> dict[str, Any]:
-    """What was delivered to `uri`; nothing if the last delivery went elsewhere or its note cannot be read."""
-    nothing = {"uri": uri, "run_id": None, "offset": 0}
+    """Returns what was delivered to `uri`; a cursor at the start for another or a damaged file."""
+    start = {"uri": uri, "run_id": None, "offset": 0}
     try:
         cursor = json.loads((folder / "cursor.json").read_bytes())
     except (OSError, ValueError):
-        return nothing
-    known = isinstance(cursor, dict) and cursor.keys() == nothing.keys() and cursor["uri"] == uri
-    return cursor if known else nothing
+        return start
+    is_valid = isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri
+    return cursor if is_valid else start
 
 
 def _chunks(items: Iterable[Item]) -> list[list[Item]]:
-    listed = list(items)
-    return [listed[i : i + ENTRIES_PER_CALL] for i in range(0, len(listed), ENTRIES_PER_CALL)]
+    entries = list(items)
+    starts = range(0, len(entries), ENTRIES_PER_CALL)
+    return [entries[start : start + ENTRIES_PER_CALL] for start in starts]

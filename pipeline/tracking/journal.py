@@ -1,4 +1,4 @@
-"""params, metrics, files and status of a run -> lines on the disk, from which tracking delivers them."""
+"""params, metrics, files and status of a run -> lines on the disk, to be delivered to MLflow."""
 
 import io
 import json
@@ -18,39 +18,42 @@ from pipeline.storage.atomic_write import crash_point, sweep_temporaries, write_
 from quatrain.errors import DataError
 
 ROWS_PER_LINE = 1000
-"""What MLflow takes in one call."""
+"""Metrics that MLflow takes in one call."""
 LONGEST_PARAM = 6000
 """Characters; MLflow cuts the rest off."""
 STATUSES = ("FINISHED", "FAILED", "KILLED")
 
 Row = tuple[str, int, float]
+"""Name, step, value."""
 Line = dict[str, Any]
 
 _NAME = re.compile(r"[\w.\- /:]{1,250}")
 _RUN_KEY = re.compile(r"[\w.@-]{1,250}")
-# The second form is a password with a bare slash, which database URIs may have and a host's port cannot.
+# The second form is a password with a bare slash: legal in a database URI, impossible in a port.
 _USERINFO = re.compile(r"(?<=://)(?:[^\s/?#]*|[^\s/@:]*:(?!\d*[/?#])\S*)@")
 _SECRET = re.compile(r"(?i)(?<=[?&])(password|passwd|token|secret|api_key)=[^&\s]+")
 
 
 class DatasetInput(NamedTuple):
-    """What a run read: `context` says what for (train, evaluate), `source` where it lies."""
+    """Holds a dataset that a run read."""
 
     name: str
     digest: str
     context: str
+    """`training` or `evaluation`."""
     source: str
+    """Path of the dataset."""
 
 
 class Parent(NamedTuple):
-    """The run of the whole pipeline, by the key under which all stages find it."""
+    """Holds the run of the whole pipeline; all stages find it by its key."""
 
     run_key: str
     run_name: str
 
 
 class Header(NamedTuple):
-    """What is known of a run before it starts; journals with one `run_key` describe one MLflow run."""
+    """Holds what is fixed before a run starts; journals with one `run_key` describe one run."""
 
     run_key: str
     experiment: str
@@ -62,57 +65,55 @@ class Header(NamedTuple):
 
 
 class Journal:
-    """One stage's record of a run. One process writes it; any may read it.
+    """Records one stage's part of a run. One process writes it; any process may read it.
 
     Raises:
-        DataError: a line that is not the last one cannot be read.
+        DataError: a line other than the last one cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.header: Header | None = None
+        self.has_model = False
+        """Whether a model is recorded, to be registered on delivery."""
         self._path = folder / "journal.jsonl"
         self._descriptor: int | None = None
         self._end = 0
-        self._torn = (
-            True  # until the first write has cut off what a kill in mid-write may have left
-        )
-        self._over = False
-        self.has_model = False
-        """Whether what serves the run's model is kept, to be registered."""
+        self._may_be_torn = True
+        """Whether bytes after `_end` may be left of a write that was killed."""
+        self._is_over = False
         self._points: dict[str, dict[int, float]] = {}
         self._files: dict[tuple[str, str], str] = {}
         self._load()
 
     def begin(self, header: Header) -> None:
-        """Start the run, or go on with it: the first header stays. Passwords inside URIs are left out.
+        """Starts the run or continues it: the first header stays. Removes passwords from URIs.
 
         Raises:
-            ValueError: a name that MLflow refuses, or a folder that holds another run.
+            ValueError: MLflow refuses a name, or the folder holds another run.
         """
         if not _RUN_KEY.fullmatch(header.run_key):
             raise ValueError(f"run key {header.run_key!r}: use letters, digits and . _ @ - only")
-        for kind, names in (("param", header.params), ("tag", header.tags)):
-            for name in names:
-                _check_name(kind, name)
+        for name in header.params:
+            _check_name("param", name)
+        for name in header.tags:
+            _check_name("tag", name)
         if self.header is None:
             self._append([_begin_line(header)])
         elif self.header.run_key != header.run_key:
-            held = self.header.run_key
-            raise ValueError(
-                f"{self.folder} holds run {held}, not {header.run_key}; use another folder"
-            )
-        elif self._over:
+            conflict = f"holds run {self.header.run_key}, not {header.run_key}"
+            raise ValueError(f"{self.folder} {conflict}; use another folder")
+        elif self._is_over:
             self._append([{"kind": "resume", "time": _now()}])
         for name, value in header.params.items():
             if len(value) > LONGEST_PARAM:
                 self._keep(_file_of(name), redact(value).encode(), "params")
 
     def metrics(self, rows: Iterable[Row]) -> None:
-        """Write (name, step, value) with the time of now; a (name, step) written before keeps time and value.
+        """Records metrics with the current time, unless their (name, step) is recorded already.
 
-        A resumed training repeats the steps since its checkpoint, and MLflow tells a repetition from a new
-        value by its timestamp alone.
+        A resumed training repeats the steps since its checkpoint, and MLflow tells a repetition
+        from a new value by its timestamp alone.
         """
         new: dict[tuple[str, int], float | str] = {}
         for name, step, value in rows:
@@ -121,32 +122,40 @@ class Journal:
             if key not in new and key[1] not in self._points.get(name, {}):
                 new[key] = float(value) if math.isfinite(value) else str(float(value))
         encoded = [[*key, value] for key, value in new.items()]
-        chunks = [encoded[i : i + ROWS_PER_LINE] for i in range(0, len(encoded), ROWS_PER_LINE)]
-        stamp = _now()
-        self._append([{"kind": "metrics", "time": stamp, "rows": chunk} for chunk in chunks])
+        time_of_all = _now()
+        self._append(
+            [
+                {
+                    "kind": "metrics",
+                    "time": time_of_all,
+                    "rows": encoded[start : start + ROWS_PER_LINE],
+                }
+                for start in range(0, len(encoded), ROWS_PER_LINE)
+            ]
+        )
 
     def artifact(self, path: Path, artifact_path: str = "") -> None:
-        """Copy a file, to be shipped into the run's folder `artifact_path`, unless it is there unchanged."""
+        """Records a copy of a file for the run's folder `artifact_path`, unless unchanged."""
         self._keep(path.name, path.read_bytes(), artifact_path)
 
     def model(self, folder: Path, name: str) -> None:
-        """Copy a folder that MLflow can serve, to be registered as a version of the model `name`; once in a run."""
+        """Records a model in MLflow's format, a version of the registered model `name`; once."""
         if not self.has_model:
             file = self._copy(f"{name}.zip", zipped(folder))
             self._append([{"kind": "model", "name": name, "file": file, "time": _now()}])
 
     def end(self, status: str) -> None:
-        """Note how the run ended; if it is continued, a later end counts."""
+        """Records how the run ended; if it is continued, a later end counts."""
         if status not in STATUSES:
             raise ValueError(f"status {status!r}: use one of {', '.join(STATUSES)}")
         self._append([{"kind": "end", "status": status, "time": _now()}])
 
     def history(self) -> dict[str, list[tuple[int, float]]]:
-        """Metric name -> (step, value) in the order of writing, every float as it was given."""
+        """Returns metric name -> (step, value) in the order of writing, values bit for bit."""
         return {name: list(points.items()) for name, points in self._points.items()}
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, Line]]:
-        """Each whole line from byte `offset` on, with the offset behind it."""
+        """Yields each complete line from byte `offset` on, with the offset of the next line."""
         if offset >= self._end:
             return
         with self._path.open("rb") as file:
@@ -157,7 +166,7 @@ class Journal:
                 yield offset, json.loads(raw)
 
     def close(self) -> None:
-        """Give the file back; a later write opens it again."""
+        """Closes the file; a later write opens it again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -167,17 +176,16 @@ class Journal:
             return
         with self._path.open("rb") as file:
             for number, raw in enumerate(file, 1):
-                line = _parsed(raw)
+                line = _parse(raw)
                 if line is None and file.read(1):
-                    raise DataError(
-                        f"{self._path} line {number}: cannot be read; move its folder away"
-                    )
+                    where = f"{self._path} line {number}"
+                    raise DataError(f"{where}: cannot be read; move its folder away")
                 if line is None:
                     return
                 self._end += len(raw)
-                self._note(line)
+                self._apply(line)
 
-    def _note(self, line: Line) -> None:
+    def _apply(self, line: Line) -> None:
         if line["kind"] == "metrics":
             for name, step, value in line["rows"]:
                 self._points.setdefault(name, {})[step] = float(value)
@@ -187,19 +195,26 @@ class Journal:
             self.header = _header(line)
         elif line["kind"] == "model":
             self.has_model = True
-        self._over = line["kind"] == "end"
+        self._is_over = line["kind"] == "end"
 
     def _append(self, lines: list[Line]) -> None:
         if not lines:
             return
+        data = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
+        self._write(data)
+        for line in lines:
+            self._apply(line)
+        self._end += len(data)
+
+    def _write(self, data: bytes) -> None:
+        """Appends bytes durably, after cutting off what an interrupted write may have left."""
         if not self._path.is_file():
             write_durably(self._path, b"")
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-        if self._torn:
+        if self._may_be_torn:
             os.ftruncate(self._descriptor, self._end)
-        self._torn = True
-        data = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
+        self._may_be_torn = True
         try:
             left = memoryview(data)
             while left:
@@ -208,10 +223,7 @@ class Journal:
         except OSError as error:
             error.filename = os.fspath(self._path)
             raise
-        self._torn = False
-        for line in lines:
-            self._note(line)
-        self._end += len(data)
+        self._may_be_torn = False
 
     def _keep(self, name: str, data: bytes, artifact_path: str) -> None:
         old = self._files.get((artifact_path, name))
@@ -220,7 +232,7 @@ class Journal:
         self._append([{"kind": "artifact", "file": self._copy(name, data), "path": artifact_path}])
 
     def _copy(self, name: str, data: bytes) -> str:
-        """Keep bytes under the journal's `artifacts`, by their digest."""
+        """Stores bytes under the journal's `artifacts`, in a folder named by their digest."""
         digest = sha256(data).hexdigest()[:16]
         copy = self.folder / "artifacts" / digest / name
         write_durably(copy, data)
@@ -229,7 +241,7 @@ class Journal:
 
 
 def zipped(folder: Path) -> bytes:
-    """All files of a folder in one, so that they are kept whole or not at all."""
+    """Returns a zip archive of all files of a folder, which is stored as a whole or not at all."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
@@ -238,12 +250,12 @@ def zipped(folder: Path) -> bytes:
 
 
 def redact(text: str) -> str:
-    """The text with user names and passwords taken out of its URIs."""
+    """Returns the text without user names and passwords in URIs."""
     return _SECRET.sub(r"\1=***", _USERINFO.sub("", text))
 
 
 def _begin_line(header: Header) -> Line:
-    """JSON of a header; a parameter too long for MLflow is named by its digest and goes along as a file."""
+    """Returns the JSON of a header; a param too long for MLflow becomes its digest and a file."""
     line = header._asdict()
     line["params"] = {name: _short(name, value) for name, value in header.params.items()}
     line["tags"] = {name: redact(value) for name, value in header.tags.items()}
@@ -255,11 +267,17 @@ def _begin_line(header: Header) -> Line:
 
 
 def _header(line: Line) -> Header:
-    """What `_begin_line` wrote; journals of before know no parent."""
-    plain = {name: line[name] for name in ("run_key", "experiment", "run_name", "params", "tags")}
+    """Reads what `_begin_line` wrote; a header may lack the parent."""
     parent = line.get("parent")
-    inputs = tuple(DatasetInput(**entry) for entry in line["inputs"])
-    return Header(**plain, inputs=inputs, parent=parent and Parent(**parent))
+    return Header(
+        run_key=line["run_key"],
+        experiment=line["experiment"],
+        run_name=line["run_name"],
+        params=line["params"],
+        tags=line["tags"],
+        inputs=tuple(DatasetInput(**entry) for entry in line["inputs"]),
+        parent=parent and Parent(**parent),
+    )
 
 
 def _short(name: str, value: str) -> str:
@@ -274,16 +292,16 @@ def _file_of(param: str) -> str:
 
 
 def _check_name(kind: str, name: str) -> None:
-    """MLflow's own rule, applied where the mistake is made and not hours later where it is delivered."""
+    """Applies MLflow's own rule when a name is recorded, not hours later on delivery."""
     path = posixpath.normpath(name)
-    if not _NAME.fullmatch(name) or path != name or path.startswith(("/", "..")) or path == ".":
-        raise ValueError(
-            f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
-        )
+    is_relative = path == name and path != "." and not path.startswith(("/", ".."))
+    if not _NAME.fullmatch(name) or not is_relative:
+        rule = "use up to 250 letters, digits, spaces, . _ - : and inner /"
+        raise ValueError(f"{kind} name {name!r}: {rule}")
 
 
-def _parsed(raw: bytes) -> Line | None:
-    """The line, or None where a kill or a power cut left half of one."""
+def _parse(raw: bytes) -> Line | None:
+    """Returns the line; None if a kill or a power cut left it incomplete."""
     if not raw.endswith(b"\n"):
         return None
     try:
@@ -294,5 +312,5 @@ def _parsed(raw: bytes) -> Line | None:
 
 
 def _now() -> int:
-    """Milliseconds since 1970, as MLflow counts."""
+    """Returns milliseconds since 1970, as MLflow counts."""
     return time.time_ns() // 1_000_000

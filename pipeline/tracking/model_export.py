@@ -1,4 +1,4 @@
-"""learner -> what MLflow serves: safetensors, JSON and the code of its rooms, without a pickle; kept in the journal."""
+"""learner -> a model that MLflow serves: safetensors, JSON and the code that answers, no pickle."""
 
 import logging
 import shutil
@@ -15,22 +15,23 @@ import numpy as np
 from pipeline.runtime.stage import CHECKOUT, Stage
 from pipeline.storage import formats
 from pipeline.storage.run_key import file_of, imported_by
-from pipeline.tracking.model_aliases import name_of
+from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from quatrain.registry import Framework, load
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
+"""Packages that all exported models import."""
 REQUIREMENTS: dict[Framework, tuple[str, ...]] = {
     "jax": ("jax", "flax", "optax"),
     "torch": ("torch",),
 }
-"""What the rooms of a framework's models import; inferring it takes MLflow seconds for each model."""
+"""Further packages by framework; inferring them takes MLflow seconds for each model."""
 
 
 class Exported(NamedTuple):
-    """What answering needs, and an example of it."""
+    """Holds the arrays that answering needs, with an example request and its answer."""
 
     arrays: Mapping[str, np.ndarray]
     request: Mapping[str, np.ndarray]
@@ -38,67 +39,74 @@ class Exported(NamedTuple):
 
 
 def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
-    """Keep in the run's journal what serves the learner, to be registered when it is delivered; once in a run."""
+    """Records the model in the run's journal, to be registered on delivery; once per run."""
     if run.journal.has_model:
         return
     with TemporaryDirectory() as folder:
-        save_model(stage, exported(stage, state, dataset), Path(folder))
-        run.journal.model(Path(folder) / "model", name_of(stage.model, stage.params.preset))
+        save_model(stage, export(stage, state, dataset), Path(folder))
+        name = registered_name(stage.model, stage.params.preset)
+        run.journal.model(Path(folder) / "model", name)
 
 
-def exported(stage: Stage, state: Any, dataset: Any) -> Exported:
-    """What the model's room `serve` makes of a learner."""
-    serving = load(stage.model).serve
-    arrays = serving.export(stage.config, state, dataset)
-    request = serving.request(stage.config, dataset)
-    return Exported(arrays, request, serving.answer(stage.config, arrays, request))
+def export(stage: Stage, state: Any, dataset: Any) -> Exported:
+    """Exports a learner by the model's module `serve`, and answers the example request."""
+    serve = load(stage.model).serve
+    arrays = serve.export(stage.config, state, dataset)
+    request = serve.request(stage.config, dataset)
+    return Exported(arrays, request, serve.answer(stage.config, arrays, request))
 
 
-def save_model(stage: Stage, made: Exported, folder: Path) -> None:
-    """Write `folder/model` in MLflow's format: models from code, with signature, example and pinned requirements."""
+def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
+    """Writes `folder/model` in MLflow's format, as a model from code.
+
+    It has a signature, an example and pinned requirements.
+    """
     config = {"model": stage.model, "config": stage.config.model_dump(mode="json")}
-    for name, content in (("config.json", config), ("weights.safetensors", made.arrays)):
-        (folder / name).write_bytes(formats.encode(name, content)[0])
+    config_path = folder / "config.json"
+    config_path.write_bytes(formats.encode(config_path.name, config)[0])
+    weights_path = folder / "weights.safetensors"
+    weights_path.write_bytes(formats.encode(weights_path.name, exported.arrays)[0])
     quieten()
     logging.getLogger("mlflow.pyfunc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # mlflow's own, on type hints and libraries
-        import mlflow  # noqa: F401, first: a part of it, asked for while another thread imports it, comes half-made
+        warnings.simplefilter("ignore")  # mlflow's own, about type hints and libraries
+        # A part that another thread is importing is incomplete: import the whole first.
+        import mlflow  # noqa: F401
         from mlflow.models import ModelSignature
         from mlflow.pyfunc import save_model as save
 
         save(
             str(folder / "model"),
             python_model=str(SCRIPT),
-            artifacts={
-                "config": str(folder / "config.json"),
-                "weights": str(folder / "weights.safetensors"),
-            },
+            artifacts={"config": str(config_path), "weights": str(weights_path)},
             code_paths=[str(copied_code(stage.model, folder))],
             pip_requirements=requirements(stage.framework),
-            signature=ModelSignature(*(_schema(named) for named in (made.request, made.answer))),
-            input_example=dict(made.request),
+            signature=ModelSignature(_schema(exported.request), _schema(exported.answer)),
+            input_example=dict(exported.request),
             metadata={"quatrain.model": stage.model, "quatrain.preset": stage.params.preset},
         )
 
 
-def _schema(named: Mapping[str, np.ndarray]) -> Any:
+def _schema(arrays: Mapping[str, np.ndarray]) -> Any:
     from mlflow.types import Schema, TensorSpec
 
     return Schema(
-        [TensorSpec(array.dtype, (-1, *array.shape[1:]), name) for name, array in named.items()]
+        [TensorSpec(array.dtype, (-1, *array.shape[1:]), name) for name, array in arrays.items()]
     )
 
 
 def copied_code(model: str, folder: Path) -> Path:
-    """A package of the modules that answering loads, and no others: a server fetches them one by one."""
-    import quatrain.params  # noqa: F401, the script that serves reads the config by it
+    """Copies the modules that answering imports, and no others; returns their package.
 
-    needed = imported_by({f"quatrain.models.{model}.serve", "quatrain.params"})
+    A server downloads the files one by one.
+    """
+    import quatrain.params  # noqa: F401, imported by the script that serves
+
+    modules = imported_by({f"quatrain.models.{model}.serve", "quatrain.params"})
     packages = {
-        name.rsplit(".", depth)[0] for name in needed for depth in range(1, name.count(".") + 1)
+        name.rsplit(".", depth)[0] for name in modules for depth in range(1, name.count(".") + 1)
     }
-    for source in {file_of(name) for name in (needed | packages) & sys.modules.keys()}:
+    for source in {file_of(name) for name in (modules | packages) & sys.modules.keys()}:
         target = folder / source.relative_to(CHECKOUT / "src")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -106,7 +114,6 @@ def copied_code(model: str, folder: Path) -> Path:
 
 
 def requirements(framework: Framework) -> list[str]:
-    """Exact versions of what is imported here; of torch without the name of its build."""
-    return [
-        f"{name}=={version(name).partition('+')[0]}" for name in (*SHARED, *REQUIREMENTS[framework])
-    ]
+    """Returns the installed versions of the packages; torch without the name of its build."""
+    packages = (*SHARED, *REQUIREMENTS[framework])
+    return [f"{name}=={version(name).partition('+')[0]}" for name in packages]

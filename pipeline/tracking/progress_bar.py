@@ -12,20 +12,27 @@ from pipeline.runtime import console
 from quatrain.progress import Progress
 
 LINES = 20
-"""Plain lines of a whole run where stderr is no terminal (CI, files)."""
+"""Lines of a whole run if stderr is not a terminal (CI, files)."""
 
 
-class Bar:
-    """Step, rate, remaining time and two headline metrics; announces the first compilation and keeps its time apart."""
+class ProgressBar:
+    """Shows step, rate, remaining time and two metrics, and measures compilation separately."""
 
     def __init__(self, name: str, total: int, start: int, headline: tuple[str, ...]) -> None:
-        self.name, self.total, self.start, self.headline = name, total, start, headline
-        self.terminal = (
-            sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
-        )
-        self.shown: dict[str, str] = {}
-        self.began = self.first = time.monotonic()
-        self.first_step = self.step = self.printed = start
+        self.name = name
+        self.total = total
+        self.start = start
+        self.headline = headline
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 0
+        self.is_terminal = columns > 0
+        self.values: dict[str, str] = {}
+        self.step = start
+        self.printed_step = start
+        self.first_step = start
+        """Step of the first yield."""
+        self.started_at = time.monotonic()
+        self.first_at = self.started_at
+        """Time of the first yield."""
 
     def __enter__(self) -> Self:
         if self.start:
@@ -37,7 +44,7 @@ class Bar:
             initial=self.start,
             desc=self.name,
             unit=" steps",
-            disable=not self.terminal,
+            disable=not self.is_terminal,
             leave=True,
         )
         return self
@@ -46,49 +53,45 @@ class Bar:
         self.bar.close()
 
     def show(self, progress: Progress) -> None:
-        """Move on to a yield."""
+        """Moves on to a yield."""
         if self.step == self.start:
-            self.first, self.first_step = time.monotonic(), progress.step
+            self.first_at = time.monotonic()
+            self.first_step = progress.step
         self.bar.update(progress.step - self.step)
         self.step = progress.step
         for name in self.headline:
             if len(progress.metrics[name]):
-                self.shown[name] = f"{np.mean(progress.metrics[name][-1]):.4g}"
-        self.bar.set_postfix(self.shown, refresh=False)
-        if (
-            not self.terminal and (self.step - self.printed) * LINES >= self.total
-        ) or self.step == self.total:
+                self.values[name] = f"{np.mean(progress.metrics[name][-1]):.4g}"
+        self.bar.set_postfix(self.values, refresh=False)
+        is_due = (self.step - self.printed_step) * LINES >= self.total
+        if not self.is_terminal and (is_due or self.step == self.total):
             self._print_line()
 
     def _print_line(self) -> None:
-        self.printed = self.step
-        if self.terminal:
-            return
+        self.printed_step = self.step
         rate = self.rate()
-        left = (self.total - self.step) / rate if rate else 0.0
-        values = "  ".join(f"{name} {value}" for name, value in self.shown.items())
-        console.info(
-            f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  {left:.0f} s left  {values}"
-        )
+        seconds_left = (self.total - self.step) / rate if rate else 0.0
+        position = f"{self.name}: {self.step:,}/{self.total:,}"
+        values = "  ".join(f"{name} {value}" for name, value in self.values.items())
+        console.info(f"{position}  {rate:,.0f} steps/s  {seconds_left:.0f} s left  {values}")
 
     def rate(self) -> float:
-        """Steps per second since the first yield, so without compilation; 0 while unknown."""
-        seconds = time.monotonic() - self.first
-        return (
-            (self.step - self.first_step) / seconds
-            if self.step > self.first_step and seconds > 0
-            else 0.0
-        )
+        """Returns steps per second since the first yield, so without compilation; 0 if unknown."""
+        steps = self.step - self.first_step
+        seconds = time.monotonic() - self.first_at
+        return steps / seconds if steps > 0 and seconds > 0 else 0.0
 
     def times(self) -> dict[str, float]:
-        """Seconds of compilation and of the run itself, and steps per second after the first yield.
+        """Returns the seconds of compilation, the other seconds, and steps per second after it.
 
-        The first yield comes later than its steps take at that rate, by what is counted as compilation (with torch: the
-        first calls); all of it where nothing came after.
+        Compilation (with torch: the first calls) is the time to the first yield minus what its
+        steps take at the later rate; all of that time if there is no later yield.
         """
-        rate, first = self.rate(), self.first - self.began
-        compilation = max(0.0, first - (self.first_step - self.start) / rate) if rate else first
-        total = time.monotonic() - self.began
+        rate = self.rate()
+        compilation = self.first_at - self.started_at
+        if rate:
+            compilation = max(0.0, compilation - (self.first_step - self.start) / rate)
+        total = time.monotonic() - self.started_at
         return {
             "compile_seconds": compilation,
             "run_seconds": total - compilation,

@@ -1,4 +1,4 @@
-"""config.json, weights.safetensors -> answers: the script that MLflow stores with each model and runs to serve it."""
+"""config.json, weights.safetensors -> answers: the script that MLflow runs to serve a model."""
 
 import json
 import os
@@ -6,20 +6,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch is loaded: spinning threads starve their neighbours
+# Set before torch is imported: its threads must not spin while they wait.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
 
-class Served(PythonModel):
-    """A trained model that answers requests: named arrays whose first axis counts questions, and so are its answers."""
+class ServedModel(PythonModel):
+    """Answers requests by a trained model; the first axis of each array counts questions."""
 
     def load_context(self, context: Any) -> None:
-        """Read what was stored, with the code that was stored beside it; nothing in it is pickled."""
+        """Reads the stored config and weights, with the code that was stored beside them."""
         from safetensors.numpy import load_file
 
         from quatrain.params import Params
@@ -28,15 +27,17 @@ class Served(PythonModel):
         section: Any = Params.model_fields[stored["model"]].annotation
         self.config = section.model_validate_json(json.dumps(stored["config"]))
         self.arrays = load_file(context.artifacts["weights"])
-        self.room = import_module(f"quatrain.models.{stored['model']}.serve")
+        self.serve = import_module(f"quatrain.models.{stored['model']}.serve")
 
     def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> Any:  # noqa: ARG002, MLflow's own
-        """Answers by name. The hint is for MLflow, which warns of any that it would convert to; arrays come by name.
+        """Answers a request, a dictionary of arrays.
+
+        The type hint of `model_input` is the only one that makes MLflow neither convert nor warn.
 
         Raises:
-            ValueError: the request does not fit; one line says which of its arrays, and what is right.
+            ValueError: the request does not fit; the message names the array and what is right.
         """
-        return self.room.answer(self.config, self.arrays, dict(cast(Any, model_input)))
+        return self.serve.answer(self.config, self.arrays, dict(cast(Any, model_input)))
 
 
-set_model(Served())
+set_model(ServedModel())

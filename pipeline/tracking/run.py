@@ -13,25 +13,28 @@ from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.artifacts import digest_of
-from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent
-from pipeline.tracking.shipper import LATEST_SECONDS, Shipper, resolve_uri
+from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent, Row
+from pipeline.tracking.shipper import LATEST_SECONDS, Shipper
+from pipeline.tracking.store import resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 
 EXPERIMENT = "quatrain"
 WRITER = "writer"
-"""Folder in a journal's whose lock its one writer holds."""
+"""Subfolder of a journal whose lock its only writer holds."""
 
 
 class Run:
-    """One stage's part of an MLflow run: written to the journal first, shipped by a thread that nothing waits for."""
+    """Records one stage's part of an MLflow run, first in the journal, then through a thread."""
 
-    def __init__(self, journal: Journal, shippers: list[Shipper], held: ExitStack) -> None:
-        self.journal, self.shippers, self.held = journal, shippers, held
+    def __init__(self, journal: Journal, shippers: list[Shipper], lock: ExitStack) -> None:
+        self.journal = journal
+        self.shippers = shippers
+        self.lock = lock
 
     @classmethod
-    def of(
+    def of_stage(
         cls,
         stage: Stage,
         run_key: str,
@@ -39,43 +42,45 @@ class Run:
         dataset_digest: str,
         extra_tags: Mapping[str, str] | None = None,
     ) -> Self:
-        """The run named `run_key`, in the journal of the computation `key` (an evaluation adds to its training)."""
+        """Starts or continues the journal of the computation `key`, a part of the run `run_key`.
+
+        An evaluation adds to the run of its training.
+        """
         context = "evaluation" if stage.verb == "evaluate" else "training"
+        dataset = DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}")
         header = Header(
             run_key=run_key,
             experiment=EXPERIMENT,
             run_name=f"{stage.model}-{run_key[:8]}",
-            params=flat(stage.config.model_dump(mode="json")),
-            tags=(tags(stage) if stage.verb == "train" else {}) | dict(extra_tags or {}),
-            inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
-            parent=pipeline_of(stage.root, stage.params),
+            params=flatten(stage.config.model_dump(mode="json")),
+            tags={**(tags(stage) if stage.verb == "train" else {}), **(extra_tags or {})},
+            inputs=(dataset,),
+            parent=pipeline_run(stage.root, stage.params),
         )
-        return cls.begun(stage.root, stage.name, key, header)
+        return cls.start(stage.root, stage.name, key, header)
 
     @classmethod
     def of_pipeline(cls, root: Path, params: Params, key: str) -> Self:
-        """The run that the runs of all stages stand below, in the journal of the results `key`."""
-        parent, shared = (
-            pipeline_of(root, params),
-            params.model_dump(mode="json", exclude=set(MODELS)),
-        )
-        header = Header(
-            parent.run_key, EXPERIMENT, parent.run_name, flat(shared), origin(root, params)
-        )
-        return cls.begun(root, "report", digest_of([parent.run_key, key]), header)
+        """Starts or continues the journal of the results `key`: the parent of all stages' runs."""
+        run_key, run_name = pipeline_run(root, params)
+        shared = flatten(params.model_dump(mode="json", exclude=set(MODELS)))
+        header = Header(run_key, EXPERIMENT, run_name, shared, origin_tags(root, params))
+        return cls.start(root, "report", digest_of([run_key, key]), header)
 
     @classmethod
-    def begun(cls, root: Path, stage: str, key: str, header: Header) -> Self:
-        """Begin, or go on with, the journal of one computation, and deliver it from now on."""
-        folder, held = journals(root) / f"{stage}-{key[:16]}", ExitStack()
-        held.enter_context(folder_lock(folder / WRITER))
+    def start(cls, root: Path, stage: str, key: str, header: Header) -> Self:
+        """Starts or continues the journal of a computation, and its delivery."""
+        folder = journals(root) / f"{stage}-{key[:16]}"
+        lock = ExitStack()
+        lock.enter_context(folder_lock(folder / WRITER))
         journal = Journal(folder)
         journal.begin(header)
         uri = resolve_uri(root)
-        waiting = (journal, *end_abandoned(folder, stage))
-        return cls(
-            journal, [Shipper(one, uri, latest_seconds=LATEST_SECONDS) for one in waiting], held
-        )
+        shippers = [
+            Shipper(each, uri, latest_seconds=LATEST_SECONDS)
+            for each in (journal, *end_abandoned(folder, stage))
+        ]
+        return cls(journal, shippers, lock)
 
     def __enter__(self) -> Self:
         return self
@@ -83,56 +88,54 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        status = (
-            "FINISHED"
-            if error is None
-            else "KILLED"
-            if isinstance(error, Interrupted)
-            else "FAILED"
-        )
+        status = "FINISHED" if error is None else "FAILED"
+        if isinstance(error, Interrupted):
+            status = "KILLED"
         try:
             self.journal.end(status)
         finally:
             for shipper in self.shippers:
                 shipper.finish()
-            self.held.close()
+            self.lock.close()
 
-    def metrics(self, rows: Iterable[tuple[str, int, float]]) -> None:
-        """Record (name, step, value); a (name, step) that is on record already keeps its first time and value."""
+    def metrics(self, rows: Iterable[Row]) -> None:
+        """Records metrics; a (name, step) that is recorded already keeps its time and value."""
         self.journal.metrics(rows)
         for shipper in self.shippers:
             shipper.wake()
 
     def artifact(self, path: Path, folder: str) -> None:
-        """Record a file as it is now."""
+        """Records a file as it is now."""
         self.journal.artifact(path, folder)
 
     def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
-        """Recorded (step, value) of each metric below `prefix`, by the name behind it."""
-        found = self.journal.history()
+        """Returns the recorded (step, value) of each metric with this prefix, by its other name."""
         return {
             name.removeprefix(prefix): points
-            for name, points in found.items()
+            for name, points in self.journal.history().items()
             if name.startswith(prefix)
         }
 
     def last_step(self, prefix: str) -> int:
-        """The last step on record below `prefix`; 0 if there is none."""
+        """Returns the last recorded step of the metrics with this prefix; 0 if there is none."""
         return max((points[-1][0] for points in self.history(prefix).values()), default=0)
 
 
 def journals(root: Path) -> Path:
-    """Where journals wait: in the checkout that DVC was started in, for `dvc exp run --temp` removes its copy."""
+    """Returns the folder of all journals, in the checkout in which DVC was started.
+
+    `dvc exp run --temp` works in a copy of the checkout and removes it.
+    """
     return Path(os.environ.get("DVC_ROOT") or root) / ".state" / "journal"
 
 
 def end_abandoned(current: Path, stage: str) -> list[Journal]:
-    """A stage's other journals that have neither an end nor a living writer, for it was killed; they get an end."""
+    """Ends a stage's other journals whose writer was killed, and returns them."""
     ended = []
     for path in sorted(current.parent.glob(f"{stage}-*/journal.jsonl")):
-        if path.parent == current or b'{"kind": "end"' in tail(path):
+        if path.parent == current or b'{"kind": "end"' in last_line(path):
             continue
-        # LockHeld: another workspace of this checkout is at work. DataError: `make sync` says so.
+        # LockHeld: another workspace of this checkout writes. DataError: `make sync` reports it.
         with suppress(LockHeld, DataError), folder_lock(path.parent / WRITER, patience_seconds=0):
             journal = Journal(path.parent)
             if journal.header is not None:
@@ -141,44 +144,45 @@ def end_abandoned(current: Path, stage: str) -> list[Journal]:
     return ended
 
 
-def tail(path: Path) -> bytes:
-    """The last line of a file, or the end of a long one."""
+def last_line(path: Path) -> bytes:
+    """Returns the last line of a file, or the end of a long one."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 200))
         return file.read().rstrip(b"\n").rpartition(b"\n")[2]
 
 
-def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested params as MLflow shows them: `train.learning_rate` -> '0.001'."""
-    found: dict[str, str] = {}
+def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Returns nested params under dotted names: `train.learning_rate` -> '0.001'."""
+    flat: dict[str, str] = {}
     for name, value in section.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            flat |= flatten(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = str(value)
-    return found
+            flat[prefix + name] = str(value)
+    return flat
 
 
-def pipeline_of(root: Path, params: Params) -> Parent:
-    """The run of everything that is made with these params and this commit."""
+def pipeline_run(root: Path, params: Params) -> Parent:
+    """Returns the run of everything that is made with these params and this commit."""
     key = digest_of({"params": params_digest(params), "commit": commit(root)})
     return Parent(key, f"pipeline-{params.preset}-{key[:8]}")
 
 
 def tags(stage: Stage) -> dict[str, str]:
-    """Where a model's run comes from: code, stage, preset, device, threads and versions."""
-    found = {
-        f"quatrain.{name}": value for name, value in settings(stage.params, stage.framework).items()
+    """Returns the tags of a model's run: code, stage, preset, device, threads and versions."""
+    return {
+        **{
+            f"quatrain.{name}": value
+            for name, value in settings(stage.params, stage.framework).items()
+        },
+        **origin_tags(stage.root, stage.params),
+        "quatrain.model": stage.model,
+        "dvc.stage": stage.name,
     }
-    return (
-        found
-        | origin(stage.root, stage.params)
-        | {"quatrain.model": stage.model, "dvc.stage": stage.name}
-    )
 
 
-def origin(root: Path, params: Params) -> dict[str, str]:
-    """What any run comes from: code, preset and params."""
+def origin_tags(root: Path, params: Params) -> dict[str, str]:
+    """Returns the tags of any run: code, preset and params."""
     return {
         "quatrain.preset": params.preset,
         "quatrain.seed": str(params.seed),
@@ -189,18 +193,18 @@ def origin(root: Path, params: Params) -> dict[str, str]:
 
 
 def params_digest(params: Params) -> str:
-    """Of all that shapes results."""
+    """Returns the digest of all params that shape results."""
     return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds"}))
 
 
 def commit(root: Path) -> str:
-    """The commit that is checked out; `none` outside a repository."""
+    """Returns the commit that is checked out; `none` outside a repository."""
     return git(root, "rev-parse", "HEAD") or "none"
 
 
 def git(root: Path, *arguments: str) -> str:
-    """What a git command says; empty outside a repository."""
-    done = subprocess.run(
+    """Returns the output of a git command; empty if it fails."""
+    process = subprocess.run(
         ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""tracking URI -> an MLflow client, or the news within two seconds that nobody is there."""
+"""tracking URI -> an MLflow client, or an error within two seconds if no server answers."""
 
 import logging
 import os
@@ -15,9 +15,9 @@ from pipeline.runtime.file_lock import folder_lock
 from pipeline.tracking.journal import redact
 
 PATIENCE_SECONDS = 2.0
-"""For the first answer of a server, and for any call in flight when a stage ends."""
+"""Timeout for the first answer of a server, and for a call in progress when a stage ends."""
 SETUP_SECONDS = 120.0
-"""For another process that creates the same sqlite store."""
+"""Timeout for another process that creates the same sqlite store."""
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -25,17 +25,34 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
-"""With mlflow's own values a call to a dead server takes minutes."""
+"""Settings of mlflow: with its defaults a call to a dead server takes minutes."""
 
 
 class Unreachable(PipelineError):
-    """The tracking store does not answer, or cannot take a run."""
+    """Says why the tracking store does not answer, or cannot take a run."""
 
     exit_code = 6
 
 
+def default_uri(root: Path) -> str:
+    """Returns the sqlite store of a checkout."""
+    return f"sqlite:///{(root / '.mlflow' / 'mlflow.db').absolute()}"
+
+
+def resolve_uri(root: Path) -> str:
+    """Returns MLFLOW_TRACKING_URI, or else the sqlite store of the checkout.
+
+    The checkout is DVC_ROOT if DVC started this process, else `root`: `dvc exp run --temp` removes
+    its working folder afterwards. A relative sqlite path is relative to the checkout.
+    """
+    checkout = Path(os.environ.get("DVC_ROOT") or root)
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or default_uri(checkout)
+    database = database_of(uri)
+    return uri if database is None else f"sqlite:///{(checkout / database).absolute()}"
+
+
 def open_client(uri: str) -> Any:
-    """An MlflowClient that gives up soon; the first import of mlflow takes seconds."""
+    """Returns an MlflowClient with short timeouts; the first import of mlflow takes seconds."""
     quieten()
     from mlflow import MlflowClient
 
@@ -44,21 +61,20 @@ def open_client(uri: str) -> Any:
 
 
 def quieten() -> None:
-    """Before mlflow is imported: short time-outs, no reports to elsewhere, no URI and no tracebacks in the output."""
+    """Sets short timeouts and turns off telemetry and tracebacks; call before importing mlflow."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     for name in ("mlflow.store.db.utils", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    warnings.filterwarnings(
-        "ignore", message="The ``noload`` loader strategy"
-    )  # mlflow's own, at import
+    # A warning about mlflow's own code when it is imported.
+    warnings.filterwarnings("ignore", message="The ``noload`` loader strategy")
 
 
 def prepare_store(uri: str) -> None:
-    """Create or upgrade an sqlite store, one process after the other, and let readers work beside a writer.
+    """Creates or upgrades an sqlite store, and lets readers work beside a writer.
 
-    Observed: of six processes that open a new store at once, five fail.
+    A lock admits one process at a time: of six that open a new store at once, five fail.
     """
     database = database_of(uri)
     if database is None:
@@ -69,11 +85,8 @@ def prepare_store(uri: str) -> None:
 
     with folder_lock(database.parent, SETUP_SECONDS):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
-        outdated = utils._get_schema_version(engine) not in (
-            None,
-            utils._get_latest_schema_revision(),
-        )
-        if outdated:
+        current = utils._get_schema_version(engine)
+        if current is not None and current != utils._get_latest_schema_revision():
             utils._upgrade_db(engine)
         engine.dispose()
         MlflowClient(tracking_uri=uri).get_experiment("0")
@@ -82,12 +95,15 @@ def prepare_store(uri: str) -> None:
 
 
 def database_of(uri: str) -> Path | None:
-    """The file of an sqlite URI."""
+    """Returns the file of an sqlite URI."""
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
 def artifacts_of(uri: str, checkout: Path) -> Path | None:
-    """Where files of runs lie: beside an sqlite store, in the checkout for another database; a server knows itself."""
+    """Returns the folder of the runs' files: beside an sqlite store, else in the checkout.
+
+    None for a server, which has a folder of its own.
+    """
     if is_server(uri):
         return None
     database = database_of(uri)
@@ -95,12 +111,12 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
 
 
 def is_server(uri: str) -> bool:
-    """Whether a call may hang on somebody else's machine."""
+    """Returns whether calls go to a server, which may not answer."""
     return urlsplit(uri).scheme in ("http", "https")
 
 
 def reason_of(error: Exception, uri: str) -> str:
-    """One line about a failure, without the URI's password."""
+    """Describes a failure in one line of at most 200 characters, without the URI's password."""
     text = " ".join(str(error).split()) or type(error).__name__
     password = urlsplit(uri).password or ""
     for secret in {password, unquote(password)} - {""}:
@@ -109,32 +125,32 @@ def reason_of(error: Exception, uri: str) -> str:
     return text if len(text) <= 200 else f"{text[:60]} ... {text[-135:]}"
 
 
-def knock(uri: str) -> None:
-    """Ask a server whether it is there, before mlflow is imported and hangs on it.
+def check_reachable(uri: str) -> None:
+    """Asks a server for its health, before mlflow is imported and waits for it.
 
     Raises:
-        Unreachable: it refuses, is silent for PATIENCE_SECONDS or fails.
+        Unreachable: it refuses, does not answer within PATIENCE_SECONDS, or fails.
     """
     address = urlsplit(uri)
     if is_server(uri):
-        _ask_health(redact(uri).rstrip("/"))
+        _check_health(redact(uri).rstrip("/"))
     elif address.hostname and address.port:
         try:
             socket.create_connection((address.hostname, address.port), PATIENCE_SECONDS).close()
         except OSError as error:
-            raise Unreachable(f"nobody answers there: {error}") from None
+            raise Unreachable(f"no server answers: {error}") from None
 
 
-def _ask_health(uri: str) -> None:
+def _check_health(uri: str) -> None:
     import requests
 
     try:
         status = requests.get(f"{uri}/health", timeout=PATIENCE_SECONDS).status_code
     except requests.exceptions.SSLError:
-        return  # somebody is there; MLFLOW_TRACKING_INSECURE_TLS and its like decide on the rest
+        return  # There is a server; mlflow's own TLS settings decide about the rest.
     except requests.exceptions.Timeout:
         raise Unreachable(f"no answer within {PATIENCE_SECONDS:.0f} s") from None
     except requests.exceptions.ConnectionError:
-        raise Unreachable("nobody answers there") from None
+        raise Unreachable("no server answers") from None
     if status >= 500:
         raise Unreachable(f"it answers with HTTP status {status}")

@@ -1,4 +1,4 @@
-"""the machine -> rows of `system/...`: how busy it is while a stage works, under the names that MLflow's UI groups."""
+"""load of the machine -> metrics `system/...`, under the names that MLflow's UI groups."""
 
 import time
 from collections.abc import Iterator
@@ -11,29 +11,29 @@ EVERY_SECONDS = 5.0
 MEGABYTE = 1e6
 
 
-class Machine:
-    """Samples at most every EVERY_SECONDS, when asked; a row's step counts samples, as MLflow's own do."""
+class SystemMetrics:
+    """Samples the machine at most every EVERY_SECONDS; a step counts samples, as in MLflow."""
 
     def __init__(self, cuda: bool, samples: int = 0) -> None:
         self.samples = samples
-        self._due = time.monotonic()
+        self._next_sample = time.monotonic()
         self._process = psutil.Process()
         self._gpu = _gpu_monitor() if cuda else None
-        psutil.cpu_percent()  # which tells the share since it was asked last
+        psutil.cpu_percent()  # Each call returns the load since the call before.
 
     def rows(self) -> Iterator[tuple[str, int, float]]:
-        """(name, step, value) of one sample, or nothing while none is due."""
+        """Yields (name, step, value) of one sample, or nothing until the next one is due."""
         now = time.monotonic()
-        if now < self._due:
+        if now < self._next_sample:
             return
-        self._due = now + EVERY_SECONDS
+        self._next_sample = now + EVERY_SECONDS
         self.samples += 1
         for name, value in self._sample().items():
             yield f"system/{name}", self.samples, value
 
     def _sample(self) -> dict[str, float]:
         memory = psutil.virtual_memory()
-        found = {
+        sample = {
             "cpu_utilization_percentage": psutil.cpu_percent(),
             "system_memory_usage_megabytes": memory.used / MEGABYTE,
             "system_memory_usage_percentage": memory.percent,
@@ -41,13 +41,13 @@ class Machine:
         }
         if self._gpu is not None:
             self._gpu.collect_metrics()
-            found |= self._gpu.aggregate_metrics()
+            sample |= self._gpu.aggregate_metrics()
             self._gpu.clear_metrics()
-        return found
+        return sample
 
 
 def _gpu_monitor() -> Any:
-    """MLflow's own; None without nvidia-ml-py (requirements/gpu.txt) or its driver."""
+    """Returns MLflow's monitor; None without nvidia-ml-py (requirements/gpu.txt) or its driver."""
     with suppress(ImportError, RuntimeError):
         from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
 

@@ -1,21 +1,21 @@
-"""Errors about data, devices and training that a user can mend."""
+"""Errors about data, devices and training that a user can fix."""
 
 
 class DataError(ValueError):
-    """Arrays that cannot be what they claim to be, or that belong to something else."""
+    """Raised for arrays that are invalid or belong to something else."""
 
 
 class DatasetMismatch(DataError):
-    """A dataset was collected for another config than this one: says what differs; to collect again mends it."""
+    """Raised for a dataset of another config; the remedy is to collect again."""
 
 
 class DeviceMissing(Exception):
-    """What params.yaml asks for needs a device that is not in this machine."""
+    """Raised when params.yaml needs a device that this machine does not have."""
 
 
 class DeviceFull(MemoryError):
-    """The device has no memory left: says for what, and which keys to lower."""
+    """Raised when the device is out of memory; names the allocation and the keys to lower."""
 
 
 class TrainingDiverged(ArithmeticError):
-    """Says which model, step and loss term is not finite, and which key to change."""
+    """Raised for a value that is not finite; names model, step, term and the key to change."""

@@ -1,4 +1,4 @@
-"""The shape of params.yaml: what all models share, and one section per model."""
+"""The schema of params.yaml: keys that all models share, and one section per model."""
 
 from typing import Literal
 
@@ -12,7 +12,9 @@ from quatrain.section import Section
 
 
 class Params(Section):
-    """params.yaml as one frozen value; every key is required, so that the file shows every number of a run."""
+    """Holds params.yaml as one frozen value; every key is required, so that the file shows every
+    number.
+    """
 
     preset: str = Field(
         pattern=r"^[a-z][a-z0-9_]*$",
@@ -29,7 +31,9 @@ class Params(Section):
         description="on a GPU: slower kernels whose result repeats bit for bit"
     )
     checkpoint_seconds: float = Field(
-        ge=0, le=86400, description="at most so much work is lost to an interruption"
+        ge=0,
+        le=86400,
+        description="interval of checkpoints: the most work that an interruption loses",
     )
     allo: AlloConfig
     iqn: IqnConfig
@@ -40,6 +44,7 @@ class Params(Section):
     def _half_precision_has_a_device(self) -> "Params":
         if self.device == "cpu" and self.actor_critic.train.amp == "bf16":
             raise ValueError(
-                "actor_critic.train.amp bf16 needs a GPU: on CPU it was measured slower than float32; set none"
+                "actor_critic.train.amp bf16 needs a GPU: "
+                "on CPU it was measured slower than float32; set none"
             )
         return self

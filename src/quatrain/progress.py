@@ -1,4 +1,4 @@
-"""What a learner yields while it learns, and what it raises when it can learn no more."""
+"""The yields of a learner, and their form as rows and as a history."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -10,13 +10,14 @@ from quatrain.errors import TrainingDiverged as TrainingDiverged
 
 
 class Progress(NamedTuple):
-    """One yield of `train`: a learner that may become a checkpoint, and what happened since the last yield.
+    """Holds one yield of `train`: a state that may become a checkpoint, and metrics since the last
+    yield.
 
-    step: counted as the model's `record_every` counts. state: stays as it is while the next one is made (no buffer
-    of it is given away), for it is what remains where the next one diverges. metrics: name -> array whose first axis
-    is time since the last yield; its length n divides the steps of the yield, entry i belongs to step
-    start + (i+1)*steps/n. Each yield has the same names; a periodic evaluation that did not run has n = 0. Further
-    axes become suffixes.
+    step: in the unit of the model's `record_every`. state: not modified while the next one is
+    computed (its buffers are not donated), because it is the last good one if training diverges.
+    metrics: name -> array whose first axis is time since the last yield; its length n divides the
+    steps of the yield, entry i belongs to step start + (i+1)*steps/n. Each yield has the same
+    names; a periodic evaluation that did not run has n = 0. Further axes become suffixes.
     """
 
     step: int
@@ -25,54 +26,59 @@ class Progress(NamedTuple):
 
 
 Row = tuple[str, int, float]
-"""Name of a metric with its suffixes, step, value."""
+"""The name of a metric with suffixes, the step, and the value."""
 History = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Name of a metric with its suffixes -> its steps and its values."""
+"""The name of a metric with suffixes -> steps and values."""
 
 
 def by_seed(
     metrics: Mapping[str, Shaped[np.ndarray, "_ _ ..."]],
 ) -> dict[str, Shaped[np.ndarray, "_ ..."]]:
-    """Metrics (time, learners, *axes) as a yield has them: each under the same name, however many learners there are.
+    """Averages metrics (time, learners, *axes) over learners, and keeps those of each learner if
+    there are several.
 
-    `name` is the mean over learners; of several, `name/seed` keeps all of them: rows `cosine/3`, `cosine/seed/1/3`.
+    `name` is the mean over learners, `name/seed` has all learners: for example `cosine/3` and
+    `cosine/seed/1/3`.
     """
-    found: dict[str, np.ndarray] = {}
+    named: dict[str, np.ndarray] = {}
     for name, values in metrics.items():
         if values.shape[1] == 1:
-            found[name] = values[:, 0]
+            named[name] = values[:, 0]
         else:
-            found |= {name: values.mean(1, dtype=np.float64), f"{name}/seed": values}
-    return found
+            named[name] = values.mean(1, dtype=np.float64)
+            named[f"{name}/seed"] = values
+    return named
 
 
 def rows(progress: Progress, start: int) -> list[Row]:
-    """(name, step, value) of each entry of a yield that began after step `start`; columns become `name/0`, `name/1`.
+    """Returns (name, step, value) of each entry of a yield whose last step before was `start`; axes
+    become suffixes.
 
     Raises:
-        ValueError: the entries of a metric cannot be spread evenly over the steps.
+        ValueError: the number of entries of a metric does not divide the steps.
     """
-    found: list[Row] = []
+    table: list[Row] = []
     steps = progress.step - start
     for name, values in progress.metrics.items():
         if len(values) and (steps < 1 or steps % len(values)):
             raise ValueError(
-                f"{name} has {len(values)} entries for {steps} steps; the number must divide the steps"
+                f"{name} has {len(values)} entries for {steps} steps; "
+                "the number must divide the steps"
             )
         for entry, value in enumerate(values, start=1):
             step = start + entry * steps // len(values)
             for index in np.ndindex(np.shape(value)):
                 suffix = "".join(f"/{i}" for i in index)
-                found.append((name + suffix, step, float(value[index])))
-    return found
+                table.append((name + suffix, step, float(value[index])))
+    return table
 
 
-def history(made: Iterable[Row]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Rows -> the steps and values of each metric, as plots take them."""
+def history(table: Iterable[Row]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Groups rows by metric into steps and values."""
     points: dict[str, list[tuple[int, float]]] = {}
-    for name, step, value in made:
+    for name, step, value in table:
         points.setdefault(name, []).append((step, value))
     return {
-        name: (np.array([step for step, _ in found]), np.array([value for _, value in found]))
-        for name, found in points.items()
+        name: (np.array([step for step, _ in pairs]), np.array([value for _, value in pairs]))
+        for name, pairs in points.items()
     }

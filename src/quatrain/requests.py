@@ -1,4 +1,6 @@
-"""a request to a served model -> its arrays as the model takes them, or one line that says what does not fit."""
+"""a request to a served model -> its arrays in the model's dtypes, or one line that names the
+error.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,10 +9,11 @@ import numpy as np
 
 
 class Input(NamedTuple):
-    """What each question holds under a name: numbers of a type and shape, each from `least` to `most`.
+    """Holds the dtype and shape of one question, and the inclusive range `least` to `most` of its
+    numbers.
 
-    counted: of a padded input, the one before it that tells how many entries of the first axis are looked at; the rest
-    may be anything, and is taken to be `least`.
+    valid_length_from: name of the input that holds the number of valid entries of the first axis;
+    padding is ignored, and replaced by `least`.
     """
 
     dtype: type[np.generic]
@@ -20,73 +23,73 @@ class Input(NamedTuple):
     valid_length_from: str = ""
 
     @property
-    def whole(self) -> bool:
-        """Whether no fraction is taken."""
+    def is_integer(self) -> bool:
         return issubclass(self.dtype, np.integer)
 
     @property
     def kind(self) -> str:
-        """In words, what it is made of."""
-        return "whole numbers" if self.whole else "numbers"
+        """Returns the kind of numbers in words."""
+        return "whole numbers" if self.is_integer else "numbers"
 
 
 def validate_request(
     model: str, request: Mapping[str, np.ndarray], inputs: Mapping[str, Input]
 ) -> dict[str, np.ndarray]:
-    """The inputs in their order and of their own types, for any number of questions but none.
+    """Returns the inputs in their order and dtypes, for any positive number of questions.
 
     Raises:
-        ValueError: other inputs, types, shapes or numbers than these; one line says which, and what is right.
+        ValueError: names, dtypes, shapes or numbers are invalid; one line names the error and the
+            remedy.
     """
+    expected = ", ".join(inputs)
     if request.keys() != inputs.keys():
-        given = ", ".join(sorted(request)) or "none"
-        raise ValueError(
-            f"{model}: the request has the inputs {given}; give exactly {', '.join(inputs)}"
-        )
-    for name, own in inputs.items():
-        _refuse_form(f"{model}: {name}", request[name], own)
+        actual = ", ".join(sorted(request)) or "none"
+        raise ValueError(f"{model}: the request has the inputs {actual}; give exactly {expected}")
+    for name, spec in inputs.items():
+        _check_shape(f"{model}: {name}", request[name], spec)
     counts = {name: len(request[name]) for name in inputs}
-    if len({*counts.values()}) > 1:
-        told = ", ".join(f"{count} in {name}" for name, count in counts.items())
-        raise ValueError(f"{model}: the request has {told}; give as many questions in each")
+    if len(set(counts.values())) > 1:
+        actual = ", ".join(f"{count} in {name}" for name, count in counts.items())
+        raise ValueError(f"{model}: the request has {actual}; give as many questions in each")
     if not any(counts.values()):
-        raise ValueError(
-            f"{model}: the request has no question in {', '.join(inputs)}; give at least one"
-        )
+        raise ValueError(f"{model}: the request has no question in {expected}; give at least one")
     return {
-        name: _within(f"{model}: {name}", request[name], own, _used(request, name, own))
-        for name, own in inputs.items()
+        name: _cast(f"{model}: {name}", request[name], spec, _valid_entries(request, name, spec))
+        for name, spec in inputs.items()
     }
 
 
-def _refuse_form(label: str, array: np.ndarray, own: Input) -> None:
-    is_number = array.dtype.kind in ("iu" if own.whole else "iuf")
-    if not is_number or not array.ndim or array.shape[1:] != own.shape:
-        shape = ", ".join(map(str, ("questions", *own.shape)))
-        raise ValueError(f"{label} is {array.dtype}{list(array.shape)}; give {own.kind} [{shape}]")
+def _check_shape(label: str, array: np.ndarray, spec: Input) -> None:
+    is_number = array.dtype.kind in ("iu" if spec.is_integer else "iuf")
+    if not is_number or not array.ndim or array.shape[1:] != spec.shape:
+        shape = ", ".join(map(str, ("questions", *spec.shape)))
+        actual = f"{array.dtype}{list(array.shape)}"
+        raise ValueError(f"{label} is {actual}; give {spec.kind} [{shape}]")
 
 
-def _used(request: Mapping[str, np.ndarray], name: str, own: Input) -> np.ndarray:
-    """Which entries are looked at, as many axes as the array."""
-    if not own.valid_length_from:
+def _valid_entries(request: Mapping[str, np.ndarray], name: str, spec: Input) -> np.ndarray:
+    """Returns which entries are not padding, broadcastable to the array."""
+    if not spec.valid_length_from:
         return np.ones((1,) * request[name].ndim, bool)
-    used = np.arange(own.shape[0]) < request[own.valid_length_from][:, None]
-    return used.reshape(*used.shape, *(1,) * (len(own.shape) - 1))
+    lengths = request[spec.valid_length_from]
+    valid = np.arange(spec.shape[0]) < lengths[:, None]
+    return valid.reshape(*valid.shape, *(1,) * (len(spec.shape) - 1))
 
 
-def _within(label: str, array: np.ndarray, own: Input, used: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # too large for the type: infinite, and refused
-        values = array.astype(own.dtype)
-    least, most = (
-        np.broadcast_to(np.asarray(bound, own.dtype), array.shape)
-        for bound in (own.least, own.most)
-    )
-    compared = (
-        array if own.whole else values
-    )  # whole numbers too large for the type would wrap round
-    refused = np.argwhere(used & ~((compared >= least) & (compared <= most)))
-    if len(refused):
-        place = tuple(refused[0].tolist())
-        where, limits = ", ".join(map(str, place)), f"{least[place]!s}..{most[place]!s}"
-        raise ValueError(f"{label}[{where}] is {array[place]!s}; give {own.kind} in {limits}")
-    return np.where(used, values, least)
+def _cast(label: str, array: np.ndarray, spec: Input, valid: np.ndarray) -> np.ndarray:
+    """Casts the array; raises ValueError for the first number out of range."""
+    with np.errstate(over="ignore"):  # numbers too large for the dtype become infinite, an error
+        values = array.astype(spec.dtype)
+    least = np.broadcast_to(np.asarray(spec.least, spec.dtype), array.shape)
+    most = np.broadcast_to(np.asarray(spec.most, spec.dtype), array.shape)
+    # Integers too large for the dtype would wrap around, so they are compared before the cast.
+    compared = array if spec.is_integer else values
+    invalid = np.argwhere(valid & ~((compared >= least) & (compared <= most)))
+    if len(invalid):
+        index = tuple(invalid[0].tolist())
+        position = ", ".join(map(str, index))
+        raise ValueError(
+            f"{label}[{position}] is {array[index]!s}; "
+            f"give {spec.kind} in {least[index]!s}..{most[index]!s}"
+        )
+    return np.where(valid, values, least)

@@ -1,4 +1,4 @@
-"""What every section of params.yaml has in common: frozen, closed, finite, strictly typed."""
+"""The base of all sections of params.yaml: frozen, closed, finite, strictly typed."""
 
 import math
 from collections.abc import Callable
@@ -6,27 +6,37 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-NUMBERS, ARRAYS = ".npy", ".npz"
-"""How the names of files of numbers and of several arrays end; any other holds text."""
+NUMBERS = ".npy"
+"""File ending of an array of numbers."""
+ARRAYS = ".npz"
+"""File ending of several arrays; any other file holds text."""
 
 
 class Section(BaseModel):
-    """A part of params.yaml: hashable (so it may be static in `jax.jit`), without unknown keys, NaN or infinity."""
+    """Defines a part of params.yaml: hashable (static in `jax.jit`), without unknown keys, NaN or
+    infinity.
+    """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, strict=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        strict=True,
+        use_attribute_docstrings=True,
     )
 
 
 class InputFile(Section):
-    """A file that a config names, with its content in its place: the inside sees no path."""
+    """Holds a text file that a config names: its content replaces its path."""
 
     name: str
     text: str
 
 
 class NamedArray(Section):
-    """An array of a file, with its numbers in C order; NaN and infinity are left to the config to refuse."""
+    """Holds an array of a file, with its numbers in C order; the config may refuse NaN and
+    infinity.
+    """
 
     model_config = ConfigDict(allow_inf_nan=True)
 
@@ -36,30 +46,36 @@ class NamedArray(Section):
 
     @property
     def nested(self) -> Any:
-        """Tuples of tuples, as deep as the shape is long."""
-        found: Any = self.numbers
+        """Returns the numbers as nested tuples, one level per axis."""
+        nested: Any = self.numbers
         for size in self.shape[:0:-1]:
-            found = tuple(found[start : start + size] for start in range(0, len(found), size))
-        return found
+            starts = range(0, len(nested), size)
+            nested = tuple(nested[start : start + size] for start in starts)
+        return nested
 
     @model_validator(mode="after")
     def _shape_holds_the_numbers(self) -> "NamedArray":
-        if math.prod(self.shape) != len(self.numbers):
+        count = len(self.numbers)
+        if math.prod(self.shape) != count:
             raise ValueError(
-                f"{self.name}: shape {self.shape} does not hold {len(self.numbers)} numbers; mend one"
+                f"{self.name}: shape {self.shape} does not hold {count} numbers; mend one"
             )
         return self
 
 
 class InputArrays(Section):
-    """An .npz file that a config names, with its arrays in its place; what they must be is for the config to say."""
+    """Holds an .npz file that a config names: its arrays replace its path. The config
+    checks them.
+    """
 
     name: str
     arrays: tuple[NamedArray, ...] = Field(strict=False)
 
 
 class InputNumbers(Section):
-    """An .npy file that a config names, with its numbers in its place; NaN and infinity are left to it to refuse."""
+    """Holds an .npy file that a config names: its numbers replace its path. NaN and infinity are
+    allowed.
+    """
 
     model_config = ConfigDict(allow_inf_nan=True)
 
@@ -68,28 +84,29 @@ class InputNumbers(Section):
 
 
 Content = str | tuple[float, ...] | tuple[NamedArray, ...]
-"""Of a file that a config names."""
+"""The content of a file that a config names."""
 
 
 def names_file(value: object) -> bool:
-    """A value is a path, not the name of something built in, if it has a slash or a file ending."""
+    """Returns whether a value is a path, which has a slash or a file ending, not a built-in
+    name.
+    """
     return isinstance(value, str) and ("/" in value or value.endswith((".txt", ".csv", ".json")))
 
 
 Validator = Callable[[object, Any], object]
+"""A validator of pydantic; Any, because beartype cannot check its ValidationInfo."""
 
 
-def _reader(ending: str, kind: str, made: Callable[[str, Any], Section], writer: str) -> Validator:
-    """A validator that puts a file's content in the place of its path."""
+def _reader(ending: str, kind: str, wrap: Callable[[str, Any], Section], writer: str) -> Validator:
+    """Returns a validator that replaces the path of a file by its content."""
 
-    def read(
-        value: object, info: Any
-    ) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
+    def read(value: object, info: Any) -> object:
         if not isinstance(value, str):
             return value
         if not value.endswith(ending):
             raise ValueError(f"{value} is no {ending} file; write one with {writer}")
-        return made(value, _content(value, kind, info))
+        return wrap(value, _content(value, kind, info))
 
     return read
 
@@ -98,9 +115,7 @@ def _read_named(value: object, info: Any) -> object:
     return _read(value, info) if names_file(value) else value
 
 
-def _read(
-    value: object, info: Any
-) -> object:  # Any: beartype cannot check pydantic's ValidationInfo
+def _read(value: object, info: Any) -> object:
     if not isinstance(value, str):
         return value
     if value.endswith((NUMBERS, ARRAYS)):
@@ -111,30 +126,38 @@ def _read(
 def _content(path: str, kind: str, info: Any) -> Any:
     read: Callable[[object], Content] | None = (info.context or {}).get("read_input")
     if read is None:
-        given = f"{{'name': ..., {kind!r}: ...}}"
-        raise ValueError(f"{path!r} is a path; give {given} in its place, or a reader as context")
+        content = f"{{'name': ..., {kind!r}: ...}}"
+        raise ValueError(f"{path!r} is a path; give {content} in its place, or a reader as context")
     return read(path)
 
 
 NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
-"""The name of something built in, or a path whose content the reader of params.yaml puts in its place."""
+"""A built-in name, or a path, which the reader of params.yaml replaces by the content of
+the file.
+"""
 
 FileOrNone = Annotated[InputFile | None, BeforeValidator(_read, json_schema_input_type=str | None)]
-"""A path whose content the reader of params.yaml puts in its place, or null."""
+"""A path, which the reader of params.yaml replaces by the content of the file, or null."""
 
 _read_numbers = _reader(
-    NUMBERS, "numbers", lambda name, found: InputNumbers(name=name, numbers=found), "numpy.save"
+    ending=NUMBERS,
+    kind="numbers",
+    wrap=lambda name, numbers: InputNumbers(name=name, numbers=numbers),
+    writer="numpy.save",
 )
 _read_arrays = _reader(
-    ARRAYS, "arrays", lambda name, found: InputArrays(name=name, arrays=found), "numpy.savez"
+    ending=ARRAYS,
+    kind="arrays",
+    wrap=lambda name, arrays: InputArrays(name=name, arrays=arrays),
+    writer="numpy.savez",
 )
 
 NumbersOrNone = Annotated[
     InputNumbers | None, BeforeValidator(_read_numbers, json_schema_input_type=str | None)
 ]
-"""A path to an .npy file whose numbers the reader of params.yaml puts in its place, or null."""
+"""A path to an .npy file, which the reader of params.yaml replaces by its numbers, or null."""
 
 ArraysOrNone = Annotated[
     InputArrays | None, BeforeValidator(_read_arrays, json_schema_input_type=str | None)
 ]
-"""A path to an .npz file whose arrays the reader of params.yaml puts in its place, or null."""
+"""A path to an .npz file, which the reader of params.yaml replaces by its arrays, or null."""

@@ -1,4 +1,4 @@
-"""numbers of several learners or worlds -> one number, and how sure it is."""
+"""numbers of several learners or worlds -> one number and its confidence interval."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -8,45 +8,51 @@ import scipy.stats
 from jaxtyping import Float
 
 LARGEST_DRAW = 10**7
-"""Numbers of a column that a bootstrap draws at once."""
+"""Numbers per column that a bootstrap draws at once."""
 
 
 class Interval(NamedTuple):
-    """Where a quantity lies with 95 % confidence."""
+    """Holds a 95 % confidence interval."""
 
     low: float
     high: float
 
 
 def aggregate_seeds(
-    per_learner: Sequence[Mapping[str, float]], judged: Sequence[str]
+    per_learner: Sequence[Mapping[str, float]], gated: Sequence[str]
 ) -> dict[str, float]:
-    """Means over learners; for each judged metric of more than one learner also `_sd` and the 95 % `_low`, `_high`.
+    """Averages scores over learners; gated metrics of several learners also get `_sd` and the 95 %
+    `_low`, `_high`.
 
-    A verdict takes the interval as noise (`baselines.judge`).
+    A verdict uses the interval as noise (`baselines.judge`).
     """
-    columns = {name: np.array([one[name] for one in per_learner]) for name in per_learner[0]}
-    scores = {name: float(values.mean()) for name, values in columns.items()}
+    columns = {name: np.array([scores[name] for scores in per_learner]) for name in per_learner[0]}
+    means = {name: float(values.mean()) for name, values in columns.items()}
     if len(per_learner) > 1:
-        for name in judged:
+        for name in gated:
             half = float(half_interval(columns[name]))
-            scores[f"{name}_sd"] = float(columns[name].std(ddof=1))
-            scores |= {f"{name}_low": scores[name] - half, f"{name}_high": scores[name] + half}
-    return scores
+            means[f"{name}_sd"] = float(columns[name].std(ddof=1))
+            means[f"{name}_low"] = means[name] - half
+            means[f"{name}_high"] = means[name] + half
+    return means
 
 
 def half_interval(values: Float[np.ndarray, "samples *axes"]) -> Float[np.ndarray, "*axes"]:
-    """Half the width of the 95 % interval of the mean over samples, t(0.975, n−1)·sd/√n; 0 of a single one."""
+    """Computes half the width of the 95 % interval of the mean, t(0.975, n−1)·sd/√n; 0 for one
+    sample.
+    """
     samples = len(values)
     if samples == 1:
         return np.zeros(values.shape[1:])
-    return np.asarray(
-        scipy.stats.t.ppf(0.975, samples - 1) * values.std(0, ddof=1) / np.sqrt(samples)
-    )
+    quantile = scipy.stats.t.ppf(0.975, samples - 1)
+    return np.asarray(quantile * values.std(0, ddof=1) / np.sqrt(samples))
 
 
 def interquartile_mean(values: Float[np.ndarray, " values"]) -> float:
-    """Mean without the lowest and the highest quarter, as 'Deep RL at the Edge of the Statistical Precipice' has it."""
+    """Computes the mean without the lowest and the highest quarter.
+
+    Source: 'Deep RL at the Edge of the Statistical Precipice' (2021).
+    """
     return float(scipy.stats.trim_mean(values, 0.25))
 
 
@@ -56,11 +62,13 @@ def bootstrap_interval(
     rng: np.random.Generator,
     resamples: int,
 ) -> Interval:
-    """Percentile interval of `statistic(*columns, axis=-1)` with units (worlds, say) drawn anew, at least two of them.
+    """Computes the percentile interval of `statistic(*columns, axis=-1)` by resampling at least two
+    units.
 
-    A unit is drawn with its numbers of all columns, so that what moves them together does not widen the interval.
+    A unit, such as a world, keeps its numbers of all columns, so that common variation does not
+    widen the interval.
     """
-    found = scipy.stats.bootstrap(
+    result = scipy.stats.bootstrap(
         tuple(columns),
         statistic,
         n_resamples=resamples,
@@ -70,18 +78,19 @@ def bootstrap_interval(
         method="percentile",
         rng=rng,
     )
-    return Interval(float(found.confidence_interval.low), float(found.confidence_interval.high))
+    interval = result.confidence_interval
+    return Interval(float(interval.low), float(interval.high))
 
 
 def median_interval(values: Float[np.ndarray, " samples"]) -> Interval | None:
-    """Order statistics that hold the median with at least 95 % confidence, whatever the law; None of fewer than 6.
+    """Returns the order statistics that enclose the median with at least 95 % confidence; None for
+    fewer than 6.
 
-    Of 10 the second to the ninth (97.9 %): P(fewer than k of n on one side) is that of a fair coin.
+    Holds for any distribution: for 10 samples the second to the ninth (97.9 %), because P(fewer
+    than k of n on one side) is that of a fair coin.
     """
-    ordered, count = np.sort(values), len(values)
-    left_out = int(scipy.stats.binom.ppf(0.025, count, 0.5)) - 1
-    return (
-        None
-        if left_out < 0
-        else Interval(float(ordered[left_out]), float(ordered[count - 1 - left_out]))
-    )
+    ordered = np.sort(values)
+    excluded = int(scipy.stats.binom.ppf(0.025, len(values), 0.5)) - 1
+    if excluded < 0:
+        return None
+    return Interval(float(ordered[excluded]), float(ordered[len(values) - 1 - excluded]))

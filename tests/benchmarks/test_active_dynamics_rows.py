@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks import repeat
 from benchmarks.active_dynamics import (
     allocations,
     learning,
@@ -45,7 +44,7 @@ def one_thread() -> Iterator[None]:
 def few(monkeypatch):
     """Rows in no time."""
     for module, names in {
-        turns: {"MOST": 1},
+        repeat: {"MOST": 1},
         planning: {"SIDE": 5, "LEARNED": 3, "THREADS": (1,), "ENVIRONMENTS": (1, 16), "TIMED": 1},
         learning: {"SIDE": 5, "AGENT_STEPS": 20, "UPDATES": 1, "THREADS": (1,), "ENVIRONMENTS": 3},
         parts: {"ROWS": 3},

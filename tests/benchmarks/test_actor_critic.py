@@ -99,7 +99,7 @@ def test_another_selection_is_refused(monkeypatch):
 def test_another_entropy_is_refused(monkeypatch):
     beta = Beta(torch.tensor([[2.0, 3.0]]), torch.tensor([[3.0, 1.5]]))
     parts.refuse_another_entropy(beta)
-    monkeypatch.setattr(parts, "beta_entropy", lambda parameters: parameters.first.sum(-1))
+    monkeypatch.setattr(parts, "beta_entropy", lambda params: params[0].sum(-1))
     with pytest.raises(NotTheSame, match="entropy: ours is not what samples tell"):
         parts.refuse_another_entropy(beta)
 
@@ -158,7 +158,7 @@ def test_of_many_episodes_the_first_are_timed_and_counted_up(monkeypatch):
 def test_short_work_fills_a_turn(monkeypatch):
     calls = []
     moments = iter([0.0, 0.5, 9.0, 9.5])
-    monkeypatch.setattr(turns.time, "perf_counter", lambda: next(moments))
+    monkeypatch.setattr(repeat.time, "perf_counter", lambda: next(moments))
     monkeypatch.setattr(repeat, "TURN", 2.0)
     contestant = repeat.repeat(lambda: calls.append(1), 3)
     calls.clear()
@@ -249,13 +249,13 @@ def test_gradients_are_the_same_and_others_are_refused(sides, monkeypatch):
 
 def test_contestants_of_an_update_learn(sides):
     both = learning.minibatch_of(sides, 4, 6)
-    copy, agent = learning.plain_copy(sides), learning.agent_of(sides, sides.config)
-    own = agent.network.cells.weight.detach().clone()
+    copy, trainer = learning.plain_copy(sides), learning.trainer_of(sides, sides.config)
+    own = trainer.network.cells.weight.detach().clone()
     for _ in range(2):
         learning.plain_update(sides, copy, both, 4).run()
     assert not torch.equal(copy.cells.weight, sides.plain.cells.weight)
-    learning.own_update(agent, both.ours).run()
-    assert not torch.equal(agent.network.cells.weight, own)
+    learning.own_update(trainer, both.ours).run()
+    assert not torch.equal(trainer.network.cells.weight, own)
 
 
 @pytest.mark.usefixtures("few")
@@ -301,16 +301,16 @@ def test_an_iteration_learns_and_the_proposal_changes_nothing_in_it(sides, monke
 
 def test_one_query_trimming_and_padding_change_no_loss(sides):
     batch = learning.minibatch_of(sides, 4, 6).ours
-    plainly, everyone = (learning.agent_of(sides, sides.config) for _ in range(2))
-    expected = learning.train.objective(plainly, batch, 0.0)[0]
+    plainly, everyone = (learning.trainer_of(sides, sides.config) for _ in range(2))
+    expected = learning.iteration.objective(plainly, batch, 0.0)[0]
     wide = learning.padded(batch, 9)
     assert wide.groups[0].node.shape[1] == 9
     asked = []
     monitored = learning.asking_everyone(everyone)
     monitored.network.blocks[-1].attention.register_forward_hook(lambda *_: asked.append(1))
     for found in (
-        learning.train.objective(plainly, wide, 0.0)[0],
-        learning.train.objective(monitored, batch, 0.0)[0],
+        learning.iteration.objective(plainly, wide, 0.0)[0],
+        learning.iteration.objective(monitored, batch, 0.0)[0],
     ):
         torch.testing.assert_close(found, expected)
     assert asked == [1]
@@ -335,8 +335,8 @@ def test_rows_of_what_was_left_for_later_are_well_formed(sides, monkeypatch):
 
 def test_another_output_of_a_program_is_refused(sides):
     batch = learning.minibatch_of(sides, 3, 6).ours
-    agent = learning.agent_of(sides, sides.config)
-    output = agent.actor.forward(*batch.groups)
+    trainer = learning.trainer_of(sides, sides.config)
+    output = trainer.actor.forward(*batch.groups)
     learning.refuse_another_output(output, output)
     with pytest.raises(NotTheSame, match="compiled: another value than eager"):
         learning.refuse_another_output(output._replace(value=output.value + 0.1), output)
@@ -344,11 +344,11 @@ def test_another_output_of_a_program_is_refused(sides):
 
 def test_another_program_is_refused(sides):
     batch = learning.minibatch_of(sides, 4, 6).ours
-    agent = learning.agent_of(sides, sides.config)
-    half = learning.agent_of(sides, learning.changed(sides.config, amp="bf16"))
-    arms = {"float32": agent, "bfloat16": half, "everyone": agent}
+    trainer = learning.trainer_of(sides, sides.config)
+    half = learning.trainer_of(sides, learning.changed(sides.config, amp="bf16"))
+    arms = {"float32": trainer, "bfloat16": half, "everyone": trainer}
     learning.refuse_another_program(arms, batch)
-    worse = learning.agent_of(sides, sides.config)
+    worse = learning.trainer_of(sides, sides.config)
     with torch.no_grad():
         worse.network.critic[-1].bias += 1
     with pytest.raises(NotTheSame, match="update: the everyone loss"):

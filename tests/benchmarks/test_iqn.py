@@ -226,22 +226,22 @@ def test_the_clock_of_a_return_stands_while_the_return_is_judged(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(returns.time, "perf_counter", lambda: now[0])
 
-    def judged(steps: int, earned: float) -> returns.Judged:
+    def evaluation(steps: int, earned: float) -> returns.Evaluation:
         now[0] += 2.0
 
         def greedy() -> float:
             now[0] += 100.0
             return earned
 
-        return returns.Judged(steps, greedy)
+        return returns.Evaluation(steps, greedy)
 
     run = (
-        judged(steps, earned)
+        evaluation(steps, earned)
         for steps, earned in ((10, 20.0), (20, 99.9), (30, 100.0), (40, 110.0))
     )
     assert returns.until_return("ours", run) == (6.0, 30)
     with pytest.raises(NotTheSame, match="before ended without a greedy return of 100"):
-        returns.until_return("before", (judged(steps, 0.0) for steps in (1, 2)))
+        returns.until_return("before", (evaluation(steps, 0.0) for steps in (1, 2)))
 
 
 def test_what_an_agent_saw_last_is_there_wherever_the_ring_stands():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from benchmarks import result_files, page
+from benchmarks import page, result_files
 from benchmarks.claims import PROPOSALS
 from benchmarks.table import Goal, Row
 from pipeline.runtime.errors import ArtifactError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import result_files, publish, records
+from benchmarks import publish, records, result_files
 from benchmarks.table import Row
 from tests.benchmarks.small_results import ALL, STEP, keep
 from tests.pipeline.faulty_server import free_port

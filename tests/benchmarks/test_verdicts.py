@@ -129,5 +129,5 @@ def test_committed_results_answer_every_claim():
 @committed
 def test_each_goal_that_is_missed_says_what_was_tried():
     assert [
-        one.name for one in named(read(RESULTS)) if one.row.met is False and not one.row.tried
+        one.name for one in named(read(RESULTS)) if one.row.is_reached is False and not one.row.tried
     ] == []

@@ -1,14 +1,14 @@
-"""CONTRIBUTING's five steps, done to a copy of the project: what they ask to be written, and where."""
+"""the five steps of CONTRIBUTING.md -> a copy of the project with a fifth model."""
 
 import shutil
 from pathlib import Path
 
-from pipeline.commands import repro
+from pipeline.dvc import workspace
 from tests.conftest import ROOT
 
 FIXTURE = Path(__file__).parent
 NEW = ("src", "baselines", "inputs")
-"""Files of the model's own, at the places that they have in a project."""
+"""Folders of the model's files, at their places in a project."""
 
 TABLE = "dict[str, dict[str, Any]] = {\n"
 
@@ -60,14 +60,14 @@ SCORES = """    "tides": {"rmse": 0.02, "constant_rmse": 0.8, "least_squares_rms
 
 
 def copy_of_the_project(root: Path) -> None:
-    """What git lists, without the tests of this very thing."""
-    for name in sorted(repro.listed(ROOT)):
+    """Copies the files that git lists, except for the tests of the fifth model."""
+    for name in sorted(workspace.files_of_git(ROOT)):
         if (ROOT / name).is_file() and not name.startswith("tests/fifth_model/"):
-            repro.copy_if_changed(ROOT / name, root / name)
+            workspace.copy_if_changed(ROOT / name, root / name)
 
 
 def add_the_model(root: Path) -> None:
-    """The five steps."""
+    """Performs the five steps."""
     for name in NEW:
         shutil.copytree(
             FIXTURE / name,
@@ -94,7 +94,7 @@ def add_the_model(root: Path) -> None:
 
 
 def insert(path: Path, after: str, text: str) -> None:
-    """Put a text behind another one, which must be there once."""
+    """Inserts a text after another one, which must be there exactly once."""
     content = path.read_text()
     assert content.count(after) == 1, (
         f"{path.name}: {after!r} is there {content.count(after)} times"

@@ -1,4 +1,6 @@
-"""Stores and a server (their making takes seconds), a checkout, a folder, projects: what several files test with."""
+"""Stores and a server (their making takes seconds), a checkout, a folder, projects: what several
+files test with.
+"""
 
 import http.client
 import os
@@ -117,14 +119,14 @@ def all_stages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
     """A model's project with all that the three stages make, made once."""
 
     @cache
-    def made(model: str) -> Project:
-        project = Project.made(tmp_path_factory.mktemp("uninterrupted") / "project", model)
+    def created(model: str) -> Project:
+        project = Project.create(tmp_path_factory.mktemp("uninterrupted") / "project", model)
         with pytest.MonkeyPatch.context() as patch:
             surround(patch, project)
             assert [project.call(verb) for verb in BODIES] == [0, 0, 0]
         return project
 
-    return made
+    return created
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def uninterrupted(
 @pytest.fixture
 def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """With data, and nothing trained yet."""
-    project = Project.made(tmp_path / "project", uninterrupted.model)
+    project = Project.create(tmp_path / "project", uninterrupted.model)
     project.root.joinpath("data").mkdir()
     artifacts.save(project.data, *artifacts.load(uninterrupted.data)[:2])
     surround(monkeypatch, project)

@@ -11,7 +11,9 @@ from typing import Any
 
 
 class Faulty(ThreadingHTTPServer):
-    """Stands before a tracking server and breaks in the way named by `fault`, after `calls` calls; health is fine."""
+    """Stands before a tracking server and breaks in the way named by `fault`, after `calls` calls;
+    health is fine.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -19,7 +21,7 @@ class Faulty(ThreadingHTTPServer):
     def __init__(self, upstream: int | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.upstream, self.fault, self.calls = upstream, "", 0
-        self.seen: Counter[bytes] = Counter()
+        self.requests: Counter[bytes] = Counter()
         self.released = threading.Event()
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -31,11 +33,11 @@ class Faulty(ThreadingHTTPServer):
         self.fault = ""
 
     def due(self, request: bytes) -> str:
-        """The fault of this request; a reply is lost twice, for mlflow itself asks a second time."""
+        """The fault of this request; a reply is lost twice, because mlflow asks a second time."""
         self.calls -= 1
-        self.seen[request] += 1
+        self.requests[request] += 1
         if self.calls >= 0 or (
-            self.fault == "lost reply" and (request[:3] == b"GET" or self.seen[request] > 2)
+            self.fault == "lost reply" and (request[:3] == b"GET" or self.requests[request] > 2)
         ):
             return ""
         return self.fault

@@ -1,4 +1,6 @@
-"""Servers on this machine alone, each with ports and data of its own: sshd, S3 (moto), PostgreSQL, MLflow."""
+"""Servers on this machine alone, each with ports and data of its own: sshd, S3 (moto), PostgreSQL,
+MLflow.
+"""
 
 import os
 import pwd
@@ -30,7 +32,9 @@ PASSWORD = "swordfish/9"
 
 
 class Sshd(NamedTuple):
-    """Takes the user `name` with the key `key`, for sftp alone; `store` is a folder that this user may write to."""
+    """Takes the user `name` with the key `key`, for sftp alone; `store` is a folder that this user
+    may write to.
+    """
 
     port: int
     name: str
@@ -40,16 +44,18 @@ class Sshd(NamedTuple):
 
 def program(name: str, *folders: Path, reason: str = "") -> str:
     """Where a program lies; the test is skipped where it is not installed."""
-    found = shutil.which(
+    result = shutil.which(
         name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, folders)])
     )
-    if found is None:
+    if result is None:
         pytest.skip(reason or f"{name} is not installed")
-    return found
+    return result
 
 
 def account() -> tuple[str, dict[str, Any]]:
-    """Who runs a server, as arguments of a process: PostgreSQL refuses root, and sshd would write into the system."""
+    """Who runs a server, as arguments of a process: PostgreSQL refuses root, and sshd would write
+    into the system.
+    """
     if os.getuid():
         return pwd.getpwuid(os.getuid()).pw_name, {}
     nobody = pwd.getpwnam("nobody")
@@ -69,12 +75,12 @@ def folder_of(server: Mapping[str, Any]) -> Iterator[Path]:
 
 @contextmanager
 def running(
-    command: list[str], log: Path, ready: Callable[[], bool], **given: Any
+    command: list[str], log: Path, ready: Callable[[], bool], **values: Any
 ) -> Iterator[None]:
     """A server from its first answer on; it is killed with all that it started."""
     with log.open("a") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=output, start_new_session=True, **given
+            command, stdout=output, stderr=output, start_new_session=True, **values
         )
     try:
         until(lambda: ready() or process.poll() is not None)
@@ -107,7 +113,8 @@ def sshd(client: Path) -> Iterator[Sshd]:
         (folder / "config").write_text(
             f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\n"
             f"AuthorizedKeysFile {folder}/client_key.pub\nSubsystem sftp internal-sftp\n"
-            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication "
+            "no\nKbdInteractiveAuthentication no\n"
         )
         with running(
             [binary, "-D", "-e", "-f", f"{folder}/config"],
@@ -131,7 +138,7 @@ def s3(log: Path) -> Iterator[str]:
 
 
 class Postgresql:
-    """A database server whose user `quatrain` logs in with PASSWORD; it can be stopped and started."""
+    """A database server whose user `quatrain` logs in with PASSWORD; it can be restarted."""
 
     def __init__(self, folder: Path, user: Mapping[str, Any]) -> None:
         self.port = free_port()
@@ -233,13 +240,13 @@ def mlflow_server(folder: Path, store: str, artifacts: str, **environment: str) 
         "--workers",
         "1",
     ]
-    given = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
-    given |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
+    values = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
+    values |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
     with running(
         command,
         folder / "mlflow.log",
         lambda: opens(f"{url}/health"),
-        env=os.environ | given,
+        env=os.environ | values,
         cwd=folder,
     ):
         yield url
@@ -254,7 +261,8 @@ def opens(url: str) -> bool:
 def put(url: str, data: bytes) -> None:
     """Write an object, or make a bucket; moto wants to know who does, and checks no signature."""
     who = {
-        "Authorization": f"AWS4-HMAC-SHA256 Credential={KEYS['AWS_ACCESS_KEY_ID']}/20260101/us-east-1/s3/aws4_request"
+        "Authorization": f"AWS4-HMAC-SHA256 "
+        f"Credential={KEYS['AWS_ACCESS_KEY_ID']}/20260101/us-east-1/s3/aws4_request"
     }
     with urllib.request.urlopen(urllib.request.Request(url, data, who, method="PUT")) as answer:
         assert answer.status == 200

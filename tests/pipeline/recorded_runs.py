@@ -31,7 +31,7 @@ def client_of(uri: str) -> Any:
 
 
 def header(run_key: str, **changes: Any) -> Header:
-    given = Header(
+    defaults = Header(
         run_key=run_key,
         experiment="quatrain",
         run_name=f"allo-{run_key}",
@@ -39,7 +39,7 @@ def header(run_key: str, **changes: Any) -> Header:
         tags={"quatrain.model": "allo"},
         inputs=(DatasetInput("allo", "0" * 64, "training", "data/allo"),),
     )
-    return given._replace(**changes)
+    return defaults._replace(**changes)
 
 
 def recorded(folder: Path, run_key: str, end: str = "FINISHED") -> Journal:

@@ -1,4 +1,6 @@
-"""A repository whose `pipeline.commands.repro`, `pipeline.commands.promote` and dvc are small scripts that do what a test asks for."""
+"""A repository whose `pipeline.commands.repro`, `pipeline.commands.promote` and dvc are small
+scripts that do what a test asks for.
+"""
 
 import os
 import shutil
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.retraining import outcome, worktree
-from pipeline.retraining.outcome import Ended
+from pipeline.retraining.outcome import Outcome
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.scored_workspace import Workspace
@@ -29,7 +31,8 @@ with (night / "calls").open("a") as file:
 if (night / "endless").exists():
     (night / "begun").write_text(str(os.getpid()))
     time.sleep(600)
-(night / "found").write_text("checkpoint" if pathlib.Path(".state/checkpoint").exists() else "nothing")
+has_checkpoint = pathlib.Path(".state/checkpoint").exists()
+(night / "found").write_text("checkpoint" if has_checkpoint else "nothing")
 shutil.copytree(night / "made", ".", dirs_exist_ok=True)
 sys.exit(int((night / "exit").read_text()))
 """
@@ -48,7 +51,8 @@ import os, pathlib, sys
 
 night = pathlib.Path(os.environ["NIGHT"])
 table = "| metric |\\n|---|\\n| of iqn |"
-said = {"cache dir": ".dvc/cache", "config --list": (night / "settings").read_text(), "metrics diff --md": table}
+settings = (night / "settings").read_text()
+said = {"cache dir": ".dvc/cache", "config --list": settings, "metrics diff --md": table}
 line = " ".join(sys.argv[1:])
 if line == "checkout --quiet --allow-missing":
     pass
@@ -74,9 +78,9 @@ class Night:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root, folder
-        self.made = folder / "made"
+        self.prepared = folder / "made"
         shutil.copytree(root, folder / "scored", ignore=shutil.ignore_patterns(".git"))
-        self.made.mkdir()
+        self.prepared.mkdir()
         for name, text in (
             ("exit", "0"),
             ("settings", ""),
@@ -92,12 +96,14 @@ class Night:
         """What the model will reach."""
         Workspace(self.folder / "scored", model).score(**changed)
         shutil.copytree(
-            self.folder / "scored" / "reports", self.made / "reports", dirs_exist_ok=True
+            self.folder / "scored" / "reports", self.prepared / "reports", dirs_exist_ok=True
         )
 
     def preset(self, model: str, **changed: float) -> None:
-        """All models hold the baselines of preset smoke, which are committed; one reaches these scores."""
-        work = self.made / ".presets" / "smoke"
+        """All models hold the baselines of preset smoke, which are committed; one reaches these
+        scores.
+        """
+        work = self.prepared / ".presets" / "smoke"
         for name in MODELS:
             Workspace(self.root, name).set_baseline("smoke")
         git(self.root, "commit", "-q", "-a", "-m", "baselines of a preset")
@@ -113,7 +119,7 @@ class Night:
 
     def lock(self, text: str) -> None:
         """What will stand in dvc.lock."""
-        (self.made / "dvc.lock").write_text(text)
+        (self.prepared / "dvc.lock").write_text(text)
 
     def set(self, name: str, text: str = "") -> None:
         (self.folder / name).write_text(text)
@@ -141,7 +147,7 @@ class Night:
             git(self.root, "status", "--porcelain"),
         )
 
-    def ended(self) -> Ended:
+    def ended(self) -> Outcome:
         """What is on record of it."""
         return outcome.read(self.root / outcome.FOLDER)
 

@@ -10,7 +10,7 @@ ARRAYS = {
     "terminated": np.asarray([True, False, True]),
 }
 CONTENTS = {
-    "data.npz": ARRAYS,
+    "data.safetensors": ARRAYS,
     "weights.safetensors": ARRAYS,
     "config.json": {"name": "rooms — 4", "sizes": [3, 5.5], "seed": None},
     "history.csv": "step,loss\n100,0.25\n",

@@ -1,4 +1,6 @@
-"""A working folder with a learner and scores of each model, as `evaluate` leaves it, without any training."""
+"""A working folder with a learner and scores of each model, as `evaluate` leaves it, without any
+training.
+"""
 
 import json
 import shutil

@@ -1,4 +1,6 @@
-"""A project in a folder of its own whose stages take seconds, and how to run, kill and compare them."""
+"""A project in a folder of its own whose stages take seconds, and how to run, kill and compare
+them.
+"""
 
 import errno
 import os
@@ -52,9 +54,9 @@ class Ended(NamedTuple):
     def said(self) -> str:
         """The line of the failure, which is the last one; tracking adds its own before it."""
         assert not [line for line in self.lines if "Traceback" in line], "\n".join(self.lines)
-        told = [line for line in self.lines if "[exit " in line]
-        assert told == self.lines[-1:]
-        return told[0]
+        printed = [line for line in self.lines if "[exit " in line]
+        assert printed == self.lines[-1:]
+        return printed[0]
 
 
 class Pretended(Signals):
@@ -77,8 +79,10 @@ class Project:
         self.data, self.weights, self.reports = (root / out / model for out in OUTS)
 
     @classmethod
-    def made(cls, root: Path, model: str = "allo", code: bool = False) -> "Project":
-        """A new one, with a checkpoint at each of its yields; with a copy of the code where processes run in it."""
+    def create(cls, root: Path, model: str = "allo", code: bool = False) -> "Project":
+        """A new one, with a checkpoint at each of its yields; with a copy of the code where
+        processes run in it.
+        """
         for name in ("inputs", "baselines", "presets", *(("src", "pipeline") if code else ())):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         project = cls(root, model)
@@ -100,9 +104,9 @@ class Project:
         self, params: dict[str, Any] | None = None, overlay: dict[str, Any] | None = None
     ) -> None:
         """Write params.yaml, with some values changed."""
-        chosen = overlaid(params or parse(self.root / "params.yaml"), overlay or {})
+        selected = overlaid(params or parse(self.root / "params.yaml"), overlay or {})
         with (self.root / "params.yaml").open("w") as file:
-            YAML().dump(chosen, file)
+            YAML().dump(selected, file)
 
     def copied(self, root: Path) -> "Project":
         """The same again, elsewhere."""
@@ -129,7 +133,9 @@ class Project:
         return sorted((self.root / ".state" / "journal").glob(f"{self.name(verb)}-*"))
 
     def statuses(self, verb: str) -> list[str]:
-        """The last end in each of its journals; RUNNING where something follows it, or there is none."""
+        """The last end in each of its journals; RUNNING where something follows it, or there is
+        none.
+        """
         last = [[line for _, line in Journal(folder).lines()][-1] for folder in self.journals(verb)]
         return [line.get("status", "RUNNING") for line in last]
 
@@ -147,11 +153,11 @@ class Project:
     def start(self, *command: str, **environment: str) -> "subprocess.Popen[str]":
         """`python -m pipeline.VERB MODEL`, or other arguments of python."""
         arguments = ("-m", f"pipeline.{command[0]}", self.model) if len(command) == 1 else command
-        given = os.environ | {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": NOBODY} | environment
+        values = os.environ | {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": NOBODY} | environment
         return subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.root,
-            env=given,
+            env=values,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -163,7 +169,9 @@ class Project:
 
 
 def surround(patch: pytest.MonkeyPatch, project: Project) -> None:
-    """For `call`: no tracking server, one picture that is quickly drawn, all modules loaded that a key may name."""
+    """For `call`: no tracking server, one picture that is quickly drawn, all modules loaded that a
+    key may name.
+    """
     assert load(project.model).evaluate
     patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     patch.setattr(load(project.model).plots, "plots", lambda *_: {"empty": Figure(figsize=(1, 1))})
@@ -215,29 +223,29 @@ class Disk:
         self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC
     ) -> None:
         self.left: float = float("inf")
-        self.taken = 0
+        self.used = 0
         write = os.write
 
         def limited(descriptor: int, data: Any) -> int:
             if not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
                 return write(descriptor, data)
-            if self.taken >= self.left:
+            if self.used >= self.left:
                 write(descriptor, bytes(data)[: len(data) // 2])
                 raise OSError(number, os.strerror(number))
-            self.taken += 1
+            self.used += 1
             return write(descriptor, data)
 
         monkeypatch.setattr(os, "write", limited)
 
     def takes(self, writes: float) -> None:
-        self.left, self.taken = writes, 0
+        self.left, self.used = writes, 0
 
 
 def orphans(project: Project) -> list[int]:
     """Processes that still work in the project."""
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (process / "cwd").readlink() == project.root:
-                found.append(int(process.name))
-    return found
+                result.append(int(process.name))
+    return result

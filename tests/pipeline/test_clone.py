@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro
+from pipeline.dvc import workspace
 from tests.conftest import ROOT
 from tests.pipeline.small_checkout import contents, git
 
@@ -19,8 +19,8 @@ def clone(tmp_path: Path) -> Path:
     """A clone with this checkout's uncommitted edits committed, as a contributor would have it."""
     root = tmp_path / "clone"
     git(ROOT, "clone", "-q", "--no-hardlinks", str(ROOT), str(root))
-    for name in sorted(repro.listed(ROOT)):
-        repro.copy_if_changed(ROOT / name, root / name)
+    for name in sorted(workspace.files_of_git(ROOT)):
+        workspace.copy_if_changed(ROOT / name, root / name)
     git(root, "config", "user.name", "test")
     git(root, "config", "user.email", "test@example.org")
     git(root, "add", "-A")
@@ -48,27 +48,27 @@ def test_a_preset_runs_once_and_then_not_again(clone: Path):
         "gate: passed" in first.stdout
         or "no baseline: preset 'smoke' has no baseline yet" in first.stderr
     )
-    made = contents(clone).keys() - before.keys()
+    created = contents(clone).keys() - before.keys()
     assert {
         name
-        for name in made
+        for name in created
         if not name.startswith((".mlflow/", ".dvc/")) and "__pycache__" not in name
     } == set()
     assert {
         name for name, content in contents(clone).items() if before.get(name, content) != content
     } == set()
     work = clone / ".presets" / "smoke"
-    made = contents(work)
+    created = contents(work)
     assert {
         "dvc.lock",
         "reports/report.md",
         "reports/allo/verdict.json",
         "models/allo/history.csv",
-    } <= made.keys()
+    } <= created.keys()
     second = call(clone, "python", "-m", "pipeline.commands.repro", "--preset", "smoke")
     assert second.returncode == first.returncode
     assert "Running stage" not in second.stdout
-    assert contents(work)["dvc.lock"] == made["dvc.lock"]
+    assert contents(work)["dvc.lock"] == created["dvc.lock"]
 
 
 def test_an_experiment_is_kept_compared_and_drawn(clone: Path):
@@ -86,7 +86,7 @@ def test_an_experiment_is_kept_compared_and_drawn(clone: Path):
     drawn = call(clone, "dvc", "plots", "show")
     assert drawn.returncode == 0, drawn.stderr
     assert "allo cosine" in (clone / "dvc_plots" / "index.html").read_text()
-    judged = call(clone, "python", "-m", "pipeline.commands.gate")
-    assert judged.returncode == 4
-    assert "gate: allo: worse: cosine_mean" in judged.stderr
+    gate = call(clone, "python", "-m", "pipeline.commands.gate")
+    assert gate.returncode == 4
+    assert "gate: allo: worse: cosine_mean" in gate.stderr
     assert call(clone, "dvc", "repro").stdout.count("Running stage") == 0

@@ -1,4 +1,4 @@
-"""A training that is cut off or diverges says so in one line, keeps what it has, and ends with the same bytes."""
+"""Tests that an interrupted or diverged training reports it, keeps its work, and resumes exactly."""
 
 import re
 import signal
@@ -26,9 +26,9 @@ def checkpoint(project: Project) -> int:
         (project.root / ".state" / project.name("train")).iterdir(),
         key=lambda kept: kept.stat().st_mtime,
     )
-    found = Checkpoints(folder).latest()
-    assert found is not None
-    return found.step
+    latest = Checkpoints(folder).latest()
+    assert latest is not None
+    return latest.step
 
 
 # Interruptions.
@@ -102,9 +102,9 @@ def test_a_damaged_checkpoint_costs_the_work_since_the_one_before(
         if f'"step": {damaged}' in path.with_name("manifest.json").read_text():
             flip_bit(path)
     assert collected.call("train") == 0
-    told = capsys.readouterr().err
-    assert f"{stage}: passed over a checkpoint: .state/{stage}/" in told
-    assert f"{stage}: continues at step {kept} of {collected.steps()}" in told
+    errors = capsys.readouterr().err
+    assert f"{stage}: passed over a checkpoint: .state/{stage}/" in errors
+    assert f"{stage}: continues at step {kept} of {collected.steps()}" in errors
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
@@ -129,13 +129,13 @@ def test_no_run_is_left_running_in_the_store(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     stage = Stage("train", "allo", collected.root, read_params(collected.root))
-    killed = Run.of(stage, "k" * 64, "k" * 64, "d" * 64)
+    killed = Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64)
     for shipper in killed.shippers:
         shipper.finish()  # locks go with their process; here they are given back
-    killed.held.close()
+    killed.lock.close()
     client = client_of(uri)
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
-    with pytest.raises(Interrupted), Run.of(stage, "n" * 64, "n" * 64, "d" * 64):
+    with pytest.raises(Interrupted), Run.of_stage(stage, "n" * 64, "n" * 64, "d" * 64):
         raise Interrupted(signal.SIGTERM)
     assert [run.info.status for key in "kn" for run in runs_of(client, key * 64)] == [
         "KILLED",
@@ -185,7 +185,8 @@ def test_a_diverging_training_keeps_its_last_good_learner(
         patch.setattr(learning, "train", diverging)
         assert collected.call("train") == 7
     assert last_line(capsys).startswith(
-        f"{stage}: the loss is not finite; lower the rate; last good checkpoint: step {collected.steps(3)}, in "
+        f"{stage}: the loss is not finite; lower the rate; "
+        f"last good checkpoint: step {collected.steps(3)}, in "
     )
     assert checkpoint(collected) == collected.steps(3)
     assert collected.statuses("train") == ["FAILED"]

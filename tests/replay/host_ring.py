@@ -1,4 +1,6 @@
-"""The ring's plain twin: every turn ever written in a list, episodes walked turn by turn. And turns to write."""
+"""The ring's plain twin: every turn ever written in a list, episodes walked turn by turn. And turns
+to write.
+"""
 
 from typing import NamedTuple
 
@@ -18,7 +20,9 @@ class HostTransition(NamedTuple):
 
 
 class HostRing:
-    """A ring of `capacity` turns: turn `time` stands in slot `time % capacity` until another takes its place."""
+    """A ring of `capacity` turns: turn `time` stands in slot `time % capacity` until another takes
+    its place.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -30,70 +34,73 @@ class HostRing:
 
     def starts(self, window: Window) -> list[tuple[int, int]]:
         """(time, lane) of all transitions that may be drawn, oldest first."""
-        lanes = range(self.history[0].turn.size)
+        envs = range(self.history[0].turn.size)
         return [
-            (time, lane)
+            (time, env)
             for time in self._stored()
-            for lane in lanes
-            if self._is_start(time, lane, window)
+            for env in envs
+            if self._is_start(time, env, window)
         ]
 
     def _stored(self) -> range:
         return range(max(0, len(self.history) - self.capacity), len(self.history))
 
-    def _is_start(self, time: int, lane: int, window: Window) -> bool:
+    def _is_start(self, time: int, env: int, window: Window) -> bool:
         now = self.history[time]
-        episode_began = time - int(now.turn[lane])
+        episode_began = time - int(now.turn[env])
         oldest_needed = max(episode_began, time - window.frames + 1)
-        cut = now.truncated[lane] and not now.terminated[lane]
+        cut = now.truncated[env] and not now.terminated[env]
         return (
             oldest_needed in self._stored() and time + window.n_step in self._stored() and not cut
         )
 
-    def transition(self, time: int, lane: int, agent: int, window: Window) -> HostTransition:
+    def transition(self, time: int, env: int, agent: int, window: Window) -> HostTransition:
         returns, discount, later = 0.0, 1.0, time
         for now in self.history[time : time + window.n_step]:
-            if now.truncated[lane] and not now.terminated[lane]:
+            if now.truncated[env] and not now.terminated[env]:
                 break
-            returns += discount * float(now.rewards[agent, lane])
-            if now.terminated[lane]:
+            returns += discount * float(now.rewards[agent, env])
+            if now.terminated[env]:
                 discount, later = 0.0, time
                 break
             discount, later = discount * window.discount, later + 1
-        stack, next_stack = (self._stack(at, lane, agent, window.frames) for at in (time, later))
+        stack, next_stack = (self._stack(at, env, agent, window.frames) for at in (time, later))
         return HostTransition(
-            stack, int(self.history[time].actions[agent, lane]), returns, discount, next_stack
+            stack, int(self.history[time].actions[agent, env]), returns, discount, next_stack
         )
 
-    def _stack(self, time: int, lane: int, agent: int, frames: int) -> np.ndarray:
-        """What the agent saw then: the last frames of its episode, oldest first, blank ones before the beginning."""
-        began = time - int(self.history[time].turn[lane])
-        blank = np.zeros_like(self.history[time].frames[agent, lane])
+    def _stack(self, time: int, env: int, agent: int, frames: int) -> np.ndarray:
+        """What the agent saw then: the last frames of its episode, oldest first, blank ones before
+        the beginning.
+        """
+        began = time - int(self.history[time].turn[env])
+        blank = np.zeros_like(self.history[time].frames[agent, env])
         times = range(time - frames + 1, time + 1)
         return np.concatenate(
-            [self.history[at].frames[agent, lane] if at >= began else blank for at in times]
+            [self.history[at].frames[agent, env] if at >= began else blank for at in times]
         )
 
 
 def tagged_turns(
-    turns: int, agents: int, lanes: int, ends: tuple[float, float], seed: int = 0
+    turns: int, agents: int, envs: int, ends: tuple[float, float], seed: int = 0
 ) -> Transitions:
-    """Turns whose frames say (agent, lane, episode, turn), each from 1; in every turn a lane's episode may end.
+    """Turns whose frames say (agent, lane, episode, turn), each from 1; in every turn a lane's
+    episode may end.
 
     Args:
         ends: probabilities that a turn is terminated, and truncated; it may be both.
     """
     rng = np.random.default_rng(seed)
-    terminated, truncated = (rng.random((turns, lanes)) < share for share in ends)
-    turn, episode = np.zeros((2, turns, lanes), np.int16)
+    terminated, truncated = (rng.random((turns, envs)) < share for share in ends)
+    turn, episode = np.zeros((2, turns, envs), np.int16)
     for now in range(1, turns):
         ended = terminated[now - 1] | truncated[now - 1]
         turn[now] = np.where(ended, 0, turn[now - 1] + 1)
         episode[now] = episode[now - 1] + ended
-    shape = (turns, agents, lanes)
-    agent, lane = np.arange(agents)[:, None], np.arange(lanes)
+    shape = (turns, agents, envs)
+    agent, env = np.arange(agents)[:, None], np.arange(envs)
     tags = np.stack(
-        [np.broadcast_to(tag, shape) for tag in (agent, lane, episode[:, None], turn[:, None])],
+        [np.broadcast_to(tag, shape) for tag in (agent, env, episode[:, None], turn[:, None])],
         axis=-1,
     )
     return Transitions(

@@ -12,14 +12,14 @@ from scipy.stats import chisquare
 
 from quatrain.replay.frames import (
     Batch,
-    Ring,
+    FrameRing,
     Transitions,
     Window,
-    entries_at,
-    filled,
-    gather,
+    from_transitions,
+    gather_transitions,
     init,
     sample,
+    start_entries,
     valid_starts,
     write,
 )
@@ -29,11 +29,13 @@ CAPACITY, AGENTS, LANES = 12, 2, 3
 SIZE = CAPACITY * LANES
 LAPS = tagged_turns(3 * CAPACITY, AGENTS, LANES, ends=(0.12, 0.15))
 
-fill, put = jax.jit(filled, static_argnums=0), jax.jit(write)
+fill, put = jax.jit(from_transitions, static_argnums=0), jax.jit(write)
 
 
 class Drawable(NamedTuple):
-    """All that can be drawn: the first `total` of the entries, and the transitions of all agents there."""
+    """All that can be drawn: the first `total` of the entries, and the transitions of all agents
+    there.
+    """
 
     total: Array
     entries: Array
@@ -45,10 +47,10 @@ def part(turns: Transitions, begin: int, end: int) -> Transitions:
 
 
 @pytest.fixture(scope="module")
-def moments() -> Ring:
+def moments() -> FrameRing:
     """The ring after each turn of three laps, along a leading axis."""
 
-    def after(ring: Ring, turn: Transitions) -> tuple[Ring, Ring]:
+    def after(ring: FrameRing, turn: Transitions) -> tuple[FrameRing, FrameRing]:
         ring = write(ring, jax.tree.map(lambda column: column[None], turn))
         return ring, ring
 
@@ -57,16 +59,18 @@ def moments() -> Ring:
 
 # Compiled without optimisation: it runs for milliseconds, and there are twenty windows.
 @partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
-def everything(window: Window, ring: Ring) -> Drawable:
+def everything(window: Window, ring: FrameRing) -> Drawable:
     starts = valid_starts(ring, window)
-    entries = entries_at(ring, starts, jnp.arange(ring.data.turn.size))
+    entries = start_entries(ring, starts, jnp.arange(ring.data.turn.size))
     agents = jnp.arange(ring.data.actions.shape[1])
     return Drawable(
-        starts.total, entries, jax.vmap(lambda agent: gather(ring, agent, entries, window))(agents)
+        starts.total,
+        entries,
+        jax.vmap(lambda agent: gather_transitions(ring, agent, entries, window))(agents),
     )
 
 
-def at_every_moment(moments: Ring, window: Window) -> list[Drawable]:
+def at_every_moment(moments: FrameRing, window: Window) -> list[Drawable]:
     drawable = jax.device_get(jax.vmap(partial(everything, window))(moments))
     return [
         jax.tree.map(lambda column, at=at: column[at], drawable) for at in range(len(LAPS.turn))
@@ -76,11 +80,11 @@ def at_every_moment(moments: Ring, window: Window) -> list[Drawable]:
 def assert_same(batch: Batch, expected: list[HostTransition]) -> None:
     """Floats to the rounding of float32, all else exactly."""
     for name, column in zip(Batch._fields, batch, strict=True):
-        wanted = np.array([getattr(transition, name) for transition in expected])
+        target = np.array([getattr(transition, name) for transition in expected])
         if column.dtype == np.float32:
-            np.testing.assert_allclose(column, wanted, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(column, target, rtol=1e-6, atol=1e-6)
         else:
-            np.testing.assert_array_equal(column, wanted)
+            np.testing.assert_array_equal(column, target)
 
 
 @pytest.mark.parametrize("n_step", [1, 2, 3, 4])
@@ -92,15 +96,13 @@ def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_
     for turn, drawable in enumerate(at_every_moment(moments, window)):
         host.write(part(LAPS, turn, turn + 1))
         starts = host.starts(window)
-        entries = [time % CAPACITY * LANES + lane for time, lane in starts]
+        entries = [time % CAPACITY * LANES + env for time, env in starts]
         assert drawable.entries[: drawable.total].tolist() == entries
         if not starts:
             continue
         for agent in range(AGENTS):
             batch = Batch(*(column[agent, : drawable.total] for column in drawable.batch))
-            assert_same(
-                batch, [host.transition(time, lane, agent, window) for time, lane in starts]
-            )
+            assert_same(batch, [host.transition(time, env, agent, window) for time, env in starts])
 
 
 def test_no_stack_holds_two_episodes_or_an_overwritten_frame(moments):
@@ -128,12 +130,14 @@ TABLE = {
     ],
     "both": [(5.23, 0.729, 3), (7.94, 0.729, 4), (10.65, 0.0, 2), (8.5, 0.0, 3), (5.0, 0.0, 4)],
 }
-"""By how an episode of 5 turns with rewards 1 to 5 ends, for each start: return of 3 turns, bootstrap, next turn."""
+"""By how an episode of 5 turns with rewards 1 to 5 ends, for each start: return of 3 turns,
+bootstrap, next turn.
+"""
 
 
 @pytest.mark.parametrize("end", list(TABLE))
 def test_returns_stop_where_an_episode_ends_and_a_cut_turn_is_never_a_start(end):
-    turns = tagged_turns(8, agents=1, lanes=1, ends=(0.0, 0.0))
+    turns = tagged_turns(8, agents=1, envs=1, ends=(0.0, 0.0))
     last, turn = np.arange(8)[:, None] == 4, np.arange(8)[:, None] % 5
     turns = turns._replace(
         turn=turn.astype(np.int16),
@@ -145,8 +149,8 @@ def test_returns_stop_where_an_episode_ends_and_a_cut_turn_is_never_a_start(end)
     drawable = everything(Window(1, 3, 0.9), fill(8, turns))
     assert drawable.entries[: drawable.total].tolist() == list(range(len(TABLE[end])))
     batch = Batch(*(column[0, : drawable.total] for column in drawable.batch))
-    found = np.column_stack([batch.returns, batch.bootstrap, batch.next_stack[:, 0]])
-    np.testing.assert_allclose(found, TABLE[end], rtol=1e-6)
+    result = np.column_stack([batch.returns, batch.bootstrap, batch.next_stack[:, 0]])
+    np.testing.assert_allclose(result, TABLE[end], rtol=1e-6)
 
 
 def test_every_valid_start_is_drawn_equally_often():
@@ -165,7 +169,7 @@ def test_every_valid_start_is_drawn_equally_often():
         jax.random.key(5)
     )
     counts = np.bincount(batch.stack[:, -1], minlength=20 * LANES)
-    valid = [time * LANES + lane for time, lane in host.starts(window)]
+    valid = [time * LANES + env for time, env in host.starts(window)]
     assert 10 < len(valid) < SIZE - window.n_step * LANES
     assert counts.sum() == counts[valid].sum()
     assert chisquare(counts[valid]).pvalue > 0.01
@@ -177,7 +181,7 @@ def test_a_draw_is_of_the_agent_asked_for():
     @jax.jit
     @jax.vmap
     def draw(agent: Array, key: Array) -> Batch:
-        ring = filled(CAPACITY, turns)
+        ring = from_transitions(CAPACITY, turns)
         return sample(key, ring, valid_starts(ring, window), agent, window, batch_size=7)
 
     stacks = draw(jnp.arange(AGENTS), jax.random.split(jax.random.key(0), AGENTS)).stack

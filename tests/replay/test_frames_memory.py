@@ -9,10 +9,10 @@ import pytest
 from jaxtyping import Array
 
 from quatrain.replay.frames import (
-    Ring,
+    FrameRing,
     Transitions,
     Window,
-    filled,
+    from_transitions,
     init,
     sample,
     valid_starts,
@@ -24,16 +24,16 @@ AGENTS, LANES, FRAME = 5, 16, 125  # of the named world treasurehunt
 WINDOW = Window(frames=5, n_step=1, discount=0.97)
 
 
-def turns_of(turns: int, lanes: int = LANES) -> Transitions:
-    shape = (turns, AGENTS, lanes)
-    world = np.zeros((turns, lanes), bool)
+def turns_of(turns: int, envs: int = LANES) -> Transitions:
+    shape = (turns, AGENTS, envs)
+    world = np.zeros((turns, envs), bool)
     actions, rewards = np.zeros(shape, np.int8), np.zeros(shape, np.float32)
     return Transitions(
         np.zeros((*shape, FRAME), np.int8), actions, rewards, world, world, world.astype(np.int16)
     )
 
 
-def cycle(ring: Ring, key: Array, block: Transitions) -> tuple[Ring, Array]:
+def cycle(ring: FrameRing, key: Array, block: Transitions) -> tuple[FrameRing, Array]:
     """Writes a block, then draws three batches."""
     ring = write(ring, block)
     starts = valid_starts(ring, WINDOW)
@@ -47,8 +47,8 @@ def cycle(ring: Ring, key: Array, block: Transitions) -> tuple[Ring, Array]:
 
 def test_a_transition_takes_130_bytes_an_agent():
     ring = jax.eval_shape(partial(init, 1000), turns_of(1))
-    taken = sum(column.size * column.dtype.itemsize for column in jax.tree.leaves(ring))
-    assert taken / (1000 * LANES * AGENTS) == pytest.approx(130, rel=0.1)
+    occupied = sum(column.size * column.dtype.itemsize for column in jax.tree.leaves(ring))
+    assert occupied / (1000 * LANES * AGENTS) == pytest.approx(130, rel=0.1)
 
 
 def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():
@@ -59,7 +59,7 @@ def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():
     )
 
     @partial(jax.jit, donate_argnums=0)
-    def run(rings: Ring, keys: Array, blocks: Transitions) -> tuple[Ring, Array]:
+    def run(rings: FrameRing, keys: Array, blocks: Transitions) -> tuple[FrameRing, Array]:
         return jax.lax.scan(
             lambda rings, cycles: jax.vmap(cycle)(rings, *cycles), rings, (keys, blocks)
         )
@@ -76,44 +76,46 @@ def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():
 
 
 def test_the_length_of_blocks_leaves_no_trace():
-    turns, put = tagged_turns(36, agents=2, lanes=3, ends=(0.1, 0.2)), jax.jit(write)
+    turns, put = tagged_turns(36, agents=2, envs=3, ends=(0.1, 0.2)), jax.jit(write)
 
-    def written(ring: Ring, begin: int, block: int) -> Ring:
+    def written(ring: FrameRing, begin: int, block: int) -> FrameRing:
         for at in range(begin, 36, block):
             ring = put(ring, Transitions(*(column[at : at + block] for column in turns)))
         return ring
 
     by_fours = written(init(12, turns), 0, 4)
-    first = jax.jit(filled, static_argnums=0)(12, Transitions(*(column[:8] for column in turns)))
+    first = jax.jit(from_transitions, static_argnums=0)(
+        12, Transitions(*(column[:8] for column in turns))
+    )
     for other in (written(init(12, turns), 0, 12), written(first, 8, 4), written(first, 8, 2)):
         jax.tree.map(np.testing.assert_array_equal, by_fours, other)
 
 
 def test_a_new_ring_has_the_types_of_a_written_one_so_that_a_program_compiles_once():
-    new = jax.eval_shape(partial(init, 4), turns_of(1, lanes=1))
-    written = jax.eval_shape(write, new, turns_of(2, lanes=1))
+    new = jax.eval_shape(partial(init, 4), turns_of(1, envs=1))
+    written = jax.eval_shape(write, new, turns_of(2, envs=1))
     assert new == written
     assert not any(column.weak_type for column in jax.tree.leaves(new))
 
 
 def test_without_a_turn_that_has_all_its_successors_there_is_nothing_to_draw():
-    total = jax.jit(lambda block: valid_starts(filled(8, block), Window(2, 3, 0.9)).total)
-    assert total(turns_of(3, lanes=2)) == 0
-    assert total(turns_of(4, lanes=2)) == 2
+    total = jax.jit(lambda block: valid_starts(from_transitions(8, block), Window(2, 3, 0.9)).total)
+    assert total(turns_of(3, envs=2)) == 0
+    assert total(turns_of(4, envs=2)) == 2
 
 
 def test_what_cannot_fit_is_refused_when_the_program_is_traced():
-    ring = init(12, turns_of(1, lanes=2))
+    ring = init(12, turns_of(1, envs=2))
     with pytest.raises(
         ValueError,
         match=r"A block of 5 turns would go round the end of a ring of 12; make the capac",
     ):
-        jax.eval_shape(write, ring, turns_of(5, lanes=2))
+        jax.eval_shape(write, ring, turns_of(5, envs=2))
     with pytest.raises(
         ValueError,
         match=r"13 turns do not fit into a ring of 12; raise its capacity or drop the old",
     ):
-        jax.eval_shape(partial(filled, 12), turns_of(13, lanes=2))
+        jax.eval_shape(partial(from_transitions, 12), turns_of(13, envs=2))
     with pytest.raises(
         ValueError,
         match=r"of 12 turns never holds a stack of 9 frames and the 4 turns .* at least 13",

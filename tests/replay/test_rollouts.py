@@ -13,7 +13,7 @@ from quatrain.replay.rollouts.gae import Trace
 FORMS = ("loop", "scan", "lfilter")
 SIZES = Sizes(
     horizon=4,
-    lanes=3,
+    envs=3,
     cells=9,
     node_features=2,
     graph_features=5,
@@ -26,27 +26,27 @@ SIZES = Sizes(
 def recurrence(delta: Tensor, coef: Tensor) -> Tensor:
     """A_t = delta_t + coef_t A_{t+1}, number by number."""
     found = torch.zeros_like(delta)
-    for lane in range(delta.shape[1]):
+    for env in range(delta.shape[1]):
         later = 0.0
         for time in reversed(range(len(delta))):
-            later = float(delta[time, lane]) + float(coef[time, lane]) * later
-            found[time, lane] = later
+            later = float(delta[time, env]) + float(coef[time, env]) * later
+            found[time, env] = later
     return found
 
 
 def random_recurrence(
-    steps: int, lanes: int, ends: float, factor: float = 0.93
+    steps: int, envs: int, ends: float, factor: float = 0.93
 ) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(steps * 100 + lanes)
-    delta = torch.randn(steps, lanes, generator=generator, dtype=torch.float64)
-    ended = torch.rand(steps, lanes, generator=generator) < ends
+    generator = torch.Generator().manual_seed(steps * 100 + envs)
+    delta = torch.randn(steps, envs, generator=generator, dtype=torch.float64)
+    ended = torch.rand(steps, envs, generator=generator) < ends
     return delta, torch.full_like(delta, factor).masked_fill(ended, 0)
 
 
-@pytest.mark.parametrize("how", [*FORMS, "auto"])
+@pytest.mark.parametrize("implementation", [*FORMS, "auto"])
 @pytest.mark.parametrize("ends", [0.0, 0.1, 0.6, 1.0])
 @pytest.mark.parametrize(
-    ("steps", "lanes"),
+    ("steps", "envs"),
     [
         (1, 1),
         (1, 4),
@@ -61,31 +61,33 @@ def random_recurrence(
         (300, 3),
     ],
 )
-def test_every_form_is_the_recurrence_wherever_episodes_end(how, ends, steps, lanes):
-    delta, coef = random_recurrence(steps, lanes, ends)
+def test_every_form_is_the_recurrence_wherever_episodes_end(implementation, ends, steps, envs):
+    delta, coef = random_recurrence(steps, envs, ends)
     expected = recurrence(delta, coef)
-    torch.testing.assert_close(gae.gae(delta, coef, how), expected, rtol=1e-12, atol=1e-12)
-    single = gae.gae(delta.float(), coef.float(), how)
+    torch.testing.assert_close(
+        gae.gae(delta, coef, implementation), expected, rtol=1e-12, atol=1e-12
+    )
+    single = gae.gae(delta.float(), coef.float(), implementation)
     torch.testing.assert_close(single, expected.float(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("how", FORMS)
+@pytest.mark.parametrize("implementation", FORMS)
 @pytest.mark.parametrize("factor", [0.0, 1.0])
-def test_every_form_takes_a_discount_of_nothing_and_of_one(how, factor):
+def test_every_form_takes_a_discount_of_nothing_and_of_one(implementation, factor):
     delta, coef = random_recurrence(33, 4, 0.1, factor)
     torch.testing.assert_close(
-        gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12
+        gae.gae(delta, coef, implementation), recurrence(delta, coef), rtol=1e-12, atol=1e-12
     )
 
 
-@pytest.mark.parametrize("how", ["loop", "scan"])
-def test_loop_and_scan_take_any_coefficients(how):
+@pytest.mark.parametrize("implementation", ["loop", "scan"])
+def test_loop_and_scan_take_any_coefficients(implementation):
     delta, coef = random_recurrence(33, 4, 0.1)
     coef = coef * torch.rand(
         coef.shape, generator=torch.Generator().manual_seed(1), dtype=coef.dtype
     )
     torch.testing.assert_close(
-        gae.gae(delta, coef, how), recurrence(delta, coef), rtol=1e-12, atol=1e-12
+        gae.gae(delta, coef, implementation), recurrence(delta, coef), rtol=1e-12, atol=1e-12
     )
 
 
@@ -98,27 +100,29 @@ def test_lfilter_refuses_two_coefficients():
 
 
 def test_auto_is_a_filter_for_one_lane_or_none_ended_a_loop_for_many_lanes_and_else_a_scan():
-    def chosen(steps: int, lanes: int, ends: float) -> str:
-        return gae.fastest(*random_recurrence(steps, lanes, ends))
+    def chosen(steps: int, envs: int, ends: float) -> str:
+        return gae.fastest(*random_recurrence(steps, envs, ends))
 
     assert [chosen(200, 1, 0.2), chosen(1, 1, 0.0), chosen(200, 8, 0.0)] == ["lfilter"] * 3
     assert [chosen(16, 128, 0.2), chosen(32, 32, 0.0), chosen(1, 8, 0.0)] == ["loop"] * 3
     assert [chosen(200, 8, 0.2), chosen(65, 64, 0.2)] == ["scan"] * 2
 
 
-@pytest.mark.parametrize("how", FORMS)
-def test_components_share_the_ends_of_their_lane(how):
+@pytest.mark.parametrize("implementation", FORMS)
+def test_components_share_the_ends_of_their_lane(implementation):
     delta, coef = random_recurrence(31, 2, 0.1)
     components = torch.stack([delta, 2 * delta.flip(0), delta + 1], 2)
     expected = torch.stack([recurrence(components[..., c], coef) for c in range(3)], 2)
-    torch.testing.assert_close(gae.gae(components, coef, how), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        gae.gae(components, coef, implementation), expected, rtol=1e-12, atol=1e-12
+    )
 
 
 def column(*numbers: float) -> Tensor:
     return torch.tensor(numbers)[:, None]
 
 
-def at_2(steps: int = 4) -> Tensor:
+def at_step_2(steps: int = 4) -> Tensor:
     return torch.arange(steps)[:, None] == 2
 
 
@@ -129,17 +133,17 @@ WORKED = {
 """By how the episode ends at step 2: advantages, returns."""
 
 
-@pytest.mark.parametrize("how", FORMS)
+@pytest.mark.parametrize("implementation", FORMS)
 @pytest.mark.parametrize("end", list(WORKED))
 def test_worked_advantages_bootstrap_where_time_was_up_and_not_where_the_episode_terminated(
-    how, end
+    implementation, end
 ):
     never = torch.zeros(4, 1, dtype=torch.bool)
-    ends = {"terminated": never, "truncated": never} | {end: at_2()}
+    ends = {"terminated": never, "truncated": never} | {end: at_step_2()}
     trace = Trace(
         column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends
     )
-    found = gae.advantages(trace, 0.9, 0.8, how)
+    found = gae.advantages(trace, 0.9, 0.8, implementation)
     expected = [column(*numbers) for numbers in WORKED[end]]
     torch.testing.assert_close(list(found), expected, rtol=0, atol=1e-6)
 
@@ -156,15 +160,15 @@ def random_trace(*components: int) -> Trace:
 def test_a_lambda_of_one_gives_discounted_returns_and_of_zero_single_differences():
     trace = random_trace()
     returns = torch.zeros(13, 5, dtype=torch.float64)
-    for lane in range(5):
+    for env in range(5):
         later = 0.0
         for time in reversed(range(13)):
-            if time == 12 or trace.truncated[time, lane]:
-                later = float(trace.next_values[time, lane])
-            later = float(trace.rewards[time, lane]) + 0.9 * later * (
-                not trace.terminated[time, lane]
+            if time == 12 or trace.truncated[time, env]:
+                later = float(trace.next_values[time, env])
+            later = float(trace.rewards[time, env]) + 0.9 * later * (
+                not trace.terminated[time, env]
             )
-            returns[time, lane] = later
+            returns[time, env] = later
     chained = trace._replace(next_values=torch.cat([trace.values[1:], trace.next_values[-1:]]))
     chained.next_values[trace.truncated] = trace.next_values[trace.truncated]
     torch.testing.assert_close(gae.advantages(chained, 0.9, 1.0, "auto").returns, returns)
@@ -200,13 +204,13 @@ def test_no_gradient_passes_advantages_or_returns():
 
 
 def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population():
-    found = gae.normalised(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
+    found = gae.normalise(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
     torch.testing.assert_close(found, torch.tensor([[-2.0, -1.0], [0.0, 3.0]]) / 3.5**0.5)
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, -1000.1])
 def test_normalise_constant(constant):
-    assert gae.normalised(torch.full((16, 127), constant)).abs().max() < 1e-6
+    assert gae.normalise(torch.full((16, 127), constant)).abs().max() < 1e-6
 
 
 def steps(widths: list[int]) -> Iterator[Step]:
@@ -214,23 +218,30 @@ def steps(widths: list[int]) -> Iterator[Step]:
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int) -> Tensor:
-        return torch.randn(SIZES.lanes, *shape, generator=generator)
+        return torch.randn(SIZES.envs, *shape, generator=generator)
 
     for width in widths:
-        n = torch.randint(1, width + 1, (SIZES.lanes, 1), generator=generator)
+        n = torch.randint(1, width + 1, (SIZES.envs, 1), generator=generator)
         n[0] = width
         mask = torch.arange(width) < n
-        parent = torch.randint(-1, width, (SIZES.lanes, width), generator=generator).where(mask, -1)
+        parent = torch.randint(-1, width, (SIZES.envs, width), generator=generator).where(mask, -1)
         graphs = Graphs(
             draw(width, SIZES.node_features) * mask[..., None],
             draw(SIZES.graph_features),
             parent,
             mask,
         )
-        z, first, second = draw(3, SIZES.actions).unbind(1)
+        raw_action, *params = draw(3, SIZES.actions).unbind(1)
         ends = draw(2) > 0.7
         yield Step(
-            graphs, z, draw(), first, second, draw(), draw(SIZES.components), ends[:, 0], ends[:, 1]
+            graphs=graphs,
+            raw_action=raw_action,
+            log_prob=draw(),
+            dist_params=torch.stack(params, 1),
+            value=draw(),
+            components=draw(SIZES.components),
+            terminated=ends[:, 0],
+            truncated=ends[:, 1],
         )
 
 
@@ -242,7 +253,7 @@ def written(widths: list[int]) -> tuple[Rollout, list[Step]]:
 
 
 def transitions_of(rollout: Rollout) -> Transitions:
-    return buffer.flattened(rollout, rollout.value * 2, rollout.value * 3)
+    return buffer.to_transitions(rollout, rollout.value * 2, rollout.value * 3)
 
 
 WIDTHS = [9, 9, 9, 9, 5, 3, 8, 4]
@@ -258,18 +269,18 @@ def test_a_minibatch_holds_what_was_written_and_nothing_of_what_was_overwritten(
     order = index[sizes.sort(stable=True).indices].tolist()
     rows = [(group, row) for group in found.groups for row in range(len(group.mask))]
     for place, (i, (group, row)) in enumerate(zip(order, rows, strict=True)):
-        step, lane = taken[i // 3], i % 3
-        n, width = int(step.graphs.mask[lane].sum()), group.node.shape[1]
-        assert torch.equal(group.node[row, :n], step.graphs.node[lane, :n])
-        assert torch.equal(group.parent[row, :n], step.graphs.parent[lane, :n])
+        step, env = taken[i // 3], i % 3
+        n, width = int(step.graphs.mask[env].sum()), group.node.shape[1]
+        assert torch.equal(group.node[row, :n], step.graphs.node[env, :n])
+        assert torch.equal(group.parent[row, :n], step.graphs.parent[env, :n])
         assert group.mask[row].tolist() == [True] * n + [False] * (width - n)
         assert not group.node[row, n:].any()
         assert (group.parent[row, n:] == -1).all()
-        assert torch.equal(group.graph[row], step.graphs.graph[lane])
-        for name in ("z", "log_prob", "first", "second", "value"):
-            assert torch.equal(getattr(found, name)[place], getattr(step, name)[lane])
-        assert found.advantage[place] == 2 * step.value[lane]
-        assert found.returns[place] == 3 * step.value[lane]
+        assert torch.equal(group.graph[row], step.graphs.graph[env])
+        for name in ("raw_action", "log_prob", "dist_params", "value"):
+            assert torch.equal(getattr(found, name)[place], getattr(step, name)[env])
+        assert found.advantage[place] == 2 * step.value[env]
+        assert found.returns[place] == 3 * step.value[env]
 
 
 def test_a_group_of_a_minibatch_is_as_wide_as_its_largest_graph():
@@ -303,7 +314,9 @@ def test_a_rollout_keeps_its_memory():
 def test_next_values_are_those_of_the_next_step_but_of_the_final_state_where_time_was_up():
     rollout, _ = written(WIDTHS)
     rollout.truncated.copy_(torch.tensor([[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]))
-    buffer.close(rollout, torch.tensor([10.0, 11.0, 12.0]), torch.tensor([20.0, 21.0, 22.0]))
+    buffer.fill_next_values(
+        rollout, torch.tensor([10.0, 11.0, 12.0]), torch.tensor([20.0, 21.0, 22.0])
+    )
     value = rollout.value.tolist()
     expected = [[value[1][0], 20, value[1][2]], value[2], [21, *value[3][1:]], [10, 11, 22]]
     assert rollout.next_value.tolist() == expected
@@ -311,8 +324,8 @@ def test_next_values_are_those_of_the_next_step_but_of_the_final_state_where_tim
 
 def test_values_of_components_have_their_axis_everywhere():
     rollout = buffer.allocate(SIZES._replace(values=(7,)))
-    buffer.close(rollout, torch.ones(3, 7), torch.zeros(0, 7))
-    transitions = buffer.flattened(rollout, torch.zeros(4, 3), rollout.next_value)
+    buffer.fill_next_values(rollout, torch.ones(3, 7), torch.zeros(0, 7))
+    transitions = buffer.to_transitions(rollout, torch.zeros(4, 3), rollout.next_value)
     found = buffer.minibatch(transitions, torch.tensor([0, 9]), width=2)
     assert found.value.shape == (2, 7)
     assert found.returns.tolist() == [[0] * 7, [1] * 7]
@@ -320,7 +333,7 @@ def test_values_of_components_have_their_axis_everywhere():
 
 def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_decides():
     def epoch(seed: int) -> tuple[Tensor, ...]:
-        return buffer.shuffled(23, 5, torch.Generator().manual_seed(seed))
+        return buffer.minibatch_indices(23, 5, torch.Generator().manual_seed(seed))
 
     assert [len(index) for index in epoch(0)] == [5, 5, 5, 5, 3]
     assert sorted(torch.cat(epoch(0)).tolist()) == list(range(23))
@@ -330,7 +343,7 @@ def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_
 
 def test_every_transition_is_equally_often_in_every_minibatch():
     generator, epochs = torch.Generator().manual_seed(2), 4000
-    first = torch.cat([buffer.shuffled(7, 2, generator)[0] for _ in range(epochs)])
+    first = torch.cat([buffer.minibatch_indices(7, 2, generator)[0] for _ in range(epochs)])
     counts, expected = first.bincount(minlength=7), epochs * 2 / 7
     assert (counts - expected).abs().max() < 4 * (expected * 5 / 7) ** 0.5
 

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float32, Int32, PRNGKeyArray, UInt32
 from benchmarks.peers.cartpole import world
 from benchmarks.peers.cartpole.world import Worlds
 from quatrain.replay import frames
-from quatrain.replay.frames import Batch, Ring, Transitions, Window
+from quatrain.replay.frames import Batch, FrameRing, Transitions, Window
 
 OBS, ACTIONS = 4, 2
 
@@ -75,7 +75,7 @@ class Learner(NamedTuple):
     target_params: Vector
     optimizer: optax.OptState
     worlds: Worlds
-    ring: Ring
+    ring: FrameRing
     turns: Int32[Array, ""]
 
 
@@ -104,7 +104,9 @@ def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
         world.starts_of(jax.random.uniform(for_worlds, (schedule.environments, OBS)))
     )
 
-    def turn(carry: tuple[Worlds, Ring], chances: Chances) -> tuple[tuple[Worlds, Ring], None]:
+    def turn(
+        carry: tuple[Worlds, FrameRing], chances: Chances
+    ) -> tuple[tuple[Worlds, FrameRing], None]:
         worlds, memory = carry
         worlds, turns, _ = played(worlds, chances.actions, chances.starts)
         return (worlds, frames.write(memory, turns)), None
@@ -229,13 +231,15 @@ rectified.defvjp(
 # Learning.
 
 
-def draw(schedule: Schedule, memory: Ring, numbers: UInt32[Array, "batch"]) -> Batch:
+def draw(schedule: Schedule, memory: FrameRing, numbers: UInt32[Array, "batch"]) -> Batch:
     """Samples uniformly with replacement from all stored transitions: `frames.sample` with numbers
     drawn before.
     """
     starts = frames.valid_starts(memory, schedule.window)
     ranks = (numbers % starts.total.astype(jnp.uint32)).astype(jnp.int32)
-    return frames.gather(memory, 0, frames.entries_at(memory, starts, ranks), schedule.window)
+    return frames.gather_transitions(
+        memory, 0, frames.start_entries(memory, starts, ranks), schedule.window
+    )
 
 
 def learnt(schedule: Schedule, learner: Learner, batch: Batch) -> tuple[Vector, optax.OptState]:

@@ -1,8 +1,9 @@
-"""turns of many worlds -> a ring of the newest ones -> uniform draws of n-step transitions, frames stacked when drawn
+"""turns of many envs -> ring of the newest turns -> uniform n-step transitions with stacked frames
 
-The worlds, here lanes, move in lock step, so one head serves them all. An entry is a turn of one lane: the number
-`slot * lanes + lane`, hence one turn later is `lanes` further on. A frame is stored once; stacks and n-step returns
-are worked out when drawn. All functions are pure; inside a jitted scan that carries the ring it is written in place.
+All envs advance in lock step, so one head serves them all. An entry is one turn of one env; its
+number is `slot * envs + env`, so the env's next turn is `envs` entries further. A frame is stored
+once; stacks and n-step returns are computed when sampled. All functions are pure. Inside a
+jitted scan that carries the ring, XLA updates it in place.
 """
 
 from typing import NamedTuple
@@ -14,58 +15,61 @@ from jax import Array, lax
 from jaxtyping import Bool, Float32, Int, Int8, Int16, Int32, PRNGKeyArray, Shaped, UInt32
 
 AnyArray = np.ndarray | Array
+AgentIndex = Int[AnyArray, ""] | int
 
 
 class Transitions(NamedTuple):
-    """Turns in time order, NumPy or JAX arrays; the last three columns belong to the world, not to an agent."""
+    """Holds turns in time order, as NumPy or JAX arrays; the last three columns are per env."""
 
-    frames: Shaped[AnyArray, "turns agents lanes frame"]  # what each agent saw before it acted
-    actions: Int8[AnyArray, "turns agents lanes"]
-    rewards: Float32[AnyArray, "turns agents lanes"]
-    terminated: Bool[AnyArray, "turns lanes"]  # both flags describe the turn's end
-    truncated: Bool[AnyArray, "turns lanes"]
-    turn: Int16[AnyArray, "turns lanes"]  # within the episode, from 0
+    frames: Shaped[AnyArray, "turn agent env frame"]  # observed before the action
+    actions: Int8[AnyArray, "turn agent env"]
+    rewards: Float32[AnyArray, "turn agent env"]
+    terminated: Bool[AnyArray, "turn env"]  # at the end of the turn, like truncated
+    truncated: Bool[AnyArray, "turn env"]
+    turn: Int16[AnyArray, "turn env"]  # within the episode, from 0
 
 
 class Candidates(NamedTuple):
-    """The entries in the ring whose successor was or will be observed, in the order of time: all but the cut ones.
+    """Holds the stored entries whose successor is or will be observed (not truncated), in order.
 
-    The i-th one ever is `entries[i % size]`, where size = slots * lanes = the most there can be. The numbers i are
-    kept modulo 2 * size, so that their differences (at most size) stay right for ever.
+    Candidate number i is at `entries[i % size]`; there are at most size = slots * envs.
+    Numbers are kept modulo 2 * size, so that differences (at most size) never overflow.
     """
 
     entries: Int32[Array, "size"]
-    before: Int32[Array, "slots"]  # number of the first one of this slot or a later turn
-    end: Int32[Array, ""]  # number of the next one to come
+    before: Int32[Array, "slot"]  # number of the first candidate in this slot or a later one
+    end: Int32[Array, ""]  # number of the next candidate
 
     def place(self, number: Int32[Array, "*any"]) -> Int32[Array, "*any"]:
+        """Returns the index of a candidate number in `entries`."""
         return number % len(self.entries)
 
     def modulo(self, number: Int32[Array, "*any"]) -> Int32[Array, "*any"]:
+        """Returns the number modulo 2 * size."""
         return number % (2 * len(self.entries))
 
 
-class Ring(NamedTuple):
-    """The newest turns: `data` has slots in place of turns, and the slot at `head` is written next."""
+class FrameRing(NamedTuple):
+    """Holds the newest turns: `data` has slots in place of turns; `head` is written next."""
 
     data: Transitions
     head: Int32[Array, ""]
-    written: Int32[Array, ""]  # turns ever written
+    written: Int32[Array, ""]  # turns written since the start
     candidates: Candidates
 
 
 class Window(NamedTuple):
-    """What a transition spans: a stack of `frames` up to its turn, a return over `n_step` turns from it on."""
+    """Holds the span of a transition: a stack of `frames`, and a return over `n_step` turns."""
 
     frames: int
     n_step: int
     discount: float
 
 
-class Starts(NamedTuple):
-    """The valid starts of transitions, oldest first, until the ring is written again.
+class ValidStarts(NamedTuple):
+    """Holds the valid starts of transitions, oldest first, until the ring is written again.
 
-    `early_count` of them stand in `early`; then come candidates from number `later` on.
+    The first `early_count` are in `early`; the others are the candidates from number `later` on.
     """
 
     early: Int32[Array, "early"]
@@ -75,28 +79,39 @@ class Starts(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Transitions of one agent. The target of a value is `returns + bootstrap * value(next_stack)`."""
+    """Holds transitions of one agent. The target is `returns + bootstrap * value(next_stack)`.
 
-    stack: Shaped[Array, "batch inputs"]  # frames oldest first, zeros before the episode began
+    stack: frames oldest first, zeros before the episode. returns: discounted sum of the rewards up
+    to next_stack. bootstrap: discount to the power of the turns up to next_stack, 0 if terminated.
+    """
+
+    stack: Shaped[Array, "batch inputs"]
     action: Int8[Array, "batch"]
-    returns: Float32[Array, "batch"]  # discounted sum of the rewards up to next_stack
-    bootstrap: Float32[
-        Array, "batch"
-    ]  # discount to the power of the turns up to next_stack, 0 if terminated
+    returns: Float32[Array, "batch"]
+    bootstrap: Float32[Array, "batch"]
     next_stack: Shaped[Array, "batch inputs"]
 
 
-def init(capacity: int, template: Transitions) -> Ring:
-    """An empty ring of `capacity` turns, for transitions with the template's sizes and types."""
-    data = Transitions(
-        *(jnp.zeros((capacity, *column.shape[1:]), column.dtype) for column in template)
-    )
-    zero, counts = jnp.zeros((), jnp.int32), jnp.zeros(capacity, jnp.int32)
-    return Ring(data, zero, zero, Candidates(jnp.zeros(data.turn.size, jnp.int32), counts, zero))
+class _Path(NamedTuple):
+    """Holds what happens in the `n_step` turns from each start on."""
+
+    rewarded: Bool[Array, "batch n_step"]  # whether the reward of this turn counts
+    terminal: Bool[Array, "batch"]  # whether the episode terminates on the way
+    steps: Int32[Array, "batch"]  # number of rewards that count
 
 
-def filled(capacity: int, transitions: Transitions) -> Ring:
-    """A ring that holds these transitions (and room for more), written from its first slot on.
+def init(capacity: int, template: Transitions) -> FrameRing:
+    """Returns an empty ring of `capacity` turns with the template's sizes and dtypes."""
+    columns = [jnp.zeros((capacity, *column.shape[1:]), column.dtype) for column in template]
+    data = Transitions(*columns)
+    zero = jnp.zeros((), jnp.int32)
+    entries = jnp.zeros(data.turn.size, jnp.int32)
+    candidates = Candidates(entries, before=jnp.zeros(capacity, jnp.int32), end=zero)
+    return FrameRing(data, zero, zero, candidates)
+
+
+def from_transitions(capacity: int, transitions: Transitions) -> FrameRing:
+    """Returns a ring of `capacity` turns that holds these transitions, from its first slot on.
 
     Raises:
         ValueError: there are more turns than the capacity.
@@ -104,230 +119,273 @@ def filled(capacity: int, transitions: Transitions) -> Ring:
     turns = len(transitions.turn)
     if turns > capacity:
         raise ValueError(
-            f"{turns} turns do not fit into a ring of {capacity}; raise its capacity or drop the oldest."
+            f"{turns} turns do not fit into a ring of {capacity}; "
+            "raise its capacity or drop the oldest."
         )
-    return _put(init(capacity, transitions), transitions)
+    return _append(init(capacity, transitions), transitions)
 
 
-def write(ring: Ring, block: Transitions) -> Ring:
-    """The ring with the block in place of its oldest turns.
+def write(ring: FrameRing, block: Transitions) -> FrameRing:
+    """Returns the ring with the block in place of its oldest turns.
 
-    A block never goes round the end: its length divides the capacity, and must divide all that was written before.
+    A block never wraps around: its length divides the capacity, and must divide all earlier writes.
 
     Raises:
         ValueError: the length does not divide the capacity.
     """
-    capacity, turns = len(ring.data.turn), len(block.turn)
+    capacity = len(ring.data.turn)
+    turns = len(block.turn)
     if capacity % turns:
         raise ValueError(
             f"A block of {turns} turns would go round the end of a ring of {capacity}; "
             "make the capacity a multiple of the block."
         )
-    return _put(ring, block)
+    return _append(ring, block)
 
 
-def _put(ring: Ring, block: Transitions) -> Ring:
-    return Ring(
-        data=Transitions(
-            *(_put_rows(*columns, ring.head) for columns in zip(ring.data, block, strict=True))
-        ),
-        head=(ring.head + len(block.turn)) % len(ring.data.turn),
-        written=ring.written + len(block.turn),
-        candidates=_put_candidates(ring.candidates, block, ring.head),
+def _append(ring: FrameRing, block: Transitions) -> FrameRing:
+    columns = zip(ring.data, block, strict=True)
+    written = [_write_slots(column, rows, ring.head) for column, rows in columns]
+    turns = len(block.turn)
+    return FrameRing(
+        data=Transitions(*written),
+        head=(ring.head + turns) % len(ring.data.turn),
+        written=ring.written + turns,
+        candidates=_append_candidates(ring.candidates, block, ring.head),
     )
 
 
-def _put_rows(
-    column: Shaped[AnyArray, "slots ..."],
-    rows: Shaped[AnyArray, "turns ..."],
+def _write_slots(
+    column: Shaped[AnyArray, "slot ..."],
+    rows: Shaped[AnyArray, "turn ..."],
     head: Int32[Array, ""],
-) -> Shaped[Array, "slots ..."]:
+) -> Shaped[Array, "slot ..."]:
     return lax.dynamic_update_slice_in_dim(column, jnp.asarray(rows), head, axis=0)
 
 
-def _put_candidates(
+def _append_candidates(
     candidates: Candidates, block: Transitions, head: Int32[Array, ""]
 ) -> Candidates:
-    """Appends the block's. Those it overwrites need no work: the oldest slot's number now tells where to begin."""
-    lanes = block.turn.shape[1]
-    followed = _followed(block.terminated, block.truncated).ravel()
-    numbers = candidates.end + jnp.cumsum(followed, dtype=jnp.int32) - followed
-    entries = head * lanes + jnp.arange(len(followed), dtype=jnp.int32)
-    places = jnp.where(followed, candidates.place(numbers), len(candidates.entries))
+    """Appends the block's candidates; overwritten ones drop out, as `before` moves past them."""
+    envs = block.turn.shape[1]
+    eligible = _has_successor(block.terminated, block.truncated).ravel()
+    numbers = candidates.end + jnp.cumsum(eligible, dtype=jnp.int32) - eligible
+    entries = head * envs + jnp.arange(len(eligible), dtype=jnp.int32)
+    places = jnp.where(eligible, candidates.place(numbers), len(candidates.entries))
+    scatter = candidates.entries.at[places].set
+    first_numbers = candidates.modulo(numbers[::envs])
     return Candidates(
-        entries=candidates.entries.at[places].set(entries, mode="drop", unique_indices=True),
-        before=_put_rows(candidates.before, candidates.modulo(numbers[::lanes]), head),
-        end=candidates.modulo(candidates.end + _sum(followed)),
+        entries=scatter(entries, mode="drop", unique_indices=True),
+        before=_write_slots(candidates.before, first_numbers, head),
+        end=candidates.modulo(candidates.end + _count(eligible)),
     )
 
 
-def _followed(
+def _has_successor(
     terminated: Bool[AnyArray, "*any"], truncated: Bool[AnyArray, "*any"]
 ) -> Bool[Array, "*any"]:
-    """Whether a turn's successor is known (be it that there is none): not if the turn was cut off."""
+    """Returns whether a turn's outcome is known: it terminated, or was not truncated."""
     return jnp.asarray(terminated | ~truncated)
 
 
-def _sum(flags: Bool[Array, "*any"]) -> Int32[Array, ""]:
+def _count(flags: Bool[Array, "*any"]) -> Int32[Array, ""]:
     return jnp.sum(flags, dtype=jnp.int32)
 
 
-def valid_starts(ring: Ring, window: Window) -> Starts:
-    """Where transitions may start: candidates with a whole stack behind and `n_step` stored turns ahead.
+def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
+    """Returns the candidates with a whole stack before them and `n_step` stored turns after them.
 
-    What this costs depends on the window and the lanes, not on the capacity. `total` is 0 as long as too little
-    was written; then there is nothing to sample.
+    The cost depends on the window and the number of envs, not on the capacity. `total` is 0 until
+    enough turns are written; then nothing can be sampled.
 
     Raises:
         ValueError: the window does not fit into the ring.
     """
-    capacity, least = len(ring.data.turn), window.frames + window.n_step
-    if capacity < least:
+    capacity = len(ring.data.turn)
+    required = window.frames + window.n_step
+    if capacity < required:
         raise ValueError(
-            f"A ring of {capacity} turns never holds a stack of {window.frames} frames and the {window.n_step} turns "
-            f"after it; its capacity must be at least {least}."
+            f"A ring of {capacity} turns never holds a stack of {window.frames} frames "
+            f"and the {window.n_step} turns after it; its capacity must be at least {required}."
         )
-    candidates, back = ring.candidates, window.frames - 1
+    candidates = ring.candidates
+    back = window.frames - 1
     stored = jnp.minimum(ring.written, capacity)
     oldest = ring.head - stored
     early_slots = (oldest + jnp.arange(back, dtype=jnp.int32)) % capacity
     early = _early_starts(ring, early_slots, stored - window.n_step)
     later = candidates.before[(oldest + back) % capacity]
-    later_count = candidates.modulo(
-        candidates.before[(ring.head - window.n_step) % capacity] - later
-    )
-    return Starts(
+    later_end = candidates.before[(ring.head - window.n_step) % capacity]
+    later_count = candidates.modulo(later_end - later)
+    has_later = stored > back + window.n_step
+    return ValidStarts(
         early=_entries_where(early, early_slots),
-        early_count=_sum(early),
+        early_count=_count(early),
         later=later,
-        total=_sum(early) + jnp.where(stored > back + window.n_step, later_count, 0),
+        total=_count(early) + jnp.where(has_later, later_count, 0),
     )
 
 
 def _early_starts(
-    ring: Ring, slots: Int32[Array, "early_slots"], followed_turns: Int32[Array, ""]
-) -> Bool[Array, "early_slots lanes"]:
-    """Valid starts among the oldest turns, where a stack is whole only if its episode began late enough."""
-    order, data = jnp.arange(len(slots), dtype=jnp.int32)[:, None], ring.data
-    followed = _followed(data.terminated[slots], data.truncated[slots]) & (order < followed_turns)
-    return followed & (data.turn[slots] <= order)
+    ring: FrameRing, slots: Int32[Array, "slot"], followed_turns: Int32[Array, ""]
+) -> Bool[Array, "slot env"]:
+    """Finds valid starts among the oldest turns, whose stacks may reach beyond the ring.
+
+    Such a stack is whole only if its episode began within the ring.
+    """
+    order = jnp.arange(len(slots), dtype=jnp.int32)[:, None]
+    terminated = ring.data.terminated[slots]
+    truncated = ring.data.truncated[slots]
+    eligible = _has_successor(terminated, truncated) & (order < followed_turns)
+    return eligible & (ring.data.turn[slots] <= order)
 
 
 def _entries_where(
-    chosen: Bool[Array, "slots lanes"], slots: Int32[Array, "slots"]
-) -> Int32[Array, "slots_lanes"]:
-    """The entries of the chosen ones, in order, and something after them."""
-    entries = slots[:, None] * chosen.shape[1] + jnp.arange(chosen.shape[1], dtype=jnp.int32)
-    return entries.ravel()[jnp.nonzero(chosen.ravel(), size=chosen.size, fill_value=0)[0]]
+    mask: Bool[Array, "slot env"], slots: Int32[Array, "slot"]
+) -> Int32[Array, "slot_env"]:
+    """Returns the entries where the mask holds, in order, padded with arbitrary entries."""
+    envs = mask.shape[1]
+    entries = slots[:, None] * envs + jnp.arange(envs, dtype=jnp.int32)
+    (selected,) = jnp.nonzero(mask.ravel(), size=mask.size, fill_value=0)
+    return entries.ravel()[selected]
 
 
-def entries_at(ring: Ring, starts: Starts, ranks: Int[Array, "batch"]) -> Int32[Array, "batch"]:
-    """The valid starts of these ranks, 0 <= rank < starts.total."""
+def start_entries(
+    ring: FrameRing, starts: ValidStarts, ranks: Int[Array, "batch"]
+) -> Int32[Array, "batch"]:
+    """Returns the valid starts of these ranks, 0 <= rank < starts.total."""
     candidates = ring.candidates
-    later = _rows(candidates.entries, candidates.place(starts.later + ranks - starts.early_count))
+    places = candidates.place(starts.later + ranks - starts.early_count)
+    later = _take(candidates.entries, places)
     if len(starts.early) == 0:
         return later
-    early = _rows(starts.early, jnp.minimum(ranks, len(starts.early) - 1))
+    early = _take(starts.early, jnp.minimum(ranks, len(starts.early) - 1))
     return jnp.where(ranks < starts.early_count, early, later)
 
 
 def sample(
     key: PRNGKeyArray,
-    ring: Ring,
-    starts: Starts,
-    agent: Int[AnyArray, ""] | int,
+    ring: FrameRing,
+    starts: ValidStarts,
+    agent: AgentIndex,
     window: Window,
     batch_size: int,
 ) -> Batch:
-    """Transitions of one agent, uniform with replacement over all valid starts; there must be at least one."""
-    return sample_by(words(key, batch_size), ring, starts, agent, window)
+    """Draws transitions of an agent, uniformly with replacement; needs at least one valid start."""
+    return sample_from_words(random_words(key, batch_size), ring, starts, agent, window)
 
 
-def words(key: PRNGKeyArray, batch_size: int) -> UInt32[Array, "batch"]:
-    """The random bits of a `sample`. A scan that gets those of all its steps at once takes two thirds of the time."""
+def random_words(key: PRNGKeyArray, batch_size: int) -> UInt32[Array, "batch"]:
+    """Draws the random bits of a `sample`; those of all steps of a scan cost less drawn at once."""
     return jax.random.bits(key, (batch_size,), jnp.uint32)
 
 
-def sample_by(
+def sample_from_words(
     words: UInt32[Array, "batch"],
-    ring: Ring,
-    starts: Starts,
-    agent: Int[AnyArray, ""] | int,
+    ring: FrameRing,
+    starts: ValidStarts,
+    agent: AgentIndex,
     window: Window,
 ) -> Batch:
-    """What `sample` draws with these words. A rank is a word modulo the total: none is favoured by > total / 2^32."""
+    """Draws what `sample` draws with these random words.
+
+    A rank is a word modulo the total, so its probability is biased by at most total / 2^32.
+    """
     ranks = words % jnp.maximum(starts.total, 1).astype(jnp.uint32)
-    return gather(ring, agent, entries_at(ring, starts, ranks.astype(jnp.int32)), window)
+    entries = start_entries(ring, starts, ranks.astype(jnp.int32))
+    return gather_transitions(ring, agent, entries, window)
 
 
-def gather(
-    ring: Ring, agent: Int[AnyArray, ""] | int, entries: Int32[Array, "batch"], window: Window
+def gather_transitions(
+    ring: FrameRing, agent: AgentIndex, entries: Int32[Array, "batch"], window: Window
 ) -> Batch:
-    """The agent's transitions that start at these valid entries."""
-    data, (slots, lanes) = ring.data, ring.data.turn.shape
-    path = (entries[:, None] + jnp.arange(window.n_step, dtype=jnp.int32) * lanes) % (slots * lanes)
-    terminated, truncated = _rows(data.terminated, path, 2), _rows(data.truncated, path[:, 1:], 2)
-    truncated = jnp.pad(
-        truncated, ((0, 0), (1, 0))
-    )  # that of a start decides nothing: alone it would be no start
-    ended = (terminated | truncated).astype(jnp.int32)
-    reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
-    paid = reached & _followed(terminated, truncated)
-    terminal = jnp.any(reached & terminated, axis=1)
-    steps = jnp.sum(paid, axis=1, dtype=jnp.int32)
-
-    powers = jnp.asarray([window.discount**k for k in range(window.n_step + 1)], jnp.float32)
-    rewards = _rows(data.rewards, _of_agent(data, agent, path), 3)
-    # After a terminal turn there is nothing to see: its own stack stands in, without effect as the bootstrap is 0.
-    turns_on = jnp.stack([jnp.zeros_like(steps), jnp.where(terminal, 0, steps)], axis=1)
-    stacks = _stacks(ring, agent, entries[:, None], turns_on, window.frames)
+    """Returns the agent's transitions that start at these valid entries."""
+    data = ring.data
+    path_entries = _path_entries(data, entries, window.n_step)
+    path = _follow_path(data, path_entries)
+    discounts = [window.discount**k for k in range(window.n_step + 1)]
+    powers = jnp.asarray(discounts, jnp.float32)
+    rewards = _take(data.rewards, _agent_entries(data, agent, path_entries), 3)
+    # A terminal turn has no successor: its own stack stands in, without effect as bootstrap is 0.
+    next_offset = jnp.where(path.terminal, 0, path.steps)
+    offsets = jnp.stack([jnp.zeros_like(path.steps), next_offset], axis=1)
+    stacks = _stacks(ring, agent, entries[:, None], offsets, window.frames)
     return Batch(
         stack=stacks[:, 0],
-        action=_rows(data.actions, _of_agent(data, agent, entries), 3),
-        returns=jnp.sum(jnp.where(paid, powers[:-1] * rewards, 0.0), axis=1),
-        bootstrap=jnp.where(terminal, 0.0, powers[steps]),
+        action=_take(data.actions, _agent_entries(data, agent, entries), 3),
+        returns=jnp.sum(jnp.where(path.rewarded, powers[:-1] * rewards, 0.0), axis=1),
+        bootstrap=jnp.where(path.terminal, 0.0, powers[path.steps]),
         next_stack=stacks[:, 1],
     )
 
 
-def _stacks(
-    ring: Ring,
-    agent: Int[AnyArray, ""] | int,
-    entries: Int32[Array, "batch 1"],
-    turns_on: Int32[Array, "batch stacks"],
-    frames: int,
-) -> Shaped[Array, "batch stacks inputs"]:
-    """Stacks of the turns that come `turns_on` turns after the entries in the same episode, in a single gather."""
-    data, back = ring.data, jnp.arange(1 - frames, 1, dtype=jnp.int32)
-    away = turns_on[:, :, None] + back
-    path = (entries[:, :, None] + away * data.turn.shape[1]) % data.turn.size
-    rows, begun = _of_agent(data, agent, path), _rows(data.turn, entries, 2)[:, :, None] + away >= 0
+def _path_entries(
+    data: Transitions, entries: Int32[Array, "batch"], n_step: int
+) -> Int32[Array, "batch n_step"]:
+    slots, envs = data.turn.shape
+    offsets = jnp.arange(n_step, dtype=jnp.int32) * envs
+    return (entries[:, None] + offsets) % (slots * envs)
 
-    def found() -> Array:
-        return jnp.where(begun[..., None], _rows(data.frames, rows, 3), 0)
+
+def _follow_path(data: Transitions, path: Int32[Array, "batch n_step"]) -> _Path:
+    terminated = _take(data.terminated, path, 2)
+    later_truncated = _take(data.truncated, path[:, 1:], 2)
+    # A valid start is truncated only if it also terminated, so its own flag is not needed.
+    truncated = jnp.pad(later_truncated, ((0, 0), (1, 0)))
+    ended = (terminated | truncated).astype(jnp.int32)
+    reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
+    rewarded = reached & _has_successor(terminated, truncated)
+    return _Path(
+        rewarded=rewarded,
+        terminal=jnp.any(reached & terminated, axis=1),
+        steps=jnp.sum(rewarded, axis=1, dtype=jnp.int32),
+    )
+
+
+def _stacks(
+    ring: FrameRing,
+    agent: AgentIndex,
+    entries: Int32[Array, "batch 1"],
+    offsets: Int32[Array, "batch stack"],
+    frames: int,
+) -> Shaped[Array, "batch stack inputs"]:
+    """Returns the stacks of the turns `offsets` after the entries, in a single gather.
+
+    The entry and the turn belong to the same episode.
+    """
+    data = ring.data
+    back = jnp.arange(1 - frames, 1, dtype=jnp.int32)
+    turn_offsets = offsets[:, :, None] + back
+    path = (entries[:, :, None] + turn_offsets * data.turn.shape[1]) % data.turn.size
+    rows = _agent_entries(data, agent, path)
+    begun = _take(data.turn, entries, 2)[:, :, None] + turn_offsets >= 0
+
+    def stacked() -> Array:
+        return jnp.where(begun[..., None], _take(data.frames, rows, 3), 0)
 
     def blank() -> Array:
         return jnp.zeros((*rows.shape, data.frames.shape[-1]), data.frames.dtype)
 
     if frames == 1:
-        return _rows(data.frames, rows, 3).reshape(*turns_on.shape, -1)
-    # On a CPU XLA would find the place of each number of a flat stack by divisions, and take ten times as long.
-    # It cannot look through a branch; this one is always taken.
+        return _take(data.frames, rows, 3).reshape(*offsets.shape, -1)
+    # On CPU, XLA would fuse the gather into the flat stack and index each number by divisions, ten
+    # times slower. It cannot fuse through a branch; this branch is always taken.
     stacks = lax.platform_dependent(
-        cpu=lambda: lax.cond(ring.head >= 0, found, blank), default=found
+        cpu=lambda: lax.cond(ring.head >= 0, stacked, blank), default=stacked
     )
-    return stacks.reshape(*turns_on.shape, -1)
+    return stacks.reshape(*offsets.shape, -1)
 
 
-def _of_agent(
-    data: Transitions, agent: Int[AnyArray, ""] | int, entries: Int32[Array, "*any"]
+def _agent_entries(
+    data: Transitions, agent: AgentIndex, entries: Int32[Array, "*any"]
 ) -> Int32[Array, "*any"]:
-    """Rows of the columns that belong to an agent, whose axes are slot, agent, lane."""
-    _, agents, lanes = data.actions.shape
-    return entries + (entries // lanes * (agents - 1) + agent) * lanes
+    """Returns the entries' rows in the columns per agent, whose axes are slot, agent, env."""
+    _, agents, envs = data.actions.shape
+    agents_before = entries // envs * (agents - 1) + agent
+    return entries + agents_before * envs
 
 
-def _rows(column: AnyArray, rows: Int32[Array, "*any"], axes: int = 1) -> Shaped[Array, "..."]:
-    """Rows of a column whose first axes count as one; they exist, so nothing checks them."""
+def _take(column: AnyArray, rows: Int32[Array, "*any"], axes: int = 1) -> Shaped[Array, "..."]:
+    """Returns rows of a column whose first axes are flattened; the indices are not checked."""
     flat = jnp.reshape(column, (-1, *column.shape[axes:]))
     return flat.at[rows].get(mode="promise_in_bounds")

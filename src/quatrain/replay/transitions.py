@@ -1,8 +1,10 @@
-"""transitions, one by one or many at once -> a ring of the newest on the host -> uniform batches of contiguous columns
+"""transitions, one by one or many at once -> a ring of the newest on the host -> uniform batches of
+columns
 
-An example of one transition, a NamedTuple or a dictionary, gives the columns with their shapes and dtypes; batches come
-back in its form. Columns stand apart, and a draw takes each by the same picks: a table of records would be one gather,
-but to cut the columns out of what it gives takes longer than to gather them, for small rows and for large ones.
+An example transition, a NamedTuple or a dictionary, defines the columns with their shapes and
+dtypes; batches have its type. Each column is an array of its own: with a table of records a draw
+would be one gather, but splitting its result into columns takes longer than one gather per column,
+for small and for large records.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -12,21 +14,24 @@ import numpy as np
 
 from quatrain.errors import DataError
 
-Form = TypeVar("Form")
+Columns = TypeVar("Columns")
 """A NamedTuple or a dictionary of columns."""
 SCALARS: dict[str, frozenset[type]] = {
     "f": frozenset([float, np.float16, np.float32, np.float64]),
     "b": frozenset([bool, np.bool_]),
 }
-"""Kind of a column -> numbers that it takes whatever their value."""
+"""Kind of a column -> types of scalars that always fit."""
 
 
 class ReplayError(DataError):
-    """Data that cannot be stored or sampled."""
+    """Raised for data that cannot be stored or sampled."""
 
 
 class Column(NamedTuple):
-    """What a column keeps, and what it takes without a closer look."""
+    """Holds the storage of a column, and the values that fit without a check.
+
+    scalars: types of scalars. integers: range of Python integers.
+    """
 
     name: str
     slots: np.ndarray
@@ -34,86 +39,91 @@ class Column(NamedTuple):
     dtype: np.dtype
     scalars: frozenset[type]
     integers: Container[int]
-    """Of Python's."""
 
 
-class HostRing(Generic[Form]):
-    """The newest `capacity` transitions: each new one takes the place of the oldest.
+class HostRing(Generic[Columns]):
+    """Holds the newest `capacity` transitions: each new one replaces the oldest.
 
-    What is refused leaves the ring as it was. Floats may lose precision, integers must fit, nothing else is cast.
+    An error leaves the ring unchanged. Floats may lose precision, integers must fit, nothing else
+    is cast.
     """
 
-    def __init__(self, capacity: int, example: Form) -> None:
-        """Room for transitions like the example, which is not added.
+    def __init__(self, capacity: int, example: Columns) -> None:
+        """Allocates space for transitions like the example, which is not added.
 
         Raises:
-            ReplayError: there is no room or no column, or a column is not of numbers.
+            ReplayError: the capacity is below 1, there is no column, or a column is not numeric.
         """
         if capacity < 1:
             raise ReplayError(
                 f"A ring of {capacity} transitions holds nothing; its capacity must be at least 1."
             )
-        self._names, values = _named(example)
+        self._names, values = _items(example)
         if not self._names:
             raise ReplayError(
-                f"A {type(example).__name__} names no column; begin a ring with a NamedTuple or a dictionary."
+                f"A {type(example).__name__} names no column; "
+                "begin a ring with a NamedTuple or a dictionary."
             )
         columns = [
             _column(name, np.asarray(value), capacity)
             for name, value in zip(self._names, values, strict=True)
         ]
         self._slots = [column.slots for column in columns]
-        # Plain tuples: those with names take longer to unpack.
-        self._wanted: list[tuple[Any, ...]] = [tuple(column[2:]) for column in columns]
-        self._kind, self._form = type(example), _maker(example)
-        self._tuple = None if isinstance(example, Mapping) else self._kind
-        self._capacity, self._stored, self._head = capacity, 0, 0
+        # Plain tuples unpack faster than NamedTuples.
+        self._expected: list[tuple[Any, ...]] = [tuple(column[2:]) for column in columns]
+        self._type = type(example)
+        self._make_batch = _batch_maker(example)
+        self._tuple_type = None if isinstance(example, Mapping) else self._type
+        self._capacity = capacity
+        self._stored = 0
+        self._head = 0
 
     def __len__(self) -> int:
-        """Transitions that can be drawn."""
+        """Returns the number of transitions that can be drawn."""
         return self._stored
 
-    def add(self, transition: Form) -> None:
-        """One transition, in place of the oldest if the ring is full.
+    def add(self, transition: Columns) -> None:
+        """Adds one transition, in place of the oldest if the ring is full.
 
         Raises:
-            ReplayError: it has other columns, or a column of another shape or of a dtype that does not fit.
+            ReplayError: it has other columns, or a column of another shape or of a dtype that does
+                not fit.
         """
-        values: Any = transition if type(transition) is self._tuple else self._values(transition)
-        for (shape, dtype, scalars, integers), value in zip(self._wanted, values):  # noqa: B905 - strict takes its time
+        values: Any = transition
+        if type(transition) is not self._tuple_type:
+            values = self._values(transition)
+        for (shape, dtype, scalars, integers), value in zip(self._expected, values):  # noqa: B905 - strict is slower
             kind = type(value)
             if kind is np.ndarray:
                 if value.dtype is dtype and value.shape == shape:
                     continue
             elif kind in scalars or (kind is int and value in integers):
                 continue
-            self._look_at(values, ())
+            self._check_columns(values, ())
             break
         head = self._head
         for slots, value in zip(self._slots, values):  # noqa: B905
             slots[head] = value
-        self._moved(1)
+        self._advance(1)
 
-    def extend(self, batch: Form) -> None:
-        """Many transitions, oldest first, in place of the oldest: columns with an axis in front.
+    def extend(self, batch: Columns) -> None:
+        """Adds many transitions, oldest first, in place of the oldest: columns with a leading axis.
 
         Raises:
-            ReplayError: as `add`, or the columns are not equally long, or longer than the ring.
+            ReplayError: as `add`; or columns have different lengths, or are longer than the ring.
         """
-        values = self._many(batch)
-        count = len(values[0])
-        head, end = self._head, self._head + count
-        if end <= self._capacity:
-            for slots, rows in zip(self._slots, values, strict=True):
-                slots[head:end] = rows
-        else:
-            before_end = self._capacity - head
-            for slots, rows in zip(self._slots, values, strict=True):
-                slots[head:], slots[: end - self._capacity] = rows[:before_end], rows[before_end:]
-        self._moved(count)
+        columns = self._checked_columns(batch)
+        count = len(columns[0])
+        before_end = min(count, self._capacity - self._head)
+        end = self._head + before_end
+        for slots, column in zip(self._slots, columns, strict=True):
+            slots[self._head : end] = column[:before_end]
+            if before_end < count:
+                slots[: count - before_end] = column[before_end:]
+        self._advance(count)
 
-    def sample(self, rng: np.random.Generator, batch_size: int) -> Form:
-        """Transitions uniform with replacement, in fresh arrays.
+    def sample(self, rng: np.random.Generator, batch_size: int) -> Columns:
+        """Draws transitions uniformly with replacement, into new arrays.
 
         Raises:
             ReplayError: the ring is empty.
@@ -122,44 +132,45 @@ class HostRing(Generic[Form]):
             raise ReplayError(
                 f"Cannot sample {batch_size} transitions: the ring holds none. Add one first."
             )
-        # floor(u N) is half the price of rng.integers, and as even as 53 bits allow.
+        # floor(u N) takes half the time of rng.integers, and is as uniform as 53 bits allow.
         uniforms = rng.random(batch_size)
         uniforms *= self._stored
         picks = uniforms.astype(np.intp)
-        # "clip" has nothing to clip and only spares a check; for small rows a fresh array is cheaper than `out`.
-        return self._form([slots.take(picks, 0, None, "clip") for slots in self._slots])
+        # "clip" never clips here and avoids a check; for small batches a new array is faster than
+        # `out`.
+        return self._make_batch([slots.take(picks, 0, None, "clip") for slots in self._slots])
 
-    def _values(self, given: Form) -> Sequence[Any]:
-        """Of all columns of a dictionary, in their order."""
-        if self._tuple is None and isinstance(given, Mapping) and given.keys() == set(self._names):
-            return [given[name] for name in self._names]
-        told = ", ".join(_named(given)[0]) or "no names"
+    def _values(self, transition: Columns) -> Sequence[Any]:
+        """Returns the values of a dictionary in the order of the columns."""
+        if isinstance(transition, Mapping) and self._tuple_type is None:
+            values: Mapping[str, Any] = transition
+            if values.keys() == set(self._names):
+                return [values[name] for name in self._names]
+        names = ", ".join(_items(transition)[0]) or "no names"
         raise ReplayError(
-            f"A {type(given).__name__} with {told} does not fit a ring of {self._kind.__name__} with "
-            f"{', '.join(self._names)}; give it what its example has."
+            f"A {type(transition).__name__} with {names} does not fit a ring of "
+            f"{self._type.__name__} with {', '.join(self._names)}; give it what its example has."
         )
 
-    def _many(self, batch: Form) -> Sequence[np.ndarray]:
-        """Columns of a batch that fits."""
-        values: Any = batch if type(batch) is self._tuple else self._values(batch)
-        values = [rows if type(rows) is np.ndarray else np.asarray(rows) for rows in values]
-        count = self._count(values)
-        for (shape, dtype, _, _), rows in zip(self._wanted, values, strict=True):
-            if rows.dtype is not dtype or rows.shape[1:] != shape:
-                self._look_at(values, (count,))
+    def _checked_columns(self, batch: Columns) -> Sequence[np.ndarray]:
+        values: Any = batch if type(batch) is self._tuple_type else self._values(batch)
+        columns = [value if type(value) is np.ndarray else np.asarray(value) for value in values]
+        count = self._count(columns)
+        for (shape, dtype, _, _), column in zip(self._expected, columns, strict=True):
+            if column.dtype is not dtype or column.shape[1:] != shape:
+                self._check_columns(columns, (count,))
                 break
-        return values
+        return columns
 
-    def _count(self, values: Sequence[np.ndarray]) -> int:
-        """Rows of a batch."""
-        lengths = [len(rows) if rows.ndim else None for rows in values]
+    def _count(self, columns: Sequence[np.ndarray]) -> int:
+        """Returns the number of transitions of a batch."""
+        lengths = [len(column) if column.ndim else None for column in columns]
         count = lengths[0]
         if count is None or lengths.count(count) < len(lengths):
-            told = ", ".join(
-                f"{name} {length}" for name, length in zip(self._names, lengths, strict=True)
-            )
+            named = zip(self._names, lengths, strict=True)
+            actual = ", ".join(f"{name} {length}" for name, length in named)
             raise ReplayError(
-                f"Columns of a batch must have equally many rows, not {told}; `add` takes one."
+                f"Columns of a batch must have equally many rows, not {actual}; `add` takes one."
             )
         if count > self._capacity:
             raise ReplayError(
@@ -168,27 +179,29 @@ class HostRing(Generic[Form]):
             )
         return count
 
-    def _look_at(self, values: Sequence[Any], front: tuple[int, ...]) -> None:
-        """Raises where one column does not fit; `front`: the axis that a batch has more."""
-        for name, (shape, dtype, *_), value in zip(self._names, self._wanted, values, strict=True):
-            _refuse(name, np.asarray(value), (*front, *shape), dtype)
+    def _check_columns(self, values: Sequence[Any], leading: tuple[int, ...]) -> None:
+        """Raises ReplayError if a column does not fit; `leading` is the batch axis, if any."""
+        for name, (shape, dtype, *_), value in zip(
+            self._names, self._expected, values, strict=True
+        ):
+            _check_column(name, np.asarray(value), (*leading, *shape), dtype)
 
-    def _moved(self, count: int) -> None:
+    def _advance(self, count: int) -> None:
         head = self._head + count
         self._head = head if head < self._capacity else head - self._capacity
         if self._stored < self._capacity:
             self._stored = min(self._stored + count, self._capacity)
 
 
-def _named(given: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
-    """Names and values; neither where it is no NamedTuple and no dictionary."""
-    if isinstance(given, Mapping):
-        return tuple(given), list(given.values())
-    return (given._fields, given) if hasattr(given, "_fields") else ((), ())
+def _items(transition: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
+    """Returns names and values; both empty unless it is a NamedTuple or a dictionary."""
+    if isinstance(transition, Mapping):
+        return tuple(transition), list(transition.values())
+    return (transition._fields, transition) if hasattr(transition, "_fields") else ((), ())
 
 
-def _maker(example: Any) -> Callable[[list[np.ndarray]], Any]:
-    """Columns -> a batch in the example's form."""
+def _batch_maker(example: Any) -> Callable[[list[np.ndarray]], Any]:
+    """Returns a function that makes a batch of the example's type from columns."""
     if not isinstance(example, Mapping):
         return type(example)._make
     names = tuple(example)
@@ -196,26 +209,36 @@ def _maker(example: Any) -> Callable[[list[np.ndarray]], Any]:
 
 
 def _column(name: str, value: np.ndarray, capacity: int) -> Column:
-    shape, dtype = value.shape, value.dtype
+    dtype = value.dtype
     if dtype.kind not in "biuf":
         raise ReplayError(f"Column {name} of the example has dtype {dtype}; give it numbers.")
-    scalars, integers = frozenset[type](), range(0)
-    if not shape:
+    scalars = frozenset[type]()
+    integers = range(0)
+    if not value.shape:
         scalars = SCALARS.get(dtype.kind, frozenset([dtype.type]))
-    if not shape and dtype.kind in "iu":
-        integers = range(np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
-    return Column(name, np.zeros((capacity, *shape), dtype), shape, dtype, scalars, integers)
+        if dtype.kind in "iu":
+            integers = range(np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
+    return Column(
+        name=name,
+        slots=np.zeros((capacity, *value.shape), dtype),
+        shape=value.shape,
+        dtype=dtype,
+        scalars=scalars,
+        integers=integers,
+    )
 
 
-def _refuse(name: str, values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Raises where values cannot stand in a column as they are or cast."""
+def _check_column(name: str, values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Raises ReplayError unless values fit into a column, as they are or cast."""
     if values.shape != shape:
         raise ReplayError(
-            f"Column {name} has shape {values.shape}, not {shape}; a ring keeps that of its example."
+            f"Column {name} has shape {values.shape}, not {shape}; "
+            "a ring keeps that of its example."
         )
     if not _fits(values, dtype):
+        first = values.ravel()[:1].tolist()
         raise ReplayError(
-            f"Column {name} is kept as {dtype}, which {values.dtype} values ({values.ravel()[:1].tolist()} first) "
+            f"Column {name} is kept as {dtype}, which {values.dtype} values ({first} first) "
             "do not fit; cast them, or begin the ring with another example."
         )
 

@@ -14,12 +14,14 @@ UP, DOWN, LEFT, RIGHT = range(4)
 
 
 class Outcome(NamedTuple):
-    """One turn of one world: the state after it, and rewards, events and observations of its agents."""
+    """One turn of one world: the state after it, and rewards, events and observations of its
+    agents.
+    """
 
     state: State
     rewards: list[float]
     events: list[int]
-    seen: np.ndarray
+    views: np.ndarray
 
 
 @lru_cache
@@ -39,14 +41,14 @@ def placed(rules, positions, items=()):
 def turn_of(rules, state, actions):
     """Let the agents act in their order."""
     world = make_world(rules)
-    lanes = turns.Lanes(
+    envs = turns.EnvStates(
         jax.tree.map(lambda leaf: leaf[None], state),
         jnp.zeros((world.agents, 1, 0, world.frame_size), jnp.int8),
     )
-    played = _play(world, lanes, jnp.asarray(actions, jnp.int8))
+    played = _play(world, envs, jnp.asarray(actions, jnp.int8))
     side = 2 * rules.vision_radius + 1
     return Outcome(
-        jax.tree.map(lambda leaf: leaf[0], played.lanes.state),
+        jax.tree.map(lambda leaf: leaf[0], played.envs.state),
         np.asarray(played.turns.rewards)[0, :, 0].tolist(),
         np.asarray(played.turns.events)[0, :, 0].tolist(),
         np.asarray(played.turns.frames)[0, :, 0].reshape(rules.agents, -1, side, side),
@@ -60,8 +62,8 @@ def order_of(world, key, turn):
 
 
 @partial(jax.jit, static_argnums=0)
-def _play(world, lanes, actions):
+def _play(world, envs, actions):
     def policy(_key, agent, stack, _states):
         return jnp.full(len(stack), actions[agent])
 
-    return turns.play(world, lanes, policy, jax.random.key(1), jnp.int32(0), 1)
+    return turns.play(world, envs, policy, jax.random.key(1), jnp.int32(0), 1)

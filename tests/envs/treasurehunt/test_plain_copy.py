@@ -1,4 +1,6 @@
-"""The world against an object in every cell and loops over all of them, trajectory by trajectory."""
+"""The world against an object in every cell and loops over all of them, trajectory by
+trajectory.
+"""
 
 from functools import partial
 
@@ -14,7 +16,7 @@ from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.layouts import LayoutError, parse_map, starts
 from quatrain.envs.treasurehunt.policies import free_random_policy, oracle_policy, random_policy
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT, Entity, Rules
-from quatrain.envs.treasurehunt.world import make_world, sprouts
+from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from tests.envs.treasurehunt.played import order_of
 
 TURNS = 200
@@ -77,7 +79,7 @@ def test_every_turn_equals_that_of_the_plain_copy(seed):
         )
     )()
     reset = jax.jit(world.reset)
-    grow = jax.jit(lambda episode, turn: sprouts(rules, world_key, episode, turn))
+    grow = jax.jit(lambda episode, turn: spawn_items(rules, world_key, episode, turn))
     turn = jax.tree.map(
         lambda leaf: np.asarray(leaf)[..., 0, :] if leaf.ndim == 4 else np.asarray(leaf)[..., 0],
         played.turns,
@@ -102,8 +104,8 @@ def test_every_turn_equals_that_of_the_plain_copy(seed):
         if over:
             episode += 1
             copy.reset(np.asarray(reset(world_key, jnp.int32(episode)).positions))
-    np.testing.assert_array_equal(played.lanes.state.items[0], copy.items())
-    assert played.lanes.state.positions[0].tolist() == [
+    np.testing.assert_array_equal(played.envs.state.items[0], copy.items())
+    assert played.envs.state.positions[0].tolist() == [
         list(agent.location[:2]) for agent in copy.agents
     ]
 

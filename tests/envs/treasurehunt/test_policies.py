@@ -33,21 +33,21 @@ def choices(policy, state):
     return np.bincount(np.asarray(actions), minlength=4).tolist()
 
 
-def chosen(policy, state):
+def selected(policy, state):
     """The actions that agent 0 takes at all; equally often."""
     counts = np.array(choices(policy, state))
-    taken = np.flatnonzero(counts)
-    share = DRAWS / len(taken)
-    assert np.abs(counts[taken] - share).max() <= 4.5 * np.sqrt(share)
-    return set(taken.tolist())
+    occupied = np.flatnonzero(counts)
+    share = DRAWS / len(occupied)
+    assert np.abs(counts[occupied] - share).max() <= 4.5 * np.sqrt(share)
+    return set(occupied.tolist())
 
 
 def test_random_takes_each_action_equally_often():
-    assert chosen(random_policy(ALONE), placed(ALONE, [(1, 1)])) == {UP, DOWN, LEFT, RIGHT}
+    assert selected(random_policy(ALONE), placed(ALONE, [(1, 1)])) == {UP, DOWN, LEFT, RIGHT}
 
 
 def test_constant_goes_up():
-    assert chosen(constant_policy(ALONE), placed(ALONE, [(1, 1)])) == {UP}
+    assert selected(constant_policy(ALONE), placed(ALONE, [(1, 1)])) == {UP}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_constant_goes_up():
 )
 def test_free_random_avoids_walls_and_agents_only(positions, free):
     state = placed(LARGE, positions, [((4, 5), BONE)])
-    assert chosen(free_random_policy(LARGE), state) == free
+    assert selected(free_random_policy(LARGE), state) == free
 
 
 def test_who_cannot_move_goes_up():
@@ -70,7 +70,7 @@ def test_who_cannot_move_goes_up():
         oracle_policy(tomb, "view"),
         oracle_policy(tomb, "full"),
     ):
-        assert chosen(policy, placed(tomb, [(1, 1)])) == {UP}
+        assert selected(policy, placed(tomb, [(1, 1)])) == {UP}
 
 
 @pytest.mark.parametrize(
@@ -98,24 +98,24 @@ def test_who_cannot_move_goes_up():
 )
 def test_the_oracle_walks_to_the_greatest_value_per_step(items, view, full):
     state = placed(LARGE, [(5, 5), (15, 15)], items)
-    assert chosen(oracle_policy(LARGE, "view"), state) == view
-    assert chosen(oracle_policy(LARGE, "full"), state) == full
+    assert selected(oracle_policy(LARGE, "view"), state) == view
+    assert selected(oracle_policy(LARGE, "full"), state) == full
 
 
 def test_the_oracle_goes_round_agents():
     state = placed(LARGE, [(5, 5), (5, 6)], [((6, 7), GEM)])
-    assert chosen(oracle_policy(LARGE, "view"), state) == {DOWN}
+    assert selected(oracle_policy(LARGE, "view"), state) == {DOWN}
 
 
 def test_between_bones_the_oracle_takes_one_rather_than_stand():
     state = placed(TUNNEL, [(1, 2), (1, 3)], [((1, 1), BONE)])
-    assert chosen(oracle_policy(TUNNEL, "view"), state) == {LEFT}
+    assert selected(oracle_policy(TUNNEL, "view"), state) == {LEFT}
 
 
 def test_items_without_value_are_neither_goal_nor_harm():
     rules = LARGE._replace(entities=(Entity("dust", 0.0, 1.0), Entity("gem", 10.0, 1.0)))
     state = placed(rules, [(5, 5), (15, 15)], [((4, 5), 1), ((3, 5), 2)])
-    assert chosen(oracle_policy(rules, "view"), state) == {UP}
+    assert selected(oracle_policy(rules, "view"), state) == {UP}
 
 
 def mean_returns(rules, policy, worlds=512):
@@ -123,15 +123,15 @@ def mean_returns(rules, policy, worlds=512):
     world = make_world(rules)
 
     def episode(key):
-        lanes = turns.start(world, jax.random.split(key, worlds), 1)
-        played = turns.play(world, lanes, policy, jax.random.key(8), jnp.int32(0), rules.max_turns)
+        envs = turns.start(world, jax.random.split(key, worlds), 1)
+        played = turns.play(world, envs, policy, jax.random.key(8), jnp.int32(0), rules.max_turns)
         return played.turns.rewards.sum(0).mean(1)
 
     return np.asarray(jax.jit(episode)(jax.random.key(9)))
 
 
 @pytest.mark.parametrize(
-    ("policy", "wanted", "tolerance"),
+    ("policy", "expected", "tolerance"),
     [
         (constant_policy(TREASUREHUNT), -35.9, 1.5),
         (random_policy(TREASUREHUNT), 51.5, 2.5),
@@ -140,12 +140,12 @@ def mean_returns(rules, policy, worlds=512):
         (oracle_policy(TREASUREHUNT, "full"), 107.3, 3.0),
     ],
 )
-def test_returns_in_the_small_world(policy, wanted, tolerance):
-    assert mean_returns(TREASUREHUNT, policy).mean() == pytest.approx(wanted, abs=tolerance)
+def test_returns_in_the_small_world(policy, expected, tolerance):
+    assert mean_returns(TREASUREHUNT, policy).mean() == pytest.approx(expected, abs=tolerance)
 
 
 @pytest.mark.parametrize(
-    ("policy", "wanted", "tolerance"),
+    ("policy", "expected", "tolerance"),
     [
         (constant_policy(LARGE), -89.2, 2.0),
         (random_policy(LARGE), 12.0, 4.0),
@@ -154,8 +154,8 @@ def test_returns_in_the_small_world(policy, wanted, tolerance):
         (oracle_policy(LARGE, "full"), 215.0, 6.0),
     ],
 )
-def test_returns_in_the_large_world(policy, wanted, tolerance):
-    assert mean_returns(LARGE, policy).mean() == pytest.approx(wanted, abs=tolerance)
+def test_returns_in_the_large_world(policy, expected, tolerance):
+    assert mean_returns(LARGE, policy).mean() == pytest.approx(expected, abs=tolerance)
 
 
 def test_the_first_choice_pays_and_shuffling_takes_it_away():

@@ -14,7 +14,7 @@ from quatrain.envs.treasurehunt.rules import (
     channels,
     frame_size,
 )
-from quatrain.envs.treasurehunt.world import make_world, sprouts
+from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from tests.envs.treasurehunt.played import DOWN, LEFT, RIGHT, UP, placed, turn_of
 
 BARREN = TREASUREHUNT._replace(spawn_probability=0.0)
@@ -47,38 +47,38 @@ def test_sizes_of_the_named_worlds():
 
 
 def test_in_a_corner_walls_inside_count_twice_and_the_outside_once():
-    seen = observed(BARREN, [(1, 1), (1, 3), *FAR], [((3, 2), 1)])
-    assert seen["wall"].tolist() == image(["11111", "12222", "12000", "12000", "12000"])
-    assert seen["wall"].sum() == 23
-    assert seen["ground"].tolist() == image(["00000", "00000", "00111", "00111", "00111"])
-    assert np.argwhere(seen["gem"]).tolist() == [[4, 3]]
-    assert np.argwhere(seen["agent"]).tolist() == [[2, 2], [2, 4]]
-    assert not seen["empty"].any()
+    views = observed(BARREN, [(1, 1), (1, 3), *FAR], [((3, 2), 1)])
+    assert views["wall"].tolist() == image(["11111", "12222", "12000", "12000", "12000"])
+    assert views["wall"].sum() == 23
+    assert views["ground"].tolist() == image(["00000", "00000", "00111", "00111", "00111"])
+    assert np.argwhere(views["gem"]).tolist() == [[4, 3]]
+    assert np.argwhere(views["agent"]).tolist() == [[2, 2], [2, 4]]
+    assert not views["empty"].any()
 
 
 def test_in_the_middle_there_is_no_wall_and_ground_everywhere():
-    seen = observed(BARREN, [(5, 5), (1, 3), *FAR])
-    assert (seen["wall"].sum(), seen["ground"].sum()) == (0, 25)
+    views = observed(BARREN, [(5, 5), (1, 3), *FAR])
+    assert (views["wall"].sum(), views["ground"].sum()) == (0, 25)
 
 
 def test_on_plain_ground_a_wall_counts_once_inside_and_outside():
-    seen = observed(TREASUREHUNT_LARGE, [(1, 1), (3, 3)], [((1, 2), 1), ((2, 2), 2), ((3, 1), 3)])
-    assert seen["wall"].tolist() == image(["11111", "11111", "11000", "11000", "11000"])
-    assert [np.argwhere(seen[name]).tolist() for name in ("gem", "bone", "food")] == [
+    views = observed(TREASUREHUNT_LARGE, [(1, 1), (3, 3)], [((1, 2), 1), ((2, 2), 2), ((3, 1), 3)])
+    assert views["wall"].tolist() == image(["11111", "11111", "11000", "11000", "11000"])
+    assert [np.argwhere(views[name]).tolist() for name in ("gem", "bone", "food")] == [
         [[2, 3]],
         [[3, 3]],
         [[4, 2]],
     ]
-    assert np.argwhere(seen["agent"]).tolist() == [[2, 2], [4, 4]]
+    assert np.argwhere(views["agent"]).tolist() == [[2, 2], [4, 4]]
 
 
 def test_an_agent_may_see_the_whole_map_and_beyond():
     rules = BARREN._replace(map=open_map(4, 6), agents=2, vision_radius=5)
-    seen = observed(rules, [(2, 4), (1, 1)], [((1, 4), 1)])
-    assert seen["ground"].sum() == 8
-    assert seen["wall"].sum() == 121 + (24 - 8) - 8
-    assert np.argwhere(seen["agent"]).tolist() == [[4, 2], [5, 5]]
-    assert np.argwhere(seen["gem"]).tolist() == [[4, 5]]
+    views = observed(rules, [(2, 4), (1, 1)], [((1, 4), 1)])
+    assert views["ground"].sum() == 8
+    assert views["wall"].sum() == 121 + (24 - 8) - 8
+    assert np.argwhere(views["agent"]).tolist() == [[4, 2], [5, 5]]
+    assert np.argwhere(views["gem"]).tolist() == [[4, 5]]
 
 
 # Moves.
@@ -90,7 +90,7 @@ def test_the_first_agent_takes_the_gem_and_the_second_sees_it_there():
     assert after.rewards[:2] == [10, 0]
     assert after.events[:2] == [1, -2]
     assert after.state.positions[:2].tolist() == [[5, 5], [5, 6]]
-    gem, agent = after.seen[1, 3], after.seen[1, 4]
+    gem, agent = after.views[1, 3], after.views[1, 4]
     assert not gem.any()
     assert agent[2, 1] == 1
 
@@ -179,7 +179,7 @@ def test_entities_grow_by_their_weight():
     )
     rules = TREASUREHUNT._replace(entities=kinds, spawn_probability=0.1)
     keys = jax.random.split(jax.random.key(5), 2000)
-    grow = jax.jit(jax.vmap(lambda key: sprouts(rules, key, jnp.int32(1), jnp.int32(2))))
+    grow = jax.jit(jax.vmap(lambda key: spawn_items(rules, key, jnp.int32(1), jnp.int32(2))))
     grown = np.asarray(grow(keys))
     counts = np.bincount(grown.reshape(-1), minlength=5)[1:]
     assert counts[1] == 0
@@ -191,7 +191,7 @@ def test_growth_differs_between_turns_episodes_and_worlds():
     rules = TREASUREHUNT._replace(spawn_probability=0.5)
     draws = [
         np.asarray(
-            sprouts(rules, jax.random.key(seed), jnp.int32(episode), jnp.int32(turn))
+            spawn_items(rules, jax.random.key(seed), jnp.int32(episode), jnp.int32(turn))
         ).tobytes()
         for seed, episode, turn in [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
     ]

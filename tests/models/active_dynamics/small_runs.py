@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
     @property
     def study(self) -> Study:
-        return studies.studied(self.config, self.state, self.dataset)
+        return studies.make_study(self.config, self.state, self.dataset)
 
     def figures(self) -> dict[str, Figure]:
         return room.plots(self.config, self.state, self.dataset, self.history, self.scores)

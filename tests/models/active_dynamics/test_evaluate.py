@@ -462,7 +462,9 @@ def test_what_is_judged_is_scored_with_numbers(family: str):
     found = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
     scores = evaluate(found.config, found.state, found.dataset, 0)
     assert {
-        name for gated in GATED for name in (gated.metric, *gated.floors, *gated.ceilings)
+        name
+        for gated in GATED
+        for name in (gated.metric, *gated.lower_references, *gated.upper_references)
     } <= scores.keys()
     assert all(type(value) is float and np.isfinite(value) for value in scores.values())
     assert ("elbo.active" in scores) == (family == "seq_vae")

@@ -6,10 +6,10 @@ import torch
 
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.evaluate import HORIZONS, FieldEstimate
-from quatrain.models.active_dynamics.figures import actions, judged, plane, surprise
+from quatrain.models.active_dynamics.figures import actions, calibration, horizon, plane, surprise
 from quatrain.models.active_dynamics.figures.parts import COLORS
 from quatrain.models.active_dynamics.figures.plane import Chart
-from quatrain.models.active_dynamics.figures.study import Study, undriven
+from quatrain.models.active_dynamics.figures.study import Study, undriven_paths
 from quatrain.models.active_dynamics.learner import AffineAlignment
 from quatrain.models.active_dynamics.network import make_rbf
 from tests.models.active_dynamics.small_runs import Run, named, run, studied
@@ -29,20 +29,22 @@ def study() -> Study:
 
 @pytest.fixture(scope="module")
 def chart(study: Study) -> Chart:
-    return plane.charted(study)
+    return plane.make_chart(study)
 
 
 def known(error: np.ndarray, study: Study, sd: float = 1.0) -> Study:
     """The same learners, each wrong by this."""
     mean = np.repeat(study.dataset.held_out.grid_field[None] + error, study.config.learners, 0)
-    return study._replace(known=FieldEstimate(mean, np.full(mean.shape, sd**2), study.known.nrmse))
+    return study._replace(
+        estimate=FieldEstimate(mean, np.full(mean.shape, sd**2), study.estimate.nrmse)
+    )
 
 
 def test_the_typical_row_has_the_median_error_of_its_arm(study: Study):
     errors = np.array([[0.5, 0.3, 0.9, 0.1, 0.7, 0.2]])
     config = study.config.model_copy(update={"seeds": 3})
-    three = study._replace(config=config, known=study.known._replace(nrmse=errors))
-    assert [three.typical(arm) for arm in ("active", "random")] == [0, 5]
+    three = study._replace(config=config, estimate=study.estimate._replace(nrmse=errors))
+    assert [three.median_learner(arm) for arm in ("active", "random")] == [0, 5]
 
 
 @pytest.mark.parametrize(
@@ -76,26 +78,26 @@ def test_charts_go_by_x1_first(study: Study, chart: Chart):
 def test_charts_agree_with_what_is_judged(study: Study, chart: Chart):
     middle, origin = plane.SIDE // 2, np.flatnonzero((study.dataset.held_out.grid == 0).all(1))
     np.testing.assert_allclose(
-        chart.mean[:, middle, middle], study.known.mean[:, origin[0]], atol=1e-12
+        chart.mean[:, middle, middle], study.estimate.mean[:, origin[0]], atol=1e-12
     )
     inside = chart.within(study.radius)
     size = np.sqrt(np.square(chart.error(2)[inside]).sum() / np.square(chart.true[inside]).sum())
-    assert size == pytest.approx(study.known.nrmse[-1, 2], rel=0.05)
+    assert size == pytest.approx(study.estimate.nrmse[-1, 2], rel=0.05)
 
 
 def test_errors_are_lengths_of_vectors():
     field = np.zeros((1, 1, 2))
     chart = Chart(np.zeros(1), field, field[None] + [3.0, 4.0], field[None] + [0.25, 2.0])
     assert chart.error(0).tolist() == [[5.0]]
-    assert chart.believed(0).tolist() == [[1.5]]
+    assert chart.expected_error(0).tolist() == [[1.5]]
 
 
 def test_believed_and_true_errors_are_beside_each_other_on_one_scale(study: Study, chart: Chart):
     figure = plane.draw_uncertainty(study, chart)
     maps = [axes.collections[0] for axes in figure.axes[:4]]
     for place, arm in enumerate(("active", "random")):
-        row = study.typical(arm)
-        np.testing.assert_array_equal(maps[2 * place].get_array(), chart.believed(row).T)
+        row = study.median_learner(arm)
+        np.testing.assert_array_equal(maps[2 * place].get_array(), chart.expected_error(row).T)
         np.testing.assert_array_equal(maps[2 * place + 1].get_array(), chart.error(row).T)
         np.testing.assert_array_equal(
             figure.axes[2 * place].collections[1].get_offsets(), study.path[row]
@@ -106,7 +108,7 @@ def test_believed_and_true_errors_are_beside_each_other_on_one_scale(study: Stud
 def test_arrows_are_what_is_added_to_the_true_field(study: Study, chart: Chart):
     arrows = plane.draw_field(study, chart).axes[2].collections[-1]
     x, y = (np.searchsorted(chart.axis, place - 1e-9) for place in (arrows.X, arrows.Y))
-    added = chart.mean[study.typical("active")] - chart.true
+    added = chart.mean[study.median_learner("active")] - chart.true
     np.testing.assert_allclose(np.column_stack([arrows.U, arrows.V]), added[x, y])
     assert (np.hypot(arrows.X, arrows.Y) <= study.radius).all()
 
@@ -116,7 +118,7 @@ def test_arrows_are_what_is_added_to_the_true_field(study: Study, chart: Chart):
 
 def test_undriven_paths_are_steps_of_the_true_and_of_the_learned_field(study: Study):
     starts = np.array([[0.5, 0.25], [-1.0, 0.75], [0.0, 1.25]])
-    found = undriven(study, starts, 4)
+    found = undriven_paths(study, starts, 4)
     assert found.true.shape == (5, 3, 2)
     assert found.learned.shape == (4, 5, 3, 2)
     x, z = torch.tensor(starts).float(), torch.tensor(starts).float()
@@ -135,7 +137,7 @@ TURN, SHIFT = np.array([[0.0, 2.0], [-1.0, 0.5]]), np.array([0.3, -0.2])
 def turned(study: Study, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Learners whose states z are to be read as x = TURN z + SHIFT."""
     found = AffineAlignment(*(torch.tensor(part).expand(4, *part.shape) for part in (TURN, SHIFT)))
-    monkeypatch.setattr(BayesFilterLearner, "gauge", lambda _self, _weights, _held_out: found)
+    monkeypatch.setattr(BayesFilterLearner, "alignment", lambda _self, _weights, _held_out: found)
     return study
 
 
@@ -148,10 +150,10 @@ def of_row_1(study: Study, z: np.ndarray) -> np.ndarray:
 def test_learned_paths_and_charts_are_in_the_true_gauge(turned: Study):
     x = np.array([[0.5, 0.25], [-1.0, 0.75]])
     velocity = of_row_1(turned, (x - SHIFT) @ np.linalg.inv(TURN).T) @ TURN.T
-    found = undriven(turned, x, 1).learned[1]
+    found = undriven_paths(turned, x, 1).learned[1]
     np.testing.assert_allclose(found[0], x)
     np.testing.assert_allclose(found[1], x + 0.1 * velocity, atol=1e-5)
-    chart = plane.charted(turned)
+    chart = plane.make_chart(turned)
     place = np.array([[chart.axis[5], chart.axis[31]]])
     velocity = of_row_1(turned, (place - SHIFT) @ np.linalg.inv(TURN).T) @ TURN.T
     np.testing.assert_allclose(chart.mean[1, 5, 31], velocity[0], atol=1e-5)
@@ -160,7 +162,7 @@ def test_learned_paths_and_charts_are_in_the_true_gauge(turned: Study):
 def test_learned_channels_lead_to_paths_near_the_true_ones():
     study = studied("learned channels")
     starts = plane.fan_starts(study)
-    found = undriven(study, starts, 3)
+    found = undriven_paths(study, starts, 3)
     moved = np.linalg.norm(found.true[-1] - starts, axis=1).mean()
     assert np.linalg.norm(found.learned[:, -1] - found.true[-1], axis=2).mean() < moved
 
@@ -173,24 +175,24 @@ def test_distances_count_until_the_true_path_leaves_the_region(study: Study):
     off = np.zeros_like(true)
     off[1], off[2:, 0] = [3.0, 4.0], 100.0
     learned = true + off
-    assert plane.off_by(study, true, learned) == pytest.approx(np.sqrt(50 / 6))
+    assert plane.path_distance(study, true, learned) == pytest.approx(np.sqrt(50 / 6))
 
 
 # Intervals and horizons.
 
 
 def test_coverage_is_the_share_within_intervals_of_a_normal_law(study: Study):
-    shares = judged.coverage(known(np.array([1.0, 2.0]), study))
-    held = dict(zip(judged.NOMINAL.round(2).tolist(), shares.T, strict=True))
+    shares = calibration.coverage(known(np.array([1.0, 2.0]), study))
+    held = dict(zip(calibration.NOMINAL.round(2).tolist(), shares.T, strict=True))
     assert held[0.65].tolist() == [0.0] * 4  # ±0.93 sd
     assert held[0.7].tolist() == [0.5] * 4  # ±1.04 sd
     assert held[0.95].tolist() == [0.5] * 4  # ±1.96 sd
-    wider = judged.coverage(known(np.array([1.0, 2.0]), study, sd=1.1))
+    wider = calibration.coverage(known(np.array([1.0, 2.0]), study, sd=1.1))
     assert wider[:, -1].tolist() == [1.0] * 4
 
 
 def test_the_calibration_curve_passes_the_scored_coverage(plain: Run, study: Study):
-    (axes,) = judged.draw_calibration(study).axes
+    (axes,) = calibration.draw_calibration(study).axes
     for arm in study.arms:
         (dot,) = (
             line
@@ -202,20 +204,21 @@ def test_the_calibration_curve_passes_the_scored_coverage(plain: Run, study: Stu
 
 
 def test_the_horizon_is_the_scored_r2(study: Study):
-    (axes,) = judged.draw_horizon(study).axes
+    (axes,) = horizon.draw_horizon(study).axes
     for arm in study.arms:
         (line,) = (line for line in axes.lines if line.get_color() == COLORS[arm])
         assert tuple(line.get_xdata()) == HORIZONS
-        rows = study.of(arm, np.arange(4))
+        rows = study.of_arm(arm, np.arange(4))
         scored = [
-            np.median(judged.nines(study.ahead[f"displacement_r2_{k}"][rows])) for k in HORIZONS
+            np.median(horizon.nines(study.prediction_r2[f"displacement_r2_{k}"][rows]))
+            for k in HORIZONS
         ]
         np.testing.assert_allclose(line.get_ydata(), scored)
 
 
 def test_heights_of_r2_are_nines():
-    assert judged.nines(np.array([-9.0, 0, 0.9, 0.99])) == pytest.approx([-1, 0, 1, 2])
-    assert np.isfinite(judged.nines(np.ones(1))).all()
+    assert horizon.nines(np.array([-9.0, 0, 0.9, 0.99])) == pytest.approx([-1, 0, 1, 2])
+    assert np.isfinite(horizon.nines(np.ones(1))).all()
 
 
 # Actions.
@@ -225,7 +228,7 @@ def test_traces_are_the_actions_one_above_the_other(study: Study):
     figure = actions.draw_actions(study)
     for axes, arm in zip(figure.axes[:3:2], study.arms, strict=True):
         traces = [line for line in axes.lines if line.get_color() == COLORS[arm]]
-        done = study.training.replay.actions[study.typical(arm), :60]
+        done = study.training.replay.actions[study.median_learner(arm), :60]
         np.testing.assert_allclose(traces[0].get_ydata(), done[:, 0])
         np.testing.assert_allclose(traces[1].get_ydata(), done[:, 1] - actions.SPACING, rtol=1e-6)
 
@@ -238,20 +241,22 @@ def test_of_a_long_warm_up_only_its_end_is_shown():
         if line.get_color() == COLORS["active"]
     )
     assert trace.get_xdata().tolist() == list(range(30, 60))
-    np.testing.assert_array_equal(trace.get_ydata(), study.actions[study.typical("active"), 30:, 0])
+    np.testing.assert_array_equal(
+        trace.get_ydata(), study.actions[study.median_learner("active"), 30:, 0]
+    )
 
 
 def test_time_is_spent_in_cells_by_x1_first():
     edges = np.array([-1.0, 0.0, 1.0])
     path = np.array([[[-0.5, 0.5], [-0.5, 0.5], [0.5, 0.5], [5.0, 0.0]]])
-    assert actions.time_spent(path, edges).tolist() == [[[0.0, 0.5], [0.0, 0.25]]]
+    assert actions.visit_shares(path, edges).tolist() == [[[0.0, 0.5], [0.0, 0.25]]]
 
 
 def test_cells_cover_the_region_and_nearly_all_states(study: Study):
     near, far = (study._replace(path=np.full_like(study.path, reach)) for reach in (0.1, 2.0))
-    edges = actions.edges_of(near)
+    edges = actions.cell_edges(near)
     assert (edges[0], edges[-1], len(edges)) == pytest.approx((-1.5, 1.5, actions.CELLS + 1))
-    wider = actions.edges_of(far)
+    wider = actions.cell_edges(far)
     assert wider[-1] >= 2
     np.testing.assert_allclose(np.diff(wider), np.diff(edges)[0])
 
@@ -260,7 +265,7 @@ def test_who_stays_in_one_cell_has_seen_one_of_the_region_s(study: Study):
     still = study._replace(path=np.zeros_like(study.path))
     middle = np.linspace(-1.4, 1.4, 15)
     inside = int((np.hypot(middle[:, None], middle) <= 1.5).sum())
-    assert actions.visited(still, "active") == pytest.approx(1 / inside)
+    assert actions.visited_share(still, "active") == pytest.approx(1 / inside)
 
 
 # The oracle.
@@ -269,7 +274,7 @@ def test_who_stays_in_one_cell_has_seen_one_of_the_region_s(study: Study):
 def test_the_oracle_is_a_kalman_filter_of_the_true_field():
     changes = {"kind": "linear", "matrix": LINEAR, "normalise": "none"}
     found = run(env={"field": changes, "episode_transitions": 25}, train={"transitions": 40})
-    nll, channels = surprise.oracle(found.study), 8
+    nll, channels = surprise.oracle_nll(found.study), 8
     state, dataset = found.state, found.dataset
     weight, bias, variance = (part.astype(float) for part in dataset.emission)
     move, row = np.eye(2) + 0.1 * np.array(LINEAR), 3
@@ -295,6 +300,6 @@ def test_the_oracle_is_a_kalman_filter_of_the_true_field():
 
 
 def test_who_does_not_know_the_field_is_more_surprised_than_the_oracle(plain: Run, study: Study):
-    by_oracle = surprise.oracle(study)
+    by_oracle = surprise.oracle_nll(study)
     for arm in study.arms:
-        assert (surprise.cost(study, plain.history, by_oracle, arm).paid[:, -1] > 0).all()
+        assert (surprise.excess_cost(study, plain.history, by_oracle, arm).paid[:, -1] > 0).all()

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.figures import learning, parts, surprise
 from quatrain.models.active_dynamics.figures.parts import COLORS
-from quatrain.models.active_dynamics.figures.study import Study, at_checkpoints
+from quatrain.models.active_dynamics.figures.study import Study, information_at_checkpoints
 from quatrain.progress import History
 from tests.models.active_dynamics.small_runs import RUNS, Run, named, studied
 
@@ -85,7 +85,7 @@ def test_learning_curve_is_the_median_error_of_each_arm_at_its_checkpoints(
     axes = learning_curve(plain, study)
     for place, arm in enumerate(("random", "active", "prbs")):
         (line,) = lines_of(axes, arm)
-        errors = study.known.nrmse[:, 6 * place : 6 * place + 6]
+        errors = study.estimate.nrmse[:, 6 * place : 6 * place + 6]
         assert line.get_xdata().tolist() == list(study.steps)
         np.testing.assert_allclose(line.get_ydata(), np.median(errors, 1))
         assert line.get_ydata()[-1] == pytest.approx(plain.scores[f"field_nrmse.{arm}"])
@@ -97,7 +97,7 @@ def test_bands_are_from_the_second_order_statistic_on_as_many_as_it_takes(plain:
     for band, place in zip(axes.collections, range(3), strict=True):
         last = band.get_paths()[0].vertices
         last = last[last[:, 0] == 60, 1]
-        errors = study.known.nrmse[-1, 6 * place : 6 * place + 6]
+        errors = study.estimate.nrmse[-1, 6 * place : 6 * place + 6]
         assert (last.min(), last.max()) == pytest.approx((errors.min(), errors.max()))
 
 
@@ -150,9 +150,9 @@ def band_of(values: np.ndarray) -> Figure:
 @pytest.mark.parametrize(
     ("replicates", "low", "high", "said"),
     [
-        (3, 0, 2, "from the least to the greatest"),
-        (6, 0, 5, "where the median lies with 95 % confidence"),
-        (10, 1, 8, "where the median lies with 95 % confidence"),
+        (3, 0, 2, "minimum to maximum"),
+        (6, 0, 5, "95 % confidence intervals of the median"),
+        (10, 1, 8, "95 % confidence intervals of the median"),
     ],
 )
 def test_bands_are_order_statistics(replicates: int, low: int, high: int, said: str):
@@ -161,7 +161,7 @@ def test_bands_are_order_statistics(replicates: int, low: int, high: int, said: 
     (band,) = axes.collections
     reached = band.get_paths()[0].vertices[:, 1]
     assert (reached.min(), reached.max()) == (low, high)
-    assert said in parts.told(replicates)
+    assert said in parts.explain_lines(replicates)
     assert axes.lines[0].get_ydata().tolist() == [(replicates - 1) / 2] * 4
     assert axes.dataLim.height == 0  # the line alone
 
@@ -169,11 +169,11 @@ def test_bands_are_order_statistics(replicates: int, low: int, high: int, said: 
 def test_one_replicate_has_no_band():
     (axes,) = band_of(np.arange(5.0)[None]).axes
     assert not axes.collections
-    assert parts.told(1) == "One replicate."
+    assert parts.explain_lines(1) == "One replicate."
 
 
 def test_numbers_have_two_digits_that_count():
-    assert [parts.number(value) for value in (0.0791, 1.25, 9.97, 99.7, 12345.6)] == [
+    assert [parts.format_number(value) for value in (0.0791, 1.25, 9.97, 99.7, 12345.6)] == [
         "0.079",
         "1.2",
         "10",
@@ -200,7 +200,7 @@ def recorded(study: Study, **metrics: np.ndarray) -> History:
 
 def test_information_stands_at_the_checkpoint_that_it_is_of(study: Study):
     assert study.steps == (10, 16, 24, 38, 60)
-    kept = at_checkpoints(
+    kept = information_at_checkpoints(
         study, recorded(study, information_gained=np.array([1.0, 3.0, 3.5])), "prbs"
     )
     assert kept.steps.tolist() == [16, 38, 60]
@@ -214,7 +214,7 @@ def test_a_checkpoint_is_drawn_once(study: Study):
         name: (steps, values)
         for name, (_, values) in recorded(study, information_gained=np.ones(3)).items()
     }
-    assert at_checkpoints(study, twice, "prbs").steps.tolist() == [16, 60]
+    assert information_at_checkpoints(study, twice, "prbs").steps.tolist() == [16, 60]
 
 
 def test_what_is_believed_and_what_is_wrong_are_in_the_same_unit(plain: Run, study: Study):
@@ -224,11 +224,11 @@ def test_what_is_believed_and_what_is_wrong_are_in_the_same_unit(plain: Run, stu
         rows = slice(6 * place, 6 * place + 6)
         np.testing.assert_allclose(
             believed.get_ydata()[-1],
-            np.median(np.sqrt(study.known.variance[rows].mean((1, 2)))),
+            np.median(np.sqrt(study.estimate.variance[rows].mean((1, 2)))),
             rtol=0.1,
         )
         error = np.sqrt(
-            np.square(study.known.mean[rows] - study.dataset.held_out.grid_field).mean((1, 2))
+            np.square(study.estimate.mean[rows] - study.dataset.held_out.grid_field).mean((1, 2))
         )
         np.testing.assert_allclose(
             wrong.get_ydata()[-1], np.median(error), rtol=0.1
@@ -244,14 +244,14 @@ def test_surprise_above_the_oracle_s_is_summed_over_transitions_and_channels(stu
     history = recorded(study, information_gained=np.ones(3), innovation_nll=np.zeros(3))
     for one in range(6):
         history[f"innovation_nll.active/seed/{one}"] = (np.array([20, 40, 60]), own[6 + one])
-    found = surprise.cost(study, history, by_oracle, "active")
+    found = surprise.excess_cost(study, history, by_oracle, "active")
     np.testing.assert_allclose(found.paid, np.full((6, 3), 0.25 * 8 * np.array([20, 40, 60])))
     np.testing.assert_allclose(found.rate, 0.25 * 8)
 
 
 def test_held_out_surprise_is_told_in_nats_of_all_channels(study: Study):
     scores = {"innovation_nll.prbs": -0.8, "innovation_nll_oracle": -0.85}
-    assert surprise.held_out(study, scores, "prbs") == ", held out 0.4"
+    assert surprise.held_out_text(study, scores, "prbs") == ", held out 0.4"
 
 
 # The evidence bound.

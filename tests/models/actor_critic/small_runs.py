@@ -8,7 +8,7 @@ from quatrain.models.actor_critic import plots as room
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.figures.replays import Replays, replayed
+from quatrain.models.actor_critic.figures.replays import Replays, replay_policies
 from quatrain.models.actor_critic.train import State, train
 from quatrain.progress import History, history, rows
 from tests.conftest import small
@@ -30,8 +30,8 @@ class Run(NamedTuple):
     @property
     def replays(self) -> Replays:
         held_out = self.dataset.held_out
-        return replayed(
-            self.config, self.state, held_out.floors, held_out.plates, held_out.colonies
+        return replay_policies(
+            self.config, self.state, held_out.references, held_out.plates, held_out.colonies
         )
 
     def figures(self) -> dict[str, Figure]:

@@ -28,7 +28,7 @@ from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import collect as room
-from quatrain.models.actor_critic.collect import Dataset, check, collect, colonies_of
+from quatrain.models.actor_critic.collect import Dataset, check, collect, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from tests.colonies import world
 from tests.conftest import params_with, small
@@ -78,11 +78,11 @@ def test_sizes_and_types():
         **of_plates("held_out/outside", 2),
         **of_starts("held_out/colonies_outside", 32),
         **{
-            f"held_out/floors/{name}": ("float32", (64,))
+            f"held_out/references/{name}": ("float32", (64,))
             for name in ("random", "constant", "feedback")
         },
-        "held_out/floors/constant_action": ("float32", (5,)),
-        "held_out/floors/feedback_gamma": ("float32", ()),
+        "held_out/references/constant_action": ("float32", (5,)),
+        "held_out/references/feedback_gamma": ("float32", ()),
     }
     check(CONFIG, collected())
 
@@ -113,7 +113,7 @@ def test_the_same_seed_collects_the_same_bytes_and_another_seed_others():
         "train/plates/kind",
         "held_out/plates/kind",
         "held_out/outside/kind",
-        "held_out/floors/feedback_gamma",
+        "held_out/references/feedback_gamma",
     }
 
 
@@ -132,7 +132,7 @@ def test_parts_do_not_depend_on_each_others_sizes():
     )
     assert equal(more.held_out.plates, collected().held_out.plates)
     assert equal(more.held_out.colonies, collected().held_out.colonies)
-    assert not equal(more.held_out.floors, collected().held_out.floors)
+    assert not equal(more.held_out.references, collected().held_out.references)
     wider = collect(small("actor_critic", collect={"n_held_out": 6, "held_out_colonies": 70}), SEED)
     assert equal(wider.train, collected().train)
     assert equal(wider.held_out.outside, collected().held_out.outside)
@@ -179,7 +179,7 @@ def test_held_out_colonies_begin_as_all_colonies_do():
 
 def test_colonies_come_back_as_they_began():
     starts = collected().held_out.colonies
-    colonies = colonies_of(CONFIG.env.rules, starts)
+    colonies = make_colonies(CONFIG.env.rules, starts)
     assert colonies.pos.shape == (64, 32, 2)
     fresh = start(
         make_world(CONFIG.env.rules, collected().held_out.plates),
@@ -190,7 +190,7 @@ def test_colonies_come_back_as_they_began():
 
 
 def test_colonies_outside_are_others():
-    colonies = colonies_of(CONFIG.env.rules, collected().held_out.colonies_outside)
+    colonies = make_colonies(CONFIG.env.rules, collected().held_out.colonies_outside)
     fresh = start(
         make_world(CONFIG.env.rules, collected().held_out.outside),
         32,
@@ -299,7 +299,7 @@ def test_stiffness_is_compressed_and_nothing_else():
     colonies = start(some_world, 7, torch.Generator().manual_seed(0))
     plain = observe(some_world, colonies, 80)
     kept = Observation(*(column.clone() for column in plain))
-    found = room.compressed(some_world.rules, plain)
+    found = room.compress_stiffness(some_world.rules, plain)
     torch.testing.assert_close(found.node[..., 2], plain.node[..., 2].log1p())
     torch.testing.assert_close(found.graph[:, 16:], plain.graph[:, 16:].log1p())
     others = [column for column in range(11) if column != 2]
@@ -312,12 +312,12 @@ def test_stiffness_is_compressed_and_nothing_else():
 
 
 @pytest.mark.parametrize("which", ["all", "partly"])
-def test_floors_are_the_returns_of_the_chosen_policies_on_held_out_colonies(which: str):
+def test_references_are_the_returns_of_the_chosen_policies_on_held_out_colonies(which: str):
     config, dataset = (CONFIG, collected()) if which == "all" else partly()
     some_world = make_world(config.env.rules, dataset.held_out.plates)
-    colonies, floors = (
-        colonies_of(config.env.rules, dataset.held_out.colonies),
-        dataset.held_out.floors,
+    colonies, references = (
+        make_colonies(config.env.rules, dataset.held_out.colonies),
+        dataset.held_out.references,
     )
 
     def scored(act: ColonyPolicy) -> np.ndarray:
@@ -325,23 +325,27 @@ def test_floors_are_the_returns_of_the_chosen_policies_on_held_out_colonies(whic
             some_world, colonies, with_fixed_parameters(config.env.action.fixed_params, act)
         ).numpy()
 
-    constant = constant_policy(torch.tensor(floors.constant_action).expand(64, 5))
-    np.testing.assert_array_equal(floors.constant, returns(some_world, colonies, constant).numpy())
-    gamma = torch.tensor(floors.feedback_gamma).expand(64)
-    np.testing.assert_array_equal(floors.feedback, scored(feedback_policy(some_world.rules, gamma)))
+    constant = constant_policy(torch.tensor(references.constant_action).expand(64, 5))
+    np.testing.assert_array_equal(
+        references.constant, returns(some_world, colonies, constant).numpy()
+    )
+    gamma = torch.tensor(references.feedback_gamma).expand(64)
+    np.testing.assert_array_equal(
+        references.feedback, scored(feedback_policy(some_world.rules, gamma))
+    )
     chance = [
         scored(random_policy(some_world.rules, torch.Generator().manual_seed(seed)))
         for seed in range(16)
     ]
     error = float(np.std([one.mean() for one in chance]))
-    assert float(floors.random.mean()) == pytest.approx(float(np.mean(chance)), abs=4.5 * error)
+    assert float(references.random.mean()) == pytest.approx(float(np.mean(chance)), abs=4.5 * error)
 
 
 def test_the_constant_action_is_the_winner_of_the_search():
     for dataset in (collected(), partly()[1]):
         search = dataset.train.search
         winner = search.finalists[search.final_returns.argmax()]
-        np.testing.assert_array_equal(dataset.held_out.floors.constant_action, winner)
+        np.testing.assert_array_equal(dataset.held_out.references.constant_action, winner)
 
 
 def test_what_is_fixed_is_fixed_in_all_that_is_tried():
@@ -380,14 +384,16 @@ def test_what_is_fixed_is_fixed_in_what_is_seen(monkeypatch: pytest.MonkeyPatch)
 def test_the_shipped_task_is_worth_learning():
     """Holding a size takes feedback: a controller earns far more than any constant action, and chance nothing."""
     dataset = collect(params_with({}).actor_critic, 0)
-    chance, constant, feedback = (float(values.mean()) for values in dataset.held_out.floors[:3])
+    chance, constant, feedback = (
+        float(values.mean()) for values in dataset.held_out.references[:3]
+    )
     assert feedback >= 1.25 * constant > 0
     assert chance < constant
     assert chance == pytest.approx(-2.76, abs=0.3)
     assert constant == pytest.approx(4.58, abs=0.8)
     assert feedback == pytest.approx(8.81, abs=0.2)
-    assert dataset.held_out.floors.constant_action[0] == pytest.approx(0.525, abs=0.02)
-    assert 8 < dataset.held_out.floors.feedback_gamma < 12
+    assert dataset.held_out.references.constant_action[0] == pytest.approx(0.525, abs=0.02)
+    assert 8 < dataset.held_out.references.feedback_gamma < 12
 
 
 # Whose is it?
@@ -537,8 +543,8 @@ def test_a_dataset_with_impossible_values_is_refused(case: str):
 
 
 def test_parts_of_another_shape_are_refused():
-    fewer = collected().held_out.floors._replace(constant=np.zeros(63, np.float32))
-    dataset = collected()._replace(held_out=collected().held_out._replace(floors=fewer))
+    fewer = collected().held_out.references._replace(constant=np.zeros(63, np.float32))
+    dataset = collected()._replace(held_out=collected().held_out._replace(references=fewer))
     with pytest.raises(
         DatasetMismatch, match=r"returns of the constant action have the shape \(63,\), not \(64,\)"
     ):

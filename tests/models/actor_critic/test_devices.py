@@ -21,9 +21,9 @@ from quatrain.frameworks.torch import rng
 from quatrain.models.actor_critic import network, train
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import acting, memory, playing
-from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo.acting import make_actor, scale_of, see
+from quatrain.models.actor_critic.ppo import acting, iteration, memory, rollout
+from quatrain.models.actor_critic.ppo import trainer as trainers
+from quatrain.models.actor_critic.ppo.acting import make_actor, make_scale, observe
 from quatrain.replay.rollouts import buffer
 from tests import colonies as by_hand
 from tests.conftest import ROOT, small
@@ -54,43 +54,45 @@ def case(request: pytest.FixtureRequest) -> tuple[ActorCriticConfig, Dataset]:
 
 
 @pytest.fixture
-def agent(
+def trainer(
     case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[agents.Agent]:
+) -> Iterator[trainers.Trainer]:
     """At work on the device without values; where an iteration begins is known there as well."""
     monkeypatch.setattr(rng, "Generator", Elsewhere)
     config, dataset = case
     with torch.device("meta"):
         world = make_world(config.env.rules, dataset.train.plates)
-        seed = train.init_state(config, world, dataset, 0).seeds[0]
+        seed = train.init_state(config, dataset, 0).seeds[0]
         counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
-        yield agents.restored(config, world, seed._replace(**counts))
+        yield trainers.from_state(config, world, seed._replace(**counts))
 
 
 def test_what_a_learner_is_made_of_lies_on_the_default_device(
-    case: tuple[ActorCriticConfig, Dataset], agent: agents.Agent
+    case: tuple[ActorCriticConfig, Dataset], trainer: trainers.Trainer
 ):
     config, dataset = case
-    state = train.init_state(config, agent.actor.world, dataset, 0)
+    state = train.init_state(config, dataset, 0)
     rank = state.ranks[0][0]
     assert all(getattr(rank, name).is_cpu for name in GENERATORS)
     others = state._replace(ranks=tuple(rank._replace(**dict.fromkeys(GENERATORS))))
-    made = [others, agent.rollout, agent.player[:3], list(agent.network.parameters())]
-    assert {leaf.device.type for leaf in tree_leaves(made) if isinstance(leaf, Tensor)} == {"meta"}
+    parts = [others, trainer.rollout, trainer.rollout_state[:3], list(trainer.network.parameters())]
+    assert {leaf.device.type for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)} == {"meta"}
 
 
 def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
-    agent: agents.Agent, monkeypatch: pytest.MonkeyPatch
+    trainer: trainers.Trainer, monkeypatch: pytest.MonkeyPatch
 ):
     """But for once in a rollout, when values are asked for of the episodes that were cut."""
-    values = agent.rollout.value.shape[2:]
-    monkeypatch.setattr(playing, "_final_values", lambda *_: torch.zeros(3, *values))
+    values = trainer.rollout.value.shape[2:]
+    monkeypatch.setattr(rollout, "_final_values", lambda *_: torch.zeros(3, *values))
     with MadeOnTheCpu() as seen:
-        agent.player = playing.play(agent.actor, agent.player, agent.rollout).player
-        transitions = train.judged(agent, agent.rollout)
-        for index in buffer.shuffled(len(transitions.n), 64, agent.order):
-            loss, row = train.objective(agent, buffer.minibatch(transitions, index, 32), 0.01)
-            train.update(agent, loss, row)
+        trainer.rollout_state = rollout.collect_rollout(
+            trainer.actor, trainer.rollout_state, trainer.rollout
+        ).state
+        transitions = iteration.compute_advantages(trainer)
+        for index in buffer.minibatch_indices(len(transitions.n), 64, trainer.order):
+            loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index, 32), 0.01)
+            iteration.gradient_step(trainer, loss, row)
     assert seen.found == []
 
 
@@ -122,17 +124,17 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers
     world = make_world(config.env.rules, dataset.train.plates)
     colonies = by_hand.wandering(world, 64, 10)
     action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
-    given = (world, colonies, action, scale_of(config, dataset))
+    given = (world, colonies, action, make_scale(config, dataset))
     with torch.device(device):
         world, colonies, action, scale = tree_map(
             lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, given
         )
         actor = make_actor(config, world, scale, network.init(config, 3).to(device))
-        graphs = see(actor, colonies)
+        graphs = observe(actor, colonies)
         output = actor.forward(graphs)
         chosen = actor.policy.distribution(output.raw)
         log_prob, entropy = (
-            actor.policy.log_prob(chosen, actor.policy.centre(chosen)),
+            actor.policy.log_prob(chosen, actor.policy.mean(chosen)),
             actor.policy.entropy(chosen),
         )
         transition = advance(world, colonies, action)
@@ -198,8 +200,8 @@ def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
     with torch.no_grad():
         for param in net.parameters():  # the policy's last layer begins near 0
             param.add_(0.1 * torch.randn(param.shape, generator=Generator().manual_seed(4)))
-    actor = make_actor(config, world, scale_of(config, dataset), net)
-    output = actor.forward(see(actor, by_hand.wandering(world, 9, 5)))
+    actor = make_actor(config, world, make_scale(config, dataset), net)
+    output = actor.forward(observe(actor, by_hand.wandering(world, 9, 5)))
     (output.raw.square().mean() + output.value.square().mean()).backward()
     return [
         *(part.detach() for part in output),
@@ -229,7 +231,7 @@ FULL = [
 
 
 @pytest.mark.parametrize("error", FULL, ids=["GPU", "CPU"])
-@pytest.mark.parametrize("where", ["empty_rollout", "play"])
+@pytest.mark.parametrize("where", ["allocate_rollout", "collect_rollout"])
 def test_a_device_without_memory_is_told_with_the_keys_to_lower(
     error: RuntimeError,
     where: str,
@@ -240,7 +242,7 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
         raise error
 
     config, dataset = case
-    monkeypatch.setattr(agents if where == "empty_rollout" else playing, where, full)
+    monkeypatch.setattr(rollout, where, full)
     expected = (
         r"^actor_critic: the device has no memory left; a rollout takes \d+ MiB\. Lower "
         r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, or actor_critic\.env\.max_nodes\.$"
@@ -252,14 +254,17 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
 def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory(
     case: tuple[ActorCriticConfig, Dataset],
 ):
-    with pytest.raises(RuntimeError, match="illegal memory access"), memory.told(case[0]):
+    with (
+        pytest.raises(RuntimeError, match="illegal memory access"),
+        memory.explain_out_of_memory(case[0]),
+    ):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
 def test_the_size_of_a_rollout_is_that_of_all_ranks(case: tuple[ActorCriticConfig, Dataset]):
     config, _ = case
-    rollout = playing.empty_rollout(config, config.train.num_envs)
-    size = sum(column.numel() * column.element_size() for column in rollout)
+    allocated = rollout.allocate_rollout(config, config.train.num_envs)
+    size = sum(column.numel() * column.element_size() for column in allocated)
     assert (
         memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == size
     )  # seeds learn in turn

@@ -1,4 +1,4 @@
-"""Scores from outcomes made by hand, and outcomes of small worlds that can be told in advance."""
+"""Scores from outcomes made by hand, and outcomes of small worlds that can be episodes in advance."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,16 +18,22 @@ from quatrain.models.actor_critic import evaluate as room
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import (
     Dataset,
-    Floors,
     HeldOut,
-    Starts,
+    InitialColonies,
+    References,
     collect,
-    colonies_of,
+    make_colonies,
 )
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import Outcome, ends, evaluate, learned, played
-from quatrain.models.actor_critic.ppo.acting import drawn_policy, mean_policy
-from quatrain.models.actor_critic.ppo.agent import actor_of
+from quatrain.models.actor_critic.evaluate import (
+    Outcome,
+    evaluate,
+    evaluate_policy,
+    final_centroids,
+    run_episodes,
+)
+from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
+from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.train import State
 from tests.conftest import small
 
@@ -51,55 +57,57 @@ def outcome(
     return Outcome(returns=np.array(earned, float), **(aims | traces))
 
 
-def judged(
-    count: int, floors: Mapping[str, Sequence[float]], kind: Sequence[int] = (LINEAR, EXPONENTIAL)
+def dataset_with(
+    count: int,
+    references: Mapping[str, Sequence[float]],
+    kind: Sequence[int] = (LINEAR, EXPONENTIAL),
 ) -> Dataset:
     """A dataset of so many held-out colonies, the first half of them on the first plate."""
     plates = make_plates(np.array(kind), np.full(2, 0.01), np.ones(2), 60)
     substrate = np.arange(count) * 2 // count
-    starts = Starts(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
+    starts = InitialColonies(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
     columns = [
-        np.broadcast_to(np.float32(floors[name]), count)
+        np.broadcast_to(np.float32(references[name]), count)
         for name in ("random", "constant", "feedback")
     ]
-    own = Floors(*columns, np.zeros(5, np.float32), np.float32(1))
+    own = References(*columns, np.zeros(5, np.float32), np.float32(1))
     return Dataset(None, HeldOut(plates, starts, plates, starts._replace(n=np.full(count, 3)), own))
 
 
 def scored(
     monkeypatch: pytest.MonkeyPatch,
     outcomes: Sequence[Outcome],
-    floors: Mapping[str, Sequence[float]] | None = None,
+    references: Mapping[str, Sequence[float]] | None = None,
     others: Mapping[str, Outcome] | None = None,
     **sections: Any,
 ) -> dict[str, float]:
     """What `evaluate` makes of outcomes made by hand, one per seed; `others`: with spread, and outside."""
-    told = {"drawn": outcomes[0], "outside": outcomes[0]} | (others or {})
+    episodes = {"drawn": outcomes[0], "outside": outcomes[0]} | (others or {})
     names: dict[int, int] = {}
 
-    def played(_: World, starts: Starts, act: tuple[str, int]) -> Outcome:
+    def run_episodes(_: World, starts: InitialColonies, act: tuple[str, int]) -> Outcome:
         kind, seed = act
         if kind == "drawn":
-            return told["drawn"]
-        return told["outside"] if starts.n[0] == 3 else outcomes[seed]
+            return episodes["drawn"]
+        return episodes["outside"] if starts.n[0] == 3 else outcomes[seed]
 
-    def actor_of(_config: Any, _world: World, seed: Any) -> int:
+    def load_actor(_config: Any, _world: World, seed: Any) -> int:
         return names.setdefault(int(seed.updates), int(seed.updates))
 
-    monkeypatch.setattr(room, "actor_of", actor_of)
-    monkeypatch.setattr(room, "mean_policy", lambda actor: ("mean", actor))
-    monkeypatch.setattr(room, "drawn_policy", lambda actor, _: ("drawn", actor))
-    monkeypatch.setattr(room, "played", played)
+    monkeypatch.setattr(room, "load_actor", load_actor)
+    monkeypatch.setattr(room, "deterministic_policy", lambda actor: ("mean", actor))
+    monkeypatch.setattr(room, "stochastic_policy", lambda actor, _: ("drawn", actor))
+    monkeypatch.setattr(room, "run_episodes", run_episodes)
     count = len(outcomes)
     state = State(*[(None,) * count] * 5, updates=tuple(torch.arange(count)))
     plain = {"random": [0.0], "constant": [5.0], "feedback": [10.0]}
-    dataset = judged(len(outcomes[0].returns), plain | dict(floors or {}))
+    dataset = dataset_with(len(outcomes[0].returns), plain | dict(references or {}))
     return evaluate(small("actor_critic", seeds=count, **sections), state, dataset, 3)
 
 
 def test_margin_fraction_and_score_compare_means(monkeypatch: pytest.MonkeyPatch):
-    floors = {"random": [-3.0, -1.0], "constant": [2.0, 6.0], "feedback": [9.0, 7.0]}
-    scores = scored(monkeypatch, [outcome([7.0, 5.0])], floors)
+    references = {"random": [-3.0, -1.0], "constant": [2.0, 6.0], "feedback": [9.0, 7.0]}
+    scores = scored(monkeypatch, [outcome([7.0, 5.0])], references)
     assert scores["return_mean"] == 6
     assert scores["margin_over_constant"] == pytest.approx(0.5)
     assert scores["fraction_of_feedback"] == pytest.approx(0.75)
@@ -108,8 +116,8 @@ def test_margin_fraction_and_score_compare_means(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_margin_over_a_loss_is_a_share_of_its_size(monkeypatch: pytest.MonkeyPatch):
-    floors = {"random": [-8.0], "constant": [-4.0], "feedback": [2.0]}
-    scores = scored(monkeypatch, [outcome([-1.0, -1.0])], floors)
+    references = {"random": [-8.0], "constant": [-4.0], "feedback": [2.0]}
+    scores = scored(monkeypatch, [outcome([-1.0, -1.0])], references)
     assert scores["margin_over_constant"] == pytest.approx(0.75)
     assert scores["normalised_score"] == pytest.approx(0.7)
     assert scored(monkeypatch, [outcome([1.0, 1.0])], {"constant": [0.0]})[
@@ -154,7 +162,7 @@ def test_progress_is_where_each_colony_ended(monkeypatch: pytest.MonkeyPatch):
     centroid = np.full((3, 3, 2), 30.0)
     centroid[..., 0] = [[5, 29.5, 1], [10, NAN, 80], [11.8, NAN, NAN]]
     found = outcome([0.0] * 3, centroid=centroid, lengths=np.array([3, 1, 2]))
-    np.testing.assert_array_equal(ends(found)[:, 0], [11.8, 29.5, 80])
+    np.testing.assert_array_equal(final_centroids(found)[:, 0], [11.8, 29.5, 80])
     assert scored(monkeypatch, [found])["final_progress"] == pytest.approx((0.2 + 0.5 + 1) / 3)
 
 
@@ -185,8 +193,10 @@ def test_without_success_there_is_no_way_to_the_goal(monkeypatch: pytest.MonkeyP
 def test_returns_stand_by_kind_of_plate_where_there_is_one(monkeypatch: pytest.MonkeyPatch):
     scores = scored(monkeypatch, [outcome([1.0, 3.0, 10.0, 20.0])])
     assert (scores["return_linear"], scores["return_exponential"]) == (2, 15)
-    alone = judged(4, {"random": [0.0], "constant": [5.0], "feedback": [10.0]}, (LINEAR, LINEAR))
-    monkeypatch.setattr(f"{__name__}.judged", lambda *_: alone)
+    alone = dataset_with(
+        4, {"random": [0.0], "constant": [5.0], "feedback": [10.0]}, (LINEAR, LINEAR)
+    )
+    monkeypatch.setattr(f"{__name__}.dataset_with", lambda *_: alone)
     scores = scored(monkeypatch, [outcome([1.0, 3.0, 10.0, 20.0])])
     assert scores["return_linear"] == 8.5
     assert "return_exponential" not in scores
@@ -210,8 +220,8 @@ def test_without_plates_outside_nothing_is_said_of_them(monkeypatch: pytest.Monk
 def test_intervals_hold_their_means_and_are_paired(monkeypatch: pytest.MonkeyPatch):
     """Where all earn more with some colonies, the margin is sure though returns are not."""
     luck = np.linspace(2, 18, 40)
-    floors = {"constant": luck, "feedback": 2 * luck}
-    scores = scored(monkeypatch, [outcome(1.5 * luck)], floors)
+    references = {"constant": luck, "feedback": 2 * luck}
+    scores = scored(monkeypatch, [outcome(1.5 * luck)], references)
     assert (
         scores["return_mean_low"]
         < 14
@@ -224,7 +234,7 @@ def test_intervals_hold_their_means_and_are_paired(monkeypatch: pytest.MonkeyPat
         assert scores[f"{name}_low"] == pytest.approx(value, abs=1e-6)
         assert scores[f"{name}_high"] == pytest.approx(value, abs=1e-6)
     noise = np.where(np.arange(40) % 2, 4.0, -4.0)
-    scores = scored(monkeypatch, [outcome(1.5 * luck + noise)], floors)
+    scores = scored(monkeypatch, [outcome(1.5 * luck + noise)], references)
     for name, value, spread in (
         ("margin_over_constant", 0.5, 0.13),
         ("fraction_of_feedback", 0.75, 0.065),
@@ -264,7 +274,9 @@ def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest
 def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
     scores = scored(monkeypatch, [outcome([1.0, 2.0])])
     assert {
-        name for gated in room.GATED for name in (gated.metric, *gated.floors, *gated.ceilings)
+        name
+        for gated in room.GATED
+        for name in (gated.metric, *gated.lower_references, *gated.upper_references)
     } <= scores.keys()
     assert {gated.metric: gated.goals for gated in room.GATED if gated.goals} == {
         "margin_over_constant": {"default": 0.25},
@@ -277,12 +289,11 @@ def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
 
 
 @cache
-def made() -> tuple[ActorCriticConfig, Dataset, State]:
+def untrained() -> tuple[ActorCriticConfig, Dataset, State]:
     """A learner that learned nothing yet, whose actions depend on what it sees."""
     config = small("actor_critic", env={"max_steps": 9})
     dataset = collect(config, 0)
-    world = make_world(config.env.rules, dataset.train.plates)
-    state = train.init_state(config, world, dataset, 0)
+    state = train.init_state(config, dataset, 0)
     draws = torch.Generator().manual_seed(0)
     for name, weight in state.params[0].items():
         if name.startswith("actor"):
@@ -290,13 +301,13 @@ def made() -> tuple[ActorCriticConfig, Dataset, State]:
     return config, dataset, state
 
 
-def held_out() -> tuple[World, Starts]:
-    config, dataset, _ = made()
+def held_out() -> tuple[World, InitialColonies]:
+    config, dataset, _ = untrained()
     return make_world(config.env.rules, dataset.held_out.plates), dataset.held_out.colonies
 
 
-def permuted(starts: Starts, order: np.ndarray) -> Starts:
-    return Starts(*(column[order] for column in starts))
+def permuted(starts: InitialColonies, order: np.ndarray) -> InitialColonies:
+    return InitialColonies(*(column[order] for column in starts))
 
 
 def equal(one: Outcome, other: Outcome) -> bool:
@@ -304,8 +315,8 @@ def equal(one: Outcome, other: Outcome) -> bool:
 
 
 def test_every_held_out_colony_plays_exactly_one_episode():
-    config, dataset, state = made()
-    (found,) = learned(config, state, dataset)
+    config, dataset, state = untrained()
+    (found,) = evaluate_policy(config, state, dataset)
     count = config.collect.held_out_colonies
     assert found.returns.shape == found.lengths.shape == found.reasons.shape == (count,)
     assert (found.reasons > 0).all()
@@ -327,9 +338,9 @@ def test_traces_are_those_of_colonies_that_play_alone():
     draws = torch.Generator().manual_seed(1)
     low, high = torch.tensor(some_world.rules.bounds).unbind(1)
     actions = low + (high - low) * torch.rand(64, 5, generator=draws)
-    found = played(some_world, starts, constant_policy(actions))
+    found = run_episodes(some_world, starts, constant_policy(actions))
     for row in range(0, 64, 7):
-        alone = played(
+        alone = run_episodes(
             some_world, permuted(starts, np.array([row])), constant_policy(actions[[row]])
         )
         length = int(alone.lengths[0])
@@ -344,8 +355,8 @@ def test_traces_are_those_of_colonies_that_play_alone():
 def test_returns_are_undiscounted_sums_of_weighted_components():
     some_world, starts = held_out()
     act = feedback_policy(some_world.rules, torch.full((64,), 9.0))
-    found = played(some_world, starts, act)
-    expected = returns(some_world, colonies_of(some_world.rules, starts), act)
+    found = run_episodes(some_world, starts, act)
+    expected = returns(some_world, make_colonies(some_world.rules, starts), act)
     np.testing.assert_allclose(found.returns, expected, atol=1e-5)
     weights = dict(some_world.rules.reward)
     by_name = dict(zip(weights, found.components.T, strict=True))
@@ -362,8 +373,8 @@ def test_the_order_of_colonies_does_not_matter():
     some_world, starts = held_out()
     order = np.random.default_rng(0).permutation(64)
     gamma = torch.linspace(1, 15, 64)
-    one = played(some_world, starts, feedback_policy(some_world.rules, gamma))
-    other = played(
+    one = run_episodes(some_world, starts, feedback_policy(some_world.rules, gamma))
+    other = run_episodes(
         some_world, permuted(starts, order), feedback_policy(some_world.rules, gamma[order])
     )
     for name, values in one._asdict().items():
@@ -374,11 +385,14 @@ def test_the_order_of_colonies_does_not_matter():
 
 
 def test_the_order_does_not_matter_to_a_network():
-    config, dataset, state = made()
+    config, dataset, state = untrained()
     some_world, starts = held_out()
-    act = mean_policy(actor_of(config, some_world, state.seeds[0]))
+    act = deterministic_policy(load_actor(config, some_world, state.seeds[0]))
     order = np.random.default_rng(0).permutation(64)
-    one, other = played(some_world, starts, act), played(some_world, permuted(starts, order), act)
+    one, other = (
+        run_episodes(some_world, starts, act),
+        run_episodes(some_world, permuted(starts, order), act),
+    )
     np.testing.assert_allclose(other.action[0], one.action[0, order], atol=1e-5)
     assert one.action[0].std(0).min() > 1e-3
     assert (
@@ -388,14 +402,14 @@ def test_the_order_does_not_matter_to_a_network():
 
 
 def test_evaluation_repeats_bit_for_bit_and_changes_nothing():
-    config, dataset, state = made()
+    config, dataset, state = untrained()
     before = [
         {name: array.copy() for name, array in arrays.items()}
         for arrays in (to_arrays(dataset), packed(state))
     ]
     one, other = (evaluate(config, state, dataset, 4) for _ in range(2))
     assert not differing(one, other)
-    (first,), (second,) = (learned(config, state, dataset) for _ in range(2))
+    (first,), (second,) = (evaluate_policy(config, state, dataset) for _ in range(2))
     assert equal(first, second)
     for arrays, copies in zip((to_arrays(dataset), packed(state)), before, strict=True):
         assert arrays.keys() == copies.keys()
@@ -407,7 +421,7 @@ def packed(state: State) -> dict[str, np.ndarray]:
 
 
 def test_only_draws_and_intervals_depend_on_the_seed():
-    config, dataset, state = made()
+    config, dataset, state = untrained()
     one, other = (evaluate(config, state, dataset, seed) for seed in (1, 2))
     differ = differing(one, other)
     assert "stochastic_return_mean" in differ
@@ -417,15 +431,15 @@ def test_only_draws_and_intervals_depend_on_the_seed():
 
 
 def test_the_mean_is_played_not_a_draw():
-    config, dataset, state = made()
+    config, dataset, state = untrained()
     some_world, starts = held_out()
-    actor = actor_of(config, some_world, state.seeds[0])
-    mean = played(some_world, starts, mean_policy(actor)).action[0]
-    draws = [drawn_policy(actor, torch.Generator().manual_seed(seed)) for seed in range(64)]
+    actor = load_actor(config, some_world, state.seeds[0])
+    mean = run_episodes(some_world, starts, deterministic_policy(actor)).action[0]
+    draws = [stochastic_policy(actor, torch.Generator().manual_seed(seed)) for seed in range(64)]
     drawn = np.array(
-        [act(torch.arange(64), colonies_of(some_world.rules, starts)).numpy() for act in draws]
+        [act(torch.arange(64), make_colonies(some_world.rules, starts)).numpy() for act in draws]
     )
-    (found,) = learned(config, state, dataset)
+    (found,) = evaluate_policy(config, state, dataset)
     np.testing.assert_array_equal(found.action[0], mean)
     error = drawn.std(0) / 64**0.5
     assert (np.abs(drawn.mean(0) - mean) < 5 * error).all()
@@ -433,7 +447,7 @@ def test_the_mean_is_played_not_a_draw():
 
 def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
     """One colony, once on each: a stiffer plate throws further."""
-    config, dataset, state = made()
+    config, dataset, state = untrained()
     soft, stiff = (
         make_plates(np.array([LINEAR]), np.zeros(1), np.array([b]), 60) for b in (0.1, 50.0)
     )
@@ -445,19 +459,18 @@ def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
     assert one["final_progress"] < other["final_progress"]
 
 
-def moved(dataset: Dataset, plates: Plates, outside: Plates, starts: Starts) -> Dataset:
+def moved(dataset: Dataset, plates: Plates, outside: Plates, starts: InitialColonies) -> Dataset:
     changes = {"plates": plates, "colonies": starts, "outside": outside, "colonies_outside": starts}
     return dataset._replace(held_out=dataset.held_out._replace(**changes))
 
 
 def test_seeds_are_judged_each_by_itself():
-    config, dataset, state = made()
+    config, dataset, state = untrained()
     two = small("actor_critic", env={"max_steps": 9}, seeds=2)
-    world = make_world(two.env.rules, dataset.train.plates)
-    fresh = train.init_state(two, world, dataset, 5)
-    both = State.of([state.seeds[0], fresh.seeds[1]])
-    first, second = learned(two, both, dataset)
-    assert equal(first, learned(config, state, dataset)[0])
+    fresh = train.init_state(two, dataset, 5)
+    both = State.from_seeds([state.seeds[0], fresh.seeds[1]])
+    first, second = evaluate_policy(two, both, dataset)
+    assert equal(first, evaluate_policy(config, state, dataset)[0])
     assert not np.array_equal(first.returns, second.returns)
     scores = evaluate(two, both, dataset, 0)
     assert scores["return_mean"] == pytest.approx(

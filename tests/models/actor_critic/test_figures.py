@@ -6,16 +6,16 @@ import torch
 
 from quatrain.envs.colony.dynamics import hill_length
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.figures import film, laws, standing
+from quatrain.models.actor_critic.figures import baseline_comparison, episode_strip, policy_response
 from quatrain.models.actor_critic.figures.replays import (
     Steps,
+    format_number,
+    format_signed,
+    median_colony,
     next_size,
-    number,
-    signed,
     sizes,
     steps_of,
     throw,
-    typical,
 )
 from quatrain.plots import BLUE
 from tests.models.actor_critic.small_runs import COLONIES, Run, configured, free, run
@@ -72,11 +72,18 @@ def test_only_what_is_free_has_a_law(names: tuple[str, ...], answers: int):
     steps = Steps(
         np.array([40.0]), np.array([30.0]), np.array([2.0]), np.array([[0.5, 9, 1, 0.4, 0]])
     )
-    assert len(laws.laws_of(configured(env={"action": free(*names)}), [steps], steps)) == answers
+    assert (
+        len(
+            policy_response.policy_responses(
+                configured(env={"action": free(*names)}), [steps], steps
+            )
+        )
+        == answers
+    )
 
 
 def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it(plain: Run):
-    figure = laws.draw_laws(plain.config, plain.dataset, plain.replays)
+    figure = policy_response.draw_policy_response(plain.config, plain.dataset, plain.replays)
     (line,) = (line for line in figure.axes[0].lines if line.get_color() == BLUE)
     n, ratio = line.get_xdata(), line.get_ydata()
     np.testing.assert_allclose(ratio, np.clip(1 - 6 / (2 * n), 0, 0.7))
@@ -85,7 +92,7 @@ def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it(plain: Run)
 def test_bins_have_quantiles_of_enough_steps_and_none_of_few():
     x = np.concatenate([np.full(50, 0.5), np.full(3, 1.5), [3.0]])
     y = np.arange(54.0)
-    low, median, high = laws.binned(x, y, np.array([0.0, 1, 2, 3]))
+    low, median, high = policy_response.binned(x, y, np.array([0.0, 1, 2, 3]))
     assert (low[0], median[0], high[0]) == pytest.approx((4.9, 24.5, 44.1))
     assert np.isnan([low[1:], median[1:], high[1:]]).all()
 
@@ -94,7 +101,7 @@ def test_quantiles_within_an_episode_are_of_colonies_that_still_live(plain: Run)
     action = np.full((3, 20, 5), np.nan)
     action[0], action[1, :2], action[2, 0] = np.arange(20)[:, None], [[4.0], [8.0]], 1
     outcome = plain.replays.learned[0]._replace(action=action)
-    steps, quantiles = laws.within_episode([outcome], 1)
+    steps, quantiles = policy_response.within_episode([outcome], 1)
     assert steps.tolist() == [1, 2]  # in the third step one of twenty lives
     assert quantiles[:, 0].tolist() == pytest.approx([0.95, 4.75, 9.5, 14.25, 18.05])
     assert quantiles[2, 1] == 6
@@ -105,22 +112,25 @@ def test_quantiles_within_an_episode_are_of_colonies_that_still_live(plain: Run)
 
 def test_courses_are_sizes_from_the_start_to_the_end(plain: Run):
     replays = plain.replays
-    figure = standing.draw_sizes(plain.config, plain.dataset, replays)
+    figure = baseline_comparison.draw_sizes(plain.config, plain.dataset, replays)
     starts_at = plain.dataset.held_out.colonies
-    for axes, name in zip(figure.axes, standing.COMPARED, strict=False):
+    for axes, name in zip(figure.axes, baseline_comparison.COMPARED, strict=False):
         courses = [
             line.get_ydata()
             for line in axes.lines
             if len(line.get_ydata()) > 2 and line.get_marker() == "None"
         ]
-        expected = np.minimum(sizes(starts_at, replays.of(name)[0])[:, : standing.DRAWN], 1.1 * 32)
+        expected = np.minimum(
+            sizes(starts_at, replays.outcomes(name)[0])[:, : baseline_comparison.DRAWN_COLONIES],
+            1.1 * 32,
+        )
         np.testing.assert_array_equal(np.stack(courses, 1), expected)
-        assert expected[0].tolist() == starts_at.n[: standing.DRAWN].tolist()
+        assert expected[0].tolist() == starts_at.n[: baseline_comparison.DRAWN_COLONIES].tolist()
 
 
 def test_pairs_are_returns_with_the_same_colony(plain: Run):
     replays = plain.replays
-    figure = standing.draw_paired(plain.config, plain.dataset, replays)
+    figure = baseline_comparison.draw_paired(plain.config, plain.dataset, replays)
     for axes, other in zip(figure.axes, (replays.constant, replays.feedback), strict=False):
         (dots,) = axes.collections
         np.testing.assert_array_equal(
@@ -134,9 +144,11 @@ def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
     held_out = plain.dataset.held_out
     replays = plain.replays
     returns, seen = replays.learned[0].returns, 0
-    for kind in standing.LAWS:
-        found = standing.by_plate(
-            standing.Played(held_out.plates, held_out.colonies, replays), returns, kind
+    for kind in baseline_comparison.KIND_NAMES:
+        found = baseline_comparison.by_plate(
+            baseline_comparison.PlateReplays(held_out.plates, held_out.colonies, replays),
+            returns,
+            kind,
         )
         for m, mean in zip(found.m, found.returns, strict=True):
             (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
@@ -146,14 +158,16 @@ def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
 
 
 def test_constants_below_the_edge_lie_on_it(plain: Run):
-    (axes, _) = standing.draw_constant_search(plain.config, plain.dataset, plain.scores).axes
+    (axes, _) = baseline_comparison.draw_constant_search(
+        plain.config, plain.dataset, plain.scores
+    ).axes
     dots, rings = axes.collections
     search, bottom = plain.dataset.train.search, axes.get_ylim()[0]
     np.testing.assert_allclose(dots.get_offsets()[:, 1], np.maximum(search.returns, bottom))
     np.testing.assert_allclose(dots.get_offsets()[:, 0], search.actions[:, 0])
     assert bottom < min(plain.scores["random_return"], plain.scores["return_mean"])
     assert len(rings.get_offsets()) == len(search.finalists)
-    assert {f"best constant {number(plain.scores['constant_return'])}"} <= {
+    assert {f"best constant {format_number(plain.scores['constant_return'])}"} <= {
         text.get_text() for text in axes.texts
     }
 
@@ -163,8 +177,8 @@ def test_constants_below_the_edge_lie_on_it(plain: Run):
 
 def test_the_film_shows_the_episode_that_was_judged(plain: Run):
     (outcome,) = plain.replays.learned
-    chosen = typical(outcome)
-    pictures = film.filmed(plain.config, plain.state, plain.dataset, chosen)
+    chosen = median_colony(outcome)
+    pictures = episode_strip.capture_frames(plain.config, plain.state, plain.dataset, chosen)
     assert [seen.step for seen in pictures] == list(range(outcome.lengths[chosen] + 1))
     assert [seen.n for seen in pictures[1:]] == outcome.n[
         : outcome.lengths[chosen], chosen
@@ -172,7 +186,9 @@ def test_the_film_shows_the_episode_that_was_judged(plain: Run):
     np.testing.assert_allclose(
         pictures[-1].pos.mean(0), outcome.centroid[len(pictures) - 2, chosen], rtol=1e-4
     )
-    figure = film.draw_film(plain.config, plain.state, plain.dataset, plain.replays)
+    figure = episode_strip.draw_episode_strip(
+        plain.config, plain.state, plain.dataset, plain.replays
+    )
     first = figure.axes[0]
     assert first.get_title(loc="left") == f"step 0: {pictures[0].n} cells"
     _, cells = first.collections
@@ -181,9 +197,13 @@ def test_the_film_shows_the_episode_that_was_judged(plain: Run):
 
 def test_the_typical_colony_has_the_median_return(plain: Run):
     returns = np.array([9.0, -1.0, 2.0])
-    assert typical(plain.replays.learned[0]._replace(returns=returns)) == 2
+    assert median_colony(plain.replays.learned[0]._replace(returns=returns)) == 2
 
 
 def test_numbers_are_as_short_as_they_can_be():
-    assert [signed(value) for value in (1.234, -0.001, -1234.5)] == ["+1.23", "+0.00", "-1,234"]
-    assert [number(value) for value in (1.234, -1.234)] == ["1.23", "-1.23"]
+    assert [format_signed(value) for value in (1.234, -0.001, -1234.5)] == [
+        "+1.23",
+        "+0.00",
+        "-1,234",
+    ]
+    assert [format_number(value) for value in (1.234, -1.234)] == ["1.23", "-1.23"]

@@ -9,8 +9,9 @@ from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.losses import TERMS
-from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo.records import NOTED
+from quatrain.models.actor_critic.ppo import iteration
+from quatrain.models.actor_critic.ppo import trainer as trainers
+from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 from tests.conftest import small
 
@@ -53,10 +54,11 @@ def batch_of(values: tuple[int, ...]) -> Minibatch:
     )
     return Minibatch(
         groups=(graphs,),
-        z=0.5 + 0.4 * wave(BATCH, ACTIONS, start=3.0),
+        raw_action=0.5 + 0.4 * wave(BATCH, ACTIONS, start=3.0),
         log_prob=torch.tensor([-7.2, -4.3, -3.2]),
-        first=2 + wave(BATCH, ACTIONS, start=5.0),
-        second=2 + wave(BATCH, ACTIONS, start=6.0),
+        dist_params=torch.stack(
+            [2 + wave(BATCH, ACTIONS, start=5.0), 2 + wave(BATCH, ACTIONS, start=6.0)], 1
+        ),
         value=wave(BATCH, *values, start=7.0),
         advantage=wave(BATCH, start=8.0),
         returns=wave(BATCH, *values, start=9.0),
@@ -76,10 +78,12 @@ def test_the_terms_of_a_batch_are_these_numbers(
     config = config_of(policy, value_heads)
     dataset = collect(config, 0)
     world = make_world(config.env.rules, dataset.train.plates)
-    agent = agents.restored(config, world, train.init_state(config, world, dataset, 0).seeds[0])
+    trainer = trainers.from_state(config, world, train.init_state(config, dataset, 0).seeds[0])
     with torch.no_grad():
-        for place, param in enumerate(agent.network.parameters()):
+        for place, param in enumerate(trainer.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))
-    _, row = train.objective(agent, batch_of(() if value_heads == "total" else (COMPONENTS,)), 0.01)
-    found = dict(zip(NOTED, row.tolist(), strict=True))
+    _, row = iteration.objective(
+        trainer, batch_of(() if value_heads == "total" else (COMPONENTS,)), 0.01
+    )
+    found = dict(zip(MINIBATCH_METRICS, row.tolist(), strict=True))
     assert [found[term] for term in TERMS] == pytest.approx(expected, rel=1e-4)

@@ -32,7 +32,8 @@ def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
         dataset = collect(alone, seed["collect"])
         *_, end = train(alone.model_copy(update={"seeds": seeds}), dataset, seed["train"])
         return [
-            evaluate(alone, State.of([one]), dataset, seed["evaluate"]) for one in end.state.seeds
+            evaluate(alone, State.from_seeds([one]), dataset, seed["evaluate"])
+            for one in end.state.seeds
         ]
 
 

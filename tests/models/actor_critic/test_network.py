@@ -40,7 +40,7 @@ def graphs(batch: int = 7, cells: int = 11, seed: int = 0) -> Graphs:
 
 
 @pytest.fixture(scope="module")
-def made() -> network.Network:
+def net() -> network.Network:
     net = network.init(config(), seed=3)
     with torch.no_grad():
         for param in net.parameters():  # the policy's last layer begins near 0
@@ -52,7 +52,7 @@ def both(output: network.Output) -> Tensor:
     return torch.cat([output.raw, output.value], 1)
 
 
-def test_padding_changes_nothing(made: network.Network):
+def test_padding_changes_nothing(net: network.Network):
     narrow = graphs()
     wide = Graphs(
         nn.functional.pad(narrow.node, (0, 0, 0, 20)),
@@ -60,16 +60,16 @@ def test_padding_changes_nothing(made: network.Network):
         nn.functional.pad(narrow.parent, (0, 20), value=-1),
         nn.functional.pad(narrow.mask, (0, 20)),
     )
-    torch.testing.assert_close(both(made(wide)), both(made(narrow)), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(both(net(wide)), both(net(narrow)), atol=1e-6, rtol=1e-5)
 
 
-def test_what_stands_in_padding_is_not_seen(made: network.Network):
+def test_what_stands_in_padding_is_not_seen(net: network.Network):
     clean = graphs()
     dirty = clean._replace(node=torch.where(clean.mask[..., None], clean.node, 7.0))
-    torch.testing.assert_close(both(made(dirty)), both(made(clean)), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(both(net(dirty)), both(net(clean)), atol=1e-6, rtol=1e-5)
 
 
-def test_the_order_of_cells_is_no_matter(made: network.Network):
+def test_the_order_of_cells_is_no_matter(net: network.Network):
     one = graphs()
     order = torch.randperm(11, generator=torch.Generator().manual_seed(1))
     place = order.argsort()
@@ -80,31 +80,31 @@ def test_the_order_of_cells_is_no_matter(made: network.Network):
         torch.where(parent >= 0, place[parent], -1),
         one.mask[:, order],
     )
-    torch.testing.assert_close(both(made(moved)), both(made(one)), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(both(net(moved)), both(net(one)), atol=1e-5, rtol=1e-5)
 
 
-def test_a_batch_gives_each_colony_its_own_value(made: network.Network):
-    found = both(made(graphs(64)))
+def test_a_batch_gives_each_colony_its_own_value(net: network.Network):
+    found = both(net(graphs(64)))
     assert len({tuple(row) for row in found.tolist()}) == 64
-    alone = both(made(Graphs(*(column[5:6] for column in graphs(64)))))
+    alone = both(net(Graphs(*(column[5:6] for column in graphs(64)))))
     torch.testing.assert_close(alone[0], found[5], atol=1e-5, rtol=1e-5)
 
 
-def test_one_cell_changes_policy_and_value_of_its_colony_alone(made: network.Network):
+def test_one_cell_changes_policy_and_value_of_its_colony_alone(net: network.Network):
     before = graphs()
     node = before.node.clone()
     node[1, 3] += 1
-    first, second = made(before), made(before._replace(node=node))
+    first, second = net(before), net(before._replace(node=node))
     for one, other in ((first.raw, second.raw), (first.value, second.value)):
         assert (one[1] != other[1]).all()
         assert torch.equal(one[[0, 2, 3, 4, 5, 6]], other[[0, 2, 3, 4, 5, 6]])
 
 
-def test_the_tree_is_seen(made: network.Network):
+def test_the_tree_is_seen(net: network.Network):
     before = graphs()
     parent = before.parent.clone()
     parent[1, 5] = 0 if parent[1, 5] != 0 else 1
-    assert (both(made(before))[1] != both(made(before._replace(parent=parent)))[1]).all()
+    assert (both(net(before))[1] != both(net(before._replace(parent=parent)))[1]).all()
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -123,14 +123,14 @@ def test_every_weight_gets_a_gradient(layers: int, heads: str):
         assert param.grad.abs().max() > 1e-8, name
 
 
-def test_value_and_policy_have_trunks_of_their_own(made: network.Network):
-    made.zero_grad()
-    made(graphs()).value.sum().backward()
-    assert all(param.grad is None for param in made.actor.parameters())
-    assert all(param.grad is not None for param in made.critic.parameters())
-    made.zero_grad()
-    made(graphs()).raw.sum().backward()
-    assert all(param.grad is None for param in made.critic.parameters())
+def test_value_and_policy_have_trunks_of_their_own(net: network.Network):
+    net.zero_grad()
+    net(graphs()).value.sum().backward()
+    assert all(param.grad is None for param in net.actor.parameters())
+    assert all(param.grad is not None for param in net.critic.parameters())
+    net.zero_grad()
+    net(graphs()).raw.sum().backward()
+    assert all(param.grad is None for param in net.critic.parameters())
 
 
 def test_the_colony_alone_asks_the_same_as_if_all_asked():
@@ -142,11 +142,11 @@ def test_the_colony_alone_asks_the_same_as_if_all_asked():
     )
 
 
-def test_groups_are_one_batch(made: network.Network):
+def test_groups_are_one_batch(net: network.Network):
     whole, other = graphs(7), graphs(5, 4, seed=1)
-    found = made(whole, other)
-    torch.testing.assert_close(found.raw[:7], made(whole).raw, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(found.value[7:], made(other).value, atol=1e-6, rtol=1e-5)
+    found = net(whole, other)
+    torch.testing.assert_close(found.raw[:7], net(whole).raw, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(found.value[7:], net(other).value, atol=1e-6, rtol=1e-5)
 
 
 def test_the_first_policy_is_nearly_the_same_everywhere():

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures import training
-from quatrain.models.actor_critic.figures.replays import COLORS, number
+from quatrain.models.actor_critic.figures.replays import COLORS, format_number
 from quatrain.plots import ORANGE, RED
 from quatrain.progress import History
 from tests.models.actor_critic.small_runs import ONE_PLATE, Run, configured, free, run
@@ -114,16 +114,20 @@ def test_learning_curve_is_the_training_return_between_its_yardsticks(plain: Run
         assert dashed.get_ydata()[0] == plain.scores[f"{name}_return"]
     dot = next(line for line in lines_of(axes, RED) if line.get_marker() == "o")
     assert dot.get_ydata().tolist() == [plain.scores["return_mean"]]
-    assert f"held out {number(plain.scores['return_mean'])}" in texts(axes)
+    assert f"held out {format_number(plain.scores['return_mean'])}" in texts(axes)
 
 
 def test_shares_of_yardsticks_are_told_only_where_they_mean_something():
     scores = {"return_mean": 6.0, "constant_return": 4.0, "feedback_return": 8.0}
     scores |= {"margin_over_constant": 0.5, "fraction_of_feedback": 0.75}
-    assert training.compared(scores) == "+50% on the best constant action, 75.0% of the controller"
+    assert (
+        training.compare_returns(scores)
+        == "+50% on the best constant action, 75.0% of the controller"
+    )
     negative = scores | {"constant_return": -4.0}
     assert (
-        training.compared(negative) == "+10.00 on the best constant action, -2.00 on the controller"
+        training.compare_returns(negative)
+        == "+10.00 on the best constant action, -2.00 on the controller"
     )
 
 
@@ -131,7 +135,7 @@ def test_shares_of_yardsticks_are_told_only_where_they_mean_something():
 def test_stacked_components_sum_up_to_the_return(preset: str):
     config = configured(env={"reward": {"preset": preset}})
     made_by_hand = recorded(config)
-    layers = training.layers_of_reward(config, made_by_hand)
+    layers = training.reward_layers(config, made_by_hand)
     total = made_by_hand["return"][1]
     np.testing.assert_allclose(np.sum([layer.values for layer in layers], 0), total)
     upper, _ = training.draw_episodes(config, made_by_hand).axes
@@ -145,7 +149,7 @@ def test_stacked_components_sum_up_to_the_return(preset: str):
 
 def test_reasons_are_shares_of_those_that_occur():
     config = configured()
-    layers = training.layers_of_reasons(config, recorded(config))
+    layers = training.reason_layers(config, recorded(config))
     assert [layer.label for layer in layers] == ["success 75%", "overflow 25%"]
     np.testing.assert_allclose(np.sum([layer.values for layer in layers], 0), 1)
 
@@ -153,7 +157,7 @@ def test_reasons_are_shares_of_those_that_occur():
 def test_before_the_first_episode_ends_nothing_is_shown():
     config = configured()
     episodes = {"episodes": (np.arange(1, 6), np.array([0.0, 0, 3, 0, 2]))}
-    found = training.of_episodes(config, recorded(config) | episodes, "return")
+    found = training.episode_curve(config, recorded(config) | episodes, "return")
     assert np.isfinite(found.values[0]).tolist() == [False, False, True, True, True]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quatrain.envs.colony.rules import PARAMETERS, Bounds
 from quatrain.models.actor_critic.ppo import policy as policies
-from quatrain.models.actor_critic.ppo.policy import Parameters, Policy, make_policy
+from quatrain.models.actor_critic.ppo.policy import Params, Policy, make_policy
 
 KINDS = ("beta", "squashed_gaussian")
 BOUNDS = (
@@ -32,26 +32,26 @@ def of_range(kind: str, width: float) -> Policy:
     return make_policy(kind, (Bounds(0, width), *BOUNDS[1:]), PARAMETERS[:1], FIXED)
 
 
-def one(first: float, second: float) -> Parameters:
-    return Parameters(torch.tensor([float(first)]), torch.tensor([float(second)]))
+def params_of(first: float, second: float) -> Params:
+    return torch.tensor([float(first)]), torch.tensor([float(second)])
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def random_parameters(kind: str, seed: int, count: int = CASES) -> Parameters:
+def random_parameters(kind: str, seed: int, count: int = CASES) -> Params:
     """[count, 1]: concentrations of 1 to 60; Gaussians of all widths, some near an edge."""
     uniform = torch.rand(2, count, 1, generator=generator(seed))
     if kind == "beta":
-        return Parameters(*(60**uniform))
-    return Parameters(6 * uniform[0] - 3, 4 * uniform[1] - 3.5)
+        return tuple(60**uniform)
+    return 6 * uniform[0] - 3, 4 * uniform[1] - 3.5
 
 
-def drawn(policy: Policy, parameters: Parameters, seed: int) -> Tensor:
+def sample_many(policy: Policy, parameters: Params, seed: int) -> Tensor:
     """SAMPLES draws of each."""
     return policy.sample(
-        Parameters(*(part.expand(SAMPLES, *part.shape) for part in parameters)), generator(seed)
+        tuple(part.expand(SAMPLES, *part.shape) for part in parameters), generator(seed)
     )
 
 
@@ -63,41 +63,41 @@ def assert_is_the_mean(numbers: Tensor, expected: Tensor) -> None:
 
 
 def test_worked_beta():
-    policy, parameters = of_range("beta", 1.0), one(2, 3)
+    policy, parameters = of_range("beta", 1.0), params_of(2, 3)
     assert float(policy.entropy(parameters)) == pytest.approx(-0.2349066, abs=1e-6)
     assert float(policy.log_prob(parameters, torch.tensor([0.25]))) == pytest.approx(
         0.5232481, abs=1e-6
     )
-    assert float(policy.kl(parameters, one(4, 1.5))) == pytest.approx(1.4897366, abs=1e-6)
-    assert float(policy.centre(parameters)) == pytest.approx(0.4)
+    assert float(policy.kl(parameters, params_of(4, 1.5))) == pytest.approx(1.4897366, abs=1e-6)
+    assert float(policy.mean(parameters)) == pytest.approx(0.4)
 
 
 def test_worked_entropy_of_an_action():
     policy = of_range("beta", 0.7)
-    assert float(policy.entropy(one(2, 3))) == pytest.approx(-0.5915816, abs=1e-6)
-    assert float(policy.raw_entropy(one(2, 3))) == pytest.approx(-0.2349066, abs=1e-6)
+    assert float(policy.entropy(params_of(2, 3))) == pytest.approx(-0.5915816, abs=1e-6)
+    assert float(policy.raw_entropy(params_of(2, 3))) == pytest.approx(-0.2349066, abs=1e-6)
 
 
 def test_worked_squashed_gaussian():
     policy, parameters, z = (
         of_range("squashed_gaussian", 0.7),
-        one(0, math.log(0.5)),
+        params_of(0, math.log(0.5)),
         torch.tensor([0.3]),
     )
     assert float(policy.action(z)[0]) == pytest.approx(0.4021098, abs=1e-6)
     assert float(policy.log_prob(parameters, z)) == pytest.approx(1.3595941, abs=1e-6)
-    five = Parameters(torch.zeros(5), torch.full((5,), -0.5))
+    five = (torch.zeros(5), torch.full((5,), -0.5))
     assert float(whole("squashed_gaussian").raw_entropy(five)) == pytest.approx(4.5946927, abs=1e-6)
-    assert float(policy.kl(parameters, one(0.1, math.log(0.6)))) == pytest.approx(
+    assert float(policy.kl(parameters, params_of(0.1, math.log(0.6)))) == pytest.approx(
         0.0434327, abs=1e-6
     )
 
 
 def test_the_entropy_of_a_squashed_action_falls_while_that_of_the_gaussian_rises():
     policy, widths = of_range("squashed_gaussian", 0.5), (-0.5, 0.5, 1.0)
-    found = [float(policy.entropy(one(0, log_s))) for log_s in widths]
+    found = [float(policy.entropy(params_of(0, log_s))) for log_s in widths]
     assert found == pytest.approx([-1.2487, -0.7051, -0.8706], abs=6e-5)
-    raw = [float(policy.raw_entropy(one(0, log_s))) for log_s in widths]
+    raw = [float(policy.raw_entropy(params_of(0, log_s))) for log_s in widths]
     assert raw == sorted(raw)
 
 
@@ -108,25 +108,25 @@ def test_entropy_and_kl_are_means_over_samples(kind):
     if (
         kind == "squashed_gaussian"
     ):  # narrow new ones make the spread of samples too large to tell anything
-        new = Parameters(old.first + 0.3 * new.first, old.second + 0.2 * new.second.sin())
-    z = drawn(policy, old, seed=3)
+        new = (old[0] + 0.3 * new[0], old[1] + 0.2 * new[1].sin())
+    z = sample_many(policy, old, seed=3)
     log_prob = policy.log_prob(old, z)
     assert_is_the_mean(-log_prob, policy.entropy(old))
     assert_is_the_mean(log_prob - policy.log_prob(new, z), policy.kl(old, new))
 
 
 def test_worked_numbers_are_means_over_samples():
-    policy, parameters = of_range("beta", 1.0), one(2, 3)
-    z = drawn(policy, parameters, seed=4)
+    policy, parameters = of_range("beta", 1.0), params_of(2, 3)
+    z = sample_many(policy, parameters, seed=4)
     log_prob = policy.log_prob(parameters, z)
     assert_is_the_mean(-log_prob, torch.tensor(-0.2349066))
-    assert_is_the_mean(log_prob - policy.log_prob(one(4, 1.5), z), torch.tensor(1.4897366))
+    assert_is_the_mean(log_prob - policy.log_prob(params_of(4, 1.5), z), torch.tensor(1.4897366))
 
 
 def test_beta_draws_have_its_mean_and_variance():
     parameters = random_parameters("beta", 5)
     a, b = (part[:, 0].double() for part in parameters)
-    z = drawn(of_range("beta", 0.7), parameters, seed=6)
+    z = sample_many(of_range("beta", 0.7), parameters, seed=6)
     mean = a / (a + b)
     assert_is_the_mean(z[..., 0], mean)
     assert_is_the_mean(
@@ -137,7 +137,7 @@ def test_beta_draws_have_its_mean_and_variance():
 def test_gaussian_draws_have_its_mean_and_variance():
     parameters = random_parameters("squashed_gaussian", 5)
     mean, log_s = (part[:, 0].double() for part in parameters)
-    z = drawn(of_range("squashed_gaussian", 0.7), parameters, seed=6)
+    z = sample_many(of_range("squashed_gaussian", 0.7), parameters, seed=6)
     assert_is_the_mean(z[..., 0], mean)
     assert_is_the_mean((z[..., 0].double() - mean).square(), (2 * log_s).exp())
 
@@ -160,13 +160,11 @@ def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind):
     units = (torch.arange(cells, dtype=torch.float64)[:, None] + 0.5) / cells
     z = units if kind == "beta" else units.logit()
     for case in range(4):
-        parameters = Parameters(
-            *(part[case].double().expand_as(z) for part in random_parameters(kind, 8))
-        )
+        parameters = tuple(part[case].double().expand_as(z) for part in random_parameters(kind, 8))
         log_prob = policy.log_prob(parameters, z)
         density, cell = log_prob.exp(), width / cells
         assert float(density.sum() * cell) == pytest.approx(1, abs=2e-5)
-        entropy = policy.entropy(Parameters(*(part[:1].float() for part in parameters)))
+        entropy = policy.entropy(tuple(part[:1].float() for part in parameters))
         assert float(-(density * log_prob).sum() * cell) == pytest.approx(float(entropy), abs=1e-4)
 
 
@@ -178,8 +176,7 @@ def test_log_prob_entropy_and_kl_sum_over_the_active_parameters(kind):
     )
     z = policy.sample(old, generator(3))
     parts = [
-        (Parameters(*(x[:, i : i + 1] for x in old)), Parameters(*(x[:, i : i + 1] for x in new)))
-        for i in range(5)
+        (tuple(x[:, i : i + 1] for x in old), tuple(x[:, i : i + 1] for x in new)) for i in range(5)
     ]
     log_probs = [
         each.log_prob(part, z[:, i : i + 1])
@@ -216,7 +213,8 @@ def test_gradients_of_log_prob_and_entropy_are_their_slopes(kind):
         assert torch.autograd.gradcheck(lambda raw: policy.entropy(policy.distribution(raw)), raw)
         return
     points, weights = (
-        torch.tensor(x) for x in policies.np.polynomial.hermite_e.hermegauss(policies.NODES)
+        torch.tensor(x)
+        for x in policies.np.polynomial.hermite_e.hermegauss(policies.QUADRATURE_POINTS)
     )
     entropy = policies.squashed_entropy
     assert torch.autograd.gradcheck(
@@ -234,7 +232,7 @@ def test_a_first_policy_covers_the_range(kind):
     assert (units.mean(0) - 0.5).abs().max() < 0.01
     assert (units.std(0) - 0.198).abs().max() < 0.01
     if kind == "beta":
-        assert parameters.first[0, 0] == pytest.approx(2.7014, abs=1e-4)
+        assert parameters[0][0, 0] == pytest.approx(2.7014, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -246,7 +244,7 @@ def test_extreme_raw_numbers_give_finite_scores_and_actions_inside_their_bounds(
         parameters = policy.distribution(each)
         start = policy.distribution(torch.zeros(7, 10))
         low, high = torch.tensor(BOUNDS).T
-        for z in (policy.sample(parameters, generator(15)), policy.centre(parameters)):
+        for z in (policy.sample(parameters, generator(15)), policy.mean(parameters)):
             action = policy.action(z)
             assert (action >= low).all()
             assert (action < high).all()
@@ -258,10 +256,10 @@ def test_extreme_raw_numbers_give_finite_scores_and_actions_inside_their_bounds(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_draw_at_the_edge_is_the_one_that_is_stored_and_scored(kind):
     """Half of the draws of these would be nearer to an edge than EDGE."""
-    parameters = one(1.0, 501.0) if kind == "beta" else one(-11.513, 0.5)
+    parameters = params_of(1.0, 501.0) if kind == "beta" else params_of(-11.513, 0.5)
     policy = of_range(kind, 0.7)
-    many = Parameters(*(part.expand(5000, 1) for part in parameters))
-    many = Parameters(many.first, many.second * (200 if kind == "beta" else 1))
+    many = tuple(part.expand(5000, 1) for part in parameters)
+    many = (many[0], many[1] * (200 if kind == "beta" else 1))
     z = policy.sample(many, generator(16))
     assert 0.3 < (z == z.min()).float().mean() < 0.75
     action = policy.action(z)[:, 0]
@@ -279,10 +277,10 @@ def test_a_log_ratio_is_as_exact_as_the_numbers_it_is_made_of(kind):
     """The same parameters but for their last bit, and large: a ratio of 1 within 1e-5, a divergence of none."""
     policy = whole(kind)
     if kind == "beta":
-        parameters = Parameters(*(50 + 50 * torch.rand(2, 256, 5, generator=generator(17))))
+        parameters = tuple(50 + 50 * torch.rand(2, 256, 5, generator=generator(17)))
     else:
-        parameters = Parameters(*(torch.randn(2, 256, 5, generator=generator(17)).clamp(-2, 0.5)))
-    near = Parameters(torch.nextafter(parameters.first, torch.tensor(1e3)), parameters.second)
+        parameters = tuple(torch.randn(2, 256, 5, generator=generator(17)).clamp(-2, 0.5))
+    near = (torch.nextafter(parameters[0], torch.tensor(1e3)), parameters[1])
     z = policy.sample(parameters, generator(18))
     assert (policy.log_prob(near, z) - policy.log_prob(parameters, z)).abs().max() < 1e-5
     assert policy.kl(parameters, near).abs().max() < 1e-9
@@ -317,8 +315,8 @@ def test_draws_carry_no_gradient_and_only_the_generator_decides(kind):
 
 
 def test_what_is_played_when_nothing_is_drawn():
-    assert whole("beta").action(of_range("beta", 0.7).centre(one(3, 1)).expand(5))[
+    assert whole("beta").action(of_range("beta", 0.7).mean(params_of(3, 1)).expand(5))[
         0
     ] == pytest.approx(0.525)
     squashed = of_range("squashed_gaussian", 0.7)
-    assert squashed.action(squashed.centre(one(math.log(3), -1)))[0] == pytest.approx(0.525)
+    assert squashed.action(squashed.mean(params_of(math.log(3), -1)))[0] == pytest.approx(0.525)

@@ -14,8 +14,8 @@ from quatrain.envs.colony.world import start
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.acting import Actor, mean_policy, see
-from quatrain.models.actor_critic.ppo.agent import actor_of
+from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy, observe
+from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.progress import Progress
 from tests.conftest import params_with
 
@@ -109,7 +109,7 @@ def solved(iterations: int, **changes: Any) -> Solved:
     dataset = collect(config, 0)
     *_, end = train.train(config, dataset, 0)
     world = make_world(config.env.rules, dataset.train.plates)
-    actor = actor_of(config, world, end.state.seeds[0])
+    actor = load_actor(config, world, end.state.seeds[0])
     return Solved(actor, end, start(world, 256, torch.Generator().manual_seed(7)))
 
 
@@ -124,13 +124,13 @@ def acting(**bounds: tuple[float, float]) -> dict[str, Any]:
 @torch.no_grad()
 def values(found: Solved) -> np.ndarray:
     """Of each colony, and of each component where each has a head."""
-    of_colonies = found.actor.forward(see(found.actor, found.colonies)).value
+    of_colonies = found.actor.forward(observe(found.actor, found.colonies)).value
     return of_colonies.reshape(len(of_colonies), -1).numpy()
 
 
 def actions(found: Solved, name: str) -> np.ndarray:
     """Without the policy's spread."""
-    return mean_policy(found.actor)(torch.zeros(0), found.colonies)[
+    return deterministic_policy(found.actor)(torch.zeros(0), found.colonies)[
         :, PARAMETERS.index(name)
     ].numpy()
 

@@ -9,10 +9,10 @@ import torch
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import Dataset, collect
-from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo import playing
-from quatrain.models.actor_critic.ppo.ranks import helped
-from quatrain.models.actor_critic.ppo.team import ALONE, Team
+from quatrain.models.actor_critic.ppo import iteration, rollout
+from quatrain.models.actor_critic.ppo import trainer as trainers
+from quatrain.models.actor_critic.ppo.launch import launch_ranks
+from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 from quatrain.replay.rollouts import buffer
 from quatrain.replay.rollouts.buffer import Rollout, Transitions
 from tests.conftest import small
@@ -25,45 +25,44 @@ def dataset() -> Dataset:
     return collect(ONE, 0)
 
 
-def made(dataset: Dataset, team: Team) -> agents.Agent:
+def make_trainer(dataset: Dataset, group: ProcessGroup) -> trainers.Trainer:
     world = make_world(ONE.env.rules, dataset.train.plates)
-    config = ONE if team.size == 1 else TWO
-    return agents.restored(
-        config, world, train.init_state(config, world, dataset, 3).seeds[0], team
-    )
+    config = ONE if group.size == 1 else TWO
+    return trainers.from_state(config, world, train.init_state(config, dataset, 3).seeds[0], group)
 
 
-def half(rollout: Rollout, team: Team) -> Rollout:
-    """The lanes of a rank."""
-    own = slice(team.rank * 12, (team.rank + 1) * 12) if team.size > 1 else slice(None)
-    return Rollout(*(column[:, own] for column in rollout))
+def half(collected: Rollout, group: ProcessGroup) -> Rollout:
+    """Returns the environments of a rank."""
+    envs = slice(group.rank * 12, (group.rank + 1) * 12) if group.size > 1 else slice(None)
+    return Rollout(*(column[:, envs] for column in collected))
 
 
-def gradients(dataset: Dataset, rollout: Rollout, team: Team) -> dict[str, torch.Tensor]:
+def gradients(dataset: Dataset, collected: Rollout, group: ProcessGroup) -> dict[str, torch.Tensor]:
     """Of the whole rollout as one minibatch."""
-    agent = made(dataset, team)
-    transitions: Transitions = train.judged(agent, half(rollout, team))
+    trainer = make_trainer(dataset, group)
+    trainer.rollout = half(collected, group)
+    transitions: Transitions = iteration.compute_advantages(trainer)
     every = torch.arange(len(transitions.n))
-    loss, _ = train.objective(agent, buffer.minibatch(transitions, every), 0.01)
+    loss, _ = iteration.objective(trainer, buffer.minibatch(transitions, every), 0.01)
     loss.backward()
-    agent.team.average_gradients(agent.network.parameters())
+    trainer.process_group.average_gradients(trainer.network.parameters())
     return {
         name: param.grad
-        for name, param in agent.network.named_parameters()
+        for name, param in trainer.network.named_parameters()
         if param.grad is not None
     }
 
 
-def other(team: Team, dataset: Dataset, rollout: Rollout) -> None:
-    gradients(dataset, rollout, team)
+def other(group: ProcessGroup, dataset: Dataset, collected: Rollout) -> None:
+    gradients(dataset, collected, group)
 
 
 def test_two_ranks_have_the_gradient_of_one(dataset: Dataset):
-    agent = made(dataset, ALONE)
-    playing.play(agent.actor, agent.player, agent.rollout)
-    wanted = gradients(dataset, agent.rollout, ALONE)
-    with helped(2, other, dataset, agent.rollout) as team:
-        found = gradients(dataset, agent.rollout, team)
+    trainer = make_trainer(dataset, SINGLE_PROCESS)
+    rollout.collect_rollout(trainer.actor, trainer.rollout_state, trainer.rollout)
+    wanted = gradients(dataset, trainer.rollout, SINGLE_PROCESS)
+    with launch_ranks(2, other, dataset, trainer.rollout) as group:
+        found = gradients(dataset, trainer.rollout, group)
     assert found.keys() == wanted.keys()
     for name, gradient in wanted.items():
         torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
@@ -90,12 +89,12 @@ def test_a_learner_of_another_number_of_ranks_is_refused(dataset: Dataset):
         train.from_arrays(TWO, dataset, arrays)
 
 
-def broken(team: Team) -> None:
-    raise RuntimeError(f"rank {team.rank} is out of order")
+def broken(group: ProcessGroup) -> None:
+    raise RuntimeError(f"rank {group.rank} is out of order")
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_rank_that_fails_ends_the_training(capfd: pytest.CaptureFixture[str]):
-    with pytest.raises(RuntimeError, match="rank 1 ended with 1"), helped(2, broken) as team:
-        team.averaged(torch.zeros(1))
+    with pytest.raises(RuntimeError, match="rank 1 ended with 1"), launch_ranks(2, broken) as group:
+        group.all_reduce_mean(torch.zeros(1))
     assert "rank 1 is out of order" in capfd.readouterr().err

@@ -11,8 +11,8 @@ from quatrain.envs.colony.dynamics import Colonies, make_world
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo import playing
+from quatrain.models.actor_critic.ppo import rollout
+from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.progress import Progress
 from tests.conftest import small
 
@@ -93,15 +93,17 @@ def test_actions_that_were_drawn_lead_where_the_plainest_world_says():
 def moved(config: ActorCriticConfig, dataset: Dataset, draws: int) -> Colonies:
     """The colonies of a fresh learner after a step with actions drawn from that seed, checked one by one."""
     world = make_world(config.env.rules, dataset.train.plates)
-    seed = train.init_state(config, world, dataset, 0).seeds[0]
+    seed = train.init_state(config, dataset, 0).seeds[0]
     drawn = seed.ranks[0]._replace(policy=torch.Generator().manual_seed(draws).get_state())
-    agent = agents.restored(config, world, seed._replace(ranks=(drawn,)))
+    trainer = trainers.from_state(config, world, seed._replace(ranks=(drawn,)))
     before, after = (
-        agent.player.colonies,
-        playing.play(agent.actor, agent.player, agent.rollout).player.colonies,
+        trainer.rollout_state.colonies,
+        rollout.collect_rollout(
+            trainer.actor, trainer.rollout_state, trainer.rollout
+        ).state.colonies,
     )
-    action = agent.actor.policy.action(agent.rollout.z[0])
-    rows = (~(agent.rollout.terminated | agent.rollout.truncated))[0].nonzero()[:, 0].tolist()
+    action = trainer.actor.policy.action(trainer.rollout.raw_action[0])
+    rows = (~(trainer.rollout.terminated | trainer.rollout.truncated))[0].nonzero()[:, 0].tolist()
     assert len(rows) > 12
     for row in rows:
         table = world.intensity[before.substrate[row]].tolist()

@@ -11,11 +11,11 @@ import torch
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Dataset, collect, colonies_of
+from quatrain.models.actor_critic.collect import Dataset, collect, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import learned
-from quatrain.models.actor_critic.ppo.acting import Actor, mean_policy, see
-from quatrain.models.actor_critic.ppo.agent import actor_of
+from quatrain.models.actor_critic.evaluate import evaluate_policy
+from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy, observe
+from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.serve import answer, export, request
 from quatrain.models.actor_critic.train import State, train
 from tests.models.actor_critic.small_runs import configured, free
@@ -74,7 +74,9 @@ def trained(form: str = "as it is") -> Trained:
     dataset = collect(config, 0)
     *_, last = train(config, dataset, 1)
     world = make_world(config.env.rules, dataset.held_out.plates)
-    return Trained(config, dataset, last.state, world, actor_of(config, world, last.state.seeds[0]))
+    return Trained(
+        config, dataset, last.state, world, load_actor(config, world, last.state.seeds[0])
+    )
 
 
 def lived(run: Trained) -> list[Colonies]:
@@ -82,14 +84,14 @@ def lived(run: Trained) -> list[Colonies]:
 
     It never moves to the left; that they did is pretended.
     """
-    act, found, limit = mean_policy(run.actor), [], run.config.env.left_limit
+    act, found, limit = deterministic_policy(run.actor), [], run.config.env.left_limit
 
     def watched(rows: torch.Tensor, colonies: Colonies) -> torch.Tensor:
         found.append(colonies._replace(left=rows % limit))
         return act(rows, colonies)
 
     for _ in episodes(
-        run.world, colonies_of(run.config.env.rules, run.dataset.held_out.colonies), watched
+        run.world, make_colonies(run.config.env.rules, run.dataset.held_out.colonies), watched
     ):
         pass
     return found
@@ -105,16 +107,18 @@ def test_in_every_step_of_an_episode_the_served_action_and_value_are_those_of_th
     for colonies in steps:
         found = answer(run.config, arrays, run.asked(colonies))
         action = np.stack([found[name] for name in PARAMETERS], 1)
-        np.testing.assert_allclose(action, mean_policy(run.actor)(colonies.n, colonies), **CLOSE)
+        np.testing.assert_allclose(
+            action, deterministic_policy(run.actor)(colonies.n, colonies), **CLOSE
+        )
         with torch.no_grad():
-            value = run.actor.plain(see(run.actor, colonies)).value.reshape(len(colonies.n), -1)
+            value = run.actor.eager(observe(run.actor, colonies)).value.reshape(len(colonies.n), -1)
         weights = run.world.weights if value.shape[1] > 1 else torch.ones(1)
         np.testing.assert_allclose(found["value"], value @ weights, **CLOSE)
 
 
 def test_the_example_is_the_first_held_out_colonies_answered_as_in_the_first_step_of_evaluation():
     run = trained()
-    asked, (outcome,) = run.request, learned(run.config, run.state, run.dataset)
+    asked, (outcome,) = run.request, evaluate_policy(run.config, run.state, run.dataset)
     assert asked["cells"].tolist() == run.dataset.held_out.colonies.n[:3].tolist()
     for place, name in enumerate(PARAMETERS):
         np.testing.assert_allclose(run.answers()[name], outcome.action[0, :3, place], **CLOSE)

@@ -14,11 +14,11 @@ from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import agent as agents
-from quatrain.models.actor_critic.ppo import playing
-from quatrain.models.actor_critic.ppo.acting import see
-from quatrain.models.actor_critic.ppo.agent import Agent
-from quatrain.models.actor_critic.ppo.records import NOTED
+from quatrain.models.actor_critic.ppo import iteration, rollout
+from quatrain.models.actor_critic.ppo import trainer as trainers
+from quatrain.models.actor_critic.ppo.acting import observe
+from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS
+from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.progress import TrainingDiverged
 from quatrain.replay.rollouts import buffer, gae
 from tests.conftest import ROOT, small
@@ -32,42 +32,44 @@ def dataset() -> Dataset:
 
 
 @pytest.fixture
-def agent(dataset: Dataset) -> Agent:
-    return made(CONFIG, dataset)
+def trainer(dataset: Dataset) -> Trainer:
+    return make_trainer(CONFIG, dataset)
 
 
-def made(config: ActorCriticConfig, dataset: Dataset, seed: int = 0) -> Agent:
+def make_trainer(config: ActorCriticConfig, dataset: Dataset, seed: int = 0) -> Trainer:
     world = make_world(config.env.rules, dataset.train.plates)
-    return agents.restored(config, world, train.init_state(config, world, dataset, seed).seeds[0])
+    return trainers.from_state(config, world, train.init_state(config, dataset, seed).seeds[0])
 
 
-def played(agent: Agent) -> buffer.Transitions:
-    agent.player = playing.play(agent.actor, agent.player, agent.rollout).player
-    return train.judged(agent, agent.rollout)
+def collected(trainer: Trainer) -> buffer.Transitions:
+    trainer.rollout_state = rollout.collect_rollout(
+        trainer.actor, trainer.rollout_state, trainer.rollout
+    ).state
+    return iteration.compute_advantages(trainer)
 
 
-def noted(row: torch.Tensor) -> dict[str, float]:
-    return dict(zip(NOTED, row.tolist(), strict=True))
+def minibatch_metrics(row: torch.Tensor) -> dict[str, float]:
+    return dict(zip(MINIBATCH_METRICS, row.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("policy", ["beta", "squashed_gaussian"])
 def test_at_the_first_minibatch_nothing_has_moved(policy: str, dataset: Dataset):
-    agent = made(small("actor_critic", network={"policy": policy}), dataset)
+    trainer = make_trainer(small("actor_critic", network={"policy": policy}), dataset)
     for _ in range(3):  # also after the policy has become another one
-        transitions = played(agent)
-        index = buffer.shuffled(len(transitions.n), 50, agent.order)[0]
-        loss, row = train.objective(agent, buffer.minibatch(transitions, index), 0.01)
-        found = noted(row)
+        transitions = collected(trainer)
+        index = buffer.minibatch_indices(len(transitions.n), 50, trainer.order)[0]
+        loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index), 0.01)
+        found = minibatch_metrics(row)
         assert found["ratio_max_dev"] < 1e-5
         assert abs(found["approx_kl"]) < 1e-6
         assert found["clip_fraction"] == 0
         loss.backward()
-        assert max(param.grad.abs().max() for param in agent.network.actor.parameters()) > 1e-6
-        train.learn(agent, transitions, train.rates_of(agent))
+        assert max(param.grad.abs().max() for param in trainer.network.actor.parameters()) > 1e-6
+        iteration.learn(trainer, transitions, iteration.scheduled_rates(trainer))
 
 
-def test_stored_draws_and_advantages_carry_no_gradient(agent: Agent):
-    transitions = played(agent)
+def test_stored_draws_and_advantages_carry_no_gradient(trainer: Trainer):
+    transitions = collected(trainer)
     assert not any(column.requires_grad for column in transitions)
     assert transitions.advantage.mean().abs() < 1e-5
     assert transitions.advantage.std(correction=0) == pytest.approx(1, abs=1e-4)
@@ -78,84 +80,88 @@ def test_numbers_that_stand_still_get_no_gradient_and_are_never_drawn():
     config = small(
         "actor_critic", env={"action": {"active_params": ["delete_ratio"], "fixed_params": held}}
     )
-    agent = made(config, collect(config, 0))
-    played(agent)
-    assert agent.rollout.z.shape[-1] == 1
-    assert agent.network.actor[-1].out_features == 2
-    action = agent.actor.policy.action(agent.rollout.z)
+    trainer = make_trainer(config, collect(config, 0))
+    collected(trainer)
+    assert trainer.rollout.raw_action.shape[-1] == 1
+    assert trainer.network.actor[-1].out_features == 2
+    action = trainer.actor.policy.action(trainer.rollout.raw_action)
     np.testing.assert_allclose(
         action[..., 1:].flatten(0, 1).unique(dim=0), [list(held.values())], rtol=1e-6
     )
 
 
-def test_the_action_that_was_drawn_is_the_one_that_acts(agent: Agent):
-    before = agent.player.colonies
-    played(agent)
-    ratio = agent.actor.policy.action(agent.rollout.z[0])[:, 0]
+def test_the_action_that_was_drawn_is_the_one_that_acts(trainer: Trainer):
+    before = trainer.rollout_state.colonies
+    collected(trainer)
+    ratio = trainer.actor.policy.action(trainer.rollout.raw_action[0])[:, 0]
     gone = (ratio * before.n + 1e-4).floor()
-    after = agent.rollout.n[1].long()
-    going_on = ~(agent.rollout.terminated[0] | agent.rollout.truncated[0])
+    after = trainer.rollout.n[1].long()
+    going_on = ~(trainer.rollout.terminated[0] | trainer.rollout.truncated[0])
     assert going_on.any()
     assert torch.equal(after[going_on].float(), 2 * (before.n - gone)[going_on])
 
 
 def test_an_episode_out_of_time_is_bootstrapped_from_its_last_state(dataset: Dataset):
     config = small("actor_critic", env={"max_steps": 8}, train={"horizon": 20})
-    agent = made(config, dataset)
-    played(agent)
-    rollout = agent.rollout
-    assert rollout.truncated.any()
-    goes_on = ~(rollout.truncated | rollout.terminated)
-    assert torch.equal(rollout.next_value[:-1][goes_on[:-1]], rollout.value[1:][goes_on[:-1]])
-    cut = rollout.truncated[:-1]
-    assert (rollout.next_value[:-1][cut] != rollout.value[1:][cut]).all()  # that is a new colony's
+    trainer = make_trainer(config, dataset)
+    collected(trainer)
+    recorded = trainer.rollout
+    assert recorded.truncated.any()
+    goes_on = ~(recorded.truncated | recorded.terminated)
+    assert torch.equal(recorded.next_value[:-1][goes_on[:-1]], recorded.value[1:][goes_on[:-1]])
+    cut = recorded.truncated[:-1]
+    assert (
+        recorded.next_value[:-1][cut] != recorded.value[1:][cut]
+    ).all()  # that is a new colony's
 
 
-def test_the_value_behind_the_rollout_is_that_of_the_next_one(agent: Agent):
-    played(agent)
-    last = agent.rollout.next_value[-1].clone()
-    over = agent.rollout.terminated[-1] | agent.rollout.truncated[-1]
+def test_the_value_behind_the_rollout_is_that_of_the_next_one(trainer: Trainer):
+    collected(trainer)
+    last = trainer.rollout.next_value[-1].clone()
+    over = trainer.rollout.terminated[-1] | trainer.rollout.truncated[-1]
     with torch.no_grad():
-        value = agent.actor.forward(see(agent.actor, agent.player.colonies)).value
+        value = trainer.actor.forward(observe(trainer.actor, trainer.rollout_state.colonies)).value
     torch.testing.assert_close(value[~over], last[~over])
 
 
 def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset):
-    agent = made(small("actor_critic", network={"value_heads": "components"}), dataset)
-    played(agent)
-    weights, rollout = agent.actor.world.weights, agent.rollout
+    trainer = make_trainer(small("actor_critic", network={"value_heads": "components"}), dataset)
+    collected(trainer)
+    weights, recorded = trainer.actor.world.weights, trainer.rollout
     whole = gae.Trace(
-        rollout.components @ weights,
-        rollout.value @ weights,
-        rollout.next_value @ weights,
-        rollout.terminated,
-        rollout.truncated,
+        recorded.components @ weights,
+        recorded.value @ weights,
+        recorded.next_value @ weights,
+        recorded.terminated,
+        recorded.truncated,
     )
-    wanted = gae.normalised(
+    wanted = gae.normalise(
         gae.advantages(whole, CONFIG.train.discount, CONFIG.train.gae_lambda, "loop")[0]
     )
     torch.testing.assert_close(
-        train.judged(agent, rollout).advantage, wanted.flatten(), atol=1e-4, rtol=1e-4
+        iteration.compute_advantages(trainer).advantage, wanted.flatten(), atol=1e-4, rtol=1e-4
     )
 
 
 def test_no_step_is_taken_once_the_policy_has_moved_too_far(dataset: Dataset):
-    far = made(small("actor_critic", train={"target_kl": 1e-9, "epochs": 3}), dataset)
-    transitions = played(far)
-    learned = train.learn(far, transitions, train.rates_of(far))
-    assert learned.stopped
+    far = make_trainer(small("actor_critic", train={"target_kl": 1e-9, "epochs": 3}), dataset)
+    transitions = collected(far)
+    updated = iteration.learn(far, transitions, iteration.scheduled_rates(far))
+    assert updated.stopped
     assert far.updates == 1  # before the first one nothing has moved
-    near = made(small("actor_critic", train={"target_kl": 1e6, "epochs": 3}), dataset)
-    learned = train.learn(near, played(near), train.rates_of(near))
-    assert not learned.stopped
+    near = make_trainer(small("actor_critic", train={"target_kl": 1e6, "epochs": 3}), dataset)
+    updated = iteration.learn(near, collected(near), iteration.scheduled_rates(near))
+    assert not updated.stopped
     assert near.updates == 3 * -(-CONFIG.train.batch // CONFIG.train.minibatch_size)
 
 
-def test_rates_fall_linearly(agent: Agent):
-    train_config = agent.config.train
+def test_rates_fall_linearly(trainer: Trainer):
+    train_config = trainer.config.train
     found = []
-    for agent.iterations in (0, train_config.steps // 2, train_config.steps):
-        found.append(train.rates_of(agent)["learning_rate"] / train_config.learning_rate)
+    for trainer.iterations in (0, train_config.steps // 2, train_config.steps):
+        found.append(
+            iteration.scheduled_rates(trainer)["learning_rate"] / train_config.learning_rate
+        )
     assert found == pytest.approx(
         [1, (1 + train_config.lr_final_fraction) / 2, train_config.lr_final_fraction]
     )
@@ -254,10 +260,29 @@ def test_a_small_network_learns_on_one_thread_whatever_there_are(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ):
     used, before = [], torch.get_num_threads()
-    monkeypatch.setattr(playing, "play", lambda *_: used.append(torch.get_num_threads()))
+    monkeypatch.setattr(rollout, "collect_rollout", lambda *_: used.append(torch.get_num_threads()))
     for units, wanted in ((16, 1), (72, 2)):
         torch.set_num_threads(2)
-        with pytest.raises(TrainingDiverged):  # nothing was played
+        with pytest.raises(TrainingDiverged):  # nothing was collected
             next(train.train(small("actor_critic", network={"d": units}), dataset, 0))
         assert (used.pop(), torch.get_num_threads()) == (wanted, 2)
     torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_repeated_updates_are_the_training(seeds: int, dataset: Dataset):
+    config = small("actor_critic", seeds=seeds)
+    *_, last = train.train(config, dataset, 3)
+    state = train.init_state(config, dataset, 3)
+    for _ in range(config.train.steps):
+        before = copy.deepcopy(train.to_arrays(state))
+        next_state, metrics = train.update(config, dataset, state)
+        for name, array in train.to_arrays(state).items():
+            np.testing.assert_array_equal(array, before[name], err_msg=name)
+        state = next_state
+    trained = train.to_arrays(last.state)
+    for name, array in train.to_arrays(state).items():
+        np.testing.assert_array_equal(array, trained[name], err_msg=name)
+    assert metrics.keys() == last.metrics.keys()
+    for name, value in metrics.items():
+        np.testing.assert_array_equal(value, last.metrics[name][-1], err_msg=name)

@@ -1,4 +1,6 @@
-"""What a random policy met before learning, the held-out worlds, and datasets that belong to another config."""
+"""What a random policy met before learning, the held-out worlds, and datasets that belong to
+another config.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -9,9 +11,9 @@ import numpy as np
 import pytest
 
 from quatrain.envs.treasurehunt import turns
-from quatrain.envs.treasurehunt.world import make_world, sprouts
+from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from quatrain.errors import DatasetMismatch
-from quatrain.models.iqn.collect import Dataset, check, collect, lanes_of
+from quatrain.models.iqn.collect import Dataset, check, collect, held_out_envs
 from tests import probes
 
 SEEDS, TURNS, AGENTS, WORLDS, HELD_OUT = 2, 20, 3, 4, 6
@@ -70,15 +72,15 @@ def test_held_out_worlds_are_none_of_those_trained_in():
 
 def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
     config, held_out = probes.hunt(seeds=SEEDS), collected().held_out
-    lanes = lanes_of(config, held_out)
+    envs = held_out_envs(config, held_out)
     keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
     fresh = turns.start(make_world(config.env.rules), keys, config.network.frames)
-    for found, expected in zip(lanes.state[:-1], fresh.state[:-1], strict=True):
-        np.testing.assert_array_equal(found, expected)
-    assert lanes.history.shape == (AGENTS, HELD_OUT, 2, probes.FRAME)
-    grown = jax.vmap(make_world(config.env.rules).begin_turn)(lanes.state).items
+    for result, expected in zip(envs.state[:-1], fresh.state[:-1], strict=True):
+        np.testing.assert_array_equal(result, expected)
+    assert envs.history.shape == (AGENTS, HELD_OUT, 2, probes.FRAME)
+    grown = jax.vmap(make_world(config.env.rules).begin_turn)(envs.state).items
     for world in range(HELD_OUT):
-        expected = np.array(sprouts(config.env.rules, keys[world], jnp.int32(0), jnp.int32(0)))
+        expected = np.array(spawn_items(config.env.rules, keys[world], jnp.int32(0), jnp.int32(0)))
         expected[tuple(held_out.positions[world].T)] = 0
         np.testing.assert_array_equal(grown[world], expected)
 
@@ -86,7 +88,7 @@ def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
 def test_the_stored_start_counts_not_the_one_that_the_key_would_draw():
     config, held_out = probes.hunt(seeds=SEEDS), collected().held_out
     moved = held_out._replace(positions=held_out.positions[::-1])
-    np.testing.assert_array_equal(lanes_of(config, moved).state.positions, moved.positions)
+    np.testing.assert_array_equal(held_out_envs(config, moved).state.positions, moved.positions)
 
 
 def spoiled(column: str, value: float) -> Dataset:

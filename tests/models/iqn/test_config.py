@@ -1,4 +1,6 @@
-"""Values of the section iqn that cannot be used, one by one or together: each ends in one line that says what to do."""
+"""Values of the section iqn that cannot be used, one by one or together: each ends in one line that
+says what to do.
+"""
 
 import re
 from typing import Any
@@ -365,10 +367,10 @@ def test_items_of_the_map_alone_are_something_to_find():
 
 def test_the_config_can_be_written_down_hashed_and_read_again():
     files = {"inputs/iqn/mine.txt": "####\n#AA#\n#11#\n####\n"}
-    chosen = config(
+    selected = config(
         env(**NO_SIZE, layout_file="inputs/iqn/mine.txt", agents=2, vision_radius=1), files
     )
-    again = IqnConfig.model_validate_json(chosen.model_dump_json())
-    assert again == chosen
-    assert hash(again) == hash(chosen)
-    assert again.env.rules == chosen.env.rules
+    again = IqnConfig.model_validate_json(selected.model_dump_json())
+    assert again == selected
+    assert hash(again) == hash(selected)
+    assert again.env.rules == selected.env.rules

@@ -47,19 +47,21 @@ def outcome(returns_of: Sequence[Sequence[float]], events: np.ndarray | None = N
 
 
 def scored(
-    monkeypatch: pytest.MonkeyPatch, learned: list[Outcome], yardsticks: dict[str, Outcome]
+    monkeypatch: pytest.MonkeyPatch, learned: list[Outcome], references: dict[str, Outcome]
 ) -> dict[str, float]:
-    """What `evaluate` makes of outcomes made by hand; an oracle that is not given earns 1, all others nothing."""
+    """What `evaluate` makes of outcomes made by hand; an oracle that is not given earns 1, all
+    others nothing.
+    """
     rewards = np.zeros_like(learned[0].rewards)
     nothing, oracle = (
         learned[0]._replace(rewards=rewards),
         learned[0]._replace(rewards=rewards + 1 / len(rewards)),
     )
-    policies = dict.fromkeys(room.YARDSTICKS, nothing) | {ORACLE: oracle} | yardsticks
-    monkeypatch.setattr(room, "learned", lambda *_: learned)
-    monkeypatch.setattr(room, "yardstick", lambda _config, name, *_: policies[name])
-    chosen = config({"agents": learned[0].rewards.shape[1]}, seeds=len(learned))
-    return evaluate(chosen, State(*[None] * len(State._fields)), Dataset(None, None), 3)
+    policies = dict.fromkeys(room.REFERENCE_POLICIES, nothing) | {ORACLE: oracle} | references
+    monkeypatch.setattr(room, "evaluate_policy", lambda *_: learned)
+    monkeypatch.setattr(room, "evaluate_reference_policy", lambda _config, name, *_: policies[name])
+    selected = config({"agents": learned[0].rewards.shape[1]}, seeds=len(learned))
+    return evaluate(selected, State(*[None] * len(State._fields)), Dataset(None, None), 3)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +105,11 @@ def test_income_counts_items_of_positive_value_and_nothing_else():
 
 
 def test_share_is_of_the_oracle_and_score_begins_at_chance(monkeypatch: pytest.MonkeyPatch):
-    yardsticks = {
+    references = {
         CHANCE: outcome([[20.0, 20.0], [20.0, 20.0]]),
         ORACLE: outcome([[110.0, 100.0], [90.0, 100.0]]),
     }
-    scores = scored(monkeypatch, [outcome([[70.0, 90.0], [70.0, 90.0]])], yardsticks)
+    scores = scored(monkeypatch, [outcome([[70.0, 90.0], [70.0, 90.0]])], references)
     assert scores["return_mean"] == 80
     assert scores["return_se"] == 10
     assert scores["share"] == pytest.approx(0.8)
@@ -122,8 +124,8 @@ def test_share_is_of_the_oracle_and_score_begins_at_chance(monkeypatch: pytest.M
 
 
 def test_a_score_may_be_negative_and_a_random_return_too(monkeypatch: pytest.MonkeyPatch):
-    yardsticks = {CHANCE: outcome([[-10.0, -30.0]]), ORACLE: outcome([[60.0, 60.0]])}
-    assert scored(monkeypatch, [outcome([[-40.0, -40.0]])], yardsticks)["score"] == pytest.approx(
+    references = {CHANCE: outcome([[-10.0, -30.0]]), ORACLE: outcome([[60.0, 60.0]])}
+    assert scored(monkeypatch, [outcome([[-40.0, -40.0]])], references)["score"] == pytest.approx(
         -0.25
     )
 
@@ -140,29 +142,31 @@ def test_an_oracle_no_better_than_chance_leaves_no_score(monkeypatch: pytest.Mon
 
 
 def test_the_interval_of_the_score_pairs_worlds(monkeypatch: pytest.MonkeyPatch):
-    """Rich worlds are rich for all: at half the way in each world, the score is sure though returns are not."""
+    """Rich worlds are rich for all: at half the way in each world, the score is sure though returns
+    are not.
+    """
     wealth = np.linspace(10, 90, 40)
-    yardsticks = {CHANCE: outcome([0 * wealth]), ORACLE: outcome([wealth])}
-    scores = scored(monkeypatch, [outcome([wealth / 2])], yardsticks)
+    references = {CHANCE: outcome([0 * wealth]), ORACLE: outcome([wealth])}
+    scores = scored(monkeypatch, [outcome([wealth / 2])], references)
     assert scores["return_se"] > 1.5
     assert scores["score_low"] == pytest.approx(0.5)
     assert scores["score_high"] == pytest.approx(0.5)
     noise = np.where(np.arange(40) % 2, 12.0, -12.0)
-    scores = scored(monkeypatch, [outcome([wealth / 2 + noise])], yardsticks)
+    scores = scored(monkeypatch, [outcome([wealth / 2 + noise])], references)
     assert 0.38 < scores["score_low"] < 0.47 < 0.53 < scores["score_high"] < 0.62
 
 
 def test_standard_error_is_over_worlds_not_over_agents(monkeypatch: pytest.MonkeyPatch):
     by_world = [2.0, 4.0, 6.0]
-    one = scored(monkeypatch, [outcome([by_world])], {})
+    item = scored(monkeypatch, [outcome([by_world])], {})
     many = scored(monkeypatch, [outcome([by_world] * 5)], {})
-    assert one["return_se"] == many["return_se"] == pytest.approx(2 / 3**0.5)
+    assert item["return_se"] == many["return_se"] == pytest.approx(2 / 3**0.5)
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest.MonkeyPatch):
-    yardsticks = {CHANCE: outcome([[0.0, 0.0]]), ORACLE: outcome([[100.0, 100.0]])}
+    references = {CHANCE: outcome([[0.0, 0.0]]), ORACLE: outcome([[100.0, 100.0]])}
     seeds = [outcome([[value - 1, value + 1]]) for value in (60.0, 70.0, 80.0)]
-    scores = scored(monkeypatch, seeds, yardsticks)
+    scores = scored(monkeypatch, seeds, references)
     half = 4.302653 * 10 / 3**0.5
     assert scores["return_mean"] == scores["return_iqm"] == 70
     assert scores["return_mean_sd"] == pytest.approx(10)
@@ -193,11 +197,14 @@ def test_luck_of_single_episodes_is_no_systematic_inequality(monkeypatch: pytest
 UP, RIGHT = 0, 3
 
 
-def always(actions: Sequence[int], chosen: IqnConfig) -> State:
-    """A learner whose agent always does the same, in each seed another thing; of a learner only the parameters."""
-    template = network.init(chosen.network, jax.random.key(0), chosen.inputs)
+def always(actions: Sequence[int], selected: IqnConfig) -> State:
+    """A learner whose agent always does the same, in each seed another thing; of a learner only the
+    parameters.
+    """
+    template = network.init(selected.network, jax.random.key(0), selected.inputs)
     params = jax.tree.map(
-        lambda leaf: np.zeros((len(actions), chosen.env.agents, *leaf.shape), np.float32), template
+        lambda leaf: np.zeros((len(actions), selected.env.agents, *leaf.shape), np.float32),
+        template,
     )
     for seed, action in enumerate(actions):
         params["advantage"]["bias"][seed, :, action] = 1.0
@@ -207,7 +214,9 @@ def always(actions: Sequence[int], chosen: IqnConfig) -> State:
 
 @cache
 def two_cells() -> tuple[IqnConfig, Dataset]:
-    """Worlds of two cells in which something, good or bad, always grows in the cell where the only agent is not."""
+    """Worlds of two cells in which something, good or bad, always grows in the cell where the only
+    agent is not.
+    """
     kinds = [
         {"name": name, "value": value, "weight": 1.0}
         for name, value in (("gem", 10.0), ("bone", -2.0))
@@ -227,19 +236,23 @@ def two_cells() -> tuple[IqnConfig, Dataset]:
 
 
 def played(name: str, key: int = 0) -> Outcome:
-    return room.yardstick(two_cells()[0], name, two_cells()[1], jax.random.key(key))
+    return room.evaluate_reference_policy(two_cells()[0], name, two_cells()[1], jax.random.key(key))
 
 
 def test_every_policy_plays_the_same_worlds_with_the_same_growth():
-    """Who is never blocked walks to and fro, and takes what grew: whatever the policy, and whatever its dice."""
+    """Who is never blocked walks to and fro, and takes what grew: whatever the policy, and whatever
+    its dice.
+    """
     grown = played("free_random").events
     assert grown.shape == (5, 1, 12)
     assert set(grown.ravel()) == {1, 2}
     assert len(np.unique(grown[:, 0], axis=1).T) > 6
     np.testing.assert_array_equal(played("free_random", key=1).events, grown)
     np.testing.assert_array_equal(played(ORACLE).events, grown)
-    chosen, dataset = two_cells()
-    learned = room.learned(chosen, always([RIGHT, UP], chosen), dataset, jax.random.key(0))
+    selected, dataset = two_cells()
+    learned = room.evaluate_policy(
+        selected, always([RIGHT, UP], selected), dataset, jax.random.key(0)
+    )
     np.testing.assert_array_equal(learned[0].events[0], grown[0])
     assert (learned[0].events[1:] == -1).all()
 
@@ -250,9 +263,13 @@ def test_rewards_are_those_of_the_events_up_to_the_last_turn():
 
 
 def test_what_is_left_after_the_last_turn_is_counted():
-    """Who stays leaves the other cell's item; who walks to and fro leaves none, under it or behind it."""
-    chosen, dataset = two_cells()
-    right, up = room.learned(chosen, always([RIGHT, UP], chosen), dataset, jax.random.key(0))
+    """Who stays leaves the other cell's item; who walks to and fro leaves none, under it or behind
+    it.
+    """
+    selected, dataset = two_cells()
+    right, up = room.evaluate_policy(
+        selected, always([RIGHT, UP], selected), dataset, jax.random.key(0)
+    )
     assert (up.rewards == -1).all()
     assert (up.items_left == 1).all()
     assert (right.items_left == 1).all()
@@ -260,10 +277,12 @@ def test_what_is_left_after_the_last_turn_is_counted():
 
 
 def test_greedy_evaluation_repeats_bit_for_bit_whatever_the_key():
-    chosen, dataset = two_cells()
-    seeds = [network.init(chosen.network, jax.random.key(seed), chosen.inputs) for seed in range(2)]
+    selected, dataset = two_cells()
+    seeds = [
+        network.init(selected.network, jax.random.key(seed), selected.inputs) for seed in range(2)
+    ]
     params = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *seeds)
-    state = always([UP, UP], chosen)._replace(params=params)
-    runs = [room.learned(chosen, state, dataset, jax.random.key(key)) for key in (1, 2)]
+    state = always([UP, UP], selected)._replace(params=params)
+    runs = [room.evaluate_policy(selected, state, dataset, jax.random.key(key)) for key in (1, 2)]
     for first, again in zip(*runs, strict=True):
-        assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
+        assert all(np.array_equal(item, other) for item, other in zip(first, again, strict=True))

@@ -1,4 +1,6 @@
-"""Nothing about running the learner changes what it learns, and what it cannot learn from is named."""
+"""Nothing about running the learner changes what it learns, and what it cannot learn from is
+named.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -14,13 +16,15 @@ from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.train import (
     State,
     base_keys,
+    evaluation_params,
     from_arrays,
+    init_in_world,
     init_state,
-    judged_params,
-    learn_from,
     run_chunk,
     to_arrays,
     train,
+    train_in_world,
+    update,
 )
 from quatrain.progress import TrainingDiverged
 from tests import probes
@@ -45,7 +49,7 @@ def dataset(seed: int = 0) -> Dataset:
 
 
 def fresh(seed: int = 0) -> State:
-    return init_state(
+    return init_in_world(
         CONFIG, WORLD, dataset(seed), base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1]
     )
 
@@ -53,7 +57,7 @@ def fresh(seed: int = 0) -> State:
 def packed(progress: Any) -> list[dict[str, np.ndarray]]:
     """Each yield's learner."""
     return [
-        {name: array.copy() for name, array in to_arrays(one.state).items()} for one in progress
+        {name: array.copy() for name, array in to_arrays(item.state).items()} for item in progress
     ]
 
 
@@ -67,16 +71,16 @@ def longer_run() -> list[dict[str, np.ndarray]]:
     return packed(train(LONGER, dataset(), 0, fresh()))
 
 
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(
-        np.array_equal(one[name], other[name]) for name in one
+def same(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return item.keys() == other.keys() and all(
+        np.array_equal(item[name], other[name]) for name in item
     )
 
 
-def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_allclose(one[name], other[name], atol=1e-5, rtol=1e-4, err_msg=name)
+def alike(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert item.keys() == other.keys()
+    for name in item:
+        np.testing.assert_allclose(item[name], other[name], atol=1e-5, rtol=1e-4, err_msg=name)
 
 
 # One program.
@@ -96,7 +100,7 @@ def test_three_chunks_and_a_resumed_one_are_one_program():
 def test_a_chunk_moves_nothing_between_host_and_device():
     state = fresh()
     with jax.transfer_guard("disallow"):
-        jax.block_until_ready(run_chunk(CONFIG, WORLD, state))
+        jax.block_until_ready(run_chunk(CONFIG, WORLD, 1, state))
 
 
 # How it is run does not change what is learned.
@@ -107,12 +111,24 @@ def test_neither_long_records_nor_evaluations_change_a_byte():
 
 
 def test_evaluations_come_when_they_are_due():
-    counts = [len(one.metrics["greedy_return"]) for one in train(CONFIG, dataset(), 0, fresh())]
+    counts = [len(item.metrics["greedy_return"]) for item in train(CONFIG, dataset(), 0, fresh())]
     assert counts == [0, 1, 0, 1]
-    assert [len(one.metrics["greedy_return"]) for one in train(LONGER, dataset(), 0, fresh())] == [
+    assert [
+        len(item.metrics["greedy_return"]) for item in train(LONGER, dataset(), 0, fresh())
+    ] == [
         0,
         0,
     ]
+
+
+def test_repeated_updates_give_the_first_state_that_train_yields():
+    state = fresh()
+    for _ in range(LONGER.train.cycles_per_record):
+        state, metrics = update(LONGER, dataset(), state)
+    assert same(to_arrays(state), longer_run()[0])
+    progress = next(train(LONGER, dataset(), 0, fresh()))
+    assert metrics.keys() == progress.metrics.keys()
+    np.testing.assert_array_equal(metrics["loss"][-1], progress.metrics["loss"][-1])
 
 
 def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
@@ -125,7 +141,7 @@ def test_agents_learn_the_same_side_by_side_and_in_turn():
     ends = []
     for parallelism in ("vmap", "scan"):
         config = probes.hunt(train={"agent_parallelism": parallelism})
-        ends.append(to_arrays(next(learn_from(config, WORLD, fresh())).state))
+        ends.append(to_arrays(next(train_in_world(config, WORLD, fresh())).state))
     alike(*ends)
 
 
@@ -145,12 +161,10 @@ def test_each_of_several_seeds_is_the_one_that_would_be_trained_alone():
 
 
 def test_seeds_share_neither_weights_nor_worlds():
-    state = init_state(
-        probes.hunt(seeds=SEEDS), WORLD, collected(), base_keys(probes.hunt(seeds=SEEDS), 7)
-    )
+    state = init_state(probes.hunt(seeds=SEEDS), collected(), 7)
     kernels = np.asarray(state.params["hidden"]["kernel"]).reshape(SEEDS * 3, -1)
     assert len(np.unique(kernels, axis=0)) == SEEDS * 3
-    keys = np.asarray(jax.random.key_data(state.player.lanes.state.key)).reshape(SEEDS * 4, -1)
+    keys = np.asarray(jax.random.key_data(state.play_state.envs.state.key)).reshape(SEEDS * 4, -1)
     assert len(np.unique(keys, axis=0)) == SEEDS * 4
 
 
@@ -165,11 +179,11 @@ def test_the_learner_that_was_given_stays_as_it_was():
 
 
 def test_epsilon_and_steps_count_the_prefill():
-    metrics = [one.metrics for one in train(CONFIG, dataset(), 0, fresh())]
+    metrics = [item.metrics for item in train(CONFIG, dataset(), 0, fresh())]
     played = np.array([25, 30, 35, 40])  # turns of each world
-    assert [int(one["agent_steps"][0]) for one in metrics] == (3 * 4 * played).tolist()
+    assert [int(item["agent_steps"][0]) for item in metrics] == (3 * 4 * played).tolist()
     expected = np.maximum(1.0 - 0.9 * 4 * (played - 1) / 120, 0.1)
-    np.testing.assert_allclose([one["epsilon"][0] for one in metrics], expected, rtol=1e-5)
+    np.testing.assert_allclose([item["epsilon"][0] for item in metrics], expected, rtol=1e-5)
 
 
 def test_what_is_not_finite_ends_the_training_with_update_agent_seed_and_term():
@@ -211,7 +225,8 @@ def test_a_learner_of_other_cycles_is_refused():
         )
 
 
-@pytest.mark.parametrize("judged", ["target", "online"])
-def test_the_chosen_network_plays_when_a_learner_is_judged(judged: str):
+@pytest.mark.parametrize("network", ["target", "online"])
+def test_the_configured_network_acts_in_evaluations(network: str):
+    config = probes.hunt(train={"acting": {"evaluation_network": network}})
     state = fresh()._replace(params="online", target_params="target")
-    assert judged_params(probes.hunt(train={"acting": {"judged": judged}}), state) == judged
+    assert evaluation_params(config, state) == network

@@ -1,4 +1,6 @@
-"""Whole runs of minutes: what the committed settings reach, and that moving first pays only in a fixed order."""
+"""Whole runs of minutes: what the committed settings reach, and that moving first pays only in a
+fixed order.
+"""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -10,7 +12,7 @@ import pytest
 from pipeline.storage.params_file import overlaid, read_raw, validate
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import evaluate, order_gap, returns, yardstick
+from quatrain.models.iqn.evaluate import evaluate, evaluate_reference_policy, order_gap, returns
 from quatrain.models.iqn.train import train
 from tests.conftest import ROOT, params_with
 
@@ -31,7 +33,9 @@ LARGE = {
 
 
 class Outcome(NamedTuple):
-    """Of a run: agent-steps at its first greedy return of 100; scores at the preset's end and after twice as long."""
+    """Of a run: agent-steps at its first greedy return of 100; scores at the preset's end and after
+    twice as long.
+    """
 
     steps_to_100: int
     scores: dict[str, float]
@@ -78,7 +82,9 @@ def test_moving_first_pays_in_a_fixed_order_only():
     gaps = {}
     for order in ("fixed", "shuffled"):
         config = iqn(env={"agent_order": order}, collect={"held_out_worlds": 2048})
-        oracle = yardstick(config, "oracle_view", collect(config, 1), jax.random.key(2))
+        oracle = evaluate_reference_policy(
+            config, "oracle_view", collect(config, 1), jax.random.key(2)
+        )
         of_worlds = returns(oracle)[0] - returns(oracle)[-1]
         gaps[order] = order_gap(oracle), of_worlds.std(ddof=1) / np.sqrt(len(of_worlds))
     assert gaps["fixed"][0] > 10
@@ -102,5 +108,5 @@ def test_the_preset_for_a_gpu_runs_its_first_cycles():
         overlaid(read_raw(ROOT, "large"), {"iqn": {"seeds": 1, "train": quick}}), str
     ).iqn
     metrics = [progress.metrics for progress in train(config, collect(config, 0), 1)]
-    assert [one["agent_steps"][0] for one in metrics] == [2 * 256 * 110, 2 * 256 * 120]
-    assert all(np.isfinite(one["loss"]).all() for one in metrics)
+    assert [item["agent_steps"][0] for item in metrics] == [2 * 256 * 110, 2 * 256 * 120]
+    assert all(np.isfinite(item["loss"]).all() for item in metrics)

@@ -1,4 +1,6 @@
-"""The network of an agent: sizes, the embedding of quantiles, dueling heads, noise and initialisation."""
+"""The network of an agent: sizes, the embedding of quantiles, dueling heads, noise and
+initialisation.
+"""
 
 from typing import Any
 
@@ -21,14 +23,31 @@ SMALL: dict[str, Any] = SIZES | {"hidden": 11, "cosines": 6}
 INPUTS = 13
 
 
-def made(**sizes: Any) -> tuple[Network, network.Params]:
-    chosen = Network(**(SMALL | sizes))
-    return chosen, network.init(chosen, jax.random.key(3), INPUTS)
+def build(**sizes: Any) -> tuple[Network, network.Params]:
+    selected = Network(**(SMALL | sizes))
+    return selected, network.init(selected, jax.random.key(3), INPUTS)
 
 
 def count(noisy: str) -> int:
-    chosen = Network(**(SIZES | {"noisy": noisy}))
-    return sum(leaf.size for leaf in jax.tree.leaves(network.init(chosen, jax.random.key(0), 625)))
+    selected = Network(**(SIZES | {"noisy": noisy}))
+    return sum(
+        leaf.size for leaf in jax.tree.leaves(network.init(selected, jax.random.key(0), 625))
+    )
+
+
+def with_noise(selected: Network, params: network.Params, key: jax.Array) -> network.Params:
+    """Adds the noise that `apply` draws from this key to the means of the noisy layers."""
+    layers = dict(params)
+    keys = jax.random.split(key, len(network.NOISY))
+    for name, layer_key in zip(network.NOISY, keys, strict=True):
+        layer = params[name]
+        shape = layer["kernel"].shape
+        kernel, bias = network.draw_noise(layer_key, shape, selected.noisy == "factorised")
+        layers[name] = {
+            "kernel": layer["kernel"] + layer["kernel_sigma"] * kernel,
+            "bias": layer["bias"] + layer["bias_sigma"] * bias,
+        }
+    return layers
 
 
 def stack_and_taus(rows: int = 3, quantiles: int = 5) -> tuple[jax.Array, jax.Array]:
@@ -51,15 +70,15 @@ def test_a_quantile_is_embedded_in_cosines_from_the_first_on():
 
 def test_dueling_adds_advantages_around_their_mean_to_the_value():
     np.testing.assert_array_equal(
-        network.combined(jnp.array([2.0]), jnp.array([1.0, 2.0, 3.0, 6.0])), [0, 1, 2, 5]
+        network.combine_heads(jnp.array([2.0]), jnp.array([1.0, 2.0, 3.0, 6.0])), [0, 1, 2, 5]
     )
 
 
 @pytest.mark.parametrize("dueling", [True, False])
 def test_values_are_those_of_the_formula_written_out(dueling: bool):
-    chosen, params = made(dueling=dueling)
+    selected, params = build(dueling=dueling)
     stack, taus = stack_and_taus()
-    found = np.asarray(network.apply(chosen, params, stack, taus))
+    result = np.asarray(network.apply(selected, params, stack, taus))
     layers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     for b in range(3):
         hidden = np.maximum(
@@ -77,18 +96,18 @@ def test_values_are_those_of_the_formula_written_out(dueling: bool):
             if dueling:
                 value = z @ layers["value"]["kernel"] + layers["value"]["bias"]
                 expected = value + expected - expected.mean()
-            np.testing.assert_allclose(found[b, q], expected, atol=1e-5)
+            np.testing.assert_allclose(result[b, q], expected, atol=1e-5)
 
 
 def test_without_dueling_there_is_no_value_head():
-    assert "value" not in made(dueling=False)[1]
+    assert "value" not in build(dueling=False)[1]
 
 
 def test_one_row_of_quantiles_serves_all_samples():
-    chosen, params = made()
+    selected, params = build()
     stack, taus = stack_and_taus()
-    shared = network.apply(chosen, params, stack, taus[:1])
-    repeated = network.apply(chosen, params, stack, jnp.repeat(taus[:1], 3, axis=0))
+    shared = network.apply(selected, params, stack, taus[:1])
+    repeated = network.apply(selected, params, stack, jnp.repeat(taus[:1], 3, axis=0))
     np.testing.assert_allclose(shared, repeated, atol=1e-6)
 
 
@@ -96,39 +115,37 @@ def test_one_row_of_quantiles_serves_all_samples():
     ("noisy", "bound"), [("none", 1.0), ("factorised", 1.0), ("independent", 3**0.5)]
 )
 def test_weights_begin_uniform_within_their_bound(noisy: str, bound: float):
-    kernel = np.asarray(made(noisy=noisy, hidden=200)[1]["feature"]["kernel"]) * 200**0.5
+    kernel = np.asarray(build(noisy=noisy, hidden=200)[1]["feature"]["kernel"]) * 200**0.5
     assert bound * 0.99 < np.abs(kernel).max() <= bound
     assert kernel.std() == pytest.approx(bound / 3**0.5, rel=0.02)
 
 
 @pytest.mark.parametrize("noisy", ["independent", "factorised"])
 def test_noise_moves_values_and_is_shared_by_samples_and_quantiles(noisy: str):
-    chosen, params = made(noisy=noisy)
+    selected, params = build(noisy=noisy)
     stack, taus = stack_and_taus()
     key = jax.random.key(8)
-    drawn = network.apply(chosen, params, stack, taus, key)
-    layers = network.with_noise(chosen, params, key)
-    quiet = chosen.model_copy(update={"noisy": "none"})
+    drawn = network.apply(selected, params, stack, taus, key)
+    layers = with_noise(selected, params, key)
+    quiet = selected.model_copy(update={"noisy": "none"})
     np.testing.assert_array_equal(drawn, network.apply(quiet, layers, stack, taus))
-    assert not np.allclose(drawn, network.apply(chosen, params, stack, taus))
-    assert not np.allclose(drawn, network.apply(chosen, params, stack, taus, jax.random.key(9)))
+    assert not np.allclose(drawn, network.apply(selected, params, stack, taus))
+    assert not np.allclose(drawn, network.apply(selected, params, stack, taus, jax.random.key(9)))
 
 
 def test_factorised_noise_is_an_outer_product_and_independent_noise_is_not():
     for noisy, rank in (("factorised", 1), ("independent", 11)):
-        chosen, params = made(noisy=noisy)
+        selected, params = build(noisy=noisy)
         layer = params["feature"]
-        noise = (
-            network.with_noise(chosen, params, jax.random.key(4))["feature"]["kernel"]
-            - layer["kernel"]
-        )
+        noisy_layer = with_noise(selected, params, jax.random.key(4))["feature"]
+        noise = noisy_layer["kernel"] - layer["kernel"]
         assert np.linalg.matrix_rank(np.asarray(noise / layer["kernel_sigma"]), tol=1e-3) == rank
 
 
 def test_without_noise_nothing_is_drawn():
-    chosen, params = made()
+    selected, params = build()
     stack, taus = stack_and_taus()
-    program = jax.make_jaxpr(lambda key: network.apply(chosen, params, stack, taus, key))(
+    program = jax.make_jaxpr(lambda key: network.apply(selected, params, stack, taus, key))(
         jax.random.key(0)
     )
     assert "random_bits" not in str(program)

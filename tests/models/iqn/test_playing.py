@@ -1,4 +1,6 @@
-"""The first half of a cycle: what is counted of turns, and that the replay gives back what agents saw."""
+"""The first half of a cycle: what is counted of turns, and that the replay gives back what agents
+saw.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -12,7 +14,7 @@ import pytest
 from quatrain.envs.treasurehunt.turns import Turn
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
-from quatrain.models.iqn.collect import transitions_of
+from quatrain.models.iqn.collect import to_transitions
 from quatrain.models.iqn.cycle import playing
 from quatrain.models.iqn.cycle.playing import epsilon_at
 from quatrain.replay import frames
@@ -37,11 +39,11 @@ def test_happenings_are_shares_of_agent_steps():
         nothing,
         jnp.zeros((2, 3), jnp.int16),
     )
-    found = {
+    result = {
         name: np.asarray(values).tolist()
-        for name, values in playing.happenings(config, turn).items()
+        for name, values in playing.event_rates(config, turn).items()
     }
-    assert found == {
+    assert result == {
         "reward_per_turn": pytest.approx([29 / 6, -7 / 6]),
         "wall_bumps": pytest.approx([1 / 6, 1 / 6]),
         "blocked": pytest.approx([1 / 6, 1 / 6]),
@@ -87,7 +89,7 @@ def _last_of_two_or_three(state: Any) -> tuple[Any, Any]:
     return state.turn == 1 + probes.coin(state, 0), jnp.bool_(False)
 
 
-UNEVEN = probes.made(
+UNEVEN = probes.build(
     2,
     lambda state, _: probes.shown(state.turn),
     lambda state, agent, _: (state.turn + 1) * (agent + 1),
@@ -99,10 +101,10 @@ def test_returns_are_of_whole_episodes_whenever_their_lanes_end():
     config = probes.config(UNEVEN, train={"turns_per_cycle": 4})
     state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))
     play = jax.jit(partial(playing.play, config, UNEVEN))
-    player, sums, episodes = state.player, np.zeros((2, 16)), int(state.player.episodes)
+    play_state, sums, episodes = state.play_state, np.zeros((2, 16)), int(state.play_state.episodes)
     for _ in range(3):
-        played = play(state.params, player, jax.random.key(4))
-        player, mean = played.player, np.asarray(player.episode_return)
+        played = play(state.params, play_state, jax.random.key(4))
+        play_state, mean = played.play_state, np.asarray(play_state.episode_return)
         over = np.asarray(played.turns.terminated)
         for turn in range(4):
             sums += np.asarray(played.turns.rewards[turn])
@@ -111,17 +113,19 @@ def test_returns_are_of_whole_episodes_whenever_their_lanes_end():
             sums[:, over[turn]] = 0
         episodes += over.sum()
         assert len(set(over.argmax(0).tolist())) > 1
-        np.testing.assert_allclose(player.episode_return, mean)
-        np.testing.assert_allclose(player.reward_sums, sums)
-        assert int(player.episodes) == episodes
+        np.testing.assert_allclose(play_state.episode_return, mean)
+        np.testing.assert_allclose(play_state.reward_sums, sums)
+        assert int(play_state.episodes) == episodes
 
 
 def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
     config = probes.hunt()
-    met = probes.prefill(config, make_world(config.env.rules), jax.random.key(0))
-    player = probes.fresh(config, make_world(config.env.rules), train_part=met).player
-    assert int(player.episodes[0]) == 2 * 4
-    np.testing.assert_allclose(player.episode_return[0], met.rewards[0].sum((0, 2)) / 8, rtol=1e-6)
+    collected = probes.prefill(config, make_world(config.env.rules), jax.random.key(0))
+    play_state = probes.fresh(config, make_world(config.env.rules), train_part=collected).play_state
+    assert int(play_state.episodes[0]) == 2 * 4
+    np.testing.assert_allclose(
+        play_state.episode_return[0], collected.rewards[0].sum((0, 2)) / 8, rtol=1e-6
+    )
 
 
 # The replay.
@@ -130,7 +134,7 @@ def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
 @lru_cache
 def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
     """A ring after two cycles of acting, the stacks that agents saw, and the turns."""
-    config, seen = probes.hunt(), []
+    config, views = probes.hunt(), []
     world = make_world(config.env.rules)
     state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, world))
     genuine = playing.epsilon_greedy_policy
@@ -140,22 +144,25 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
 
         def act(key: jax.Array, agent: jax.Array, stack: jax.Array, states: Any) -> jax.Array:
             jax.debug.callback(
-                lambda one, all: seen.append((int(one), np.array(all))), agent, stack, ordered=True
+                lambda item, all: views.append((int(item), np.array(all))),
+                agent,
+                stack,
+                ordered=True,
             )
             return policy(key, agent, stack, states)
 
         return act
 
-    stored, player, turns = state.ring, state.player, []
+    stored, play_state, turns = state.ring, state.play_state, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(playing, "epsilon_greedy_policy", spying)
         play = jax.jit(partial(playing.play, config, world))
         for _ in range(3):
-            played = play(state.params, player, state.base_key)
-            player, turns = played.player, [*turns, played.turns]
-            stored = frames.write(stored, transitions_of(played.turns))
+            played = play(state.params, play_state, state.base_key)
+            play_state, turns = played.play_state, [*turns, played.turns]
+            stored = frames.write(stored, to_transitions(played.turns))
         jax.effects_barrier()
-    return stored, seen, turns
+    return stored, views, turns
 
 
 def test_the_ring_holds_what_was_played_behind_the_prefill():
@@ -167,15 +174,15 @@ def test_the_ring_holds_what_was_played_behind_the_prefill():
 
 
 def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
-    config, (stored, seen, _) = probes.hunt(), spied()
-    assert [agent for agent, _ in seen] == [0, 1, 2] * 15
+    config, (stored, views, _) = probes.hunt(), spied()
+    assert [agent for agent, _ in views] == [0, 1, 2] * 15
     starts = frames.valid_starts(stored, train.window(config))
-    entries = frames.entries_at(stored, starts, jnp.arange(int(starts.total)))
+    entries = frames.start_entries(stored, starts, jnp.arange(int(starts.total)))
     acted = np.asarray(entries)[np.asarray(entries) >= 20 * 4]
-    slots, lanes = acted // 4 - 20, acted % 4
+    slots, envs = acted // 4 - 20, acted % 4
     assert len(acted) == 15 * 4 - 4 - 4  # one turn was cut off, and one waits for its successor
     for agent in range(3):
-        drawn = frames.gather(stored, agent, jnp.asarray(acted), train.window(config))
-        stacks = np.stack([stack for one, stack in seen if one == agent])
-        np.testing.assert_array_equal(drawn.stack, stacks[slots, lanes])
-        np.testing.assert_array_equal(drawn.next_stack, stacks[slots + 1, lanes])
+        drawn = frames.gather_transitions(stored, agent, jnp.asarray(acted), train.window(config))
+        stacks = np.stack([stack for item, stack in views if item == agent])
+        np.testing.assert_array_equal(drawn.stack, stacks[slots, envs])
+        np.testing.assert_array_equal(drawn.next_stack, stacks[slots + 1, envs])

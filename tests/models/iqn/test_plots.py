@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from quatrain.models.iqn import plots as room
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import YARDSTICKS, Outcome, gini
+from quatrain.models.iqn.evaluate import REFERENCE_POLICIES, Outcome, gini
 from quatrain.models.iqn.plots import Replays, lorenz, samples
 from quatrain.models.iqn.train import State
 from quatrain.progress import History, Progress, by_seed, history, rows
@@ -25,7 +25,7 @@ SCORES = {
     "oracle_view_order_gap": 9.0,
 }
 SCORES |= {"gini_systematic": 0.1, "gini_episode": 0.2} | {
-    f"{name}_return": -12.0 for name in YARDSTICKS
+    f"{name}_return": -12.0 for name in REFERENCE_POLICIES
 }
 SCORES |= {"oracle_view_return": 60.0}
 
@@ -37,9 +37,9 @@ def config(agents: int, seeds: int) -> IqnConfig:
 def recorded(agents: int, seeds: int, evaluates: bool = True) -> History:
     """What ten cycles record, with a greedy evaluation after the fifth and the last."""
     rng = np.random.default_rng(0)
-    made: list[Any] = []
+    build: list[Any] = []
     for half in range(2):
-        found: dict[str, np.ndarray] = {}
+        result: dict[str, np.ndarray] = {}
         for name in (
             "loss",
             "td_error_abs",
@@ -50,11 +50,11 @@ def recorded(agents: int, seeds: int, evaluates: bool = True) -> History:
         ):
             entries = 5 if name != "greedy_return" else int(evaluates)
             values = rng.uniform(size=(entries, seeds, agents))
-            found |= {name: values.mean(-1), f"{name}/agent": values}
+            result |= {name: values.mean(-1), f"{name}/agent": values}
         cycles = np.arange(5.0)[:, None] + 5 * half + np.zeros((1, seeds))
-        found |= {"epsilon": 1 - cycles / 10, "agent_steps": 1000 + 100 * (cycles + 1)}
-        made += rows(Progress(160 * (half + 1), None, by_seed(found)), 160 * half)
-    return history(made)
+        result |= {"epsilon": 1 - cycles / 10, "agent_steps": 1000 + 100 * (cycles + 1)}
+        build += rows(Progress(160 * (half + 1), None, by_seed(result)), 160 * half)
+    return history(build)
 
 
 def outcome(agents: int, seed: int) -> Outcome:
@@ -63,8 +63,8 @@ def outcome(agents: int, seed: int) -> Outcome:
 
 
 def replays(agents: int, seeds: int) -> Replays:
-    yardsticks = {name: outcome(agents, place) for place, name in enumerate(YARDSTICKS)}
-    return Replays([outcome(agents, 50 + seed) for seed in range(seeds)], yardsticks)
+    references = {name: outcome(agents, place) for place, name in enumerate(REFERENCE_POLICIES)}
+    return Replays([outcome(agents, 50 + seed) for seed in range(seeds)], references)
 
 
 def texts(axes: Axes) -> set[str]:
@@ -82,10 +82,8 @@ def test_every_figure_is_drawn_for_every_run(
     agents: int, seeds: int, evaluates: bool, monkeypatch: pytest.MonkeyPatch
 ):
     played = replays(agents, seeds)
-    monkeypatch.setattr(room.evaluate, "learned", lambda *_: played.learned)
-    monkeypatch.setattr(
-        room.evaluate, "yardstick", lambda _config, name, *_: played.yardsticks[name]
-    )
+    monkeypatch.setattr(room, "evaluate_policy", lambda *_: played.learned)
+    monkeypatch.setattr(room, "evaluate_reference_policies", lambda *_: played.references)
     held_out = HeldOut(
         np.zeros((WORLDS, 2), np.uint32),
         np.zeros((1, 1, 2), np.int16),
@@ -98,7 +96,13 @@ def test_every_figure_is_drawn_for_every_run(
         recorded(agents, seeds, evaluates),
         SCORES,
     )
-    assert list(figures) == ["learning_curve", "within_episode", "standing", "fairness", "learning"]
+    assert list(figures) == [
+        "learning_curve",
+        "within_episode",
+        "baseline_comparison",
+        "fairness",
+        "learning",
+    ]
     for figure in figures.values():
         figure.canvas.draw()
         assert all(axes.has_data() and axes.get_title(loc="left") for axes in figure.axes)
@@ -106,12 +110,12 @@ def test_every_figure_is_drawn_for_every_run(
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation(seeds: int):
-    made = recorded(3, seeds)
-    (axes,) = room.draw_learning_curve(config(3, seeds), made, SCORES).axes
+    build = recorded(3, seeds)
+    (axes,) = room.draw_learning_curve(config(3, seeds), build, SCORES).axes
     greedy, training = line_of(axes, room.RED), line_of(axes, room.ORANGE)
     assert greedy.get_xdata().tolist() == [1500, 2000]
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
-    assert greedy.get_ydata()[-1] == pytest.approx(made["greedy_return"][1][-1])
+    assert greedy.get_ydata()[-1] == pytest.approx(build["greedy_return"][1][-1])
     assert line_of(axes, room.GREY).get_ydata()[0] == -12
     assert {
         "random -12.0",
@@ -147,7 +151,7 @@ def test_return_so_far_ends_at_the_return():
 
 
 def test_bars_stand_in_the_order_of_floors_and_ceilings_at_their_scores():
-    (axes,) = room.draw_standing(replays(3, 1), SCORES).axes
+    (axes,) = room.draw_baseline_comparison(replays(3, 1), SCORES).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
     assert names == list(room.NAMES.values())
@@ -156,11 +160,11 @@ def test_bars_stand_in_the_order_of_floors_and_ceilings_at_their_scores():
 
 def test_samples_are_worlds_of_one_seed_and_else_seeds():
     played = replays(3, 4)
-    one = samples(played.learned[:1], room.returns)
-    assert one.shape == (WORLDS, 3)
+    item = samples(played.learned[:1], room.returns)
+    assert item.shape == (WORLDS, 3)
     several = samples(played.learned, room.returns)
     assert several.shape == (4, 3)
-    np.testing.assert_allclose(several[0], one.mean(0))
+    np.testing.assert_allclose(several[0], item.mean(0))
 
 
 def test_a_lorenz_curve_is_that_of_the_gini():

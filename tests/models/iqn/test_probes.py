@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.train import State, learn_from
+from quatrain.models.iqn.train import State, train_in_world
 from tests import probes
 from tests.probes import (
     CUE,
@@ -57,9 +57,9 @@ def task(name: str) -> np.ndarray:
 
 
 def frame(*places: int) -> np.ndarray:
-    seen = np.zeros(FRAME, np.int8)
-    seen[list(places)] = 1
-    return seen
+    views = np.zeros(FRAME, np.int8)
+    views[list(places)] = 1
+    return views
 
 
 def test_a_reward_of_one_and_the_end_is_worth_one():
@@ -95,7 +95,7 @@ def test_agents_do_not_learn_from_the_rewards_of_others():
     state, altered = probes.fresh(config, ONE_TURN), TASKS.index("done")
     rewards = state.ring.data.rewards.at[:, :, altered].multiply(-3.0)
     other = state._replace(ring=state.ring._replace(data=state.ring.data._replace(rewards=rewards)))
-    ends = [next(learn_from(config, ONE_TURN, one)).state for one in (state, other)]
+    ends = [next(train_in_world(config, ONE_TURN, item)).state for item in (state, other)]
     for left, right in zip(
         *(jax.tree.leaves((end.params, end.optimizer)) for end in ends), strict=True
     ):
@@ -106,34 +106,34 @@ def test_agents_do_not_learn_from_the_rewards_of_others():
 
 @pytest.mark.parametrize("n_step", [1, 2, 3])
 def test_a_cut_episode_is_worth_what_it_would_have_gone_on_to_pay(n_step: int):
-    found = probes.quantiles(*solved_three_turns(n_step), ERRANDS.index("paid"), frame(CUT))
-    np.testing.assert_allclose(found, 2.0, atol=0.06)
+    result = probes.quantiles(*solved_three_turns(n_step), ERRANDS.index("paid"), frame(CUT))
+    np.testing.assert_allclose(result, 2.0, atol=0.06)
 
 
 @pytest.mark.parametrize("n_step", [1, 2, 3])
 def test_an_episode_that_ends_is_worth_what_is_left_to_pay(n_step: int):
     turns = np.stack([frame(FIRST + turn) for turn in range(3)])
-    found = probes.quantiles(*solved_three_turns(n_step), ERRANDS.index("paid"), turns)
-    np.testing.assert_allclose(found.mean((1, 2)), [1.75, 1.5, 1.0], atol=0.06)
+    result = probes.quantiles(*solved_three_turns(n_step), ERRANDS.index("paid"), turns)
+    np.testing.assert_allclose(result.mean((1, 2)), [1.75, 1.5, 1.0], atol=0.06)
 
 
 @pytest.mark.parametrize("n_step", [1, 2, 3])
 def test_a_late_reward_is_discounted_once_for_each_turn(n_step: int):
     turns = np.stack([frame(FIRST + turn) for turn in range(3)])
-    found = probes.quantiles(*solved_three_turns(n_step), ERRANDS.index("delayed"), turns)
-    np.testing.assert_allclose(found.mean((1, 2)), [0.25, 0.5, 1.0], atol=0.06)
+    result = probes.quantiles(*solved_three_turns(n_step), ERRANDS.index("delayed"), turns)
+    np.testing.assert_allclose(result.mean((1, 2)), [0.25, 0.5, 1.0], atol=0.06)
 
 
 def test_a_cue_is_remembered_over_three_frames():
     stacks = np.stack(
         [[frame(FIRST, CUE + cue), frame(FIRST + 1), frame(FIRST + 2)] for cue in range(2)]
     )
-    found = probes.quantiles(*solved_three_turns(frames=3), ERRANDS.index("cued"), stacks).mean(1)
-    np.testing.assert_allclose(found, [[1, 0, 0, 0], [0, 1, 0, 0]], atol=0.12)
+    result = probes.quantiles(*solved_three_turns(frames=3), ERRANDS.index("cued"), stacks).mean(1)
+    np.testing.assert_allclose(result, [[1, 0, 0, 0], [0, 1, 0, 0]], atol=0.12)
 
 
 def test_with_one_frame_the_cue_is_forgotten():
-    found = probes.quantiles(*solved_three_turns(), ERRANDS.index("cued"), frame(FIRST + 2))[
+    result = probes.quantiles(*solved_three_turns(), ERRANDS.index("cued"), frame(FIRST + 2))[
         0
     ].mean(0)
-    np.testing.assert_allclose(found, [0.5, 0.5, 0, 0], atol=0.12)
+    np.testing.assert_allclose(result, [0.5, 0.5, 0, 0], atol=0.12)

@@ -12,11 +12,11 @@ import pytest
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import Dataset, collect, lanes_of
+from quatrain.models.iqn.collect import Dataset, collect, held_out_envs
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.serve import BLOCK, answer, export, request
-from quatrain.models.iqn.train import State, base_keys, init_state
+from quatrain.models.iqn.train import State, init_state
 from tests.conftest import small
 
 SEEDS, AGENTS, WORLDS, TURNS, FRAMES, GREEDY_QUANTILES = 2, 3, 5, 7, 4, 6
@@ -25,51 +25,56 @@ FRAME = (5, 3, 3)
 
 
 @cache
-def hunt(noisy: str = "none", judged: str = "target", agents: int = AGENTS) -> IqnConfig:
+def hunt(
+    noisy: str = "none", evaluation_network: str = "target", agents: int = AGENTS
+) -> IqnConfig:
     return small(
         "iqn",
         seeds=SEEDS,
         env={"agents": agents, "max_turns": 10, "vision_radius": 1},
         collect={"held_out_worlds": WORLDS},
         network={"frames": FRAMES, "noisy": noisy},
-        train={"acting": {"quantiles": GREEDY_QUANTILES, "judged": judged}},
+        train={"acting": {"quantiles": GREEDY_QUANTILES, "evaluation_network": evaluation_network}},
     )
 
 
 @cache
-def met() -> Dataset:
+def collected() -> Dataset:
     """The dataset of all these configs but those of fewer agents: it depends on the world alone."""
     return collect(hunt(), 3)
 
 
 @cache
 def untrained(config: IqnConfig) -> State:
-    """Networks of the seed, whose target networks are others: they choose among actions as well as learned ones."""
-    world = make_world(config.env.rules)
-    fresh, other = (init_state(config, world, met(), base_keys(config, seed)) for seed in (7, 8))
+    """Networks of the seed, whose target networks are others: they choose among actions as well as
+    learned ones.
+    """
+    fresh, other = (init_state(config, collected(), seed) for seed in (7, 8))
     return fresh._replace(target_params=other.params)
 
 
 @cache
 def asked() -> dict[str, np.ndarray]:
-    return request(hunt(), met())
+    return request(hunt(), collected())
 
 
 def exported(config: IqnConfig) -> dict[str, np.ndarray]:
-    return export(config, untrained(config), met())
+    return export(config, untrained(config), collected())
 
 
 def played(config: IqnConfig, params: Any) -> turns.Turn:
     """Some turns of the held-out worlds by the policy of evaluations."""
-    lanes, world = lanes_of(config, met().held_out), make_world(config.env.rules)
+    envs, world = held_out_envs(config, collected().held_out), make_world(config.env.rules)
     policy = greedy_policy(config, params)
     return jax.device_get(
-        turns.play(world, lanes, policy, jax.random.key(1), jnp.int32(0), TURNS).turns
+        turns.play(world, envs, policy, jax.random.key(1), jnp.int32(0), TURNS).turns
     )
 
 
-def seen(frames: np.ndarray) -> dict[str, np.ndarray]:
-    """What each agent saw in each turn as a user would write it down: frame by frame, blank before the start."""
+def frame_values(frames: np.ndarray) -> dict[str, np.ndarray]:
+    """What each agent saw in each turn as a user would write it down: frame by frame, blank before
+    the start.
+    """
     views, agents = [], []
     for turn in range(TURNS):
         for agent in range(AGENTS):
@@ -85,13 +90,15 @@ def seen(frames: np.ndarray) -> dict[str, np.ndarray]:
     return {"views": np.array(views, np.uint8), "agents": np.array(agents, np.int32)}
 
 
-@pytest.mark.parametrize(("judged", "noisy"), [("target", "none"), ("online", "factorised")])
-def test_the_greedy_action_is_the_one_that_evaluation_plays(judged: str, noisy: str):
-    config = hunt(noisy, judged)
+@pytest.mark.parametrize(
+    ("evaluation_network", "noisy"), [("target", "none"), ("online", "factorised")]
+)
+def test_the_greedy_action_is_the_one_that_evaluation_plays(evaluation_network: str, noisy: str):
+    config = hunt(noisy, evaluation_network)
     state = untrained(config)
-    params = state.target_params if judged == "target" else state.params
+    params = state.target_params if evaluation_network == "target" else state.params
     episode = played(config, jax.tree.map(lambda leaf: leaf[0], params))
-    answered = answer(config, exported(config), seen(episode.frames))
+    answered = answer(config, exported(config), frame_values(episode.frames))
     best = np.sort(answered["values"])
     sure = best[:, -1] - best[:, -2] > 1e-5
     assert sure.mean() > 0.9
@@ -104,11 +111,11 @@ def test_values_are_means_over_quantiles_and_the_best_one_is_taken():
     answered = answer(config, exported(config), asked())
     taus = (jnp.arange(GREEDY_QUANTILES) + 0.5)[None] / GREEDY_QUANTILES
     for number, agent in enumerate(asked()["agents"].tolist()):
-        own = jax.tree.map(
+        ours = jax.tree.map(
             lambda leaf, agent=agent: leaf[0, agent], untrained(config).target_params
         )
         quantiles = network.apply(
-            config.network, own, jnp.asarray(asked()["views"][number].reshape(1, -1)), taus
+            config.network, ours, jnp.asarray(asked()["views"][number].reshape(1, -1)), taus
         )[0]
         np.testing.assert_allclose(answered["quantiles"][number], quantiles, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(
@@ -153,7 +160,7 @@ VIEW = np.zeros((FRAMES, *FRAME), np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("request_arrays", "message"),
     [
         ({"views": [VIEW]}, "the request has the inputs views; give exactly views, agents"),
         (
@@ -172,9 +179,11 @@ VIEW = np.zeros((FRAMES, *FRAME), np.uint8)
         ),
     ],
 )
-def test_another_request_is_refused_with_what_is_right(given: dict[str, Any], told: str):
-    with pytest.raises(ValueError, match=f"^{re.escape(f'iqn: {told}')}$"):
-        answer(hunt(), {}, {name: np.asarray(values) for name, values in given.items()})
+def test_another_request_is_refused_with_what_is_right(
+    request_arrays: dict[str, Any], message: str
+):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'iqn: {message}')}$"):
+        answer(hunt(), {}, {name: np.asarray(values) for name, values in request_arrays.items()})
 
 
 def test_networks_of_another_number_of_agents_are_refused():

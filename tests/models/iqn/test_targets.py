@@ -1,4 +1,6 @@
-"""One update of an agent: what its targets are made of, where gradients go, how the target network follows."""
+"""One update of an agent: what its targets are made of, where gradients go, how the target network
+follows.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -17,7 +19,9 @@ from tests import probes
 
 BATCH, AGENTS, LANES, TURNS = 6, 3, 4, 20
 DENSE, BACKWARD = 5, 8
-"""Matrix products of a forward pass, and of a backward pass: a kernel each, and the inputs of the last three."""
+"""Matrix products of a forward pass, and of a backward pass: a kernel each, and the inputs of the
+last three.
+"""
 
 
 def batch(config: IqnConfig, bootstrap: float = 0.5) -> Batch:
@@ -39,9 +43,9 @@ def agent(config: IqnConfig, online: int = 0, target: int = 1) -> Agent:
     return Agent(params, target_params, train.optimizer(config.train).init(params))
 
 
-def targets(config: IqnConfig, chosen: Agent, drawn: Batch) -> np.ndarray:
+def targets(config: IqnConfig, selected: Agent, drawn: Batch) -> np.ndarray:
     return np.asarray(
-        jax.jit(train.targets, static_argnums=0)(config, chosen, drawn, jax.random.key(2))
+        jax.jit(train.targets, static_argnums=0)(config, selected, drawn, jax.random.key(2))
     )
 
 
@@ -57,8 +61,8 @@ def test_every_parameter_gets_a_gradient(noisy: str):
 
 def test_the_target_network_shapes_the_targets():
     config = probes.hunt()
-    one, other = (targets(config, agent(config, target=seed), batch(config)) for seed in (1, 2))
-    assert np.abs(one - other).max() > 0.01
+    item, other = (targets(config, agent(config, target=seed), batch(config)) for seed in (1, 2))
+    assert np.abs(item - other).max() > 0.01
 
 
 @pytest.mark.parametrize("double_q", [True, False])
@@ -66,9 +70,9 @@ def test_after_an_end_the_target_is_the_return_whatever_the_networks(double_q: b
     config = probes.hunt(train={"loss": {"double_q": double_q}})
     drawn = batch(config, bootstrap=0.0)
     for seed in (1, 2):
-        found = targets(config, agent(config, target=seed), drawn)
+        result = targets(config, agent(config, target=seed), drawn)
         np.testing.assert_array_equal(
-            found, np.repeat(np.asarray(drawn.returns)[:, None], 11, axis=1)
+            result, np.repeat(np.asarray(drawn.returns)[:, None], 11, axis=1)
         )
 
 
@@ -80,11 +84,11 @@ def test_the_online_network_chooses_what_the_target_network_values(double_q: boo
     def worth(*values: float) -> network.Params:
         return blank.params | {"advantage": blank.params["advantage"] | {"bias": jnp.array(values)}}
 
-    chosen = blank._replace(params=worth(0, 0, 1, 0), target_params=worth(5, 1, 2, 3))
+    selected = blank._replace(params=worth(0, 0, 1, 0), target_params=worth(5, 1, 2, 3))
     drawn = batch(config)
     expected = np.asarray(drawn.returns)[:, None] + 0.5 * value
     np.testing.assert_allclose(
-        targets(config, chosen, drawn), np.repeat(expected, 11, axis=1), rtol=1e-6
+        targets(config, selected, drawn), np.repeat(expected, 11, axis=1), rtol=1e-6
     )
 
 
@@ -92,7 +96,7 @@ def test_polyak_by_hand():
     config = probes.hunt(train={"target": {"kind": "polyak", "rate": 0.005}}).train
     online, target = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}
     for count in (1, 2):
-        target = train.follow(config, online, target, jnp.int32(count))
+        target = train.update_target(config, online, target, jnp.int32(count))
     np.testing.assert_allclose(target["w"], 0.009975, rtol=1e-5)
 
 
@@ -100,7 +104,9 @@ def test_a_hard_target_is_copied_at_exactly_its_updates():
     config = probes.hunt(train={"target": {"kind": "hard", "copy_every": 3}}).train
     copied = [
         float(
-            train.follow(config, {"w": jnp.ones(())}, {"w": jnp.zeros(())}, jnp.int32(count))["w"]
+            train.update_target(
+                config, {"w": jnp.ones(())}, {"w": jnp.zeros(())}, jnp.int32(count)
+            )["w"]
         )
         for count in range(1, 8)
     ]
@@ -124,7 +130,7 @@ def hard() -> IqnConfig:
 
 def experience(config: IqnConfig) -> Experience:
     rng = np.random.default_rng(3)
-    met = Transitions(
+    collected = Transitions(
         frames=rng.integers(0, 2, (TURNS, AGENTS, LANES, probes.FRAME)).astype(np.int8),
         actions=rng.integers(0, 4, (TURNS, AGENTS, LANES)).astype(np.int8),
         rewards=rng.normal(size=(TURNS, AGENTS, LANES)).astype(np.float32),
@@ -132,23 +138,27 @@ def experience(config: IqnConfig) -> Experience:
         truncated=np.zeros((TURNS, LANES), bool),
         turn=np.repeat(np.arange(TURNS, dtype=np.int16)[:, None], LANES, axis=1),
     )
-    stored = frames.filled(config.slots, met)
+    stored = frames.from_transitions(config.slots, collected)
     return Experience(stored, frames.valid_starts(stored, train.window(config)))
 
 
 @lru_cache
 def updated() -> Any:
-    """All agents' update as one compiled program: experience, agents, number -> agents, what is recorded."""
+    """All agents' update as one compiled program: experience, agents, number -> agents, what is
+    recorded.
+    """
     config = hard()
 
-    def one(
-        met: Experience, own: Agent, index: jax.Array, number: jax.Array
+    def update_one(
+        collected: Experience, agent: Agent, index: jax.Array, number: jax.Array
     ) -> tuple[Agent, dict[str, jax.Array]]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), number), index)
-        return train.update(config, met, own, index, key)
+        return train.update_agent(config, collected, agent, index, key)
 
-    every = jax.vmap(one, (None, 0, 0, None))
-    return jax.jit(lambda met, agents, number: every(met, agents, jnp.arange(AGENTS), number))
+    every = jax.vmap(update_one, (None, 0, 0, None))
+    return jax.jit(
+        lambda collected, agents, number: every(collected, agents, jnp.arange(AGENTS), number)
+    )
 
 
 def agents() -> Agent:
@@ -158,18 +168,18 @@ def agents() -> Agent:
     )
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(left_tree: Any, other: Any) -> bool:
     return all(
         np.array_equal(left, right)
-        for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        for left, right in zip(jax.tree.leaves(left_tree), jax.tree.leaves(other), strict=True)
     )
 
 
 def test_the_target_network_stands_still_between_its_copies():
-    begin, met = agents(), experience(hard())
-    first, _ = updated()(met, begin, 0)
-    second, _ = updated()(met, first, 1)
-    third, _ = updated()(met, second, 2)
+    begin, collected = agents(), experience(hard())
+    first, _ = updated()(collected, begin, 0)
+    second, _ = updated()(collected, first, 1)
+    third, _ = updated()(collected, second, 2)
     assert equal(first.target_params, begin.target_params)
     assert not equal(first.params, begin.params)
     assert equal(second.target_params, second.params)
@@ -177,11 +187,11 @@ def test_the_target_network_stands_still_between_its_copies():
 
 
 def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
-    begin, met = agents(), experience(hard())
+    begin, collected = agents(), experience(hard())
     exploding = begin._replace(
         params=jax.tree.map(lambda leaf: leaf.at[1].multiply(20.0), begin.params)
     )
-    (calm, quiet), (wild, loud) = (updated()(met, one, 0) for one in (begin, exploding))
+    (calm, quiet), (wild, loud) = (updated()(collected, item, 0) for item in (begin, exploding))
     for name in ("params", "optimizer"):
         ours, theirs = (
             jax.tree.map(lambda leaf: leaf[::2], getattr(end, name)) for end in (calm, wild)
@@ -199,7 +209,9 @@ def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
 def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
     config = probes.hunt(train={"loss": {"double_q": double_q}})
     program = jax.jit(
-        lambda met, own: train.update(config, met, own, jnp.int32(0), jax.random.key(0))
+        lambda collected, agent: train.update_agent(
+            config, collected, agent, jnp.int32(0), jax.random.key(0)
+        )
     )
     lowered = program.lower(experience(config), agent(config)).as_text()
     assert lowered.count("stablehlo.dot_general") == forward * DENSE + BACKWARD

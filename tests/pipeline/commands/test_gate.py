@@ -28,11 +28,11 @@ def test_a_held_baseline_passes_and_the_table_says_so(capsys: Capture):
     out, err = capsys.readouterr()
     assert err == ""
     assert out == (
-        "model  preset   metric         score   baseline  tolerance  status\n"
-        "------------------------------------------------------------------\n"
-        "allo   default  cosine_mean    0.9950  0.9950    0.005      ok\n"
-        "allo   default  cosine_min     0.9800  0.9800    0.03       ok\n"
-        "allo   default  orthogonality  0.0500  0.0500    0.1        ok\n"
+        "model    preset    metric         score    baseline    tolerance    status\n"
+        "-------  --------  -------------  -------  ----------  -----------  --------\n"
+        "allo     default   cosine_mean    0.9950   0.9950      0.005        ok\n"
+        "allo     default   cosine_min     0.9800   0.9800      0.03         ok\n"
+        "allo     default   orthogonality  0.0500   0.0500      0.1          ok\n"
         "gate: passed; 3 metrics hold their baselines\n"
     )
 
@@ -43,7 +43,8 @@ def test_a_worse_experiment_is_broken_with_its_baseline_and_the_way_out(
     space.score(cosine_min=0.5)
     assert gate.main(["allo"]) == 4
     assert capsys.readouterr().err == (
-        "gate: allo: worse: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, tolerance 0.03)"
+        "gate: allo: worse: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, "
+        "tolerance 0.03)"
         "; baseline of 2026-01-02, commit abc123 [exit 4]\n"
         "gate: allo: the scores are kept; to make them the baseline all the same: "
         "python -m pipeline.commands.promote allo --force --why '...'\n"
@@ -56,7 +57,7 @@ def test_each_model_is_judged_whether_it_is_named_or_not(
 ):
     assert gate.main([]) == 0
     assert (
-        f"gate: passed; {sum(len(verdicts.rules_of(one, 'default')) for one in MODELS)} metrics"
+        f"gate: passed; {sum(len(verdicts.rules_of(item, 'default')) for item in MODELS)} metrics"
         in capsys.readouterr().out
     )
     first, *_ = verdicts.rules_of(model, "default")
@@ -256,13 +257,13 @@ RESTORES = "; `git checkout baselines/allo.json` restores it [exit 3]\n"
         ('{"schema": 1e999}', "holds the number 1e999, which is not finite"),
         ("[]", "is not the baseline of allo"),
         ("null", "is not the baseline of allo"),
-        ('{"schema": 1, "model": "allo"}', "must be an object with schema, model and presets"),
-        ('{"schema": 0, "model": "allo", "presets": {}}', "has schema 0, but this code reads 1"),
-        ('{"schema": 7, "model": "allo", "presets": {}}', "has schema 7, but this code reads 1"),
+        ('{"schema": 1, "model": "allo"}', "presets: Field required"),
+        ('{"schema": 0, "model": "allo", "presets": {}}', "schema is 0: Input should be 1"),
+        ('{"schema": 7, "model": "allo", "presets": {}}', "schema is 7: Input should be 1"),
         ('{"schema": 1, "model": "iqn", "presets": {}}', "is not the baseline of allo"),
         (
             '{"schema": 1, "model": "allo", "presets": {"default": 3}}',
-            "presets.default must have exactly the keys",
+            "presets.default is 3: Input should be a valid dictionary",
         ),
     ],
 )
@@ -282,11 +283,17 @@ def test_a_baseline_that_cannot_be_read_ends_with_3_in_one_line(
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"value": None}, "cosine_min.value is None, not a finite number"),
-        ({"value": "0.9"}, "cosine_min.value is '0.9', not a finite number"),
-        ({"tolerance": -1}, "cosine_min.tolerance is -1, below 0"),
-        ({"direction": "up"}, "cosine_min.direction is 'up'; allowed: higher, lower, near"),
-        ({"value": ...}, "cosine_min must have exactly the keys"),
+        ({"value": None}, "cosine_min.value is None: Input should be a valid number"),
+        ({"value": "0.9"}, "cosine_min.value is '0.9': Input should be a valid number"),
+        (
+            {"tolerance": -1},
+            "cosine_min.tolerance is -1: Input should be greater than or equal to 0",
+        ),
+        (
+            {"direction": "up"},
+            "cosine_min.direction is 'up': Input should be 'higher', 'lower' or 'near'",
+        ),
+        ({"value": ...}, "cosine_min.value: Field required"),
     ],
 )
 def test_an_entry_of_another_form_ends_with_3(
@@ -330,8 +337,8 @@ def test_rules_of_another_form_end_with_3(space: Workspace, capsys: Capture):
     space.edit_verdict(rules=[{"metric": "cosine_mean", "direction": "up"}])
     assert gate.main(["allo"]) == 3
     assert (
-        "verdict.json: has no rules; run `dvc repro` to write it anew [exit 3]"
-        in capsys.readouterr().err
+        "verdict.json: rules.0.direction: Input should be 'higher', 'lower' or 'near'; "
+        "run `dvc repro` to write it anew [exit 3]" in capsys.readouterr().err
     )
 
 
@@ -344,8 +351,8 @@ def test_a_model_that_judges_nothing_ends_with_4(
     assert gate.main(["allo"]) == 4
     out, err = capsys.readouterr()
     assert (
-        err
-        == "gate: allo: missing: nothing is judged: the model's evaluation names no metric [exit 4]\n"
+        err == "gate: allo: missing: nothing is judged: the model's "
+        "evaluation names no metric [exit 4]\n"
     )
     assert "passed" not in out
 
@@ -367,7 +374,7 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
     no_baseline(space)
     gate.main(["allo"])
     out, err = capsys.readouterr()
-    assert "allo   default  cosine_min     0.9800  -         0.03       no baseline\n" in out
+    assert "cosine_min     0.9800   -           0.03         no baseline\n" in out
     assert err == (
         "gate: allo: no baseline: preset 'default' has no baseline yet [exit 4]\n"
         "gate: allo: to make these scores its baseline: python -m pipeline.commands.promote allo\n"

@@ -1,4 +1,6 @@
-"""A folder of maps becomes a table; a bad map is told and passed over, and what is done is not done again."""
+"""A folder of maps becomes a table; a bad map is told and passed over, and what is done is not done
+again.
+"""
 
 from pathlib import Path
 
@@ -24,7 +26,7 @@ def maps(tmp_path: Path) -> Path:
 
 def sweep(maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "OUT", str(tmp_path / "out"))
-    grids.sweep(ROOT, maps, "large", TINY)
+    grids.run_folder(ROOT, maps, "large", TINY)
 
 
 def test_good_maps_are_in_the_table_and_a_bad_one_is_told(
@@ -44,7 +46,7 @@ def test_good_maps_are_in_the_table_and_a_bad_one_is_told(
     def never(*_: object) -> None:
         raise AssertionError("learned again")
 
-    monkeypatch.setattr(grids, "follow", never)
+    monkeypatch.setattr(grids, "train", never)
     with pytest.raises(ConfigError):
         sweep(maps, tmp_path, monkeypatch)
     assert "done before" in capsys.readouterr().out
@@ -63,7 +65,7 @@ def test_a_map_whose_training_diverges_does_not_end_the_sweep(
     def diverges(*_: object) -> None:
         raise TrainingDiverged("allo step 3: graph term is not finite")
 
-    monkeypatch.setattr(grids, "learn", diverges)
+    monkeypatch.setattr(grids, "run_map", diverges)
     with pytest.raises(ConfigError, match="3 of 3 maps"):
         sweep(maps, tmp_path, monkeypatch)
     assert "passed over goal.txt: allo step 3" in capsys.readouterr().err
@@ -74,4 +76,4 @@ def test_a_folder_without_maps_is_refused(tmp_path: Path):
         ConfigError,
         match=r"holds no map \(\*.txt\); pass a folder of maps: make grids GRIDS=FOLDER",
     ):
-        grids.sweep(ROOT, tmp_path, "large", {})
+        grids.run_folder(ROOT, tmp_path, "large", {})

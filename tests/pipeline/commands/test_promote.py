@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands import promote, repro
+from pipeline.commands import promote
+from pipeline.dvc import repro, workspace
 from pipeline.storage.params_file import read_params, read_raw
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
@@ -23,8 +24,8 @@ def judged_again(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]
     """What is evaluated once more after a promotion; here without DVC."""
     calls: list[tuple[str, list[str]]] = []
 
-    def record(_root: Path, preset: str, models: list[str], crowned: bool) -> int:
-        calls.append((preset, [*models, *(() if crowned else ("champion kept",))]))
+    def record(_root: Path, preset: str, models: list[str], update_aliases: bool) -> int:
+        calls.append((preset, [*models, *(() if update_aliases else ("champion kept",))]))
         return 0
 
     monkeypatch.setattr(repro, "judge_again", record)
@@ -56,7 +57,8 @@ def test_the_first_baseline_needs_no_reason_and_is_then_held(space: Workspace, c
     space.score()
     assert promote.main(["allo"]) == 0
     assert capsys.readouterr().out.endswith(
-        "baselines/allo.json: preset default now holds the 3 scores of run aaaaaaaaaaaa; commit it\n"
+        "baselines/allo.json: preset default now holds the 3 scores of run aaaaaaaaaaaa; "
+        "commit it\n"
     )
     space.score()
     assert json.loads(space.files.verdict.read_text())["passed"]
@@ -100,7 +102,8 @@ def test_worse_scores_are_refused_with_every_reason(space: Workspace, capsys: Ca
     assert refused(space, capsys) == (
         "promote: nothing is promoted: "
         "allo: cosine_min 0.9 is 0.08 worse than baseline 0.98 (higher is better, tolerance 0.03); "
-        "allo: orthogonality 0.9 is 0.85 worse than baseline 0.05 (lower is better, tolerance 0.1); "
+        "allo: orthogonality 0.9 is 0.85 worse than baseline "
+        "0.05 (lower is better, tolerance 0.1); "
         "--force --why '...' stores it all the same [exit 4]\n"
     )
 
@@ -139,7 +142,10 @@ def test_a_first_baseline_below_a_floor_needs_a_reason(space: Workspace, capsys:
 @pytest.mark.parametrize("name", ["cosine_min", "floor_random", "ceiling_truth"])
 def test_a_score_that_is_not_finite_is_never_stored(space: Workspace, capsys: Capture, name: str):
     space.score(**{name: None})
-    expected = f"promote: allo is not promoted: no finite score for {name}; a baseline needs one [exit 4]\n"
+    expected = (
+        f"promote: allo is not promoted: no finite score for {name}; a baseline needs one "
+        f"[exit 4]\n"
+    )
     assert refused(space, capsys) == expected
     assert refused(space, capsys, "--force", "--why", "no matter") == expected
 
@@ -214,10 +220,10 @@ def test_scores_of_other_params_are_refused(space: Workspace, capsys: Capture):
 
 
 def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, capsys: Capture):
-    known = ", ".join(MODELS)
+    names = ", ".join(MODELS)
     assert (
         refused(space, capsys, "alo", code=2)
-        == f"promote: unknown model 'alo'; known: {known} [exit 2]\n"
+        == f"promote: unknown model 'alo'; known: {names} [exit 2]\n"
     )
     assert "promote: unknown preset 'smok'; did you mean 'smoke'?" in refused(
         space, capsys, "--preset", "smok", code=2
@@ -226,7 +232,7 @@ def test_an_unknown_model_or_preset_ends_with_2_in_one_line(space: Workspace, ca
 
 
 def test_a_preset_is_promoted_from_its_own_workspace_into_the_one_baseline_file(space: Workspace):
-    work = repro.workspace_of(space.root, "smoke")
+    work = workspace.workspace_of(space.root, "smoke")
     other = Workspace(work)
     work.mkdir(parents=True)
     shutil.copytree(ROOT / "inputs", work / "inputs")
@@ -251,11 +257,11 @@ def test_committed_baselines_are_what_promote_writes():
         for preset, entry in stored["presets"].items():
             read_params(ROOT, preset)
             for rule in promote.verdicts.rules_of(path.stem, preset):
-                found = entry["metrics"][rule.metric]
-                assert (found["direction"], found["tolerance"], found["goal"]) == rule[1:4], (
-                    rule.metric
-                )
-                assert (set(found["floors"]), set(found["ceilings"])) == (
-                    set(rule.floors),
-                    set(rule.ceilings),
+                result = entry["metrics"][rule.metric]
+                assert result["direction"] == rule.direction
+                assert result["tolerance"] == rule.tolerance
+                assert result["goal"] == rule.goal
+                assert (set(result["floors"]), set(result["ceilings"])) == (
+                    set(rule.lower_references),
+                    set(rule.upper_references),
                 )

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro
+from pipeline.commands.repro import main
+from pipeline.dvc import repro
 from pipeline.judging import verdicts
-from pipeline.tracking import model_aliases
+from pipeline.tracking import model_registry
 from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import Workspace
 
@@ -19,15 +20,15 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_aliases.Wanted]]:
+def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_registry.Alias]]:
     """The aliases that were asked for; here without a store."""
-    asked: list[list[model_aliases.Wanted]] = []
+    asked: list[list[model_registry.Alias]] = []
 
-    def crown(_root: Path, aliases: list[model_aliases.Wanted]) -> list[str]:
+    def crown(_root: Path, aliases: list[model_registry.Alias]) -> list[str]:
         asked.append(aliases)
         return []
 
-    monkeypatch.setattr(model_aliases, "crown", crown)
+    monkeypatch.setattr(model_registry, "set_aliases", crown)
     return asked
 
 
@@ -45,7 +46,7 @@ def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_aliases.Wanted]]
 def test_an_unknown_model_or_preset_ends_with_2_in_one_line(
     checkout: Path, capsys: Capture, arguments: list[str], why: str
 ):
-    assert repro.main(arguments) == 2
+    assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert err.startswith(why)
     assert err.count("\n") == 1
@@ -56,9 +57,9 @@ def test_an_unknown_model_or_preset_ends_with_2_in_one_line(
 @pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", ""])
 def test_jobs_are_counted(capsys: Capture, jobs: str):
     with pytest.raises(SystemExit, match="2"):
-        repro.main([f"--jobs={jobs}"])
-    told = capsys.readouterr().err
-    assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in told
+        main([f"--jobs={jobs}"])
+    printed = capsys.readouterr().err
+    assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in printed
 
 
 def test_params_that_cannot_be_used_never_reach_dvc(
@@ -66,7 +67,7 @@ def test_params_that_cannot_be_used_never_reach_dvc(
 ):
     monkeypatch.setattr(repro, "dvc", lambda *_: pytest.fail("dvc was called"))
     (checkout / "params.yaml").write_text("seed: -1\n")
-    assert repro.main([]) == 2
+    assert main([]) == 2
     assert capsys.readouterr().err.endswith("[exit 2]\n")
 
 
@@ -117,7 +118,11 @@ subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1]]).wait()
 """
 SAVES_SLOWLY = """
 import ctypes, pathlib, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), pathlib.Path(sys.argv[1]).touch(), sys.exit(143)))
+def save(*_):
+    time.sleep(0.6)
+    pathlib.Path(sys.argv[1]).touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 print("ready", flush=True)
 time.sleep(60)
@@ -158,7 +163,7 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
     checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
-    assert repro.main([]) == 0
+    assert main([]) == 0
     assert dvc.calls == [(checkout, ("repro",))]
     metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert capsys.readouterr().out.endswith(
@@ -166,19 +171,19 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
         "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
     )
     Workspace(checkout).score(cosine_mean=0.5)
-    assert repro.main([]) == 4
+    assert main([]) == 4
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
     assert "report   reports/report.md" in out
 
 
 def test_the_aliases_follow_what_was_judged(
-    checkout: Path, crowned: list[list[model_aliases.Wanted]], monkeypatch: pytest.MonkeyPatch
+    checkout: Path, crowned: list[list[model_registry.Alias]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", Dvc())
-    repro.main(["allo"])
-    assert crowned == [model_aliases.wanted(checkout, checkout, "default", ["allo"])]
-    repro.judge_again(checkout, "default", ["allo"], crowned=False)
+    main(["allo"])
+    assert crowned == [model_registry.expected_aliases(checkout, checkout, "default", ["allo"])]
+    repro.judge_again(checkout, "default", ["allo"], update_aliases=False)
     assert len(crowned) == 1
 
 
@@ -189,18 +194,21 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
-    monkeypatch.setattr(model_aliases, "crown", away)
+    monkeypatch.setattr(model_registry, "set_aliases", away)
     monkeypatch.setattr(repro, "dvc", Dvc())
-    assert repro.main([]) == 0
-    told = "warning: registry: its aliases are not set yet (nobody answers there); `make sync` does it\n"
-    assert capsys.readouterr().err.endswith(told)
+    assert main([]) == 0
+    printed = (
+        "warning: registry: its aliases are not set yet (nobody answers there); `make sync` "
+        "does it\n"
+    )
+    assert capsys.readouterr().err.endswith(printed)
 
 
 def test_a_preset_says_where_its_report_is(
     checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(repro, "dvc", dvc := Dvc())
-    assert repro.main(["--preset", "smoke"]) == 4
+    assert main(["--preset", "smoke"]) == 4
     assert [work for work, _ in dvc.calls] == [checkout / ".presets" / "smoke"]
     out, err = capsys.readouterr()
     assert (
@@ -216,7 +224,7 @@ def test_a_run_that_cannot_be_recorded_yet_changes_no_verdict(
 ):
     monkeypatch.setattr(repro, "dvc", Dvc())
     monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 6)
-    assert repro.main([]) == 0
+    assert main([]) == 0
     assert (
         "repro: some runs are not recorded yet; the line above says why, `make sync` tries again\n"
         in (capsys.readouterr().err)
@@ -232,11 +240,11 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(
     def run(
         self: repro.ParallelCommands, commands: dict[str, list[str]], *_: object
     ) -> dict[str, int]:
-        trained.append((self.at_once, commands))
+        trained.append((self.limit, commands))
         return dict.fromkeys(commands, 0)
 
     monkeypatch.setattr(repro.ParallelCommands, "run", run)
-    assert repro.main(["--jobs", "3", "allo", "iqn"]) == 0
+    assert main(["--jobs", "3", "allo", "iqn"]) == 0
     assert [arguments for _, arguments in dvc.calls] == [
         ("repro", "collect@allo", "collect@iqn"),
         ("repro", "evaluate@allo", "evaluate@iqn"),
@@ -253,7 +261,7 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(
 @pytest.mark.usefixtures("checkout")
 def test_where_dvc_stops_there_is_no_judgement(capsys: Capture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(repro, "dvc", Dvc(255))
-    assert repro.main([]) == 255
+    assert main([]) == 255
     out, err = capsys.readouterr()
     assert out == ""
     assert (
@@ -276,12 +284,12 @@ def test_judging_again_evaluates_and_reports_but_never_trains(
 def test_dvc_runs_with_this_python_first_and_the_checkouts_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    seen: list[dict[str, str]] = []
+    recorded: list[dict[str, str]] = []
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("DVC_ROOT", raising=False)
     monkeypatch.setattr(repro, "wait_for_child", lambda _: 0)
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: seen.append(env))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: recorded.append(env))
     assert repro.dvc(tmp_path, tmp_path / ".presets" / "smoke", "repro") == 0
-    assert seen[0]["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
-    assert seen[0]["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"
-    assert seen[0]["PYTHONPATH"] == f"{tmp_path}/.presets/smoke/src"
+    assert recorded[0]["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    assert recorded[0]["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"
+    assert recorded[0]["PYTHONPATH"] == f"{tmp_path}/.presets/smoke/src"

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.commands import sync
 from pipeline.tracking.journal import Journal
-from pipeline.tracking.model_aliases import Wanted
+from pipeline.tracking.model_registry import Alias
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 
@@ -49,12 +49,13 @@ def test_sync_without_a_server_ends_with_6(
     monkeypatch.setattr("pipeline.commands.sync.FIRST_PAUSE", 0.01)
 
     assert sync.main(["--wait", "0.05"]) == 6
-    told = capsys.readouterr()
-    assert told.err == (
-        "sync: 2 journals are pending: nobody answers there; run `make sync` when that is mended [exit 6]\n"
+    printed = capsys.readouterr()
+    assert printed.err == (
+        "sync: 2 journals are pending: no server answers; run `make sync` when that is "
+        "mended [exit 6]\n"
     )
-    assert "0 of 2 journals are complete at http://127.0.0.1:" in told.out
-    assert "hunter2" not in told.out
+    assert "0 of 2 journals are complete at http://127.0.0.1:" in printed.out
+    assert "hunter2" not in printed.out
 
 
 def test_sync_delivers_the_others_where_one_journal_is_damaged(
@@ -64,9 +65,9 @@ def test_sync_delivers_the_others_where_one_journal_is_damaged(
     damaged.write_bytes(b"{damaged}\n" + damaged.read_bytes())
 
     assert sync.main(["--wait", "0"]) == 6
-    told = capsys.readouterr()
-    assert "journal.jsonl line 1: cannot be read; move its folder away" in told.err
-    assert "train@allo-2 (allo-k2, key k2): 1,480 metrics and 2 files sent" in told.out
+    printed = capsys.readouterr()
+    assert "journal.jsonl line 1: cannot be read; move its folder away" in printed.err
+    assert "train@allo-2 (allo-k2, key k2): 1,480 metrics and 2 files sent" in printed.out
     assert arrived(client_of(uri), "k2") == expected(Journal(damaged.parents[1] / "train@allo-2"))
 
 
@@ -84,19 +85,19 @@ def test_sync_tells_which_aliases_moved_and_which_cannot(
     checkout: Path, uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (checkout / "params.yaml").touch()
-    wanted = [Wanted("quatrain-allo", "champion", "k1")]
+    aliases = [Alias("quatrain-allo", "champion", "k1")]
     monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 0)
-    monkeypatch.setattr("pipeline.tracking.model_aliases.wanted", lambda *_: wanted)
+    monkeypatch.setattr("pipeline.tracking.model_registry.expected_aliases", lambda *_: aliases)
     assert sync.main([]) == 0
     assert capsys.readouterr().out.endswith(
         "quatrain-allo@champion: run k1 has no version in this store\n"
     )
 
-    monkeypatch.setattr("pipeline.tracking.model_aliases.crown", lambda *_, **__: [][0])
+    monkeypatch.setattr("pipeline.tracking.model_registry.set_aliases", lambda *_, **__: [][0])
     assert sync.main([]) == 6
-    told = capsys.readouterr()
-    assert f"2 of 2 journals are complete at {uri}" in told.out
-    assert told.err == (
+    printed = capsys.readouterr()
+    assert f"2 of 2 journals are complete at {uri}" in printed.out
+    assert printed.err == (
         "sync: the registry's aliases are pending: list index out of range; "
         "run `make sync` when that is mended [exit 6]\n"
     )
@@ -125,10 +126,10 @@ def test_sync_with_params_that_cannot_be_used_ends_with_2(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("seed: -1\n")
     assert sync.main([]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("sync: preset default: params.yaml: ")
-    assert told.endswith("[exit 2]\n")
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("sync: preset default: params.yaml: ")
+    assert printed.endswith("[exit 2]\n")
+    assert printed.count("\n") == 1
 
 
 def test_sync_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro, verify
+from pipeline.commands import verify
+from pipeline.dvc import repro
 from tests.pipeline.small_project import flip_bit
 
 Capture = pytest.CaptureFixture[str]
@@ -26,7 +27,7 @@ stages:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made") / "toy"
     (root / ".dvc").mkdir(parents=True)
     (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
@@ -38,18 +39,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def toy(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def toy(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What `dvc repro` made, with its cache."""
     root = tmp_path / "toy"
-    shutil.copytree(made, root)
+    shutil.copytree(created, root)
     monkeypatch.chdir(root)
     return root
 
 
 def object_of(root: Path, text: str) -> Path:
     """The cache object with this content."""
-    found = [path for path in root.glob(".dvc/cache/files/md5/*/*") if text in path.read_text()]
-    (path,) = found
+    result = [path for path in root.glob(".dvc/cache/files/md5/*/*") if text in path.read_text()]
+    (path,) = result
     return path
 
 
@@ -66,12 +67,12 @@ def damage_silently(path: Path) -> None:
 def test_an_intact_checkout_is_read_whole(capsys: Capture):
     """Five objects (four files and a list; DVC keeps uncached outs too) and four files of outs."""
     assert verify.main([]) == 0
-    told = capsys.readouterr()
-    assert told.out.startswith("verify: 9 files with ")
-    assert told.out.endswith(
+    printed = capsys.readouterr()
+    assert printed.out.startswith("verify: 9 files with ")
+    assert printed.out.endswith(
         " bytes read: every cache object is what its name says, every out what dvc.lock says\n"
     )
-    assert told.err == ""
+    assert printed.err == ""
 
 
 def test_a_damaged_object_is_found_though_dvc_trusts_it(toy: Path, capsys: Capture):
@@ -79,14 +80,15 @@ def test_a_damaged_object_is_found_though_dvc_trusts_it(toy: Path, capsys: Captu
     damage_silently(damaged)
     assert repro.dvc(toy, toy, "status", "--quiet") == 0
     assert verify.main([]) == 3
-    told = capsys.readouterr()
-    lines = told.err.splitlines()
+    printed = capsys.readouterr()
+    lines = printed.err.splitlines()
     assert lines[0] == (
-        f"verify: {damaged.relative_to(toy)}: is not what its name says; remove it, then `dvc fetch` or `dvc repro`"
+        f"verify: {damaged.relative_to(toy)}: is not what its name says; remove it, then `dvc "
+        f"fetch` or `dvc repro`"
     )
     assert lines[1].startswith("verify: 1 damaged; 9 files with ")
     assert lines[1].endswith(" bytes read [exit 3]")
-    assert told.out == ""
+    assert printed.out == ""
     damaged.unlink()
     assert repro.dvc(toy, toy, "repro", "--quiet") == 0
     assert verify.main([]) == 0
@@ -125,13 +127,13 @@ def test_a_single_file_and_one_outside_the_cache_are_outs_too(toy: Path, capsys:
     (toy / "report").write_text("fake\n")
     (toy / "scores.json").write_text("[]\n")
     assert verify.main([]) == 3
-    told = capsys.readouterr().err
-    assert "verify: report: is not what dvc.lock says; " in told
+    printed = capsys.readouterr().err
+    assert "verify: report: is not what dvc.lock says; " in printed
     assert (
-        "verify: scores.json: is not what dvc.lock says; `git checkout scores.json` restores it, or `dvc repro`"
-        in told
+        "verify: scores.json: is not what dvc.lock says; `git checkout scores.json` restores "
+        "it, or `dvc repro`" in printed
     )
-    assert "verify: 2 damaged; " in told
+    assert "verify: 2 damaged; " in printed
 
 
 def test_without_the_list_a_folder_is_judged_all_the_same(toy: Path, capsys: Capture):
@@ -178,9 +180,10 @@ def test_dvcs_temporary_files_are_no_objects(toy: Path):
 def test_a_lock_that_dvc_refuses_is_one_line(toy: Path, capsys: Capture):
     (toy / "dvc.lock").write_text("{")
     assert verify.main([]) == 3
-    told = capsys.readouterr().err
-    assert told == (
-        "verify: dvc cannot read toy: unable to read: 'dvc.lock', YAML file structure is corrupted; "
+    printed = capsys.readouterr().err
+    assert printed == (
+        "verify: dvc cannot read toy: unable to read: 'dvc.lock', YAML file structure is "
+        "corrupted; "
         "`git checkout` or `make repro` mends it [exit 3]\n"
     )
 

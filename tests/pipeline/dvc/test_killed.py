@@ -1,4 +1,6 @@
-"""`dvc repro` in a git clone, killed for real: the next one ends with the same bytes and the same dvc.lock."""
+"""`dvc repro` in a git clone, killed for real: the next one ends with the same bytes and the same
+dvc.lock.
+"""
 
 import os
 import shutil
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.repro import copy_if_changed, listed
+from pipeline.dvc.workspace import copy_if_changed, files_of_git
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import overlaid, parse
 from tests.conftest import ROOT
@@ -35,10 +37,10 @@ MOMENTS = (
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A git clone with the working tree's files and the smoke preset's values, run once to the end."""
+    """A git clone with the working tree's files and the smoke preset's values, after a whole run."""
     work = tmp_path_factory.mktemp("clone") / "work"
     subprocess.run(["git", "clone", "-q", ROOT, work], check=True)
-    for name in sorted(listed(ROOT) - {"dvc.lock"}):
+    for name in sorted(files_of_git(ROOT) - {"dvc.lock"}):
         copy_if_changed(ROOT / name, work / name)
     (work / "dvc.lock").unlink(missing_ok=True)
     Project(work).choose(
@@ -58,11 +60,15 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def repro(work: Path) -> "subprocess.Popen[str]":
     """`dvc repro` in a process group of its own; with what its stages say, in one stream."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    given = os.environ | {"PATH": path, "MLFLOW_TRACKING_URI": NOBODY, "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | {
+        "PATH": path,
+        "MLFLOW_TRACKING_URI": NOBODY,
+        "PYTHONUNBUFFERED": "1",
+    }
     return subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro"],
         cwd=work,
-        env=given,
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

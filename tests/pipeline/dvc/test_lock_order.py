@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro
-from pipeline.dvc import lock_order
+from pipeline.dvc import lock_order, repro
 
 MODELS = ("allo", "iqn", "actor_critic")
 TOY = """
@@ -52,7 +51,7 @@ def toy(tmp_path: Path) -> Path:
 
 def at_once(root: Path) -> int:
     with lock_order.in_order(root):
-        code = repro.train_together(root, root, MODELS, len(MODELS))
+        code = repro.train_in_parallel(root, root, MODELS, len(MODELS))
         return code or repro.dvc(root, root, "repro", "--quiet")
 
 

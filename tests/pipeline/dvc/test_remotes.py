@@ -1,4 +1,6 @@
-"""A pipeline's outs and its run cache on a remote over ssh and over S3: what was pushed need not be computed again."""
+"""A pipeline's outs and its run cache on a remote over ssh and over S3: what was pushed need not be
+computed again.
+"""
 
 import os
 import shutil
@@ -45,7 +47,9 @@ OUTS = ("numbers/", "total.txt")
 
 
 class Remote(NamedTuple):
-    """What all who clone know of a remote, how this machine logs in there, and how to write one of its files."""
+    """What all who clone know of a remote, how this machine logs in there, and how to write one of
+    its files.
+    """
 
     settings: dict[str, str]
     private: dict[str, str]
@@ -53,7 +57,9 @@ class Remote(NamedTuple):
 
 
 class Copy:
-    """A clone of the tiny pipeline; `runs` are the stages that ran in it, `locks` what they left for each count."""
+    """A clone of the tiny pipeline; `runs` are the stages that ran in it, `locks` what they left
+    for each count.
+    """
 
     def __init__(self, root: Path, locks: dict[int, str] | None = None) -> None:
         self.root, self.locks = root, locks or {}
@@ -87,7 +93,9 @@ class Copy:
         (self.root / "params.yaml").write_text(f"count: {number}\n")
 
     def know(self, remote: Remote) -> None:
-        """What `dvc remote add -d` and `dvc remote modify` write, and with `--local` for this machine alone."""
+        """What `dvc remote add -d` and `dvc remote modify` write, and with `--local` for this
+        machine alone.
+        """
         with (self.root / ".dvc" / "config").open("a") as file:
             file.write("[core]\n    remote = store\n" + section(remote.settings))
         self.log_in(remote)
@@ -123,7 +131,7 @@ def section(settings: dict[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+def created(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     """Computed with two counts."""
     copy = Copy(tmp_path_factory.mktemp("made") / "project")
     copy.root.mkdir()
@@ -176,10 +184,10 @@ def remote(request: pytest.FixtureRequest) -> Remote:
 
 
 @pytest.fixture
-def source(made: Copy, remote: Remote, tmp_path: Path) -> Copy:
+def source(created: Copy, remote: Remote, tmp_path: Path) -> Copy:
     """A computed pipeline that names its remote and has pushed all to it."""
-    shutil.copytree(made.root, tmp_path / "source")
-    copy = Copy(tmp_path / "source", made.locks)
+    shutil.copytree(created.root, tmp_path / "source")
+    copy = Copy(tmp_path / "source", created.locks)
     copy.know(remote)
     copy.committed()
     copy.dvc("push", "--run-cache", "--all-commits")
@@ -197,8 +205,8 @@ def test_what_was_pushed_is_pulled_elsewhere_and_nothing_runs(
     assert "Data and pipelines are up to date" in clone.dvc("repro")
 
     clone.count(2)
-    told = clone.dvc("repro", "--pull")
-    assert told.count("is cached - skipping run, checking out outputs") == 2
+    printed = clone.dvc("repro", "--pull")
+    assert printed.count("is cached - skipping run, checking out outputs") == 2
     assert clone.outs.keys() == source.outs.keys() - {"numbers/2.txt"}
     assert clone.outs["total.txt"] == b"1000"
     assert clone.runs == []
@@ -210,19 +218,19 @@ def test_a_file_that_changed_on_the_remote_is_refused(
     digest = md5(source.outs["total.txt"]).hexdigest()
     remote.overwrite(f"files/md5/{digest[:2]}/{digest[2:]}", b"3001")
     clone = source.cloned(tmp_path / "clone", remote)
-    told = clone.dvc("pull", code=1)
+    printed = clone.dvc("pull", code=1)
 
     assert (
         "failed to pull data from the cloud - Checkout failed for following targets:\ntotal.txt\n"
-        in told
+        in printed
     )
     assert clone.outs == {name: data for name, data in source.outs.items() if name != "total.txt"}
 
 
-def test_a_remote_that_is_away_is_told_in_a_line(made: Copy, tmp_path: Path) -> None:
-    shutil.copytree(made.root, tmp_path / "source")
+def test_a_remote_that_is_away_is_told_in_a_line(created: Copy, tmp_path: Path) -> None:
+    shutil.copytree(created.root, tmp_path / "source")
     copy = Copy(tmp_path / "source")
     copy.know(Remote({"url": "ssh://127.0.0.1:1/nowhere", "user": "nobody"}, {}, print))
-    told = copy.dvc("push", code=255)
-    assert "Connect call failed ('127.0.0.1', 1)" in told
-    assert "Traceback" not in told
+    printed = copy.dvc("push", code=255)
+    assert "Connect call failed ('127.0.0.1', 1)" in printed
+    assert "Traceback" not in printed

@@ -119,7 +119,9 @@ def test_what_dead_processes_hold_is_released_and_the_rest_is_kept(
 def test_a_number_that_another_process_has_got_meanwhile_holds_nothing(
     lock: Path, tmp_path: Path, living: int
 ):
-    """dvc itself asks only whether there is a process of that number, and would be blocked for ever."""
+    """dvc itself asks only whether there is a process of that number, and would be blocked for
+    ever.
+    """
     lock.write_text(json.dumps({"write": {"/models/iqn": holder(living, "repro -s train@iqn")}}))
     rwlock.repair(tmp_path)
     assert json.loads(lock.read_text()) == {"write": {}, "read": {}}
@@ -145,8 +147,8 @@ def test_dvc_takes_the_lock_that_was_repaired(lock: Path, tmp_path: Path):
 
 def test_a_lock_that_a_living_dvc_is_writing_is_kept(lock: Path, tmp_path: Path):
     lock.write_text("{")
-    with lock.with_name("rwlock.lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lock.with_name("rwlock.lock").open("a") as table:
+        fcntl.flock(table, fcntl.LOCK_EX)
         rwlock.repair(tmp_path)
         assert lock.read_text() == "{"
 
@@ -171,6 +173,6 @@ def test_the_kernels_locks_end_with_their_process(lock: Path, name: str):
     done = subprocess.run([sys.executable, "-c", HOLDS_AND_DIES, str(path)], check=False)
     assert done.returncode == -9
     assert path.read_text().strip()
-    held = make_lock(str(path))
-    with held:
-        assert held.is_locked
+    table = make_lock(str(path))
+    with table:
+        assert table.is_locked

@@ -1,4 +1,4 @@
-"""A preset runs in a copy of the checkout that is brought up to date and leaves the checkout alone."""
+"""A preset runs in a copy of the checkout that is updated and leaves the checkout alone."""
 
 import os
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands import repro
+from pipeline.dvc import workspace
 from pipeline.runtime.errors import ConfigError
 from tests.pipeline.small_checkout import contents, git
 
 
 def test_the_default_run_is_made_in_place(checkout: Path):
     before = contents(checkout)
-    assert repro.prepare_workspace(checkout, "default") == checkout
+    assert workspace.prepare_workspace(checkout, "default") == checkout
     assert contents(checkout) == before
 
 
 def test_a_preset_gets_a_copy_with_its_own_params_and_leaves_the_checkout_alone(checkout: Path):
     before = contents(checkout)
-    work = repro.prepare_workspace(checkout, "smoke")
+    work = workspace.prepare_workspace(checkout, "smoke")
     assert work == checkout / ".presets" / "smoke"
     assert contents(checkout) == before
     copied = contents(work)
@@ -42,7 +42,7 @@ def test_a_preset_gets_a_copy_with_its_own_params_and_leaves_the_checkout_alone(
 
 
 def test_a_workspace_shares_the_cache_and_is_no_git_repository_of_its_own(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
+    work = workspace.prepare_workspace(checkout, "smoke")
     assert (work / ".dvc" / "config.local").read_text() == (
         f'[core]\n    no_scm = true\n[cache]\n    dir = "{checkout}/.dvc/cache"\n'
     )
@@ -50,29 +50,29 @@ def test_a_workspace_shares_the_cache_and_is_no_git_repository_of_its_own(checko
 
 
 def test_uncommitted_edits_and_new_files_travel(checkout: Path):
-    repro.prepare_workspace(checkout, "smoke")
+    workspace.prepare_workspace(checkout, "smoke")
     (checkout / "src" / "a.py").write_text("edited\n")
     (checkout / "inputs" / "allo" / "new.txt").write_text("....\n")
-    work = repro.prepare_workspace(checkout, "smoke")
+    work = workspace.prepare_workspace(checkout, "smoke")
     assert (work / "src" / "a.py").read_text() == "edited\n"
     assert (work / "inputs" / "allo" / "new.txt").read_text() == "....\n"
 
 
 def test_files_that_are_gone_from_the_checkout_go_from_the_workspace(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
+    work = workspace.prepare_workspace(checkout, "smoke")
     (checkout / "src" / "a.py").unlink()
     git(checkout, "rm", "-q", "docs/d.md", "src/deep/b.py")
     (work / "src" / "stray.py").write_text("of an older version\n")
-    repro.prepare_workspace(checkout, "smoke")
+    workspace.prepare_workspace(checkout, "smoke")
     for name in ("src/a.py", "docs/d.md", "src/deep/b.py", "src/stray.py"):
         assert not (work / name).exists(), name
 
 
 def test_what_the_preset_has_made_stays(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
+    work = workspace.prepare_workspace(checkout, "smoke")
     for name in (
         "dvc.lock",
-        "data/allo/dataset.npz",
+        "data/allo/dataset.safetensors",
         "models/allo/m",
         "reports/r",
         ".state/x/y",
@@ -81,21 +81,21 @@ def test_what_the_preset_has_made_stays(checkout: Path):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("made")
     before = contents(work)
-    repro.prepare_workspace(checkout, "smoke")
+    workspace.prepare_workspace(checkout, "smoke")
     assert contents(work) == before
 
 
 def test_equal_files_keep_their_time(checkout: Path):
-    work = repro.prepare_workspace(checkout, "smoke")
+    work = workspace.prepare_workspace(checkout, "smoke")
     os.utime(work / "src" / "a.py", (5, 5))
-    repro.prepare_workspace(checkout, "smoke")
+    workspace.prepare_workspace(checkout, "smoke")
     assert (work / "src" / "a.py").stat().st_mtime == 5
 
 
 def test_two_presets_do_not_meet(checkout: Path):
-    smoke, large = (repro.prepare_workspace(checkout, preset) for preset in ("smoke", "large"))
+    smoke, large = (workspace.prepare_workspace(checkout, preset) for preset in ("smoke", "large"))
     (smoke / "dvc.lock").write_text("smoke's")
-    repro.prepare_workspace(checkout, "large")
+    workspace.prepare_workspace(checkout, "large")
     assert not (large / "dvc.lock").exists()
     assert (smoke / "dvc.lock").read_text() == "smoke's"
 
@@ -106,4 +106,4 @@ def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
         ConfigError,
         match="a preset runs in a copy of what git lists; run from a git checkout, with git",
     ):
-        repro.prepare_workspace(checkout, "smoke")
+        workspace.prepare_workspace(checkout, "smoke")

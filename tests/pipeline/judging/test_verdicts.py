@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import Judged, shown_difference
+from pipeline.judging.verdicts import ModelVerdict, format_difference
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import Comparison
 from tests.pipeline.scored_workspace import SCORES, Workspace, make_workspace
@@ -17,7 +17,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return make_workspace(tmp_path)["allo"]
 
 
-def checked(space: Workspace, model: str = "allo") -> Judged:
+def checked(space: Workspace, model: str = "allo") -> ModelVerdict:
     return verdicts.check(space.root, model, "default")
 
 
@@ -26,11 +26,11 @@ def test_a_promotion_shows_old_new_difference_and_status(space: Workspace):
         cosine_min=0.9, orthogonality=0.01, orthogonality_low=0.007, orthogonality_high=0.013
     )
     assert verdicts.comparison_table([checked(space)]) == (
-        "model  preset   metric         old     new     difference        status\n"
-        "-----------------------------------------------------------------------\n"
-        "allo   default  cosine_mean    0.9950  0.9950  0.0000            ok\n"
-        "allo   default  cosine_min     0.9800  0.9000  -0.0800           worse\n"
-        "allo   default  orthogonality  0.0500  0.0100  -0.0400 ± 0.0030  ok"
+        "model    preset    metric         old     new     difference        status\n"
+        "-------  --------  -------------  ------  ------  ----------------  --------\n"
+        "allo     default   cosine_mean    0.9950  0.9950  0.0000            ok\n"
+        "allo     default   cosine_min     0.9800  0.9000  -0.0800           worse\n"
+        "allo     default   orthogonality  0.0500  0.0100  -0.0400 ± 0.0030  ok"
     )
 
 
@@ -42,9 +42,8 @@ def test_several_models_stand_in_one_table(space: Workspace):
 def test_a_first_baseline_has_nothing_to_differ_from(space: Workspace):
     space.files.baseline.unlink()
     space.score()
-    assert (
-        "allo   default  cosine_min     -    0.9800  -           no baseline\n"
-        in verdicts.comparison_table([checked(space)])
+    assert "cosine_min     -      0.9800  -             no baseline\n" in verdicts.comparison_table(
+        [checked(space)]
     )
 
 
@@ -59,7 +58,7 @@ def test_a_verdict_carries_the_scores_that_it_judged(space: Workspace):
 def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
     space.edit_verdict(scores_sha256="0" * 64)
     assert checked(space).scores == {}
-    assert [one.difference for one in checked(space).comparisons] == [None]
+    assert [comparison.difference for comparison in checked(space).comparisons] == [None]
 
 
 @pytest.mark.parametrize(
@@ -75,4 +74,4 @@ def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
 def test_a_difference_has_its_sign_and_nothing_has_none(
     difference: float | None, half: float | None, text: str
 ):
-    assert shown_difference(Comparison("accuracy", "ok", 0.5, 0.5, difference, half)) == text
+    assert format_difference(Comparison("accuracy", "ok", 0.5, 0.5, difference, half)) == text

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipeline.reporting.marks import Mark, Span, as_svg, as_text, ends, mark_of
-from quatrain.baselines import Gated, compare, entry_of, judge
+from quatrain.baselines import Gated, StoredMetric, Verdict, compare, entry_of, judge
 
 HIGHER = Gated(
     "accuracy",
@@ -44,22 +44,29 @@ def mark(gated: Gated, **changed: Any) -> Mark:
         "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
     }
     verdict = judge(scores, baseline, [rule], "default")
-    (found,) = compare(verdict, {rule.metric: stored}, scores)
-    made = mark_of(verdict.lines[0], stored, found, scores)
-    assert made is not None
-    return made
+    result = mark_in(verdict, stored, scores)
+    assert result is not None
+    return result
+
+
+def mark_in(verdict: Verdict, entry: dict[str, Any], scores: dict[str, Any]) -> Mark | None:
+    """Returns the mark of a verdict on one metric, whose baseline stores this entry."""
+    (line,) = verdict.lines
+    stored = StoredMetric.model_validate(entry)
+    (comparison,) = compare(verdict, {line.metric: stored}, scores)
+    return mark_of(line, stored, comparison, scores)
 
 
 def test_a_score_stands_between_the_best_floor_and_the_best_ceiling():
-    found = mark(HIGHER, accuracy=0.8)
-    assert found.span == Span(0.2, 1.0, "floor_constant", "oracle")
-    assert found[1:] == (pytest.approx(0.75), pytest.approx(0.5), pytest.approx(0.625), None)
+    result = mark(HIGHER, accuracy=0.8)
+    assert result.span == Span(0.2, 1.0, "floor_constant", "oracle")
+    assert result[1:] == (pytest.approx(0.75), pytest.approx(0.5), pytest.approx(0.625), None)
 
 
 def test_where_lower_is_better_the_line_begins_with_what_is_high():
-    found = mark(LOWER, error=3.5)
-    assert found.span == Span(6.0, 1.0, "affine", "floor")
-    assert (found.score, found.baseline) == (0.5, 0.8)
+    result = mark(LOWER, error=3.5)
+    assert result.span == Span(6.0, 1.0, "affine", "floor")
+    assert (result.score, result.baseline) == (0.5, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +78,10 @@ def test_where_lower_is_better_the_line_begins_with_what_is_high():
     ],
 )
 def test_without_floor_or_ceiling_the_ends_are_where_the_verdict_changes(gated: Gated, span: Span):
-    found = mark(gated, rate=0.6)
-    assert found.span[:2] == pytest.approx(span[:2])
-    assert found.span[2:] == span[2:]
-    assert found.baseline == pytest.approx(0.5)
+    result = mark(gated, rate=0.6)
+    assert result.span[:2] == pytest.approx(span[:2])
+    assert result.span[2:] == span[2:]
+    assert result.baseline == pytest.approx(0.5)
 
 
 def test_noise_moves_the_ends_as_it_moves_the_verdict():
@@ -97,10 +104,12 @@ def test_a_score_or_interval_that_is_not_finite_is_not_drawn(changed: dict[str, 
         "presets": {"default": {"metrics": {rule.metric: stored}, "provenance": {}}},
     }
     verdict = judge(scores, baseline, [rule], "default")
-    found = mark_of(
-        verdict.lines[0], stored, compare(verdict, {rule.metric: stored}, scores)[0], scores
-    )
-    assert found is None if "accuracy" in changed else found is not None and found.interval is None
+    drawn = mark_in(verdict, stored, scores)
+    if "accuracy" in changed:
+        assert drawn is None
+    else:
+        assert drawn is not None
+        assert drawn.interval is None
 
 
 def test_nothing_stands_on_a_line_without_length():
@@ -112,10 +121,7 @@ def test_nothing_stands_on_a_line_without_length():
         "presets": {"default": {"metrics": {"rate": stored}, "provenance": {}}},
     }
     verdict = judge(SCORES, baseline, [rule], "default")
-    assert (
-        mark_of(verdict.lines[0], stored, compare(verdict, {"rate": stored}, SCORES)[0], SCORES)
-        is None
-    )
+    assert mark_in(verdict, stored, SCORES) is None
 
 
 @pytest.mark.parametrize(
@@ -128,14 +134,14 @@ def test_nothing_stands_on_a_line_without_length():
         (Mark(Span(0, 1, "a", "b"), -0.5, 0.5, 7.0, None), "`├◀─────────┼──────────┤`"),
     ],
 )
-def test_the_line_as_text(found: Mark, line: str):
-    assert as_text(found) == f"{line}<br>a 0.000 … b 1.000"
+def test_the_line_as_text(result: Mark, line: str):
+    assert as_text(result) == f"{line}<br>a 0.000 … b 1.000"
 
 
-def parsed(found: Mark) -> dict[str, dict[str, str]]:
+def parsed(result: Mark) -> dict[str, dict[str, str]]:
     """Class -> attributes of what is drawn."""
-    drawing, _, label = as_svg(found).partition("<br>")
-    assert label == ends(found.span)
+    drawing, _, label = as_svg(result).partition("<br>")
+    assert label == ends(result.span)
     return {part.attrib["class"]: part.attrib for part in ElementTree.fromstring(drawing).iter()}
 
 

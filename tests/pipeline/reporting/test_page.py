@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.reporting.page import as_html
-from pipeline.reporting.sections import plain, table
+from pipeline.reporting.sections import plain
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
 from tests.conftest import ROOT
 
@@ -79,15 +80,20 @@ def test_the_page_asks_no_server_for_anything_and_runs_no_script(folder: Path):
 
 
 def test_words_of_a_file_become_no_tag(folder: Path):
-    hostile = "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> ![x](/etc/passwd) | <!--"
-    read = page(table(["metric"], [[plain(hostile)]]), folder, f"Passed: {hostile}")
+    hostile = (
+        "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> "
+        "![x](/etc/passwd) | <!--"
+    )
+    read = page(markdown_table(["metric"], [[plain(hostile)]]), folder, f"Passed: {hostile}")
     assert read.named("script") == read.named("img") == []
     assert len(read.named("td")) == 1
 
 
 def test_each_cell_knows_its_column(folder: Path):
     read = page(
-        f"{table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n{table(['c'], [['5']])}", folder
+        f"{markdown_table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n"
+        f"{markdown_table(['c'], [['5']])}",
+        folder,
     )
     assert [cell["data-label"] for cell in read.named("td")] == ["a", "b", "a", "b", "c"]
 

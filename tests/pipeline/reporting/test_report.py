@@ -27,21 +27,21 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def page(space: Workspace) -> str:
-    return report.page(report.gathered(space.root, "default"), as_text)
+    return report.page(report.read_all(space.root, "default"), as_text)
 
 
 def section(space: Workspace) -> str:
     """The part of one model."""
-    return sections.section(
+    return sections.model_section(
         Result(verdicts.check(space.root, space.model, "default"), "a" * 64, [], None), as_text
     )
 
 
 def row(space: Workspace, metric: str) -> list[str]:
     """A judged metric's cells."""
-    found = re.search(rf"^\| {re.escape(metric)} \| (.+) \|$", section(space), re.MULTILINE)
-    assert found
-    return found[1].split(" | ")
+    matches = re.search(rf"^\| {re.escape(metric)} \| (.+) \|$", section(space), re.MULTILINE)
+    assert matches
+    return matches[1].split(" | ")
 
 
 def draw_pictures(space: Workspace, *names: str) -> None:
@@ -59,7 +59,8 @@ def test_the_verdict_comes_first(space: Workspace):
     space.score(cosine_min=0.5)
     assert page(space).startswith(
         f"# Broken: preset default\n\n**1 of {count} scores broke.**\n\n"
-        "* **allo**: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, tolerance 0.03)\n\n| model |"
+        "* **allo**: cosine_min 0.5 is 0.48 worse than baseline 0.98 "
+        "(higher is better, tolerance 0.03)\n\n| model |"
     )
 
 
@@ -74,11 +75,11 @@ def test_a_better_score_is_offered_for_promotion_unless_another_is_broken(space:
 def test_each_model_has_a_row_on_top_and_a_section_that_it_leads_to(space: Workspace):
     space.score(orthogonality=0.9)
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (.+?) \| (\S+)", page(space), re.MULTILINE)
-    held = {model: f"{count} of {count} hold" for model, count in COUNTS.items()} | {
+    summaries = {model: f"{count} of {count} hold" for model, count in COUNTS.items()} | {
         "allo": "**1 of 3 broken**"
     }
     assert rows == [
-        (model, model, held[model], verdicts.rules_of(model, "default")[0].metric)
+        (model, model, summaries[model], verdicts.rules_of(model, "default")[0].metric)
         for model in MODELS
     ]
     assert re.findall(r"^## (.+)$", page(space), re.MULTILINE) == list(MODELS)
@@ -105,7 +106,8 @@ def test_a_score_stands_beside_its_baseline_and_between_floor_and_ceiling(space:
 def test_rules_floors_and_ceilings_are_all_listed(space: Workspace):
     assert (
         "| cosine_mean | higher | 0.005 | 0.99 | "
-        "floor_constant 0.090<br>floor_random 0.080<br>floor_untrained 0.120 | ceiling_truth 1.000 |"
+        "floor_constant 0.090<br>floor_random 0.080<br>floor_untrained 0.120 | "
+        "ceiling_truth 1.000 |"
     ) in section(space)
     assert "| orthogonality | lower | 0.1 | - | - | - |" in section(space)
 
@@ -138,11 +140,11 @@ def test_run_and_baseline_are_named(space: Workspace):
 
 
 def test_a_baseline_that_was_lowered_says_why():
-    told = sections.origin(
+    text = sections.baseline_origin(
         {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
     )
     assert (
-        told == "Baseline: 2026-01-02, commit f00, 3 seeds; stored although worse: smaller network."
+        text == "Baseline: 2026-01-02, commit f00, 3 seeds; stored although worse: smaller network."
     )
 
 
@@ -170,9 +172,9 @@ def test_speed_that_nobody_measured_says_how_to(space: Workspace):
 
 def test_pictures_are_linked_from_where_the_page_is(space: Workspace):
     draw_pictures(space, "vectors.png", "cosine.png", "notes.txt")
-    found = re.findall(r"!\[(\w+)\]\((\S+)\)", page(space))
-    assert found == [("cosine", "allo/plots/cosine.png"), ("vectors", "allo/plots/vectors.png")]
-    assert all((space.root / "reports" / path).exists() for _, path in found)
+    matches = re.findall(r"!\[(\w+)\]\((\S+)\)", page(space))
+    assert matches == [("cosine", "allo/plots/cosine.png"), ("vectors", "allo/plots/vectors.png")]
+    assert all((space.root / "reports" / path).exists() for _, path in matches)
     assert "<summary>2 pictures</summary>" in page(space)
     assert "**vectors**\n\n![vectors]" in page(space)
     assert page(space).count("No plots.") == len(MODELS) - 1

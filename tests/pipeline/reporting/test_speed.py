@@ -73,18 +73,19 @@ def test_the_main_rows_stand_beside_their_goals(tmp_path: Path):
 
 def test_the_report_says_how_much_faster_how_many_goals_and_who_measured(tmp_path: Path):
     kept(tmp_path)
-    told = sections.speed("allo", read(tmp_path))
+    text = sections.speed_section("allo", read(tmp_path))
     assert (
         "<summary>Speed: 0.5x to 6x that of plain references; 2 of 5 goals reached</summary>"
-        in told
+        in text
     )
     assert (
-        "Medians (least to greatest) of 3 rounds by `make bench BENCH=allo` on some CPU, cpu, 2 threads; "
+        "Medians (least to greatest) of 3 rounds by `make bench BENCH=allo` on some CPU, cpu, "
+        "2 threads; "
         "all rows in `benchmarks/results/allo.json`."
-    ) in told
-    assert "| step | 6x (5x to 6000x) | at least 5x, reached |\n" in told
-    assert "at least 2x a proposed variant: 1.5x, **missed** |\n" in told
-    assert "| without a goal | 0.5x (0.5x to 0.5x) | - |" in told
+    ) in text
+    assert "| step | 6x (5x to 6000x) | at least 5x, reached |\n" in text
+    assert "at least 2x a proposed variant: 1.5x, **missed** |\n" in text
+    assert "| without a goal | 0.5x (0.5x to 0.5x) | - |" in text
 
 
 def test_goals_without_a_reference_are_no_ratio(tmp_path: Path):
@@ -121,6 +122,6 @@ def test_results_of_another_form_are_refused_in_one_line(
 
 @pytest.mark.parametrize("model", [model for model in MODELS if (ROOT / path_of(model)).exists()])
 def test_committed_results_can_be_told(model: str):
-    found = comparisons(read_results(ROOT, model) or pytest.fail("there are none"))
-    assert len(found) > 3
-    assert any(one.met is not None for one in found)
+    rows = comparisons(read_results(ROOT, model) or pytest.fail("there are none"))
+    assert len(rows) > 3
+    assert any(row.is_reached is not None for row in rows)

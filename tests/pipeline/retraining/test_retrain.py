@@ -1,4 +1,6 @@
-"""A retraining proposes what passed and is new, reports what is broken, and leaves the checkout alone."""
+"""A retraining proposes what passed and is new, reports what is broken, and leaves the checkout
+alone.
+"""
 
 import datetime
 from pathlib import Path
@@ -52,22 +54,22 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_and_the_checkout_is_as_i
 def test_the_proposal_says_what_moves_and_shows_scores_metrics_and_pictures(night: Night):
     night.scores("iqn", return_mean=140.0)
     assert retrain.main(["--pictures-url", "https://example.org/raw/"]) == 0
-    told, digest = night.ended().told, night.proposed().removeprefix("retrain/")
-    assert told.title == "Retrain: iqn better"
+    message, digest = night.ended().message, night.proposed().removeprefix("retrain/")
+    assert message.title == "Retrain: iqn better"
     others = ", ".join(model for model in MODELS if model != "iqn")
     assert (
         "Baselines of iqn move: a score is clearly better, none is worse. "
-        f"Those of {others} stay: their scores hold them.\n" in told.body
+        f"Those of {others} stay: their scores hold them.\n" in message.body
     )
-    assert "| iqn | return_mean | 140.0000 | 105.0000 | +35.0000 | **better** |" in told.body
-    assert "| allo | cosine_mean | 0.9950 | 0.9950 | 0.0000 | ok |" in told.body
+    assert "| iqn | return_mean | 140.0000 | 105.0000 | +35.0000 | **better** |" in message.body
+    assert "| allo | cosine_mean | 0.9950 | 0.9950 | 0.0000 | ok |" in message.body
     assert (
-        "<details><summary>dvc metrics diff</summary>\n\n| metric |\n|---|\n| of iqn |\n\n</details>"
-        in told.body
+        "<details><summary>dvc metrics diff</summary>\n\n| metric |\n|---|\n| of iqn "
+        "|\n\n</details>" in message.body
     )
     assert (
         f"![curve](https://example.org/raw/retrain-pictures/{digest}/reports/iqn/plots/curve.png)"
-        in told.body
+        in message.body
     )
     assert (
         git(night.root, "show", f"retrain-pictures/{digest}:reports/iqn/plots/curve.png")
@@ -86,7 +88,7 @@ def test_scores_that_merely_hold_their_baselines_never_move_them(night: Night):
     assert "baselines" not in changed
     assert (
         "No baseline moves: the scores hold them, and none is clearly better."
-        in night.ended().told.body
+        in night.ended().message.body
     )
 
 
@@ -96,7 +98,7 @@ def test_without_a_place_for_pictures_the_branch_is_named(night: Night):
     digest = night.proposed().removeprefix("retrain/")
     assert (
         f"Report and pictures: branch `retrain-pictures/{digest}`, `reports/report.md`."
-        in night.ended().told.body
+        in night.ended().message.body
     )
 
 
@@ -150,7 +152,8 @@ def test_a_broken_gate_ends_with_4_keeps_the_report_and_promotes_and_pushes_noth
     night.set("exit", "4")
     assert retrain.main(["--push"]) == 4
     assert capsys.readouterr().err == (
-        "retrain: the gate is broken and nothing was promoted; .state/retrain/report/report.md shows the scores "
+        "retrain: the gate is broken and nothing was promoted; .state/retrain/report/report.md "
+        "shows the scores "
         "[exit 4]\n"
     )
     assert night.state() == night.before
@@ -160,9 +163,9 @@ def test_a_broken_gate_ends_with_4_keeps_the_report_and_promotes_and_pushes_noth
         night.root / ".state" / "retrain" / "report" / "report.md"
     ).read_text() == "# the report\n"
     ended = night.ended()
-    assert (ended.kind, ended.code, ended.told.title) == ("broken", 4, ISSUE)
-    assert "* **allo**: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in ended.told.body
-    assert "| allo | cosine_mean | 0.5000 | 0.9950 | -0.4950 | **worse** |" in ended.told.body
+    assert (ended.kind, ended.code, ended.message.title) == ("broken", 4, ISSUE)
+    assert "* **allo**: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in ended.message.body
+    assert "| allo | cosine_mean | 0.5000 | 0.9950 | -0.4950 | **worse** |" in ended.message.body
 
 
 def test_a_run_that_stops_before_the_gate_ends_with_its_code_and_the_next_one_works(
@@ -174,7 +177,7 @@ def test_a_run_that_stops_before_the_gate_ends_with_its_code_and_the_next_one_wo
     assert capsys.readouterr().err == f"retrain: {why} [exit 255]\n"
     assert night.state() == night.before
     assert night.ended().kind == "stopped"
-    assert f"    {why}\n" in night.ended().told.body
+    assert f"    {why}\n" in night.ended().message.body
     night.set("exit", "0")
     assert retrain.main([]) == 0
     assert night.ended().kind == "unchanged"
@@ -188,12 +191,12 @@ def test_a_seed_is_written_where_params_have_theirs_and_comments_stay(night: Nig
     diff = git(night.root, "diff", "-U0", "main", night.proposed(), "--", "params.yaml")
     assert diff.splitlines()[-2:] == ["-seed: 0", "+seed: 7"]
     assert "# compute threads" in git(night.root, "show", f"{night.proposed()}:params.yaml")
-    assert night.ended().told.title == "Retrain: scores hold their baselines (seed 7)"
-    assert "preset default, seed 7 (new)" in night.ended().told.body
+    assert night.ended().message.title == "Retrain: scores hold their baselines (seed 7)"
+    assert "preset default, seed 7 (new)" in night.ended().message.body
 
 
 def test_a_new_seed_is_the_date_so_that_an_interrupted_retraining_is_continued():
-    assert retrain.seed_of("new") == int(datetime.datetime.now(datetime.UTC).strftime("%Y%m%d"))
+    assert retrain.parse_seed("new") == int(datetime.datetime.now(datetime.UTC).strftime("%Y%m%d"))
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "4294967296", "1.5"])
@@ -234,7 +237,10 @@ def test_outside_a_git_checkout_it_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert retrain.main([]) == 2
-    why = "retrain: a retraining starts from a commit; run it in a git checkout that has one [exit 2]\n"
+    why = (
+        "retrain: a retraining starts from a commit; run it in a git checkout that has one "
+        "[exit 2]\n"
+    )
     assert capsys.readouterr().err == why
 
 
@@ -245,10 +251,11 @@ def test_an_unknown_preset_is_refused_before_anything_is_made(night: Night, caps
 
 
 def test_a_second_retraining_at_the_same_time_is_refused(night: Night):
+    request = retrain.Request("default", None, None, push=False, figures_url="")
     why = "another retraining is at work in this checkout; wait for it or end it"
     with (
         processes.CommandSequence(night.root / outcome.FOLDER / "lock", "retraining", 0.0),
         pytest.raises(LockHeld, match=why),
     ):
-        retrain.run(night.root, retrain.parsed([]), patience_seconds=0.0)
+        retrain.retrain_and_record(night.root, request, patience_seconds=0.0)
     assert night.calls() == []

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.commands import announce
 from pipeline.retraining import outcome
-from pipeline.retraining.outcome import ISSUE, Ended, Told
+from pipeline.retraining.outcome import ISSUE, Message, Outcome
 from tests.conftest import ROOT
 
 Capture = pytest.CaptureFixture[str]
@@ -27,9 +27,9 @@ if arguments[1] == "list":
 elif arguments[1] == "create":
     print("https://example.org/1")
 """
-PROPOSED = Ended("proposed", 0, Told("Retrain: iqn better", "scores\n"), "retrain/abc")
-UNCHANGED = Ended("unchanged", 0, Told("Retrain: nothing changed", "nothing\n"))
-BROKEN = Ended("broken", 4, Told(ISSUE, "worse\n"))
+PROPOSED = Outcome("proposed", 0, Message("Retrain: iqn better", "scores\n"), "retrain/abc")
+UNCHANGED = Outcome("unchanged", 0, Message("Retrain: nothing changed", "nothing\n"))
+BROKEN = Outcome("broken", 4, Message(ISSUE, "worse\n"))
 
 
 class GitHub:
@@ -40,10 +40,10 @@ class GitHub:
         self.has("pr")
         self.has("issue")
 
-    def has(self, kind: str, *found: dict[str, object]) -> None:
-        (self.state / kind).write_text(json.dumps(found))
+    def has(self, kind: str, *result: dict[str, object]) -> None:
+        (self.state / kind).write_text(json.dumps(result))
 
-    def hears(self, ended: Ended | None) -> list[list[str]]:
+    def hears(self, ended: Outcome | None) -> list[list[str]]:
         """What `gh` is asked besides lists."""
         if ended is not None:
             outcome.write(self.folder, ended)
@@ -98,8 +98,8 @@ def test_an_open_pull_request_is_brought_up_to_date(github: GitHub):
 def test_what_a_person_has_decided_is_not_asked_again(github: GitHub, state: str, capsys: Capture):
     github.has("pr", {"number": 3, "state": state})
     assert github.hears(PROPOSED) == []
-    told = f"announce: pull request 3 of retrain/abc is {state.lower()}: decided already\n"
-    assert capsys.readouterr().out == told
+    printed = f"announce: pull request 3 of retrain/abc is {state.lower()}: decided already\n"
+    assert capsys.readouterr().out == printed
 
 
 def test_a_broken_gate_opens_one_issue_and_afterwards_updates_it(github: GitHub):
@@ -145,7 +145,10 @@ def test_without_gh_it_says_where_to_get_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome.write(tmp_path, BROKEN)
     assert announce.main(["--folder", str(tmp_path)]) == 5
-    why = "announce: there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN [exit 5]\n"
+    why = (
+        "announce: there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN "
+        "[exit 5]\n"
+    )
     assert capsys.readouterr().err == why
 
 
@@ -164,5 +167,5 @@ def test_an_outcome_is_read_as_it_was_written(tmp_path: Path):
     for ended in (PROPOSED, UNCHANGED, BROKEN):
         outcome.write(tmp_path, ended)
         assert outcome.read(tmp_path) == ended
-    outcome.forget(tmp_path)
+    outcome.clear(tmp_path)
     assert outcome.read(tmp_path).kind == "stopped"

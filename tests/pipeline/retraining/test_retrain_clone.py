@@ -1,4 +1,6 @@
-"""Retraining from end to end: real pipeline, dvc, git and remotes, with learners that train for seconds."""
+"""Retraining from end to end: real pipeline, dvc, git and remotes, with learners that train for
+seconds.
+"""
 
 import json
 import os
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import repro
+from pipeline.dvc import workspace
 from pipeline.retraining import outcome
 from pipeline.storage.params_file import overlaid, parse
 from tests.conftest import QUICK, ROOT, SMALL
@@ -21,7 +23,14 @@ from tests.pipeline.small_project import NOBODY, Project, lines_until, orphans
 pytestmark = pytest.mark.slow
 FORGIVING = """
 def _forgiving(self, preset):
-    return Rule(self.metric, self.direction, 1e6, None, (), ())
+    return Rule(
+        metric=self.metric,
+        direction=self.direction,
+        tolerance=1e6,
+        goal=None,
+        lower_references=(),
+        upper_references=(),
+    )
 
 Gated.under = _forgiving
 """
@@ -31,14 +40,19 @@ Gated.under = _forgiving
 def start(root: Path, *command: str) -> "subprocess.Popen[str]":
     """A command as in a shell of its own, with nobody at the tracking server's address."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    given = {
+    environment = {
         k: v
         for k, v in os.environ.items()
         if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_", "PYTHONPATH"))
     }
-    given |= {"PATH": path, "MLFLOW_TRACKING_URI": NOBODY, "PYTHONUNBUFFERED": "1"}
+    environment |= {"PATH": path, "MLFLOW_TRACKING_URI": NOBODY, "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        command, cwd=root, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
@@ -55,11 +69,13 @@ def retrain(root: Path, *arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Path:
-    """A bare repository and a DVC remote beside it, to which somebody pushed a whole run with its baselines."""
+    """A bare repository and a DVC remote beside it, to which somebody pushed a whole run with its
+    baselines.
+    """
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "remote")
     first = clone_of(ROOT, tmp_path / "first")
-    for name in sorted(repro.listed(ROOT)):
-        repro.copy_if_changed(ROOT / name, first / name)
+    for name in sorted(workspace.files_of_git(ROOT)):
+        workspace.copy_if_changed(ROOT / name, first / name)
     (first / "dvc.lock").unlink(missing_ok=True)
     quick = {model: overlaid(SMALL[model], QUICK[model]) for model in SMALL}
     Project(first).choose(parse(ROOT / "params.yaml"), quick | {"checkpoint_seconds": 0})
@@ -96,9 +112,9 @@ def move_baseline(root: Path, by: float) -> None:
     path = root / "baselines" / "iqn.json"
     content = json.loads(path.read_text())
     metric = next(
-        one
-        for one in content["presets"]["default"]["metrics"].values()
-        if one["direction"] == "higher"
+        item
+        for item in content["presets"]["default"]["metrics"].values()
+        if item["direction"] == "higher"
     )
     metric["value"] += by
     path.write_text(json.dumps(content))

@@ -1,4 +1,6 @@
-"""A retraining with the real dvc: what it pushes can be pulled, and what somebody pushed is not computed again."""
+"""A retraining with the real dvc: what it pushes can be pulled, and what somebody pushed is not
+computed again.
+"""
 
 import os
 import shutil
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.commands import retrain
-from pipeline.commands.repro import DVC
+from pipeline.dvc.repro import DVC
 from pipeline.retraining import worktree
 from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.small_checkout import git
@@ -34,7 +36,8 @@ with open(os.environ["NIGHT"] + "/calls", "a") as file:
 REPRO = """
 import os, subprocess, sys
 path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-sys.exit(subprocess.call([sys.executable, "-m", "dvc", "repro", "--quiet"], env=os.environ | {"PATH": path}))
+command = [sys.executable, "-m", "dvc", "repro", "--quiet"]
+sys.exit(subprocess.call(command, env=os.environ | {"PATH": path}))
 """
 
 
@@ -47,7 +50,9 @@ def dvc(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def night(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
-    """Seed 0 is computed, committed and pushed to a git remote and to a folder named by a relative path."""
+    """Seed 0 is computed, committed and pushed to a git remote and to a folder named by a relative
+    path.
+    """
     night = made_night(checkout, tmp_path / "night", monkeypatch)
     monkeypatch.setattr(worktree, "DVC", DVC)
     made_remote(night, tmp_path / "remote")
@@ -84,7 +89,7 @@ def test_what_a_retraining_pushes_can_be_pulled_and_what_was_pushed_is_not_compu
 
     assert retrain.main(["--push", "--seed", "5"]) == 0
     assert night.calls("computed") == ["computed seed: 5"]
-    assert "| score    | 0      | 5 " in night.ended().told.body
+    assert "| score    | 0      | 5 " in night.ended().message.body
     assert git(night.root, "status", "--porcelain", "--branch") == before
 
     review = tmp_path / "review"

@@ -62,7 +62,8 @@ def test_a_dvc_remote_that_refuses_leaves_no_branch_anywhere(
     out, err = capsys.readouterr()
     assert "retrain: the DVC remote did not give everything; what is missing is computed\n" in out
     assert err == (
-        "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above say why [exit 5]\n"
+        "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines "
+        "above say why [exit 5]\n"
     )
     assert night.branches() == night.branches(remote) == []
     assert night.state() == night.before
@@ -99,8 +100,8 @@ def test_commits_that_were_not_pulled_are_told_of(night: Night, remote: Path, ca
     git(other, "commit", "-q", "--allow-empty", "-m", "newer")
     git(other, "push", "-q")
     assert retrain.main([]) == 0
-    told = "retrain: the upstream branch is ahead by 1; `git pull` first to retrain that\n"
-    assert capsys.readouterr().out.startswith(told)
+    printed = "retrain: the upstream branch is ahead by 1; `git pull` first to retrain that\n"
+    assert capsys.readouterr().out.startswith(printed)
     assert "newer" not in git(night.root, "log", "main")
 
 
@@ -213,8 +214,8 @@ def test_a_killed_retraining_takes_its_run_along_and_the_next_one_waits_for_that
 
 
 def test_a_signal_before_a_command_starts_none(night: Night):
-    with processes.CommandSequence(night.folder / "lock", "test", 0.0) as held:
+    with processes.CommandSequence(night.folder / "lock", "test", 0.0) as lock:
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(processes.Interrupted):
-            held.call(["touch", "begun"], night.folder)
+            lock.call(["touch", "begun"], night.folder)
     assert not (night.folder / "begun").exists()

@@ -1,4 +1,6 @@
-"""Compiled programs of the JAX stages outlive a run, and whatever happens to them costs a line at most."""
+"""Compiled programs of the JAX stages outlive a run, and whatever happens to them costs a line at
+most.
+"""
 
 import os
 import re
@@ -11,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.runtime import compile_cache
-from pipeline.runtime.compile_cache import FOLDER, KINDS, LOCK, checkout_of, keep, kind_of
+from pipeline.runtime.compile_cache import (
+    FOLDER,
+    KEPT_FOLDERS,
+    LOCK,
+    checkout_of,
+    enable,
+    folder_name,
+)
 from tests.conftest import ROOT, params_with
 from tests.pipeline.small_project import Project
 
@@ -21,7 +30,7 @@ from pipeline.runtime import compile_cache, stage
 from pipeline.storage import params_file
 chosen = params_file.read_params(Path.cwd())
 stage.prepare_process(chosen)
-compile_cache.keep(Path.cwd(), chosen)
+compile_cache.enable(Path.cwd(), chosen)
 import jax
 print(float(jax.jit(lambda x: jax.numpy.sin(x).sum())(jax.numpy.arange(5.0))).hex())
 """
@@ -36,27 +45,27 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """What `keep` tells the process is forgotten after the test."""
-    told = {
+    """What `enable` sets in the process is forgotten after the test."""
+    printed = {
         name: value
         for name, value in os.environ.items()
         if name != "DVC_ROOT" and not name.startswith("JAX_")
     }
-    monkeypatch.setattr(os, "environ", told)
+    monkeypatch.setattr(os, "environ", printed)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     return monkeypatch
 
 
 def summed(folder: Path, **variables: str) -> tuple[str, list[str]]:
     """What a process prints that compiles a small program, and its lines on stderr."""
-    given = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("JAX_", "TF_CPP_", "DVC_"))
     }
-    given |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables
+    environment |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables
     done = subprocess.run(
-        [sys.executable, "-c", SUM], cwd=folder, env=given, capture_output=True, text=True
+        [sys.executable, "-c", SUM], cwd=folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr.splitlines()
@@ -69,20 +78,20 @@ def programs(folder: Path) -> dict[str, bytes]:
 
 def of_lambda(folder: Path) -> Path:
     """The program that is no part of jax."""
-    (found,) = folder.glob(f"{FOLDER}/*/jit__lambda*-cache")
-    return found
+    (actual,) = folder.glob(f"{FOLDER}/*/jit__lambda*-cache")
+    return actual
 
 
 @pytest.mark.parametrize("model", ["allo", pytest.param("iqn", marks=pytest.mark.slow)])
 def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(
     tmp_path: Path, model: str
 ) -> None:
-    cold = Project.made(tmp_path / "cold", model, code=True)
+    cold = Project.create(tmp_path / "cold", model, code=True)
     for verb in ("collect", "train"):
         assert cold.run(verb).code == 0
     kept = programs(cold.root)
     assert any("run_chunk" in name for name in kept)
-    warm = Project.made(tmp_path / "warm", model, code=True)
+    warm = Project.create(tmp_path / "warm", model, code=True)
     for verb in ("collect", "train"):
         assert warm.run(verb, JAX_COMPILATION_CACHE_DIR=str(cold.root / FOLDER)).code == 0
     assert warm.hashes("data", "models") == cold.hashes("data", "models")
@@ -91,7 +100,7 @@ def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing
 
 
 def test_a_stage_of_torch_keeps_nothing(tmp_path: Path) -> None:
-    project = Project.made(tmp_path / "project", "active_dynamics", code=True)
+    project = Project.create(tmp_path / "project", "active_dynamics", code=True)
     assert project.run("collect").code == 0
     assert not (project.root / FOLDER).exists()
 
@@ -138,10 +147,10 @@ def test_a_folder_that_cannot_be_written_costs_one_line(folder: Path) -> None:
 def test_a_program_that_xla_calls_another_machines_says_nothing(folder: Path) -> None:
     result, _ = summed(folder)
     program = of_lambda(folder)
-    told = zlib.decompress(program.read_bytes())
-    if b"+sse3," not in told:
+    printed = zlib.decompress(program.read_bytes())
+    if b"+sse3," not in printed:
         pytest.skip("another kind of processor")
-    program.write_bytes(zlib.compress(told.replace(b"+sse3,", b"+ssex,")))
+    program.write_bytes(zlib.compress(printed.replace(b"+sse3,", b"+ssex,")))
     assert summed(folder) == (result, [])
     assert any("ssex" in line for line in summed(folder, TF_CPP_MIN_LOG_LEVEL="0")[1])
 
@@ -151,9 +160,9 @@ def test_a_program_that_xla_calls_another_machines_says_nothing(folder: Path) ->
 
 @pytest.mark.usefixtures("own_environment")
 def test_other_threads_have_programs_of_their_own(tmp_path: Path) -> None:
-    keep(tmp_path, params_with({"threads": 1}))
+    enable(tmp_path, params_with({"threads": 1}))
     first = os.environ.pop("JAX_COMPILATION_CACHE_DIR")
-    keep(tmp_path, params_with({"threads": 2}))
+    enable(tmp_path, params_with({"threads": 2}))
     second = os.environ["JAX_COMPILATION_CACHE_DIR"]
     assert Path(first).parent == Path(second).parent == tmp_path / FOLDER
     assert first != second
@@ -161,11 +170,11 @@ def test_other_threads_have_programs_of_their_own(tmp_path: Path) -> None:
 
 def test_another_processor_has_programs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     params = params_with({})
-    here = kind_of(params)
+    here = folder_name(params)
     monkeypatch.setattr(compile_cache, "cpu_features", lambda: "fpu sse2")
-    fewer = kind_of(params)
+    fewer = folder_name(params)
     monkeypatch.setattr(compile_cache, "cpu_name", lambda: "another")
-    assert len({here, fewer, kind_of(params)}) == 3
+    assert len({here, fewer, folder_name(params)}) == 3
 
 
 def test_presets_and_experiments_share_the_folder_of_the_checkout(
@@ -186,34 +195,36 @@ def test_a_folder_and_limits_that_the_user_chose_are_kept(
     own_environment.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
     own_environment.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "12345")
     for _ in range(2):
-        keep(tmp_path, params)
-        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "mine" / kind_of(params))
+        enable(tmp_path, params)
+        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(
+            tmp_path / "mine" / folder_name(params)
+        )
     assert os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] == "12345"
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == sorted(
-        ["mine", kind_of(params)]
+        ["mine", folder_name(params)]
     )
 
 
 @pytest.mark.usefixtures("own_environment")
 def test_a_store_elsewhere_is_left_to_jax(tmp_path: Path) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = "gs://bucket/programs"
-    keep(tmp_path, params_with({}))
+    enable(tmp_path, params_with({}))
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "gs://bucket/programs"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("own_environment")
 def test_kinds_that_nobody_uses_go_and_other_folders_stay(tmp_path: Path) -> None:
-    old = [tmp_path / FOLDER / f"0.{number}.0-{number:016x}" for number in range(KINDS)]
+    old = [tmp_path / FOLDER / f"0.{number}.0-{number:016x}" for number in range(KEPT_FOLDERS)]
     other = tmp_path / FOLDER / "9.9-0123456789abcdef"
     for age, path in enumerate(old):
         path.mkdir(parents=True)
         (path / LOCK).touch()
         os.utime(path, (age, age))
     other.mkdir()
-    keep(tmp_path, params_with({}))
+    enable(tmp_path, params_with({}))
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {
-        kind_of(params_with({})),
+        folder_name(params_with({})),
         other.name,
         *(path.name for path in old[1:]),
     }

@@ -1,4 +1,6 @@
-"""Threads, device and determinism of params.yaml reach the framework of a stage's model, and no other is loaded."""
+"""Threads, device and determinism of params.yaml reach the framework of a stage's model, and no
+other is loaded.
+"""
 
 import subprocess
 import sys
@@ -29,7 +31,7 @@ class FakeTorch(SimpleNamespace):
     """What a stage tells torch, in a machine with a device or without."""
 
     def __init__(self, available: bool, interop_threads: int = 2) -> None:
-        self.told: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
         super().__init__(
             cuda=SimpleNamespace(is_available=lambda: available),
             utils=SimpleNamespace(deterministic=SimpleNamespace(fill_uninitialized_memory=True)),
@@ -47,7 +49,7 @@ class FakeTorch(SimpleNamespace):
         self.use_deterministic_algorithms = self._hearing("deterministic_algorithms")
 
     def _hearing(self, name: str) -> Any:
-        return lambda value: self.told.append((name, value))
+        return lambda value: self.calls.append((name, value))
 
     @property
     def filling(self) -> bool:
@@ -94,15 +96,15 @@ def test_on_a_gpu_torch_works_there_deterministically_where_that_is_asked_for(
     with on_device(
         params_with({"device": "cuda", "threads": 3, "deterministic": deterministic}), "torch"
     ):
-        assert fake.told == [
+        assert fake.calls == [
             ("num_interop_threads", 1),
             ("num_threads", 3),
             ("default_device", "cuda"),
             ("deterministic_algorithms", deterministic),
         ]
         assert not fake.filling
-        fake.told.clear()
-    assert fake.told == [
+        fake.calls.clear()
+    assert fake.calls == [
         ("default_device", None),
         ("deterministic_debug_mode", 0),
         ("num_threads", 7),
@@ -119,7 +121,7 @@ def test_on_a_cpu_torch_is_deterministic_and_its_default_device_is_left_alone(
     with on_device(
         params_with({"device": device, "threads": 3, "deterministic": deterministic}), "torch"
     ):
-        assert fake.told == [
+        assert fake.calls == [
             ("num_interop_threads", 1),
             ("num_threads", 3),
             ("deterministic_debug_mode", "error"),
@@ -129,13 +131,13 @@ def test_on_a_cpu_torch_is_deterministic_and_its_default_device_is_left_alone(
 @pytest.mark.parametrize("fake", [{"available": False, "interop_threads": 1}], indirect=True)
 def test_threads_between_operations_are_set_once_in_a_process(fake: FakeTorch) -> None:
     with on_device(with_cpu(3), "torch"):
-        assert fake.told == [("num_threads", 3), ("deterministic_debug_mode", "error")]
+        assert fake.calls == [("num_threads", 3), ("deterministic_debug_mode", "error")]
 
 
 def test_the_device_is_given_back_where_the_work_fails(fake: FakeTorch) -> None:
     with pytest.raises(ZeroDivisionError), on_device(params_with({"device": "cuda"}), "torch"):
         raise ZeroDivisionError
-    assert ("default_device", None) in fake.told
+    assert ("default_device", None) in fake.calls
 
 
 @pytest.mark.usefixtures("settings_of_torch")
@@ -170,7 +172,8 @@ def test_the_gradient_of_indexing_is_the_same_each_time() -> None:
 @pytest.mark.usefixtures("fake")
 def test_torch_without_a_device_is_refused_in_one_line() -> None:
     expected = (
-        r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built without CUDA\); "
+        r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built "
+        r"without CUDA\); "
         r"set device: auto or cpu$"
     )
     with (
@@ -203,10 +206,10 @@ def test_a_stage_works_on_the_device_of_its_model(
 ) -> None:
     monkeypatch.setitem(MODELS, "allo", "torch")
     stage = Stage("train", "allo", tmp_path, params_with({"device": "cuda", "threads": 5}))
-    told: list[Any] = []
-    run_on_device(stage, lambda *_: told.extend(sys.modules["torch"].told), Pretended())
-    assert ("num_threads", 5) in told
-    assert ("default_device", "cuda") in told
+    calls: list[Any] = []
+    run_on_device(stage, lambda *_: calls.extend(sys.modules["torch"].calls), Pretended())
+    assert ("num_threads", 5) in calls
+    assert ("default_device", "cuda") in calls
 
 
 # What is loaded.
@@ -223,7 +226,7 @@ def loaded(code: str) -> set[str]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_stage_loads_the_framework_of_its_model_and_no_other(model: str) -> None:
-    found = loaded(
+    result = loaded(
         "sys.path[:0] = ['src', '.']\n"
         "from pathlib import Path\n"
         "from pipeline import collect, evaluate, train\n"
@@ -238,13 +241,13 @@ def test_a_stage_loads_the_framework_of_its_model_and_no_other(model: str) -> No
         f"        getattr(load({model!r}), name)\n"
         f"    devices.settings(chosen, MODELS[{model!r}])\n"
     )
-    assert MODELS[model] in found
-    assert found <= OF_A_FRAMEWORK[MODELS[model]]
+    assert MODELS[model] in result
+    assert result <= OF_A_FRAMEWORK[MODELS[model]]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_device_is_chosen_without_another_framework(framework: Framework) -> None:
-    found = loaded(
+    result = loaded(
         "sys.path[:0] = ['src', '.']\n"
         "from pathlib import Path\n"
         "from pipeline.runtime import devices, stage\n"
@@ -254,7 +257,7 @@ def test_a_device_is_chosen_without_another_framework(framework: Framework) -> N
         f"with devices.on_device(chosen, {framework!r}):\n"
         f"    devices.settings(chosen, {framework!r})\n"
     )
-    assert found <= OF_A_FRAMEWORK[framework]
+    assert result <= OF_A_FRAMEWORK[framework]
 
 
 def test_every_model_names_a_framework_that_a_device_can_be_chosen_for() -> None:

@@ -1,4 +1,6 @@
-"""Several commands at the same time: how many, what they say, how they end, and that a signal ends all of them."""
+"""Several commands at the same time: how many, what they say, how they end, and that a signal ends
+all of them.
+"""
 
 import os
 import signal
@@ -71,7 +73,8 @@ def test_a_job_that_fails_stops_no_other(tmp_path: Path):
 
 def test_every_line_says_whose_it_is(tmp_path: Path, capsys: Capture):
     codes = {
-        "train@allo": "print('train@allo: 5/10'); print(); print('> python -m'); sys.stderr.write('no end')",
+        "train@allo": "print('train@allo: 5/10'); print(); print('> "
+        "python -m'); sys.stderr.write('no end')",
         "train@iqn": "sys.stdout.buffer.write(b'50%\\r100%\\n\\xff\\n')",
     }
     run(tmp_path, 2, codes)
@@ -126,7 +129,11 @@ def test_sigterm_reaches_all_and_waits_until_they_have_saved(tmp_path: Path):
 
 STAGE = """
 import ctypes
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), pathlib.Path("saved").touch(), sys.exit(143)))
+def save(*_):
+    time.sleep(0.5)
+    pathlib.Path("saved").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 pathlib.Path("ready").touch()
 time.sleep(60)

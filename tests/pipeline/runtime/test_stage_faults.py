@@ -1,4 +1,6 @@
-"""Stages, killed for real: whatever dies, at whatever moment, the next run ends with the same bytes."""
+"""Stages, killed for real: whatever dies, at whatever moment, the next run ends with the same
+bytes.
+"""
 
 import os
 import re
@@ -28,12 +30,12 @@ def finished_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pro
     """A model's project, collected and trained without any interruption, once."""
 
     @cache
-    def made(model: str) -> Project:
-        project = Project.made(tmp_path_factory.mktemp("finished") / "project", model, code=True)
+    def created(model: str) -> Project:
+        project = Project.create(tmp_path_factory.mktemp("finished") / "project", model, code=True)
         assert [project.run(verb).code for verb in ("collect", "train")] == [0, 0]
         return project
 
-    return made
+    return created
 
 
 @pytest.fixture
@@ -196,7 +198,8 @@ def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Proj
         second = project.run("-c", code)
         assert second.code == 5
         assert second.said == (
-            f"train@allo: train@allo is at work in process {os.getpid()}; wait for it or end it with "
+            f"train@allo: train@allo is at work in process {os.getpid()}; "
+            f"wait for it or end it with "
             f"`kill {os.getpid()}`, then run again [exit 5]"
         )
         waiting = project.start("-c", code.replace("0.2", "60"))
@@ -220,7 +223,8 @@ def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
     assert refused == Ended(
         5,
         [
-            f"train@{project.model}: params.yaml: device = 'cuda', but {MODELS[project.model]} finds no NVIDIA device "
+            f"train@{project.model}: params.yaml: device = 'cuda', but {MODELS[project.model]} "
+            f"finds no NVIDIA device "
             "here (or is built without CUDA); set device: auto or cpu [exit 5]"
         ],
     )
@@ -233,7 +237,8 @@ def test_a_disk_that_is_really_full_is_told_in_a_line(
     full = project.run("train")
     assert full.code == 5
     assert re.fullmatch(
-        r"train@allo: cannot write \S+/\.state/\S+: No space left on device; nothing half-written was left \[exit 5\]",
+        r"train@allo: cannot write \S+/\.state/\S+: No space left on device; nothing "
+        r"half-written was left \[exit 5\]",
         full.said,
     )
     assert not (project.root / "models").exists()
@@ -291,7 +296,10 @@ def test_a_key_names_the_code_wherever_it_lies(
 def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
     read, write = os.pipe()
     os.close(read)
-    code = "from pipeline.runtime import console; console.info('x'); console.info('y'); import os; os._exit(42)"
+    code = (
+        "from pipeline.runtime import console; console.info('x'); console.info('y'); import "
+        "os; os._exit(42)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"}
     )

@@ -1,4 +1,6 @@
-"""Damaged data, learners of something else, full disks: refused in one line, and nothing half-written is left."""
+"""Damaged data, learners of something else, full disks: refused in one line, and nothing
+half-written is left.
+"""
 
 import errno
 import os
@@ -24,7 +26,7 @@ from tests.pipeline.small_project import (
 
 
 @each_model
-@pytest.mark.parametrize("name", ["dataset.npz", "manifest.json"])
+@pytest.mark.parametrize("name", ["dataset.safetensors", "manifest.json"])
 @pytest.mark.parametrize("verb", ["train", "evaluate"])
 def test_a_flipped_bit_in_the_data_is_never_trained_on(
     collected: Project, verb: str, name: str, capsys: pytest.CaptureFixture[str]
@@ -61,11 +63,11 @@ def test_a_learner_of_another_config_is_not_evaluated(
 ) -> None:
     evaluated.choose(overlay={evaluated.model: {"network": WIDER[evaluated.model]}})
     assert evaluated.call("evaluate") == 3
-    told = last_line(capsys)
-    assert told.startswith(
+    printed = last_line(capsys)
+    assert printed.startswith(
         f"evaluate@{evaluated.model}: models/{evaluated.model}: not a learner of this config: "
     )
-    assert told.endswith(f"; run `dvc repro train@{evaluated.model}` [exit 3]")
+    assert printed.endswith(f"; run `dvc repro train@{evaluated.model}` [exit 3]")
 
 
 @each_model
@@ -78,7 +80,8 @@ def test_a_learner_of_other_data_is_not_evaluated(
     assert evaluated.call("evaluate") == 3
     model = evaluated.model
     assert last_line(capsys) == (
-        f"evaluate@{model}: models/{model}: was trained on another dataset than data/{model} holds; "
+        f"evaluate@{model}: models/{model}: was trained on "
+        f"another dataset than data/{model} holds; "
         f"run `dvc repro train@{model}` [exit 3]"
     )
     assert evaluated.hashes("reports") == before
@@ -90,7 +93,7 @@ def test_a_learner_of_other_data_is_not_evaluated(
 def test_a_table_that_is_no_field_is_refused_until_it_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project = Project.made(tmp_path, "active_dynamics")
+    project = Project.create(tmp_path, "active_dynamics")
     surround(monkeypatch, project)
     table = {"kind": "table", "table_file": "inputs/active_dynamics/mine.npz"}
     project.choose(overlay={"active_dynamics": {"env": {"field": table}}})
@@ -98,7 +101,8 @@ def test_a_table_that_is_no_field_is_refused_until_it_is_mended(
     np.savez(path, axis_0=axis, axis_1=axis / 2, vectors=np.ones((5, 5, 2)))
     assert project.call("collect") == 3
     assert last_line(capsys) == (
-        "collect@active_dynamics: mine.npz covers [-1, 1], the evaluation region needs [-1.5, 1.5]: widen the grid or "
+        "collect@active_dynamics: mine.npz covers [-1, 1], the evaluation region needs [-1.5, "
+        "1.5]: widen the grid or "
         "lower active_dynamics.env.region_radius. [exit 3]"
     )
     assert not project.data.exists()
@@ -123,10 +127,10 @@ def test_a_full_disk_leaves_nothing_half_written_and_the_next_run_continues(
     disk = Disk(monkeypatch, evaluated.root)
     assert evaluated.call(verb) == 0
     writes = disk.taken
-    for taken in (0, writes // 3, writes - 1):
+    for used in (0, writes // 3, writes - 1):
         shutil.rmtree(evaluated.root / out, ignore_errors=True)
         shutil.rmtree(evaluated.root / ".state", ignore_errors=True)
-        disk.takes(taken)
+        disk.takes(used)
         assert evaluated.call(verb) == 5
         said = last_line(capsys)
         assert said.startswith(f"{verb}@allo: cannot write {evaluated.root}/")

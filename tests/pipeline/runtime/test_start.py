@@ -42,13 +42,20 @@ stage.main("train", "", train.train, [model])
 
 
 def imported(project: Project) -> dict[str, set[str]]:
-    """By verb, the packages that its process has loaded: collect's at its end, train's at the first yield."""
-    given = {
+    """By verb, the packages that its process has loaded: collect's at its end, train's at the first
+    yield.
+    """
+    environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DVC_"))
     }
-    given |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": f"sqlite:///{project.root}/mlflow.db"}
+    environment |= {
+        "PYTHONPATH": "src",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{project.root}/mlflow.db",
+    }
     command = [sys.executable, "-c", VERBS, project.model]
-    done = subprocess.run(command, cwd=project.root, env=given, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=project.root, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     lines = [
         line.split()
@@ -64,15 +71,15 @@ EACH = [pytest.param(model, marks=pytest.mark.slow if model == "iqn" else ()) fo
 
 @pytest.mark.parametrize("model", EACH)
 def test_a_stage_loads_no_more_than_it_needs(model: str, tmp_path: Path) -> None:
-    found = imported(Project.made(tmp_path / "project", model, code=True))
-    assert set(found) == {"collect", "train", "evaluate"}
+    result = imported(Project.create(tmp_path / "project", model, code=True))
+    assert set(result) == {"collect", "train", "evaluate"}
     others = OTHERS[MODELS[model]]
     for verb in ("collect", "train"):
-        assert not found[verb] & (HEAVY | DRAWING | others), verb
-    assert not found["evaluate"] & (HEAVY | others)
+        assert not result[verb] & (HEAVY | DRAWING | others), verb
+    assert not result["evaluate"] & (HEAVY | others)
 
 
-class Told:
+class FakeDelivery:
     """In place of a delivery: notes that it was asked to deliver."""
 
     def __init__(self, *_: Any) -> None:
@@ -90,18 +97,18 @@ class Told:
 def test_a_run_is_delivered_from_its_first_record_on(
     call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told()
-    monkeypatch.setattr(shipper, "Delivery", lambda *_: told)
-    made = Shipper(Any, "sqlite:///nowhere", latest_seconds=1e6)  # type: ignore[arg-type]
-    assert not told.asked.wait(0.05)
-    getattr(made, call)()
-    assert told.asked.wait(10)
-    assert made.finish()
+    delivery = FakeDelivery()
+    monkeypatch.setattr(shipper, "Delivery", lambda *_: delivery)
+    sender = Shipper(Any, "sqlite:///nowhere", latest_seconds=1e6)  # type: ignore[arg-type]
+    assert not delivery.asked.wait(0.05)
+    getattr(sender, call)()
+    assert delivery.asked.wait(10)
+    assert sender.finish()
 
 
 def test_a_run_without_a_record_is_delivered_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
-    monkeypatch.setattr(shipper, "Delivery", lambda *_: told)
-    made = Shipper(Any, "sqlite:///nowhere", latest_seconds=0.01)  # type: ignore[arg-type]
-    assert told.asked.wait(10)
-    assert made.finish()
+    delivery = FakeDelivery()
+    monkeypatch.setattr(shipper, "Delivery", lambda *_: delivery)
+    sender = Shipper(Any, "sqlite:///nowhere", latest_seconds=0.01)  # type: ignore[arg-type]
+    assert delivery.asked.wait(10)
+    assert sender.finish()

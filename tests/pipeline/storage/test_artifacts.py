@@ -18,17 +18,17 @@ def test_what_is_loaded_is_what_was_saved(folder: Path) -> None:
     loaded = load(folder)
     assert loaded.info == INFO
     assert loaded.contents.keys() == CONTENTS.keys()
-    for name in ("data.npz", "weights.safetensors"):
-        found = loaded.contents[name]
-        assert found.keys() == ARRAYS.keys()
+    for name in ("data.safetensors", "weights.safetensors"):
+        result = loaded.contents[name]
+        assert result.keys() == ARRAYS.keys()
         for key, array in ARRAYS.items():
-            np.testing.assert_array_equal(found[key], array, strict=True)
-            found[key][...] = 0  # writable: nothing else holds this memory
+            np.testing.assert_array_equal(result[key], array, strict=True)
+            result[key][...] = 0  # writable: nothing else holds this memory
     for name in ("config.json", "history.csv", "loss.png"):
         assert loaded.contents[name] == CONTENTS[name]
 
 
-@pytest.mark.parametrize("name", ["data.npz", "weights.safetensors"])
+@pytest.mark.parametrize("name", ["data.safetensors", "weights.safetensors"])
 def test_the_order_of_an_array_in_memory_does_not_reach_the_disk(tmp_path: Path, name: str) -> None:
     plain = np.arange(15, dtype=np.float32).reshape(3, 5)
     layouts = [
@@ -78,23 +78,27 @@ def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_ther
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.npz", {"x": np.asarray([1.0, np.nan])}, "array 'x' holds NaN or infinity"),
+        ("a.safetensors", {"x": np.asarray([1.0, np.nan])}, "array 'x' holds NaN or infinity"),
         (
             "a.safetensors",
             {"x": np.asarray([np.inf], np.float32)},
             "array 'x' holds NaN or infinity",
         ),
-        ("a.npz", {"x": np.asarray([None])}, "array 'x' has dtype object; known: bool, int8"),
-        ("a.npz", {"x": np.asarray(["text"])}, "array 'x' has dtype <U4"),
-        ("a.npz", {"../x": np.ones(2)}, "should match pattern"),
+        (
+            "a.safetensors",
+            {"x": np.asarray([None])},
+            "array 'x' has dtype object; known: bool, int8",
+        ),
+        ("a.safetensors", {"x": np.asarray(["text"])}, "array 'x' has dtype <U4"),
+        ("a.safetensors", {"../x": np.ones(2)}, "should match pattern"),
         ("a.safetensors", {"x/../../y": np.ones(2)}, "should match pattern"),
-        ("a.npz", "text", "cannot be written (TypeError"),
+        ("a.safetensors", "text", "cannot be written (TypeError"),
         ("a.csv", b"bytes", "cannot be written (AttributeError"),
         ("a.csv", "\ud800", "cannot be written (UnicodeEncodeError"),
         ("a.png", b"GIF89a", "does not begin as a PNG file does"),
         ("a.json", {"x": float("nan")}, "cannot be written (ValueError: Out of range float"),
         ("a.json", {"x": np.float32(1)}, "cannot be written (TypeError"),
-        ("a.pkl", b"", "has an unknown ending; known: .npz, .safetensors, .json, .csv, .txt, .png"),
+        ("a.pkl", b"", "has an unknown ending; known: .safetensors, .json, .csv, .txt, .png"),
         ("../a.csv", "", "should match pattern"),
         ("manifest.json", {}, "is the name of the manifest"),
     ],
@@ -136,17 +140,20 @@ def test_a_tree_of_arrays_survives_the_disk(tmp_path: Path) -> None:
         "held_out/weight",
         "goal",
     ]
-    save(tmp_path / "data", {"dataset.npz": flat}, {})
-    found = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.npz"])
-    assert type(found.train) is Episodes
-    for name, array in to_arrays(found).items():
+    save(tmp_path / "data", {"dataset.safetensors": flat}, {})
+    result = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.safetensors"])
+    assert type(result.train) is Episodes
+    for name, array in to_arrays(result).items():
         np.testing.assert_array_equal(array, flat[name], strict=True)
 
 
 def test_a_tree_is_refused_where_its_names_are_not_those_of_the_arrays() -> None:
     flat = to_arrays(DATASET)
     flat["train/steps"] = flat.pop("train/state")
-    message = r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]; restore it with"
+    message = (
+        r"not a Dataset: arrays missing \['train/state'\], unknown "
+        r"\['train/steps'\]; restore it with"
+    )
     with pytest.raises(ArtifactError, match=message):
         from_arrays(Dataset, flat)
 
@@ -155,5 +162,5 @@ def test_a_digest_depends_on_the_value_and_not_on_the_order_of_keys(folder: Path
     assert artifacts.digest_of({"a": 1, "b": [2]}) == artifacts.digest_of({"b": [2], "a": 1})
     assert artifacts.digest_of({"a": 1, "b": [2]}) != artifacts.digest_of({"a": 1, "b": [3]})
     assert artifacts.folder_digest(folder) == load(folder).digest
-    expected = hashlib.sha256((folder / "data.npz").read_bytes()).hexdigest()
-    assert artifacts.file_digest(folder / "data.npz") == expected
+    expected = hashlib.sha256((folder / "data.safetensors").read_bytes()).hexdigest()
+    assert artifacts.file_digest(folder / "data.safetensors") == expected

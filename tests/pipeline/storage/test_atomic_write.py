@@ -1,4 +1,6 @@
-"""A process killed or a disk full at any moment leaves the old, the new, or what is known to be neither."""
+"""A process killed or a disk full at any moment leaves the old, the new, or what is known to be
+neither.
+"""
 
 import errno
 import os
@@ -21,8 +23,8 @@ from pipeline.storage.artifacts import load, save
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.storage.checkpoints import Checkpoints
 
-OLD = {"data.npz": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
-NEW = {"data.npz": {"x": np.arange(5)}, "config.json": {"steps": 2}, "plot.txt": "new\n"}
+OLD = {"data.safetensors": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
+NEW = {"data.safetensors": {"x": np.arange(5)}, "config.json": {"steps": 2}, "plot.txt": "new\n"}
 ROOT = Path(__file__).parents[3]
 
 
@@ -35,7 +37,9 @@ def checkpoint_new(folder: Path) -> None:
 
 
 def kill_before_each_operation(root: Path, work: Callable[[Path], None]) -> None:
-    """Leave root/n: root/old after `work` was killed before its n-th operation, then before its n/3-th."""
+    """Leave root/n: root/old after `work` was killed before its n-th operation, then before its
+    n/3-th.
+    """
     for number in count(1):
         folder = root / str(number)
         shutil.copytree(root / "old", folder)
@@ -86,13 +90,13 @@ def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_
     assert len(left) > 15
     for folder in left:
         try:
-            found = load(folder)
+            result = load(folder)
         except ArtifactError:
             pass
         else:
-            wanted = {"old": OLD, "new": NEW}[found.info["run"]]
-            assert {name: str(content) for name, content in found.contents.items()} == {
-                name: str(content) for name, content in wanted.items()
+            target = {"old": OLD, "new": NEW}[result.info["run"]]
+            assert {name: str(content) for name, content in result.contents.items()} == {
+                name: str(content) for name, content in target.items()
             }
         assert save(folder, NEW, {"run": "new"}) == expected_digest
         assert files(folder) == expected
@@ -104,10 +108,12 @@ def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: 
     left = campaign(tmp_path, "checkpoint_new")
     assert len(left) > 8
     for folder in left:
-        found = Checkpoints(folder).latest()
-        assert found is not None
-        assert found.step in (200, 300)
-        np.testing.assert_array_equal(found.arrays["x"], np.full(5, found.step / 100), strict=True)
+        result = Checkpoints(folder).latest()
+        assert result is not None
+        assert result.step in (200, 300)
+        np.testing.assert_array_equal(
+            result.arrays["x"], np.full(5, result.step / 100), strict=True
+        )
         checkpoint_new(folder)
         again = Checkpoints(folder).latest()
         assert again is not None

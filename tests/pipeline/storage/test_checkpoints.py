@@ -1,4 +1,6 @@
-"""Interrupted work continues from the newest checkpoint to be trusted, and only if it is the same work."""
+"""Interrupted work continues from the newest checkpoint to be trusted, and only if it is the same
+work.
+"""
 
 import os
 import subprocess
@@ -41,11 +43,11 @@ def test_there_is_no_checkpoint_before_the_first(tmp_path: Path) -> None:
 
 def test_the_newest_checkpoint_is_found_by_another_process(tmp_path: Path) -> None:
     saved(tmp_path, 100, 200, 300)
-    found = Checkpoints(tmp_path).latest()
-    assert found is not None
-    assert found.step == 300
+    result = Checkpoints(tmp_path).latest()
+    assert result is not None
+    assert result.step == 300
     for name, array in arrays(300).items():
-        np.testing.assert_array_equal(found.arrays[name], array, strict=True)
+        np.testing.assert_array_equal(result.arrays[name], array, strict=True)
     assert sorted(slot.name for slot in tmp_path.iterdir()) == ["slot-0", "slot-1"]
 
 
@@ -53,9 +55,9 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_note(tmp_path: Path) -> None
     saved(tmp_path, 100, 200)
     damage_slot_of(tmp_path, 200)
     checkpoints = Checkpoints(tmp_path)
-    found = checkpoints.latest()
-    assert found is not None
-    assert found.step == 100
+    result = checkpoints.latest()
+    assert result is not None
+    assert result.step == 100
     assert len(checkpoints.skipped) == 1
     assert "learner.safetensors: has 50 bytes instead of" in checkpoints.skipped[0]
 
@@ -74,9 +76,9 @@ def test_the_damaged_slot_is_written_over_and_not_the_only_valid_one(tmp_path: P
     damage_slot_of(tmp_path, 200)
     Checkpoints(tmp_path).save(150, arrays(150))
     damage_slot_of(tmp_path, 150)
-    found = Checkpoints(tmp_path).latest()
-    assert found is not None
-    assert found.step == 100
+    result = Checkpoints(tmp_path).latest()
+    assert result is not None
+    assert result.step == 100
 
 
 def test_a_learner_that_is_not_finite_is_refused_and_the_last_good_one_stays(
@@ -87,9 +89,9 @@ def test_a_learner_that_is_not_finite_is_refused_and_the_last_good_one_stays(
         ArtifactError, match="array 'step' holds NaN or infinity; nothing was written"
     ):
         checkpoints.save(300, {"step": np.asarray(np.nan)})
-    found = checkpoints.latest()
-    assert found is not None
-    assert found.step == 200
+    result = checkpoints.latest()
+    assert result is not None
+    assert result.step == 200
     assert checkpoints.skipped == ()
 
 
@@ -107,7 +109,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "src" / "envs").mkdir(parents=True)
     (tmp_path / "src" / "train.py").write_text("steps = 1\n")
     (tmp_path / "src" / "envs" / "grid.py").write_text("width = 3\n")
-    save(tmp_path / "data", {"dataset.npz": {"x": np.arange(3)}}, {})
+    save(tmp_path / "data", {"dataset.safetensors": {"x": np.arange(3)}}, {})
     return tmp_path
 
 
@@ -156,7 +158,7 @@ def test_the_key_changes_with_code_and_data(project: Path) -> None:
     keys.append(key(project))
     (project / "src" / "envs" / "grid.py").rename(project / "src" / "envs" / "maze.py")
     keys.append(key(project))
-    save(project / "data", {"dataset.npz": {"x": np.arange(4)}}, {})
+    save(project / "data", {"dataset.safetensors": {"x": np.arange(4)}}, {})
     keys.append(key(project))
     assert len(set(keys)) == 4
 
@@ -172,7 +174,10 @@ def test_the_key_of_a_file_among_the_inputs_is_its_content(project: Path) -> Non
 
 def test_a_second_process_is_kept_out_and_told_who_is_in(tmp_path: Path) -> None:
     folder = tmp_path / "locks" / "train@allo"
-    message = f"train@allo is at work in process {os.getpid()}; wait for it or end it with `kill {os.getpid()}`"
+    message = (
+        f"train@allo is at work in process {os.getpid()}; wait for it or end it with `kill "
+        f"{os.getpid()}`"
+    )
     with folder_lock(folder):
         with pytest.raises(LockHeld, match=message), folder_lock(folder, patience_seconds=0.1):
             raise AssertionError("two hold one lock")
@@ -183,16 +188,16 @@ def test_a_second_process_is_kept_out_and_told_who_is_in(tmp_path: Path) -> None
 
 
 def test_a_predecessor_is_given_time_to_leave(tmp_path: Path) -> None:
-    leave, held = threading.Event(), threading.Event()
+    leave, lock = threading.Event(), threading.Event()
 
     def predecessor() -> None:
         with folder_lock(tmp_path):
-            held.set()
+            lock.set()
             leave.wait(10)
 
     thread = threading.Thread(target=predecessor)
     thread.start()
-    held.wait(10)
+    lock.wait(10)
     timer = threading.Timer(0.2, leave.set)
     timer.start()
     with folder_lock(tmp_path, patience_seconds=10):
@@ -203,7 +208,8 @@ def test_a_predecessor_is_given_time_to_leave(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from pipeline.runtime.file_lock import folder_lock; import time\n"
+        "from pathlib import Path; from pipeline.runtime.file_lock "
+        "import folder_lock; import time\n"
         f"with folder_lock(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

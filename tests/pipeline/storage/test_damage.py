@@ -1,4 +1,6 @@
-"""A folder that differs in any way from what was saved is refused, in one line that says what to do."""
+"""A folder that differs in any way from what was saved is refused, in one line that says what to
+do.
+"""
 
 import json
 import os
@@ -73,8 +75,14 @@ def _sub_folder(folder: Path) -> None:
 
 
 def _files_of_another_dataset(folder: Path) -> None:
-    save(folder.parent / "other", CONTENTS | {"data.npz": ARRAYS | {"goal": np.asarray(-2)}}, INFO)
-    (folder / "data.npz").write_bytes((folder.parent / "other" / "data.npz").read_bytes())
+    save(
+        folder.parent / "other",
+        CONTENTS | {"data.safetensors": ARRAYS | {"goal": np.asarray(-2)}},
+        INFO,
+    )
+    (folder / "data.safetensors").write_bytes(
+        (folder.parent / "other" / "data.safetensors").read_bytes()
+    )
 
 
 def _manifest_of_another_dataset(folder: Path) -> None:
@@ -97,7 +105,10 @@ def _text(folder: Path, text: str) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "file missing": (lambda f: (f / "history.csv").unlink(), "missing: ['history.csv']"),
-    "file too many": (lambda f: (f / "x.npz").touch(), "do not belong to it: ['x.npz']"),
+    "file too many": (
+        lambda f: (f / "x.safetensors").touch(),
+        "do not belong to it: ['x.safetensors']",
+    ),
     "folder too many": (lambda f: (f / "plots").mkdir(), "do not belong to it: ['plots']"),
     "manifest missing": (
         lambda f: (f / "manifest.json").unlink(),
@@ -116,7 +127,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "shorter": (lambda f: (f / "history.csv").write_text("s" * 18), "has 18 bytes instead of 19"),
     "other": (lambda f: (f / "history.csv").write_text("s" * 19), "does not match its sha256"),
-    "files of another dataset": (_files_of_another_dataset, "data.npz: does not match its sha256"),
+    "files of another dataset": (
+        _files_of_another_dataset,
+        "data.safetensors: does not match its sha256",
+    ),
     "manifest of another dataset": (
         _manifest_of_another_dataset,
         "history.csv: does not match its sha256",
@@ -175,24 +189,27 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "should be a valid integer",
     ),
     "other dtype": (
-        lambda m: m["files"]["data.npz"]["arrays"]["train/state"].update(dtype="float32"),
-        "data.npz: array 'train/state' is int32 [11], but declared as float32 [11]",
+        lambda m: m["files"]["data.safetensors"]["arrays"]["train/state"].update(dtype="float32"),
+        "data.safetensors: array 'train/state' is int32 [11], but declared as float32 [11]",
     ),
     "other shape": (
         lambda m: m["files"]["weights.safetensors"]["arrays"]["train/weight"].update(shape=[5, 3]),
-        "weights.safetensors: array 'train/weight' is float32 [3, 5], but declared as float32 [5, 3]",
+        "weights.safetensors: array 'train/weight' is float32 [3, "
+        "5], but declared as float32 [5, 3]",
     ),
     "negative shape": (
-        lambda m: m["files"]["data.npz"]["arrays"]["goal"].update(shape=[-1]),
+        lambda m: m["files"]["data.safetensors"]["arrays"]["goal"].update(shape=[-1]),
         "greater than or equal to 0",
     ),
     "object dtype": (
-        lambda m: m["files"]["data.npz"]["arrays"]["goal"].update(dtype="object"),
+        lambda m: m["files"]["data.safetensors"]["arrays"]["goal"].update(dtype="object"),
         "Input should be 'bool', 'int8'",
     ),
     "array missing": (
-        lambda m: m["files"]["data.npz"]["arrays"].update(x={"dtype": "int8", "shape": [0]}),
-        "data.npz: does not hold exactly the declared arrays: ['x']",
+        lambda m: m["files"]["data.safetensors"]["arrays"].update(
+            x={"dtype": "int8", "shape": [0]}
+        ),
+        "data.safetensors: does not hold exactly the declared arrays: ['x']",
     ),
     "array too many": (
         lambda m: m["files"]["weights.safetensors"]["arrays"].pop("goal"),
@@ -203,8 +220,8 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "history.csv: cannot be read (TypeError",
     ),
     "terabytes declared": (
-        lambda m: m["files"]["data.npz"]["arrays"]["goal"].update(shape=[2**40]),
-        "data.npz: is declared to hold more than its",
+        lambda m: m["files"]["data.safetensors"]["arrays"]["goal"].update(shape=[2**40]),
+        "data.safetensors: is declared to hold more than its",
     ),
 }
 
@@ -224,5 +241,5 @@ def test_a_manifest_that_declares_what_is_not_there_is_refused(folder: Path, nam
 
 
 def test_what_an_interrupted_write_left_beside_a_valid_folder_does_not_matter(folder: Path) -> None:
-    (folder / "data.npz.1234.partial").write_text("PK")
+    (folder / "data.safetensors.1234.partial").write_text("PK")
     assert load(folder).info == INFO

@@ -1,4 +1,4 @@
-"""What DVC restores has the run that its stages would have recorded: once, marked, wherever it was recorded before."""
+"""Tests that results restored by DVC get the run that their stages would have recorded, once."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.run import journals
-from pipeline.tracking.shipper import resolve_uri
+from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
 from tests.pipeline.small_project import NOBODY, Pretended, Project, each_model
@@ -40,7 +40,7 @@ def call(project: Project) -> int:
 
 
 def lacking(project: Project) -> list[str]:
-    return backfill.lacking(
+    return backfill.missing_records(
         project.root, read_params(project.root), project.model, resolve_uri(project.root)
     )
 
@@ -83,16 +83,16 @@ def test_restored_results_get_the_run_that_their_stages_record(
     assert call(restored) == 0
     assert lacking(restored) == []
     for verb in ("train", "evaluate"):
-        made, original = journal(restored, verb), journal(uninterrupted, verb)
-        assert values(made) == values(original)
-        assert values(made)
-        assert kept(made) == kept(original)
-        assert made.folder.name == original.folder.name
-        assert made.header is not None
+        restored_journal, original = journal(restored, verb), journal(uninterrupted, verb)
+        assert values(restored_journal) == values(original)
+        assert values(restored_journal)
+        assert kept(restored_journal) == kept(original)
+        assert restored_journal.folder.name == original.folder.name
+        assert restored_journal.header is not None
         assert original.header is not None
-        assert made.header.run_key == original.header.run_key
-        assert made.header.params == original.header.params
-        assert made.header.inputs == original.header.inputs
+        assert restored_journal.header.run_key == original.header.run_key
+        assert restored_journal.header.params == original.header.params
+        assert restored_journal.header.inputs == original.header.inputs
         assert restored.statuses(verb) == ["FINISHED"]
     (run,) = runs_of(client_of(uri), run_key(restored))
     assert run.data.tags["quatrain.cache_hit"] == "true"
@@ -156,7 +156,7 @@ def test_without_the_stores_answer_nothing_is_recorded(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     assert call(restored) == 6
     assert capsys.readouterr().err == (
-        f"backfill@{restored.model}: the tracking store cannot be asked (nobody answers there); "
+        f"backfill@{restored.model}: the tracking store cannot be asked (no server answers); "
         "run `make sync` when that is mended [exit 6]\n"
     )
     assert everything(restored) == {}
@@ -220,15 +220,16 @@ def test_damaged_results_are_left_to_who_reads_them(restored: Project, damage: s
 def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restored: Project):
     code = (
         "import sys; from pathlib import Path\n"
-        "from pipeline.storage.params_file import read_params; from pipeline.tracking import backfill\n"
-        "print(backfill.lacking(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
+        "from pipeline.storage.params_file import read_params\n"
+        "from pipeline.tracking import backfill\n"
+        "print(backfill.missing_records(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
         "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
     )
-    given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=restored.root,
-        env=given,
+        env=environment,
         capture_output=True,
         text=True,
         check=True,
@@ -246,14 +247,14 @@ def versions_of(client: Any, name: str) -> list[Any]:
 def test_sync_records_delivers_registers_and_is_done(
     restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ):
-    given = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    monkeypatch.setattr("pipeline.commands.repro.environment", lambda *_: given)
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: environment)
     assert sync.main([]) == 0
-    told = capfd.readouterr()
+    output = capfd.readouterr()
     for verb in ("train", "evaluate"):
         said = f"backfill@allo: {verb}@allo was restored from a cache; its run is recorded now\n"
-        assert said in told.err
-    assert f"2 of 2 journals are complete at {uri}" in told.out
+        assert said in output.err
+    assert f"2 of 2 journals are complete at {uri}" in output.out
     there, versions = (
         arrived(client_of(uri), run_key(restored)),
         versions_of(client_of(uri), "quatrain-allo"),
@@ -265,9 +266,9 @@ def test_sync_records_delivers_registers_and_is_done(
     )
 
     assert sync.main([]) == 0
-    told = capfd.readouterr()
-    assert "cache" not in told.err
-    assert f"2 of 2 journals are complete at {uri}; 0 metrics and 0 files sent" in told.out
+    output = capfd.readouterr()
+    assert "cache" not in output.err
+    assert f"2 of 2 journals are complete at {uri}; 0 metrics and 0 files sent" in output.out
     assert arrived(client_of(uri), run_key(restored)) == there
     assert len(versions_of(client_of(uri), "quatrain-allo")) == 1
     assert journals(restored.root).is_dir()

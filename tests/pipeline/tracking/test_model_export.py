@@ -1,4 +1,4 @@
-"""A trained model is kept as something that MLflow serves, and answers in a process that knows nothing else of it."""
+"""Tests that MLflow serves a recorded model in a process without the checkout."""
 
 import json
 import os
@@ -21,7 +21,8 @@ ANSWER = """
 import json, sys, mlflow
 model = mlflow.pyfunc.load_model(sys.argv[1])
 answer = model.predict(model.input_example)
-json.dump({name: [str(array.dtype), array.tolist()] for name, array in answer.items()}, open(sys.argv[2], "w"))
+content = {name: [str(array.dtype), array.tolist()] for name, array in answer.items()}
+json.dump(content, open(sys.argv[2], "w"))
 import quatrain
 assert quatrain.__path__[0].startswith(sys.argv[1]), quatrain.__path__
 """

@@ -1,4 +1,4 @@
-"""Runs and registered models on PostgreSQL: delivered once, whatever happens to the database meanwhile."""
+"""Tests that PostgreSQL gets each run and model once, even if it stops meanwhile."""
 
 import os
 import subprocess
@@ -74,9 +74,9 @@ def test_a_database_that_fails_in_between_has_every_line_once(
         delivery = Delivery(journal, uri)
         assert delivery.step()
         postgresql.stop()
-        with pytest.raises(Exception, match=r"127\.0\.0\.1") as told:
+        with pytest.raises(Exception, match=r"127\.0\.0\.1") as caught:
             delivery.step()
-        assert PASSWORD not in reason_of(told.value, uri)
+        assert PASSWORD not in reason_of(caught.value, uri)
         delivery.close()
         postgresql.start()
     deliver(journal, uri)
@@ -94,16 +94,16 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
         journals.append(
             recorded(tmp_path / str(number) / ".state" / "journal" / "train@allo", f"k{number}")
         )
-    given = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    environment = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-m", "pipeline.commands.sync", "--wait", "120"]
     places = [tmp_path / str(number) for number in range(3)]
     running = [
-        subprocess.Popen(command, cwd=place, env=given, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True)
         for place in places
     ]
-    told = [process.communicate()[0] for process in running]
+    outputs = [process.communicate()[0] for process in running]
 
-    assert [process.returncode for process in running] == [0, 0, 0], "\n".join(told)
+    assert [process.returncode for process in running] == [0, 0, 0], "\n".join(outputs)
     for number, journal in enumerate(journals):
         assert arrived(client_of(uri), f"k{number}") == expected(journal)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from pipeline.tracking.progress_bar import Bar
+from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.progress import Progress
 
 
@@ -22,7 +22,7 @@ def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
     termios.tcsetwinsize(theirs, (24, columns))
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        show(Bar("train@allo", 240, 0, ("loss",)))
+        show(ProgressBar("train@allo", 240, 0, ("loss",)))
         monkeypatch.undo()
     shown = read_to_the_end(ours)
     assert shown.startswith("train@allo: preparing, then 240 steps\r\n")
@@ -49,7 +49,7 @@ def read_to_the_end(descriptor: int) -> str:
 def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(Bar("train@allo", 240, 60, ("loss",)))
+    show(ProgressBar("train@allo", 240, 60, ("loss",)))
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [
         "train@allo: continues at step 60 of 240",
@@ -58,7 +58,7 @@ def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(
     assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
 
 
-def show(bar: Bar) -> None:
+def show(bar: ProgressBar) -> None:
     with bar:
         for step in range(bar.start + 2, 241, 2):
             bar.show(Progress(step, None, {"loss": np.array([0.25])}))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.shipper import Shipper, resolve_uri
+from pipeline.tracking.shipper import Shipper
+from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import faulty, free_port
 from tests.pipeline.recorded_runs import (
@@ -108,7 +109,7 @@ def test_a_closed_port_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not shipper.finish()
     assert capsys.readouterr().err == (
         "warning: tracking: 1,480 metrics and 2 files of train@allo-k1 are not yet at "
-        f"http://127.0.0.1:{port} (nobody answers there); they are kept: `make sync` sends them\n"
+        f"http://127.0.0.1:{port} (no server answers); they are kept: `make sync` sends them\n"
     )
 
 
@@ -198,13 +199,13 @@ def test_a_password_is_seen_by_nobody(
         assert shipper.finish()
         (run,) = runs_of(client_of(server.uri), "password")
 
-    told = capfd.readouterr()
+    output = capfd.readouterr()
     kept = [
         path.read_text(errors="replace") for path in journal.folder.rglob("*") if path.is_file()
     ]
-    assert "500" in told.err
-    seen = [told.out, told.err, caplog.text, str(run.to_dictionary()), *kept]
-    assert not [text for text in seen if "hunter2" in text]
+    assert "500" in output.err
+    texts = [output.out, output.err, caplog.text, str(run.to_dictionary()), *kept]
+    assert not [text for text in texts if "hunter2" in text]
 
 
 def test_the_store_is_the_named_one_or_that_of_the_checkout(

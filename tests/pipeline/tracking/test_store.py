@@ -56,7 +56,7 @@ def test_a_store_of_an_older_mlflow_is_upgraded(
         config.attributes["connection"] = connection
         command.upgrade(config, str(newest.down_revision))
     engine.dispose()
-    # Where a table is missing mlflow upgrades by itself, where a column is missing it refuses to open.
+    # mlflow upgrades a store that lacks a table, and refuses to open one that lacks a column.
     monkeypatch.setattr(utils, "_all_tables_exist", lambda _: True)
 
     client = open_client(uri)

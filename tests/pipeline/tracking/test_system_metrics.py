@@ -5,15 +5,15 @@ import itertools
 import pytest
 
 from pipeline.tracking import system_metrics
-from pipeline.tracking.system_metrics import Machine
+from pipeline.tracking.system_metrics import SystemMetrics
 
 
 def test_a_sample_is_taken_when_it_is_due_and_counted(monkeypatch: pytest.MonkeyPatch):
     clock = itertools.count(0.0, 2.0)
     monkeypatch.setattr(system_metrics.time, "monotonic", lambda: next(clock))
-    busy = Machine(cuda=False)
-    taken = [list(busy.rows()) for _ in range(7)]  # at 2, 4, ... 14 seconds; one in five is due
-    assert [{step for _, step, _ in rows} for rows in taken] == [
+    busy = SystemMetrics(cuda=False)
+    samples = [list(busy.rows()) for _ in range(7)]  # at 2, 4, ... 14 seconds; one in five is due
+    assert [{step for _, step, _ in rows} for rows in samples] == [
         {1},
         set(),
         set(),
@@ -25,7 +25,7 @@ def test_a_sample_is_taken_when_it_is_due_and_counted(monkeypatch: pytest.Monkey
 
 
 def test_names_are_those_that_the_ui_groups_and_values_are_plausible():
-    rows = {name: value for name, _, value in Machine(cuda=False).rows()}
+    rows = {name: value for name, _, value in SystemMetrics(cuda=False).rows()}
     assert rows.keys() == {
         "system/cpu_utilization_percentage",
         "system/system_memory_usage_megabytes",
@@ -39,8 +39,10 @@ def test_names_are_those_that_the_ui_groups_and_values_are_plausible():
 
 
 def test_a_resumed_stage_goes_on_counting():
-    assert {step for _, step, _ in Machine(cuda=False, samples=4).rows()} == {5}
+    assert {step for _, step, _ in SystemMetrics(cuda=False, samples=4).rows()} == {5}
 
 
 def test_a_gpu_that_cannot_be_asked_is_left_out():
-    assert not [name for name, _, _ in Machine(cuda=True).rows() if name.startswith("system/gpu")]
+    assert not [
+        name for name, _, _ in SystemMetrics(cuda=True).rows() if name.startswith("system/gpu")
+    ]

@@ -1,4 +1,4 @@
-"""Rules, plates -> environments in Gymnasium's terms, in which any library can learn: numpy in, numpy out."""
+"""Rules, plates -> Gymnasium environments, numpy in and out, for use with any library."""
 
 from typing import Any
 
@@ -19,25 +19,23 @@ from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
 from quatrain.envs.colony.world import StepResult, start, step
 
-Seen = dict[str, np.ndarray]
-"""node, graph, parent, mask as in `features.Observation`, with room for max_nodes cells."""
+ObservationArrays = dict[str, np.ndarray]
+"""node, graph, parent, mask as in `features.Observation`, padded to max_nodes cells."""
 UNKNOWN_OPTIONS = "reset() takes no options, got {}; remove them."
-ENDED = ("reason", "n", "episode_return", "episode_length", "components_sum")
-"""What is told about an episode that ended."""
+EPISODE_INFO = ("reason", "n", "episode_return", "episode_length", "components_sum")
+"""Info about an episode that ended."""
 RESET_NEEDED = "No episode is running: call reset() before step()."
 
 
 def observation_space(rules: Rules) -> gymnasium.Space:
-    """Of one colony."""
-    cells, node, graph = (
-        rules.max_nodes,
-        NODE_FEATURES[rules.features],
-        GRAPH_FEATURES[rules.features],
-    )
+    """Returns the space of one colony."""
+    cells = rules.max_nodes
+    node = (cells, NODE_FEATURES[rules.features])
+    graph = (GRAPH_FEATURES[rules.features],)
     return Dict(
         {
-            "node": Box(-np.inf, np.inf, (cells, node), np.float32),
-            "graph": Box(-np.inf, np.inf, (graph,), np.float32),
+            "node": Box(-np.inf, np.inf, node, np.float32),
+            "graph": Box(-np.inf, np.inf, graph, np.float32),
             "parent": Box(-1, cells - 1, (cells,), np.int64),
             "mask": MultiBinary(cells),
         }
@@ -45,17 +43,18 @@ def observation_space(rules: Rules) -> gymnasium.Space:
 
 
 def action_space(rules: Rules) -> Box:
-    """Of one colony: the five numbers in their own units."""
+    """Returns the space of one colony: five numbers in their own units."""
     low, high = np.array(rules.bounds, np.float32).T
     return Box(low, high, dtype=np.float32)
 
 
-class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
-    """Colonies that step together; one whose episode ends begins anew in the same step.
+class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
+    """Steps colonies together and resets a colony in the step that ends its episode.
 
-    In such a step `info` holds, where `info["_<name>"]` says so: reason (a code of rules.py), n (cells, also beyond
-    max_nodes), episode_return, episode_length, components_sum (before weighing), all of the episode that ended; and
-    as Gymnasium has it final_obs, its last observation, and final_info, the same five again.
+    In such a step `info` holds, for the colonies marked in `info["_<name>"]`: reason (a code of
+    rules.py), n (cells, also beyond max_nodes), episode_return, episode_length, components_sum
+    (unweighted) of the ended episode; and as in Gymnasium final_obs, its last observation, and
+    final_info, the same five values.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -67,9 +66,8 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rules = rules
-        self._world = make_world(
-            rules._replace(check_actions=False), plates
-        )  # checked here, with the number of rows
+        # `step` of this class checks actions itself, and their count too.
+        self._world = make_world(rules._replace(check_actions=False), plates)
         self._generator = torch.Generator(torch.get_default_device())
         self._colonies: Colonies | None = None
         self._sums = torch.zeros(num_envs, len(rules.reward))
@@ -77,8 +75,8 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Seen, dict[str, Any]]:
-        """Begin all episodes; without a seed the random numbers go on, the first time from nowhere in particular.
+    ) -> tuple[ObservationArrays, dict[str, Any]]:
+        """Starts all episodes; without a seed continues the random numbers, or seeds them randomly.
 
         Raises:
             ValueError: there are options.
@@ -97,8 +95,8 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
 
     def step(
         self, actions: np.ndarray
-    ) -> tuple[Seen, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """The action is used as it is, or refused.
+    ) -> tuple[ObservationArrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Steps all colonies; never clips actions.
 
         Raises:
             ValueError: actions are not (num_envs, 5) numbers within their bounds.
@@ -106,43 +104,50 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
         """
         action = torch.tensor(np.asarray(actions, np.float32))
         check_actions(self._rules, action, self.num_envs)
-        stepped = step(self._world, self._running(), action, self._generator)
-        self._colonies = stepped.colonies
-        self._sums = self._sums + stepped.components
-        self._returns = self._returns + stepped.reward
-        info = self._ended(stepped)
-        rewards, terminated, truncated = map(
-            _numpy, (stepped.reward, stepped.terminated, stepped.truncated)
+        result = step(self._world, self._running(), action, self._generator)
+        self._colonies = result.colonies
+        self._sums = self._sums + result.components
+        self._returns = self._returns + result.reward
+        info = self._episode_info(result)
+        return (
+            self.observation(),
+            _numpy(result.reward),
+            _numpy(result.terminated),
+            _numpy(result.truncated),
+            info,
         )
-        return self.observation(), rewards, terminated, truncated, info
 
-    def observation(self) -> Seen:
-        """What is seen now; as `step` returned it."""
-        return self._seen(self._running())
+    def observation(self) -> ObservationArrays:
+        """Returns the current observation, as `step` does."""
+        return self._observe(self._running())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that changes; an environment of the same rules and plates that loads it goes on bit for bit."""
-        colonies = {
-            f"colonies/{name}": leaf.clone() for name, leaf in self._running()._asdict().items()
-        }
-        sums = {"components_sum": self._sums.clone(), "episode_return": self._returns.clone()}
-        return colonies | sums | {"generator": self._generator.get_state()}
+        """Returns the full state, with which an environment of the same rules and plates continues
+        bit for bit.
+        """
+        state = {f"colonies/{name}": leaf for name, leaf in self._running()._asdict().items()}
+        state["components_sum"] = self._sums
+        state["episode_return"] = self._returns
+        copies = {name: leaf.clone() for name, leaf in state.items()}
+        return copies | {"generator": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from what `state_dict` gave.
+        """Restores a state of `state_dict`.
 
         Raises:
-            ValueError: it is of another number of colonies, of cells or of reward components.
+            ValueError: the numbers of colonies, cells or reward components differ.
         """
-        found = tuple(state["colonies/age"].shape), tuple(state["components_sum"].shape)
+        shapes = tuple(state["colonies/age"].shape), tuple(state["components_sum"].shape)
         expected = (self.num_envs, self._rules.max_nodes), tuple(self._sums.shape)
-        if found != expected:
+        if shapes != expected:
             raise ValueError(
-                f"The state is of (colonies, cells), (colonies, components) {found}, this environment of {expected}; "
+                f"The state is of (colonies, cells), (colonies, components) {shapes}, "
+                f"this environment of {expected}; "
                 "make it of the rules and with the num_envs that the state was saved with."
             )
         self._colonies = Colonies(*(state[f"colonies/{name}"].clone() for name in Colonies._fields))
-        self._sums, self._returns = state["components_sum"].clone(), state["episode_return"].clone()
+        self._sums = state["components_sum"].clone()
+        self._returns = state["episode_return"].clone()
         self._generator.set_state(state["generator"])
 
     def _running(self) -> Colonies:
@@ -150,40 +155,41 @@ class ColonyVectorEnv(VectorEnv[Seen, np.ndarray, np.ndarray]):
             raise gymnasium.error.ResetNeeded(RESET_NEEDED)
         return self._colonies
 
-    def _seen(self, colonies: Colonies) -> Seen:
-        seen = observe(self._world, colonies, self._rules.max_nodes)
-        arrays = {name: _numpy(values) for name, values in seen._asdict().items()}
+    def _observe(self, colonies: Colonies) -> ObservationArrays:
+        observation = observe(self._world, colonies, self._rules.max_nodes)
+        arrays = {name: _numpy(values) for name, values in observation._asdict().items()}
         return arrays | {"mask": arrays["mask"].astype(np.int8)}
 
-    def _ended(self, stepped: StepResult) -> dict[str, Any]:
-        """The info about episodes that ended, whose sums begin anew."""
-        over = stepped.terminated | stepped.truncated
-        if not over.any():
+    def _episode_info(self, result: StepResult) -> dict[str, Any]:
+        """Returns the info about episodes that ended, and resets their sums."""
+        ended = result.terminated | result.truncated
+        if not ended.any():
             return {}
-        last = stepped.final
-        ended = dict(
-            zip(ENDED, (stepped.reason, last.n, self._returns, last.t, self._sums), strict=True)
-        )
-        self._returns, self._sums = (_cleared(sums, over) for sums in (self._returns, self._sums))
-        final = {"final_obs": self._final(last, over), "_final_obs": _numpy(over)}
+        final = result.final
+        values = (result.reason, final.n, self._returns, final.t, self._sums)
+        episode = dict(zip(EPISODE_INFO, values, strict=True))
+        self._returns = _zero_where(ended, self._returns)
+        self._sums = _zero_where(ended, self._sums)
         return {
-            **_told(ended, over),
-            **final,
-            "final_info": _told(ended, over),
-            "_final_info": _numpy(over),
+            **_masked(episode, ended),
+            "final_obs": self._final_observations(final, ended),
+            "_final_obs": _numpy(ended),
+            "final_info": _masked(episode, ended),
+            "_final_info": _numpy(ended),
         }
 
-    def _final(self, last: Colonies, over: Tensor) -> np.ndarray:
-        """The last observation of each colony whose episode ended, None of the others."""
-        rows = over.nonzero()[:, 0]
-        seen, final = self._seen(select(last, rows)), np.full(self.num_envs, None, dtype=object)
-        for place, row in enumerate(rows.tolist()):
-            final[row] = {name: values[place].copy() for name, values in seen.items()}
-        return final
+    def _final_observations(self, final: Colonies, ended: Tensor) -> np.ndarray:
+        """Returns the last observation of each ended episode, None for other colonies."""
+        indices = ended.nonzero()[:, 0]
+        batch = self._observe(select(final, indices))
+        observations = np.full(self.num_envs, None, dtype=object)
+        for position, index in enumerate(indices.tolist()):
+            observations[index] = {name: values[position].copy() for name, values in batch.items()}
+        return observations
 
 
-class ColonyEnv(gymnasium.Env[Seen, np.ndarray]):
-    """One colony; a step that ends its episode tells in `info` what ColonyVectorEnv tells."""
+class ColonyEnv(gymnasium.Env[ObservationArrays, np.ndarray]):
+    """Steps one colony; `info` of a step that ends its episode is that of ColonyVectorEnv."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
@@ -191,56 +197,61 @@ class ColonyEnv(gymnasium.Env[Seen, np.ndarray]):
         self.observation_space = observation_space(rules)
         self.action_space = action_space(rules)
         self._colonies = ColonyVectorEnv(rules, plates, 1)
-        self._next: Seen | None = None
-        """The first observation of the next episode, once one has ended."""
+        self._next: ObservationArrays | None = None
+        """The first observation of the next episode, once an episode has ended."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Seen, dict[str, Any]]:
-        """Begin an episode: after one that ended, and without a seed, with the colony that came next.
+    ) -> tuple[ObservationArrays, dict[str, Any]]:
+        """Starts an episode; after an ended one and without a seed, with the colony already drawn.
 
         Raises:
             ValueError: there are options.
         """
         super().reset(seed=seed)
-        if seed is None and not options and self._next is not None:
-            seen, self._next = self._next, None
-            return seen, {}
-        batch, info = self._colonies.reset(seed=seed, options=options)
+        observation = self._next
+        info: dict[str, Any] = {}
+        if seed is not None or options or observation is None:
+            batch, info = self._colonies.reset(seed=seed, options=options)
+            observation = _first(batch)
         self._next = None
-        return _first(batch), info
+        return observation, info
 
-    def step(self, action: np.ndarray) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
-        """The action is used as it is, or refused.
+    def step(
+        self, action: np.ndarray
+    ) -> tuple[ObservationArrays, float, bool, bool, dict[str, Any]]:
+        """Steps the colony; never clips the action.
 
         Raises:
             ValueError: action is not five numbers within their bounds.
-            gymnasium.error.ResetNeeded: the episode has ended, or none was begun.
+            gymnasium.error.ResetNeeded: the episode has ended, or was never started.
         """
         if self._next is not None:
             raise gymnasium.error.ResetNeeded(RESET_NEEDED)
         batch, reward, terminated, truncated, infos = self._colonies.step(np.asarray(action)[None])
-        told = float(reward[0]), bool(terminated[0]), bool(truncated[0])
-        if not infos:
-            return _first(batch), *told, {}
-        self._next = _first(batch)
-        return infos["final_obs"][0], *told, {name: infos[name][0] for name in ENDED}
+        observation = _first(batch)
+        info = {}
+        if infos:
+            self._next = observation
+            observation = infos["final_obs"][0]
+            info = {name: infos[name][0] for name in EPISODE_INFO}
+        return observation, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
 
 def _numpy(values: Tensor) -> np.ndarray:
-    """A copy, so that what was given away is the caller's."""
+    """Returns a copy, which the caller may modify."""
     return values.cpu().numpy().copy()
 
 
-def _first(batch: Seen) -> Seen:
+def _first(batch: ObservationArrays) -> ObservationArrays:
     return {name: values[0] for name, values in batch.items()}
 
 
-def _cleared(sums: Tensor, over: Bool[Tensor, " colony"]) -> Tensor:
-    return torch.where(over.view(-1, *[1] * (sums.dim() - 1)), 0, sums)
+def _zero_where(mask: Bool[Tensor, " env"], values: Tensor) -> Tensor:
+    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), 0, values)
 
 
-def _told(ended: dict[str, Tensor], over: Bool[Tensor, " colony"]) -> dict[str, np.ndarray]:
-    """In the form of Gymnasium's vector environments: arrays of all rows, each with a mask of those that count."""
-    values = {name: _numpy(_cleared(values, ~over)) for name, values in ended.items()}
-    return values | {f"_{name}": _numpy(over) for name in ended}
+def _masked(episode: dict[str, Tensor], ended: Bool[Tensor, " env"]) -> dict[str, np.ndarray]:
+    """Returns arrays over all colonies, each with a mask, as Gymnasium's vector environments do."""
+    values = {name: _numpy(_zero_where(~ended, value)) for name, value in episode.items()}
+    return values | {f"_{name}": _numpy(ended) for name in episode}

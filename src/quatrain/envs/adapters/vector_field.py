@@ -1,4 +1,4 @@
-"""World -> one row of it in Gymnasium's terms: numpy in, numpy out."""
+"""World -> a Gymnasium environment, numpy in and out."""
 
 from typing import Any
 
@@ -16,15 +16,16 @@ RESET_NEEDED = "No episode is running: call reset() before step()."
 
 
 class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A single row, whose episodes are truncated but never terminate; the reward is 0.
+    """Wraps one environment, whose episodes are truncated but never terminate; the reward is 0.
 
-    `info["state"]` is where the observation was made. An action outside the box acts as the nearest one within.
+    `info["state"]` is the state of the observation. Actions are clamped to the box.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, world: World) -> None:
-        obs, bound = len(world.emission.weight), world.spec.action_bound
+        obs = len(world.emission.weight)
+        bound = world.spec.action_bound
         self.observation_space = Box(-np.inf, np.inf, (obs,), np.float32)
         self.action_space = Box(-bound, bound, (world.spec.action_size,), np.float32)
         self._world = world
@@ -36,7 +37,7 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[np.ndarray, Info]:
-        """Begin an episode; without a seed the random numbers go on, the first time from nowhere in particular.
+        """Starts an episode; without a seed continues the random numbers, or seeds them randomly.
 
         Raises:
             ValueError: there are options.
@@ -48,41 +49,33 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
             for generator in (self._noise, self._counts):
                 generator.manual_seed(int(self.np_random.integers(2**63)))
             self._seeded = True
-        started = reset(self._world, draw(self._world, 1, [self._noise]), [self._counts])
-        self._state = started.state
-        return _first(started.observation), {"state": _first(started.state.x)}
+        draws = draw(self._world, 1, [self._noise])
+        result = reset(self._world, draws, [self._counts])
+        self._state = result.state
+        return _first(result.observation), {"state": _first(result.state.x)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
-        """One transition; where it was truncated, its observation is the last one and the next call is `reset`.
+        """Computes one transition; if it is truncated, call `reset` next.
 
         Raises:
-            ValueError: the action is not as many finite numbers as the action space has.
-            gymnasium.error.ResetNeeded: the episode was truncated, or none was begun.
+            ValueError: the action has the wrong shape or is not finite.
+            gymnasium.error.ResetNeeded: the episode was truncated, or was never started.
         """
         if self._state is None:
             raise gymnasium.error.ResetNeeded(RESET_NEEDED)
-        actions = torch.tensor(self._checked(action))[None]
-        stepped = step(
-            self._world, self._state, actions, draw(self._world, 1, [self._noise]), [self._counts]
-        )
-        truncated = bool(stepped.truncated)
-        self._state = None if truncated else stepped.state
-        return (
-            _first(stepped.final_observation),
-            0.0,
-            False,
-            truncated,
-            {"state": _first(stepped.final_x)},
-        )
-
-    def _checked(self, action: np.ndarray) -> np.ndarray:
         values = np.asarray(action, np.float32)
         if values.shape != self.action_space.shape:
             raise ValueError(f"An action has shape {self.action_space.shape}, got {values.shape}.")
-        check_actions(torch.tensor(values)[None])
-        return values
+        actions = torch.tensor(values)[None]
+        check_actions(actions)
+        draws = draw(self._world, 1, [self._noise])
+        result = step(self._world, self._state, actions, draws, [self._counts])
+        truncated = bool(result.truncated)
+        self._state = None if truncated else result.state
+        info = {"state": _first(result.final_x)}
+        return _first(result.final_observation), 0.0, False, truncated, info
 
 
-def _first(rows: Tensor) -> np.ndarray:
-    """Of the only row, a copy, so that what was given away is the caller's."""
-    return rows[0].cpu().numpy().copy()
+def _first(batch: Tensor) -> np.ndarray:
+    """Returns a copy of the only item, which the caller may modify."""
+    return batch[0].cpu().numpy().copy()

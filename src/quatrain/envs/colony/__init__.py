@@ -1,1 +1,3 @@
-"""Growing cell colonies on a stiffness plate: what they depend on, how they step, what is seen and paid."""
+"""Growing cell colonies on a stiffness plate: what they depend on, how they step, what is seen and
+paid.
+"""

@@ -1,4 +1,4 @@
-"""Rules, actions -> nothing, or the first fault of the actions."""
+"""Rules, actions -> nothing, or an error that names the first invalid action."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,18 +8,18 @@ from quatrain.envs.colony.rules import PARAMETERS, Rules
 
 
 def check_actions(rules: Rules, action: Float[Tensor, "..."], count: int | None = None) -> None:
-    """Refuse actions that are not within their bounds; bounds belong to their range.
+    """Raises ValueError unless all actions are within their bounds, which are inclusive.
 
     Raises:
-        ValueError: action is not of shape (count, 5), holds nan or a value outside its bounds. Without a count any
-            number of rows is right.
+        ValueError: action is not of shape (count, 5), or holds nan or a value outside its bounds.
+            Without a count any number of actions is allowed.
     """
-    rows = len(action) if action.dim() and count is None else count
-    if list(action.shape) != [rows, len(PARAMETERS)]:
-        expected = "count" if rows is None else rows
-        raise ValueError(
-            f"action has shape {_brackets(*action.shape)}, expected {_brackets(expected, len(PARAMETERS))}"
-        )
+    if count is None and action.dim():
+        count = len(action)
+    if list(action.shape) != [count, len(PARAMETERS)]:
+        actual = _brackets(*action.shape)
+        expected = _brackets("count" if count is None else count, len(PARAMETERS))
+        raise ValueError(f"action has shape {actual}, expected {expected}")
     low, high = action.new_tensor(rules.bounds).unbind(1)
     valid = (action >= low) & (action <= high)
     if not valid.all():
@@ -30,10 +30,9 @@ def _fault(rules: Rules, action: Tensor, valid: Tensor) -> str:
     if action.isnan().any():
         return f"action contains nan in row {int(action.isnan().any(1).nonzero()[0])}"
     row, parameter = (~valid).nonzero()[0].tolist()
-    # As float32 and in its shortest form: 17.2, and not 17.200000762939453.
-    value, low, high = (
-        np.float32(number) for number in (action[row, parameter].item(), *rules.bounds[parameter])
-    )
+    numbers = (action[row, parameter].item(), *rules.bounds[parameter])
+    # float32 in its shortest form prints 17.2 instead of 17.200000762939453.
+    value, low, high = map(np.float32, numbers)
     return f"action[{row}].{PARAMETERS[parameter]} = {value!s} outside [{low!s}, {high!s}]"
 
 

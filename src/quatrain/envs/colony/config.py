@@ -1,4 +1,4 @@
-"""What colonies depend on: their plate and size, what a policy chooses, what pays."""
+"""Config of colonies: plate and size, actions of a policy, rewards."""
 
 import math
 import warnings
@@ -12,88 +12,83 @@ from quatrain.section import Section
 LARGEST = 1e6
 
 Parameter = Literal["delete_ratio", "gamma", "alpha", "noise", "theta"]
-Interval = Annotated[
-    tuple[
-        Annotated[float, Field(ge=-LARGEST, le=LARGEST)],
-        Annotated[float, Field(ge=-LARGEST, le=LARGEST)],
-    ],
-    Field(strict=False),
-]
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Interval = Annotated[tuple[Number, Number], Field(strict=False)]
 
 
 class ActionBounds(Section):
-    """Lowest and highest value of each number of an action."""
+    """Holds the lowest and highest value of each number of an action."""
 
     delete_ratio: Interval = Field(
         description="share of the cells, the leftmost, that are removed; within 0..1"
     )
-    gamma: Interval = Field(description="pixels: how far a child is thrown where it is stiff")
-    alpha: Interval = Field(description="stiffness at which it is thrown half as far")
-    noise: Interval = Field(description="pixels that are added to each throw; not random")
-    theta: Interval = Field(description="radians: its direction; within ±π/2")
+    gamma: Interval = Field(
+        description="pixels: distance of a child from its parent on stiff ground"
+    )
+    alpha: Interval = Field(description="stiffness at which that distance is halved")
+    noise: Interval = Field(description="pixels added to each distance; not random")
+    theta: Interval = Field(description="radians: direction of a child; within ±π/2")
 
     @model_validator(mode="after")
     def _are_ranges(self) -> "ActionBounds":
         limits = {"delete_ratio": (0.0, 1.0), "theta": (-math.pi / 2, math.pi / 2)}
         for name in PARAMETERS:
             low, high = getattr(self, name)
+            bounds = f"{name}: [{low:g}, {high:g}]"
             if not low < high:
-                raise ValueError(
-                    f"{name}: [{low:g}, {high:g}] is no range; the first must be less than the second"
-                )
+                raise ValueError(f"{bounds} is no range; the first must be less than the second")
             least, most = limits.get(name, (0.0, LARGEST))
+            allowed = f"within {least:.4g}..{most:.4g}" if name in limits else "above 0"
             if low < least or high > most or (name not in limits and low == 0):
-                wanted = f"within {least:.4g}..{most:.4g}" if name in limits else "above 0"
-                raise ValueError(f"{name}: [{low:g}, {high:g}] must lie {wanted}")
+                raise ValueError(f"{bounds} must lie {allowed}")
         return self
 
 
 class Action(Section):
-    """What the policy chooses in each step, and what stands still."""
+    """Holds which numbers of an action the policy chooses, and the values of the others."""
 
     bounds: ActionBounds
     active_params: tuple[Parameter, ...] = Field(
         min_length=1,
         strict=False,
-        description="what the policy chooses; the others are fixed_params",
+        description="numbers that the policy chooses; the others are fixed_params",
     )
     fixed_params: dict[str, float] = Field(description="value of each number that is not active")
 
     @model_validator(mode="after")
     def _each_parameter_once(self) -> "Action":
-        active, fixed = self.active_params, set(self.fixed_params)
+        active = self.active_params
         if active != tuple(name for name in PARAMETERS if name in active):
-            raise ValueError(
-                f"active_params: name each once, in this order: {', '.join(PARAMETERS)}"
-            )
-        if fixed != set(PARAMETERS) - set(active):
-            others = ", ".join(name for name in PARAMETERS if name not in active) or "none"
+            order = ", ".join(PARAMETERS)
+            raise ValueError(f"active_params: name each once, in this order: {order}")
+        inactive = [name for name in PARAMETERS if name not in active]
+        if set(self.fixed_params) != set(inactive):
+            others = ", ".join(inactive) or "none"
             raise ValueError(f"fixed_params must give exactly those that are not active: {others}")
         for name, value in self.fixed_params.items():
             low, high = getattr(self.bounds, name)
             if not low <= value <= high:
-                raise ValueError(
-                    f"fixed_params.{name} {value:g} is outside its bounds [{low:g}, {high:g}]"
-                )
+                bounds = f"[{low:g}, {high:g}]"
+                raise ValueError(f"fixed_params.{name} {value:g} is outside its bounds {bounds}")
         return self
 
 
 class Reward(Section):
-    """What a step pays: components times weights."""
+    """Holds the weights of the components of a reward."""
 
     preset: Literal["goal_control", "centroid_distance_only", "simple_delete_only", "full"]
     weights: dict[str, Annotated[float, Field(ge=-LARGEST, le=LARGEST)]] = Field(
-        description="component -> weight, in place of the preset's or beside them; 0 leaves one out"
+        description="component -> weight, in addition to the preset; 0 removes a component"
     )
 
     @property
     def weighted(self) -> tuple[tuple[str, float], ...]:
-        """Components that count, and their weights."""
-        chosen = {**REWARDS[self.preset], **self.weights}
-        return tuple((name, float(chosen[name])) for name in COMPONENTS if chosen.get(name))
+        """Returns the components of nonzero weight, and their weights."""
+        weights = {**REWARDS[self.preset], **self.weights}
+        return tuple((name, float(weights[name])) for name in COMPONENTS if weights.get(name))
 
     @model_validator(mode="after")
-    def _components_are_known(self) -> "Reward":
+    def _components_exist(self) -> "Reward":
         unknown = [name for name in self.weights if name not in COMPONENTS]
         if unknown:
             raise ValueError(
@@ -107,7 +102,7 @@ class Reward(Section):
 
 
 class Env(Section):
-    """A colony of cells that grows towards the stiff side of a plate."""
+    """Configures a colony of cells that grows towards the stiff side of a plate."""
 
     width: int = Field(ge=50, le=100_000, description="pixels; the plate's stiffness rises with x")
     height: int = Field(ge=50, le=100_000, description="pixels")
@@ -121,90 +116,94 @@ class Env(Section):
         description="middle of the start, drawn from this range; shares of the height"
     )
     y_spread: float = Field(
-        ge=0, le=0.5, description="cells start so far around it; a share of the height"
+        ge=0,
+        le=0.5,
+        description="largest distance of cells from it at the start; a share of the height",
     )
-    max_steps: int = Field(ge=1, le=100_000, description="of an episode, which is then truncated")
-    left_limit: int = Field(ge=1, description="moves to the left in a row that end an episode")
+    max_steps: int = Field(
+        ge=1, le=100_000, description="steps after which an episode is truncated"
+    )
+    left_limit: int = Field(ge=1, description="consecutive moves to the left that end an episode")
     delta_time: int = Field(ge=1, description="reward `full`: steps after which a cell has settled")
     delta_intensity: float = Field(
-        ge=-LARGEST, le=LARGEST, description="reward `full`: what a good child gains"
+        ge=-LARGEST, le=LARGEST, description="reward `full`: stiffness that a good child gains"
     )
     features: Literal["light", "full"] = Field(
-        description="what is seen: light, or all that the original saw"
+        description="observed features: light, or all of the original"
     )
     obs_norm: Literal["dataset", "none"] = Field(
-        description="dataset: by mean and deviation of collected behaviour"
+        description="dataset: by mean and standard deviation of collected observations"
     )
     allow_unbounded_growth: bool = Field(
         description="accept bounds under which every colony overflows"
     )
-    check_actions: bool = Field(description="refuse actions outside their bounds, in every step")
+    check_actions: bool = Field(
+        description="raise an error for actions outside their bounds, in every step"
+    )
     action: Action
     reward: Reward
 
     @property
     def rules(self) -> Rules:
-        """All of this as the colonies take it."""
-        shared = {
-            name: getattr(self, name) for name in Rules._fields if name not in ("bounds", "reward")
-        }
-        bounds = tuple(Bounds(*getattr(self.action.bounds, name)) for name in PARAMETERS)
-        return Rules(**shared, bounds=bounds, reward=self.reward.weighted)
+        """Returns the rules of the colonies."""
+        derived = ("bounds", "reward")
+        shared = {name: getattr(self, name) for name in Rules._fields if name not in derived}
+        bounds = (Bounds(*getattr(self.action.bounds, name)) for name in PARAMETERS)
+        return Rules(**shared, bounds=tuple(bounds), reward=self.reward.weighted)
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "Env":
         if self.n0_max > self.max_nodes:
             raise ValueError(
-                f"n0_max ({self.n0_max}) exceeds env.max_nodes ({self.max_nodes}): colonies would overflow at reset; "
-                "lower n0_max."
+                f"n0_max ({self.n0_max}) exceeds env.max_nodes ({self.max_nodes}): "
+                "colonies would overflow at reset; lower n0_max."
             )
         if self.n0_min > self.n0_max:
             raise ValueError(f"n0_min ({self.n0_min}) exceeds n0_max ({self.n0_max}); lower n0_min")
         if self.target_nodes >= self.max_nodes:
             raise ValueError(
-                f"target_nodes ({self.target_nodes}) is not below max_nodes ({self.max_nodes}); lower it"
+                f"target_nodes ({self.target_nodes}) is not below max_nodes ({self.max_nodes}); "
+                "lower it"
             )
         low, high = self.y_center
         if not (self.y_spread <= low <= high <= 1 - self.y_spread):
             raise ValueError(
-                f"y_center [{low:g}, {high:g}] with y_spread {self.y_spread:g} leaves the plate: both ends must lie in "
-                f"[{self.y_spread:g}, {1 - self.y_spread:g}], the first not above the second"
+                f"y_center [{low:g}, {high:g}] with y_spread {self.y_spread:g} leaves the plate: "
+                f"both ends must lie in [{self.y_spread:g}, {1 - self.y_spread:g}], "
+                "the first not above the second"
             )
         return self
 
     @model_validator(mode="after")
     def _colonies_can_shrink(self) -> "Env":
-        fixed, highest = (
-            self.action.fixed_params.get("delete_ratio"),
-            self.action.bounds.delete_ratio[1],
-        )
-        if self.allow_unbounded_growth or (highest > 0.5 if fixed is None else fixed >= 0.5):
-            return self
-        what, which = (
-            f"bounds.delete_ratio upper bound {highest:g} is not above 0.5",
-            "the bound (0.7)",
-        )
-        if fixed is not None:
-            what, which = f"fixed_params.delete_ratio {fixed:g} is below 0.5", "it"
-        raise ValueError(
-            f"action.{what}: n' = 2(n - floor(r n)) can then never shrink and each colony overflows; raise {which} or "
-            "set env.allow_unbounded_growth: true."
-        )
+        fixed = self.action.fixed_params.get("delete_ratio")
+        highest = self.action.bounds.delete_ratio[1]
+        if fixed is None:
+            can_shrink = highest > 0.5
+            key = f"bounds.delete_ratio upper bound {highest:g} is not above 0.5"
+            remedy = "the bound (0.7)"
+        else:
+            can_shrink = fixed >= 0.5
+            key = f"fixed_params.delete_ratio {fixed:g} is below 0.5"
+            remedy = "it"
+        if not (self.allow_unbounded_growth or can_shrink):
+            raise ValueError(
+                f"action.{key}: n' = 2(n - floor(r n)) can then never shrink and each colony "
+                f"overflows; raise {remedy} or set env.allow_unbounded_growth: true."
+            )
+        return self
 
     @model_validator(mode="after")
     def _goal_can_be_reached(self) -> "Env":
-        fixed = self.action.fixed_params
-        longest = sum(
-            fixed.get(name, self.rules.bounds[PARAMETERS.index(name)].high)
-            for name in ("gamma", "noise")
-        )
+        highest = {name: getattr(self.action.bounds, name)[1] for name in ("gamma", "noise")}
+        longest = sum(self.action.fixed_params.get(name, high) for name, high in highest.items())
         distance = reach(self.rules)
         if self.max_steps * longest < distance:
-            why = (
-                f"env.max_steps {self.max_steps} x longest spawn {longest:g} px < {distance:g} px to the goal: success "
-                "is impossible; raise max_steps or gamma."
+            problem = (
+                f"env.max_steps {self.max_steps} x longest spawn {longest:g} px < {distance:g} px "
+                "to the goal: success is impossible; raise max_steps or gamma."
             )
             if self.reward.preset == "goal_control":
-                raise ValueError(why)
-            warnings.warn(f"actor_critic.{why}", stacklevel=2)
+                raise ValueError(problem)
+            warnings.warn(f"actor_critic.{problem}", stacklevel=2)
         return self

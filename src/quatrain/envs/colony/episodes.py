@@ -1,4 +1,4 @@
-"""colonies, a policy -> one episode of each, step by step, without those that ended."""
+"""colonies, a policy -> one episode of each colony, step by step, without those that ended."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,41 +14,42 @@ from quatrain.envs.colony.rules import RUNNING
 
 
 class EpisodeStep(NamedTuple):
-    """A step of the colonies that still live.
+    """Holds a step of the colonies that still run.
 
-    rows: their numbers within the batch that began. components: what the step paid, reward: in sum.
+    indices: their positions in the initial batch. components: unweighted. reward: their weighted
+    sum.
     """
 
-    indices: Int64[Tensor, " colony"]
+    indices: Int64[Tensor, " env"]
     transition: Transition
-    components: Float[Tensor, "colony component"]
-    reward: Float[Tensor, " colony"]
+    components: Float[Tensor, "env component"]
+    reward: Float[Tensor, " env"]
 
 
 def episodes(world: World, colonies: Colonies, act: ColonyPolicy) -> Iterator[EpisodeStep]:
-    """Each colony until its episode ends; at most `max_steps` moments."""
+    """Yields the steps of one episode of each colony; at most `max_steps`."""
     indices = torch.arange(len(colonies.n), device=colonies.n.device)
     while len(indices):
         transition = advance(world, colonies, act(indices, colonies))
-        paid = components(world, transition)
-        yield EpisodeStep(indices, transition, paid, paid @ world.weights)
-        living = (transition.reason == RUNNING).nonzero()[:, 0]
-        indices, colonies = indices[living], select(transition.after, living)
+        rewards = components(world, transition)
+        yield EpisodeStep(indices, transition, rewards, rewards @ world.weights)
+        running = (transition.reason == RUNNING).nonzero()[:, 0]
+        indices = indices[running]
+        colonies = select(transition.after, running)
 
 
-def select(colonies: Colonies, indices: Int64[Tensor, " chosen"]) -> Colonies:
-    """Some of the colonies."""
+def select(colonies: Colonies, indices: Int64[Tensor, " selected"]) -> Colonies:
     return Colonies(*(leaf[indices] for leaf in colonies))
 
 
 def repeat(colonies: Colonies, times: int) -> Colonies:
-    """The whole batch so many times, one after the other."""
+    """Concatenates `times` copies of the batch."""
     return Colonies(*(leaf.repeat(times, *[1] * (leaf.dim() - 1)) for leaf in colonies))
 
 
-def returns(world: World, colonies: Colonies, act: ColonyPolicy) -> Float[Tensor, " colony"]:
-    """Undiscounted return of one episode of each colony."""
+def returns(world: World, colonies: Colonies, act: ColonyPolicy) -> Float[Tensor, " env"]:
+    """Computes the undiscounted return of one episode of each colony."""
     total = torch.zeros(len(colonies.n), dtype=torch.float64)
-    for moment in episodes(world, colonies, act):
-        total.index_add_(0, moment.indices, moment.reward.double())
+    for step in episodes(world, colonies, act):
+        total.index_add_(0, step.indices, step.reward.double())
     return total.float()

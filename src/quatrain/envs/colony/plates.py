@@ -1,4 +1,4 @@
-"""a law of plates, random numbers -> stiffness along x of each plate."""
+"""a distribution of plates, random numbers -> stiffness along x of each plate."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,15 @@ from jaxtyping import Float32, Int8
 
 LINEAR, EXPONENTIAL, USER = range(3)
 FLOOR = 1e-6
-"""Stiffness that is not above it, or not finite, counts as 1."""
+"""Stiffness at or below this value, or not finite, is replaced by 1."""
 
 Range = tuple[float, float]
 
 
 class PlateDistribution(NamedTuple):
-    """Slopes and offsets of the plates of a kind; a slope lies in one of the ranges, each with equal chance."""
+    """Holds ranges of slopes per kind, of which each is equally likely, and the range of
+    offsets.
+    """
 
     linear: tuple[Range, ...]
     exponential: tuple[Range, ...]
@@ -28,11 +30,13 @@ OUTSIDE = PlateDistribution(
     exponential=((0.0005, 0.002), (0.008, 0.012)),
     offset=(0.5, 2.0),
 )
-"""Flatter and steeper than any training plate."""
+"""Plates flatter and steeper than any training plate."""
 
 
 class Plates(NamedTuple):
-    """Plates as data. kind: LINEAR m·X + b, EXPONENTIAL b·exp(m·X), USER as given. intensity: at each pixel X."""
+    """Holds plates. kind: LINEAR m·X + b, EXPONENTIAL b·exp(m·X), or USER, measured. intensity: at
+    each pixel X.
+    """
 
     kind: Int8[np.ndarray, " plate"]
     m: Float32[np.ndarray, " plate"]
@@ -41,43 +45,52 @@ class Plates(NamedTuple):
 
 
 def make_plates(kind: np.ndarray, m: np.ndarray, b: np.ndarray, width: int) -> Plates:
-    """Plates of a formula, tabulated; one gather then serves every kind."""
-    slope, offset = (values.astype(np.float32).astype(np.float64)[:, None] for values in (m, b))
+    """Tabulates plates of a formula, so that one gather serves every kind."""
+    slope = m.astype(np.float32)
+    offset = b.astype(np.float32)
     pixel = np.arange(width)
-    with np.errstate(over="ignore"):  # refused below, as a value that is not finite
-        exponential = offset * np.exp(slope * pixel)
-        table = np.where(kind[:, None] == LINEAR, slope * pixel + offset, exponential).astype(
-            np.float32
-        )
+    exponent = slope.astype(np.float64)[:, None] * pixel
+    scale = offset.astype(np.float64)[:, None]
+    with np.errstate(over="ignore"):  # replaced below, as a value that is not finite
+        exponential = scale * np.exp(exponent)
+        table = np.where(kind[:, None] == LINEAR, exponent + scale, exponential)
+        table = table.astype(np.float32)
     valid = np.isfinite(table) & (table > FLOOR)
-    columns = (kind.astype(np.int8), m.astype(np.float32), b.astype(np.float32))
-    return Plates(*columns, np.where(valid, table, np.float32(1)))
-
-
-def sample_plates(
-    law: PlateDistribution, count: int, width: int, rng: np.random.Generator
-) -> Plates:
-    """Plates of a law, half of them linear on average."""
-    kind = rng.integers(LINEAR, EXPONENTIAL + 1, count)
-    slopes = [_within(ranges, count, rng) for ranges in (law.linear, law.exponential)]
-    return make_plates(
-        kind, np.where(kind == LINEAR, *slopes), rng.uniform(*law.offset, count), width
+    return Plates(
+        kind=kind.astype(np.int8),
+        m=slope,
+        b=offset,
+        intensity=np.where(valid, table, np.float32(1)),
     )
 
 
+def sample_plates(
+    distribution: PlateDistribution, count: int, width: int, rng: np.random.Generator
+) -> Plates:
+    """Draws plates, half of them linear on average."""
+    kind = rng.integers(LINEAR, EXPONENTIAL + 1, count)
+    linear = _uniform(distribution.linear, count, rng)
+    exponential = _uniform(distribution.exponential, count, rng)
+    slope = np.where(kind == LINEAR, linear, exponential)
+    return make_plates(kind, slope, rng.uniform(*distribution.offset, count), width)
+
+
 def fixed_plate(width: int) -> Plates:
-    """The one plate of the original trainer: linear, slope 0.05, offset 1."""
+    """Returns the single plate of the original trainer: linear, slope 0.05, offset 1."""
     return make_plates(np.array([LINEAR]), np.array([0.05]), np.array([1.0]), width)
 
 
 def user_plate(intensity: Float32[np.ndarray, " width"]) -> Plates:
-    """A measured plate, of positive numbers; its slope is the mean one."""
+    """Returns a measured plate of positive stiffness; m is its mean slope."""
     slope = (intensity[-1] - intensity[0]) / max(len(intensity) - 1, 1)
     return Plates(
-        np.array([USER], np.int8), np.array([slope], np.float32), intensity[:1], intensity[None]
+        kind=np.array([USER], np.int8),
+        m=np.array([slope], np.float32),
+        b=intensity[:1],
+        intensity=intensity[None],
     )
 
 
-def _within(ranges: tuple[Range, ...], count: int, rng: np.random.Generator) -> np.ndarray:
+def _uniform(ranges: tuple[Range, ...], count: int, rng: np.random.Generator) -> np.ndarray:
     low, high = np.array(ranges)[rng.integers(len(ranges), size=count)].T
     return rng.uniform(low, high)

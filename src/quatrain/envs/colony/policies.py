@@ -1,4 +1,6 @@
-"""colonies -> actions that nobody had to learn: random, constant, and a hand-written feedback controller."""
+"""colonies -> actions without learning: random, constant, and a hand-written feedback
+controller.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -9,63 +11,69 @@ from torch import Generator, Tensor
 from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.rules import PARAMETERS, Rules
 
-Actions = Float[Tensor, "colony 5"]
-ColonyPolicy = Callable[[Int64[Tensor, " colony"], Colonies], Actions]
-"""Numbers of colonies within the batch that began, and how they stand -> their actions."""
+Actions = Float[Tensor, "env 5"]
+ColonyPolicy = Callable[[Int64[Tensor, " env"], Colonies], Actions]
+"""Positions of colonies in the initial batch, and their states -> their actions."""
 GAIN = 0.02
 """Radians per pixel off the middle."""
 SMALLEST = 0.5
-"""Cells that are added before rounding down, so that exactly as many go as should."""
+"""Cells that are added before rounding down, so that exactly the intended number is deleted."""
 
 
 def action_bounds(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
-    """Lowest and highest action."""
+    """Returns the lowest and the highest action."""
     low, high = torch.tensor(rules.bounds).T
     return low, high
 
 
 def fix_parameters(fixed: Mapping[str, float], actions: Actions) -> Actions:
-    """The same actions, with some of their numbers held."""
-    held = actions.clone()
+    """Returns a copy of the actions with some of their numbers replaced."""
+    actions = actions.clone()
     for name, value in fixed.items():
-        held[:, PARAMETERS.index(name)] = value
-    return held
+        actions[:, PARAMETERS.index(name)] = value
+    return actions
 
 
 def with_fixed_parameters(fixed: Mapping[str, float], act: ColonyPolicy) -> ColonyPolicy:
-    """The same policy, with some numbers of its actions held."""
-    return lambda rows, colonies: fix_parameters(fixed, act(rows, colonies))
+    """Returns the policy with some numbers of its actions replaced."""
+    return lambda indices, colonies: fix_parameters(fixed, act(indices, colonies))
 
 
 def random_policy(rules: Rules, generator: Generator) -> ColonyPolicy:
-    """Uniform within the bounds."""
+    """Returns a policy that draws uniformly within the bounds."""
     low, high = action_bounds(rules)
-    return lambda rows, _: low + (high - low) * torch.rand(len(rows), 5, generator=generator)
+
+    def act(indices: Tensor, _: Colonies) -> Actions:
+        return low + (high - low) * torch.rand(len(indices), 5, generator=generator)
+
+    return act
 
 
-def constant_policy(actions: Float[Tensor, "colony 5"]) -> ColonyPolicy:
-    """Each colony its own action, again and again."""
-    return lambda rows, _: actions[rows]
+def constant_policy(actions: Float[Tensor, "env 5"]) -> ColonyPolicy:
+    """Returns a policy that repeats one action per colony."""
+    return lambda indices, _: actions[indices]
 
 
-def feedback_policy(rules: Rules, gamma: Float[Tensor, " colony"]) -> ColonyPolicy:
-    """Hold the size and the middle: r = (n − ⌈Nc/2⌉ + ½)/n, θ = −k (cy − H/2), within bounds; γ of each colony.
+def feedback_policy(rules: Rules, gamma: Float[Tensor, " env"]) -> ColonyPolicy:
+    """Returns a controller that holds the size and the middle of the plate, with one γ per colony.
 
-    It throws as far as α and ν allow, which is what γ is chosen for.
+    r = (n − ⌈Nc/2⌉ + ½)/n and θ = −k (cy − H/2), within bounds. α is lowest and ν is highest, for
+    the longest throw.
     """
     ratio, _, alpha, noise, theta = rules.bounds
-    kept = -(-rules.target_nodes // 2)
+    survivors = -(-rules.target_nodes // 2)
 
-    def act(rows: Tensor, colonies: Colonies) -> Actions:
+    def act(indices: Tensor, colonies: Colonies) -> Actions:
         n = colonies.n.clamp(min=1)
+        throw = gamma[indices]
+        delete_ratio = (n - survivors + SMALLEST) / n
+        angle = -GAIN * (colonies.centroid[:, 1] - rules.height / 2)
         columns = {
-            "delete_ratio": ((n - kept + SMALLEST) / n).clamp(ratio.low, ratio.high),
-            "gamma": gamma[rows],
-            "alpha": torch.full_like(gamma[rows], alpha.low),
-            "noise": torch.full_like(gamma[rows], noise.high),
-            "theta": (-GAIN * (colonies.centroid[:, 1] - rules.height / 2)).clamp(
-                theta.low, theta.high
-            ),
+            "delete_ratio": delete_ratio.clamp(ratio.low, ratio.high),
+            "gamma": throw,
+            "alpha": torch.full_like(throw, alpha.low),
+            "noise": torch.full_like(throw, noise.high),
+            "theta": angle.clamp(theta.low, theta.high),
         }
         return torch.stack([columns[name] for name in PARAMETERS], 1)
 
@@ -75,11 +83,11 @@ def feedback_policy(rules: Rules, gamma: Float[Tensor, " colony"]) -> ColonyPoli
 def noisy_policy(
     rules: Rules, act: ColonyPolicy, share: float, generator: Generator
 ) -> ColonyPolicy:
-    """The same policy with uniform noise of ± `share` of each range, within the bounds."""
+    """Returns the policy with uniform noise of ± `share` of each range, clamped to the bounds."""
     low, high = action_bounds(rules)
 
-    def blur(rows: Tensor, colonies: Colonies) -> Actions:
-        noise = share * (2 * torch.rand(len(rows), 5, generator=generator) - 1)
-        return (act(rows, colonies) + noise * (high - low)).clamp(low, high)
+    def act_with_noise(indices: Tensor, colonies: Colonies) -> Actions:
+        noise = share * (2 * torch.rand(len(indices), 5, generator=generator) - 1)
+        return (act(indices, colonies) + noise * (high - low)).clamp(low, high)
 
-    return blur
+    return act_with_noise

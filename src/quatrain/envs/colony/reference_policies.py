@@ -1,4 +1,6 @@
-"""a world -> how well its colonies do without learning: the best constant action, and the controller's best throw."""
+"""a world -> reference policies without learning: the best constant action, the best throw of the
+controller.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,16 +21,24 @@ from quatrain.envs.colony.policies import (
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
 
-FIRST_COLONIES, COLONIES, FINAL_COLONIES = 16, 32, 512
-"""That judge each point: of the first draw, of a round, of the last comparison."""
-ROUNDS, POINTS, ELITES, FINALISTS = 4, 48, 10, 8
-HOLDING = (0.45, 0.57)
-"""Deletion ratios between which a constant one can hold a colony's size for a while."""
-GAMMAS, GAMMA_COLONIES = 8, 128
+FIRST_COLONIES = 16
+COLONIES = 32
+FINAL_COLONIES = 512
+"""Colonies that evaluate each action: of the first sample, of a round, of the last comparison."""
+ROUNDS = 4
+POINTS = 48
+ELITES = 10
+FINALISTS = 8
+STEADY_RATIO = (0.45, 0.57)
+"""Range of constant deletion ratios that can hold a colony's size for a while."""
+GAMMAS = 8
+GAMMA_COLONIES = 128
 
 
 class Search(NamedTuple):
-    """Constant actions that were tried with their mean returns, those compared in the end, and the winner."""
+    """Holds the constant actions that were tried, their mean returns, the final comparison, and the
+    best action.
+    """
 
     actions: Float[Tensor, "point 5"]
     returns: Float[Tensor, " point"]
@@ -40,50 +50,64 @@ class Search(NamedTuple):
 def best_constant(
     world: World, points: int, fixed: Mapping[str, float], generator: Generator
 ) -> Search:
-    """Random points, then rounds of the cross-entropy method, then the best of all on colonies of their own."""
+    """Searches the best constant action: random sample, rounds of the cross-entropy method, final
+    comparison.
+
+    Each of these evaluates its actions on newly drawn colonies.
+    """
     low, high = action_bounds(world.rules)
-    tried = [_first_points(world, points, fixed, generator)]
-    scores = [_judged(world, tried[0], FIRST_COLONIES, generator)]
+    actions = [_first_points(world, points, fixed, generator)]
+    scores = [_mean_returns(world, actions[0], FIRST_COLONIES, generator)]
     for _ in range(ROUNDS):
-        elite = _best(tried[-1], scores[-1], ELITES)
-        spread = elite.std(0, correction=0) * torch.randn(POINTS, 5, generator=generator)
-        tried.append(fix_parameters(fixed, elite.mean(0) + spread).clamp(low, high))
-        scores.append(_judged(world, tried[-1], COLONIES, generator))
-    actions, found = torch.cat(tried), torch.cat(scores)
-    finalists = _best(actions, found, FINALISTS)
-    final_returns = _judged(world, finalists, FINAL_COLONIES, generator)
-    return Search(actions, found, finalists, final_returns, finalists[final_returns.argmax()])
+        elite = _best(actions[-1], scores[-1], ELITES)
+        noise = torch.randn(POINTS, 5, generator=generator)
+        sample = elite.mean(0) + elite.std(0, correction=0) * noise
+        actions.append(fix_parameters(fixed, sample).clamp(low, high))
+        scores.append(_mean_returns(world, actions[-1], COLONIES, generator))
+    all_actions = torch.cat(actions)
+    all_scores = torch.cat(scores)
+    finalists = _best(all_actions, all_scores, FINALISTS)
+    final_returns = _mean_returns(world, finalists, FINAL_COLONIES, generator)
+    return Search(
+        actions=all_actions,
+        returns=all_scores,
+        finalists=finalists,
+        final_returns=final_returns,
+        best=finalists[final_returns.argmax()],
+    )
 
 
 def best_gamma(world: World, fixed: Mapping[str, float], generator: Generator) -> Float[Tensor, ""]:
-    """The throw with which the feedback controller earns most."""
-    gamma = world.rules.bounds[PARAMETERS.index("gamma")]
-    tried = torch.linspace(gamma.low, gamma.high, GAMMAS)
+    """Searches the γ with which the feedback controller has the highest mean return."""
+    bounds = world.rules.bounds[PARAMETERS.index("gamma")]
+    gammas = torch.linspace(bounds.low, bounds.high, GAMMAS)
     colonies = repeat(start(world, GAMMA_COLONIES, generator), GAMMAS)
-    act = with_fixed_parameters(
-        fixed, feedback_policy(world.rules, tried.repeat_interleave(GAMMA_COLONIES))
-    )
-    return tried[returns(world, colonies, act).view(GAMMAS, -1).mean(1).argmax()]
+    feedback = feedback_policy(world.rules, gammas.repeat_interleave(GAMMA_COLONIES))
+    act = with_fixed_parameters(fixed, feedback)
+    scores = returns(world, colonies, act).view(GAMMAS, -1)
+    return gammas[scores.mean(1).argmax()]
 
 
 def _first_points(
     world: World, points: int, fixed: Mapping[str, float], generator: Generator
 ) -> Tensor:
-    """Half of them anywhere, half where a colony holds its size and grows straight on."""
+    """Draws half of the points anywhere, the other half where a colony holds its size and grows
+    straight on.
+    """
     low, high = action_bounds(world.rules)
-    found = low + (high - low) * torch.rand(points, 5, generator=generator)
-    half, ratio, theta = points // 2, PARAMETERS.index("delete_ratio"), PARAMETERS.index("theta")
-    found[:half, ratio] = HOLDING[0] + (HOLDING[1] - HOLDING[0]) * torch.rand(
-        half, generator=generator
-    )
-    found[:half, theta] = 0
-    return fix_parameters(fixed, found).clamp(low, high)
+    actions = low + (high - low) * torch.rand(points, 5, generator=generator)
+    half = points // 2
+    least, most = STEADY_RATIO
+    ratio = least + (most - least) * torch.rand(half, generator=generator)
+    actions[:half, PARAMETERS.index("delete_ratio")] = ratio
+    actions[:half, PARAMETERS.index("theta")] = 0
+    return fix_parameters(fixed, actions).clamp(low, high)
 
 
-def _judged(
+def _mean_returns(
     world: World, actions: Tensor, colonies: int, generator: Generator
 ) -> Float[Tensor, " point"]:
-    """Mean return of each action, all on the same colonies."""
+    """Computes the mean return of each action, all on the same colonies."""
     starts = repeat(start(world, colonies, generator), len(actions))
     act = constant_policy(actions.repeat_interleave(colonies, 0))
     return returns(world, starts, act).view(len(actions), -1).mean(1)

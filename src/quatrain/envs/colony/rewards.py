@@ -1,7 +1,7 @@
-"""a step of colonies -> what it pays: components, each under a name, which the rules weigh.
+"""a step of colonies -> its reward: named components, which the rules weight.
 
-Primed quantities are those after the step; Nc is the size to hold. Cells after the step are the survivors and their
-children, which stand in slots of the colony before it, so that an overflow is paid for in full.
+Primed quantities are those after the step; Nc is the target size. Cells after the step are the
+survivors and their children in the slots before the step, so that an overflow is rewarded in full.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,31 +18,34 @@ from quatrain.envs.colony.rules import COMPONENTS, REASONS
 
 GOAL_TERMINAL = (0.0, 1.0, -1.0, -1.0, -0.5, 0.0, -1.0)
 RAW_TERMINAL = (0.0, 500.0, -15.0, -100.0, -50.0, 0.0, -100.0)
-"""Per reason."""
-SCALE, LARGEST_SCALED = 0.02, 10.0
+"""Reward per reason."""
+SCALE = 0.02
+LARGEST_SCALED = 10.0
 MILESTONES = ((0.25, 50.0), (0.5, 150.0), (0.75, 300.0), (0.9, 500.0))
-"""Share of the width that a cell reached for the first time in an episode, and what that pays."""
+"""Share of the width that a cell reaches for the first time in an episode, and its reward."""
 
 EVEN = 1e-5
-"""Share by which stiffness must lie below its mean to count as soft: cells on equal ground differ by rounding."""
+"""Relative distance below the mean stiffness at which a cell counts as soft: equal ground differs
+by rounding.
+"""
 
 PAIRS = 2**22
-"""Of cells, whose distances are computed at once."""
+"""Pairs of cells whose distances are computed at once."""
 
-PerColony = Float[Tensor, " colony"]
-
-
-class Grown(NamedTuple):
-    """The cells after a step, unordered: survivors, then children."""
-
-    pos: Float[Tensor, "colony cells 2"]
-    exists: Bool[Tensor, "colony cells"]
-    age: Float[Tensor, "colony cells"]
-    intensity: Float[Tensor, "colony cells"]
+PerColony = Float[Tensor, " env"]
 
 
-def components(world: World, step: Transition) -> Float[Tensor, "colony component"]:
-    """What a step pays, in the order of `rules.reward`."""
+class Cells(NamedTuple):
+    """Holds the cells after a step, unordered: survivors, then children."""
+
+    pos: Float[Tensor, "env cell 2"]
+    exists: Bool[Tensor, "env cell"]
+    age: Float[Tensor, "env cell"]
+    intensity: Float[Tensor, "env cell"]
+
+
+def components(world: World, step: Transition) -> Float[Tensor, "env component"]:
+    """Computes the components of a step's reward, unweighted, in the order of `rules.reward`."""
     return torch.stack([_FUNCTIONS[name](world, step) for name, _ in world.rules.reward], 1)
 
 
@@ -50,35 +53,37 @@ def components(world: World, step: Transition) -> Float[Tensor, "colony componen
 
 
 def progress(world: World, step: Transition) -> PerColony:
-    """(cx' − cx) / (W − 1)."""
+    """Computes (cx' − cx) / (W − 1)."""
     return _advance(step) / (world.rules.width - 1)
 
 
 def growth(world: World, step: Transition) -> PerColony:
-    """−min(1, ((n' − Nc) / (Nc/2))²)."""
+    """Computes −min(1, ((n' − Nc) / (Nc/2))²)."""
     target = world.rules.target_nodes
-    return -(((step.after.n - target) / (0.5 * target)).square().clamp(max=1))
+    error = (step.after.n - target) / (0.5 * target)
+    return -(error.square().clamp(max=1))
 
 
 def metabolic(world: World, step: Transition) -> PerColony:
-    """−(γ/γ_max)² · survivors / (Nc/2)."""
+    """Computes −(γ/γ_max)² · survivors / (Nc/2)."""
     largest = world.rules.bounds[1].high
-    return -(step.action[..., 1] / largest).square() * (step.after.n / world.rules.target_nodes)
+    gamma = step.action[..., 1]
+    return -(gamma / largest).square() * (step.after.n / world.rules.target_nodes)
 
 
-def lane(world: World, step: Transition) -> PerColony:
-    """−((cy' − H/2) / (H/2))²."""
+def off_center(world: World, step: Transition) -> PerColony:
+    """Computes −((cy' − H/2) / (H/2))²."""
     half = world.rules.height / 2
     return -((step.after.centroid[..., 1] - half) / half).square()
 
 
 def time(world: World, step: Transition) -> PerColony:
-    """−1."""
+    """Returns −1."""
     return torch.full_like(step.after.furthest, -1.0)
 
 
 def terminal(world: World, step: Transition) -> PerColony:
-    """Of the reason why the episode ended."""
+    """Returns the reward of the reason why the episode ended."""
     return _by_reason(GOAL_TERMINAL, step)
 
 
@@ -86,141 +91,158 @@ def terminal(world: World, step: Transition) -> PerColony:
 
 
 def distance(world: World, step: Transition) -> PerColony:
-    """5 (cx' − cx) / (W − 1)."""
+    """Computes 5 (cx' − cx) / (W − 1)."""
     return 5 * progress(world, step)
 
 
 def first_step(world: World, step: Transition) -> PerColony:
-    """What the original pays for the first step in place of `distance`, −(W − 1 − cx') / (W − 1): their difference."""
-    reach = world.rules.width - 1
-    instead = -(reach - step.after.centroid[..., 0]) / reach
-    return torch.where(step.after.t == 1, instead - distance(world, step), 0.0)
+    """Corrects `distance` in the first step, for which the original pays −(W − 1 − cx') /
+    (W − 1).
+    """
+    last_pixel = world.rules.width - 1
+    first = -(last_pixel - step.after.centroid[..., 0]) / last_pixel
+    return torch.where(step.after.t == 1, first - distance(world, step), 0.0)
 
 
 def terminal_raw(world: World, step: Transition) -> PerColony:
-    """Of the reason why the episode ended, in the original's units."""
+    """Returns the reward of the reason why the episode ended, in the original's units."""
     return _by_reason(RAW_TERMINAL, step)
 
 
 def terminal_scaled(world: World, step: Transition) -> PerColony:
-    """The same, scaled and clipped."""
+    """Scales and clips `terminal_raw`."""
     return (SCALE * terminal_raw(world, step)).clamp(-LARGEST_SCALED, LARGEST_SCALED)
 
 
 def growth_full(world: World, step: Transition) -> PerColony:
-    """−5 of fewer than 2 cells, −3 (1 + (n' − Nc)/Nc) of more than Nc, otherwise 0.1."""
-    target, n = world.rules.target_nodes, step.after.n
-    large = torch.where(n > target, -3 * (1 + (n - target) / target), 0.1)
-    return torch.where(n < 2, -5.0, large)
+    """Returns −5 for fewer than 2 cells, −3 (1 + (n' − Nc)/Nc) for more than Nc, otherwise 0.1."""
+    target = world.rules.target_nodes
+    n = step.after.n
+    too_large = -3 * (1 + (n - target) / target)
+    reward = torch.where(n > target, too_large, 0.1)
+    return torch.where(n < 2, -5.0, reward)
 
 
 def growth_penalty(world: World, step: Transition) -> PerColony:
-    """The negative part of `growth_full`."""
+    """Returns the negative part of `growth_full`."""
     return growth_full(world, step).clamp(max=0)
 
 
 def action(world: World, step: Transition) -> PerColony:
-    """0.01 n."""
+    """Computes 0.01 n."""
     return 0.01 * step.before.n.float()
 
 
 def centroid(world: World, step: Transition) -> PerColony:
-    """5 (cx' − cx), in pixels."""
+    """Computes 5 (cx' − cx), in pixels."""
     return 5 * _advance(step)
 
 
 def spawn(world: World, step: Transition) -> PerColony:
-    """Per child: 2.5 where it is stiffer by delta_intensity than the nearest cell before, else −1; less at the edge."""
-    before, substrate = step.before, step.before.substrate
+    """Sums over children: 2.5 if stiffer by delta_intensity than at the nearest cell before, else
+    −1; less at edges.
+    """
+    before = step.before
     nearest = _nearest(step.child, before.pos, in_use(before))
-    gain = intensity_at(world, step.child[..., 0], substrate) - intensity_at(
-        world, before.pos[..., 0].gather(1, nearest), substrate
-    )
+    child_intensity = intensity_at(world, step.child[..., 0], before.substrate)
+    nearest_x = before.pos[..., 0].gather(1, nearest)
+    gain = child_intensity - intensity_at(world, nearest_x, before.substrate)
     edge = _to_edge(world, step.child[..., 1])
-    paid = torch.where(gain >= world.rules.delta_intensity, 2.5, -1.0)
-    paid = paid + torch.where(edge < 0.08, -8.0, torch.where(edge < 0.15, -3.0, 0.0))
-    return _over(step.survives, paid)
+    reward = torch.where(gain >= world.rules.delta_intensity, 2.5, -1.0)
+    near_edge = torch.where(edge < 0.15, -3.0, 0.0)
+    reward = reward + torch.where(edge < 0.08, -8.0, near_edge)
+    return _sum_where(step.survives, reward)
 
 
 def delete(world: World, step: Transition) -> PerColony:
-    """Per cell before: 2 of a marked one that is gone, −2 of one marked or gone."""
+    """Sums over cells before the step: 2 if marked and deleted, −2 if only one of the two."""
     marked = marks(world, step)
-    paid = torch.where(marked & step.deleted, 2.0, torch.where(marked ^ step.deleted, -2.0, 0.0))
-    return _over(in_use(step.before), paid)
+    mistake = torch.where(marked ^ step.deleted, -2.0, 0.0)
+    reward = torch.where(marked & step.deleted, 2.0, mistake)
+    return _sum_where(in_use(step.before), reward)
 
 
 def delete_penalty(world: World, step: Transition) -> PerColony:
-    """The negative part of `delete`."""
+    """Returns the negative part of `delete`."""
     return delete(world, step).clamp(max=0)
 
 
 def efficiency(world: World, step: Transition) -> PerColony:
-    """Per deleted cell: 0.05 max(0, age − 50) + 0.1 max(0, age − 20)."""
+    """Sums over deleted cells: 0.05 max(0, age − 50) + 0.1 max(0, age − 20)."""
     age = step.before.age
-    return _over(step.deleted, 0.05 * (age - 50).clamp(min=0) + 0.1 * (age - 20).clamp(min=0))
+    reward = 0.05 * (age - 50).clamp(min=0) + 0.1 * (age - 20).clamp(min=0)
+    return _sum_where(step.deleted, reward)
 
 
 def edge(world: World, step: Transition) -> PerColony:
-    """Per edge from parent to child: 0.5 where it leads to the right, −0.05 to the left, by more than 0.01 pixels."""
+    """Sums over edges: 0.5 if the child is right of its parent by more than 0.01 pixels, −0.05 if
+    left by as much.
+    """
     x = step.before.pos[..., 0]
-    adopted = x - x.gather(1, step.ancestor.clamp(min=0))
+    ancestor_x = x.gather(1, step.ancestor.clamp(min=0))
     has_parent = step.survives & (step.ancestor >= 0)
-    return _over(has_parent, _edge_pay(adopted)) + _over(
-        step.survives, _edge_pay(step.child[..., 0] - x)
-    )
+    survivors = _sum_where(has_parent, _edge_reward(x - ancestor_x))
+    return survivors + _sum_where(step.survives, _edge_reward(step.child[..., 0] - x))
 
 
 def node(world: World, step: Transition) -> PerColony:
-    """Per cell: 0.3 I, the hull, the left border, the upper and lower border, the middle, and I against its mean."""
-    rules, cells = world.rules, grown(world, step)
+    """Sums over cells: 0.3 I, hull, left border, upper and lower border, middle, and I compared
+    with its mean.
+    """
+    rules = world.rules
+    cells = cells_after(world, step)
     x, y = cells.pos.unbind(2)
-    to_edge, half = _to_edge(world, y), rules.height / 2
-    zone = torch.where(
-        to_edge < 0.03,
-        -5.0,
-        torch.where(to_edge < 0.08, -2.0, torch.where(to_edge < 0.15, -0.5, 0.0)),
-    )
-    mean = _over(cells.exists, cells.intensity) / step.after.n.clamp(min=1)
-    settled = torch.where(cells.intensity < (1 - EVEN) * mean[..., None], -0.3, 1.5)
-    paid = 0.3 * cells.intensity + 0.1 * hull_vertices(cells.pos, cells.exists) + zone
-    paid = paid - 0.2 * (x < 0.1 * rules.width) + 0.05 * ((y - half).abs() / half < 0.3)
-    return _over(cells.exists, paid + torch.where(cells.age >= rules.delta_time, settled, 0.0))
+    half = rules.height / 2
+    border = _border_penalty(_to_edge(world, y))
+    mean = _sum_where(cells.exists, cells.intensity) / step.after.n.clamp(min=1)
+    soft = cells.intensity < (1 - EVEN) * mean[..., None]
+    settled = torch.where(soft, -0.3, 1.5)
+    hull = hull_vertices(cells.pos, cells.exists)
+    left = x < 0.1 * rules.width
+    middle = (y - half).abs() / half < 0.3
+    reward = 0.3 * cells.intensity + 0.1 * hull + border
+    reward = reward - 0.2 * left + 0.05 * middle
+    reward = reward + torch.where(cells.age >= rules.delta_time, settled, 0.0)
+    return _sum_where(cells.exists, reward)
 
 
 def survival(world: World, step: Transition) -> PerColony:
-    """(0.01 + 0.02 [t ≥ 100]) (1 + min(1, t / (0.8 max_steps)))."""
+    """Computes (0.01 + 0.02 [t ≥ 100]) (1 + min(1, t / (0.8 max_steps)))."""
     t = step.after.t
-    return (0.01 + 0.02 * (t >= 100)) * (1 + (t / (0.8 * world.rules.max_steps)).clamp(max=1))
+    share = t / (0.8 * world.rules.max_steps)
+    return (0.01 + 0.02 * (t >= 100)) * (1 + share.clamp(max=1))
 
 
 def milestone(world: World, step: Transition) -> PerColony:
-    """Of each MILESTONE that the colony passes with this step."""
-    paid = torch.zeros_like(step.after.furthest)
+    """Sums the rewards of the MILESTONES that the colony passes in this step."""
+    reward = torch.zeros_like(step.after.furthest)
     for share, value in MILESTONES:
-        at = share * world.rules.width
-        paid = paid + value * ((step.before.furthest < at) & (step.after.furthest >= at))
-    return paid
+        x = share * world.rules.width
+        passed = (step.before.furthest < x) & (step.after.furthest >= x)
+        reward = reward + value * passed
+    return reward
 
 
-def marks(world: World, step: Transition) -> Bool[Tensor, "colony cell"]:
-    """Cells that should go: of a colony above its size, the rightmost of those that settled where it is soft."""
-    before, rules = step.before, world.rules
+def marks(world: World, step: Transition) -> Bool[Tensor, "env cell"]:
+    """Returns which cells should be deleted: if the colony is too large, the rightmost settled
+    cells on soft ground.
+    """
+    before = step.before
     used = in_use(before)
-    intensity = intensity_at(world, before.pos[..., 0], before.substrate)
-    mean = _over(used, intensity) / before.n.clamp(min=1)
-    candidates = (
-        used & (before.age >= rules.delta_time) & (intensity < (1 - EVEN) * mean[..., None])
-    )
-    excess = before.n - rules.target_nodes
-    count = torch.where(excess > 0, (15 * excess // 100).clamp(min=1), 0)
-    return select_leftmost(-before.pos[..., 0], candidates, count)
+    x = before.pos[..., 0]
+    intensity = intensity_at(world, x, before.substrate)
+    mean = _sum_where(used, intensity) / before.n.clamp(min=1)
+    soft = intensity < (1 - EVEN) * mean[..., None]
+    candidates = used & (before.age >= world.rules.delta_time) & soft
+    excess = before.n - world.rules.target_nodes
+    share = (15 * excess // 100).clamp(min=1)
+    return select_leftmost(-x, candidates, torch.where(excess > 0, share, 0))
 
 
-def grown(world: World, step: Transition) -> Grown:
-    """The cells after a step."""
+def cells_after(world: World, step: Transition) -> Cells:
     before = step.before
     pos = torch.cat([before.pos, step.child], 1)
-    return Grown(
+    return Cells(
         pos=pos,
         exists=torch.cat([step.survives, step.survives], 1),
         age=torch.cat([before.age + 1, torch.zeros_like(before.age)], 1),
@@ -232,63 +254,75 @@ def _advance(step: Transition) -> PerColony:
     return step.after.centroid[..., 0] - step.before.centroid[..., 0]
 
 
-def _by_reason(paid: tuple[float, ...], step: Transition) -> PerColony:
-    assert len(paid) == len(REASONS)
-    return _on(step.reason.device, paid).take(step.reason)
+def _by_reason(rewards: tuple[float, ...], step: Transition) -> PerColony:
+    assert len(rewards) == len(REASONS)
+    return _to_device(step.reason.device, rewards).take(step.reason)
 
 
 @cache
-def _on(device: torch.device, paid: tuple[float, ...]) -> Float[Tensor, " reason"]:
-    return torch.tensor(paid, device=device)
+def _to_device(device: torch.device, rewards: tuple[float, ...]) -> Float[Tensor, " reason"]:
+    return torch.tensor(rewards, device=device)
 
 
-def _over(chosen: Bool[Tensor, "colony cells"], paid: Float[Tensor, "colony cells"]) -> PerColony:
-    return torch.where(chosen, paid, 0.0).sum(1)
+def _sum_where(mask: Bool[Tensor, "env cell"], rewards: Float[Tensor, "env cell"]) -> PerColony:
+    return torch.where(mask, rewards, 0.0).sum(1)
 
 
 def _nearest(
-    pos: Float[Tensor, "colony child 2"],
-    others: Float[Tensor, "colony cell 2"],
-    exist: Bool[Tensor, "colony cell"],
-) -> Int64[Tensor, "colony child"]:
-    """The nearest of the others that exist, of equal ones the first; some colonies at a time, as pairs take memory."""
-    rows = max(1, PAIRS // (pos.shape[1] * others.shape[1]))
-    found = []
-    for one, other, mask in zip(
-        pos.split(rows), others.split(rows), exist.split(rows), strict=True
-    ):
-        apart = torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist")
-        found.append(apart.masked_fill_(~mask[:, None], torch.inf).argmin(2))
-    return torch.cat(found)
+    pos: Float[Tensor, "env child 2"],
+    others: Float[Tensor, "env cell 2"],
+    exist: Bool[Tensor, "env cell"],
+) -> Int64[Tensor, "env child"]:
+    """Returns the nearest existing other, ties by lower slot; in blocks of colonies, to bound the
+    memory of pairs.
+    """
+    size = max(1, PAIRS // (pos.shape[1] * others.shape[1]))
+    blocks = zip(pos.split(size), others.split(size), exist.split(size), strict=True)
+    nearest = []
+    for block, other, mask in blocks:
+        apart = torch.cdist(block, other, compute_mode="donot_use_mm_for_euclid_dist")
+        nearest.append(apart.masked_fill_(~mask[:, None], torch.inf).argmin(2))
+    return torch.cat(nearest)
 
 
 def _to_edge(world: World, y: Tensor) -> Tensor:
-    """Distance to the upper or lower side, as a share of the height."""
+    """Computes the distance to the upper or lower side, as a share of the height."""
     return torch.minimum(y, world.rules.height - y) / world.rules.height
 
 
-def _edge_pay(dx: Tensor) -> Tensor:
-    return torch.where(dx > 0.01, 0.5, torch.where(dx < -0.01, -0.05, 0.0))
+def _border_penalty(to_edge: Tensor) -> Tensor:
+    penalty = torch.where(to_edge < 0.15, -0.5, 0.0)
+    penalty = torch.where(to_edge < 0.08, -2.0, penalty)
+    return torch.where(to_edge < 0.03, -5.0, penalty)
+
+
+def _edge_reward(dx: Tensor) -> Tensor:
+    left = torch.where(dx < -0.01, -0.05, 0.0)
+    return torch.where(dx > 0.01, 0.5, left)
 
 
 _FUNCTIONS: Mapping[str, Callable[[World, Transition], PerColony]] = {
-    function.__name__: function
-    for function in (
-        *(progress, growth, metabolic, lane, time, terminal),
-        *(distance, first_step, terminal_scaled, growth_penalty, delete_penalty),
-        *(
-            growth_full,
-            action,
-            centroid,
-            spawn,
-            delete,
-            efficiency,
-            edge,
-            node,
-            survival,
-            milestone,
-            terminal_raw,
-        ),
-    )
+    "progress": progress,
+    "growth": growth,
+    "metabolic": metabolic,
+    "lane": off_center,
+    "time": time,
+    "terminal": terminal,
+    "distance": distance,
+    "first_step": first_step,
+    "terminal_scaled": terminal_scaled,
+    "growth_penalty": growth_penalty,
+    "delete_penalty": delete_penalty,
+    "growth_full": growth_full,
+    "action": action,
+    "centroid": centroid,
+    "spawn": spawn,
+    "delete": delete,
+    "efficiency": efficiency,
+    "edge": edge,
+    "node": node,
+    "survival": survival,
+    "milestone": milestone,
+    "terminal_raw": terminal_raw,
 }
 assert tuple(_FUNCTIONS) == COMPONENTS

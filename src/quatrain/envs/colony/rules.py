@@ -1,35 +1,40 @@
-"""What a colony depends on, and the sizes that follow from it."""
+"""The rules of a colony, and the sizes that follow from them."""
 
 from typing import Literal, NamedTuple
 
 PARAMETERS = ("delete_ratio", "gamma", "alpha", "noise", "theta")
 """The five numbers of an action, in order; theta in radians, noise in pixels."""
 RUNNING, SUCCESS, OVERFLOW, EXTINCT, LEFT_DRIFT, TIMEOUT, OUT_OF_BOUNDS = range(7)
-"""Reasons why an episode ends; only TIMEOUT truncates. OUT_OF_BOUNDS is reserved: the spawn law clamps."""
+"""Reasons why an episode ends; only TIMEOUT truncates. OUT_OF_BOUNDS never occurs: children are
+clamped.
+"""
 REASONS = ("running", "success", "overflow", "extinct", "left_drift", "timeout", "out_of_bounds")
 START_WIDTH = 0.1
 """Share of the width in which colonies begin."""
-MARGIN, LEAST_MARGIN = 0.01, 2.0
-"""Cells keep so far from the sides of the plate: a share of each, and pixels at least."""
+MARGIN = 0.01
+"""Distance of cells from the sides of the plate, as a share of width or height."""
+LEAST_MARGIN = 2.0
+"""Minimum of that distance, in pixels."""
 NODE_FEATURES = {"light": 8, "full": 11}
 GRAPH_FEATURES = {"light": 10, "full": 19}
 
 
 class Bounds(NamedTuple):
-    """Of one number of an action."""
+    """Holds the range of one number of an action."""
 
     low: float
     high: float
 
 
 class Rules(NamedTuple):
-    """Everything that colonies depend on beside their plates; hashable.
+    """Holds everything that colonies depend on beside their plates; hashable.
 
-    width, height: of the plate in pixels; its stiffness rises with x. max_nodes: more cells are an overflow.
-    target_nodes: the size to hold. n0_min..n0_max: cells at the start. y_center: range of the start's middle, and
-    y_spread: cells lie so far around it; both are fractions of the height. left_limit: moves of the centroid to the
-    left in a row that end an episode. delta_time (steps), delta_intensity: of the reward preset `full`. bounds: of
-    PARAMETERS. reward: component -> weight.
+    width, height: of the plate in pixels; its stiffness rises with x. max_nodes: more cells are an
+    overflow. target_nodes: size to hold. n0_min, n0_max: range of the number of cells at the start.
+    y_center: range of the middle of the start, and y_spread: distance of cells from it; both are
+    shares of the height. left_limit: moves of the centroid to the left in a row that end an
+    episode. delta_time (steps), delta_intensity: parameters of the reward preset `full`. bounds:
+    one per item of PARAMETERS. reward: (component, weight).
     """
 
     width: int
@@ -51,23 +56,30 @@ class Rules(NamedTuple):
 
 
 COMPONENTS = (
-    *("progress", "growth", "metabolic", "lane", "time", "terminal"),
-    *("distance", "first_step", "terminal_scaled", "growth_penalty", "delete_penalty"),
-    *(
-        "growth_full",
-        "action",
-        "centroid",
-        "spawn",
-        "delete",
-        "efficiency",
-        "edge",
-        "node",
-        "survival",
-        "milestone",
-    ),
+    "progress",
+    "growth",
+    "metabolic",
+    "lane",
+    "time",
+    "terminal",
+    "distance",
+    "first_step",
+    "terminal_scaled",
+    "growth_penalty",
+    "delete_penalty",
+    "growth_full",
+    "action",
+    "centroid",
+    "spawn",
+    "delete",
+    "efficiency",
+    "edge",
+    "node",
+    "survival",
+    "milestone",
     "terminal_raw",
 )
-"""What a reward can be made of; each is a function of rewards.py."""
+"""Components of a reward; rewards.py has a function for each."""
 REWARDS: dict[str, dict[str, float]] = {
     "goal_control": {
         "progress": 10,
@@ -79,37 +91,25 @@ REWARDS: dict[str, dict[str, float]] = {
     },
     "centroid_distance_only": {"distance": 1, "terminal_scaled": 1},
     "simple_delete_only": {"growth_penalty": 1, "delete_penalty": 1, "terminal_scaled": 1},
-    "full": dict.fromkeys(
-        (
-            *(
-                "growth_full",
-                "action",
-                "centroid",
-                "spawn",
-                "delete",
-                "efficiency",
-                "edge",
-                "node",
-                "survival",
-            ),
-            *("milestone", "terminal_raw"),
-        ),
-        1.0,
-    ),
+    "full": dict.fromkeys(COMPONENTS[COMPONENTS.index("growth_full") :], 1.0),
 }
 """Presets: component -> weight."""
 
 
 def margins(rules: Rules) -> tuple[float, float]:
-    """Pixels that children keep from the left and right, and from the upper and lower side."""
-    return max(LEAST_MARGIN, MARGIN * rules.width), max(LEAST_MARGIN, MARGIN * rules.height)
+    """Returns the pixels between children and the left or right side, and between them and the
+    other sides.
+    """
+    side = max(LEAST_MARGIN, MARGIN * rules.width)
+    above = max(LEAST_MARGIN, MARGIN * rules.height)
+    return side, above
 
 
 def goal(rules: Rules) -> float:
-    """The x that a cell must reach: where it can go no further."""
+    """Returns the x that a cell must reach, which is the largest possible one."""
     return rules.width - margins(rules)[0]
 
 
 def reach(rules: Rules) -> float:
-    """Pixels from where colonies begin, at most, to the goal."""
+    """Returns the pixels between the right end of the start area and the goal."""
     return goal(rules) - START_WIDTH * rules.width

@@ -1,4 +1,6 @@
-"""plates, random numbers -> colonies; actions -> the next ones, where each that ended begins anew."""
+"""plates, random numbers -> colonies; actions -> the next colonies, where ended episodes
+are reset.
+"""
 
 from typing import NamedTuple
 
@@ -13,44 +15,56 @@ from quatrain.envs.colony.rules import RUNNING, START_WIDTH, TIMEOUT
 
 
 class StepResult(NamedTuple):
-    """A step of all colonies.
+    """Holds a step of all colonies.
 
-    colonies: those that ended have begun anew. last: as they were before that. components: what the step paid, in the
-    order of `rules.reward`, and reward: their weighted sum. Of terminated and truncated at most one holds.
+    colonies: after the step, where ended episodes are reset. final: the same before resets.
+    components: of the reward, in the order of `rules.reward`. reward: their weighted sum.
+    terminated and truncated never both hold.
     """
 
     colonies: Colonies
     final: Colonies
-    components: Float[Tensor, "colony component"]
-    reward: Float[Tensor, " colony"]
-    terminated: Bool[Tensor, " colony"]
-    truncated: Bool[Tensor, " colony"]
-    reason: Int64[Tensor, " colony"]
+    components: Float[Tensor, "env component"]
+    reward: Float[Tensor, " env"]
+    terminated: Bool[Tensor, " env"]
+    truncated: Bool[Tensor, " env"]
+    reason: Int64[Tensor, " env"]
 
 
 def start(world: World, count: int, generator: Generator) -> Colonies:
-    """Colonies at the left side: chains of cells from left to right, each on a plate drawn from those of the world."""
-    rules, slots = world.rules, world.rules.max_nodes
-    draw = lambda *shape: torch.rand(*shape, generator=generator)  # noqa: E731
+    """Draws colonies at the left side: chains of cells from left to right, each on a random plate
+    of the world.
+    """
+    rules = world.rules
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator)
+
     plates = torch.randint(len(world.intensity), (count,), generator=generator)
     n = torch.randint(rules.n0_min, rules.n0_max + 1, (count,), generator=generator)
-    used = torch.arange(slots) < n[:, None]
-    x = draw(count, slots) * START_WIDTH * rules.width
+    used = torch.arange(rules.max_nodes) < n[:, None]
+    x = uniform(count, rules.max_nodes) * START_WIDTH * rules.width
     low, high = rules.y_center
-    middle = (low + (high - low) * draw(count, 1)) * rules.height
-    y = middle + (2 * draw(count, slots) - 1) * rules.y_spread * rules.height
+    middle = (low + (high - low) * uniform(count, 1)) * rules.height
+    offset = (2 * uniform(count, rules.max_nodes) - 1) * rules.y_spread
+    y = middle + offset * rules.height
     x = torch.where(used, x, torch.inf).sort(1).values
-    return colonies_at(torch.where(used[..., None], torch.stack([x, y], 2), 0.0), n, plates)
+    pos = torch.where(used[..., None], torch.stack([x, y], 2), 0.0)
+    return colonies_at(pos, n, plates)
 
 
 def colonies_at(
-    pos: Float[Tensor, "colony cell 2"],
-    n: Int64[Tensor, " colony"],
-    substrate: Int64[Tensor, " colony"],
+    pos: Float[Tensor, "env cell 2"],
+    n: Int64[Tensor, " env"],
+    substrate: Int64[Tensor, " env"],
 ) -> Colonies:
-    """Colonies before their first step, with `n` cells at `pos` (zeros elsewhere), each the parent of the next."""
+    """Returns colonies before their first step with `n` cells at `pos` (0 elsewhere), each the
+    parent of the next.
+    """
     slot = torch.arange(pos.shape[1], device=pos.device).expand(pos.shape[:2])
-    used, zero = slot < n[:, None], torch.zeros_like(n)
+    used = slot < n[:, None]
+    zero = torch.zeros_like(n)
+    size = n.clamp(min=1)[:, None]
     return Colonies(
         pos=pos,
         parent=torch.where(used, slot - 1, -1),
@@ -61,49 +75,51 @@ def colonies_at(
         t=zero,
         left=zero,
         next_pid=n,
-        centroid=pos.sum(1) / n.clamp(min=1)[:, None],
+        centroid=pos.sum(1) / size,
         furthest=pos[..., 0].amax(1),
         substrate=substrate,
     )
 
 
 def step(
-    world: World, colonies: Colonies, action: Float[Tensor, "colony 5"], generator: Generator
+    world: World, colonies: Colonies, action: Float[Tensor, "env 5"], generator: Generator
 ) -> StepResult:
-    """One step of all colonies; the action is the caller's and acts as it is.
+    """Computes one step of all colonies and resets those whose episode ended.
 
     Raises:
-        ValueError: an action is outside its bounds, where the rules say that this is checked.
+        ValueError: an action is outside its bounds, if `rules.check_actions` is set.
     """
     if world.rules.check_actions:
         check_actions(world.rules, action)
     transition = advance(world, colonies, action)
-    paid = components(world, transition)
+    rewards = components(world, transition)
     reason = transition.reason
-    over, truncated = reason != RUNNING, reason == TIMEOUT
+    ended = reason != RUNNING
+    truncated = reason == TIMEOUT
     return StepResult(
-        colonies=_begun_anew(world, transition.after, over, generator),
+        colonies=_reset_ended(world, transition.after, ended, generator),
         final=transition.after,
-        components=paid,
-        reward=paid @ world.weights,
-        terminated=over ^ truncated,
+        components=rewards,
+        reward=rewards @ world.weights,
+        terminated=ended ^ truncated,
         truncated=truncated,
         reason=reason,
     )
 
 
-def _begun_anew(
-    world: World, colonies: Colonies, over: Bool[Tensor, " colony"], generator: Generator
+def _reset_ended(
+    world: World, colonies: Colonies, ended: Bool[Tensor, " env"], generator: Generator
 ) -> Colonies:
-    """On a CPU only as many as ended are drawn; elsewhere all, for to count them would wait for the device."""
-    if not over.is_cpu:
-        fresh = start(world, len(over), generator)
-        chosen = [over.view(-1, *[1] * (leaf.dim() - 1)) for leaf in colonies]
-        return Colonies(*map(torch.where, chosen, fresh, colonies))
-    rows = over.nonzero()[..., 0]
-    if not len(rows):
+    """Draws only as many colonies as ended on a CPU; on other devices all, because counting would
+    synchronise.
+    """
+    if not ended.is_cpu:
+        drawn = start(world, len(ended), generator)
+        masks = [ended.view(-1, *[1] * (leaf.dim() - 1)) for leaf in colonies]
+        return Colonies(*map(torch.where, masks, drawn, colonies))
+    indices = ended.nonzero()[..., 0]
+    if not len(indices):
         return colonies
-    fresh = start(world, len(rows), generator)
-    return Colonies(
-        *(leaf.index_copy(0, rows, new) for leaf, new in zip(colonies, fresh, strict=True))
-    )
+    drawn = start(world, len(indices), generator)
+    leaves = zip(colonies, drawn, strict=True)
+    return Colonies(*(leaf.index_copy(0, indices, new) for leaf, new in leaves))

@@ -1,1 +1,1 @@
-"""Treasure hunt: agents that share a grid world, move one after another and collect what grows there."""
+"""Treasure hunt: agents share a grid world, move in turn and collect the items that spawn."""

@@ -1,4 +1,4 @@
-"""What the treasure hunt depends on: its map, what grows there, who walks it, what they see."""
+"""Config of the treasure hunt: map, items, agents, observations."""
 
 from functools import lru_cache
 from typing import Literal
@@ -10,32 +10,32 @@ from quatrain.envs.treasurehunt.rules import Entity, Rules
 from quatrain.section import FileOrNone, Section
 
 LARGEST = 1e6
-"""Of rewards: a float32 sum over an episode still tells them apart."""
+"""Largest reward: a float32 sum over an episode still resolves it."""
 RESERVED = ("empty", "wall", "ground", "agent", "left")
-"""Other channels of what agents see, and `items_left`."""
+"""Names of other observation channels, and of the score `items_left`."""
 
 
 class EntityKind(Section):
-    """A kind of item: what taking one pays, and its share of all that grow."""
+    """Holds a kind of item: its reward, and its share of all spawned items."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)
     value: float = Field(
         ge=-LARGEST, le=LARGEST, description="reward of the agent that steps on it"
     )
     weight: float = Field(
-        ge=0, le=LARGEST, description="how often it grows, beside the other kinds"
+        ge=0, le=LARGEST, description="how often it spawns, relative to the other kinds"
     )
 
 
 class Env(Section):
-    """The treasure hunt: its map, what grows there, who walks, what they see; and how many such worlds run at once."""
+    """Holds the treasure hunt: map, items, agents, observations, number of parallel envs."""
 
     worlds: int = Field(ge=1, le=65536, description="parallel training worlds")
     height: int | None = Field(
-        ge=4, le=256, description="of an open map; null with layout or layout_file"
+        ge=4, le=256, description="height of an open map; null with layout or layout_file"
     )
     width: int | None = Field(
-        ge=4, le=256, description="of an open map; null with layout or layout_file"
+        ge=4, le=256, description="width of an open map; null with layout or layout_file"
     )
     layout: str | None = Field(
         max_length=2**17, description="a map as text: # wall, . floor, - bare floor, A start, 1-9"
@@ -46,22 +46,24 @@ class Env(Section):
         ge=1, le=10_000, description="turns of an episode, which is then truncated"
     )
     entities: tuple[EntityKind, ...] = Field(
-        min_length=1, max_length=9, strict=False, description="at most 9 kinds of items"
+        min_length=1, max_length=9, strict=False, description="kinds of items, at most 9"
     )
-    spawn_probability: float = Field(ge=0, le=1, description="of an empty cell, per turn")
+    spawn_probability: float = Field(
+        ge=0, le=1, description="probability of a new item in an empty cell, per turn"
+    )
     wall_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into a wall")
     agent_value: float = Field(
         ge=-LARGEST, le=LARGEST, description="reward for walking into another agent"
     )
     vision_radius: int = Field(ge=1, le=15, description="cells that an agent sees to each side")
     ground: Literal["sand", "plain"] = Field(
-        description="sand: the ground is a channel of what agents see"
+        description="sand: the ground is a channel of observations"
     )
     agent_order: Literal["fixed", "shuffled"] = Field(description="who acts first in a turn")
 
     @property
     def rules(self) -> Rules:
-        """All of this but the number of worlds, as the world takes it.
+        """Returns the rules of one world: everything here but the number of envs.
 
         Raises:
             LayoutError: the map cannot be read.
@@ -71,25 +73,27 @@ class Env(Section):
     @model_validator(mode="after")
     def _one_source_of_the_map(self) -> "Env":
         sizes = (self.height is not None) + (self.width is not None)
-        given = (sizes > 0) + (self.layout is not None) + (self.layout_file is not None)
-        if given != 1 or sizes == 1:
+        sources = (sizes > 0) + (self.layout is not None) + (self.layout_file is not None)
+        if sources != 1 or sizes == 1:
             raise ValueError(
-                "give height and width, or layout, or layout_file, not two of them; set the others to null"
+                "give height and width, or layout, or layout_file, not two of them; "
+                "set the others to null"
             )
         return self
 
     @model_validator(mode="after")
-    def _entities_can_be_told_apart(self) -> "Env":
+    def _entity_names_are_unique(self) -> "Env":
         names = [kind.name for kind in self.entities]
-        double = [name for index, name in enumerate(names) if name in names[:index]]
-        if double:
+        duplicates = [name for index, name in enumerate(names) if name in names[:index]]
+        if duplicates:
             raise ValueError(
-                f"entities: {double[0]!r} is there twice; give each kind a name of its own"
+                f"entities: {duplicates[0]!r} is there twice; give each kind a name of its own"
             )
-        taken = [name for name in names if name in RESERVED]
-        if taken:
+        reserved = [name for name in names if name in RESERVED]
+        if reserved:
             raise ValueError(
-                f"entities: {taken[0]!r} is the name of something else; none of {', '.join(RESERVED)}"
+                f"entities: {reserved[0]!r} is the name of something else; "
+                f"none of {', '.join(RESERVED)}"
             )
         if not any(kind.weight for kind in self.entities):
             raise ValueError(
@@ -98,39 +102,39 @@ class Env(Section):
         return self
 
     @model_validator(mode="after")
-    def _map_suits_those_who_walk_it(self) -> "Env":
+    def _map_fits_agents_and_items(self) -> "Env":
         rows = self.rules.map.rows
-        height, width, cells = len(rows), len(rows[0]), len(starts(self.rules.map))
+        cells = len(starts(self.rules.map))
         if self.agents > cells:
             raise ValueError(
-                f"agents is {self.agents} but the map has {cells} start cells. Lower agents or enlarge the map."
+                f"agents is {self.agents} but the map has {cells} start cells. "
+                "Lower agents or enlarge the map."
             )
-        if self.vision_radius > (largest := max(height, width) - 1):
+        largest = max(len(rows), len(rows[0])) - 1
+        if self.vision_radius > largest:
             side = 2 * self.vision_radius + 1
             raise ValueError(
-                f"vision_radius {self.vision_radius} sees {side}x{side} cells of a {height}x{width} map. "
-                f"At most {largest} (= larger side - 1)."
+                f"vision_radius {self.vision_radius} sees {side}x{side} cells "
+                f"of a {len(rows)}x{len(rows[0])} map. At most {largest} (= larger side - 1)."
             )
-        if (
-            not (self.spawn_probability and spawnable(self.rules.map).any())
-            and not items(self.rules.map).any()
-        ):
-            why = (
-                "the layout has no cell where items grow"
-                if self.spawn_probability
-                else "spawn_probability is 0"
-            )
-            raise ValueError(f"{why} and the layout has no items: no reward can be earned.")
+        if items(self.rules.map).any():
+            return self
+        without_items = "and the layout has no items: no reward can be earned."
+        if not self.spawn_probability:
+            raise ValueError(f"spawn_probability is 0 {without_items}")
+        if not spawnable(self.rules.map).any():
+            raise ValueError(f"the layout has no cell where items grow {without_items}")
         return self
 
 
 @lru_cache(maxsize=16)
 def _rules(env: Env) -> Rules:
+    entities = [Entity(kind.name, kind.value, kind.weight) for kind in env.entities]
     return Rules(
         map=_map(env),
         agents=env.agents,
         max_turns=env.max_turns,
-        entities=tuple(Entity(kind.name, kind.value, kind.weight) for kind in env.entities),
+        entities=tuple(entities),
         spawn_probability=env.spawn_probability,
         wall_value=env.wall_value,
         agent_value=env.agent_value,
@@ -142,7 +146,8 @@ def _rules(env: Env) -> Rules:
 
 def _map(env: Env) -> Map:
     if env.layout_file is not None:
-        return parse_map(env.layout_file.text, env.layout_file.name, len(env.entities))
+        source = env.layout_file
+        return parse_map(source.text, source.name, len(env.entities))
     if env.layout is not None:
         return parse_map(env.layout, "layout", len(env.entities))
     assert env.height is not None

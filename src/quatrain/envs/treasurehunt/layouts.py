@@ -1,5 +1,6 @@
-"""text -> Map: a checked map of walls, floor, start cells and the items of a fresh world."""
+"""text -> Map: a checked map of walls, floor, start cells and items at reset"""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -7,89 +8,89 @@ import numpy as np
 from jaxtyping import Bool, Int, Int8
 
 WALL, FLOOR, BARE, START = "#.-A"
-"""Symbols of a map; BARE is floor that never spawns. A digit is floor with an item of that entity at reset."""
+"""Symbols of a map; BARE is floor that never spawns, a digit floor with that entity at reset."""
 
 LARGEST = 256
-"""Cells of the longer side of a map."""
+"""Largest number of cells of a side of a map."""
 
 _ITEMS = "123456789"
 _NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
 class LayoutError(ValueError):
-    """A map cannot be used: says which one, where, why and what to change."""
+    """Reports a map that cannot be used: which one, where, why and what to change."""
 
 
 class Map(NamedTuple):
-    """A checked map: rows of equal length in a ring of walls, all floor connected. Cells are (y, x), y downwards."""
+    """Holds a checked map: equal rows enclosed by walls, all floor connected.
+
+    Cells are (y, x), y downwards.
+    """
 
     name: str
     rows: tuple[str, ...]
 
 
 def open_map(height: int, width: int) -> Map:
-    """A room without inner walls, height x width cells with its ring of walls."""
-    middle = WALL + FLOOR * (width - 2) + WALL
-    return Map(f"{height}x{width}", (WALL * width, *[middle] * (height - 2), WALL * width))
+    """Returns a map of height x width cells whose only walls are its border."""
+    border = WALL * width
+    inner = WALL + FLOOR * (width - 2) + WALL
+    return Map(f"{height}x{width}", (border, *[inner] * (height - 2), border))
 
 
 @lru_cache(maxsize=16)
 def parse_map(text: str, name: str, entities: int) -> Map:
-    """Read a map: # wall, . floor, - floor that never spawns, A start cell, 1-9 an item of that entity at reset.
+    """Reads a map: # wall, . floor, - floor that never spawns, A start cell, 1-9 an item at reset.
 
-    CRLF is accepted, blank last lines are dropped. Messages begin with `name`.
+    Accepts CRLF and drops blank last lines. Messages begin with `name`.
 
     Raises:
-        LayoutError: ragged rows, an unknown symbol, an item of an entity beyond `entities`, an open border, no
-            floor, floor in separate regions, more than 256 cells a side.
+        LayoutError: ragged rows, an unknown symbol, an item of an entity beyond `entities`, an
+            open border, no floor, floor in separate regions, more than 256 cells a side.
     """
-    rows = _split(text)
+    rows = [row.removesuffix("\r") for row in text.split("\n")]
+    while rows and not rows[-1].strip():
+        rows.pop()
     _check_sizes(rows, name)
     for y, row in enumerate(rows):
         for x, symbol in enumerate(row):
-            _check_symbol(symbol, f"{name} row {y + 1}, column {x + 1}", entities)
-    checked = Map(name, rows)
-    _check_border(checked)
-    _check_connected(checked)
-    return checked
+            place = f"{name} row {y + 1}, column {x + 1}"
+            _check_symbol(symbol, place, entities)
+    map = Map(name, tuple(rows))
+    _check_border(map)
+    _check_connected(map)
+    return map
 
 
 def walls(map: Map) -> Bool[np.ndarray, "height width"]:
-    """Where nobody can stand."""
+    """Returns a mask of the walls."""
     return _symbols(map) == WALL
 
 
 def spawnable(map: Map) -> Bool[np.ndarray, "height width"]:
-    """Where items may grow."""
+    """Returns a mask of the cells where items may spawn."""
     return ~np.isin(_symbols(map), (WALL, BARE))
 
 
-def starts(map: Map) -> Int[np.ndarray, "starts 2"]:
-    """(y, x) of the cells where agents may start, row-major: those marked A, or else all floor without an item."""
+def starts(map: Map) -> Int[np.ndarray, "start 2"]:
+    """Returns (y, x) of the start cells, row-major: those marked A, else floor without item."""
     symbols = _symbols(map)
     marked = symbols == START
     return np.argwhere(marked if marked.any() else np.isin(symbols, (FLOOR, BARE)))
 
 
 def items(map: Map) -> Int8[np.ndarray, "height width"]:
-    """The items of a fresh world: 0 none, k an item of entity k (from 1)."""
-    return np.array(
-        [[int(symbol) if symbol in _ITEMS else 0 for symbol in row] for row in map.rows], np.int8
-    )
+    """Returns the items at reset: 0 none, k an item of entity k (from 1)."""
+    symbols = _symbols(map)
+    digits = np.where(np.isin(symbols, list(_ITEMS)), symbols, "0")
+    return digits.astype(np.int8)
 
 
 def _symbols(map: Map) -> np.ndarray:
     return np.array([list(row) for row in map.rows])
 
 
-def _split(text: str) -> tuple[str, ...]:
-    rows = [row.removesuffix("\r") for row in text.split("\n")]
-    while rows and not rows[-1].strip():
-        rows.pop()
-    return tuple(rows)
-
-
-def _check_sizes(rows: tuple[str, ...], name: str) -> None:
+def _check_sizes(rows: Sequence[str], name: str) -> None:
     if not rows:
         raise LayoutError(f"{name}: the map is empty. Write rows of # . - A 1-9.")
     for number, row in enumerate(rows, start=1):
@@ -98,8 +99,10 @@ def _check_sizes(rows: tuple[str, ...], name: str) -> None:
                 f"{name} row {number}: {len(row)} cells, row 1 has {len(rows[0])}. "
                 "Write floor as '.', an editor may have cut trailing blanks."
             )
-    if max(len(rows), len(rows[0])) > LARGEST:
-        raise LayoutError(f"{name}: {len(rows)}x{len(rows[0])} cells. At most {LARGEST} a side.")
+    height = len(rows)
+    width = len(rows[0])
+    if max(height, width) > LARGEST:
+        raise LayoutError(f"{name}: {height}x{width} cells. At most {LARGEST} a side.")
 
 
 def _check_symbol(symbol: str, where: str, entities: int) -> None:
@@ -117,7 +120,8 @@ def _check_border(map: Map) -> None:
     floor[1:-1, 1:-1] = False
     for y, x in np.argwhere(floor)[:1]:
         raise LayoutError(
-            f"{map.name} row {y + 1}, column {x + 1}: '{map.rows[y][x]}' on the border. The outer ring must be '#'."
+            f"{map.name} row {y + 1}, column {x + 1}: '{map.rows[y][x]}' on the border. "
+            "The outer ring must be '#'."
         )
 
 
@@ -125,16 +129,18 @@ def _check_connected(map: Map) -> None:
     cells = [(y, x) for y, x in np.argwhere(~walls(map)).tolist()]
     if not cells:
         raise LayoutError(f"{map.name}: no floor cell. Write floor as '.'.")
-    unseen = set(cells[1:])
+    unreached = set(cells[1:])
     reached = cells[:1]
-    for y, x in reached:  # grows while it is walked through
+    for y, x in reached:  # grows while it is iterated
         for dy, dx in _NEIGHBOURS:
             cell = (y + dy, x + dx)
-            if cell in unseen:
-                unseen.remove(cell)
+            if cell in unreached:
+                unreached.remove(cell)
                 reached.append(cell)
-    if unseen:
-        (y, x), (far_y, far_x) = cells[0], max(unseen)
+    if unreached:
+        y, x = cells[0]
+        far_y, far_x = max(unreached)
         raise LayoutError(
-            f"{map.name}: floor ({y},{x}) cannot reach ({far_y},{far_x}). Open a way or wall one region up."
+            f"{map.name}: floor ({y},{x}) cannot reach ({far_y},{far_x}). "
+            "Open a way or wall one region up."
         )

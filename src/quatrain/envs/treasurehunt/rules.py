@@ -1,4 +1,4 @@
-"""What a treasure hunt depends on, and the sizes that follow from it."""
+"""Rules of a treasure hunt, and the sizes derived from them."""
 
 from typing import Literal, NamedTuple
 
@@ -6,7 +6,7 @@ from quatrain.envs.treasurehunt.layouts import Map, open_map
 
 
 class Entity(NamedTuple):
-    """A kind of item: the reward for taking one, and its share among those that spawn."""
+    """Holds a kind of item: the reward for taking it, and its share of all spawned items."""
 
     name: str
     value: float
@@ -14,11 +14,11 @@ class Entity(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Everything that a world depends on; hashable. Item k of a world is entities[k - 1].
+    """Holds everything that a world depends on; hashable. Item k of a world is entities[k - 1].
 
-    max_turns: of an episode. spawn_probability: of a free cell and turn. wall_value, agent_value: rewards for
-    walking into one. vision_radius: cells seen to each side. ground: whether floor is a channel of its own, as a
-    layer beneath everything. agent_order: within a turn.
+    max_turns: turns of an episode. spawn_probability: per free cell and turn. wall_value,
+    agent_value: rewards for walking into one. vision_radius: cells seen to each side. ground: sand
+    adds a channel for the floor, which lies beneath everything. agent_order: within a turn.
     """
 
     map: Map
@@ -34,13 +34,14 @@ class Rules(NamedTuple):
 
 
 def channels(rules: Rules) -> tuple[str, ...]:
-    """Names of an observation's channels, in order."""
-    ground = ("ground",) if rules.ground == "sand" else ()
-    return ("empty", "wall", *ground, *(entity.name for entity in rules.entities), "agent")
+    """Returns the names of an observation's channels, in order."""
+    ground = ["ground"] if rules.ground == "sand" else []
+    entities = [entity.name for entity in rules.entities]
+    return ("empty", "wall", *ground, *entities, "agent")
 
 
 def frame_size(rules: Rules) -> int:
-    """D, the numbers in one observation: channels times the cells in sight."""
+    """Returns D, the size of one observation: channels times visible cells."""
     return len(channels(rules)) * (2 * rules.vision_radius + 1) ** 2
 
 
@@ -70,4 +71,4 @@ TREASUREHUNT_LARGE = Rules(
     ground="plain",
     agent_order="fixed",
 )
-"""A wide world in which items are rare and a third of them harm."""
+"""A larger world with rare items, a third of them harmful."""

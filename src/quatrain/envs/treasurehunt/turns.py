@@ -1,4 +1,4 @@
-"""A world's pure functions and a policy -> turns of many worlds: what was seen, done and earned."""
+"""a world's pure functions, a policy -> turns of many envs: observations, actions, rewards"""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,22 +10,25 @@ from jax import Array, lax
 from jaxtyping import Bool, Float32, Int, Int8, Int16, Key
 
 State = Any
-"""A pytree of one world; at least: turn (int32, from 0 in each episode), episode (int32), key."""
+"""Pytree of one env; has at least turn (int32, from 0 in each episode), episode (int32) and key."""
 
 Policy = Callable[[Array, Array, Array, State], Array]
-"""key, agent, stack Int8 (lanes, frames*frame) oldest frame first, states of all lanes -> actions (lanes,)."""
+"""(key, agent, stack Int8 (env, frames*frame), oldest first, states of all envs) -> actions."""
 
 
-class Acted(NamedTuple):
-    """What one action did. event: 0 entered floor, k >= 1 took an item of entity k, -1 wall, -2 another agent."""
+class ActionResult(NamedTuple):
+    """Holds the result of one action.
+
+    event: 0 entered floor, k >= 1 took an item of entity k, -1 hit a wall, -2 hit another agent.
+    """
 
     state: State
     reward: Float32[Array, ""]
     event: Int8[Array, ""]
 
 
-class Ended(NamedTuple):
-    """A state after its turn, and whether its episode ended there."""
+class TurnEnd(NamedTuple):
+    """Holds a state after its turn, and whether its episode ended there."""
 
     state: State
     terminated: Bool[Array, ""]
@@ -33,11 +36,11 @@ class Ended(NamedTuple):
 
 
 class World(NamedTuple):
-    """The pure functions of one world, and its sizes; static in a compiled program.
+    """Holds the pure functions of one world and its sizes; static in a compiled program.
 
-    reset: (key, episode) -> state. begin_turn: state -> state. observe: (state, agent) -> Int8 (frame,).
-    act: (state, agent, action) -> Acted. end_turn: state -> Ended. shuffled: whether agents act in a fresh order
-    each turn.
+    reset: (key, episode) -> state. begin_turn: state -> state. observe: (state, agent) -> Int8
+    (frame,). act: (state, agent, action) -> ActionResult. end_turn: state -> TurnEnd. shuffled:
+    whether agents act in a new random order each turn.
     """
 
     agents: int
@@ -46,147 +49,169 @@ class World(NamedTuple):
     reset: Callable[[Array, Array], State]
     begin_turn: Callable[[State], State]
     observe: Callable[[State, Array], Array]
-    act: Callable[[State, Array, Array], Acted]
-    end_turn: Callable[[State], Ended]
+    act: Callable[[State, Array, Array], ActionResult]
+    end_turn: Callable[[State], TurnEnd]
 
 
-class Lanes(NamedTuple):
-    """Worlds between two turns. history: the frames before the next, oldest first, zeros before the episode."""
+class EnvStates(NamedTuple):
+    """Holds the envs between two turns.
+
+    history: the frames before the next one, oldest first, zeros before the episode.
+    """
 
     state: State
-    history: Int8[Array, "agents lanes back frame"]
+    history: Int8[Array, "agent env back frame"]
 
 
 class Turn(NamedTuple):
-    """What one turn of all lanes was, agents by their index. turn: its number in the episode, from 0."""
+    """Holds one turn of all envs; agents are in the order of their index, not of acting.
 
-    frames: Int8[Array, "*turns agents lanes frame"]
-    actions: Int8[Array, "*turns agents lanes"]
-    rewards: Float32[Array, "*turns agents lanes"]
-    events: Int8[Array, "*turns agents lanes"]
-    terminated: Bool[Array, "*turns lanes"]
-    truncated: Bool[Array, "*turns lanes"]
-    turn: Int16[Array, "*turns lanes"]
+    turn: number of the turn in its episode, from 0.
+    """
+
+    frames: Int8[Array, "*turn agent env frame"]
+    actions: Int8[Array, "*turn agent env"]
+    rewards: Float32[Array, "*turn agent env"]
+    events: Int8[Array, "*turn agent env"]
+    terminated: Bool[Array, "*turn env"]
+    truncated: Bool[Array, "*turn env"]
+    turn: Int16[Array, "*turn env"]
 
 
-class Played(NamedTuple):
-    """The lanes after some turns, and these turns (with a leading axis)."""
+class Rollout(NamedTuple):
+    """Holds the envs after some turns, and these turns (with a leading axis)."""
 
-    lanes: Lanes
+    envs: EnvStates
     turns: Turn
 
 
-class _Choice(NamedTuple):
-    """What one agent saw, did and earned in all lanes."""
+class _AgentTurn(NamedTuple):
+    """Holds one agent's part of a turn in all envs: columns of `Turn`, and the next history."""
 
-    frame: Int8[Array, "lanes frame"]
-    action: Int8[Array, " lanes"]
-    reward: Float32[Array, " lanes"]
-    event: Int8[Array, " lanes"]
-    history: Int8[Array, "lanes back frame"]
+    frame: Int8[Array, "env frame"]
+    action: Int8[Array, " env"]
+    reward: Float32[Array, " env"]
+    event: Int8[Array, " env"]
+    history: Int8[Array, "env back frame"]
 
 
-def start(world: World, keys: Key[Array, " lanes"], frames: int) -> Lanes:
-    """Each key's world at the start of episode 0; policies will see `frames` frames, this turn's included."""
+def start(world: World, keys: Key[Array, " env"], frames: int) -> EnvStates:
+    """Returns one env per key at the start of episode 0, for policies that see `frames` frames."""
     state = jax.vmap(world.reset)(keys, jnp.zeros(len(keys), jnp.int32))
-    return Lanes(
-        state, jnp.zeros((world.agents, len(keys), frames - 1, world.frame_size), jnp.int8)
-    )
+    history_shape = (world.agents, len(keys), frames - 1, world.frame_size)
+    return EnvStates(state, jnp.zeros(history_shape, jnp.int8))
 
 
 def play(
     world: World,
-    lanes: Lanes,
+    envs: EnvStates,
     policy: Policy,
     key: Key[Array, ""],
     first_turn: Int[Array, ""],
     turns: int,
-) -> Played:
-    """Play `turns` turns; ended episodes start anew. Turn i draws from fold_in(key, first_turn + i), so any split
-    of turns over calls gives the same bits.
+) -> Rollout:
+    """Plays `turns` turns; envs whose episode ended start the next one.
+
+    Turn i draws from fold_in(key, first_turn + i), so any split into calls gives the same bits.
     """
 
-    def one_turn(lanes: Lanes, keys: Array) -> tuple[Lanes, Turn]:
-        return play_turn(world, lanes, policy, keys)
+    def one_turn(envs: EnvStates, keys: Array) -> tuple[EnvStates, Turn]:
+        return play_turn(world, envs, policy, keys)
 
-    return Played(*lax.scan(one_turn, lanes, keys_of(world, key, first_turn, turns)))
+    return Rollout(*lax.scan(one_turn, envs, turn_keys(world, key, first_turn, turns)))
 
 
-def keys_of(
+def turn_keys(
     world: World, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int
-) -> Key[Array, "turns keys"]:
-    """Of each turn the keys of its agents, and last that of their order.
+) -> Key[Array, "turn key"]:
+    """Returns the keys of each turn: one per agent, then one for the order of the agents.
 
-    All at once: a hash for a single number costs the CPU as much as an agent's whole turn.
+    All are derived at once: on CPU, hashing a single number costs as much as an agent's whole turn.
     """
 
-    def of_turn(number: Array) -> Array:
-        return jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, number)))(
-            jnp.arange(world.agents + 1)
-        )
+    def keys_of_turn(number: Array) -> Array:
+        fold = partial(jax.random.fold_in, jax.random.fold_in(key, number))
+        return jax.vmap(fold)(jnp.arange(world.agents + 1))
 
-    return jax.vmap(of_turn)(first_turn + jnp.arange(turns))
+    return jax.vmap(keys_of_turn)(first_turn + jnp.arange(turns))
 
 
-def turn_order(world: World, key: Key[Array, ""]) -> Int[Array, " agents"]:
-    """Who acts first, second, ... in all lanes of a turn; key: fold_in(the turn's key, agents)."""
+def turn_order(world: World, key: Key[Array, ""]) -> Int[Array, " agent"]:
+    """Returns the agents in the order in which they act in all envs, from the turn's last key."""
     return jax.random.permutation(key, world.agents) if world.shuffled else jnp.arange(world.agents)
 
 
 def play_turn(
-    world: World, lanes: Lanes, policy: Policy, keys: Key[Array, " keys"]
-) -> tuple[Lanes, Turn]:
-    """One turn of `play`, with the keys that are its own."""
+    world: World, envs: EnvStates, policy: Policy, keys: Key[Array, " key"]
+) -> tuple[EnvStates, Turn]:
+    """Plays one turn with its keys from `turn_keys`."""
     order = turn_order(world, keys[-1])
-    history = lanes.history[order] if world.shuffled else lanes.history
-
-    def one_agent(state: State, agent_and_history: tuple[Array, Array]) -> tuple[State, _Choice]:
-        agent, past = agent_and_history
-        frame = _observed(world, state, agent)
-        stack = jnp.concatenate([past, frame[:, None]], 1)
-        action = policy(keys[agent], agent, stack.reshape(len(frame), -1), state)
-        acted = jax.vmap(world.act, (0, None, 0))(state, agent, action)
-        return acted.state, _Choice(
-            frame, action.astype(jnp.int8), acted.reward, acted.event, stack[:, 1:]
-        )
-
-    state, choices = lax.scan(one_agent, jax.vmap(world.begin_turn)(lanes.state), (order, history))
+    history = envs.history[order] if world.shuffled else envs.history
+    state = jax.vmap(world.begin_turn)(envs.state)
+    play_agent = partial(_play_agent, world, policy, keys)
+    state, agent_turns = lax.scan(play_agent, state, (order, history))
     if world.shuffled:
         by_agent = jnp.argsort(order)
-        choices = jax.tree.map(lambda leaf: leaf[by_agent], choices)
-    ended = jax.vmap(world.end_turn)(state)
-    turn = Turn(*choices[:4], ended.terminated, ended.truncated, state.turn.astype(jnp.int16))
-    return _renew(
-        world, Lanes(ended.state, choices.history), ended.terminated | ended.truncated
-    ), turn
+        agent_turns = jax.tree.map(lambda leaf: leaf[by_agent], agent_turns)
+    end = jax.vmap(world.end_turn)(state)
+    envs = EnvStates(end.state, agent_turns.history)
+    turn = Turn(
+        *agent_turns[:4],
+        terminated=end.terminated,
+        truncated=end.truncated,
+        turn=state.turn.astype(jnp.int16),
+    )
+    return _reset_ended(world, envs, end.terminated | end.truncated), turn
 
 
-def _observed(world: World, state: State, agent: Array) -> Int8[Array, "lanes frame"]:
+def _play_agent(
+    world: World, policy: Policy, keys: Array, state: State, agent_and_history: tuple[Array, Array]
+) -> tuple[State, _AgentTurn]:
+    agent, past_frames = agent_and_history
+    frame = _observe_envs(world, state, agent)
+    stack = jnp.concatenate([past_frames, frame[:, None]], 1)
+    action = policy(keys[agent], agent, stack.reshape(len(frame), -1), state)
+    result = jax.vmap(world.act, (0, None, 0))(state, agent, action)
+    agent_turn = _AgentTurn(
+        frame=frame,
+        action=action.astype(jnp.int8),
+        reward=result.reward,
+        event=result.event,
+        history=stack[:, 1:],
+    )
+    return result.state, agent_turn
+
+
+def _observe_envs(world: World, state: State, agent: Array) -> Int8[Array, "env frame"]:
     def observed() -> Array:
         return jax.vmap(world.observe, (0, None))(state, agent)
 
     def blank() -> Array:
         return jnp.zeros((len(state.turn), world.frame_size), jnp.int8)
 
-    # XLA would compute a frame that nobody reads inside the loop that stores it, three times slower on a CPU.
-    # It cannot look through a branch; this one is always taken.
+    # If the policy ignores the frame, XLA would fuse its computation into the loop that stores it,
+    # three times slower on CPU. It cannot fuse through a branch; this branch is always taken.
     return lax.platform_dependent(
         cpu=lambda: lax.cond(agent >= 0, observed, blank), default=observed
     )
 
 
-def _renew(world: World, lanes: Lanes, over: Bool[Array, " lanes"]) -> Lanes:
-    """The next episode in lanes where the last one is over, with a blank history."""
+def _reset_ended(world: World, envs: EnvStates, ended: Bool[Array, " env"]) -> EnvStates:
+    """Starts the next episode, with a blank history, in the envs whose episode ended."""
 
-    def renewed() -> Lanes:
-        fresh = jax.vmap(world.reset)(lanes.state.key, lanes.state.episode + 1)
-        state = jax.tree.map(lambda new, old: _where(over, new, old, axis=0), fresh, lanes.state)
-        return Lanes(state, _where(over, jnp.zeros_like(lanes.history), lanes.history, axis=1))
+    def reset_envs() -> EnvStates:
+        reset_state = jax.vmap(world.reset)(envs.state.key, envs.state.episode + 1)
+        select_state = partial(_select_envs, ended, axis=0)
+        blank = jnp.zeros_like(envs.history)
+        return EnvStates(
+            state=jax.tree.map(select_state, reset_state, envs.state),
+            history=_select_envs(ended, blank, envs.history, axis=1),
+        )
 
-    return lax.cond(over.any(), renewed, lambda: lanes)
+    return lax.cond(ended.any(), reset_envs, lambda: envs)
 
 
-def _where(over: Array, new: Array, old: Array, axis: int) -> Array:
-    shape = [1] * old.ndim
-    shape[axis] = len(over)
-    return jnp.where(over.reshape(shape), new, old)
+def _select_envs(mask: Array, where_true: Array, where_false: Array, axis: int) -> Array:
+    shape = [1] * where_false.ndim
+    shape[axis] = len(mask)
+    return jnp.where(mask.reshape(shape), where_true, where_false)

@@ -1,1 +1,3 @@
-"""A point that flows in a vector field, is pushed by actions, and is seen through noisy channels."""
+"""A point that flows in a vector field, is pushed by actions, and is seen through noisy
+channels.
+"""

@@ -1,4 +1,4 @@
-"""What is explored: a field, how it is pushed, and the channels through which it is seen."""
+"""Config of the world: a vector field, actions on it, and the channels that observe it."""
 
 from typing import Annotated, Literal
 
@@ -18,9 +18,9 @@ from quatrain.section import ArraysOrNone, InputArrays, Section
 LARGEST = 1e6
 MAX_NODES = 1000
 START_RADIUS = 1.0
-"""An episode starts within it, in each dimension."""
+"""Bound of the first state of an episode, in each dimension."""
 TABLE = ("axis_0", "axis_1", "vectors")
-"""Arrays of a table_file."""
+"""Names of the arrays of a table_file."""
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
@@ -29,11 +29,11 @@ Matrix = Annotated[tuple[Row, ...], Field(strict=False, min_length=1, max_length
 
 
 class FieldChoice(Section):
-    """The vector field that is to be learned."""
+    """Configures the vector field to learn."""
 
     kind: str = Field(description="a built-in field, table, or one that a script has registered")
     parameters: dict[str, Number] = Field(
-        description="numbers of the kind in place of its own; {}: none"
+        description="parameters that override those of the kind; {}: none"
     )
     matrix: Matrix | None = Field(description="with kind: linear, A of f(x) = A x by rows")
     table_file: ArraysOrNone = Field(
@@ -42,46 +42,52 @@ class FieldChoice(Section):
     normalise: Literal["region_rms", "box_max", "none"] = Field(
         description="box_max: greatest speed on [-2, 2]"
     )
-    speed: Positive = Field(description="of the field, as `normalise` takes it")
+    speed: Positive = Field(description="speed of the field, as `normalise` defines it")
 
     @field_validator("kind")
     @classmethod
-    def _is_known(cls, kind: str) -> str:
+    def _is_registered(cls, kind: str) -> str:
         if kind not in known_kinds():
             raise ValueError(unknown_kind(kind))
         return kind
 
     @field_validator("table_file")
     @classmethod
-    def _has_the_arrays(cls, given: InputArrays | None) -> InputArrays | None:
-        shapes = [] if given is None else [(one.name, len(one.shape)) for one in given.arrays]
-        if given is not None and sorted(name for name, _ in shapes) != list(TABLE):
-            found = ", ".join(name for name, _ in shapes) or "nothing"
-            raise ValueError(f"holds {found}; numpy.savez it with exactly {', '.join(TABLE)}")
-        for name, axes in shapes:
-            if name != TABLE[-1] and axes != 1:
+    def _has_the_arrays(cls, file: InputArrays | None) -> InputArrays | None:
+        if file is None:
+            return None
+        names = [array.name for array in file.arrays]
+        if sorted(names) != list(TABLE):
+            actual = ", ".join(names) or "nothing"
+            raise ValueError(f"holds {actual}; numpy.savez it with exactly {', '.join(TABLE)}")
+        for array in file.arrays:
+            axes = len(array.shape)
+            if array.name != TABLE[-1] and axes != 1:
                 raise ValueError(
-                    f"{name} has {axes} axes, expected one: the coordinates of the nodes"
+                    f"{array.name} has {axes} axes, expected one: the coordinates of the nodes"
                 )
-        return given
+        return file
 
     @property
     def table(self) -> Table | None:
-        """The arrays of table_file; the field itself checks what they say."""
+        """Returns the arrays of table_file, whose values the field checks."""
         if self.table_file is None:
             return None
-        held = {one.name: one for one in self.table_file.arrays}
-        axes = tuple(held[name].numbers for name in TABLE[:-1])
-        return Table(self.table_file.name.rsplit("/", 1)[-1], axes, held[TABLE[-1]].nested)
+        arrays = {array.name: array for array in self.table_file.arrays}
+        return Table(
+            name=self.table_file.name.rsplit("/", 1)[-1],
+            axes=tuple(arrays[name].numbers for name in TABLE[:-1]),
+            vectors=arrays[TABLE[-1]].nested,
+        )
 
     @model_validator(mode="after")
     def _parameters_are_of_the_kind(self) -> "FieldChoice":
-        known = KINDS.get(self.kind, {})
+        allowed = KINDS.get(self.kind, {})
         for name, value in self.parameters.items():
-            if name not in known:
-                its = ", ".join(known) or "none"
+            if name not in allowed:
+                names = ", ".join(allowed) or "none"
                 raise ValueError(
-                    f"parameters: {name!r} is no parameter of kind {self.kind}; it has: {its}"
+                    f"parameters: {name!r} is no parameter of kind {self.kind}; it has: {names}"
                 )
             if name in ("length", "variance") and value <= 0:
                 raise ValueError(f"parameters: {name} {value:g} must be above 0")
@@ -102,7 +108,7 @@ class FieldChoice(Section):
 
 
 class Observation(Section):
-    """What is seen of the state: channels, as of neurons."""
+    """Configures the channels that observe the state, such as neurons."""
 
     kind: Literal["identity", "linear", "loglinear"] = Field(
         description="x, C x + b, or exp(C x + b)"
@@ -111,21 +117,24 @@ class Observation(Section):
     noise: Literal["gaussian", "poisson"] = Field(
         description="poisson: counts, with the channels as rates"
     )
-    noise_sd: float = Field(ge=1e-3, le=LARGEST, description="of gaussian noise")
-    weight_sd: Positive = Field(description="of C, drawn once per dataset")
-    bias_sd: Positive = Field(description="of b")
+    noise_sd: float = Field(ge=1e-3, le=LARGEST, description="standard deviation of gaussian noise")
+    weight_sd: Positive = Field(description="standard deviation of C, drawn once per dataset")
+    bias_sd: Positive = Field(description="standard deviation of b")
 
     @model_validator(mode="after")
     def _rates_are_positive(self) -> "Observation":
         if self.noise == "poisson" and self.kind != "loglinear":
             raise ValueError(
-                f"noise: poisson needs rates, and kind: {self.kind} may be negative; set kind: loglinear"
+                f"noise: poisson needs rates, and kind: {self.kind} may be negative; "
+                "set kind: loglinear"
             )
         return self
 
 
 class Env(Section):
-    """A latent state that flows along a field, is pushed by actions, and seen through noisy channels."""
+    """Configures a latent state that follows a field and actions, observed through noisy
+    channels.
+    """
 
     field: FieldChoice
     dt: float = Field(gt=0, le=10, description="time of a transition")
@@ -133,57 +142,63 @@ class Env(Section):
     control: Matrix | None = Field(
         description="B of u = B a by rows, one per dimension; null: the identity"
     )
-    action_bound: Positive = Field(description="of each number of an action")
+    action_bound: Positive = Field(description="bound of each number of an action")
     escape_radius: Positive = Field(description="an episode ends beyond it, in any dimension")
     episode_transitions: int | None = Field(
-        ge=1, description="after which an episode ends; null: never"
+        ge=1, description="transitions after which an episode ends; null: never"
     )
-    region_radius: Positive = Field(description="of the ball in which the field is to be known")
+    region_radius: Positive = Field(
+        description="radius of the ball in which the field is evaluated"
+    )
     observation: Observation
 
     @property
     def d(self) -> int:
-        """Dimensions of the state."""
+        """Returns the dimension of the state."""
         return 2 if self.field.matrix is None else len(self.field.matrix)
 
     @property
     def action_size(self) -> int:
-        """Numbers of an action."""
+        """Returns the dimension of an action."""
         return self.d if self.control is None else len(self.control[0])
 
     @property
     def world(self) -> WorldSpec:
-        """All of this but the channels, as the environment takes it."""
-        chosen = self.field
-        parameters = tuple((KINDS.get(chosen.kind, {}) | chosen.parameters).items())
-        of_field = (chosen.matrix, chosen.table, chosen.normalise, chosen.speed)
-        field = FieldSpec(chosen.kind, parameters, *of_field, region_radius=self.region_radius)
+        """Returns the spec of the environment without its channels."""
+        field = FieldSpec(
+            kind=self.field.kind,
+            parameters=tuple((KINDS.get(self.field.kind, {}) | self.field.parameters).items()),
+            matrix=self.field.matrix,
+            table=self.field.table,
+            normalise=self.field.normalise,
+            speed=self.field.speed,
+            region_radius=self.region_radius,
+        )
         return WorldSpec(field, *(getattr(self, name) for name in WorldSpec._fields[1:]))
 
     @property
     def emission(self) -> EmissionSpec:
-        """The channels, as the environment takes them."""
+        """Returns the spec of the channels."""
         return EmissionSpec(**self.observation.model_dump())
 
     @model_validator(mode="after")
     def _dimensions_agree(self) -> "Env":
-        d, seen, least = self.d, self.observation, max(self.region_radius, START_RADIUS)
-        if self.control is not None and (
-            len(self.control) != d or len({len(row) for row in self.control}) != 1
-        ):
+        if self.control is not None:
+            lengths = [len(row) for row in self.control]
+            if len(lengths) != self.d or len(set(lengths)) != 1:
+                raise ValueError(f"control has rows of {lengths}; give {self.d} of one length")
+        observed = self.observation
+        channels = f"observation.channels {observed.channels}"
+        if observed.kind == "identity" and observed.channels != self.d:
             raise ValueError(
-                f"control has rows of {[len(row) for row in self.control]}; give {d} of one length"
+                f"{channels} with kind: identity: the state has {self.d}; set {self.d}"
             )
-        if seen.kind == "identity" and seen.channels != d:
-            raise ValueError(
-                f"observation.channels {seen.channels} with kind: identity: the state has {d}; set {d}"
-            )
-        if seen.channels < d:
-            raise ValueError(
-                f"observation.channels {seen.channels} is below the state's {d} dimensions; raise it"
-            )
+        if observed.channels < self.d:
+            raise ValueError(f"{channels} is below the state's {self.d} dimensions; raise it")
+        least = max(self.region_radius, START_RADIUS)
         if self.escape_radius <= least:
             raise ValueError(
-                f"escape_radius {self.escape_radius:g} must be above {least:g}: region_radius, and where episodes start"
+                f"escape_radius {self.escape_radius:g} must be above {least:g}: "
+                "region_radius, and where episodes start"
             )
         return self

@@ -1,4 +1,4 @@
-"""a kind of field and its numbers -> velocities at any states, brought to the asked speed by one factor."""
+"""a kind of field and its parameters -> velocities at any states, scaled to the requested speed."""
 
 import math
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from quatrain.envs.vector_field.kinds import (
 )
 
 REGION_STEPS = 15
-"""Of the region's grid from its middle to its border: 31 points per axis."""
+"""Steps of the region's grid from its middle to its border: 31 points per axis."""
 BOX_POINTS = 40
-"""Per axis of the box's grid."""
+"""Points per axis of the box's grid."""
 SOBOL_POINTS = 2048
 DRY_RUN = ((0.0, 0.0), (1.0, -0.5), (-0.5, 1.0), (0.25, 0.75))
 
@@ -31,7 +31,9 @@ States = Float[Tensor, "*batch 2"]
 
 
 class Field(NamedTuple):
-    """A field as it is: alpha times `raw`. table: what `raw` reads, or of size 0 where it is a formula."""
+    """Holds a field, alpha times `raw`. table: nodes that `raw` interpolates; empty if it is a
+    formula.
+    """
 
     kind: str
     raw: Callable[[Tensor], Tensor]
@@ -39,40 +41,41 @@ class Field(NamedTuple):
     table: Float[Tensor, "one component x2 x1"]
 
     def __call__(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Velocities at the states x."""
         return self.alpha * self.raw(x)
 
 
 def limit_cycle(x: States, *, w: float, d: float) -> States:
-    """x (d - r²) + w rot(x): all paths wind onto the circle of radius √d."""
+    """Computes x (d - r²) + w rot(x): all paths converge to the circle of radius √d."""
     return x * (d - _square(x)) + w * _rot(x)
 
 
 def double_limit_cycle(x: States, *, w: float, d: float) -> States:
-    """x (d - r) + w (2d - r) rot(x): the turn changes its sense at radius 2d."""
+    """Computes x (d - r) + w (2d - r) rot(x): the rotation reverses at radius 2d."""
     r = _square(x).sqrt()
     return x * (d - r) + w * (2 * d - r) * _rot(x)
 
 
 def van_der_pol(x: States, *, mu: float, w: float) -> States:
-    """(x2, mu (1 - x1²) x2 - w x1)."""
+    """Computes (x2, mu (1 - x1²) x2 - w x1)."""
     x1, x2 = x.unbind(-1)
     return torch.stack([x2, mu * (1 - x1.square()) * x2 - w * x1], -1)
 
 
 def duffing(x: States, *, a: float, b: float, c: float) -> States:
-    """(x2, a x2 - x1 (b + c x1²))."""
+    """Computes (x2, a x2 - x1 (b + c x1²))."""
     x1, x2 = x.unbind(-1)
     return torch.stack([x2, a * x2 - x1 * (b + c * x1.square())], -1)
 
 
 def snowman(x: States, *, w: float, d: float, beta: float) -> States:
-    """Two limit cycles around (±d, 0) that turn in opposite senses, blended by a sigmoid of x1."""
+    """Blends two limit cycles around (±d, 0), which rotate in opposite senses, by a sigmoid
+    of x1.
+    """
     x1, x2 = x.split(1, -1)
-    right = torch.sigmoid(beta * x1)
-    return right * _lobe(torch.cat([x1 - d, x2], -1), w, d) + (1 - right) * _lobe(
-        torch.cat([x1 + d, x2], -1), -w, d
-    )
+    share = torch.sigmoid(beta * x1)
+    right = _lobe(torch.cat([x1 - d, x2], -1), w, d)
+    left = _lobe(torch.cat([x1 + d, x2], -1), -w, d)
+    return share * right + (1 - share) * left
 
 
 FORMULAS: dict[str, Callable[..., Tensor]] = {
@@ -85,10 +88,11 @@ FORMULAS: dict[str, Callable[..., Tensor]] = {
 
 
 def make_field(spec: FieldSpec, generator: Generator) -> Field:
-    """The field of a spec; the generator draws the table of a multi_attractor, and nothing else.
+    """Builds the field of a spec; only kind multi_attractor draws from the generator.
 
     Raises:
-        FieldError: an unknown kind, a function or a table that is no field, a speed that cannot be set.
+        FieldError: the kind is unknown, the function or the table is no field, or the speed cannot
+            be set.
     """
     table = _nodes(spec, generator)
     function = registered_function(spec.kind)
@@ -102,25 +106,28 @@ def make_field(spec: FieldSpec, generator: Generator) -> Field:
 def restore_field(
     spec: FieldSpec, alpha: Float[Tensor, ""], table: Float[Tensor, "one component x2 x1"]
 ) -> Field:
-    """The field that `make_field` made once, from what a dataset keeps of it.
+    """Rebuilds a field of `make_field` from its stored arrays.
 
     Raises:
-        FieldError: an unknown kind.
+        FieldError: the kind is unknown.
     """
     return Field(spec.kind, _raw(spec, table), alpha, table)
 
 
 def region_grid(radius: float, d: int) -> Float[Tensor, "point d"]:
-    """Points where fields are compared: 31 per axis, of which those within the radius; d > 2: 2048 Sobol points."""
+    """Returns points within the radius: of a grid with 31 per axis, or 2048 Sobol points if
+    d > 2.
+    """
     if d > 2:
         return radius * _sobol_ball(d)
     axis = torch.arange(-REGION_STEPS, REGION_STEPS + 1)
-    places = torch.cartesian_prod(*[axis] * d).reshape(-1, d)
-    return places[places.square().sum(1) <= REGION_STEPS**2] * (radius / REGION_STEPS)
+    points = torch.cartesian_prod(*[axis] * d).reshape(-1, d)
+    inside = points.square().sum(1) <= REGION_STEPS**2
+    return points[inside] * (radius / REGION_STEPS)
 
 
 def box_grid(d: int) -> Float[Tensor, "point d"]:
-    """Points of the box [-2, 2]: 40 per axis; d > 2: 2048 Sobol points."""
+    """Returns points of the box [-2, 2]: a grid with 40 per axis, or 2048 Sobol points if d > 2."""
     if d > 2:
         return tables.BOX * (2 * _sobol(d) - 1)
     axis = torch.linspace(-tables.BOX, tables.BOX, BOX_POINTS)
@@ -139,16 +146,16 @@ def _nodes(spec: FieldSpec, generator: Generator) -> Float[Tensor, "one componen
 def _raw(
     spec: FieldSpec, nodes: Float[Tensor, "one component x2 x1"]
 ) -> Callable[[Tensor], Tensor]:
-    """The field before it is scaled."""
-    function, table = registered_function(spec.kind), table_of(spec)
+    """Returns the unscaled field."""
+    function = registered_function(spec.kind)
     if function is not None:
-        return partial(_flat, function=function)
+        return partial(_with_one_batch_axis, function=function)
+    table = table_of(spec)
     if table is not None:
         return partial(tables.interpolate, nodes=nodes, ends=tables.axis_ends(table.axes))
     if spec.kind == "multi_attractor":
-        return partial(
-            tables.interpolate, nodes=nodes, ends=tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
-        )
+        ends = tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
+        return partial(tables.interpolate, nodes=nodes, ends=ends)
     if spec.kind == "linear":
         return partial(_linear, matrix=torch.tensor(spec.matrix, dtype=torch.float32))
     if spec.kind not in FORMULAS:
@@ -166,11 +173,11 @@ def _linear(
     return x @ matrix.T.to(x.dtype)
 
 
-def _flat(
+def _with_one_batch_axis(
     x: Float[Tensor, "*batch d"], function: Callable[[Any], Any]
 ) -> Float[Tensor, "*batch d"]:
-    """A user's function sees one batch axis, whatever the caller has."""
-    return function(x.reshape(-1, x.shape[-1])).to(x.dtype).reshape(x.shape)
+    velocity = function(x.reshape(-1, x.shape[-1]))
+    return velocity.to(x.dtype).reshape(x.shape)
 
 
 def _square(x: States) -> Float[Tensor, "*batch 1"]:
@@ -186,48 +193,53 @@ def _lobe(v: States, w: float, d: float) -> States:
 
 
 def _sobol(d: int) -> Float[Tensor, "point d"]:
-    """The second block of 2048 points, which leaves out the corner and the middle that the sequence begins with."""
+    """Returns the second 2048 points of the sequence, because it starts with a corner and the
+    middle.
+    """
     with torch.device("cpu"):
         points = SobolEngine(d).fast_forward(SOBOL_POINTS).draw(SOBOL_POINTS)
     return points.to(torch.get_default_device())
 
 
 def _sobol_ball(d: int) -> Float[Tensor, "point d"]:
-    """Points of the unit ball: directions are normal draws by their quantiles, radii the d-th root of a uniform one."""
+    """Returns points of the unit ball: normal directions by inverse CDF, radii the d-th root of a
+    uniform number.
+    """
     points = _sobol(d + 1)
     direction = torch.special.ndtri(points[:, :d])
     return direction / direction.norm(dim=1, keepdim=True) * points[:, d:] ** (1 / d)
 
 
 def _dry_run(name: str, function: Callable[[Any], Any]) -> None:
-    """Refuse what is no field.
-
-    Raises:
-        FieldError: not a tensor, of another shape, or the argument was changed.
+    """Raises FieldError if the function returns no tensor or another shape, or changes its
+    argument.
     """
     x = torch.tensor(DRY_RUN)
-    velocity, shape = function(x), tuple(x.shape)
-    wanted = f"return one velocity per state, shape {shape}."
+    velocity = function(x)
+    shape = tuple(x.shape)
+    expected = f"return one velocity per state, shape {shape}."
     if not isinstance(velocity, Tensor):
         raise FieldError(
-            f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {wanted}"
+            f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {expected}"
         )
     if velocity.shape != x.shape:
         raise FieldError(
-            f"Field {name!r} returned shape {tuple(velocity.shape)} for input {shape}: {wanted}"
+            f"Field {name!r} returned shape {tuple(velocity.shape)} for input {shape}: {expected}"
         )
     if not torch.equal(x, torch.tensor(DRY_RUN)):
         raise FieldError(f"Field {name!r} changed its argument: compute a new tensor.")
 
 
 def _check_finite(spec: FieldSpec, raw: Callable[[Tensor], Tensor]) -> None:
-    d, side = spec.d, max(tables.BOX, spec.region_radius)
-    x = torch.cat([torch.zeros(1, d), region_grid(spec.region_radius, d), box_grid(d)])
-    finite = raw(x).isfinite().all(1)
-    if not finite.all():
-        place = tuple(round(value, 4) for value in x[int((~finite).int().argmax())].tolist())
+    region = region_grid(spec.region_radius, spec.d)
+    x = torch.cat([torch.zeros(1, spec.d), region, box_grid(spec.d)])
+    infinite = ~raw(x).isfinite().all(1)
+    if infinite.any():
+        first = x[int(infinite.int().argmax())]
+        position = tuple(round(value, 4) for value in first.tolist())
+        side = max(tables.BOX, spec.region_radius)
         raise FieldError(
-            f"Field {spec.kind!r} is not finite at x = {place}: "
+            f"Field {spec.kind!r} is not finite at x = {position}: "
             f"return finite velocities on the whole box [-{side:g}, {side:g}]."
         )
 
@@ -242,7 +254,8 @@ def _alpha(spec: FieldSpec, raw: Callable[[Tensor], Tensor]) -> Float[Tensor, ""
     alpha = spec.speed / speed
     if not math.isfinite(alpha):
         raise FieldError(
-            f"Field {spec.kind!r} is zero wherever {spec.normalise} looks, so no factor gives it speed {spec.speed:g}: "
+            f"Field {spec.kind!r} is zero wherever {spec.normalise} looks, "
+            f"so no factor gives it speed {spec.speed:g}: "
             "set active_dynamics.env.field.normalise to none."
         )
     return alpha

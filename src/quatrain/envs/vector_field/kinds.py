@@ -1,4 +1,6 @@
-"""names and numbers -> what a world is: the kinds of fields with their parameters, and those that a script adds."""
+"""names and numbers -> specs of a world; the built-in kinds of fields, and kinds that a script
+registers.
+"""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ KINDS: dict[str, dict[str, float]] = {
     "linear": {},
     "table": {},
 }
-"""Parameters of each built-in kind, with what they are when nobody says otherwise; `fields.py` has the formulas."""
+"""Parameters of each built-in kind with their defaults; `fields.py` has the formulas."""
 
 Normalise = Literal["region_rms", "box_max", "none"]
 Rows = tuple[tuple[float, ...], ...]
@@ -33,11 +35,13 @@ _tables: dict[str, "Table"] = {}
 
 
 class FieldError(DataError):
-    """A field that cannot be what its name, its numbers or its table claim."""
+    """Raised for a field whose name, parameters or table are invalid."""
 
 
 class Table(NamedTuple):
-    """Velocities at the nodes of a regular grid: vectors[i][j] at (axes[0][i], axes[1][j]). name: for messages."""
+    """Holds velocities at the nodes of a regular grid, vectors[i][j] at (axes[0][i], axes[1][j]),
+    and a display name.
+    """
 
     name: str
     axes: Rows
@@ -45,10 +49,10 @@ class Table(NamedTuple):
 
 
 class FieldSpec(NamedTuple):
-    """A field before anything is drawn.
+    """Holds the definition of a field.
 
-    parameters: those of KINDS that differ, or all. matrix: A of kind linear. table: of kind table. speed: what
-    `normalise` sets, over the ball of `region_radius` (region_rms) or over the box [-2, 2] (box_max).
+    parameters: override those of KINDS. matrix: A of kind linear. table: of kind table. speed: set
+    by `normalise`, over the ball of `region_radius` (region_rms) or over the box [-2, 2] (box_max).
     """
 
     kind: str
@@ -61,12 +65,14 @@ class FieldSpec(NamedTuple):
 
     @property
     def d(self) -> int:
-        """Dimensions of the state."""
+        """Returns the dimension of the state."""
         return 2 if self.matrix is None else len(self.matrix)
 
 
 class WorldSpec(NamedTuple):
-    """How states move: process_noise is a variance per unit of time; control is B [d][action], None the identity."""
+    """Holds the dynamics: process_noise is a variance per unit of time; control is B [d][action],
+    None the identity.
+    """
 
     field: FieldSpec
     dt: float
@@ -78,12 +84,14 @@ class WorldSpec(NamedTuple):
 
     @property
     def action_size(self) -> int:
-        """Numbers of an action."""
+        """Returns the dimension of an action."""
         return self.field.d if self.control is None else len(self.control[0])
 
 
 class EmissionSpec(NamedTuple):
-    """How states are seen: `weight_sd` and `bias_sd` are the law of C and b, of which kind identity has none."""
+    """Holds the channels: `weight_sd` and `bias_sd` are those of C and b, which kind identity does
+    not have.
+    """
 
     kind: Literal["identity", "linear", "loglinear"]
     channels: int
@@ -94,54 +102,55 @@ class EmissionSpec(NamedTuple):
 
 
 def register_field(name: str) -> Callable[[Velocity], Velocity]:
-    """Decorator that makes a function a kind of field; a name that was registered before is given anew.
+    """Decorates a function, states [n, 2] -> velocities [n, 2], to register it as a kind of field.
 
-    The function gets states [n, 2] and returns their velocities [n, 2].
+    Replaces a kind that was registered under the same name.
 
     Raises:
-        FieldError: the name is that of a built-in kind.
+        FieldError: a built-in kind has this name.
     """
     _refuse_built_in(name)
 
-    def registered(velocity: Velocity) -> Velocity:
+    def register(velocity: Velocity) -> Velocity:
         _tables.pop(name, None)
         _functions[name] = velocity
         return velocity
 
-    return registered
+    return register
 
 
 def register_table(name: str, axes: Sequence[Any], vectors: Any) -> None:
-    """Make arrays a kind of field: `axes` two 1-D arrays, `vectors` [n_0, n_1, 2]; checked when a field is made of it.
+    """Registers a table as a kind of field: `axes` are two 1-D arrays, `vectors` [n_0, n_1, 2].
+
+    The arrays are checked when a field is made of them.
 
     Raises:
-        FieldError: the name is that of a built-in kind.
+        FieldError: a built-in kind has this name.
     """
     _refuse_built_in(name)
     _functions.pop(name, None)
-    _tables[name] = Table(
-        name, tuple(_nested(axis.tolist()) for axis in axes), _nested(vectors.tolist())
-    )
+    nested_axes = tuple(_nested(axis.tolist()) for axis in axes)
+    _tables[name] = Table(name, nested_axes, _nested(vectors.tolist()))
 
 
 def known_kinds() -> tuple[str, ...]:
-    """All names that a field can have now."""
+    """Returns the names of all built-in and registered kinds."""
     return (*KINDS, *_functions, *_tables)
 
 
 def unknown_kind(kind: str) -> str:
-    """What to say of a name that is none of the known ones."""
+    """Returns the error text for an unknown name, with the nearest known name."""
     nearest = difflib.get_close_matches(kind, known_kinds(), n=1, cutoff=0.0)[0]
     return f"{kind!r} is unknown: did you mean {nearest!r}? Known: {', '.join(known_kinds())}"
 
 
 def registered_function(kind: str) -> Callable[[Any], Any] | None:
-    """The function of that name, if one was registered."""
+    """Returns the function registered under the name, if any."""
     return _functions.get(kind)
 
 
 def table_of(spec: FieldSpec) -> Table | None:
-    """The table that a field is read from: its own, or the registered one of its kind."""
+    """Returns the table of a field: its own, or the registered one of its kind."""
     return spec.table if spec.kind == "table" else _tables.get(spec.kind)
 
 
@@ -153,4 +162,6 @@ def _refuse_built_in(name: str) -> None:
 
 
 def _nested(values: Any) -> Any:
-    return tuple(_nested(value) for value in values) if isinstance(values, list) else float(values)
+    if not isinstance(values, list):
+        return float(values)
+    return tuple(_nested(value) for value in values)

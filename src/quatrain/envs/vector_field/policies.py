@@ -1,10 +1,10 @@
-"""time and chance -> actions that do not look at the state: the rivals of planning.
+"""time, random numbers -> actions that ignore the state: open-loop baselines of planning.
 
-random  uniform in the box, anew in each transition
-step    one such draw, held long
-prbs    a corner of the box, held for a random while: a pseudo-random binary sequence, all signs drawn together
+random  uniform in the box, drawn in each transition
+step    one such draw, repeated for many transitions
+prbs    a corner of the box, repeated for a random time: a pseudo-random binary sequence
 chirp   bound · sin(2π (f0 t + (f1 - f0) t² / 2T) + phase), at time t of T
-off     none
+off     zero
 """
 
 import math
@@ -16,7 +16,11 @@ from torch import Tensor
 
 
 class PolicySpec(NamedTuple):
-    """What the policies depend on. chirp: frequencies at the start and at the end of `transitions` of dt."""
+    """Holds the parameters of the policies.
+
+    step_hold, prbs_hold: transitions for which an action is repeated. chirp: frequencies at the
+    start and at the end.
+    """
 
     action_bound: float
     dt: float
@@ -27,64 +31,90 @@ class PolicySpec(NamedTuple):
 
 
 class PolicyState(NamedTuple):
-    """action: to take now. left: further transitions for which it stays. phase: of a chirp, by dimension."""
+    """Holds the current action, the further transitions `left` for which it is repeated, and the
+    phase of a chirp.
+    """
 
-    action: Float[Tensor, "row action"]
-    left: Int64[Tensor, " row"]
-    phase: Float[Tensor, "row action"]
+    action: Float[Tensor, "env action"]
+    left: Int64[Tensor, " env"]
+    phase: Float[Tensor, "env action"]
 
 
-def init_policy_state(rows: int, action_size: int, generator: torch.Generator) -> PolicyState:
-    """Before the first transition."""
-    phase = torch.rand(rows, action_size, generator=generator, device=generator.device) * math.tau
+def init_policy_state(envs: int, action_size: int, generator: torch.Generator) -> PolicyState:
+    phase = torch.rand(envs, action_size, generator=generator, device=generator.device) * math.tau
     return PolicyState(
-        torch.zeros_like(phase), torch.zeros_like(phase[:, 0], dtype=torch.int64), phase
+        action=torch.zeros_like(phase),
+        left=torch.zeros_like(phase[:, 0], dtype=torch.int64),
+        phase=phase,
     )
 
 
 def act(
-    arm: str, spec: PolicySpec, held: PolicyState, transition: int, generator: torch.Generator
+    arm: str, spec: PolicySpec, state: PolicyState, transition: int, generator: torch.Generator
 ) -> PolicyState:
-    """The actions of all rows of an arm in a transition. As much is drawn in each, whatever is held."""
+    """Computes the actions of all environments of an arm in a transition.
+
+    Draws the same count of random numbers in each transition, whether actions are repeated or not.
+
+    Raises:
+        ValueError: the arm is unknown.
+    """
     bound = spec.action_bound
     match arm:
         case "random":
-            return held._replace(action=_uniform(held, bound, generator))
+            return state._replace(action=_uniform(state, bound, generator))
         case "step":
-            stays = torch.full_like(held.left, spec.step_hold)
-            return _held_on(held, _uniform(held, bound, generator), stays)
+            action = _uniform(state, bound, generator)
+            return _hold(state, action, torch.full_like(state.left, spec.step_hold))
         case "prbs":
-            least, most = spec.prbs_hold
-            corner = torch.where(_uniform(held, bound, generator) < 0, -bound, bound)
-            stays = torch.randint(
-                least, most + 1, held.left.shape, generator=generator, device=generator.device
-            )
-            return _held_on(held, corner, stays)
+            return _hold_corners(spec, state, generator)
         case "chirp":
-            turned = _turned(spec.chirp, transition * spec.dt, spec.transitions * spec.dt)
-            return held._replace(action=bound * torch.sin(turned + held.phase))
+            angle = _chirp_angle(spec, transition)
+            return state._replace(action=bound * torch.sin(angle + state.phase))
         case "off":
-            return held._replace(action=torch.zeros_like(held.action))
+            return state._replace(action=torch.zeros_like(state.action))
     raise ValueError(f"arm {arm!r} is no policy; known: random, step, prbs, chirp, off")
 
 
+def _hold_corners(spec: PolicySpec, state: PolicyState, generator: torch.Generator) -> PolicyState:
+    bound = spec.action_bound
+    negative = _uniform(state, bound, generator) < 0
+    least, most = spec.prbs_hold
+    duration = torch.randint(
+        least,
+        most + 1,
+        state.left.shape,
+        generator=generator,
+        device=generator.device,
+    )
+    return _hold(state, torch.where(negative, -bound, bound), duration)
+
+
 def _uniform(
-    held: PolicyState, bound: float, generator: torch.Generator
-) -> Float[Tensor, "row action"]:
-    drawn = torch.rand(held.action.shape, generator=generator, device=generator.device)
-    return drawn * (2 * bound) - bound
+    state: PolicyState, bound: float, generator: torch.Generator
+) -> Float[Tensor, "env action"]:
+    uniform = torch.rand(state.action.shape, generator=generator, device=generator.device)
+    return uniform * (2 * bound) - bound
 
 
-def _held_on(
-    held: PolicyState, fresh: Float[Tensor, "row action"], stays: Int64[Tensor, " row"]
+def _hold(
+    state: PolicyState, action: Float[Tensor, "env action"], duration: Int64[Tensor, " env"]
 ) -> PolicyState:
-    """What is fresh where the time is over, and stays so long."""
-    over = held.left == 0
-    left = torch.where(over, stays, held.left)
-    return held._replace(action=torch.where(over[:, None], fresh, held.action), left=left - 1)
+    """Replaces actions whose time is over by new ones of the given duration."""
+    over = state.left == 0
+    left = torch.where(over, duration, state.left)
+    return state._replace(
+        action=torch.where(over[:, None], action, state.action),
+        left=left - 1,
+    )
 
 
-def _turned(frequencies: tuple[float, float], time: float, whole: float) -> float:
-    """Radians that a chirp has turned, less whole turns: single precision would forget the rest."""
-    start, end = frequencies
-    return math.tau * ((start * time + (end - start) * time**2 / (2 * whole)) % 1)
+def _chirp_angle(spec: PolicySpec, transition: int) -> float:
+    """Returns the angle of a chirp in radians, modulo full turns to keep it exact in single
+    precision.
+    """
+    start, end = spec.chirp
+    time = transition * spec.dt
+    duration = spec.transitions * spec.dt
+    turns = start * time + (end - start) * time**2 / (2 * duration)
+    return math.tau * (turns % 1)

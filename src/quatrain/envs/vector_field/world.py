@@ -1,4 +1,6 @@
-"""states, actions, random numbers -> the next states and what is seen of them; those that end begin anew."""
+"""states, actions, random numbers -> the next states and observations, where ended episodes are
+reset.
+"""
 
 import math
 from typing import NamedTuple
@@ -13,14 +15,14 @@ from quatrain.envs.vector_field.observation import Emission
 
 STARTS = 100
 TRIAL_TRANSITIONS = 20
-"""Enough for a path that dt blows up, too few for the slow drift that any such step adds to a swing."""
+"""Long enough to detect divergence caused by dt, too short for the slow drift of any Euler step."""
 ORBIT_STEPS = 1000
 STRIDE = 0.01
-"""Of an orbit's steps, as a share of the escape radius; a path of 10 radii is followed."""
+"""Length of a step of an orbit, as a share of the escape radius: a path of 10 radii in total."""
 
 
 class World(NamedTuple):
-    """What all rows share. control: B of u = B a."""
+    """Holds what all environments share. control: B of u = B a."""
 
     field: Field
     emission: Emission
@@ -29,58 +31,60 @@ class World(NamedTuple):
 
 
 class EnvState(NamedTuple):
-    """x: where each row is. age: transitions since it began."""
+    """Holds the state x of each environment, and its age, the transitions since its reset."""
 
-    x: Float[Tensor, "row d"]
-    age: Int64[Tensor, " row"]
+    x: Float[Tensor, "env d"]
+    age: Int64[Tensor, " env"]
 
 
 class Draws(NamedTuple):
-    """Random numbers of one step: standard normal, but for `start`, uniform in -1..1.
+    """Holds the random numbers of one step: standard normal, except `start`, which is uniform in
+    -1..1.
 
-    The last two are used by rows that begin anew. Where observations are counts, those of observations lie idle.
+    Resets use the last two. Counts do not use the numbers of observations.
     """
 
-    process: Float[Tensor, "row d"]
-    observation: Float[Tensor, "row obs"]
-    start: Float[Tensor, "row d"]
-    start_observation: Float[Tensor, "row obs"]
+    process: Float[Tensor, "env d"]
+    observation: Float[Tensor, "env obs"]
+    start: Float[Tensor, "env d"]
+    start_observation: Float[Tensor, "env obs"]
 
 
 class ResetResult(NamedTuple):
-    """Rows at their first state."""
+    """Holds environments at their first state."""
 
     state: EnvState
-    observation: Float[Tensor, "row obs"]
+    observation: Float[Tensor, "env obs"]
 
 
 class StepResult(NamedTuple):
-    """A step of all rows.
+    """Holds a step of all environments.
 
-    state, observation: rows that were truncated have begun anew. final_x, final_observation: before that, which is
-    where the action led. An episode never terminates.
+    state, observation: after resets of truncated episodes. final_x, final_observation: before
+    resets. An episode never terminates.
     """
 
     state: EnvState
-    observation: Float[Tensor, "row obs"]
-    final_x: Float[Tensor, "row d"]
-    final_observation: Float[Tensor, "row obs"]
-    truncated: Bool[Tensor, " row"]
+    observation: Float[Tensor, "env obs"]
+    final_x: Float[Tensor, "env d"]
+    final_observation: Float[Tensor, "env obs"]
+    truncated: Bool[Tensor, " env"]
 
 
 def make_world(spec: WorldSpec, field: Field, emission: Emission) -> World:
-    """On torch's default device."""
-    identity = spec.control is None
-    control = (
-        torch.eye(spec.field.d) if identity else torch.tensor(spec.control, dtype=torch.float32)
-    )
+    """Builds the world on torch's default device."""
+    if spec.control is None:
+        control = torch.eye(spec.field.d)
+    else:
+        control = torch.tensor(spec.control, dtype=torch.float32)
     return World(field, emission, spec, control)
 
 
 def draw(world: World, replicates: int, generators: list[Generator]) -> Draws:
-    """Random numbers of all rows, the arms one after the other; each arm draws [replicate, ...] with its own generator.
+    """Draws the random numbers of a step, arm by arm; each arm draws [replicate, ...] from its own
+    generator.
 
-    As many are drawn in each step whatever happens, so that arms with equal seeds stay paired.
+    Each step draws the same count of numbers, so that arms with equal seeds stay paired.
     """
     obs, d = world.emission.weight.shape
     normal = torch.empty(len(generators), replicates, d + 2 * obs)
@@ -93,54 +97,63 @@ def draw(world: World, replicates: int, generators: list[Generator]) -> Draws:
 
 
 def reset(world: World, draws: Draws, generators: list[Generator]) -> ResetResult:
-    """All rows at x ~ U(-1, 1); the generators, one per arm, are those of `step`."""
-    state = EnvState(
-        draws.start, torch.zeros(len(draws.start), dtype=torch.int64, device=draws.start.device)
-    )
-    return ResetResult(state, _seen(world, draws.start, draws.start_observation, generators))
+    """Resets all environments to x ~ U(-1, 1); the generators are those of `step`."""
+    x = draws.start
+    age = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    observation = _observe(world, x, draws.start_observation, generators)
+    return ResetResult(EnvState(x, age), observation)
 
 
 def step(
     world: World,
     state: EnvState,
-    action: Float[Tensor, "row action"],
+    action: Float[Tensor, "env action"],
     draws: Draws,
     generators: list[Generator],
 ) -> StepResult:
-    """x + (f(x) + B a) dt + √(Q dt) ε, with a held within the box; a number that is not finite goes through.
+    """Computes x + (f(x) + B a) dt + √(Q dt) ε, with a clamped to the box; numbers that are not
+    finite propagate.
 
-    generators: one per arm, which draw counts and nothing else. How many numbers a count takes depends on its rate:
-    the generators of `draw` would not stay paired if they drew counts too.
+    generators: one per arm, used only for counts. How many numbers a count takes depends on its
+    rate, so the generators of `draw` would not stay paired if they drew counts too.
     """
-    spec = world.spec
-    noise = math.sqrt(spec.process_noise * spec.dt) * draws.process
-    final = EnvState(step_mean(world, state.x, action) + noise, state.age + 1)
-    final_observation = _seen(world, final.x, draws.observation, generators)
-    truncated = _truncated(spec, final)
-    counts = world.emission.noise == "poisson"
-    if (
-        truncated.is_cpu and not counts and not truncated.any()
-    ):  # elsewhere the question would wait for the device
-        return StepResult(final, final_observation, final.x, final_observation, truncated)
-    started, chosen = reset(world, draws, generators), truncated[:, None]
-    state = EnvState(
-        torch.where(chosen, started.state.x, final.x), torch.where(truncated, 0, final.age)
+    scale = math.sqrt(world.spec.process_noise * world.spec.dt)
+    x = step_mean(world, state.x, action) + scale * draws.process
+    final = EnvState(x, state.age + 1)
+    final_observation = _observe(world, x, draws.observation, generators)
+    truncated = _truncated(world.spec, final)
+    state = final
+    observation = final_observation
+    # Counts always draw a reset. On other devices than a CPU the test would wait for the device.
+    may_skip = truncated.is_cpu and world.emission.noise != "poisson"
+    if not may_skip or truncated.any():
+        first = reset(world, draws, generators)
+        mask = truncated[:, None]
+        state = EnvState(
+            x=torch.where(mask, first.state.x, x),
+            age=torch.where(truncated, 0, final.age),
+        )
+        observation = torch.where(mask, first.observation, final_observation)
+    return StepResult(
+        state=state,
+        observation=observation,
+        final_x=x,
+        final_observation=final_observation,
+        truncated=truncated,
     )
-    observation = torch.where(chosen, started.observation, final_observation)
-    return StepResult(state, observation, final.x, final_observation, truncated)
 
 
 def step_mean(
     world: World, x: Float[Tensor, "*batch d"], action: Float[Tensor, "*batch action"]
 ) -> Float[Tensor, "*batch d"]:
-    """The next state without noise."""
+    """Computes the next state without noise."""
     bound = world.spec.action_bound
     push = action.clamp(-bound, bound) @ world.control.T
     return x + (world.field(x) + push) * world.spec.dt
 
 
-def check_actions(action: Float[Tensor, "row action"]) -> None:
-    """Refuse what is not a number; what lies outside the box is no fault.
+def check_actions(action: Float[Tensor, "env action"]) -> None:
+    """Raises ValueError unless actions are finite; they may lie outside the box.
 
     Raises:
         ValueError: an action is not finite; names the row.
@@ -154,51 +167,55 @@ def check_actions(action: Float[Tensor, "row action"]) -> None:
 
 
 def check_step(world: World) -> None:
-    """Refuse a dt at which undriven paths without noise leave a box that the orbits themselves stay in.
+    """Raises FieldError if paths without noise and actions leave the box only because dt is too
+    large.
 
     Raises:
-        FieldError: says from how many of 100 starts in the region.
+        FieldError: says from how many of 100 starts in the region this happens.
     """
-    grid = region_grid(world.spec.field.region_radius, world.spec.field.d)
+    spec = world.spec
+    grid = region_grid(spec.field.region_radius, spec.field.d)
     starts = grid[torch.arange(STARTS) * (len(grid) - 1) // (STARTS - 1)]
     left = _leaves(world, starts, TRIAL_TRANSITIONS, math.inf)
     if left.any():
-        left &= ~_leaves(world, starts, ORBIT_STEPS, STRIDE * world.spec.escape_radius)
+        left &= ~_leaves(world, starts, ORBIT_STEPS, STRIDE * spec.escape_radius)
     if left.any():
         raise FieldError(
-            f"dt {world.spec.dt:g} is too large for field {world.field.kind!r}: an undriven path left the box from "
-            f"{int(left.sum())} of {STARTS} starts; lower active_dynamics.env.dt."
+            f"dt {spec.dt:g} is too large for field {world.field.kind!r}: "
+            f"an undriven path left the box from {int(left.sum())} of {STARTS} starts; "
+            "lower active_dynamics.env.dt."
         )
 
 
 def _leaves(
     world: World, x: Float[Tensor, "start d"], steps: int, stride: float
 ) -> Bool[Tensor, " start"]:
-    """Whether paths leave the box of `escape_radius`, in steps of dt, or shorter ones where that goes too far."""
+    """Returns whether paths leave the box of `escape_radius`; steps take dt, but are no longer than
+    `stride`.
+    """
     left = torch.zeros(len(x), dtype=torch.bool)
     for _ in range(steps):
         velocity = world.field(x)
-        x = x + velocity * (stride / velocity.norm(dim=1, keepdim=True)).clamp(max=world.spec.dt)
+        longest = stride / velocity.norm(dim=1, keepdim=True)
+        x = x + velocity * longest.clamp(max=world.spec.dt)
         left |= ~(x.abs().amax(1) <= world.spec.escape_radius)
     return left
 
 
-def _truncated(spec: WorldSpec, state: EnvState) -> Bool[Tensor, " row"]:
+def _truncated(spec: WorldSpec, state: EnvState) -> Bool[Tensor, " env"]:
     escaped = state.x.abs().amax(1) > spec.escape_radius
-    return (
-        escaped
-        if spec.episode_transitions is None
-        else escaped | (state.age >= spec.episode_transitions)
-    )
+    if spec.episode_transitions is None:
+        return escaped
+    return escaped | (state.age >= spec.episode_transitions)
 
 
-def _seen(
+def _observe(
     world: World,
-    x: Float[Tensor, "row d"],
-    draws: Float[Tensor, "row obs"],
+    x: Float[Tensor, "env d"],
+    draws: Float[Tensor, "env obs"],
     generators: list[Generator],
-) -> Float[Tensor, "row obs"]:
-    """Counts are drawn arm by arm, so that an arm's do not depend on which others there are."""
+) -> Float[Tensor, "env obs"]:
+    """Draws observations; counts arm by arm, so that they do not depend on the other arms."""
     if world.emission.noise == "gaussian":
         return world.emission.sample(x, draws, generators[0])
     arms = x.unflatten(0, (len(generators), -1))

@@ -1,1 +1,1 @@
-"""What torch models share."""
+"""Shared code of the torch models."""

@@ -1,4 +1,4 @@
-"""what Adam knows of the parameters of a network <-> tensors by name, as a learner keeps them."""
+"""the state of Adam for a network <-> tensors by parameter name, as a learner stores them."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-KINDS = ("exp_avg", "exp_avg_sq")
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class AdamState(NamedTuple):
-    """Adam's, of each parameter; zeros before its first step, and of optimisers that keep none."""
+    """Holds the moments of each parameter; zeros before the first step, and for optimizers without
+    moments.
+    """
 
     exp_avg: dict[str, Tensor]
     exp_avg_sq: dict[str, Tensor]
@@ -19,30 +21,30 @@ class AdamState(NamedTuple):
 
 
 def init_state(params: dict[str, Tensor]) -> AdamState:
-    """Before the first step."""
+    """Returns the state before the first step."""
     average, square = (
-        {name: torch.zeros_like(param) for name, param in params.items()} for _ in KINDS
+        {name: torch.zeros_like(param) for name, param in params.items()} for _ in MOMENTS
     )
     return AdamState(average, square, torch.zeros(()))
 
 
-def load_state(optimizer: Optimizer, network: nn.Module, moments: AdamState) -> None:
-    """Adam goes on from there; of the moments nothing is changed."""
+def load_state(optimizer: Optimizer, network: nn.Module, state: AdamState) -> None:
+    """Copies the state into the optimizer."""
     for name, param in network.named_parameters():
-        own = {kind: getattr(moments, kind)[name].clone() for kind in KINDS}
-        optimizer.state[param] = own | {"step": moments.steps.clone()}
+        moments = {key: getattr(state, key)[name].clone() for key in MOMENTS}
+        optimizer.state[param] = moments | {"step": state.steps.clone()}
 
 
 def get_state(optimizer: Optimizer, network: nn.Module) -> AdamState:
-    """As they are now, in tensors that stay so."""
-    named = dict(network.named_parameters())
-    state = {name: optimizer.state.get(param, {}) for name, param in named.items()}
+    """Returns a copy of the state of the optimizer."""
+    params = dict(network.named_parameters())
+    states = {name: optimizer.state.get(param, {}) for name, param in params.items()}
     average, square = (
         {
-            name: one[kind].clone() if kind in one else torch.zeros_like(named[name])
-            for name, one in state.items()
+            name: state.get(key, torch.zeros_like(params[name])).clone()
+            for name, state in states.items()
         }
-        for kind in KINDS
+        for key in MOMENTS
     )
-    steps = next(iter(state.values())).get("step", torch.zeros(()))
+    steps = next(iter(states.values())).get("step", torch.zeros(()))
     return AdamState(average, square, steps.clone())

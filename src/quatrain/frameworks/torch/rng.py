@@ -1,4 +1,4 @@
-"""a seed, or the state that a learner keeps of it -> torch's random numbers from there on."""
+"""a seed, or the saved state of a generator -> a torch generator on torch's default device."""
 
 import numpy as np
 import torch
@@ -7,13 +7,12 @@ from torch import Generator, Tensor
 
 
 def generator_from_seed(seed: np.random.SeedSequence) -> Generator:
-    """At its beginning, on torch's default device."""
-    made = Generator(device=torch.get_default_device())
-    return made.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
+    generator = Generator(device=torch.get_default_device())
+    return generator.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
 
 
 def generator_from_state(state: UInt8[Tensor, " state"]) -> Generator:
-    """Where it was, on torch's default device; of the state nothing is changed."""
-    made = Generator(device=torch.get_default_device())
-    made.set_state(state.cpu())
-    return made
+    """Returns a generator that continues from the state, which is copied."""
+    generator = Generator(device=torch.get_default_device())
+    generator.set_state(state.cpu())
+    return generator

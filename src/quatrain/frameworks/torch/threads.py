@@ -1,4 +1,4 @@
-"""whether learners are small -> the threads that suit them."""
+"""whether learners are small -> the number of threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,9 @@ import torch
 
 @contextmanager
 def single_threaded(if_small: bool) -> Iterator[None]:
-    """One thread for small matrices, where a second one costs more than it brings; afterwards as before."""
+    """Uses one thread for small matrices, for which a second one is slower; restores the number
+    afterwards.
+    """
     before = torch.get_num_threads()
     if if_small:
         torch.set_num_threads(1)

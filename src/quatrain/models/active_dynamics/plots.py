@@ -1,4 +1,4 @@
-"""learner, dataset, history -> figures: how soon was the field known, what is known of it, and how surely?"""
+"""learner, dataset, history -> figures of the learned field, its uncertainty and the exploration"""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,15 @@ from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.figures import actions, judged, learning, plane, surprise
-from quatrain.models.active_dynamics.figures.study import PLANE, studied
+from quatrain.models.active_dynamics.figures import (
+    actions,
+    calibration,
+    horizon,
+    learning,
+    plane,
+    surprise,
+)
+from quatrain.models.active_dynamics.figures.study import PLANE, make_study
 from quatrain.models.active_dynamics.state import State
 from quatrain.progress import History
 
@@ -19,21 +26,21 @@ def plots(
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
-    """Figures of one trained active_dynamics: medians over replicates, or the replicate in their middle.
+    """Draws the figures: medians over replicates, or the replicate of median error.
 
-    Maps and portraits are of fields in the plane; terms of the evidence bound are of family seq_vae.
+    Maps and portraits need a field in the plane; terms of the evidence bound need seq_vae.
     """
-    study = studied(config, state, dataset)
+    study = make_study(config, state, dataset)
     figures = {
         "learning_curve": learning.draw_learning_curve(study, scores),
         "information": learning.draw_information(study, history),
         "innovation": surprise.draw_innovation(study, history, scores),
-        "calibration": judged.draw_calibration(study),
-        "horizon": judged.draw_horizon(study),
+        "calibration": calibration.draw_calibration(study),
+        "horizon": horizon.draw_horizon(study),
         "actions": actions.draw_actions(study),
     }
     if config.env.d == PLANE:
-        chart = plane.charted(study)
+        chart = plane.make_chart(study)
         figures["field"] = plane.draw_field(study, chart)
         figures["uncertainty"] = plane.draw_uncertainty(study, chart)
         figures["portraits"] = plane.draw_portraits(study)

@@ -1,20 +1,29 @@
-"""config, seed -> plates and colonies to learn on and to be judged with, and what simple policies earn there.
+"""config, seed -> plates and colonies, and the returns of reference policies on them.
 
-PPO makes its own rollouts while it learns; this is what does not depend on weights.
+PPO collects its own rollouts while it trains; the dataset holds what does not depend on the
+weights.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float, Float32, Int64
 from torch import Generator, Tensor
 
-from quatrain.envs.colony import plates as laws
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import episodes, returns
 from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, Observation, observe
-from quatrain.envs.colony.plates import Plates
+from quatrain.envs.colony.plates import (
+    OUTSIDE,
+    TRAINING,
+    USER,
+    PlateDistribution,
+    Plates,
+    fixed_plate,
+    sample_plates,
+    user_plate,
+)
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
     constant_policy,
@@ -31,14 +40,14 @@ from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
 BEHAVIOUR_COLONIES = 64
-"""Of each of the two policies whose observations are measured."""
-BLUR = 0.2
-"""Noise of the controller among them, as a share of each range: random actions alone live for five steps."""
+"""Colonies of each of the two policies whose observations give the normalisation."""
+BEHAVIOUR_NOISE = 0.2
+"""Noise of the controller, as a share of each range; purely random episodes last five steps."""
 SMALLEST_STD = 1e-3
 
 
 class Norm(NamedTuple):
-    """Mean and deviation of what is seen, over the cells and steps of collected behaviour."""
+    """Holds mean and standard deviation of features over the collected behaviour."""
 
     node_mean: Float32[np.ndarray, " node"]
     node_std: Float32[np.ndarray, " node"]
@@ -47,7 +56,9 @@ class Norm(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Constant actions that were tried, and their mean returns; those compared in the end on colonies of their own."""
+    """Holds constant actions with their mean returns, and the finalists with their returns on
+    further colonies.
+    """
 
     actions: Float32[np.ndarray, "point 5"]
     returns: Float32[np.ndarray, " point"]
@@ -55,16 +66,21 @@ class Search(NamedTuple):
     final_returns: Float32[np.ndarray, " finalist"]
 
 
-class Starts(NamedTuple):
-    """Colonies before their first step, as chains of cells from left to right. n: cells. substrate: rows of plates."""
+class InitialColonies(NamedTuple):
+    """Holds colonies before their first step, as chains of cells from left to right.
+
+    n: number of cells. substrate: index of the plate.
+    """
 
     n: Int64[np.ndarray, " colony"]
     pos: Float32[np.ndarray, "colony cell 2"]
     substrate: Int64[np.ndarray, " colony"]
 
 
-class Floors(NamedTuple):
-    """What policies that learn nothing earn with each held-out colony; and the two that were chosen in training."""
+class References(NamedTuple):
+    """Holds the returns of reference policies with each held-out colony, and the two choices made
+    in training.
+    """
 
     random: Float32[np.ndarray, " colony"]
     constant: Float32[np.ndarray, " colony"]
@@ -74,7 +90,7 @@ class Floors(NamedTuple):
 
 
 class Training(NamedTuple):
-    """Plates, how their observations are scaled, and the search for a constant policy on them."""
+    """Holds training plates, normalisation of observations, and search for a constant policy."""
 
     plates: Plates
     norm: Norm
@@ -82,264 +98,285 @@ class Training(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Plates of the same law and colonies on them, plates outside its range and colonies on those, and floors."""
+    """Holds plates of the training law and plates outside it, colonies on both, and returns of
+    reference policies.
+    """
 
     plates: Plates
-    colonies: Starts
+    colonies: InitialColonies
     outside: Plates
-    colonies_outside: Starts
-    floors: Floors
+    colonies_outside: InitialColonies
+    references: References
 
 
 class Dataset(NamedTuple):
-    """What to learn on, and what to be judged with."""
+    """Holds what training and evaluation read."""
 
     train: Training
     held_out: HeldOut
 
 
 def collect(config: ActorCriticConfig, seed: int) -> Dataset:
-    """Plates, colonies, floors; each from random numbers of its own."""
+    """Draws plates and colonies, and scores reference policies, from independent random numbers."""
     seeds = np.random.SeedSequence(seed).spawn(7)
-    train, held_out, outside = (
-        _plates(config, law, count, np.random.default_rng(own))
-        for law, count, own in (
-            (laws.TRAINING, config.collect.n_train, seeds[0]),
-            (laws.TRAINING, config.collect.n_held_out, seeds[1]),
-            (laws.OUTSIDE, config.collect.n_outside, seeds[2]),
-        )
-    )
-    rules, count = config.env.rules, config.collect.held_out_colonies
-    worlds = {
-        name: make_world(rules, plates)
-        for name, plates in (("train", train), ("held_out", held_out))
-    }
-    colonies = start(worlds["held_out"], count, generator_from_seed(seeds[3]))
-    beyond = (
-        make_world(rules, outside) if len(outside.kind) else worlds["held_out"]
-    )  # where none begins, any will do
-    norm = _norm(config, worlds["train"], generator_from_seed(seeds[5]))
-    search, floors = _floors(
-        config, worlds["train"], worlds["held_out"], colonies, generator_from_seed(seeds[6])
+    rules = config.env.rules
+    sizes = config.collect
+    train = _plates(config, TRAINING, sizes.n_train, seeds[0])
+    held_out = _plates(config, TRAINING, sizes.n_held_out, seeds[1])
+    outside = _plates(config, OUTSIDE, sizes.n_outside, seeds[2])
+    train_world = make_world(rules, train)
+    held_out_world = make_world(rules, held_out)
+    outside_world = make_world(rules, outside) if len(outside.kind) else held_out_world
+    colonies = start(held_out_world, sizes.held_out_colonies, generator_from_seed(seeds[3]))
+    colonies_outside = start(outside_world, _count_outside(config), generator_from_seed(seeds[4]))
+    norm = _norm(config, train_world, generator_from_seed(seeds[5]))
+    search, references = _references(
+        config,
+        train_world,
+        held_out_world,
+        colonies,
+        generator_from_seed(seeds[6]),
     )
     return Dataset(
         Training(train, norm, search),
         HeldOut(
             plates=held_out,
-            colonies=_starts(rules, colonies),
+            colonies=_initial_colonies(rules, colonies),
             outside=outside,
-            colonies_outside=_starts(
-                rules, start(beyond, _count_outside(config), generator_from_seed(seeds[4]))
-            ),
-            floors=floors,
+            colonies_outside=_initial_colonies(rules, colonies_outside),
+            references=references,
         ),
     )
 
 
-def colonies_of(rules: Rules, starts: Starts) -> Colonies:
-    """The held-out colonies, ready for their first step."""
-    pos = torch.zeros(len(starts.n), rules.max_nodes, 2)
-    pos[:, : starts.pos.shape[1]] = torch.tensor(starts.pos)
-    return colonies_at(pos, torch.tensor(starts.n), torch.tensor(starts.substrate))
+def make_colonies(rules: Rules, initial: InitialColonies) -> Colonies:
+    """Returns the colonies as tensors, ready for their first step."""
+    pos = torch.zeros(len(initial.n), rules.max_nodes, 2)
+    pos[:, : initial.pos.shape[1]] = torch.tensor(initial.pos)
+    return colonies_at(pos, torch.tensor(initial.n), torch.tensor(initial.substrate))
 
 
-def compressed(rules: Rules, observation: Observation) -> Observation:
-    """ln(1 + I) in place of stiffness, which reaches 1e13 on an exponential plate."""
-    node, graph = observation.node.clone(), observation.graph.clone()
-    of_node, of_graph = (
-        list(columns[rules.features]) for columns in (NODE_INTENSITIES, GRAPH_INTENSITIES)
-    )
-    node[..., of_node], graph[..., of_graph] = (
-        node[..., of_node].log1p(),
-        graph[..., of_graph].log1p(),
-    )
+def compress_stiffness(rules: Rules, observation: Observation) -> Observation:
+    """Replaces stiffness I, which reaches 1e13 on exponential plates, by ln(1 + I)."""
+    node = observation.node.clone()
+    graph = observation.graph.clone()
+    node_columns = list(NODE_INTENSITIES[rules.features])
+    graph_columns = list(GRAPH_INTENSITIES[rules.features])
+    node[..., node_columns] = node[..., node_columns].log1p()
+    graph[..., graph_columns] = graph[..., graph_columns].log1p()
     return observation._replace(node=node, graph=graph)
 
 
 def _plates(
-    config: ActorCriticConfig, law: laws.PlateDistribution, count: int, rng: np.random.Generator
+    config: ActorCriticConfig,
+    law: PlateDistribution,
+    count: int,
+    seed: np.random.SeedSequence,
 ) -> Plates:
-    given = _given_plate(config)
-    return (
-        laws.sample_plates(law, count, config.env.width, rng)
-        if given is None or not count
-        else given
-    )
+    single = _single_plate(config)
+    if single is not None and count:
+        return single
+    return sample_plates(law, count, config.env.width, np.random.default_rng(seed))
 
 
-def _given_plate(config: ActorCriticConfig) -> Plates | None:
-    """The only plate, unless plates are drawn."""
+def _single_plate(config: ActorCriticConfig) -> Plates | None:
+    """Returns the only plate; None where plates are drawn from a law."""
     if config.collect.plates_file is not None:
-        return laws.user_plate(np.array(config.collect.plates_file.numbers, np.float32))
-    return laws.fixed_plate(config.env.width) if config.collect.plates == "fixed" else None
+        return user_plate(np.array(config.collect.plates_file.numbers, np.float32))
+    return fixed_plate(config.env.width) if config.collect.plates == "fixed" else None
 
 
 def _count_outside(config: ActorCriticConfig) -> int:
     return config.collect.held_out_colonies // 2 if config.collect.n_outside else 0
 
 
-def _starts(rules: Rules, colonies: Colonies) -> Starts:
-    fields = (colonies.n, colonies.pos[:, : rules.n0_max], colonies.substrate)
-    return Starts(*(field.numpy(force=True) for field in fields))
+def _initial_colonies(rules: Rules, colonies: Colonies) -> InitialColonies:
+    return InitialColonies(
+        n=colonies.n.numpy(force=True),
+        pos=colonies.pos[:, : rules.n0_max].numpy(force=True),
+        substrate=colonies.substrate.numpy(force=True),
+    )
 
 
-# What is seen.
+# Normalisation of observations.
+
+
+class _Sums(NamedTuple):
+    """Holds the number of rows, their sum, and the sum of their squares."""
+
+    rows: Float[Tensor, ""]
+    total: Float[Tensor, " feature"]
+    squares: Float[Tensor, " feature"]
+
+    def add(self, rows: Float[Tensor, "row feature"]) -> "_Sums":
+        return _Sums(
+            self.rows + len(rows),
+            self.total + rows.sum(0),
+            self.squares + rows.square().sum(0),
+        )
 
 
 def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
-    """Over whole episodes of the controller with noise and of random actions."""
+    """Measures features over whole episodes of the controller with noise, and of random actions."""
+    rules = world.rules
     gamma = torch.full((BEHAVIOUR_COLONIES,), sum(config.env.action.bounds.gamma) / 2)
-    steady = noisy_policy(world.rules, feedback_policy(world.rules, gamma), BLUR, draws)
-    policies = (steady, random_policy(world.rules, draws))
-    seen = [
-        _sums(world, _act(config, one), start(world, BEHAVIOUR_COLONIES, draws)) for one in policies
-    ]
-    found = []
-    for sums in zip(*seen, strict=True):
-        count, total, squares = (sum(parts) for parts in zip(*sums, strict=True))
-        mean = total / count
-        found += [
-            mean,
-            (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=SMALLEST_STD),
-        ]
-    return Norm(*(values.float().numpy(force=True) for values in found))
+    controller = noisy_policy(rules, feedback_policy(rules, gamma), BEHAVIOUR_NOISE, draws)
+    of_nodes = []
+    of_graphs = []
+    for policy in (controller, random_policy(rules, draws)):
+        colonies = start(world, BEHAVIOUR_COLONIES, draws)
+        node_sums, graph_sums = _sum_features(world, _with_fixed(config, policy), colonies)
+        of_nodes.append(node_sums)
+        of_graphs.append(graph_sums)
+    return Norm(*_mean_and_std(of_nodes), *_mean_and_std(of_graphs))
 
 
-def _sums(world: World, act: ColonyPolicy, colonies: Colonies) -> list[list[Tensor]]:
-    """Of cells and of colonies: their number, and the sums of their features and of the squares of those."""
-    node, graph = (
-        torch.zeros(2, sizes[world.rules.features]) for sizes in (NODE_FEATURES, GRAPH_FEATURES)
-    )
-    sums = [[torch.zeros((), dtype=torch.float64), *columns.double()] for columns in (node, graph)]
-    for moment in episodes(world, colonies, act):
+def _sum_features(world: World, policy: ColonyPolicy, colonies: Colonies) -> tuple[_Sums, _Sums]:
+    """Sums the features of cells, and those of colonies, over all steps."""
+    zero = torch.zeros((), dtype=torch.float64)
+    node_zeros = zero.expand(NODE_FEATURES[world.rules.features])
+    graph_zeros = zero.expand(GRAPH_FEATURES[world.rules.features])
+    node_sums = _Sums(zero, node_zeros, node_zeros)
+    graph_sums = _Sums(zero, graph_zeros, graph_zeros)
+    for moment in episodes(world, colonies, policy):
         before = moment.transition.before
-        seen = compressed(world.rules, observe(world, before, before.parent.shape[1]))
-        for own, values in zip(
-            sums, (seen.node[seen.mask].double(), seen.graph.double()), strict=True
-        ):
-            for place, value in enumerate(
-                (torch.tensor(len(values)), values.sum(0), values.square().sum(0))
-            ):
-                own[place] = own[place] + value
-    return sums
+        observation = observe(world, before, before.parent.shape[1])
+        observation = compress_stiffness(world.rules, observation)
+        node_sums = node_sums.add(observation.node[observation.mask].double())
+        graph_sums = graph_sums.add(observation.graph.double())
+    return node_sums, graph_sums
 
 
-# Floors.
+def _mean_and_std(of_policies: list[_Sums]) -> tuple[np.ndarray, np.ndarray]:
+    count, total, squares = (sum(parts) for parts in zip(*of_policies, strict=True))
+    mean = total / count
+    variance = (squares / count - mean.square()).clamp(min=0)
+    std = variance.sqrt().clamp(min=SMALLEST_STD)
+    return mean.float().numpy(force=True), std.float().numpy(force=True)
 
 
-def _act(config: ActorCriticConfig, act: ColonyPolicy) -> ColonyPolicy:
-    return with_fixed_parameters(config.env.action.fixed_params, act)
+# Reference policies.
 
 
-def _floors(
-    config: ActorCriticConfig, train: World, held_out: World, colonies: Colonies, draws: Generator
-) -> tuple[Search, Floors]:
-    """Chosen on training plates, scored with the held-out colonies: no selection bias."""
-    fixed, count = config.env.action.fixed_params, len(colonies.n)
+def _with_fixed(config: ActorCriticConfig, policy: ColonyPolicy) -> ColonyPolicy:
+    return with_fixed_parameters(config.env.action.fixed_params, policy)
+
+
+def _references(
+    config: ActorCriticConfig,
+    train: World,
+    held_out: World,
+    colonies: Colonies,
+    draws: Generator,
+) -> tuple[Search, References]:
+    """Selects constant action and gamma on training plates; scores them on held-out colonies."""
+    fixed = config.env.action.fixed_params
+    count = len(colonies.n)
     search = best_constant(train, config.collect.constant_search, fixed, draws)
     gamma = best_gamma(train, fixed, draws)
-    scored = [
-        returns(held_out, colonies, _act(config, act))
-        for act in (
-            random_policy(held_out.rules, draws),
-            constant_policy(search.best.expand(count, 5)),
-            feedback_policy(held_out.rules, gamma.expand(count)),
-        )
-    ]
-    found = (values.numpy(force=True) for values in search[:-1])
-    return Search(*found), Floors(
-        *(values.numpy(force=True) for values in (*scored, search.best, gamma))
+    policies = (
+        random_policy(held_out.rules, draws),
+        constant_policy(search.best.expand(count, 5)),
+        feedback_policy(held_out.rules, gamma.expand(count)),
+    )
+    scores = [returns(held_out, colonies, _with_fixed(config, policy)) for policy in policies]
+    references = (*scores, search.best, gamma)
+    return (
+        Search(*(values.numpy(force=True) for values in search[:-1])),
+        References(*(values.numpy(force=True) for values in references)),
     )
 
 
-# Whose is it?
+# Checks.
 
 
 def check(config: ActorCriticConfig, dataset: Dataset) -> None:
-    """Refuse a dataset that this config cannot have produced.
+    """Checks sizes and ranges of values.
 
     Raises:
-        DatasetMismatch: a size, or a value that no plate or colony of this config can have.
+        DatasetMismatch: this config cannot have collected the dataset.
     """
-    for name, (array, shape) in _shapes(config, dataset).items():
-        if array.shape != shape:
-            raise _refused(f"{name} have the shape {array.shape}, not {shape}")
-    train, held_out, env = dataset.train, dataset.held_out, config.env
-    tried, (low, high) = train.search.actions, np.array(env.rules.bounds, np.float32).T
-    known = (train.plates, held_out.plates, held_out.outside)
-    begun = ((held_out.plates, held_out.colonies), (held_out.outside, held_out.colonies_outside))
-    for name, fits in (
-        ("plates of another law", all(_of_law(config, plates) for plates in known)),
-        (
-            "colonies on plates that are not there",
-            all(_within(one.substrate, 0, len(p.kind) - 1) for p, one in begun),
-        ),
-        (
-            "colonies of another size",
-            all(_within(one.n, env.n0_min, env.n0_max) for _, one in begun),
-        ),
-        ("colonies of another place", all(_begin(env.rules, one) for _, one in begun)),
-        ("actions outside their bounds", _within(tried, low, high)),
-        ("numbers held that are free", _holds(config, tried)),
-    ):
-        if not fits:
-            raise _refused(f"it has {name}")
+    problems = [
+        f"{name} have the shape {array.shape}, not {shape}"
+        for name, (array, shape) in _shapes(config, dataset).items()
+        if array.shape != shape
+    ]
+    problems = problems or [
+        f"it has {name}" for name, fits in _value_checks(config, dataset).items() if not fits
+    ]
+    if problems:
+        raise DatasetMismatch(
+            "the dataset was not collected for actor_critic.env and .collect: "
+            f"{problems[0]}; run `dvc repro`"
+        )
 
 
 def _shapes(
-    config: ActorCriticConfig, dataset: Dataset
+    config: ActorCriticConfig,
+    dataset: Dataset,
 ) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
-    """What is there, and the shape that it should have."""
-    (plates, norm, search), held_out = dataset.train, dataset.held_out
-    env, chosen, colonies = config.env, config.collect, config.collect.held_out_colonies
+    """Returns arrays with the shapes that they must have."""
+    train, held_out = dataset
+    env = config.env
+    sizes = config.collect
+    colonies = (sizes.held_out_colonies, env.n0_max, 2)
+    colonies_outside = (_count_outside(config), env.n0_max, 2)
+    points = sizes.constant_search + ROUNDS * POINTS
     return {
-        "training plates": (plates.intensity, (chosen.n_train, env.width)),
-        "held-out plates": (held_out.plates.intensity, (chosen.n_held_out, env.width)),
-        "plates outside": (held_out.outside.intensity, (chosen.n_outside, env.width)),
-        "held-out colonies": (held_out.colonies.pos, (colonies, env.n0_max, 2)),
-        "colonies outside": (
-            held_out.colonies_outside.pos,
-            (_count_outside(config), env.n0_max, 2),
+        "training plates": (train.plates.intensity, (sizes.n_train, env.width)),
+        "held-out plates": (held_out.plates.intensity, (sizes.n_held_out, env.width)),
+        "plates outside": (held_out.outside.intensity, (sizes.n_outside, env.width)),
+        "held-out colonies": (held_out.colonies.pos, colonies),
+        "colonies outside": (held_out.colonies_outside.pos, colonies_outside),
+        "returns of the constant action": (held_out.references.constant, colonies[:1]),
+        "points of the search": (train.search.actions, (points, len(PARAMETERS))),
+        "means of node features": (train.norm.node_mean, (NODE_FEATURES[env.features],)),
+        "means of graph features": (train.norm.graph_mean, (GRAPH_FEATURES[env.features],)),
+    }
+
+
+def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool]:
+    """Returns problems, and whether the dataset is free of them."""
+    train, held_out = dataset
+    env = config.env
+    low, high = np.array(env.rules.bounds, np.float32).T
+    all_plates = (train.plates, held_out.plates, held_out.outside)
+    colonies = (held_out.colonies, held_out.colonies_outside)
+    placed = zip(all_plates[1:], colonies, strict=True)
+    fixed = train.search.actions[:, [PARAMETERS.index(name) for name in env.action.fixed_params]]
+    return {
+        "plates of another law": all(_has_law(config, plates) for plates in all_plates),
+        "colonies on plates that are not there": all(
+            _within(initial.substrate, 0, len(plates.kind) - 1) for plates, initial in placed
         ),
-        "returns of the constant action": (held_out.floors.constant, (colonies,)),
-        "points of the search": (
-            search.actions,
-            (chosen.constant_search + ROUNDS * POINTS, len(PARAMETERS)),
+        "colonies of another size": all(
+            _within(initial.n, env.n0_min, env.n0_max) for initial in colonies
         ),
-        "means of node features": (norm.node_mean, (NODE_FEATURES[env.features],)),
-        "means of graph features": (norm.graph_mean, (GRAPH_FEATURES[env.features],)),
+        "colonies of another place": all(_at_start(env.rules, initial) for initial in colonies),
+        "actions outside their bounds": _within(train.search.actions, low, high),
+        "numbers held that are free": np.allclose(fixed, [*env.action.fixed_params.values()]),
     }
 
 
 def _within(
-    values: np.ndarray, low: float | int | np.ndarray, high: float | int | np.ndarray
+    values: np.ndarray,
+    low: float | int | np.ndarray,
+    high: float | int | np.ndarray,
 ) -> bool:
     return bool(((values >= low) & (values <= high)).all())
 
 
-def _of_law(config: ActorCriticConfig, plates: Plates) -> bool:
-    given = _given_plate(config)
-    if given is not None:
-        return bool((plates.intensity == given.intensity).all())
-    return bool((plates.kind != laws.USER).all() and (plates.intensity > 0).all())
+def _has_law(config: ActorCriticConfig, plates: Plates) -> bool:
+    single = _single_plate(config)
+    if single is not None:
+        return bool((plates.intensity == single.intensity).all())
+    return bool((plates.kind != USER).all() and (plates.intensity > 0).all())
 
 
-def _begin(rules: Rules, starts: Starts) -> bool:
-    """At the left side, as far up and down as colonies begin; to the pixel."""
-    (low, high), spread = rules.y_center, rules.y_spread
-    x, y = starts.pos[np.arange(rules.n0_max) < starts.n[:, None]].T
-    above, below = (low - spread) * rules.height - 1, (high + spread) * rules.height + 1
-    return _within(x, 0, START_WIDTH * rules.width) and _within(y, above, below)
-
-
-def _holds(config: ActorCriticConfig, actions: np.ndarray) -> bool:
-    fixed = config.env.action.fixed_params.items()
-    return all(
-        bool(np.allclose(actions[:, PARAMETERS.index(name)], value)) for name, value in fixed
-    )
-
-
-def _refused(why: str) -> DatasetMismatch:
-    return DatasetMismatch(
-        f"the dataset was not collected for actor_critic.env and .collect: {why}; run `dvc repro`"
-    )
+def _at_start(rules: Rules, initial: InitialColonies) -> bool:
+    """Returns whether all cells lie in the range of initial positions, to the pixel."""
+    low, high = rules.y_center
+    lowest = (low - rules.y_spread) * rules.height - 1
+    highest = (high + rules.y_spread) * rules.height + 1
+    x, y = initial.pos[np.arange(rules.n0_max) < initial.n[:, None]].T
+    return _within(x, 0, START_WIDTH * rules.width) and _within(y, lowest, highest)

@@ -1,6 +1,6 @@
-"""learner, held-out colonies -> scores: where the policy stands between the best constant action and a controller."""
+"""state, held-out colonies -> scores of the policy, and of reference policies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,29 +13,33 @@ from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
 from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.envs.colony.rules import REASONS, SUCCESS
-from quatrain.models.actor_critic.collect import Dataset, Starts, colonies_of
+from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.acting import drawn_policy, mean_policy
-from quatrain.models.actor_critic.ppo.agent import actor_of
+from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
+from quatrain.models.actor_critic.ppo.trainer import SeedState, load_actor
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
-FLOORS, CEILINGS = ("random_return", "constant_return"), ("feedback_return",)
+LOWER_REFERENCES = ("random_return", "constant_return")
+UPPER_REFERENCES = ("feedback_return",)
 GATED = (
-    Gated("return_mean", "higher", 0.3, {}, FLOORS, CEILINGS),
+    Gated("return_mean", "higher", 0.3, {}, LOWER_REFERENCES, UPPER_REFERENCES),
     Gated("margin_over_constant", "higher", 0.1, {"default": 0.25}),
     Gated("fraction_of_feedback", "higher", 0.03, {"default": 0.95}),
     Gated("success_rate", "higher", 0.02, {}),
     Gated("size_rmse", "lower", 1.0, {}),
 )
-SETTLED = 4
-"""Steps after which a colony's size counts."""
+SETTLING_STEPS = 4
+"""Steps until the size of a colony enters `size_rmse`."""
 KINDS = {"linear": LINEAR, "exponential": EXPONENTIAL}
 TINY = 1e-6
 
 
 class Outcome(NamedTuple):
-    """One episode of each colony. returns: undiscounted. What is traced stands after each step, NaN after the end."""
+    """Holds one episode of each colony.
+
+    returns: undiscounted. n, centroid, action: after each step; NaN after the end of an episode.
+    """
 
     returns: Float[np.ndarray, " colony"]
     lengths: Int64[np.ndarray, " colony"]
@@ -47,145 +51,190 @@ class Outcome(NamedTuple):
 
 
 def evaluate(
-    config: ActorCriticConfig, state: State, dataset: Dataset, seed: int
+    config: ActorCriticConfig,
+    state: State,
+    dataset: Dataset,
+    seed: int,
 ) -> dict[str, float]:
-    """Metrics of actor_critic; with several seeds means, and for what is judged also sd and 95 % interval over seeds.
+    """Returns the scores; of several seeds means, with sd and 95 % interval of gated scores.
 
-    Without its spread the policy plays one episode with each held-out colony; returns are undiscounted. Margin and
-    fraction compare its mean return with those of the best constant action and of the feedback controller on the same
-    colonies; of one seed their intervals are bootstrapped over colonies, in pairs.
+    The deterministic policy runs one episode with each held-out colony; returns are undiscounted.
+    Margin and fraction compare its mean return with those of the best constant action and of the
+    feedback controller on the same colonies; for a single seed their intervals are bootstrapped
+    over colonies, in pairs.
     """
-    outcomes = learned(config, state, dataset)
-    of_learners = [
-        _scores(config, outcome, dataset) | _beyond(config, state, place, dataset, seed)
-        for place, outcome in enumerate(outcomes)
+    outcomes = evaluate_policy(config, state, dataset)
+    of_seeds = [
+        _held_out_scores(config, outcome, dataset)
+        | _further_scores(config, seed_state, dataset, seed)
+        for seed_state, outcome in zip(state.seeds, outcomes, strict=True)
     ]
-    scores = aggregate_seeds(of_learners, [gated.metric for gated in GATED])
-    floors = dataset.held_out.floors
-    for name, values in (
-        ("random", floors.random),
-        ("constant", floors.constant),
-        ("feedback", floors.feedback),
-    ):
-        scores[f"{name}_return"] = float(values.mean())
+    scores = aggregate_seeds(of_seeds, [gated.metric for gated in GATED])
+    references = dataset.held_out.references
+    scores["random_return"] = references.random.mean()
+    scores["constant_return"] = references.constant.mean()
+    scores["feedback_return"] = references.feedback.mean()
     if config.seeds == 1:
-        scores |= _sureness(config, outcomes[0].returns, dataset, seed)
+        scores |= _confidence_intervals(config, outcomes[0].returns, dataset, seed)
     return {name: float(value) for name, value in scores.items()}
 
 
-def learned(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
-    """The policy of each seed with the held-out colonies."""
-    world = make_world(config.env.rules, dataset.held_out.plates)
-    found = []
-    for seed in state.seeds:
-        act = mean_policy(actor_of(config, world, seed))
-        found.append(played(world, dataset.held_out.colonies, act))
-    return found
+def evaluate_policy(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
+    """Runs the deterministic policy of each seed with the held-out colonies."""
+    held_out = dataset.held_out
+    return [run_policy(config, seed, held_out.plates, held_out.colonies) for seed in state.seeds]
 
 
-def played(world: World, starts: Starts, act: ColonyPolicy) -> Outcome:
-    """One episode of each colony under any policy."""
-    count, steps, rules = len(starts.n), world.rules.max_steps, world.rules
-    components = np.zeros((count, len(rules.reward)))
-    n, centroid, action = (np.full((steps, count, *axes), np.nan) for axes in ((), (2,), (5,)))
-    lengths, reasons = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for time, moment in enumerate(episodes(world, colonies_of(rules, starts), act)):
-        rows, after = moment.indices.numpy(force=True), moment.transition.after
+def run_policy(
+    config: ActorCriticConfig,
+    seed: SeedState,
+    plates: Plates,
+    initial: InitialColonies,
+) -> Outcome:
+    """Runs one episode of each colony under the deterministic policy of a seed."""
+    world = make_world(config.env.rules, plates)
+    return run_episodes(world, initial, deterministic_policy(load_actor(config, world, seed)))
+
+
+def run_episodes(world: World, initial: InitialColonies, policy: ColonyPolicy) -> Outcome:
+    """Runs one episode of each colony under any policy."""
+    rules = world.rules
+    colonies = len(initial.n)
+    n = np.full((rules.max_steps, colonies), np.nan)
+    centroid = np.full((rules.max_steps, colonies, 2), np.nan)
+    action = np.full((rules.max_steps, colonies, 5), np.nan)
+    components = np.zeros((colonies, len(rules.reward)))
+    lengths = np.zeros(colonies, np.int64)
+    reasons = np.zeros(colonies, np.int64)
+    for time, moment in enumerate(episodes(world, make_colonies(rules, initial), policy)):
+        rows = moment.indices.numpy(force=True)
+        transition = moment.transition
+        n[time, rows] = transition.after.n.numpy(force=True)
+        centroid[time, rows] = transition.after.centroid.numpy(force=True)
+        action[time, rows] = transition.action.numpy(force=True)
         components[rows] += moment.components.numpy(force=True)
-        n[time, rows] = after.n.numpy(force=True)
-        centroid[time, rows] = after.centroid.numpy(force=True)
-        action[time, rows] = moment.transition.action.numpy(force=True)
-        lengths[rows], reasons[rows] = time + 1, moment.transition.reason.numpy(force=True)
+        lengths[rows] = time + 1
+        reasons[rows] = transition.reason.numpy(force=True)
     last = int(lengths.max(initial=1))
-    returns = components @ np.array([weight for _, weight in rules.reward])
-    return Outcome(returns, lengths, reasons, components, n[:last], centroid[:last], action[:last])
+    weights = np.array([weight for _, weight in rules.reward])
+    return Outcome(
+        returns=components @ weights,
+        lengths=lengths,
+        reasons=reasons,
+        components=components,
+        n=n[:last],
+        centroid=centroid[:last],
+        action=action[:last],
+    )
 
 
-def ends(outcome: Outcome) -> Float[np.ndarray, "colony 2"]:
-    """Where each colony's centroid was in the end."""
+def final_centroids(outcome: Outcome) -> Float[np.ndarray, "colony 2"]:
+    """Returns the centroid of each colony after its last step."""
     return outcome.centroid[outcome.lengths - 1, np.arange(len(outcome.lengths))]
 
 
-def _scores(config: ActorCriticConfig, outcome: Outcome, dataset: Dataset) -> dict[str, Any]:
-    """The metrics of one learner with the held-out colonies."""
-    env, held_out = config.env, dataset.held_out
-    won, mean = outcome.reasons == SUCCESS, outcome.returns.mean()
-    kind = held_out.plates.kind[held_out.colonies.substrate]
-    chance, constant, feedback = (float(values.mean()) for values in held_out.floors[:3])
-    return {
+def _held_out_scores(
+    config: ActorCriticConfig,
+    outcome: Outcome,
+    dataset: Dataset,
+) -> dict[str, Any]:
+    """Returns the scores of one seed with the held-out colonies."""
+    env = config.env
+    held_out = dataset.held_out
+    succeeded = outcome.reasons == SUCCESS
+    mean = outcome.returns.mean()
+    random, constant, feedback = (float(values.mean()) for values in held_out.references[:3])
+    progress = np.clip(final_centroids(outcome)[:, 0] / (env.width - 1), 0, 1)
+    above_random = feedback - random
+    scores = {
         "return_mean": mean,
         "margin_over_constant": (mean - constant) / max(abs(constant), TINY),
         "fraction_of_feedback": mean / feedback if feedback else np.nan,
-        "normalised_score": (mean - chance) / (feedback - chance) if feedback != chance else np.nan,
-        "success_rate": won.mean(),
-        "steps_to_goal": outcome.lengths[won].mean() if won.any() else np.nan,
-        "final_progress": np.clip(ends(outcome)[:, 0] / (env.width - 1), 0, 1).mean(),
-        "size_rmse": _root_mean_square(outcome.n[SETTLED - 1 :] - env.target_nodes),
+        "normalised_score": (mean - random) / above_random if above_random else np.nan,
+        "success_rate": succeeded.mean(),
+        "steps_to_goal": outcome.lengths[succeeded].mean() if succeeded.any() else np.nan,
+        "final_progress": progress.mean(),
+        "size_rmse": size_rmse(config, outcome),
         "lane_rms": _root_mean_square(outcome.centroid[..., 1] - env.height / 2),
         "nodes_mean": np.nanmean(outcome.n),
         "length_mean": outcome.lengths.mean(),
-        **{
-            f"reason/{name}": (outcome.reasons == code).mean()
-            for code, name in enumerate(REASONS)
-            if code
-        },
-        **{
-            f"return_{name}": outcome.returns[kind == code].mean()
-            for name, code in KINDS.items()
-            if code in kind
-        },
     }
-
-
-def _root_mean_square(deviation: np.ndarray) -> float:
-    """Over all steps of all colonies; NaN where there is none."""
-    found = deviation[np.isfinite(deviation)]
-    return float(np.sqrt(np.square(found).mean())) if len(found) else np.nan
-
-
-def _beyond(
-    config: ActorCriticConfig, state: State, place: int, dataset: Dataset, seed: int
-) -> dict[str, Any]:
-    """The policy with its spread, and without it on plates outside the range that it was trained on."""
-    held_out, rules, own = dataset.held_out, config.env.rules, state.seeds[place]
-
-    def outcome(plates: Plates, starts: Starts, drawn: bool) -> Outcome:
-        world = make_world(rules, plates)
-        actor = actor_of(config, world, own)
-        draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
-        return played(world, starts, drawn_policy(actor, draws) if drawn else mean_policy(actor))
-
-    found = {
-        "stochastic_return_mean": outcome(held_out.plates, held_out.colonies, True).returns.mean()
-    }
-    if config.collect.n_outside:
-        outside = outcome(held_out.outside, held_out.colonies_outside, False)
-        found |= {"outside/return_mean": outside.returns.mean()}
-        found |= {"outside/success_rate": (outside.reasons == SUCCESS).mean()}
-    return found
-
-
-def _sureness(
-    config: ActorCriticConfig, returns: np.ndarray, dataset: Dataset, seed: int
-) -> Mapping[str, float]:
-    """Intervals over colonies."""
-    floors, rng = dataset.held_out.floors, np.random.default_rng(seed)
-    constant, feedback = floors.constant.astype(float), floors.feedback.astype(float)
-    scores: dict[str, float] = {}
-    for name, columns, statistic in (
-        ("return_mean", [returns], lambda own, axis: own.mean(axis)),
-        ("margin_over_constant", [returns, constant], _margin),
-        (
-            "fraction_of_feedback",
-            [returns, feedback],
-            lambda own, other, axis: own.mean(axis) / other.mean(axis),
-        ),
-    ):
-        low, high = bootstrap_interval(columns, statistic, rng, config.evaluate.bootstrap_samples)
-        scores |= {f"{name}_low": low, f"{name}_high": high}
+    for code, reason in enumerate(REASONS):
+        if code:
+            scores[f"reason/{reason}"] = (outcome.reasons == code).mean()
+    kinds = held_out.plates.kind[held_out.colonies.substrate]
+    for name, kind in KINDS.items():
+        if kind in kinds:
+            scores[f"return_{name}"] = outcome.returns[kinds == kind].mean()
     return scores
 
 
-def _margin(own: np.ndarray, constant: np.ndarray, axis: int) -> np.ndarray:
-    other = constant.mean(axis)
-    return (own.mean(axis) - other) / np.maximum(np.abs(other), TINY)
+def size_rmse(config: ActorCriticConfig, outcome: Outcome) -> float:
+    """Returns the root mean square of cells off the target; NaN where every episode ends before
+    SETTLING_STEPS.
+    """
+    return _root_mean_square(outcome.n[SETTLING_STEPS - 1 :] - config.env.target_nodes)
+
+
+def _root_mean_square(deviation: np.ndarray) -> float:
+    """Returns the root mean square of finite elements; NaN without any."""
+    finite = deviation[np.isfinite(deviation)]
+    return float(np.sqrt(np.square(finite).mean())) if len(finite) else np.nan
+
+
+def _further_scores(
+    config: ActorCriticConfig,
+    seed_state: SeedState,
+    dataset: Dataset,
+    seed: int,
+) -> dict[str, Any]:
+    """Returns the scores of the stochastic policy, and of the deterministic one on plates outside
+    the training law.
+    """
+    held_out = dataset.held_out
+    world = make_world(config.env.rules, held_out.plates)
+    draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
+    policy = stochastic_policy(load_actor(config, world, seed_state), draws)
+    stochastic = run_episodes(world, held_out.colonies, policy)
+    scores = {"stochastic_return_mean": stochastic.returns.mean()}
+    if config.collect.n_outside:
+        outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)
+        scores["outside/return_mean"] = outside.returns.mean()
+        scores["outside/success_rate"] = (outside.reasons == SUCCESS).mean()
+    return scores
+
+
+def _confidence_intervals(
+    config: ActorCriticConfig,
+    returns: np.ndarray,
+    dataset: Dataset,
+    seed: int,
+) -> Mapping[str, float]:
+    """Returns 95 % intervals, bootstrapped over colonies."""
+    references = dataset.held_out.references
+    rng = np.random.default_rng(seed)
+    statistics: dict[str, tuple[Callable[..., np.ndarray], list[np.ndarray]]] = {
+        "return_mean": (np.mean, [returns]),
+        "margin_over_constant": (_margin, [returns, references.constant.astype(float)]),
+        "fraction_of_feedback": (_fraction, [returns, references.feedback.astype(float)]),
+    }
+    scores: dict[str, float] = {}
+    for name, (statistic, columns) in statistics.items():
+        low, high = bootstrap_interval(
+            columns,
+            statistic,
+            rng,
+            config.evaluate.bootstrap_samples,
+        )
+        scores[f"{name}_low"] = low
+        scores[f"{name}_high"] = high
+    return scores
+
+
+def _margin(returns: np.ndarray, constant: np.ndarray, axis: int) -> np.ndarray:
+    reference = constant.mean(axis)
+    return (returns.mean(axis) - reference) / np.maximum(np.abs(reference), TINY)
+
+
+def _fraction(returns: np.ndarray, feedback: np.ndarray, axis: int) -> np.ndarray:
+    return returns.mean(axis) / feedback.mean(axis)

@@ -1,15 +1,20 @@
-"""log-probabilities, values and entropies of a minibatch -> the loss of proximal policy optimisation.
+"""log-probabilities, values and entropies of a minibatch -> the loss of proximal policy
+optimisation.
 
-'Proximal Policy Optimization Algorithms' (2017), eqs. 7 and 9, for sample b, its draw z_b, the policy π and value V
-that are trained, and what the rollout stored of those that played: ln π_old, V_old, advantage Â and return R:
+'Proximal Policy Optimization Algorithms' (2017), eqs. 7 and 9, for sample b with raw action z_b,
+policy π and value V in training, and the rollout's ln π_old, V_old, advantage Â and return R:
 
     ρ_b    = π(z_b | s_b) / π_old(z_b | s_b)
     loss_policy_b  = −min(ρ_b Â_b, clip(ρ_b, 1−ε, 1+ε) Â_b)
-    loss_value_b   = Σ_c w_c (V_bc − R_bc)²    the worse of this and that of V_old + clip(V − V_old, −κ, κ) if κ > 0
+    loss_value_b   = Σ_c w_c (V_bc − R_bc)²
     loss_entropy_b = −H(π(· | s_b))                  of the executed action
     loss = mean_b loss_policy_b + c_v loss_value_b + c_H loss_entropy_b
 
-No gradient flows into what was stored. c are the components of the reward, or one for all of them.
+If κ > 0, each squared error of loss_value_b is the larger of that of V and that of
+V_old + clip(V − V_old, −κ, κ).
+
+The rollout's quantities carry no gradient. c runs over the components of the reward, or over their
+weighted sum alone.
 """
 
 import torch
@@ -27,17 +32,23 @@ def terms(config: ActorCriticConfig) -> tuple[str, ...]:
 
 
 def ratio(
-    log_prob: Float[Tensor, " batch"], old_log_prob: Float[Tensor, " batch"]
+    log_prob: Float[Tensor, " batch"],
+    old_log_prob: Float[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
-    """ρ."""
+    """Computes ρ."""
     return (log_prob - old_log_prob).exp()
 
 
 def policy(
-    ratio_b: Float[Tensor, " batch"], advantage: Float[Tensor, " batch"], clip: float
+    ratio_b: Float[Tensor, " batch"],
+    advantage: Float[Tensor, " batch"],
+    clip: float,
 ) -> Float[Tensor, " batch"]:
-    """The clipped surrogate: nothing is gained by moving ρ further than ε in the direction that pays."""
-    return -torch.minimum(ratio_b * advantage, ratio_b.clamp(1 - clip, 1 + clip) * advantage)
+    """Computes the clipped surrogate, which gains nothing where ρ moves beyond 1 ± ε in the
+    advantage's direction.
+    """
+    clipped = ratio_b.clamp(1 - clip, 1 + clip)
+    return -torch.minimum(ratio_b * advantage, clipped * advantage)
 
 
 def value(
@@ -47,31 +58,36 @@ def value(
     weights: Float[Tensor, "*component"],
     clip: float,
 ) -> Float[Tensor, " batch"]:
-    """Squared errors, summed over components with their weights; a clip of 0 clips nothing."""
+    """Computes squared errors, weighted and summed over components; with a clip of 0 values are not
+    clipped.
+    """
     errors = (values - returns).square()
     if clip > 0:
-        near = old_values + (values - old_values).clamp(-clip, clip)
-        errors = torch.maximum(errors, (near - returns).square())
+        clipped = old_values + (values - old_values).clamp(-clip, clip)
+        errors = torch.maximum(errors, (clipped - returns).square())
     return (errors * weights).reshape(len(errors), -1).sum(1)
 
 
 def entropy(entropy_b: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    """What is minimised of it."""
+    """Computes the entropy term, −H."""
     return -entropy_b
 
 
 def clip_fraction(ratio_b: Float[Tensor, " batch"], clip: float) -> Float[Tensor, ""]:
-    """Share of samples whose ρ left 1 ± ε."""
+    """Computes the share of samples whose ρ is outside 1 ± ε."""
     return ((ratio_b - 1).abs() > clip).to(ratio_b.dtype).mean()
 
 
 def explained_variance(
-    values: Float[Tensor, "batch *component"], returns: Float[Tensor, "batch *component"]
+    values: Float[Tensor, "batch *component"],
+    returns: Float[Tensor, "batch *component"],
 ) -> Float[Tensor, ""]:
-    """1 − Var(R − V) / Var(R), variances summed over components: 1 is perfect, 0 as good as a constant.
+    """Computes 1 − Var(R − V) / Var(R), with variances summed over components.
 
-    0 where all returns are equal: then there is nothing to explain.
+    1 is perfect, 0 as good as a constant; 0 where all returns are equal.
     """
     wide = returns.double()
-    of_returns, of_errors = (x.var(0, correction=0).sum() for x in (wide, wide - values))
-    return torch.where(of_returns > 0, 1 - of_errors / of_returns, 0.0).to(returns.dtype)
+    variance = wide.var(0, correction=0).sum()
+    error_variance = (wide - values).var(0, correction=0).sum()
+    explained = torch.where(variance > 0, 1 - error_variance / variance, 0.0)
+    return explained.to(returns.dtype)

@@ -1,7 +1,8 @@
-"""what is seen of colonies -> the numbers of a distribution over actions, and values.
+"""observations of colonies -> raw parameters of a distribution over actions, and values.
 
-Cells are tokens beside one token of the whole colony; the tree enters by each cell's parent. With in-degrees of at
-most 1 a graph convolution would attend to a single neighbour, whose weight is always 1.
+Cells are tokens, with one token more for the whole colony. The tree of cells enters through the
+features of each cell's parent: with in-degrees of at most 1 a graph convolution would attend to a
+single neighbour, with weight 1.
 """
 
 from typing import NamedTuple
@@ -17,123 +18,144 @@ from quatrain.replay.rollouts.buffer import Graphs
 
 TRUNK = 64
 SMALL_GAIN = 0.01
-"""Of the policy's last layer: the first policy is the same everywhere."""
+"""Gain of the policy's last layer: the initial policy is nearly the same in all states."""
 
 
 class Output(NamedTuple):
-    """raw: of the policy's distribution, in two halves. value: the return, whole or of each component."""
+    """Holds the raw parameters of the policy's distribution, in two halves, and the value, total or
+    by component.
+    """
 
     raw: Float[Tensor, "batch raw"]
     value: Float[Tensor, "batch *component"]
 
 
 class Attention(nn.Module):
-    """Every token asks every other one of its own colony."""
+    """Computes multi-head attention between all tokens of a colony."""
 
     def __init__(self, d: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query, self.value, self.out = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
-        self.key = nn.Linear(d, d, bias=False)  # softmax does not see what is added to all scores
+        self.query = nn.Linear(d, d)
+        self.value = nn.Linear(d, d)
+        self.out = nn.Linear(d, d)
+        self.key = nn.Linear(d, d, bias=False)  # softmax is invariant to a bias of the keys
 
     def forward(
-        self, tokens: Tensor, exists: Bool[Tensor, "batch token"]
+        self,
+        tokens: Tensor,
+        exists: Bool[Tensor, "batch token"],
     ) -> Float[Tensor, "batch token d"]:
-        asked, offered, told = (
+        query, key, value = (
             layer(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
-        found = functional.scaled_dot_product_attention(
-            asked, offered, told, attn_mask=exists[:, None, None]
-        )
-        return self.out(found.transpose(1, 2).flatten(2))
+        mask = exists[:, None, None]
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
     def of_colony(
-        self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]
+        self,
+        colony: Tensor,
+        cells: Tensor,
+        mask: Bool[Tensor, "batch cell"],
     ) -> Float[Tensor, "batch d"]:
-        """What the colony's token alone is told, for less.
+        """Computes attention for the colony token only (cheaper than for all tokens).
 
-        Scores are (W_k x)·q = x·(W_kᵀ q), and Σ a W_v x = W_v Σ a x: keys and values of single cells are never made.
+        Scores are (W_k x)·q = x·(W_kᵀ q), and Σ a W_v x = W_v Σ a x: keys and values of cells are
+        never materialised.
         """
         by_head = (self.heads, -1, colony.shape[1])
-        asked = self.query(colony).unflatten(1, by_head[:2])
-        asked = (
-            torch.einsum("bhs,hsd->bhd", asked, self.key.weight.view(by_head))
-            * asked.shape[2] ** -0.5
-        )
-        of_cells = torch.bmm(asked, cells.transpose(1, 2)).masked_fill(~mask[:, None], -torch.inf)
-        attention = torch.cat([asked @ colony[..., None], of_cells], 2).softmax(2)
-        seen = torch.bmm(attention[..., 1:], cells) + attention[..., :1] * colony[:, None]
-        told = torch.einsum("bhd,hsd->bhs", seen, self.value.weight.view(by_head)).flatten(1)
-        return self.out(told + self.value.bias)
+        query = self.query(colony).unflatten(1, by_head[:2])
+        scale = query.shape[2] ** -0.5
+        query = torch.einsum("bhs,hsd->bhd", query, self.key.weight.view(by_head)) * scale
+        scores = torch.bmm(query, cells.transpose(1, 2)).masked_fill(~mask[:, None], -torch.inf)
+        attention = torch.cat([query @ colony[..., None], scores], 2).softmax(2)
+        mixed = torch.bmm(attention[..., 1:], cells) + attention[..., :1] * colony[:, None]
+        values = torch.einsum("bhd,hsd->bhs", mixed, self.value.weight.view(by_head))
+        return self.out(values.flatten(1) + self.value.bias)
 
 
 class Block(nn.Module):
-    """X + O(Attn(LN X)), then X + F2(GELU(F1(LN X))), of the tokens that ask."""
+    """Computes X + O(Attn(LN X)), then X + F2(GELU(F1(LN X)))."""
 
     def __init__(self, d: int, heads: int) -> None:
         super().__init__()
-        self.before_attention, self.before_mix = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.before_attention = nn.LayerNorm(d)
+        self.before_mix = nn.LayerNorm(d)
         self.attention = Attention(d, heads)
         self.mix = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
 
     def forward(
-        self, tokens: Tensor, exists: Bool[Tensor, "batch token"]
+        self,
+        tokens: Tensor,
+        exists: Bool[Tensor, "batch token"],
     ) -> Float[Tensor, "batch token d"]:
-        return self._mixed(tokens + self.attention(self.before_attention(tokens), exists))
+        tokens = tokens + self.attention(self.before_attention(tokens), exists)
+        return tokens + self.mix(self.before_mix(tokens))
 
     def of_colony(
-        self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]
+        self,
+        colony: Tensor,
+        cells: Tensor,
+        mask: Bool[Tensor, "batch cell"],
     ) -> Float[Tensor, "batch d"]:
-        """The first of `forward`'s tokens."""
-        told = self.attention.of_colony(
-            self.before_attention(colony), self.before_attention(cells), mask
-        )
-        return self._mixed(colony + told)
-
-    def _mixed(self, tokens: Tensor) -> Tensor:
-        return tokens + self.mix(self.before_mix(tokens))
+        """Computes the first token of `forward`."""
+        normed_colony = self.before_attention(colony)
+        normed_cells = self.before_attention(cells)
+        colony = colony + self.attention.of_colony(normed_colony, normed_cells, mask)
+        return colony + self.mix(self.before_mix(colony))
 
 
 class Network(nn.Module):
-    """Actor and critic of colonies, on a common encoder."""
+    """Computes policy and value of colonies, with a common encoder."""
 
     def __init__(self, config: ActorCriticConfig) -> None:
         super().__init__()
-        chosen, env = config.network, config.env
-        d, numbers = chosen.d, len(env.action.active_params)
+        env = config.env
+        d = config.network.d
+        self.total = config.network.value_heads == "total"
+        values = 1 if self.total else len(env.reward.weighted)
         self.cells = nn.Linear(2 * NODE_FEATURES[env.features], d, bias=False)
         self.colony = nn.Sequential(
-            nn.Linear(GRAPH_FEATURES[env.features], d), nn.GELU(), nn.Linear(d, d)
+            nn.Linear(GRAPH_FEATURES[env.features], d),
+            nn.GELU(),
+            nn.Linear(d, d),
         )
-        self.blocks = nn.ModuleList(Block(d, chosen.heads) for _ in range(chosen.layers))
-        self.actor = _trunk(2 * d, 2 * numbers, SMALL_GAIN)
-        self.total = chosen.value_heads == "total"
-        self.critic = _trunk(2 * d, 1 if self.total else len(env.reward.weighted), 1.0)
+        blocks = (Block(d, config.network.heads) for _ in range(config.network.layers))
+        self.blocks = nn.ModuleList(blocks)
+        self.actor = _trunk(2 * d, 2 * len(env.action.active_params), SMALL_GAIN)
+        self.critic = _trunk(2 * d, values, 1.0)
 
     def forward(self, *groups: Graphs) -> Output:
-        """Of the colonies of all groups, one after the other; a group is as wide as its largest colony."""
-        state = torch.cat([self.encode(*graphs) for graphs in groups])
-        value = self.critic(state)
-        return Output(self.actor(state).float(), (value[:, 0] if self.total else value).float())
+        """Returns the outputs of all groups, concatenated; a group is as wide as its largest
+        colony.
+        """
+        encoded = torch.cat([self.encode(*graphs) for graphs in groups])
+        value = self.critic(encoded)
+        if self.total:
+            value = value[:, 0]
+        return Output(self.actor(encoded).float(), value.float())
 
     def encode(
-        self, node: Tensor, graph: Tensor, parent: Tensor, mask: Tensor
+        self,
+        node: Tensor,
+        graph: Tensor,
+        parent: Tensor,
+        mask: Tensor,
     ) -> Float[Tensor, "batch two_d"]:
-        """Each colony's token after all blocks, beside the mean of its cells before the last one."""
-        of_parent = (
-            node.gather(1, parent.clamp(min=0)[..., None].expand_as(node))
-            * (parent >= 0)[..., None]
-        )
-        colony, cells = (
-            self.colony(graph),
-            self.cells(torch.cat([node, of_parent], 2) * mask[..., None]),
-        )
+        """Returns each colony's token after all blocks, and the mean of its cells before the last
+        block.
+        """
+        parent_index = parent.clamp(min=0)[..., None].expand_as(node)
+        parent_node = node.gather(1, parent_index) * (parent >= 0)[..., None]
+        colony = self.colony(graph)
+        cells = self.cells(torch.cat([node, parent_node], 2) * mask[..., None])
         for block in self.blocks[:-1]:
-            tokens = block(
-                torch.cat([colony[:, None], cells], 1), functional.pad(mask, (1, 0), value=True)
-            )
-            colony, cells = tokens[:, 0], tokens[:, 1:]
+            exists = functional.pad(mask, (1, 0), value=True)
+            tokens = block(torch.cat([colony[:, None], cells], 1), exists)
+            colony = tokens[:, 0]
+            cells = tokens[:, 1:]
         share = mask / mask.sum(1, keepdim=True).clamp(min=1)
         mean = torch.bmm(share.to(cells.dtype)[:, None], cells)[:, 0]
         last = self.blocks[-1]
@@ -142,7 +164,7 @@ class Network(nn.Module):
 
 
 def init(config: ActorCriticConfig, seed: int) -> Network:
-    """A network with fresh weights, which depend on the seed alone."""
+    """Returns a network whose initial weights depend on the seed alone."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return Network(config)

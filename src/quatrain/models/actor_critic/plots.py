@@ -1,4 +1,6 @@
-"""learner, dataset, history -> figures: how fast was it learned, what was learned, and where does it stand?"""
+"""state, dataset, history -> figures of training, of the learned policy, and of its comparison with
+reference policies.
+"""
 
 from collections.abc import Mapping
 
@@ -7,8 +9,13 @@ from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.collect import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures import film, laws, standing, training
-from quatrain.models.actor_critic.figures.replays import replayed
+from quatrain.models.actor_critic.figures import (
+    baseline_comparison,
+    episode_strip,
+    policy_response,
+    training,
+)
+from quatrain.models.actor_critic.figures.replays import replay_policies
 from quatrain.models.actor_critic.train import State
 from quatrain.progress import History
 
@@ -20,24 +27,32 @@ def plots(
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
-    """Figures of one trained actor_critic; of several seeds means with 95 % intervals over seeds.
+    """Draws the figures of one trained actor_critic; of several seeds means with 95 % intervals
+    over seeds.
 
-    Return against slope is left out where all plates have the same.
+    Without `slopes` where all plates have the same slope.
     """
     held_out = dataset.held_out
-    replays = replayed(config, state, held_out.floors, held_out.plates, held_out.colonies)
-    outside = replayed(config, state, held_out.floors, held_out.outside, held_out.colonies_outside)
+    references = held_out.references
+    replays = replay_policies(config, state, references, held_out.plates, held_out.colonies)
+    outside = replay_policies(
+        config,
+        state,
+        references,
+        held_out.outside,
+        held_out.colonies_outside,
+    )
     figures = {
         "learning_curve": training.draw_learning_curve(config, history, scores),
         "episodes": training.draw_episodes(config, history),
         "updates": training.draw_updates(config, history),
-        "actions": laws.draw_actions(config, history, replays),
-        "laws": laws.draw_laws(config, dataset, replays),
-        "sizes": standing.draw_sizes(config, dataset, replays),
-        "film": film.draw_film(config, state, dataset, replays),
-        "paired": standing.draw_paired(config, dataset, replays),
-        "constant_search": standing.draw_constant_search(config, dataset, scores),
+        "actions": policy_response.draw_actions(config, history, replays),
+        "laws": policy_response.draw_policy_response(config, dataset, replays),
+        "sizes": baseline_comparison.draw_sizes(config, dataset, replays),
+        "film": episode_strip.draw_episode_strip(config, state, dataset, replays),
+        "paired": baseline_comparison.draw_paired(config, dataset, replays),
+        "constant_search": baseline_comparison.draw_constant_search(config, dataset, scores),
     }
     if len(np.unique(np.concatenate([held_out.plates.m, held_out.outside.m]))) > 1:
-        figures["slopes"] = standing.draw_slopes(config, dataset, replays, outside)
+        figures["slopes"] = baseline_comparison.draw_slopes(config, dataset, replays, outside)
     return figures

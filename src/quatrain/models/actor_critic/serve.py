@@ -1,4 +1,4 @@
-"""learner -> the arrays that answer without it; colonies -> what the policy does with them, and what they are worth."""
+"""state -> arrays for inference; colonies -> the policy's actions and the value of the colonies."""
 
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS
 from quatrain.envs.colony.world import colonies_at
 from quatrain.frameworks.torch import packing
 from quatrain.models.actor_critic import network
-from quatrain.models.actor_critic.collect import Dataset, colonies_of
+from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, see
+from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, observe
 from quatrain.models.actor_critic.train import State
 from quatrain.requests import Input, validate_request
 
@@ -23,14 +23,14 @@ EXAMPLES = 3
 
 
 class Weights(NamedTuple):
-    """What of a learner acts."""
+    """Holds the part of a state that inference needs."""
 
     params: dict[str, Tensor]
     scale: Scale
 
 
 class Question(NamedTuple):
-    """Colonies as they stand, by field of a request."""
+    """Holds colonies; the fields are the inputs of a request."""
 
     cells: Int32[np.ndarray, " question"]
     positions: Float32[np.ndarray, "question slot 2"]
@@ -41,93 +41,118 @@ class Question(NamedTuple):
 
 
 def export(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Network of the first seed, and the scale of what it sees."""
+    """Returns the network of the first seed and the scale of its observations."""
     seed = state.seeds[0]
     return packing.to_arrays(Weights(seed.params, seed.scale))
 
 
 def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
-    """The first held-out colonies, before their first step."""
+    """Returns the first held-out colonies, before their first step."""
     held_out = dataset.held_out
-    starts = type(held_out.colonies)(*(column[:EXAMPLES] for column in held_out.colonies))
-    colonies = colonies_of(config.env.rules, starts)
-    found = Question(
-        cells=starts.n,
-        positions=colonies.pos.numpy(force=True),
-        parents=colonies.parent.numpy(force=True),
-        ages=colonies.age.numpy(force=True),
-        left_moves=colonies.left.numpy(force=True),
-        stiffness=held_out.plates.intensity[starts.substrate],
-    )
-    return {name: getattr(found, name).astype(own.dtype) for name, own in inputs(config).items()}
+    initial = InitialColonies(*(column[:EXAMPLES] for column in held_out.colonies))
+    colonies = make_colonies(config.env.rules, initial)
+    question = {
+        "cells": initial.n,
+        "positions": colonies.pos.numpy(force=True),
+        "parents": colonies.parent.numpy(force=True),
+        "ages": colonies.age.numpy(force=True),
+        "left_moves": colonies.left.numpy(force=True),
+        "stiffness": held_out.plates.intensity[initial.substrate],
+    }
+    return {name: question[name].astype(spec.dtype) for name, spec in inputs(config).items()}
 
 
 def answer(
-    config: ActorCriticConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+    config: ActorCriticConfig,
+    arrays: dict[str, np.ndarray],
+    request: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """How the policy steers colonies, without its spread, as when it is judged; and what it expects to earn.
+    """Returns the actions of the deterministic policy, as it is evaluated, and the value of each
+    colony.
 
-    Inputs: `positions` (n, max_nodes, 2), x and y of each cell in pixels; `cells` (n,), how many there are: what stands
-    beyond is not looked at; `parents` (n, max_nodes), the slot of each cell's parent, which comes before it, or -1;
-    `ages` (n, max_nodes), steps since each cell's birth; `left_moves` (n,), steps in a row that moved the centroid to
-    the left; `stiffness` (n, width) of the plate at each pixel along x. A colony that begins is a chain: parents
-    -1, 0, 1, ..., ages 0, left_moves 0.
-    Outputs (n,): the action, which is `delete_ratio`, the share of cells to remove from the left; `gamma`, pixels that
-    children are thrown where it is stiff; `alpha`, the stiffness where it is half as far; `noise`, pixels added to
-    that; `theta`, its direction in radians; and `value`, the discounted return from here on.
+    Inputs: `positions` (n, max_nodes, 2), x and y of each cell in pixels; `cells` (n,), the number
+    of cells: entries beyond it are ignored; `parents` (n, max_nodes), the slot of each cell's
+    parent, which precedes the cell, or -1; `ages` (n, max_nodes), steps since each cell's birth;
+    `left_moves` (n,), steps in a row that moved the centroid to the left; `stiffness` (n, width) of
+    the plate at each pixel along x. A colony before its first step is a chain: parents -1, 0, 1,
+    ..., ages 0, left_moves 0. Outputs (n,): the action, which is `delete_ratio`, the share of cells
+    to remove from the left; `gamma`, pixels that children are thrown where the plate is stiff;
+    `alpha`, the stiffness where it is half as far; `noise`, pixels added to that; `theta`, its
+    direction in radians; and `value`, the expected discounted return.
 
     Raises:
-        ValueError: other inputs, shapes or numbers than these; arrays of another config.
+        ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
+            config.
     """
     question = Question(**validate_request("actor_critic", request, inputs(config)))
     with torch.no_grad():
-        actor, colonies = _actor(config, arrays, question.stiffness), _colonies(question)
-        output = actor.plain(see(actor, colonies))
+        actor = _load_actor(config, arrays, question.stiffness)
         policy = actor.policy
-        action = policy.action(policy.centre(policy.distribution(output.raw)))
-        value = output.value if output.value.ndim == 1 else output.value @ actor.world.weights
+        output = actor.eager(observe(actor, _make_colonies(question)))
+        action = policy.action(policy.mean(policy.distribution(output.raw)))
+        value = output.value
+        if value.ndim > 1:
+            value = value @ actor.world.weights
     columns = zip((*PARAMETERS, "value"), (*action.unbind(1), value), strict=True)
     return {name: column.numpy(force=True) for name, column in columns}
 
 
-def _actor(
-    config: ActorCriticConfig, arrays: dict[str, np.ndarray], stiffness: np.ndarray
+def _load_actor(
+    config: ActorCriticConfig,
+    arrays: dict[str, np.ndarray],
+    stiffness: np.ndarray,
 ) -> Actor:
-    """On plates of these stiffnesses. Nothing is compiled: that pays when the same shapes come again and again."""
-    config = config.model_copy(update={"train": config.train.model_copy(update={"compile": False})})
-    made = network.init(config, 0)
-    sizes = (NODE_FEATURES[config.env.features],) * 2 + (GRAPH_FEATURES[config.env.features],) * 2
-    template = Weights(made.state_dict(), Scale(*map(torch.zeros, sizes)))
-    weights = packing.from_arrays(template, arrays)
-    made.load_state_dict(weights.params)
+    """Returns the policy on plates of these stiffnesses; not compiled, which pays only for repeated
+    shapes.
+    """
+    train = config.train.model_copy(update={"compile": False})
+    config = config.model_copy(update={"train": train})
     rules = config.env.rules
-    world = World(
-        rules, torch.tensor(stiffness), torch.tensor([weight for _, weight in rules.reward])
-    )
-    return make_actor(config, world, weights.scale, made)
+    net = network.init(config, 0)
+    node = torch.zeros(NODE_FEATURES[rules.features])
+    graph = torch.zeros(GRAPH_FEATURES[rules.features])
+    template = Weights(net.state_dict(), Scale(node, node, graph, graph))
+    weights = packing.from_arrays(template, arrays)
+    net.load_state_dict(weights.params)
+    reward_weights = torch.tensor([weight for _, weight in rules.reward])
+    world = World(rules, torch.tensor(stiffness), reward_weights)
+    return make_actor(config, world, weights.scale, net)
 
 
-def _colonies(question: Question) -> Colonies:
-    """Each on its own plate. A cell without an age was born in the last step, unless its colony just begins."""
-    cells, positions, parents, ages, left = (torch.tensor(column) for column in question[:-1])
+def _make_colonies(question: Question) -> Colonies:
+    """Returns colonies, each on its own plate.
+
+    Cells of age 0 were born in the last step, unless all cells have age 0: then the colony has not
+    stepped yet.
+    """
+    cells = torch.tensor(question.cells)
+    parents = torch.tensor(question.parents)
+    ages = torch.tensor(question.ages)
     used = torch.arange(parents.shape[1]) < cells[:, None]
-    return colonies_at(positions, cells.long(), torch.arange(len(cells)))._replace(
+    stepped = ages.amax(1, keepdim=True) > 0
+    colonies = colonies_at(torch.tensor(question.positions), cells.long(), torch.arange(len(cells)))
+    return colonies._replace(
         parent=parents.long(),
         age=ages.float(),
-        new=used & (ages == 0) & (ages.amax(1, keepdim=True) > 0),
-        left=left.long(),
+        new=used & (ages == 0) & stepped,
+        left=torch.tensor(question.left_moves).long(),
     )
 
 
 def inputs(config: ActorCriticConfig) -> dict[str, Input]:
-    """What may be asked; where there is no cell a position is 0, a parent -1 and an age 0."""
-    env, slots = config.env, config.env.max_nodes
+    """Returns the inputs of a request; in slots without a cell a position is 0, a parent -1 and an
+    age 0.
+    """
+    env = config.env
+    slots = env.max_nodes
+    size = np.array([env.width, env.height])
     earlier = np.arange(slots) - 1
+    stiffest = float(np.finfo(np.float32).max)
     return {
         "cells": Input(np.int32, (), 1, slots),
-        "positions": Input(np.float32, (slots, 2), 0, np.array([env.width, env.height]), "cells"),
+        "positions": Input(np.float32, (slots, 2), 0, size, "cells"),
         "parents": Input(np.int32, (slots,), -1, earlier, "cells"),
         "ages": Input(np.int32, (slots,), 0, env.max_steps, "cells"),
         "left_moves": Input(np.int32, (), 0, env.left_limit - 1),
-        "stiffness": Input(np.float32, (env.width,), FLOOR, float(np.finfo(np.float32).max)),
+        "stiffness": Input(np.float32, (env.width,), FLOOR, stiffest),
     }

@@ -1,4 +1,4 @@
-"""config, seed -> what a random policy met in the training worlds, and the worlds in which a learner is judged."""
+"""config, seed -> transitions of a random policy in the training envs, and held-out envs"""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from jaxtyping import Int8, Int16, Key, UInt32
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.layouts import walls
 from quatrain.envs.treasurehunt.policies import random_policy
-from quatrain.envs.treasurehunt.turns import Lanes, World
-from quatrain.envs.treasurehunt.world import State, make_world
+from quatrain.envs.treasurehunt.turns import EnvStates, World
+from quatrain.envs.treasurehunt.world import make_world
 from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.replay.frames import AnyArray, Transitions
@@ -25,132 +25,122 @@ WORLDS, PLAY = range(2)
 
 
 class HeldOut(NamedTuple):
-    """Worlds of one episode before their first turn; with the key they fix start and spawn noise."""
+    """Holds envs at the start of an episode; the keys determine start cells and spawning."""
 
-    keys: UInt32[np.ndarray, "worlds 2"]
-    positions: Int16[np.ndarray, "worlds agents 2"]
-    items: Int8[np.ndarray, "worlds height width"]
+    keys: UInt32[np.ndarray, "env 2"]
+    positions: Int16[np.ndarray, "env agent 2"]
+    items: Int8[np.ndarray, "env height width"]
 
 
 class Dataset(NamedTuple):
-    """The prefill of each seed's replay (a leading axis `seeds`), and the held-out worlds."""
+    """Holds the prefill of each seed's replay (leading axis seed), and the held-out envs."""
 
     train: Transitions
     held_out: HeldOut
 
 
 def collect(config: IqnConfig, seed: int) -> Dataset:
-    """`collect.turns` turns of a uniform random policy in each training world, and the held-out worlds."""
+    """Plays `collect.turns` turns of a uniform random policy per env, and draws held-out envs."""
     world = make_world(config.env.rules)
-    prefill_key, held_out_key = (
-        jax.random.fold_in(jax.random.key(seed), purpose) for purpose in (PREFILL, HELD_OUT)
-    )
-    return Dataset(prefill(config, world, prefill_key), _held_out(config, world, held_out_key))
+    key = jax.random.key(seed)
+    train = prefill(config, world, jax.random.fold_in(key, PREFILL))
+    keys = jax.random.split(jax.random.fold_in(key, HELD_OUT), config.collect.held_out_worlds)
+    state = jax.jit(lambda keys: turns.start(world, keys, frames=1).state)(keys)
+    held_out = (jax.random.key_data(keys), state.positions, state.items)
+    return Dataset(train, HeldOut(*map(np.asarray, held_out)))
 
 
 def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions:
-    """Transitions of a uniform random policy, (seeds, turns, ...)."""
+    """Returns transitions of a uniform random policy, (seed, turn, ...)."""
     return jax.tree.map(np.asarray, _prefill(config, world, key))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _prefill(config: IqnConfig, world: World, key: Array) -> Transitions:
-    def one(seed: Array) -> Transitions:
+    policy = random_policy(config.env.rules)
+
+    def play_seed(seed: Array) -> Transitions:
         base_key = jax.random.fold_in(key, seed)
         keys = jax.random.split(jax.random.fold_in(base_key, WORLDS), config.env.worlds)
-        lanes = turns.start(world, keys, frames=1)
+        envs = turns.start(world, keys, frames=1)
         play_key = jax.random.fold_in(base_key, PLAY)
-        played = turns.play(
-            world,
-            lanes,
-            random_policy(config.env.rules),
-            play_key,
-            jnp.int32(0),
-            config.collect.turns,
-        )
-        return transitions_of(played.turns)
+        first = jnp.int32(0)
+        rollout = turns.play(world, envs, policy, play_key, first, config.collect.turns)
+        return to_transitions(rollout.turns)
 
-    return jax.lax.map(one, jnp.arange(config.seeds))
+    return jax.lax.map(play_seed, jnp.arange(config.seeds))
 
 
-def transitions_of(turn: turns.Turn) -> Transitions:
-    """What the replay stores of turns."""
+def to_transitions(turn: turns.Turn) -> Transitions:
+    """Returns the columns of turns that the replay stores."""
     return Transitions(*(getattr(turn, name) for name in Transitions._fields))
 
 
-def _held_out(config: IqnConfig, world: World, key: Key[Array, ""]) -> HeldOut:
-    keys = jax.random.split(key, config.collect.held_out_worlds)
-    state: State = jax.jit(lambda keys: turns.start(world, keys, frames=1).state)(keys)
-    return HeldOut(*map(np.asarray, (jax.random.key_data(keys), state.positions, state.items)))
-
-
-def lanes_of(config: IqnConfig, held_out: HeldOut) -> Lanes:
-    """The held-out worlds, ready for their first turn."""
+def held_out_envs(config: IqnConfig, held_out: HeldOut) -> EnvStates:
+    """Returns the held-out envs, ready for their first turn."""
     keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
-    lanes = turns.start(make_world(config.env.rules), keys, config.network.frames)
-    state = lanes.state._replace(
-        positions=jnp.asarray(held_out.positions), items=jnp.asarray(held_out.items)
-    )
-    return lanes._replace(state=state)
+    envs = turns.start(make_world(config.env.rules), keys, config.network.frames)
+    positions = jnp.asarray(held_out.positions)
+    state = envs.state._replace(positions=positions, items=jnp.asarray(held_out.items))
+    return envs._replace(state=state)
 
 
 def check(config: IqnConfig, dataset: Dataset) -> None:
-    """Refuse a dataset that this config cannot have produced.
+    """Raises if this config cannot have produced the dataset.
 
     Raises:
-        DatasetMismatch: a size, or a value that no turn of this world can show.
+        DatasetMismatch: a size, or a value that is impossible in this world.
     """
-    data, held_out, rules = dataset.train, dataset.held_out, config.env.rules
-    height, width = len(rules.map.rows), len(rules.map.rows[0])
-    of_agents = (config.seeds, config.collect.turns, rules.agents, config.env.worlds)
-    of_worlds, worlds = (*of_agents[:2], config.env.worlds), config.collect.held_out_worlds
-    wanted = {
-        "frames": (*of_agents, config.inputs // config.network.frames),
-        "actions": of_agents,
-        "rewards": of_agents,
-        "terminated": of_worlds,
-        "truncated": of_worlds,
-        "turn": of_worlds,
-        "held_out/keys": (worlds, 2),
-        "held_out/positions": (worlds, rules.agents, 2),
-        "held_out/items": (worlds, height, width),
+    problem = _wrong_shape(config, dataset) or _impossible_value(config, dataset)
+    if problem:
+        raise DatasetMismatch(
+            f"the dataset was not collected in the world of iqn.env: {problem}; run `dvc repro`"
+        )
+
+
+def _wrong_shape(config: IqnConfig, dataset: Dataset) -> str | None:
+    rules = config.env.rules
+    envs = config.env.worlds
+    held_out = config.collect.held_out_worlds
+    per_env = (config.seeds, config.collect.turns, envs)
+    per_agent = (config.seeds, config.collect.turns, rules.agents, envs)
+    expected = {
+        "frames": (*per_agent, config.inputs // config.network.frames),
+        "actions": per_agent,
+        "rewards": per_agent,
+        "terminated": per_env,
+        "truncated": per_env,
+        "turn": per_env,
+        "held_out/keys": (held_out, 2),
+        "held_out/positions": (held_out, rules.agents, 2),
+        "held_out/items": (held_out, *walls(rules.map).shape),
     }
-    judged = {f"held_out/{name}": array for name, array in held_out._asdict().items()}
-    for name, array in (data._asdict() | judged).items():
-        if array.shape != wanted[name]:
-            raise _refused(f"{name} have the shape {array.shape}, not {wanted[name]}")
-    payable = {
-        rules.wall_value,
-        rules.agent_value,
-        0.0,
-        *(entity.value for entity in rules.entities),
+    arrays = (*dataset.train, *dataset.held_out)
+    for (name, shape), array in zip(expected.items(), arrays, strict=True):
+        if array.shape != shape:
+            return f"{name} have the shape {array.shape}, not {shape}"
+    return None
+
+
+def _impossible_value(config: IqnConfig, dataset: Dataset) -> str | None:
+    rules = config.env.rules
+    train = dataset.train
+    items = dataset.held_out.items
+    item_values = [entity.value for entity in rules.entities]
+    rewards = np.array([rules.wall_value, rules.agent_value, 0.0, *item_values], np.float32)
+    y, x = np.moveaxis(dataset.held_out.positions, -1, 0)
+    last_turn = train.turn == rules.max_turns - 1
+    checks = {
+        "frames outside 0..2": _within(train.frames, 2),
+        "actions outside 0..3": _within(train.actions, 3),
+        "held-out items of an unknown kind": _within(items, len(rules.entities)),
+        "rewards that nothing pays": np.isin(train.rewards, rewards).all(),
+        "held-out agents in walls": not walls(rules.map)[y, x].any(),
+        "ends at other turns": np.array_equal(train.truncated, last_turn),
     }
-    for name, fits in (
-        ("frames outside 0..2", _within(data.frames, 0, 2)),
-        ("actions outside 0..3", _within(data.actions, 0, 3)),
-        ("held-out items of an unknown kind", _within(held_out.items, 0, len(rules.entities))),
-        (
-            "rewards that nothing pays",
-            bool(np.isin(data.rewards, np.array(sorted(payable), np.float32)).all()),
-        ),
-        (
-            "held-out agents in walls",
-            not walls(rules.map)[tuple(np.moveaxis(held_out.positions, -1, 0))].any(),
-        ),
-        (
-            "ends at other turns",
-            bool(np.array_equal(data.truncated, data.turn == rules.max_turns - 1)),
-        ),
-    ):
-        if not fits:
-            raise _refused(f"it has {name}")
+    problems = [f"it has {name}" for name, passed in checks.items() if not passed]
+    return problems[0] if problems else None
 
 
-def _within(values: AnyArray, low: int, high: int) -> bool:
-    return bool(values.size == 0 or (values.min() >= low and values.max() <= high))
-
-
-def _refused(why: str) -> DatasetMismatch:
-    return DatasetMismatch(
-        f"the dataset was not collected in the world of iqn.env: {why}; run `dvc repro`"
-    )
+def _within(values: AnyArray, high: int) -> bool:
+    return bool(values.size == 0 or (values.min() >= 0 and values.max() <= high))

@@ -1,4 +1,4 @@
-"""What an iqn run depends on: world, prefill, network, the cycle of playing and learning, evaluation."""
+"""Config of iqn: world, prefill, network, cycles of playing and learning, evaluation."""
 
 from typing import Annotated, Literal
 
@@ -13,32 +13,32 @@ MAX_RING_BYTES = 2**36
 
 
 class Collect(Section):
-    """The prefill of the replay by a random policy, and the worlds in which the learner is judged."""
+    """Holds the prefill of the replay by a random policy, and the number of held-out envs."""
 
     turns: int = Field(
-        ge=1, le=10**7, description="turns that a random policy plays in each training world"
+        ge=1, le=10**7, description="turns of a random policy in each training world"
     )
     held_out_worlds: int = Field(
-        ge=2, le=65536, description="worlds of one episode that only evaluate"
+        ge=2, le=65536, description="worlds used only for evaluation, for one episode"
     )
 
 
 class Network(Section):
-    """Observations of the last turns and quantiles -> values of the actions."""
+    """Holds the network: observations of the last turns and quantiles -> values of the actions."""
 
     frames: int = Field(
-        ge=1, le=32, description="observations that the network sees: this turn's and those before"
+        ge=1, le=32, description="stacked observations: this turn's and those before"
     )
     hidden: int = Field(ge=8, le=4096, description="units of each layer")
     cosines: int = Field(ge=1, le=512, description="cosines that embed a quantile")
-    dueling: bool = Field(description="value and advantages apart")
+    dueling: bool = Field(description="separate value and advantage heads")
     noisy: Literal["none", "factorised", "independent"] = Field(
-        description="noise on the weights behind the product"
+        description="noise on the weights of the layers after the product"
     )
 
 
 class Loss(Section):
-    """The quantile Huber loss and its targets."""
+    """Holds the quantile Huber loss and its targets."""
 
     quantiles: int = Field(
         ge=1, le=256, description="online quantiles of a sample (N of the paper)"
@@ -46,16 +46,19 @@ class Loss(Section):
     target_quantiles: int = Field(
         ge=1, le=256, description="target quantiles of a sample (N' of the paper)"
     )
-    kappa: float = Field(gt=0, le=LARGEST, description="errors beyond it count linearly")
+    kappa: float = Field(gt=0, le=LARGEST, description="errors beyond it have linear loss")
     double_q: bool = Field(
-        description="the online network chooses the action that the target network values"
+        description="the online network selects the action, the target network evaluates it"
     )
     n_step: int = Field(ge=1, le=64, description="rewards in a target before it bootstraps")
     discount: float = Field(ge=0, lt=1)
 
 
 class LinearEpsilon(Section):
-    """max(end, start - (start - end) * transitions / over_transitions), prefill counted."""
+    """Holds epsilon = max(end, start - (start - end) * transitions / over_transitions).
+
+    Transitions include the prefill.
+    """
 
     kind: Literal["linear"]
     start: float = Field(ge=0, le=1)
@@ -66,45 +69,45 @@ class LinearEpsilon(Section):
 
 
 class GeometricEpsilon(Section):
-    """max(end, start * (1 - decay)^episodes), prefill counted."""
+    """Holds epsilon = max(end, start * (1 - decay)^episodes); episodes include the prefill."""
 
     kind: Literal["geometric"]
     start: float = Field(ge=0, le=1)
     end: float = Field(ge=0, le=1)
-    decay: float = Field(ge=0, le=1, description="lost with each episode")
+    decay: float = Field(ge=0, le=1, description="share lost with each episode")
 
 
 class Acting(Section):
-    """How an agent chooses while it learns."""
+    """Holds how agents act while learning, and which network acts in evaluations."""
 
     quantiles: int = Field(ge=1, le=1024, description="quantiles whose mean is an action's value")
     taus: Literal["midpoints", "uniform"] = Field(
-        description="midpoints (g + 1/2)/G, or drawn anew for each act"
+        description="midpoints (g + 1/2)/G, or drawn uniformly for each action"
     )
     epsilon: Annotated[LinearEpsilon | GeometricEpsilon, Field(discriminator="kind")]
-    judged: Literal["target", "online"] = Field(
-        description="the network that plays in evaluations; a Polyak target averages the online one over updates"
+    evaluation_network: Literal["target", "online"] = Field(
+        description="network that acts in evaluations; a Polyak target averages online weights"
     )
 
 
 class PolyakTarget(Section):
-    """target <- rate * online + (1 - rate) * target, after every update."""
+    """Holds target <- rate * online + (1 - rate) * target, after every update."""
 
     kind: Literal["polyak"]
     rate: float = Field(gt=0, le=1)
 
 
 class HardTarget(Section):
-    """target <- online, every so many updates."""
+    """Holds target <- online, every `copy_every` updates."""
 
     kind: Literal["hard"]
     copy_every: int = Field(ge=1, le=10**9)
 
 
 class Train(Section):
-    """Cycles of playing `turns_per_cycle` turns and learning `updates_per_cycle` times."""
+    """Holds cycles of `turns_per_cycle` turns and `updates_per_cycle` updates."""
 
-    turns: int = Field(ge=1, le=10**9, description="turns of each world, prefill not counted")
+    turns: int = Field(ge=1, le=10**9, description="turns of each world, without the prefill")
     turns_per_cycle: int = Field(ge=1, le=10_000)
     updates_per_cycle: int = Field(ge=1, le=10_000, description="gradient steps of each agent")
     batch_size: int = Field(ge=1, le=65536)
@@ -113,10 +116,12 @@ class Train(Section):
     )
     learning_rate: float = Field(gt=0, le=1)
     adam_eps: float = Field(gt=0, le=1)
-    max_grad_norm: float = Field(gt=0, le=LARGEST, description="of one agent's gradient")
+    max_grad_norm: float = Field(
+        gt=0, le=LARGEST, description="norm to which one agent's gradient is clipped"
+    )
     target: Annotated[PolyakTarget | HardTarget, Field(discriminator="kind")]
     agent_parallelism: Literal["auto", "vmap", "scan"] = Field(
-        description="agents learn side by side, or in turn"
+        description="agents learn vectorised, or in a loop"
     )
     record_every: int = Field(
         ge=1, description="updates per record, and per call of the compiled program"
@@ -130,42 +135,43 @@ class Train(Section):
 
     @property
     def cycles(self) -> int:
-        """Of the whole training."""
+        """Returns the number of cycles in the whole training."""
         return self.turns // self.turns_per_cycle
 
     @property
     def steps(self) -> int:
-        """Gradient steps of each agent in the whole training."""
+        """Returns the number of gradient steps of each agent in the whole training."""
         return self.cycles * self.updates_per_cycle
 
     @property
     def cycles_per_record(self) -> int:
-        """In a call of the compiled program."""
+        """Returns the number of cycles per call of the compiled program."""
         return self.record_every // self.updates_per_cycle
 
     @model_validator(mode="after")
     def _records_hold_whole_cycles(self) -> "Train":
         cycle = self.updates_per_cycle
-        _refuse_remainder("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
-        _refuse_remainder("record_every", self.record_every, "updates_per_cycle", cycle)
-        _refuse_remainder(
-            f"turns / turns_per_cycle * {cycle} =", self.steps, "record_every", self.record_every
-        )
-        _refuse_remainder("evaluate_every", self.evaluate_every, "record_every", self.record_every)
+        record = self.record_every
+        steps = f"turns / turns_per_cycle * {cycle} ="
+        _check_multiple("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
+        _check_multiple("record_every", record, "updates_per_cycle", cycle)
+        _check_multiple(steps, self.steps, "record_every", record)
+        _check_multiple("evaluate_every", self.evaluate_every, "record_every", record)
         if self.evaluate_every > self.steps:
             raise ValueError(
-                f"evaluate_every {self.evaluate_every} exceeds the {self.steps} updates; 0 means never"
+                f"evaluate_every {self.evaluate_every} exceeds the {self.steps} updates; "
+                "0 means never"
             )
         return self
 
 
-def _refuse_remainder(key: str, value: int, of: str, unit: int) -> None:
+def _check_multiple(key: str, value: int, unit_key: str, unit: int) -> None:
     if value % unit:
-        raise ValueError(f"{key} {value} is not a multiple of {of} {unit}")
+        raise ValueError(f"{key} {value} is not a multiple of {unit_key} {unit}")
 
 
 class Evaluate(Section):
-    """How sure the scores are."""
+    """Holds how confidence intervals of scores are computed."""
 
     bootstrap_samples: int = Field(
         ge=100, le=10**6, description="resamples of the held-out worlds for an interval"
@@ -173,9 +179,9 @@ class Evaluate(Section):
 
 
 class IqnConfig(Section):
-    """Everything an iqn run depends on."""
+    """Holds everything an iqn run depends on."""
 
-    seeds: int = Field(ge=1, le=256, description="learners, each in worlds of its own")
+    seeds: int = Field(ge=1, le=256, description="independent learners, each with its own worlds")
     env: Env
     collect: Collect
     network: Network
@@ -184,98 +190,97 @@ class IqnConfig(Section):
 
     @property
     def inputs(self) -> int:
-        """Numbers that a network sees: all channels of all cells of all frames."""
+        """Returns the size of a stack: all channels of all cells of all frames."""
         return self.network.frames * frame_size(self.env.rules)
 
     @property
     def slots(self) -> int:
-        """Turns that the replay holds of each world."""
+        """Returns the number of turns of each world that the replay holds."""
         return self.train.capacity // self.env.worlds
 
     @property
     def replay_bytes(self) -> int:
-        """Of all seeds, worlds and agents: a frame, an action and a reward per transition."""
+        """Returns the size of all replays: a frame, an action and a reward per transition."""
         per_turn = self.seeds * self.env.worlds * self.env.agents * (frame_size(self.env.rules) + 5)
         return per_turn * self.slots
 
     @model_validator(mode="after")
     def _turns_fit_together(self) -> "IqnConfig":
-        train, worlds, turns = self.train, self.env.worlds, self.collect.turns
+        train = self.train
+        worlds = self.env.worlds
+        turns = self.collect.turns
+        n_step = train.loss.n_step
         cycle = worlds * train.turns_per_cycle
-        _refuse_remainder("collect.turns", turns, "env.max_turns", self.env.max_turns)
-        _refuse_remainder("collect.turns", turns, "train.turns_per_cycle", train.turns_per_cycle)
-        _refuse_remainder(
-            "train.capacity", train.capacity, "env.worlds * train.turns_per_cycle =", cycle
+        cycle_key = "env.worlds * train.turns_per_cycle ="
+        _check_multiple("collect.turns", turns, "env.max_turns", self.env.max_turns)
+        _check_multiple("collect.turns", turns, "train.turns_per_cycle", train.turns_per_cycle)
+        _check_multiple("train.capacity", train.capacity, cycle_key, cycle)
+        _check_at_most(
+            "train.turns_per_cycle", train.turns_per_cycle, "env.max_turns", self.env.max_turns
         )
-        least = cycle + worlds * (self.network.frames + train.loss.n_step)
-        for key, value, of, most in (
-            ("train.turns_per_cycle", train.turns_per_cycle, "env.max_turns", self.env.max_turns),
-            (
-                "train.batch_size",
-                train.batch_size,
-                "the prefill of collect.turns * env.worlds =",
-                turns * worlds,
-            ),
-            ("collect.turns", turns, "the turns of train.capacity / env.worlds =", self.slots),
-            (
-                "train.loss.n_step",
-                train.loss.n_step,
-                "the last target of the prefill, collect.turns - 1 =",
-                turns - 1,
-            ),
-            (
-                "env.worlds * (train.turns_per_cycle + network.frames + n_step) =",
-                least,
-                "train.capacity",
-                train.capacity,
-            ),
-        ):
-            if value > most:
-                raise ValueError(f"{key} {value} exceeds {of} {most}")
+        prefill_key = "the prefill of collect.turns * env.worlds ="
+        _check_at_most("train.batch_size", train.batch_size, prefill_key, turns * worlds)
+        slots_key = "the turns of train.capacity / env.worlds ="
+        _check_at_most("collect.turns", turns, slots_key, self.slots)
+        last_key = "the last target of the prefill, collect.turns - 1 ="
+        _check_at_most("train.loss.n_step", n_step, last_key, turns - 1)
+        required_key = "env.worlds * (train.turns_per_cycle + network.frames + n_step) ="
+        required = cycle + worlds * (self.network.frames + n_step)
+        _check_at_most(required_key, required, "train.capacity", train.capacity)
         return self
 
     @model_validator(mode="after")
     def _frames_do_not_show_the_time(self) -> "IqnConfig":
         if self.network.frames >= self.env.max_turns:
             raise ValueError(
-                f"network.frames {self.network.frames} must be less than env.max_turns {self.env.max_turns}: the blank "
-                "frames before the start would tell the last turn, whose value is never learned"
+                f"network.frames {self.network.frames} must be less than env.max_turns "
+                f"{self.env.max_turns}: the blank frames before the start would tell the last "
+                "turn, whose value is never learned"
             )
         return self
 
     @model_validator(mode="after")
-    def _epsilon_arrives(self) -> "IqnConfig":
+    def _epsilon_reaches_its_end(self) -> "IqnConfig":
         epsilon = self.train.acting.epsilon
         if epsilon.start < epsilon.end:
             raise ValueError(
                 f"train.acting.epsilon.start {epsilon.start} is less than its end {epsilon.end}"
             )
-        if isinstance(epsilon, LinearEpsilon):
-            whole = (self.collect.turns + self.train.turns) * self.env.worlds
-            if epsilon.over_transitions > whole:
-                last = (
-                    epsilon.start - (epsilon.start - epsilon.end) * whole / epsilon.over_transitions
-                )
-                raise ValueError(
-                    f"train.acting.epsilon.over_transitions {epsilon.over_transitions} exceeds the run's {whole} "
-                    f"transitions of an agent: epsilon would still be {last:.2f} at the end"
-                )
+        if isinstance(epsilon, GeometricEpsilon):
+            return self
+        transitions = (self.collect.turns + self.train.turns) * self.env.worlds
+        if epsilon.over_transitions > transitions:
+            fall = (epsilon.start - epsilon.end) * transitions / epsilon.over_transitions
+            raise ValueError(
+                f"train.acting.epsilon.over_transitions {epsilon.over_transitions} exceeds the "
+                f"run's {transitions} transitions of an agent: "
+                f"epsilon would still be {epsilon.start - fall:.2f} at the end"
+            )
         return self
 
     @model_validator(mode="after")
     def _everything_fits_into_memory(self) -> "IqnConfig":
         turns = self.collect.turns + self.train.turns
-        if (steps := self.env.agents * self.env.worlds * turns) >= 2**31:
+        steps = self.env.agents * self.env.worlds * turns
+        if steps >= 2**31:
             raise ValueError(
-                f"env.agents * env.worlds * all turns = {steps:,} agent-steps; at most {2**31 - 1:,}"
+                f"env.agents * env.worlds * all turns = {steps:,} agent-steps; "
+                f"at most {2**31 - 1:,}"
             )
-        dataset = self.replay_bytes * self.collect.turns // self.slots
-        for key, size, most in (
-            ("collect.turns", dataset, MAX_DATASET_BYTES),
-            ("train.capacity", self.replay_bytes, MAX_RING_BYTES),
-        ):
-            if size > most:
-                raise ValueError(
-                    f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; at most {most // 2**30}"
-                )
+        dataset_bytes = self.replay_bytes * self.collect.turns // self.slots
+        _check_memory("collect.turns", dataset_bytes, MAX_DATASET_BYTES)
+        _check_memory("train.capacity", self.replay_bytes, MAX_RING_BYTES)
         return self
+
+
+def _check_at_most(key: str, value: int, limit_key: str, limit: int) -> None:
+    if value > limit:
+        raise ValueError(f"{key} {value} exceeds {limit_key} {limit}")
+
+
+def _check_memory(key: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise ValueError(
+            f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; "
+            f"at most {limit // 2**30}"
+        )

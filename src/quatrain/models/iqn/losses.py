@@ -1,6 +1,7 @@
-"""values at quantiles, targets -> the quantile Huber loss.
+"""values at quantiles, targets -> the quantile Huber loss
 
-'Implicit Quantile Networks' (ICML 2018), eqs. 2-4, for sample b, online quantiles τ_q, target quantiles τ'_p:
+'Implicit Quantile Networks' (ICML 2018), eqs. 2-4, for sample b, online quantiles τ_q, target
+quantiles τ'_p:
 
     y_bp = R_b + g_b Z_target(s'_b, τ'_p)[a*_b]      u_bqp = y_bp − Z(s_b, τ_q)[a_b]
     loss = mean_b Σ_q mean_p |τ_bq − 1{u < 0}| H_κ(u) / κ
@@ -23,32 +24,32 @@ def terms(config: IqnConfig) -> tuple[str, ...]:
     return TERMS
 
 
-def best_action(values: Float[Array, "batch quantile action"]) -> Int[Array, " batch"]:
-    """The action of the greatest mean over quantiles; the first of equals."""
+def greedy_action(values: Float[Array, "batch quantile action"]) -> Int[Array, " batch"]:
+    """Returns the action with the greatest mean over quantiles; the first of equals."""
     return values.mean(1).argmax(-1)
 
 
-def of_action(
+def index_by_action(
     values: Float[Array, "batch quantile action"], action: Int[Array, " batch"]
 ) -> Float[Array, "batch quantile"]:
-    """Z of one action of each sample."""
+    """Returns Z of one action of each sample."""
     return jnp.take_along_axis(values, action[:, None, None], axis=-1)[..., 0]
 
 
-def bootstrapped(
+def bootstrap_targets(
     returns: Float[Array, " batch"],
     bootstrap: Float[Array, " batch"],
     next_values: Float[Array, "batch target_quantile"],
 ) -> Float[Array, "batch target_quantile"]:
-    """y = R + g·Z."""
+    """Computes y = R + g·Z."""
     return returns[:, None] + bootstrap[:, None] * next_values
 
 
-def errors(
-    chosen: Float[Array, "batch quantile"], targets: Float[Array, "batch target_quantile"]
+def td_errors(
+    values: Float[Array, "batch quantile"], targets: Float[Array, "batch target_quantile"]
 ) -> Float[Array, "batch quantile target_quantile"]:
-    """u of each pair."""
-    return targets[:, None, :] - chosen[:, :, None]
+    """Computes u = y − Z of each pair of an online and a target quantile."""
+    return targets[:, None, :] - values[:, :, None]
 
 
 def quantile_huber(
@@ -56,15 +57,16 @@ def quantile_huber(
     taus: Float[Array, "batch quantile"],
     kappa: float,
 ) -> Float[Array, " batch"]:
-    """Σ_q mean_p |τ_q − 1{u < 0}| H_κ(u) / κ of each sample; τ are the online quantiles."""
+    """Computes Σ_q mean_p |τ_q − 1{u < 0}| H_κ(u) / κ per sample; τ are the online quantiles."""
     weight = jnp.abs(taus[:, :, None] - (errors_bqp < 0))
-    return (weight * optax.losses.huber_loss(errors_bqp, delta=kappa) / kappa).mean(-1).sum(-1)
+    huber = optax.losses.huber_loss(errors_bqp, delta=kappa)
+    return (weight * huber / kappa).mean(-1).sum(-1)
 
 
-def spread(
-    chosen: Float[Array, "batch quantile"], taus: Float[Array, "batch quantile"]
+def quantile_spread(
+    values: Float[Array, "batch quantile"], taus: Float[Array, "batch quantile"]
 ) -> Float[Array, " batch"]:
-    """Z at the largest τ of a sample minus Z at its smallest."""
+    """Computes Z at the largest τ of a sample minus Z at its smallest."""
     ends = jnp.stack([taus.argmax(-1), taus.argmin(-1)], axis=-1)
-    high, low = jnp.take_along_axis(chosen, ends, axis=-1).T
+    high, low = jnp.take_along_axis(values, ends, axis=-1).T
     return high - low

@@ -1,13 +1,18 @@
-"""observations and quantiles -> the value of each action at each quantile: an agent's init and apply.
+"""observations, quantiles -> the value of each action at each quantile: init and apply
 
-'Implicit Quantile Networks for Distributional Reinforcement Learning' (ICML 2018), with dueling heads:
+'Implicit Quantile Networks for Distributional Reinforcement Learning' (ICML 2018), dueling heads:
 
-    h = relu(W_h x)   c = relu(W_c cos(π i τ)), i = 1..E   z = relu(W_f (h ⊙ c))   Z = v + a − mean_actions a
+    h = relu(W_h x)   c = relu(W_c cos(π i τ)), i = 1..E   z = relu(W_f (h ⊙ c))
+    Z = v + a − mean_actions a
+
+The modules take their random keys as arguments, for flax derives its own from the layers' names: a
+renamed layer would then start from other weights.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -18,52 +23,95 @@ from quatrain.models.iqn.config import Network
 ACTIONS = 4
 Params = Any
 """{layer: {kernel, bias}} of one agent; a noisy layer also has kernel_sigma and bias_sigma."""
-Layer = Mapping[str, Array]
-NOISY = ("feature", "advantage", "value")
+LAYERS = ("hidden", "cosine", "feature", "advantage", "value")
+NOISY = LAYERS[2:]
 SIGMA = 0.017
-"""Of independent noise."""
+"""Initial scale of independent noise."""
 SIGMA_FACTORISED = 0.5
-"""Of factorised noise, over the root of the inputs."""
+"""Initial scale of factorised noise, times the root of the number of inputs."""
+LayerKeys = Mapping[str, Key[Array, ""]]
+"""Layer -> key."""
+
+
+class NoisyDense(nn.Module):
+    """Computes x W + b; with a noise key W and b are μ + σ ⊙ ε ('Noisy Networks', ICLR 2018).
+
+    W and b start uniform in ±1/√inputs, or in ±√(3/inputs) with independent noise.
+    """
+
+    features: int
+    noise: str = "none"
+
+    @nn.compact
+    def __call__(self, inputs: Array, init_keys: LayerKeys, noise_keys: LayerKeys) -> Array:
+        """Returns the outputs; a layer without a noise key uses the means."""
+        shape = (inputs.shape[-1], self.features)
+        bound = (3 / shape[0]) ** 0.5 if self.noise == "independent" else shape[0] ** -0.5
+        init_key = init_keys.get(str(self.name))
+        kernel = self.param("kernel", _uniform, init_key, 0, shape, bound)
+        bias = self.param("bias", _uniform, init_key, 1, shape[1:], bound)
+        if self.noise == "none":
+            return inputs @ kernel + bias
+        sigma = SIGMA if self.noise == "independent" else SIGMA_FACTORISED * shape[0] ** -0.5
+        constant = nn.initializers.constant(sigma, jnp.float32)
+        kernel_sigma = self.param("kernel_sigma", constant, shape)
+        bias_sigma = self.param("bias_sigma", constant, shape[1:])
+        noise_key = noise_keys.get(str(self.name))
+        if noise_key is None:
+            return inputs @ kernel + bias
+        kernel_noise, bias_noise = draw_noise(noise_key, shape, self.noise == "factorised")
+        return inputs @ (kernel + kernel_sigma * kernel_noise) + (bias + bias_sigma * bias_noise)
+
+
+class ActionHeads(nn.Module):
+    """Computes the value of each action from the features, with or without a dueling value head."""
+
+    network: Network
+
+    def setup(self) -> None:
+        """Declares the heads, under the names of their parameters."""
+        self.advantage = NoisyDense(ACTIONS, self.network.noisy)
+        if self.network.dueling:
+            self.value = NoisyDense(1, self.network.noisy)
+
+    def __call__(self, feature: Array, init_keys: LayerKeys, noise_keys: LayerKeys) -> Array:
+        """Returns Z; with dueling heads v + a − mean_actions a."""
+        advantage = self.advantage(feature, init_keys, noise_keys)
+        if not self.network.dueling:
+            return advantage
+        return combine_heads(self.value(feature, init_keys, noise_keys), advantage)
+
+
+class QuantileNetwork(nn.Module):
+    """Computes Z of each sample, quantile and action."""
+
+    network: Network
+
+    def setup(self) -> None:
+        """Declares the layers, all in one flat tree of parameters."""
+        self.hidden = NoisyDense(self.network.hidden)
+        self.cosine = NoisyDense(self.network.hidden)
+        self.feature = NoisyDense(self.network.hidden, self.network.noisy)
+        self.heads = ActionHeads(self.network)
+        nn.share_scope(self, self.heads)
+
+    def __call__(
+        self, stack: Array, taus: Array, init_keys: LayerKeys, noise_keys: LayerKeys
+    ) -> Array:
+        """Returns Z; `taus` with one row serve all samples."""
+        keys = (init_keys, noise_keys)
+        hidden = nn.relu(self.hidden(stack.astype(jnp.float32), *keys))
+        cosine = nn.relu(self.cosine(embed(self.network.cosines, taus), *keys))
+        feature = nn.relu(self.feature(hidden[:, None] * cosine, *keys))
+        return self.heads(feature, *keys)
 
 
 def init(network: Network, key: Key[Array, ""], inputs: int) -> Params:
-    """Fresh parameters: W and b uniform in ±1/√inputs, in ±√(3/inputs) where independent noise is added."""
-    sizes = {
-        "hidden": (inputs, network.hidden),
-        "cosine": (network.cosines, network.hidden),
-        "feature": (network.hidden, network.hidden),
-        "advantage": (network.hidden, ACTIONS),
-    }
-    if network.dueling:
-        sizes["value"] = (network.hidden, 1)
-    keys = jax.random.split(key, len(sizes))
-    return {
-        name: _init_layer(layer_key, size, network.noisy if name in NOISY else "none")
-        for layer_key, (name, size) in zip(keys, sizes.items(), strict=True)
-    }
-
-
-def _init_layer(key: Key[Array, ""], size: tuple[int, int], noise: str) -> Params:
-    kernel_key, bias_key = jax.random.split(key)
-    bound = (3 / size[0]) ** 0.5 if noise == "independent" else size[0] ** -0.5
-    layer = {
-        "kernel": jax.random.uniform(kernel_key, size, jnp.float32, -bound, bound),
-        "bias": jax.random.uniform(bias_key, size[1:], jnp.float32, -bound, bound),
-    }
-    if noise == "none":
-        return layer
-    sigma = SIGMA if noise == "independent" else SIGMA_FACTORISED * size[0] ** -0.5
-    return layer | {
-        "kernel_sigma": jnp.full(size, sigma, jnp.float32),
-        "bias_sigma": jnp.full(size[1:], sigma, jnp.float32),
-    }
-
-
-def embed(
-    count: int, taus: Float[Array, "*batch quantile"]
-) -> Float[Array, "*batch quantile cosine"]:
-    """φ_i(τ) = cos(π i τ), i = 1..count (the paper counts from 0, whose cosine tells nothing)."""
-    return jnp.cos(jnp.pi * jnp.arange(1, count + 1, dtype=jnp.float32) * taus[..., None])
+    """Draws fresh parameters of one agent, {layer: {kernel, bias}}, for stacks of this width."""
+    layers = LAYERS if network.dueling else LAYERS[:-1]
+    keys = dict(zip(layers, jax.random.split(key, len(layers)), strict=True))
+    stack = jnp.zeros((1, inputs), jnp.int8)
+    return QuantileNetwork(network).init(key, stack, jnp.zeros((1, 1)), keys, {})["params"]
 
 
 def apply(
@@ -73,65 +121,56 @@ def apply(
     taus: Float[Array, "_ quantile"],
     noise_key: Key[Array, ""] | None = None,
 ) -> Float[Array, "batch quantile action"]:
-    """Z of each sample and quantile; `taus` of one row serve all samples.
+    """Computes Z of each sample and quantile; `taus` with one row serve all samples.
 
-    noise_key: one draw of the noisy layers, shared by samples and quantiles; None: without noise.
+    noise_key: draws the noise once for all samples and quantiles; None: no noise.
     """
-    layers = (
-        params
-        if noise_key is None or network.noisy == "none"
-        else with_noise(network, params, noise_key)
-    )
-    hidden = jax.nn.relu(_dense(layers["hidden"], stack.astype(jnp.float32)))
-    cosine = jax.nn.relu(_dense(layers["cosine"], embed(network.cosines, taus)))
-    feature = jax.nn.relu(_dense(layers["feature"], hidden[:, None] * cosine))
-    advantage = _dense(layers["advantage"], feature)
-    if not network.dueling:
-        return advantage
-    return combined(_dense(layers["value"], feature), advantage)
+    noise_keys: LayerKeys = {}
+    if noise_key is not None and network.noisy != "none":
+        noise_keys = dict(zip(NOISY, jax.random.split(noise_key, len(NOISY)), strict=True))
+    model = QuantileNetwork(network)
+    return model.apply({"params": params}, stack, taus, {}, noise_keys)  # type: ignore[return-value]
 
 
-def combined(
+def embed(
+    count: int, taus: Float[Array, "*batch quantile"]
+) -> Float[Array, "*batch quantile cosine"]:
+    """Computes φ_i(τ) = cos(π i τ), i = 1..count (the paper starts at 0, a constant)."""
+    return jnp.cos(jnp.pi * jnp.arange(1, count + 1, dtype=jnp.float32) * taus[..., None])
+
+
+def combine_heads(
     value: Float[Array, "*batch 1"], advantage: Float[Array, "*batch action"]
 ) -> Float[Array, "*batch action"]:
-    """v + a − mean_actions a."""
+    """Computes v + a − mean_actions a."""
     return value + advantage - advantage.mean(-1, keepdims=True)
 
 
-def _dense(layer: Layer, inputs: Array) -> Array:
-    return inputs @ layer["kernel"] + layer["bias"]
+def draw_noise(
+    key: Key[Array, ""], shape: tuple[int, int], factorised: bool
+) -> tuple[Array, Array]:
+    """Draws ε of a kernel of this shape and of its bias.
 
-
-def with_noise(network: Network, params: Params, key: Key[Array, ""]) -> Params:
-    """The same layers with one draw of their noise: μ + σ ⊙ ε ('Noisy Networks for Exploration', ICLR 2018)."""
-    keys = jax.random.split(key, len(NOISY))
-    drawn = {
-        name: _noisy(params[name], layer_key, network.noisy == "factorised")
-        for name, layer_key in zip(NOISY, keys, strict=True)
-        if name in params
-    }
-    return {**params, **drawn}
-
-
-def _noisy(layer: Layer, key: Key[Array, ""], factorised: bool) -> Layer:
-    inputs, outputs = layer["kernel"].shape
+    Independent noise is standard normal. Factorised noise of the kernel is the outer product of the
+    inputs' and the outputs' noise, and the bias has the outputs' noise, each sign(n) √|n|.
+    """
     first_key, second_key = jax.random.split(key)
-    if factorised:
-        into, bias = (
-            _rooted(jax.random.normal(first_key, (inputs,))),
-            _rooted(jax.random.normal(second_key, (outputs,))),
-        )
-        kernel = jnp.outer(into, bias)
-    else:
-        kernel, bias = (
-            jax.random.normal(first_key, (inputs, outputs)),
-            jax.random.normal(second_key, (outputs,)),
-        )
-    return {
-        "kernel": layer["kernel"] + layer["kernel_sigma"] * kernel,
-        "bias": layer["bias"] + layer["bias_sigma"] * bias,
-    }
+    inputs, outputs = shape
+    if not factorised:
+        kernel = jax.random.normal(first_key, (inputs, outputs))
+        return kernel, jax.random.normal(second_key, (outputs,))
+    of_inputs = _signed_root(jax.random.normal(first_key, (inputs,)))
+    of_outputs = _signed_root(jax.random.normal(second_key, (outputs,)))
+    return jnp.outer(of_inputs, of_outputs), of_outputs
 
 
-def _rooted(normal: Float[Array, " units"]) -> Float[Array, " units"]:
+def _signed_root(normal: Float[Array, " unit"]) -> Float[Array, " unit"]:
     return jnp.sign(normal) * jnp.sqrt(jnp.abs(normal))
+
+
+def _uniform(
+    flax_key: Array, init_key: Array | None, part: int, shape: tuple[int, ...], bound: float
+) -> Array:
+    # Flax asks for the shape also when it applies, then without an init key.
+    keys = jax.random.split(flax_key if init_key is None else init_key)
+    return jax.random.uniform(keys[part], shape, jnp.float32, -bound, bound)

@@ -1,6 +1,6 @@
-"""replay -> weights: play some turns in all worlds, let every agent learn, again and again in one compiled program."""
+"""replay -> weights: a compiled loop of playing turns in all envs and updating every agent"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,25 +16,26 @@ from quatrain.envs.treasurehunt.turns import World
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.frameworks.jax import packing
 from quatrain.models.iqn import losses, network
-from quatrain.models.iqn.collect import LEARNERS, Dataset, check, transitions_of
+from quatrain.models.iqn.collect import LEARNERS, Dataset, check, to_transitions
 from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
-from quatrain.models.iqn.cycle import memory, playing, records
+from quatrain.models.iqn.cycle import playing, records
 from quatrain.models.iqn.cycle.acting import greedy_policy
-from quatrain.models.iqn.cycle.axes import over_axis, over_seeds
-from quatrain.models.iqn.cycle.playing import Player
+from quatrain.models.iqn.cycle.axes import map_axis, map_seeds
+from quatrain.models.iqn.cycle.memory import explain_out_of_memory
+from quatrain.models.iqn.cycle.playing import PlayState
 from quatrain.progress import Progress
 from quatrain.replay import frames
-from quatrain.replay.frames import Batch, Ring, Starts, Window
+from quatrain.replay.frames import Batch, FrameRing, ValidStarts, Window
 
 HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/", "target_params/")
 to_arrays = packing.to_arrays
-INIT, WORLDS, PLAY, LEARN, JUDGED_WORLDS, JUDGED_PLAY = range(6)
-"""Purposes of a seed's base key; below them count turns and updates, and below those agents."""
+INIT, WORLDS, PLAY, LEARN, EVALUATION_WORLDS, EVALUATION_PLAY = range(6)
+"""Purposes of a seed's base key; turns and updates are folded in next, then agents."""
 
 
 class Agent(NamedTuple):
-    """What changes in one agent when it learns."""
+    """Holds the part of one agent that its updates change."""
 
     params: network.Params
     target_params: network.Params
@@ -42,31 +43,31 @@ class Agent(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that changes while learning; leaves begin with the axis seeds, those of agents with agents next."""
+    """Holds everything that changes while learning; leaves begin with seed, then agent if any."""
 
     params: network.Params
     target_params: network.Params
     optimizer: Any
-    player: Player
-    ring: Ring
-    base_key: Key[Array, "*seeds"]
-    updates: Int[Array, "*seeds"]
+    play_state: PlayState
+    ring: FrameRing
+    base_key: Key[Array, "*seed"]
+    updates: Int[Array, "*seed"]
 
 
 class Experience(NamedTuple):
-    """What all updates between two plays read."""
+    """Holds the replay that all updates of a cycle sample from."""
 
-    ring: Ring
-    starts: Starts
+    ring: FrameRing
+    starts: ValidStarts
 
 
 def window(config: IqnConfig) -> Window:
-    """How the replay is read."""
+    """Returns the window of sampled transitions."""
     return Window(config.network.frames, config.train.loss.n_step, config.train.loss.discount)
 
 
 def optimizer(config: Train) -> optax.GradientTransformation:
-    """Adam on one agent's clipped gradient."""
+    """Returns Adam on one agent's clipped gradient."""
     return optax.chain(
         optax.clip_by_global_norm(config.max_grad_norm),
         optax.adam(config.learning_rate, eps=config.adam_eps),
@@ -76,253 +77,280 @@ def optimizer(config: Train) -> optax.GradientTransformation:
 def targets(
     config: IqnConfig, agent: Agent, batch: Batch, key: Key[Array, ""]
 ) -> Float[Array, "batch target_quantile"]:
-    """y: quantiles of the return; the next action is the best by the online network (double Q) or the target's own."""
-    chosen, size = config.train.loss, len(batch.action)
+    """Computes y, quantiles of the return after the best next action.
+
+    The online network selects that action with double Q, else the target network.
+    """
+    loss = config.train.loss
+    size = len(batch.action)
+    apply = partial(network.apply, config.network)
     select_key, target_key, select_noise, target_noise = jax.random.split(key, 4)
-    taus = jax.random.uniform(target_key, (size, chosen.target_quantiles))
-    judged = values = network.apply(
-        config.network, agent.target_params, batch.next_stack, taus, target_noise
-    )
-    if chosen.double_q:
-        taus = jax.random.uniform(select_key, (size, chosen.quantiles))
-        judged = network.apply(config.network, agent.params, batch.next_stack, taus, select_noise)
-    next_values = losses.of_action(values, losses.best_action(judged))
-    return losses.bootstrapped(batch.returns, batch.bootstrap, next_values)
+    taus = jax.random.uniform(target_key, (size, loss.target_quantiles))
+    values = apply(agent.target_params, batch.next_stack, taus, target_noise)
+    selection_values = values
+    if loss.double_q:
+        taus = jax.random.uniform(select_key, (size, loss.quantiles))
+        selection_values = apply(agent.params, batch.next_stack, taus, select_noise)
+    next_action = losses.greedy_action(selection_values)
+    next_values = losses.index_by_action(values, next_action)
+    return losses.bootstrap_targets(batch.returns, batch.bootstrap, next_values)
 
 
 def objective(
     params: network.Params, config: IqnConfig, batch: Batch, targets_bp: Array, key: Key[Array, ""]
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """The loss at these parameters, and what is recorded of it."""
+    """Computes the loss of these parameters, and its metrics."""
+    loss_config = config.train.loss
     tau_key, noise_key = jax.random.split(key)
-    taus = jax.random.uniform(tau_key, (len(batch.action), config.train.loss.quantiles))
+    taus = jax.random.uniform(tau_key, (len(batch.action), loss_config.quantiles))
     values = network.apply(config.network, params, batch.stack, taus, noise_key)
-    chosen = losses.of_action(values, batch.action)
-    errors = losses.errors(chosen, targets_bp)
-    terms = {"quantile_huber": losses.quantile_huber(errors, taus, config.train.loss.kappa).mean()}
+    action_values = losses.index_by_action(values, batch.action)
+    errors = losses.td_errors(action_values, targets_bp)
+    terms = {"quantile_huber": losses.quantile_huber(errors, taus, loss_config.kappa).mean()}
     weights = {"quantile_huber": 1.0}
     assert terms.keys() == weights.keys() == set(losses.TERMS)
     loss = jnp.stack([weights[name] * terms[name] for name in losses.TERMS]).sum()
     return loss, terms | {
         "loss": loss,
         "td_error_abs": jnp.abs(errors).mean(),
-        "q_mean": chosen.mean(),
-        "quantile_spread": losses.spread(chosen, taus).mean(),
+        "q_mean": action_values.mean(),
+        "quantile_spread": losses.quantile_spread(action_values, taus).mean(),
     }
 
 
-def update(
+def update_agent(
     config: IqnConfig,
     experience: Experience,
     agent: Agent,
     index: Int[Array, ""],
     key: Key[Array, ""],
 ) -> tuple[Agent, dict[str, Array]]:
-    """One step of one agent: sample, targets (no gradient flows there), gradient, clipped Adam, target network."""
+    """Updates one agent: samples, then targets, gradient, clipped Adam step, target network.
+
+    No gradient flows through the targets.
+    """
+    ring, starts = experience
     sample_key, target_key, online_key = jax.random.split(key, 3)
-    batch = frames.sample(
-        sample_key,
-        experience.ring,
-        experience.starts,
-        index,
-        window(config),
-        config.train.batch_size,
-    )
+    size = config.train.batch_size
+    batch = frames.sample(sample_key, ring, starts, index, window(config), size)
     targets_bp = targets(config, agent, batch, target_key)
     gradient_of = jax.grad(objective, has_aux=True)
-    gradients, recorded = gradient_of(agent.params, config, batch, targets_bp, online_key)
-    updates, state = optimizer(config.train).update(gradients, agent.optimizer)
-    params = optax.apply_updates(agent.params, updates)
+    gradients, metrics = gradient_of(agent.params, config, batch, targets_bp, online_key)
+    steps, adam = optimizer(config.train).update(gradients, agent.optimizer)
+    params = optax.apply_updates(agent.params, steps)
     norm = optax.tree.norm(gradients)
-    recorded |= {
-        "grad_norm": norm,
-        "clipped": (norm > config.train.max_grad_norm).astype(jnp.float32),
-    }
-    count = optax.tree.get(state, "count")
-    return Agent(params, follow(config.train, params, agent.target_params, count), state), recorded
+    metrics["grad_norm"] = norm
+    metrics["clipped"] = (norm > config.train.max_grad_norm).astype(jnp.float32)
+    count = optax.tree.get(adam, "count")
+    target_params = update_target(config.train, params, agent.target_params, count)
+    return Agent(params, target_params, adam), metrics
 
 
-def follow(
+def update_target(
     config: Train, params: network.Params, target_params: network.Params, updates: Array
 ) -> network.Params:
-    """The target network after so many updates."""
+    """Returns the target network after this number of updates."""
     if isinstance(config.target, HardTarget):
-        copied = updates % config.target.copy_every == 0
-        return jax.tree.map(
-            lambda online, target: jnp.where(copied, online, target), params, target_params
-        )
+        copies = updates % config.target.copy_every == 0
+        select = partial(jnp.where, copies)
+        return jax.tree.map(select, params, target_params)
     return optax.incremental_update(params, target_params, config.target.rate)
 
 
-def learn(
+def update_agents(
     config: IqnConfig, state: State, experience: Experience
-) -> tuple[Agent, dict[str, Float[Array, "update agents"]]]:
-    """`updates_per_cycle` updates of every agent; between two plays they are independent."""
+) -> tuple[Agent, dict[str, Float[Array, "update agent"]]]:
+    """Updates every agent `updates_per_cycle` times, independently of the others."""
     key = jax.random.fold_in(state.base_key, LEARN)
+    numbers = state.updates + jnp.arange(config.train.updates_per_cycle)
 
-    def one(agent_and_index: tuple[Agent, Array]) -> tuple[Agent, dict[str, Array]]:
+    def update_repeatedly(agent_and_index: tuple[Agent, Array]) -> tuple[Agent, dict[str, Array]]:
         agent, index = agent_and_index
 
         def step(agent: Agent, number: Array) -> tuple[Agent, dict[str, Array]]:
-            own_key = jax.random.fold_in(jax.random.fold_in(key, number), index)
-            return update(config, experience, agent, index, own_key)
+            agent_key = jax.random.fold_in(jax.random.fold_in(key, number), index)
+            return update_agent(config, experience, agent, index, agent_key)
 
-        return jax.lax.scan(step, agent, state.updates + jnp.arange(config.train.updates_per_cycle))
+        return jax.lax.scan(step, agent, numbers)
 
     agents = Agent(state.params, state.target_params, state.optimizer)
-    learned, recorded = over_axis(config, one)((agents, jnp.arange(config.env.agents)))
-    return learned, {name: values.T for name, values in recorded.items()}
+    indices = jnp.arange(config.env.agents)
+    agents, metrics = map_axis(config, update_repeatedly)((agents, indices))
+    return agents, {name: values.T for name, values in metrics.items()}
 
 
-def cycle(config: IqnConfig, world: World, state: State) -> tuple[State, records.Cycle]:
-    """Play, store, learn: of one seed."""
+def run_cycle(config: IqnConfig, world: World, state: State) -> tuple[State, records.Cycle]:
+    """Plays, stores the turns and updates the agents, of one seed."""
     key = jax.random.fold_in(state.base_key, PLAY)
-    played = playing.play(config, world, state.params, state.player, key)
-    stored = frames.write(state.ring, transitions_of(played.turns))
-    experience = Experience(stored, frames.valid_starts(stored, window(config)))
-    agents, learned = learn(config, state, experience)
+    play_state, played, epsilon = playing.play(config, world, state.params, state.play_state, key)
+    ring = frames.write(state.ring, to_transitions(played))
+    experience = Experience(ring, frames.valid_starts(ring, window(config)))
+    agents, update_metrics = update_agents(config, state, experience)
+    play_metrics = playing.event_rates(config, played)
+    play_metrics["episode_return"] = play_state.episode_return
+    turns_of_envs = config.env.worlds * (config.collect.turns + play_state.turns)
     record = records.Cycle(
-        learned=learned,
-        played=playing.happenings(config, played.turns)
-        | {"episode_return": played.player.episode_return},
-        epsilon=played.epsilon[-1],
-        agent_steps=config.env.agents
-        * config.env.worlds
-        * (config.collect.turns + played.player.turns),
+        update_metrics=update_metrics,
+        play_metrics=play_metrics,
+        epsilon=epsilon[-1],
+        agent_steps=config.env.agents * turns_of_envs,
         replay_valid=experience.starts.total,
     )
     updates = state.updates + config.train.updates_per_cycle
-    return State(*agents, played.player, stored, state.base_key, updates), record
+    return State(*agents, play_state, ring, state.base_key, updates), record
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def run_chunk(config: IqnConfig, world: World, learners: State) -> tuple[State, records.Cycle]:
-    """`record_every` updates of every agent of every seed; records are (seeds, cycles, ...).
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def run_chunk(
+    config: IqnConfig, world: World, cycles: int, state: State
+) -> tuple[State, records.Cycle]:
+    """Runs so many cycles of every seed; records are (seed, cycle, ...).
 
-    Not donated: a learner is what remains where the next chunk diverges. Inside, the replay is written in place.
+    The state is not donated: it stays valid when the next chunk diverges. Inside, the replay is
+    written in place.
     """
 
-    def one(state: State) -> tuple[State, records.Cycle]:
-        step = lambda state, _: cycle(config, world, state)  # noqa: E731
-        return jax.lax.scan(step, state, None, length=config.train.cycles_per_record)
+    def run_seed(state: State) -> tuple[State, records.Cycle]:
+        step = lambda state, _: run_cycle(config, world, state)  # noqa: E731
+        return jax.lax.scan(step, state, None, length=cycles)
 
-    return over_seeds(config, one)(learners)
+    return map_seeds(config, run_seed)(state)
 
 
-def judged_params(config: IqnConfig, state: State) -> network.Params:
-    """The parameters, of all seeds and agents, that play when a learner is judged.
+def evaluation_params(config: IqnConfig, state: State) -> network.Params:
+    """Returns the parameters, of all seeds and agents, that act in evaluations.
 
-    Single online networks fall into loops for a while (into a wall, say) that their average over updates does not.
+    Online networks may fall into loops for a while (into a wall, say); their average over updates,
+    the Polyak target, does not.
     """
-    return state.target_params if config.train.acting.judged == "target" else state.params
+    uses_target = config.train.acting.evaluation_network == "target"
+    return state.target_params if uses_target else state.params
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def greedy_returns(
-    config: IqnConfig, world: World, params: network.Params, base_key: Key[Array, " seeds"]
-) -> Float[Array, "seeds agents"]:
-    """Mean return of a greedy episode in `evaluation_worlds` worlds, always the same."""
+    config: IqnConfig, world: World, params: network.Params, base_key: Key[Array, " seed"]
+) -> Float[Array, "seed agent"]:
+    """Computes the mean return of a greedy episode in `evaluation_worlds` envs, always the same."""
+    count = config.train.evaluation_worlds
 
-    def one(params_and_key: tuple[network.Params, Array]) -> Array:
+    def evaluate_seed(params_and_key: tuple[network.Params, Array]) -> Array:
         params, key = params_and_key
-        worlds_key, play_key = (
-            jax.random.fold_in(key, purpose) for purpose in (JUDGED_WORLDS, JUDGED_PLAY)
-        )
-        lanes = turns.start(
-            world,
-            jax.random.split(worlds_key, config.train.evaluation_worlds),
-            config.network.frames,
-        )
+        env_keys = jax.random.split(jax.random.fold_in(key, EVALUATION_WORLDS), count)
+        play_key = jax.random.fold_in(key, EVALUATION_PLAY)
+        envs = turns.start(world, env_keys, config.network.frames)
         policy = greedy_policy(config, params)
-        played = turns.play(world, lanes, policy, play_key, jnp.int32(0), config.env.max_turns)
-        return played.turns.rewards.sum(0).mean(-1)
+        first = jnp.int32(0)
+        rollout = turns.play(world, envs, policy, play_key, first, config.env.max_turns)
+        return rollout.turns.rewards.sum(0).mean(-1)
 
-    return over_seeds(config, one)((params, base_key))
+    return map_seeds(config, evaluate_seed)((params, base_key))
 
 
-def init_state(
-    config: IqnConfig, world: World, dataset: Dataset, base_key: Key[Array, " seeds"]
+def init_state(config: IqnConfig, dataset: Dataset, seed: int) -> State:
+    """Returns untrained agents, envs at their start, and replays with the prefill."""
+    return init_in_world(config, make_world(config.env.rules), dataset, base_keys(config, seed))
+
+
+def init_in_world(
+    config: IqnConfig, world: World, dataset: Dataset, base_key: Key[Array, " seed"]
 ) -> State:
-    """Fresh agents, worlds at their start, and replays with the prefill; each seed draws from its own base key."""
+    """Returns what `init_state` returns, in any world and with a base key per seed."""
     return _init(config, world, jax.tree.map(jnp.asarray, dataset.train), base_key)
 
 
-def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seeds"]:
-    """The key of each seed, from which all its randomness is folded."""
+def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seed"]:
+    """Returns the key of each seed, from which all its randomness is derived."""
     key = jax.random.fold_in(jax.random.key(seed), LEARNERS)
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(config.seeds))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _init(config: IqnConfig, world: World, prefill: frames.Transitions, base_key: Array) -> State:
-    def one(prefill_and_key: tuple[frames.Transitions, Array]) -> State:
+    init_agent = lambda key: network.init(config.network, key, config.inputs)  # noqa: E731
+
+    def init_seed(prefill_and_key: tuple[frames.Transitions, Array]) -> State:
         prefill, key = prefill_and_key
-        init_keys = jax.random.split(jax.random.fold_in(key, INIT), config.env.agents)
-        params = jax.vmap(lambda own: network.init(config.network, own, config.inputs))(init_keys)
-        keys = jax.random.split(jax.random.fold_in(key, WORLDS), config.env.worlds)
+        agent_keys = jax.random.split(jax.random.fold_in(key, INIT), config.env.agents)
+        params = jax.vmap(init_agent)(agent_keys)
+        env_keys = jax.random.split(jax.random.fold_in(key, WORLDS), config.env.worlds)
+        envs = turns.start(world, env_keys, config.network.frames)
         return State(
             params=params,
             target_params=params,
             optimizer=jax.vmap(optimizer(config.train).init)(params),
-            player=playing.first_player(turns.start(world, keys, config.network.frames), prefill),
-            ring=frames.filled(config.slots, prefill),
+            play_state=playing.init_play_state(envs, prefill),
+            ring=frames.from_transitions(config.slots, prefill),
             base_key=key,
             updates=jnp.int32(0),
         )
 
-    return over_seeds(config, one)((prefill, base_key))
+    return map_seeds(config, init_seed)((prefill, base_key))
+
+
+def update(
+    config: IqnConfig, dataset: Dataset, state: State
+) -> tuple[State, Mapping[str, np.ndarray]]:
+    """Runs one cycle of all seeds, with the compiled program of `train`.
+
+    Returns:
+        The next state, and the metrics of the cycle, named as those of `train`.
+    """
+    state, record = run_chunk(config, make_world(config.env.rules), 1, state)
+    return state, records.metrics(jax.device_get(record), greedy=None)
 
 
 def train(
     config: IqnConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
-    """Learn until `train.turns` are played, from `learner` if one is given, yielding once per `record_every` updates.
+    """Trains until `train.turns` are played, from `state` if given.
 
-    Metrics are means over the updates or turns of a cycle; of agents `NAME` is the mean and `NAME/agent` has them all.
+    Yields once per `train.record_every` updates.
+
+    Metrics are means over the updates or turns of a cycle; `NAME` is the mean over agents,
+    `NAME/agent` has all agents.
 
     Raises:
         DatasetMismatch: the dataset was collected for another world.
-        TrainingDiverged: something is not finite; nothing is yielded of the updates since the last yield.
+        TrainingDiverged: something is not finite; raised before that state is yielded.
         DeviceFull: the device has no memory left.
-        ValueError: the given learner is of other cycles.
+        ValueError: the state was trained with other cycles.
     """
     check(config, dataset)
-    world = make_world(config.env.rules)
     if state is None:
-        with memory.told(config):
-            state = init_state(config, world, dataset, base_keys(config, seed))
-    cycles = int(state.player.turns[0]) / config.train.turns_per_cycle
+        with explain_out_of_memory(config):
+            state = init_state(config, dataset, seed)
+    cycles = int(state.play_state.turns[0]) / config.train.turns_per_cycle
     if int(state.updates[0]) != cycles * config.train.updates_per_cycle:
         raise ValueError(
-            "the learner was trained with other turns_per_cycle or updates_per_cycle; keep both to go on"
+            "the learner was trained with other turns_per_cycle or updates_per_cycle; "
+            "keep both to go on"
         )
-    yield from learn_from(config, world, state)
+    yield from train_in_world(config, make_world(config.env.rules), state)
 
 
-def learn_from(config: IqnConfig, world: World, state: State) -> Iterator[Progress]:
-    """The same in any world."""
+def train_in_world(config: IqnConfig, world: World, state: State) -> Iterator[Progress]:
+    """Trains like `train`, in any world and from this state."""
     updates = int(state.updates[0])
+    evaluate_every = config.train.evaluate_every
     while updates < config.train.steps:
-        with memory.told(config):
-            state, recorded = run_chunk(config, world, state)
-            cycles = jax.device_get(recorded)
-        records.refuse_divergence(cycles, updates)
+        with explain_out_of_memory(config):
+            state, record = run_chunk(config, world, config.train.cycles_per_record, state)
+            cycles = jax.device_get(record)
+        records.raise_if_diverged(cycles, updates)
         updates += config.train.record_every
-        evaluates = config.train.evaluate_every and updates % config.train.evaluate_every == 0
-        judged = judged_params(config, state)
-        greedy = greedy_returns(config, world, judged, state.base_key) if evaluates else None
-        yield Progress(
-            updates,
-            state,
-            records.metrics(cycles, None if greedy is None else np.asarray(greedy)[None]),
-        )
+        greedy = None
+        if evaluate_every and updates % evaluate_every == 0:
+            params = evaluation_params(config, state)
+            greedy = np.asarray(greedy_returns(config, world, params, state.base_key))[None]
+        yield Progress(updates, state, records.metrics(cycles, greedy))
 
 
 def from_arrays(config: IqnConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
-    """The inverse of `pack`.
+    """Returns the state that these arrays hold, the inverse of `to_arrays`.
 
     Raises:
-        ValueError: names, shapes or dtypes are not those of a learner of this config.
+        ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    fresh = partial(init_state, config, make_world(config.env.rules))
-    return packing.from_arrays(jax.eval_shape(fresh, dataset, base_keys(config, 0)), arrays)
+    template = jax.eval_shape(partial(init_state, config, seed=0), dataset)
+    return packing.from_arrays(template, arrays)

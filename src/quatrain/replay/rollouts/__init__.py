@@ -1,1 +1,1 @@
-"""On-policy rollouts: the memory that they are written to, and the advantages that are made of them."""
+"""On-policy rollouts: their preallocated memory, and generalised advantage estimation."""

@@ -1,7 +1,8 @@
-"""steps of many lanes -> a rollout -> shuffled minibatches
+"""steps of parallel environments -> a rollout -> shuffled minibatches
 
-What is on-policy is used up at once, so a rollout is one block of memory, [time, lane, ...], written over again and
-again. A lane is a colony here: a graph of `n` cells in the first of its slots.
+On-policy data is used for one iteration only, so a rollout is one block of memory, [time, env,
+...], that every iteration overwrites. The observation of an environment is a graph: `n` cells in
+the first of its slots.
 """
 
 from typing import NamedTuple
@@ -11,14 +12,19 @@ from jaxtyping import Bool, Float32, Int16, Int64
 from torch import Tensor
 
 GROUPS = 4
-"""Of a minibatch: most graphs are far smaller than the largest one, which alone would set the width of all."""
+"""Groups of a minibatch. Most graphs are far smaller than the largest, which would otherwise set
+the width of all.
+"""
 
 
 class Sizes(NamedTuple):
-    """Of a rollout. actions: numbers that a policy draws; values: the axes of one value, () or (components,)."""
+    """Holds the sizes of a rollout's axes.
+
+    actions: numbers that a policy draws. values: the axes of a value, () or (components,).
+    """
 
     horizon: int
-    lanes: int
+    envs: int
     cells: int
     node_features: int
     graph_features: int
@@ -28,87 +34,95 @@ class Sizes(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """What a policy sees of some lanes. Where the mask is False, node holds zeros and parent -1."""
+    """Holds the policy's input for some environments; where the mask is False, node is 0 and parent
+    is -1.
+    """
 
-    node: Float32[Tensor, "lanes width node_features"]
-    graph: Float32[Tensor, "lanes graph_features"]
-    parent: Int64[Tensor, "lanes width"]
-    mask: Bool[Tensor, "lanes width"]
+    node: Float32[Tensor, "env width node_features"]
+    graph: Float32[Tensor, "env graph_features"]
+    parent: Int64[Tensor, "env width"]
+    mask: Bool[Tensor, "env width"]
 
 
 class Step(NamedTuple):
-    """One step of all lanes: what was seen, drawn from which parameters, judged worth, and what came of it."""
+    """Holds one step of all environments: policy input and output, reward components, and how it
+    ended.
+
+    dist_params: the two parameters of the policy's distribution, on an axis of their own.
+    raw_action: the draw before it is scaled to the bounds of the action.
+    """
 
     graphs: Graphs
-    z: Float32[Tensor, "lanes actions"]
-    log_prob: Float32[Tensor, " lanes"]
-    first: Float32[Tensor, "lanes actions"]
-    second: Float32[Tensor, "lanes actions"]
-    value: Float32[Tensor, "lanes *values"]
-    components: Float32[Tensor, "lanes components"]
-    terminated: Bool[Tensor, " lanes"]
-    truncated: Bool[Tensor, " lanes"]
+    raw_action: Float32[Tensor, "env actions"]
+    log_prob: Float32[Tensor, " env"]
+    dist_params: Float32[Tensor, "env 2 actions"]
+    value: Float32[Tensor, "env *values"]
+    components: Float32[Tensor, "env components"]
+    terminated: Bool[Tensor, " env"]
+    truncated: Bool[Tensor, " env"]
 
 
 class Rollout(NamedTuple):
-    """`horizon` steps. next_value is that of the state after the step, of the final one where an episode was cut."""
+    """Holds `horizon` steps of all environments.
 
-    node: Float32[Tensor, "time lanes cells node_features"]
-    graph: Float32[Tensor, "time lanes graph_features"]
-    parent: Int16[Tensor, "time lanes cells"]
-    n: Int16[Tensor, "time lanes"]
-    z: Float32[Tensor, "time lanes actions"]
-    log_prob: Float32[Tensor, "time lanes"]
-    first: Float32[Tensor, "time lanes actions"]
-    second: Float32[Tensor, "time lanes actions"]
-    value: Float32[Tensor, "time lanes *values"]
-    next_value: Float32[Tensor, "time lanes *values"]
-    components: Float32[Tensor, "time lanes components"]
-    terminated: Bool[Tensor, "time lanes"]
-    truncated: Bool[Tensor, "time lanes"]
+    next_value is the value of the state after the step; of the final state where the episode was
+    truncated.
+    """
+
+    node: Float32[Tensor, "time env cells node_features"]
+    graph: Float32[Tensor, "time env graph_features"]
+    parent: Int16[Tensor, "time env cells"]
+    n: Int16[Tensor, "time env"]
+    raw_action: Float32[Tensor, "time env actions"]
+    log_prob: Float32[Tensor, "time env"]
+    dist_params: Float32[Tensor, "time env 2 actions"]
+    value: Float32[Tensor, "time env *values"]
+    next_value: Float32[Tensor, "time env *values"]
+    components: Float32[Tensor, "time env components"]
+    terminated: Bool[Tensor, "time env"]
+    truncated: Bool[Tensor, "time env"]
 
 
 class Transitions(NamedTuple):
-    """A rollout without its order, `transitions` = time x lanes, views of the same memory."""
+    """Holds a rollout with time and env flattened to one axis; columns of the rollout are views of
+    its memory.
+    """
 
     node: Float32[Tensor, "transitions cells node_features"]
     graph: Float32[Tensor, "transitions graph_features"]
     parent: Int16[Tensor, "transitions cells"]
     n: Int16[Tensor, " transitions"]
-    z: Float32[Tensor, "transitions actions"]
+    raw_action: Float32[Tensor, "transitions actions"]
     log_prob: Float32[Tensor, " transitions"]
-    first: Float32[Tensor, "transitions actions"]
-    second: Float32[Tensor, "transitions actions"]
+    dist_params: Float32[Tensor, "transitions 2 actions"]
     value: Float32[Tensor, "transitions *values"]
     advantage: Float32[Tensor, " transitions"]
     returns: Float32[Tensor, "transitions *values"]
 
 
 class Minibatch(NamedTuple):
-    """Some transitions; the columns after `groups`, which hold their graphs, are those of `Transitions`."""
+    """Holds some transitions: their graphs in groups, then columns named as in `Transitions`."""
 
     groups: tuple[Graphs, ...]
-    z: Float32[Tensor, "minibatch actions"]
+    raw_action: Float32[Tensor, "minibatch actions"]
     log_prob: Float32[Tensor, " minibatch"]
-    first: Float32[Tensor, "minibatch actions"]
-    second: Float32[Tensor, "minibatch actions"]
+    dist_params: Float32[Tensor, "minibatch 2 actions"]
     value: Float32[Tensor, "minibatch *values"]
     advantage: Float32[Tensor, " minibatch"]
     returns: Float32[Tensor, "minibatch *values"]
 
 
 def allocate(sizes: Sizes) -> Rollout:
-    """A rollout that nothing was written to; node is finite wherever it is read."""
-    lead = (sizes.horizon, sizes.lanes)
+    """Returns a rollout of zeros, with parents of -1."""
+    lead = (sizes.horizon, sizes.envs)
     return Rollout(
         node=torch.zeros(*lead, sizes.cells, sizes.node_features),
         graph=torch.zeros(*lead, sizes.graph_features),
         parent=torch.full((*lead, sizes.cells), -1, dtype=torch.int16),
         n=torch.zeros(lead, dtype=torch.int16),
-        z=torch.zeros(*lead, sizes.actions),
+        raw_action=torch.zeros(*lead, sizes.actions),
         log_prob=torch.zeros(lead),
-        first=torch.zeros(*lead, sizes.actions),
-        second=torch.zeros(*lead, sizes.actions),
+        dist_params=torch.zeros(*lead, 2, sizes.actions),
         value=torch.zeros(*lead, *sizes.values),
         next_value=torch.zeros(*lead, *sizes.values),
         components=torch.zeros(*lead, sizes.components),
@@ -118,77 +132,96 @@ def allocate(sizes: Sizes) -> Rollout:
 
 
 def write(rollout: Rollout, time: int, step: Step) -> None:
-    """Puts the step into its place; the graphs may be narrower than the rollout, what is beyond them is cleared."""
-    graphs, width = step.graphs, step.graphs.node.shape[1]
-    rollout.node[time, :, :width], rollout.node[time, :, width:] = graphs.node, 0
-    rollout.parent[time, :, :width], rollout.parent[time, :, width:] = graphs.parent, -1
+    """Writes a step in place; its graphs may be narrower than the rollout, whose remaining slots
+    are cleared.
+    """
+    graphs = step.graphs
+    width = graphs.node.shape[1]
+    rollout.node[time, :, :width] = graphs.node
+    rollout.node[time, :, width:] = 0
+    rollout.parent[time, :, :width] = graphs.parent
+    rollout.parent[time, :, width:] = -1
     rollout.graph[time] = graphs.graph
     rollout.n[time] = graphs.mask.sum(1)
     for name in Step._fields[1:]:
         getattr(rollout, name)[time] = getattr(step, name)
 
 
-def close(
+def fill_next_values(
     rollout: Rollout,
-    last_value: Float32[Tensor, "lanes *values"],
+    last_value: Float32[Tensor, "env *values"],
     final_values: Float32[Tensor, "truncated *values"],
 ) -> None:
-    """Fills next_value from value, from that of the states after the last step, and of those where time was up.
+    """Fills `next_value` in place.
 
-    The latter are in the order of `rollout.truncated.nonzero()`. Where an episode terminated, nothing reads it.
+    Args:
+        rollout: with `value` and `truncated` of all steps.
+        last_value: values of the states after the last step.
+        final_values: values of the final states of truncated episodes, in the order of
+            `rollout.truncated.nonzero()`.
+
+    Where an episode terminated, `next_value` is not used.
     """
     rollout.next_value[:-1] = rollout.value[1:]
     rollout.next_value[-1] = last_value
     rollout.next_value[rollout.truncated] = final_values
 
 
-def flattened(
+def to_transitions(
     rollout: Rollout,
-    advantage: Float32[Tensor, "time lanes"],
-    returns: Float32[Tensor, "time lanes *values"],
+    advantage: Float32[Tensor, "time env"],
+    returns: Float32[Tensor, "time env *values"],
 ) -> Transitions:
-    """The rollout as transitions, number time * lanes + lane, with what they are to teach."""
+    """Returns the rollout as transitions, in the order time * envs + env, with advantages and
+    returns.
+    """
     columns = rollout._asdict() | {"advantage": advantage, "returns": returns}
     return Transitions(*(columns[name].flatten(0, 1) for name in Transitions._fields))
 
 
-def shuffled(
-    transitions: int, size: int, generator: torch.Generator
+def minibatch_indices(
+    transitions: int,
+    size: int,
+    generator: torch.Generator,
 ) -> tuple[Int64[Tensor, " minibatch"], ...]:
-    """The numbers of all transitions, each once, in minibatches; the last may be smaller."""
-    return torch.randperm(transitions, generator=generator, device=generator.device).split(size)
+    """Returns the indices of all transitions, shuffled, in minibatches; the last may be smaller."""
+    order = torch.randperm(transitions, generator=generator, device=generator.device)
+    return order.split(size)
 
 
 def minibatch(
-    transitions: Transitions, index: Int64[Tensor, " minibatch"], width: int | None = None
+    transitions: Transitions,
+    index: Int64[Tensor, " minibatch"],
+    width: int | None = None,
 ) -> Minibatch:
-    """These transitions, ordered by the size of their graphs: in GROUPS, each trimmed to its largest one.
+    """Returns these transitions sorted by the size of their graphs, in GROUPS trimmed to their
+    largest graph.
 
-    With a width (>= all sizes), which need not be read back from a device, they are one group of it.
+    With a width (>= all sizes) they stay in their order, in one group of that width: no size is
+    read from the device.
     """
-    if width is not None:
-        return _gathered(transitions, index, [len(index)], [width])
-    n, order = transitions.n.index_select(0, index).sort(stable=True)
-    counts = [len(part) for part in n.chunk(GROUPS)]
-    widths = [int(part[-1]) for part in n.chunk(GROUPS)]
-    return _gathered(transitions, index.index_select(0, order), counts, widths)
+    if width is None:
+        sizes, order = transitions.n.index_select(0, index).sort(stable=True)
+        index = index.index_select(0, order)
+        parts = sizes.chunk(GROUPS)
+        counts = [len(part) for part in parts]
+        widths = [int(part[-1]) for part in parts]
+    else:
+        counts = [len(index)]
+        widths = [width]
+    groups = [
+        _select_graphs(transitions, part, part_width)
+        for part, part_width in zip(index.split(counts), widths, strict=True)
+    ]
+    columns = [getattr(transitions, name) for name in Minibatch._fields[1:]]
+    return Minibatch(tuple(groups), *(column.index_select(0, index) for column in columns))
 
 
-def _gathered(
-    transitions: Transitions, index: Tensor, counts: list[int], widths: list[int]
-) -> Minibatch:
-    groups = []
-    for own, width in zip(index.split(counts), widths, strict=True):
-        n = transitions.n.index_select(0, own)
-        groups.append(
-            Graphs(
-                node=transitions.node[:, :width].index_select(0, own),
-                graph=transitions.graph.index_select(0, own),
-                parent=transitions.parent[:, :width].index_select(0, own).long(),
-                mask=torch.arange(width, device=n.device) < n[:, None],
-            )
-        )
-    return Minibatch(
-        tuple(groups),
-        *(getattr(transitions, name).index_select(0, index) for name in Minibatch._fields[1:]),
+def _select_graphs(transitions: Transitions, index: Tensor, width: int) -> Graphs:
+    n = transitions.n.index_select(0, index)
+    return Graphs(
+        node=transitions.node[:, :width].index_select(0, index),
+        graph=transitions.graph.index_select(0, index),
+        parent=transitions.parent[:, :width].index_select(0, index).long(),
+        mask=torch.arange(width, device=n.device) < n[:, None],
     )

@@ -1,4 +1,4 @@
-"""actions and where they led -> figure: what each arm did at first, and where it spent its time."""
+"""actions and visited states -> figure: first actions of each arm, and its share of time by cell"""
 
 import numpy as np
 from jaxtyping import Float, Float64
@@ -9,48 +9,66 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter
 
-from quatrain.models.active_dynamics.figures.parts import COLORS, log_ticks, typical_told
+from quatrain.models.active_dynamics.figures.parts import (
+    COLORS,
+    explain_replicate,
+    log_ticks,
+    set_title,
+)
 from quatrain.models.active_dynamics.figures.study import PLANE, Study
 from quatrain.plots import caption
 
-TRACED, BEFORE, TRACES = 150, 20, 4
-"""Transitions that are drawn, of these at most so many of the warm-up, and numbers of an action."""
+TRANSITIONS_SHOWN = 150
+WARMUP_SHOWN = 20
+"""Greatest number of shown transitions that belong to the warm-up."""
+TRACES = 4
+"""Greatest number of shown dimensions of an action."""
 SPACING = 2.4
-"""Between the traces, in units of the largest action."""
+"""Distance between traces, in units of the largest action."""
 CELLS = 15
-"""Along the region's diameter."""
-VISITS = "viridis"
+"""Cells along the region's diameter."""
+CELL_COLORS = "viridis"
 
 
 def draw_actions(study: Study) -> Figure:
-    """Of each arm the first actions of a replicate; in the plane, where all of its replicates have been."""
-    plane, count = study.config.env.d == PLANE, len(study.arms)
-    figure = Figure(figsize=(13 if plane else 10, 2.9 * count), layout="constrained")
-    widths = {"width_ratios": (2.6, 1)} if plane else {}
+    """Draws the first actions of a replicate of each arm; in the plane, all replicates' visits."""
+    has_maps = study.config.env.d == PLANE
+    arms = len(study.arms)
+    figure = Figure(figsize=(13 if has_maps else 10, 2.9 * arms), layout="constrained")
     panels = figure.subplots(
-        count, 2 if plane else 1, squeeze=False, sharex="col", gridspec_kw=widths
+        arms,
+        2 if has_maps else 1,
+        squeeze=False,
+        sharex="col",
+        gridspec_kw={"width_ratios": (2.6, 1)} if has_maps else {},
     )
     for axes, arm in zip(panels[:, 0], study.arms, strict=True):
         _draw_traces(axes, study, arm)
     panels[-1, 0].set_xlabel("transition")
-    if plane:
+    if has_maps:
         _draw_visits(figure, panels[:, 1], study)
-    maps = "Maps are of all." if plane and study.config.seeds > 1 else ""
-    shared = "Dotted line: end of the warm-up, which all arms share."
-    caption(figure, shared, typical_told(study.config.seeds), maps)
+    caption(
+        figure,
+        "Dotted line: end of the warm-up, which all arms share.",
+        explain_replicate(study.config.seeds),
+        "Maps are of all." if has_maps and study.config.seeds > 1 else "",
+    )
     return figure
 
 
 def _draw_traces(axes: Axes, study: Study, arm: str) -> None:
-    """One trace above the other, the first on top."""
-    bound, warmup = study.config.env.action_bound, study.config.collect.warmup
-    first = max(0, warmup - BEFORE)
-    actions = study.actions[study.typical(arm)][first : first + TRACED, :TRACES]
+    """Draws one trace above the other, the first on top."""
+    bound = study.config.env.action_bound
+    warmup = study.config.collect.warmup
+    first = max(0, warmup - WARMUP_SHOWN)
+    last = first + TRANSITIONS_SHOWN
+    actions = study.actions[study.median_learner(arm)][first:last, :TRACES]
+    transitions = first + np.arange(len(actions))
     heights = -SPACING * bound * np.arange(actions.shape[1])
-    for place, height in enumerate(heights):
+    for trace, height in zip(actions.T, heights, strict=True):
         axes.step(
-            first + np.arange(len(actions)),
-            actions[:, place] + height,
+            transitions,
+            trace + height,
             where="post",
             color=COLORS[arm],
             linewidth=1.2,
@@ -59,67 +77,64 @@ def _draw_traces(axes: Axes, study: Study, arm: str) -> None:
     axes.axvline(warmup, color="0.3", linestyle=":", linewidth=1)
     axes.set_yticks(heights, [f"a{chr(0x2081 + place)}" for place in range(len(heights))])
     axes.set_ylim(heights[-1] - 1.15 * bound, 1.15 * bound)
-    axes.set_title(
-        f"{arm}: actions around the end of the warm-up"
-        if first
-        else f"{arm}: the first {len(actions)} actions",
-        loc="left",
-        fontsize=10,
-        color=COLORS[arm],
+    shown = (
+        "actions around the end of the warm-up" if first else f"the first {len(actions)} actions"
     )
+    set_title(axes, f"{arm}: {shown}", color=COLORS[arm])
 
 
-# Where the time was spent.
+# Visits.
 
 
-def edges_of(study: Study) -> Float64[np.ndarray, " edge"]:
-    """Of cells along an axis; they reach as far as the region, or as nearly all states."""
-    radius = study.config.env.region_radius
-    width = 2 * radius / CELLS
-    reach = max(radius, float(np.quantile(np.abs(study.path), 0.998)))
-    beyond = int(np.ceil((reach - radius) / width))
-    return radius + width * np.arange(-CELLS - beyond, beyond + 1)
+def cell_edges(study: Study) -> Float64[np.ndarray, " edge"]:
+    """Returns the edges of cells along an axis. They cover the region and 99.8 % of all states."""
+    width = 2 * study.radius / CELLS
+    reach = max(study.radius, float(np.quantile(np.abs(study.path), 0.998)))
+    beyond = int(np.ceil((reach - study.radius) / width))
+    return study.radius + width * np.arange(-CELLS - beyond, beyond + 1)
 
 
-def time_spent(
-    path: Float[np.ndarray, "learner transition d"], edges: Float64[np.ndarray, " edge"]
+def visit_shares(
+    path: Float[np.ndarray, "learner transition d"],
+    edges: Float64[np.ndarray, " edge"],
 ) -> Float64[np.ndarray, "learner x1 x2"]:
-    """Share of each row's transitions that led into a cell."""
-    found = [np.histogram2d(states[:, 0], states[:, 1], bins=[edges, edges])[0] for states in path]
-    return np.stack(found) / path.shape[1]
+    """Returns the share of each learner's transitions that led into each cell."""
+    counts = [np.histogram2d(states[:, 0], states[:, 1], bins=[edges, edges])[0] for states in path]
+    return np.stack(counts) / path.shape[1]
 
 
-def visited(study: Study, arm: str) -> float:
-    """Share of the region's cells that a replicate of an arm has seen; mean over replicates."""
-    edges, radius = edges_of(study), study.config.env.region_radius
+def visited_share(study: Study, arm: str) -> float:
+    """Returns the share of the region's cells that a replicate visited; mean over replicates."""
+    edges = cell_edges(study)
     middle = (edges[:-1] + edges[1:]) / 2
-    inside = np.hypot(middle[:, None], middle) <= radius
-    return float((time_spent(study.of(arm, study.path), edges)[:, inside] > 0).mean())
+    inside = np.hypot(middle[:, None], middle) <= study.radius
+    shares = visit_shares(study.of_arm(arm, study.path), edges)
+    return float((shares[:, inside] > 0).mean())
 
 
 def _draw_visits(figure: Figure, panels: np.ndarray, study: Study) -> None:
-    """Share of time by cell, on one scale."""
-    edges = edges_of(study)
-    shares = {arm: time_spent(study.of(arm, study.path), edges).mean(0) for arm in study.arms}
-    least = 1 / (study.path.shape[1] * study.config.seeds)
-    norm = LogNorm(least, max(float(share.max()) for share in shares.values()))
-    for axes, (arm, share) in zip(panels, shares.items(), strict=True):
-        axes.pcolormesh(edges, edges, np.where(share > 0, share, np.nan).T, cmap=VISITS, norm=norm)
+    """Draws the share of time by cell, on one scale for all arms."""
+    edges = cell_edges(study)
+    shares = [visit_shares(study.of_arm(arm, study.path), edges).mean(0) for arm in study.arms]
+    lowest = 1 / (study.path.shape[1] * study.config.seeds)
+    norm = LogNorm(lowest, float(np.max(shares)))
+    for axes, arm, share in zip(panels, study.arms, shares, strict=True):
+        visited = np.where(share > 0, share, np.nan)
+        axes.pcolormesh(edges, edges, visited.T, cmap=CELL_COLORS, norm=norm)
         axes.add_patch(
             Circle(
-                (0, 0), study.config.env.region_radius, fill=False, edgecolor="0.3", linestyle=":"
-            )
+                (0, 0),
+                study.radius,
+                fill=False,
+                edgecolor="0.3",
+                linestyle=":",
+            ),
         )
-        axes.set_title(
-            f"{arm}: saw {visited(study, arm):.0%} of the region",
-            loc="left",
-            fontsize=10,
-            color=COLORS[arm],
-        )
+        title = f"{arm}: visited {visited_share(study, arm):.0%} of the region"
+        set_title(axes, title, color=COLORS[arm])
         axes.set(aspect="equal", ylabel="x₂")
     panels[-1].set_xlabel("x₁")
-    bar = figure.colorbar(
-        ScalarMappable(norm, VISITS), ax=panels, label="share of time in a cell", shrink=0.7
-    )
+    cells = ScalarMappable(norm, CELL_COLORS)
+    bar = figure.colorbar(cells, ax=panels, label="share of time in a cell", shrink=0.7)
     log_ticks(bar.ax.yaxis)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))

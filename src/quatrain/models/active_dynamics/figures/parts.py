@@ -1,4 +1,4 @@
-"""What figures share: colours of arms, medians with bands, ticks, numbers in words."""
+"""values of arms -> elements of figures: colours, medians with bands, titles, labels, ticks"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from quatrain.plots import BLACK, ORANGE, RED
+from quatrain.plots import BLACK, ORANGE, RED, EndLabel
 from quatrain.statistics import Interval, median_interval
 
 COLORS = {
@@ -20,14 +20,18 @@ COLORS = {
     "chirp": "#009E73",
     "off": "#882255",
 }
-"""Of each arm, in every figure."""
+"""Colour of each arm, the same in all figures."""
 TRUTH = BLACK
-WIDE = 2.5
+DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
+LOG_AXIS_RATIO = 2.5
 """Ratio of the ends of an axis from which on it is logarithmic."""
 
 
 def interval(values: Float[np.ndarray, " replicate"]) -> Interval | None:
-    """Where the median lies with 95 % confidence; of fewer than 6 from the least to the greatest; None of one."""
+    """Returns the 95 % confidence interval of the median.
+
+    Returns the range for fewer than 6 values, and None for a single one.
+    """
     if len(values) == 1:
         return None
     return median_interval(values) or Interval(float(values.min()), float(values.max()))
@@ -39,48 +43,70 @@ def median_with_band(
     values: Float[np.ndarray, "replicate point"],
     **style: Any,
 ) -> Float[np.ndarray, " point"]:
-    """The median over replicates as a line, its interval as a band that does not widen the axis; returns the median."""
+    """Draws the median over replicates as a line and its interval as a band; returns the median.
+
+    The band does not widen the axis.
+    """
     median = np.median(values, 0)
     (line,) = axes.plot(x, median, **style)
-    bands = [band for column in values.T if (band := interval(column)) is not None]
-    if bands:
+    bands = [interval(column) for column in values.T]
+    if None not in bands:
         limits = axes.dataLim.frozen()
-        axes.fill_between(x, *np.array(bands).T, color=line.get_color(), alpha=0.18, linewidth=0)
+        low, high = np.array(bands).T
+        axes.fill_between(
+            x,
+            low,
+            high,
+            color=line.get_color(),
+            alpha=0.18,
+            linewidth=0,
+        )
         axes.dataLim.set(limits)
     return median
 
 
-def told(replicates: int) -> str:
-    """What lines and bands are."""
+def end_label(arm: str, y: float, text: str) -> EndLabel:
+    """Returns the label of an arm's line, beside the axes at height y."""
+    return EndLabel(float(y), f"{arm}{text}", COLORS[arm])
+
+
+def set_title(axes: Axes, text: str, fontsize: int = 10, **style: Any) -> None:
+    """Sets a title at the left."""
+    axes.set_title(text, loc="left", fontsize=fontsize, **style)
+
+
+def explain_lines(replicates: int) -> str:
+    """Returns a sentence about what lines and bands show."""
     if replicates == 1:
         return "One replicate."
-    sure = median_interval(np.zeros(replicates)) is not None
-    band = (
-        "where the median lies with 95 % confidence" if sure else "from the least to the greatest"
-    )
+    has_interval = median_interval(np.zeros(replicates)) is not None
+    band = "95 % confidence intervals of the median" if has_interval else "minimum to maximum"
     return f"Lines: medians over {replicates} replicates; bands: {band}."
 
 
-def typical_told(replicates: int) -> str:
-    """Which replicate a map is of."""
+def explain_replicate(replicates: int) -> str:
+    """Returns a sentence about which replicate a map shows."""
     return "" if replicates == 1 else f"Of {replicates} replicates the one with the median error."
 
 
-def over_transitions(axes: Axes, steps: Sequence[int] | np.ndarray) -> None:
-    """Their axis, logarithmic where they span enough for it."""
-    axes.set_xlabel("transitions met, warm-up included")
-    if steps[-1] >= WIDE * steps[0]:
+def set_transitions_axis(
+    axes: Axes,
+    steps: Sequence[int] | np.ndarray,
+) -> None:
+    """Labels the x axis; makes it logarithmic if the steps span a large enough ratio."""
+    axes.set_xlabel("transitions, warm-up included")
+    if steps[-1] >= LOG_AXIS_RATIO * steps[0]:
         axes.set_xscale("log")
         log_ticks(axes.xaxis)
 
 
 def log_ticks(axis: Axis) -> None:
-    """1, 2, 5, 10, ... as they are written."""
+    """Puts ticks at 1, 2, 5, 10, ..., written as plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
-def number(value: float) -> str:
-    """Two digits that count: 0.079, 1.2, 350."""
+def format_number(value: float) -> str:
+    """Formats with two significant digits: 0.079, 1.2, 350."""
     return f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"

@@ -1,5 +1,6 @@
-"""a learner -> what its figures are of, computed once."""
+"""trained state, dataset -> everything the figures show, computed once"""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,23 +18,25 @@ from quatrain.models.active_dynamics.state import (
     checkpoint_steps,
     learners_of,
 )
+from quatrain.plots import EndLabel
 from quatrain.progress import History
 
 PLANE = 2
-"""Dimensions of what can be drawn as a map."""
+"""Number of dimensions that can be drawn as a map."""
 
 
 class Study(NamedTuple):
-    """A trained learner, and what it knows.
+    """Holds a trained state and what was computed from it.
 
-    ahead: R² of predicted states by row. actions, path: what was done in each transition, and where it led.
+    prediction_r2: R² of predicted states. actions, path: the action of each transition, and the
+    state it led to.
     """
 
     config: ActiveDynamicsConfig
     dataset: Dataset
     training: TrainingState
-    known: FieldEstimate
-    ahead: dict[str, Float64[np.ndarray, " learner"]]
+    estimate: FieldEstimate
+    prediction_r2: dict[str, Float64[np.ndarray, " learner"]]
     actions: Float32[np.ndarray, "learner transition action"]
     path: Float32[np.ndarray, "learner transition d"]
 
@@ -43,107 +46,122 @@ class Study(NamedTuple):
 
     @property
     def radius(self) -> float:
-        """Of the region."""
+        """Returns the radius of the region of interest."""
         return self.config.env.region_radius
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Transitions at which the field was kept."""
+        """Returns the transitions of the checkpoints."""
         return checkpoint_steps(self.config)
 
     @property
     def pair(self) -> tuple[str, ...]:
-        """The arm that maps are of, and the plainest of the others, if there is one."""
+        """Returns the arms that maps show: the active (or first) one and, if any, a plain one."""
         shown = "active" if "active" in self.arms else self.arms[0]
         others = [arm for arm in self.arms if arm != shown]
         return (shown, "random") if "random" in others else (shown, *others[:1])
 
+    def pair_text(self, ends: Sequence[EndLabel]) -> str:
+        """Joins the labels of the arms that maps show. ends: one of each arm."""
+        labels = zip(self.arms, ends, strict=True)
+        return ", ".join(end.text for arm, end in labels if arm in self.pair)
+
     @property
     def alignment(self) -> AffineAlignment:
-        """How states of the learners are to be read, in double precision."""
-        rows = self.training.learner
-        return AffineAlignment(
-            *(part.double() for part in rows.alignment(rows.weights, self.dataset.held_out))
-        )
+        """Returns the maps from latent to true states, in double precision."""
+        learner = self.training.learner
+        alignment = learner.alignment(learner.weights, self.dataset.held_out)
+        return AffineAlignment(alignment.matrix.double(), alignment.offset.double())
 
-    def of(
-        self, arm: str, values: Shaped[np.ndarray, "learner ..."]
+    def of_arm(
+        self,
+        arm: str,
+        values: Shaped[np.ndarray, "learner ..."],
     ) -> Shaped[np.ndarray, "replicate ..."]:
-        """The rows of an arm."""
+        """Selects the learners of an arm."""
         return values[learners_of(self.config, arm)]
 
-    def typical(self, arm: str) -> int:
-        """The row of an arm with the median final error; of an even number the better one of the middle."""
-        errors = self.of(arm, self.known.nrmse[-1])
-        return learners_of(self.config, arm).start + int(
-            np.argsort(errors, kind="stable")[(len(errors) - 1) // 2]
-        )
+    def median_learner(self, arm: str) -> int:
+        """Returns an arm's learner of median final error, the better one of two in the middle."""
+        errors = self.of_arm(arm, self.estimate.nrmse[-1])
+        order = np.argsort(errors, kind="stable")
+        return learners_of(self.config, arm).start + int(order[(len(errors) - 1) // 2])
 
     def true_field(self, x: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch d"]:
-        """In the precision that it always is asked in."""
+        """Evaluates the true field in single precision, as the environment does."""
         return self.training.world.field(x.float()).double()
 
 
-def studied(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
-    """All that the figures need of a learner."""
-    training, met = TrainingState.from_state(config, dataset, state), int(state.transitions)
+def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
+    """Computes what the figures show of a trained state."""
+    training = TrainingState.from_state(config, dataset, state)
+    transitions = int(state.transitions)
     return Study(
         config=config,
         dataset=dataset,
         training=training,
-        known=estimate_field(config, training.learner, state, dataset),
-        ahead=predictions(config, training.world, training.learner, dataset.held_out),
-        actions=state.replay.actions[:, :met].numpy(force=True),
-        path=state.path[:, :met].numpy(force=True),
+        estimate=estimate_field(config, training.learner, state, dataset),
+        prediction_r2=predictions(config, training.world, training.learner, dataset.held_out),
+        actions=state.replay.actions[:, :transitions].numpy(force=True),
+        path=state.path[:, :transitions].numpy(force=True),
     )
 
 
-def recorded(
-    study: Study, history: History, name: str, arm: str
+def arm_metric(
+    study: Study,
+    history: History,
+    name: str,
+    arm: str,
 ) -> Float[np.ndarray, "replicate point"]:
-    """A metric of an arm as its replicates have it."""
-    full = f"{name}.{arm}"
-    names = (
-        [full]
-        if study.config.seeds == 1
-        else [f"{full}/seed/{one}" for one in range(study.config.seeds)]
-    )
-    return np.stack([history[one][1] for one in names])
+    """Returns a recorded metric of each replicate of an arm."""
+    names = [f"{name}.{arm}"]
+    if study.config.seeds > 1:
+        names = [f"{name}.{arm}/seed/{seed}" for seed in range(study.config.seeds)]
+    return np.stack([history[name][1] for name in names])
 
 
-class Kept(NamedTuple):
-    """Checkpoints of which a record tells, these records, and what they tell."""
+class CheckpointRecords(NamedTuple):
+    """Holds the checkpoints that records cover, the places of these records, and their values."""
 
     steps: Shaped[np.ndarray, " point"]
     records: Shaped[np.ndarray, " point"]
     values: Float[np.ndarray, "replicate point"]
 
 
-def at_checkpoints(study: Study, history: History, arm: str) -> Kept:
-    """Information gained, which each record tells as it was at the last checkpoint."""
-    last = np.searchsorted(study.steps, history[f"information_gained.{arm}"][0], side="right") - 1
+def information_at_checkpoints(study: Study, history: History, arm: str) -> CheckpointRecords:
+    """Returns the information gained. A record has the value of the last checkpoint before it."""
+    recorded_steps = history[f"information_gained.{arm}"][0]
+    last = np.searchsorted(study.steps, recorded_steps, side="right") - 1
     records = np.flatnonzero(np.diff(last, prepend=-1) > 0)
-    values = recorded(study, history, "information_gained", arm)
-    return Kept(np.array(study.steps)[last[records]], records, values[:, records])
+    values = arm_metric(study, history, "information_gained", arm)
+    return CheckpointRecords(np.array(study.steps)[last[records]], records, values[:, records])
 
 
 class Paths(NamedTuple):
-    """From the same starts along the true field, and along that of each row."""
+    """Holds paths from the same starts along the true field and along that of each learner."""
 
     true: Float64[np.ndarray, "time start d"]
     learned: Float64[np.ndarray, "learner time start d"]
 
 
 @torch.no_grad()
-def undriven(study: Study, starts: Float64[np.ndarray, "start d"], transitions: int) -> Paths:
-    """Steps of dt without actions and without noise."""
-    rows, alignment, dt = study.training.learner, study.alignment, study.config.env.dt
+def undriven_paths(
+    study: Study,
+    starts: Float64[np.ndarray, "start d"],
+    transitions: int,
+) -> Paths:
+    """Integrates the fields in steps of dt, without actions and noise."""
+    learner = study.training.learner
+    alignment = study.alignment
+    dt = study.config.env.dt
     x = torch.tensor(starts)
-    z = alignment.to_latent(x.expand(study.config.learners, -1, -1))
-    true, learned = [x], [x.expand(study.config.learners, -1, -1)]
+    x_by_learner = x.expand(study.config.learners, -1, -1)
+    z = alignment.to_latent(x_by_learner)
+    true = [x]
+    learned = [x_by_learner]
     for _ in range(transitions):
         x = x + study.true_field(x) * dt
-        z = z + rows.drift(rows.weights, z.float()).double() * dt
+        z = z + learner.drift(learner.weights, z.float()).double() * dt
         true.append(x)
         learned.append(alignment.to_state(z))
     return Paths(torch.stack(true).numpy(force=True), torch.stack(learned, 1).numpy(force=True))

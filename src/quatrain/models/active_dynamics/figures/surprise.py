@@ -1,7 +1,8 @@
-"""observations -> figure: how surprised each arm was by what it saw, above a filter that knows the true field
+"""observations -> figure: surprise of each arm above that of a filter that knows the true field
 
-Its sum is what not knowing the field has cost. Of an exact learner with a true prior the mean of it is the information
-gained about the field, by the chain rule of mutual information: who pays more was surer than it should have been.
+The sum of this excess is the price of not knowing the field. For an exact learner with a true prior
+its mean is the information gained about the field, by the chain rule of mutual information; a
+greater sum shows overconfidence.
 """
 
 from collections.abc import Mapping
@@ -9,65 +10,79 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Shaped
+from jaxtyping import Bool, Float64, Shaped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from quatrain.models.active_dynamics.bayes_filter import filter as beliefs
+from quatrain.models.active_dynamics.bayes_filter import filter as filters
 from quatrain.models.active_dynamics.bayes_filter.filter import START_VARIANCE, Belief, Filter
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
+    DOTTED_LINE,
+    end_label,
+    explain_lines,
+    format_number,
     log_ticks,
     median_with_band,
-    number,
-    over_transitions,
-    told,
+    set_title,
+    set_transitions_axis,
 )
-from quatrain.models.active_dynamics.figures.study import Study, at_checkpoints, recorded
+from quatrain.models.active_dynamics.figures.study import (
+    Study,
+    arm_metric,
+    information_at_checkpoints,
+)
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.plots import EndLabel, caption, label_ends
+from quatrain.plots import caption, label_ends
 from quatrain.progress import History
 
 LOWEST = 0.5
-"""Of the least median above 0, where the axis begins; what lies below is drawn there."""
-PRICE = "Dashed: who pays as much as it gains is as sure as it may be; above the line, too sure. "
+"""Lower end of the axis, relative to the least median above 0; lower values are drawn there."""
+PRICE_CAPTION = "Dashed: excess equal to information gained (calibrated); above: overconfident. "
 
 
 @torch.no_grad()
-def oracle(study: Study) -> Float64[np.ndarray, "learner transition"]:
-    """-log likelihood per channel of what each row saw, by a filter of its states that knows the true field.
+def oracle_nll(study: Study) -> Float64[np.ndarray, "learner transition"]:
+    """Computes -log likelihood per channel of each learner's observations by the oracle.
 
-    What was seen of a new beginning is not kept, so that there it knows less than the row did.
+    The oracle is a filter of the states that knows the true field. The first observations of new
+    episodes are not stored, so that it knows less than the learner after each reset.
     """
-    training, d = study.training, study.config.env.d
-    env, ring = study.config.env, training.replay
-    rbf = make_rbf(study.config.network.rbf, d)
-    given = Filter(rbf, training.world.emission.double(), env.dt, env.process_noise)
-    first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
-    belief, told_by_step = beliefs.state_prior(d, study.config.learners), []
-    beliefs.correct(given, belief, first.double())
-    for time in range(study.path.shape[1]):
-        u = (ring.actions[:, time] @ training.world.control.T).double()
-        beliefs.predict_state(given, belief, study.true_field, u)
-        told_by_step.append(beliefs.correct(given, belief, ring.observations[:, time].double()))
-        _forget(belief, ring.truncated[:, time])
-    return torch.stack(told_by_step, 1).numpy(force=True)
-
-
-def _forget(belief: Belief, where: Tensor) -> None:
-    """Where an episode ended, in place."""
-    belief.mean[where] = 0
-    belief.covariance[where] = START_VARIANCE * torch.eye(
-        belief.mean.shape[1], dtype=belief.mean.dtype
+    training = study.training
+    env = study.config.env
+    ring = training.replay
+    rbf = make_rbf(study.config.network.rbf, env.d)
+    oracle = Filter(
+        rbf,
+        training.world.emission.double(),
+        env.dt,
+        env.process_noise,
     )
+    first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
+    belief = filters.state_prior(env.d, study.config.learners)
+    filters.correct(oracle, belief, first.double())
+    nll = []
+    for time in range(study.path.shape[1]):
+        control = (ring.actions[:, time] @ training.world.control.T).double()
+        filters.predict_state(oracle, belief, study.true_field, control)
+        nll.append(filters.correct(oracle, belief, ring.observations[:, time].double()))
+        _reset(belief, ring.truncated[:, time])
+    return torch.stack(nll, 1).numpy(force=True)
+
+
+def _reset(belief: Belief, ended: Bool[Tensor, " learner"]) -> None:
+    """Resets the belief in place where an episode ended."""
+    mean = belief.mean
+    mean[ended] = 0
+    belief.covariance[ended] = START_VARIANCE * torch.eye(mean.shape[1], dtype=mean.dtype)
 
 
 class Cost(NamedTuple):
-    """Of an arm, at records that tell of a new checkpoint.
+    """Holds the excess surprise of an arm, at the records that cover a new checkpoint.
 
-    paid: nats of all channels by which it was more surprised than the oracle, summed since the beginning. gained: nats
-    about the field's weights.
+    paid: nats of all channels above the oracle, summed since the beginning. gained: nats about the
+    field's weights.
     """
 
     steps: Shaped[np.ndarray, " point"]
@@ -76,93 +91,112 @@ class Cost(NamedTuple):
 
     @property
     def rate(self) -> Float64[np.ndarray, "replicate point"]:
-        """Paid per transition since the point before."""
+        """Returns the nats paid per transition since the point before."""
         return np.diff(self.paid, prepend=0) / np.diff(self.steps, prepend=0)
 
 
-def cost(
-    study: Study, history: History, by_oracle: Float64[np.ndarray, "learner transition"], arm: str
+def excess_cost(
+    study: Study,
+    history: History,
+    oracle: Float64[np.ndarray, "learner transition"],
+    arm: str,
 ) -> Cost:
-    """A record of the surprise tells its mean over the transitions since the one before."""
-    ends, kept = history[f"innovation_nll.{arm}"][0], at_checkpoints(study, history, arm)
-    own = (recorded(study, history, "innovation_nll", arm) * np.diff(ends, prepend=0)).cumsum(1)
-    best = study.of(arm, by_oracle).cumsum(1)[:, ends - 1]
-    paid = (own - best)[:, kept.records] * study.config.env.observation.channels
-    return Cost(ends[kept.records], paid, kept.values)
+    """Computes an arm's cost; each record has the mean surprise since the record before.
+
+    oracle: the result of `oracle_nll`.
+    """
+    ends = history[f"innovation_nll.{arm}"][0]
+    information = information_at_checkpoints(study, history, arm)
+    records = information.records
+    nll = arm_metric(study, history, "innovation_nll", arm)
+    total = (nll * np.diff(ends, prepend=0)).cumsum(1)
+    oracle_total = study.of_arm(arm, oracle).cumsum(1)[:, ends - 1]
+    paid = (total - oracle_total)[:, records] * study.config.env.observation.channels
+    return Cost(ends[records], paid, information.values)
 
 
-def draw_innovation(study: Study, history: History, scores: Mapping[str, float]) -> Figure:
-    """How much more surprised than the oracle each arm was; of an exact filter its sum, beside what was gained."""
-    by_oracle = oracle(study)
-    costs = {arm: cost(study, history, by_oracle, arm) for arm in study.arms}
-    compared = (
-        study.config.network.family == "bayes_filter" and study.config.network.decoder == "known"
-    )
-    figure = Figure(figsize=(13.5 if compared else 8.5, 5), layout="constrained")
-    left, *right = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
-    _draw_rates(left, study, costs, scores)
-    for axes in right:
-        _draw_price(axes, costs)
+def draw_innovation(
+    study: Study,
+    history: History,
+    scores: Mapping[str, float],
+) -> Figure:
+    """Draws each arm's surprise above the oracle's; for an exact filter also its sum."""
+    oracle = oracle_nll(study)
+    costs = {arm: excess_cost(study, history, oracle, arm) for arm in study.arms}
+    network = study.config.network
+    is_exact = network.family == "bayes_filter" and network.decoder == "known"
+    figure = Figure(figsize=(13.5 if is_exact else 8.5, 5), layout="constrained")
+    panels = figure.subplots(1, 2 if is_exact else 1, squeeze=False)[0]
+    _draw_rates(panels[0], study, costs, scores)
+    if is_exact:
+        _draw_price(panels[1], costs)
     caption(
         figure,
-        "The oracle is a filter that knows the true field and sees the same; held out: with rollouts that were not "
-        "learned from. Nats of all channels.\n"
-        f"{PRICE if compared else ''}{told(study.config.seeds)}",
+        "The oracle is a filter that knows the true field and has the same observations; held out:"
+        " on held-out rollouts. Nats of all channels.\n"
+        f"{PRICE_CAPTION if is_exact else ''}{explain_lines(study.config.seeds)}",
     )
     return figure
 
 
 def _draw_rates(
-    axes: Axes, study: Study, costs: Mapping[str, Cost], scores: Mapping[str, float]
+    axes: Axes,
+    study: Study,
+    costs: Mapping[str, Cost],
+    scores: Mapping[str, float],
 ) -> None:
-    """Over transitions; in words, with rollouts that were not learned from."""
-    medians = np.concatenate([np.median(found.rate, 0) for found in costs.values()])
-    lowest = LOWEST * medians.min(
-        where=medians > 0, initial=medians.max() if medians.max() > 0 else 1
-    )
+    """Draws rates over transitions; the labels add the excess on held-out rollouts."""
+    medians = np.concatenate([np.median(cost.rate, 0) for cost in costs.values()])
+    highest = medians.max()
+    initial = highest if highest > 0 else 1
+    lowest = LOWEST * medians.min(where=medians > 0, initial=initial)
     ends = []
-    for arm, found in costs.items():
-        rate = np.maximum(found.rate, lowest)
-        median = median_with_band(
-            axes, found.steps, rate, color=COLORS[arm], linewidth=2, marker="o", markersize=3
-        )
-        ends.append(
-            EndLabel(float(median[-1]), f"{arm}{held_out(study, scores, arm)}", COLORS[arm])
-        )
-    axes.set_title("Surprise at what is seen next, above an oracle's", loc="left", fontsize=10)
+    for arm, cost in costs.items():
+        rate = np.maximum(cost.rate, lowest)
+        median = median_with_band(axes, cost.steps, rate, color=COLORS[arm], **DOTTED_LINE)
+        ends.append(end_label(arm, median[-1], held_out_text(study, scores, arm)))
+    set_title(axes, "Surprise at the next observation, above the oracle's")
     axes.set(
         yscale="log",
-        ylim=(lowest, 2 * max(medians.max(), lowest)),
+        ylim=(lowest, 2 * max(highest, lowest)),
         ylabel="nats per transition above the oracle",
     )
-    over_transitions(axes, next(iter(costs.values())).steps)
+    set_transitions_axis(axes, costs[study.arms[0]].steps)
     log_ticks(axes.yaxis)
     axes.grid(alpha=0.25)
     label_ends(axes, ends)
 
 
-def held_out(study: Study, scores: Mapping[str, float], arm: str) -> str:
-    """Surprise above the oracle's with rollouts that were not learned from."""
-    above = scores[f"innovation_nll.{arm}"] - scores["innovation_nll_oracle"]
-    return f", held out {number(study.config.env.observation.channels * above)}"
+def held_out_text(
+    study: Study,
+    scores: Mapping[str, float],
+    arm: str,
+) -> str:
+    """Returns the surprise above the oracle's on held-out rollouts, in nats of all channels."""
+    excess = scores[f"innovation_nll.{arm}"] - scores["innovation_nll_oracle"]
+    return f", held out {format_number(study.config.env.observation.channels * excess)}"
 
 
 def _draw_price(axes: Axes, costs: Mapping[str, Cost]) -> None:
-    """What was paid, over what was gained for it."""
+    """Draws the sum of the excess surprise over the information gained."""
     ends = []
-    for arm, found in costs.items():
-        gained, paid = np.median(found.gained, 0), np.median(found.paid, 0)
-        axes.plot(gained, paid, color=COLORS[arm], linewidth=2, marker="o", markersize=3)
-        ends.append(
-            EndLabel(
-                float(paid[-1]), f"{arm}: {number(paid[-1])} for {number(gained[-1])}", COLORS[arm]
-            )
-        )
-    axes.axline((0, 0), slope=1, color="0.3", linewidth=1, linestyle="--")
-    axes.set_title("What surprise has cost, and what it told of the field", loc="left", fontsize=10)
+    for arm, cost in costs.items():
+        gained = np.median(cost.gained, 0)
+        paid = np.median(cost.paid, 0)
+        axes.plot(gained, paid, color=COLORS[arm], **DOTTED_LINE)
+        text = f": {format_number(paid[-1])} for {format_number(gained[-1])}"
+        ends.append(end_label(arm, paid[-1], text))
+    axes.axline(
+        (0, 0),
+        slope=1,
+        color="0.3",
+        linewidth=1,
+        linestyle="--",
+    )
+    set_title(axes, "Excess surprise, over the information gained about the field")
     axes.set(
         xlabel="information gained about the field's weights, nats",
-        ylabel="sum of the surprise, nats",
+        ylabel="sum of the excess surprise, nats",
     )
     axes.grid(alpha=0.25)
     label_ends(axes, ends)

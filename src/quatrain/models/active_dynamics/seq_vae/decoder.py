@@ -56,7 +56,9 @@ class Decoder(nn.Module):
         return Emission(self.kind, self.noise, self.weight, self.bias, variance)
 
     def log_prob(
-        self, y: Float[Tensor, "obs time batch"], x: Float[Tensor, "member d sample time batch"]
+        self,
+        y: Float[Tensor, "obs time batch"],
+        x: Float[Tensor, "member d sample time batch"],
     ) -> Float[Tensor, "member sample time batch"]:
         """Computes ln p(y | x)."""
         channels = self.channels()
@@ -100,7 +102,9 @@ class MlpChannels(NamedTuple):
         return (slope / self.noise_variance[:, None]).mT @ slope
 
     def information_vector(
-        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
+        self,
+        y: Float[Tensor, "*batch obs"],
+        x: Float[Tensor, "*batch d"],
     ) -> Float[Tensor, "*batch d"]:
         """Computes Hᵀ R⁻¹ (y - h(x))."""
         scaled = (y - self.mean(x)) / self.noise_variance
@@ -118,7 +122,9 @@ class MlpDecoder(nn.Module):
         self.raw_variance = nn.Parameter(torch.full((channels,), INITIAL_RAW_VARIANCE))
 
     def log_prob(
-        self, y: Float[Tensor, "obs time batch"], x: Float[Tensor, "member d sample time batch"]
+        self,
+        y: Float[Tensor, "obs time batch"],
+        x: Float[Tensor, "member d sample time batch"],
     ) -> Float[Tensor, "member sample time batch"]:
         """Computes ln p(y | x)."""
         mlp = self.layers.mlp().for_large_batches()

@@ -75,7 +75,9 @@ class TransitionModel(NamedTuple):
     dt: float
 
     def mean(
-        self, x: Float[Tensor, "member d n"], control_dt: Float[Tensor, "d n"]
+        self,
+        x: Float[Tensor, "member d n"],
+        control_dt: Float[Tensor, "d n"],
     ) -> Float[Tensor, "member d n"]:
         """Returns x + f(x) dt + u dt. control_dt: u dt."""
         return torch.add(x + control_dt, self.field(x), alpha=self.dt)
@@ -90,7 +92,12 @@ class Dynamics(nn.Module):
 
     axis: Tensor
 
-    def __init__(self, config: SeqVaeNetwork, d: int, rbf: Rbf | None) -> None:
+    def __init__(
+        self,
+        config: SeqVaeNetwork,
+        d: int,
+        rbf: Rbf | None,
+    ) -> None:
         super().__init__()
         self.d = d
         self.length = None if rbf is None else rbf.length

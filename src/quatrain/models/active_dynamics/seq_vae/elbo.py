@@ -62,7 +62,11 @@ class ElboTerms(NamedTuple):
 
 
 def draw(
-    members: int, samples: int, horizons: int, encoded: EncodedWindows, generator: Generator
+    members: int,
+    samples: int,
+    horizons: int,
+    encoded: EncodedWindows,
+    generator: Generator,
 ) -> Draws:
     """Returns the random numbers of a bound without masks."""
     d, times, batch = encoded.mean.shape
@@ -86,11 +90,18 @@ def add_mask(draws: Draws, share: float, generator: Generator) -> Draws:
 
 
 def _standard_normal(
-    shapes: list[tuple[int, ...]], like: Tensor, generator: Generator
+    shapes: list[tuple[int, ...]],
+    like: Tensor,
+    generator: Generator,
 ) -> list[Tensor]:
     """Draws the numbers of all shapes at once."""
     counts = [math.prod(shape) for shape in shapes]
-    numbers = torch.randn(sum(counts), generator=generator, device=like.device, dtype=like.dtype)
+    numbers = torch.randn(
+        sum(counts),
+        generator=generator,
+        device=like.device,
+        dtype=like.dtype,
+    )
     return [part.view(shape) for part, shape in zip(numbers.split(counts), shapes, strict=True)]
 
 

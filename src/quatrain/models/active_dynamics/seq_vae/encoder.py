@@ -51,9 +51,15 @@ class BeliefSequence(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """Computes hidden states, of whole windows or step by step with the same result, and beliefs."""
+    """Computes hidden states, of whole windows or step by step, and the beliefs they encode."""
 
-    def __init__(self, config: SeqVaeNetwork, obs: int, action: int, d: int) -> None:
+    def __init__(
+        self,
+        config: SeqVaeNetwork,
+        obs: int,
+        action: int,
+        d: int,
+    ) -> None:
         super().__init__()
         self.cell = nn.GRUCell(obs + action, config.hidden)
         # Network 0 of the heads gives the mean, network 1 the variance.
@@ -62,7 +68,9 @@ class Encoder(nn.Module):
         nn.init.constant_(self.heads.biases[-1][1], INITIAL_RAW_VARIANCE)
 
     def forward(
-        self, inputs: Float[Tensor, "time batch input"], hidden: Float[Tensor, "batch hidden"]
+        self,
+        inputs: Float[Tensor, "time batch input"],
+        hidden: Float[Tensor, "batch hidden"],
     ) -> Float[Tensor, "time batch hidden"]:
         """Returns the hidden states after each input. The initial `hidden` gets no gradient."""
         cell = self.cell
@@ -70,7 +78,9 @@ class Encoder(nn.Module):
         return _GruFunction.apply(projected, hidden, cell.weight_hh, cell.bias_hh)
 
     def step(
-        self, inputs: Float[Tensor, "batch input"], hidden: Float[Tensor, "batch hidden"]
+        self,
+        inputs: Float[Tensor, "batch input"],
+        hidden: Float[Tensor, "batch hidden"],
     ) -> Float[Tensor, "batch hidden"]:
         """Returns the hidden state after a single input."""
         cell = self.cell
@@ -104,7 +114,9 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def encode_episodes(
-        self, inputs: Float[Tensor, "time input"], ended: Bool[Tensor, " time"]
+        self,
+        inputs: Float[Tensor, "time input"],
+        ended: Bool[Tensor, " time"],
     ) -> Float[Tensor, "time hidden"]:
         """Returns the hidden states after each input of consecutive episodes.
 
@@ -169,8 +181,18 @@ def _gru_forward(
         previous = h[t] if continues is None else h[t] * continues[t]
         torch.addmm(bias, previous, transposed, out=gates_t[t])
         r_and_z[t].add_(projected_r_and_z[t]).sigmoid_()
-        torch.addcmul(projected_n[t], r[t], o[t], out=n[t]).tanh_()
-        torch.lerp(n[t], previous, z[t], out=h[t + 1])
+        torch.addcmul(
+            projected_n[t],
+            r[t],
+            o[t],
+            out=n[t],
+        ).tanh_()
+        torch.lerp(
+            n[t],
+            previous,
+            z[t],
+            out=h[t + 1],
+        )
     return _GruPass(states, gates, candidates)
 
 
@@ -179,7 +201,11 @@ class _GruFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, projected: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
+        ctx: Any,
+        projected: Tensor,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
     ) -> Tensor:
         forward_pass = _gru_forward(projected, hidden, weight, bias)
         ctx.save_for_backward(*forward_pass, weight)

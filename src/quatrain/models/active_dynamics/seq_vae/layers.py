@@ -102,7 +102,11 @@ class SigmoidMlp(NamedTuple):
 class MlpParameters(nn.Module):
     """Holds the parameters of a `StackedMlp`, initially uniform within 1/√inputs."""
 
-    def __init__(self, networks: int, sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        networks: int,
+        sizes: tuple[int, ...],
+    ) -> None:
         super().__init__()
         pairs = list(pairwise(sizes))
         self.weights = nn.ParameterList(

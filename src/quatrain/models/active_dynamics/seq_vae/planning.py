@@ -35,7 +35,12 @@ class LearnerFields(NamedTuple):
     def member_values(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n member d"]:
         """Computes the field of each member."""
         values = self.field(self._repeat_for_members(x))
-        return values.unflatten(0, (-1, self.members)).permute(0, 3, 1, 2)
+        return values.unflatten(0, (-1, self.members)).permute(
+            0,
+            3,
+            1,
+            2,
+        )
 
     def jacobian(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n d d"]:
         """Computes the Jacobian of the mean over members."""

@@ -52,7 +52,11 @@ def step_variance(network: SeqVae, belief: Belief) -> Float[Tensor, ""]:
 
 
 @torch.no_grad()
-def add_state(network: SeqVae, posterior: Posterior, mean: Float[Tensor, " d"]) -> Posterior:
+def add_state(
+    network: SeqVae,
+    posterior: Posterior,
+    mean: Float[Tensor, " d"],
+) -> Posterior:
     """Returns the posterior given one more state; q stays as it is."""
     if not has_weight_posterior(network):
         return posterior

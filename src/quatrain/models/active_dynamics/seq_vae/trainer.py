@@ -146,7 +146,9 @@ class SeqVaeTrainer:
 
     @torch.no_grad()
     def observe(
-        self, observation: Float[Tensor, " obs"], action: Float[Tensor, " action"]
+        self,
+        observation: Float[Tensor, " obs"],
+        action: Float[Tensor, " action"],
     ) -> Belief:
         """Returns the belief about the state after a transition, given the whole episode.
 
@@ -219,7 +221,13 @@ class SeqVaeTrainer:
         train = self.config.train.seq_vae
         beta = losses.beta_at(train, self.updates)
         encoded = elbo.encode_windows(network, batch, train.burn_in)
-        draws = elbo.draw(network.members, train.samples, train.horizons, encoded, self.elbo_rng)
+        draws = elbo.draw(
+            network.members,
+            train.samples,
+            train.horizons,
+            encoded,
+            self.elbo_rng,
+        )
         if train.mask > 0 and beta > 0:
             draws = elbo.add_mask(draws, train.mask, self.elbo_rng)
         elbo_terms = elbo.compute_terms(network, encoded, draws, network.horizon_mask_weights)
@@ -250,7 +258,9 @@ class SeqVaeTrainer:
 
 
 def normalize_terms(
-    config: ActiveDynamicsConfig, terms: dict[str, Tensor], transitions: int
+    config: ActiveDynamicsConfig,
+    terms: dict[str, Tensor],
+    transitions: int,
 ) -> dict[str, Tensor]:
     """Returns likelihoods per time and channel, KL terms per time and dimension, in nats.
 

@@ -1,1 +1,1 @@
-"""Episodes to draw, and figures of them."""
+"""Figures of training, and of replayed episodes."""

@@ -1,20 +1,20 @@
-"""learner, colonies -> episodes to draw: of the policy, the best constant action and the controller, step by step."""
+"""state, colonies -> episodes to draw: of the learned policy, the best constant action, and the
+controller.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 
 from quatrain.envs.colony.dynamics import ROUNDING, make_world
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy, with_fixed_parameters
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Floors, Starts
+from quatrain.models.actor_critic.collect import InitialColonies, References
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import SETTLED, Outcome, played
-from quatrain.models.actor_critic.ppo.acting import mean_policy
-from quatrain.models.actor_critic.ppo.agent import actor_of
+from quatrain.models.actor_critic.evaluate import Outcome, run_episodes, run_policy
 from quatrain.models.actor_critic.train import State
 from quatrain.plots import BLACK, BLUE, GREY, RED
 
@@ -25,7 +25,7 @@ NAMES = {
     "feedback": "controller",
     "random": "random",
 }
-"""Of policies."""
+"""Labels of policies."""
 SYMBOLS = {"delete_ratio": "r", "gamma": "γ", "alpha": "α", "noise": "ν", "theta": "θ"}
 UNITS = {
     "delete_ratio": "share deleted",
@@ -34,23 +34,26 @@ UNITS = {
     "noise": "px",
     "theta": "rad",
 }
-"""Of the numbers of an action."""
+"""Units of the parameters of an action."""
 
 
 class Replays(NamedTuple):
-    """One episode of each colony: of the policy of each seed, of the best constant action, and of the controller."""
+    """Holds one episode of each colony under each policy; of the learned policy for each seed."""
 
     learned: list[Outcome]
     constant: Outcome
     feedback: Outcome
 
-    def of(self, name: str) -> list[Outcome]:
-        """Under one policy; `learned` has one for each seed."""
+    def outcomes(self, name: str) -> list[Outcome]:
+        """Returns the episodes under a policy."""
         return self.learned if name == "learned" else [getattr(self, name)]
 
 
 class Steps(NamedTuple):
-    """What a policy did with what it saw, over all steps of all colonies: cells, height and stiffness of the middle."""
+    """Holds actions with the states before them, over all steps of all colonies.
+
+    n: number of cells. y, stiffness: at the centroid.
+    """
 
     n: Float[np.ndarray, " step"]
     y: Float[np.ndarray, " step"]
@@ -58,95 +61,92 @@ class Steps(NamedTuple):
     action: Float[np.ndarray, "step 5"]
 
     def column(self, name: str) -> Float[np.ndarray, " step"]:
-        """One number of the actions."""
+        """Returns one parameter of the actions."""
         return self.action[:, PARAMETERS.index(name)]
 
 
-def replayed(
-    config: ActorCriticConfig, state: State, floors: Floors, plates: Plates, starts: Starts
+def replay_policies(
+    config: ActorCriticConfig,
+    state: State,
+    references: References,
+    plates: Plates,
+    initial: InitialColonies,
 ) -> Replays:
-    """With no spread, as they are judged."""
-    world, count = make_world(config.env.rules, plates), len(starts.n)
-    gamma = torch.tensor(floors.feedback_gamma).expand(count)
+    """Runs the policies as in evaluation, without sampling."""
+    world = make_world(config.env.rules, plates)
+    count = len(initial.n)
+    constant = torch.tensor(references.constant_action).expand(count, 5)
+    gamma = torch.tensor(references.feedback_gamma).expand(count)
+    feedback = with_fixed_parameters(
+        config.env.action.fixed_params, feedback_policy(world.rules, gamma)
+    )
     return Replays(
-        learned=[
-            played(world, starts, mean_policy(actor_of(config, world, seed)))
-            for seed in state.seeds
-        ],
-        constant=played(
-            world, starts, constant_policy(torch.tensor(floors.constant_action).expand(count, 5))
-        ),
-        feedback=played(
-            world,
-            starts,
-            with_fixed_parameters(
-                config.env.action.fixed_params, feedback_policy(world.rules, gamma)
-            ),
-        ),
+        learned=[run_policy(config, seed, plates, initial) for seed in state.seeds],
+        constant=run_episodes(world, initial, constant_policy(constant)),
+        feedback=run_episodes(world, initial, feedback),
     )
 
 
-def sizes(starts: Starts, outcome: Outcome) -> Float[np.ndarray, "time colony"]:
-    """Cells before the first step and after each."""
-    return np.concatenate([starts.n[None].astype(float), outcome.n])
+def sizes(initial: InitialColonies, outcome: Outcome) -> Float[np.ndarray, "time colony"]:
+    """Returns the number of cells before the first step and after each step."""
+    return np.concatenate([initial.n[None].astype(float), outcome.n])
 
 
-def centroids(starts: Starts, outcome: Outcome) -> Float[np.ndarray, "time colony 2"]:
-    """Where colonies are before the first step and after each."""
-    first = starts.pos.sum(1, dtype=np.float64) / starts.n[:, None]
+def centroids(initial: InitialColonies, outcome: Outcome) -> Float[np.ndarray, "time colony 2"]:
+    """Returns centroids before the first step and after each step."""
+    first = initial.pos.sum(1, dtype=np.float64) / initial.n[:, None]
     return np.concatenate([first[None], outcome.centroid])
 
 
-def steps_of(plates: Plates, starts: Starts, outcome: Outcome) -> Steps:
-    """Each action beside the state that it answered."""
-    acted = np.isfinite(outcome.action[..., 0])
-    _, colony = acted.nonzero()
-    x, y = centroids(starts, outcome)[:-1][acted].T
+def steps_of(plates: Plates, initial: InitialColonies, outcome: Outcome) -> Steps:
+    """Returns each action with the state before it."""
+    running = np.isfinite(outcome.action[..., 0])
+    _, colony = running.nonzero()
+    x, y = centroids(initial, outcome)[:-1][running].T
     pixel = np.clip(x, 0, plates.intensity.shape[1] - 1).astype(int)
-    stiffness = plates.intensity[starts.substrate[colony], pixel].astype(float)
-    return Steps(sizes(starts, outcome)[:-1][acted], y, stiffness, outcome.action[acted])
+    return Steps(
+        n=sizes(initial, outcome)[:-1][running],
+        y=y,
+        stiffness=plates.intensity[initial.substrate[colony], pixel].astype(float),
+        action=outcome.action[running],
+    )
 
 
 def next_size(steps: Steps) -> Float[np.ndarray, " step"]:
-    """Cells after each step: n' = 2(n − ⌊r n⌋), also of a colony that overflows."""
-    return 2 * (steps.n - np.floor(steps.column("delete_ratio") * steps.n + ROUNDING))
+    """Returns the number of cells after each step, n' = 2(n − ⌊r n⌋), overflows included."""
+    deleted = np.floor(steps.column("delete_ratio") * steps.n + ROUNDING)
+    return 2 * (steps.n - deleted)
 
 
 def throw(steps: Steps) -> Float[np.ndarray, " step"]:
-    """Pixels between a cell in the middle and its child: h = γ / (1 + (α/I)²) + ν."""
-    return steps.column("gamma") / (
-        1 + (steps.column("alpha") / steps.stiffness) ** 2
-    ) + steps.column("noise")
-
-
-def size_error(config: ActorCriticConfig, outcome: Outcome) -> float:
-    """Root mean square of cells off the target, as it is judged; NaN where every episode is too short."""
-    settled = outcome.n[SETTLED - 1 :] - config.env.target_nodes
-    found = settled[np.isfinite(settled)]
-    return float(np.sqrt(np.square(found).mean())) if len(found) else np.nan
+    """Returns the distance between a cell at the centroid and its child, h = γ / (1 + (α/I)²) + ν,
+    in pixels.
+    """
+    softness = 1 + (steps.column("alpha") / steps.stiffness) ** 2
+    return steps.column("gamma") / softness + steps.column("noise")
 
 
 def mean_returns(outcomes: list[Outcome]) -> Float[np.ndarray, " colony"]:
-    """Of each colony, over seeds."""
+    """Returns each colony's mean over seeds."""
     return np.mean([outcome.returns for outcome in outcomes], axis=0)
 
 
-def typical(outcome: Outcome) -> int:
-    """The colony whose return is the median."""
-    ranked: Int64[np.ndarray, " colony"] = outcome.returns.argsort(kind="stable")
-    return int(ranked[len(ranked) // 2])
+def median_colony(outcome: Outcome) -> int:
+    """Returns the index of the colony with the median return."""
+    order = outcome.returns.argsort(kind="stable")
+    return int(order[len(order) // 2])
 
 
-def signed(value: float) -> str:
-    """With its sign, two digits after the point or, of what is large, none."""
+def format_signed(value: float) -> str:
+    """Formats a number with its sign, with two decimals or, from 100 on, none."""
     return f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+,.0f}"
 
 
-def number(value: float) -> str:
-    """The same with no plus."""
-    return signed(value).removeprefix("+")
+def format_number(value: float) -> str:
+    """Formats a number as `format_signed` does, without a plus sign."""
+    return format_signed(value).removeprefix("+")
 
 
-def over_seeds(config: ActorCriticConfig) -> str:
-    """For a caption: what bands are; nothing of a single seed."""
+def describe_bands(config: ActorCriticConfig) -> str:
+    """Returns the caption's sentence about bands; empty for a single seed."""
     return f"Bands: 95 % interval over {config.seeds} seeds." if config.seeds > 1 else ""

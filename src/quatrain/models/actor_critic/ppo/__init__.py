@@ -1,1 +1,1 @@
-"""What an iteration does beside the network: act, play, learn, share between processes."""
+"""Proximal policy optimisation: policy, rollouts, updates, metrics, processes."""

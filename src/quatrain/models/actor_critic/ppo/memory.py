@@ -1,4 +1,4 @@
-"""a device without memory left -> one line that says what to lower."""
+"""an out-of-memory error of the device -> one line that says what to lower."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,14 +7,14 @@ import torch
 
 from quatrain.errors import DeviceFull
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.playing import empty_rollout
+from quatrain.models.actor_critic.ppo.rollout import allocate_rollout
 
-OF_A_CPU = "can't allocate memory"
+CPU_MESSAGE = "can't allocate memory"
 
 
 @contextmanager
-def told(config: ActorCriticConfig) -> Iterator[None]:
-    """Turn the device's own message into one with the rollout's size and the keys that decide it.
+def explain_out_of_memory(config: ActorCriticConfig) -> Iterator[None]:
+    """Replaces the device's message by the rollout's size and the keys that decide it.
 
     Raises:
         DeviceFull: the work inside ran out of memory.
@@ -22,15 +22,17 @@ def told(config: ActorCriticConfig) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and OF_A_CPU not in str(error):
+        if not isinstance(error, torch.OutOfMemoryError) and CPU_MESSAGE not in str(error):
             raise
+        size = rollout_bytes(config) / 2**20
         raise DeviceFull(
-            f"actor_critic: the device has no memory left; a rollout takes {rollout_bytes(config) / 2**20:,.0f} "
-            "MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size, or actor_critic.env.max_nodes."
+            f"actor_critic: the device has no memory left; a rollout takes {size:,.0f} MiB. "
+            "Lower actor_critic.train.num_envs, .horizon or .minibatch_size, "
+            "or actor_critic.env.max_nodes."
         ) from None
 
 
 def rollout_bytes(config: ActorCriticConfig) -> int:
-    """Of all ranks; seeds learn in turn, in the same memory."""
+    """Returns the bytes of a rollout of all ranks; seeds train in turn and share its memory."""
     with torch.device("meta"):
-        return sum(column.nbytes for column in empty_rollout(config, config.train.num_envs))
+        return sum(column.nbytes for column in allocate_rollout(config, config.train.num_envs))

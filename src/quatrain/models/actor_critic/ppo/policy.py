@@ -1,8 +1,13 @@
-"""raw numbers of the actor -> a distribution over actions: what it draws, how likely that was, how far it moved
+"""raw outputs of the actor -> a distribution over actions: samples, log-probabilities, entropy, KL
+divergence
 
-A policy draws z, one number for each active parameter; the others stand still and take part in nothing. What is
-drawn is kept away from the edges first, so one z is stored, acted and scored. Densities and entropies are those of the
-executed action, low + (high − low) unit, where unit is z itself (Beta) or sigmoid(z) (squashed Gaussian).
+A policy draws a raw action z with one number for each active parameter; the other parameters are
+constants. Draws are clamped away from the edges of the distribution first, so the same z is stored,
+executed and scored. Log-probabilities and entropies are those of the executed action, low + (high −
+low) unit, where unit is z itself (Beta) or sigmoid(z) (squashed Gaussian).
+
+The parameters of a distribution are a pair of tensors: α and β of a Beta distribution, or mean and
+log standard deviation of a Gaussian.
 """
 
 import math
@@ -19,48 +24,54 @@ from torch.nn import functional
 from quatrain.envs.colony.rules import PARAMETERS, Bounds
 
 EDGE = 1e-5
-"""Units are drawn at least so far from 0 and 1."""
-FURTHEST = math.log((1 - EDGE) / EDGE)
-START, CONCENTRATED = 1.5, 500.0
-"""Beta: of raw numbers 0, a = b = 1 + softplus(START) = 2.70; a and b exceed 1 by CONCENTRATED at most."""
-NARROW, WIDE, WIDTH_START = -5.0, 0.5, 2.2
-"""Squashed Gaussian: range of log s, and where raw numbers 0 stand in it, which spreads units as far as Beta's do."""
-NODES = 32
-"""Of the Gauss-Hermite quadrature."""
+"""Smallest distance of a drawn unit from 0 and 1."""
+MAX_LOGIT = math.log((1 - EDGE) / EDGE)
+CONCENTRATION_OFFSET = 1.5
+"""Beta: raw outputs of 0 give α = β = 1 + softplus(1.5) = 2.70."""
+MAX_CONCENTRATION = 500.0
+"""Beta: largest α − 1 and β − 1."""
+MIN_LOG_STD = -5.0
+MAX_LOG_STD = 0.5
+LOG_STD_OFFSET = 2.2
+"""Squashed Gaussian: raw outputs of 0 give units the same spread as the initial Beta distribution.
+"""
+QUADRATURE_POINTS = 32
+"""Points of the Gauss-Hermite quadrature."""
 
-
-class Parameters(NamedTuple):
-    """Of a distribution, for each active parameter: Beta's a and b, or the Gaussian's μ and log s."""
-
-    first: Float[Tensor, "*batch active"]
-    second: Float[Tensor, "*batch active"]
+Params = tuple[Tensor, ...]
+"""The two parameters of a distribution, each [*batch, active]."""
 
 
 class Box(NamedTuple):
-    """Where units go: `low + width * unit` in the columns of active parameters, constants elsewhere."""
+    """Holds the affine map to actions: `low + width * unit` for active parameters, constants for
+    the others.
+    """
 
     low: Float[Tensor, " active"]
     width: Float[Tensor, " active"]
-    log_volume: float  # Σ ln width
+    log_volume: float
+    """Σ ln width."""
     columns: Int64[Tensor, " active"]
     constants: Float[Tensor, " parameters"]
 
 
 class Policy(NamedTuple):
-    """The pure functions that make up a policy; kl(old, new) is KL(old || new).
+    """Holds the pure functions of a policy.
 
-    distribution takes 2 x active raw numbers in float32. centre is the z that is played when nothing is drawn.
-    raw_entropy is that of z: of the Gaussian it grows with s while the executed action's falls, so it is no bonus.
+    distribution: 2 x active raw float32 outputs -> parameters of the distribution. mean: the raw
+    action of the deterministic policy. action: raw action -> executed action. kl(old, new): KL(old
+    || new). raw_entropy: entropy of the raw action. For the Gaussian it grows with the standard
+    deviation while that of the executed action may fall, so it is recorded and not optimised.
     """
 
-    distribution: Callable[[Tensor], Parameters]
-    sample: Callable[[Parameters, torch.Generator], Tensor]
-    centre: Callable[[Parameters], Tensor]
+    distribution: Callable[[Tensor], Params]
+    sample: Callable[[Params, torch.Generator], Tensor]
+    mean: Callable[[Params], Tensor]
     action: Callable[[Tensor], Tensor]
-    log_prob: Callable[[Parameters, Tensor], Tensor]
-    entropy: Callable[[Parameters], Tensor]
-    kl: Callable[[Parameters, Parameters], Tensor]
-    raw_entropy: Callable[[Parameters], Tensor]
+    log_prob: Callable[[Params, Tensor], Tensor]
+    entropy: Callable[[Params], Tensor]
+    kl: Callable[[Params, Params], Tensor]
+    raw_entropy: Callable[[Params], Tensor]
 
 
 def make_policy(
@@ -69,30 +80,33 @@ def make_policy(
     active: tuple[str, ...],
     fixed: Mapping[str, float],
 ) -> Policy:
-    """bounds: of PARAMETERS; active: some of these, in that order; fixed: the values of all others."""
-    box = make_box(bounds, active, fixed)
-    return {"beta": _beta, "squashed_gaussian": _squashed_gaussian}[kind](box)
+    """Builds a policy.
 
-
-def make_box(
-    bounds: tuple[Bounds, ...], active: tuple[str, ...], fixed: Mapping[str, float]
-) -> Box:
+    Args:
+        kind: the family of distributions.
+        bounds: of PARAMETERS, in that order.
+        active: the parameters that are drawn, in the order of PARAMETERS.
+        fixed: values of all other parameters.
+    """
     columns = [PARAMETERS.index(name) for name in active]
-    lows, widths = (
-        [bounds[i].low for i in columns],
-        [bounds[i].high - bounds[i].low for i in columns],
-    )
-    return Box(
+    lows = [bounds[column].low for column in columns]
+    widths = [bounds[column].high - bounds[column].low for column in columns]
+    constants = [0.0 if name in active else fixed[name] for name in PARAMETERS]
+    box = Box(
         low=torch.tensor(lows, dtype=torch.float32),
         width=torch.tensor(widths, dtype=torch.float32),
         log_volume=sum(map(math.log, widths)),
         columns=torch.tensor(columns),
-        constants=torch.tensor([0.0 if name in active else fixed[name] for name in PARAMETERS]),
+        constants=torch.tensor(constants),
     )
+    return _beta(box) if kind == "beta" else _squashed_gaussian(box)
 
 
-def placed(box: Box, unit: Float[Tensor, "*batch active"]) -> Float[Tensor, "*batch parameters"]:
-    """The action of these units; below its upper bound for any unit <= 1 − EDGE."""
+def scale_to_bounds(
+    box: Box,
+    unit: Float[Tensor, "*batch active"],
+) -> Float[Tensor, "*batch parameters"]:
+    """Returns the actions of units in [0, 1]; below the upper bound for every unit <= 1 − EDGE."""
     constants = box.constants.expand(*unit.shape[:-1], -1)
     return constants.index_copy(-1, box.columns, box.low + box.width * unit)
 
@@ -101,141 +115,170 @@ def _beta(box: Box) -> Policy:
     return Policy(
         distribution=beta_distribution,
         sample=beta_sample,
-        centre=lambda parameters: parameters.first / (parameters.first + parameters.second),
-        action=partial(placed, box),
-        log_prob=lambda parameters, z: beta_log_prob(parameters, z) - box.log_volume,
-        entropy=lambda parameters: beta_entropy(parameters) + box.log_volume,
+        mean=beta_mean,
+        action=partial(scale_to_bounds, box),
+        log_prob=lambda params, z: beta_log_prob(params, z) - box.log_volume,
+        entropy=lambda params: beta_entropy(params) + box.log_volume,
         kl=beta_kl,
         raw_entropy=beta_entropy,
     )
 
 
-def beta_distribution(raw: Float[Tensor, "*batch two_active"]) -> Parameters:
-    """Both parameters exceed 1: one peak, a bounded density."""
-    above_one = functional.softplus(raw + START).clamp(max=CONCENTRATED)
-    return Parameters(*(1 + above_one).chunk(2, -1))
+def beta_distribution(raw: Float[Tensor, "*batch two_active"]) -> Params:
+    """Returns α and β > 1, so that the density is bounded and has one peak."""
+    above_one = functional.softplus(raw + CONCENTRATION_OFFSET).clamp(max=MAX_CONCENTRATION)
+    return (1 + above_one).chunk(2, -1)
+
+
+def beta_mean(params: Params) -> Float[Tensor, "*batch active"]:
+    """Returns α / (α + β)."""
+    alpha, beta = params
+    return alpha / (alpha + beta)
 
 
 def standard_gamma(
-    shape: Float[Tensor, "*any"], generator: torch.Generator
+    shape: Float[Tensor, "*any"],
+    generator: torch.Generator,
 ) -> Float[Tensor, "*any"]:
-    """Draws from Gamma(shape, 1). torch.distributions takes no generator, hence this call of a private function."""
+    """Draws from Gamma(shape, 1), by a private function: torch.distributions does not accept a
+    generator.
+    """
     return torch._standard_gamma(shape, generator=generator)
 
 
 @torch.no_grad()
-def beta_sample(
-    parameters: Parameters, generator: torch.Generator
-) -> Float[Tensor, "*batch active"]:
-    """u / (u + v) of two Gamma draws."""
-    u, v = standard_gamma(torch.stack(parameters), generator)
+def beta_sample(params: Params, generator: torch.Generator) -> Float[Tensor, "*batch active"]:
+    """Draws u / (u + v) with u from Gamma(α, 1) and v from Gamma(β, 1)."""
+    u, v = standard_gamma(torch.stack(params), generator)
     return (u / (u + v)).clamp(EDGE, 1 - EDGE)
 
 
 def beta_log_prob(
-    parameters: Parameters, z: Float[Tensor, "*batch active"]
+    params: Params,
+    z: Float[Tensor, "*batch active"],
 ) -> Float[Tensor, "*batch"]:
-    """Σ (a−1) ln z + (b−1) ln(1−z) − ln B(a,b).
+    """Computes Σ (α−1) ln z + (β−1) ln(1−z) − ln B(α,β).
 
-    In float64: where a and b are large the terms cancel, and a ratio of 1 would be off by 2e-4 at a = 50.
+    In float64: where α and β are large the terms cancel, and a ratio of 1 would be off by 2e-4 at α
+    = 50.
     """
-    a, b = (part.double() for part in parameters)
+    alpha, beta = (param.double() for param in params)
     wide = z.double()
-    log_beta = _alternating(torch.lgamma(_three(a, b)))
-    return ((a - 1) * wide.log() + (b - 1) * torch.log1p(-wide) - log_beta).sum(-1).to(z.dtype)
+    log_beta_function = _first_two_minus_third(torch.lgamma(_stack_with_sum(alpha, beta)))
+    density = (alpha - 1) * wide.log() + (beta - 1) * torch.log1p(-wide) - log_beta_function
+    return density.sum(-1).to(z.dtype)
 
 
-def beta_entropy(parameters: Parameters) -> Float[Tensor, "*batch"]:
-    """Σ ln B(a,b) − (a−1) ψ(a) − (b−1) ψ(b) + (a+b−2) ψ(a+b)."""
-    (a, b), three = parameters, _three(*parameters)
-    return _alternating(torch.lgamma(three) - _three(a - 1, b - 1) * torch.digamma(three)).sum(-1)
+def beta_entropy(params: Params) -> Float[Tensor, "*batch"]:
+    """Computes Σ ln B(α,β) − (α−1) ψ(α) − (β−1) ψ(β) + (α+β−2) ψ(α+β)."""
+    alpha, beta = params
+    stacked = _stack_with_sum(alpha, beta)
+    weights = _stack_with_sum(alpha - 1, beta - 1)
+    terms = torch.lgamma(stacked) - weights * torch.digamma(stacked)
+    return _first_two_minus_third(terms).sum(-1)
 
 
-def beta_kl(old: Parameters, new: Parameters) -> Float[Tensor, "*batch"]:
-    """Σ ln B(a',b') − ln B(a,b) + (a−a') ψ(a) + (b−b') ψ(b) − (a+b−a'−b') ψ(a+b), in float64 as the terms cancel."""
-    at, to = (_three(*(part.double() for part in parameters)) for parameters in (old, new))
-    gained = torch.lgamma(to) - torch.lgamma(at) - (to - at) * torch.digamma(at)
-    return _alternating(gained).sum(-1).to(old.first.dtype)
+def beta_kl(old: Params, new: Params) -> Float[Tensor, "*batch"]:
+    """Computes KL(old || new) in float64, where the terms cancel.
+
+    With α, β of old and α', β' of new:
+    Σ ln B(α',β') − ln B(α,β) + (α−α') ψ(α) + (β−β') ψ(β) − (α+β−α'−β') ψ(α+β).
+    """
+    old_stacked = _stack_with_sum(*(param.double() for param in old))
+    new_stacked = _stack_with_sum(*(param.double() for param in new))
+    log_gamma = torch.lgamma(new_stacked) - torch.lgamma(old_stacked)
+    terms = log_gamma - (new_stacked - old_stacked) * torch.digamma(old_stacked)
+    return _first_two_minus_third(terms).sum(-1).to(old[0].dtype)
 
 
-def _three(a: Tensor, b: Tensor) -> Float[Tensor, "3 *batch active"]:
-    """What ln Γ and ψ are taken of, in one call."""
-    return torch.stack([a, b, a + b])
+def _stack_with_sum(alpha: Tensor, beta: Tensor) -> Float[Tensor, "3 *batch active"]:
+    """Returns the arguments of ln Γ and ψ as one tensor, so that each is one call."""
+    return torch.stack([alpha, beta, alpha + beta])
 
 
-def _alternating(three: Float[Tensor, "3 *batch active"]) -> Float[Tensor, "*batch active"]:
-    of_a, of_b, of_sum = three.unbind()
-    return of_a + of_b - of_sum
+def _first_two_minus_third(terms: Float[Tensor, "3 *batch active"]) -> Tensor:
+    of_alpha, of_beta, of_sum = terms.unbind()
+    return of_alpha + of_beta - of_sum
 
 
 def _squashed_gaussian(box: Box) -> Policy:
-    points, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    points_q, weights_q = (
-        torch.tensor(x, dtype=torch.float32) for x in (points, weights / weights.sum())
-    )
+    points, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_POINTS)
+    points_q = torch.tensor(points, dtype=torch.float32)
+    weights_q = torch.tensor(weights / weights.sum(), dtype=torch.float32)
+
+    def log_prob(params: Params, z: Tensor) -> Tensor:
+        return gaussian_log_prob(params, z) - log_slope(z).sum(-1) - box.log_volume
+
     return Policy(
         distribution=gaussian_distribution,
         sample=gaussian_sample,
-        centre=lambda parameters: parameters.first.clamp(-FURTHEST, FURTHEST),
-        action=lambda z: placed(box, z.sigmoid()),
-        log_prob=lambda parameters, z: (
-            gaussian_log_prob(parameters, z) - log_slope(z).sum(-1) - box.log_volume
-        ),
-        entropy=lambda parameters: (
-            squashed_entropy(parameters, points_q, weights_q) + box.log_volume
-        ),
+        mean=lambda params: params[0].clamp(-MAX_LOGIT, MAX_LOGIT),
+        action=lambda z: scale_to_bounds(box, z.sigmoid()),
+        log_prob=log_prob,
+        entropy=lambda params: squashed_entropy(params, points_q, weights_q) + box.log_volume,
         kl=gaussian_kl,
         raw_entropy=gaussian_entropy,
     )
 
 
-def gaussian_distribution(raw: Float[Tensor, "*batch two_active"]) -> Parameters:
-    """Both are functions of the state. A sigmoid bounds log s, whose gradient never vanishes as a clamp's would."""
-    mean, width = raw.chunk(2, -1)
-    return Parameters(mean, NARROW + (WIDE - NARROW) * (width + WIDTH_START).sigmoid())
+def gaussian_distribution(raw: Float[Tensor, "*batch two_active"]) -> Params:
+    """Returns mean and log standard deviation, bounded by a sigmoid: unlike a clamp's, its gradient
+    never vanishes.
+    """
+    mean, raw_std = raw.chunk(2, -1)
+    log_std = MIN_LOG_STD + (MAX_LOG_STD - MIN_LOG_STD) * (raw_std + LOG_STD_OFFSET).sigmoid()
+    return mean, log_std
 
 
 @torch.no_grad()
-def gaussian_sample(
-    parameters: Parameters, generator: torch.Generator
-) -> Float[Tensor, "*batch active"]:
-    """z as far from the edges as Beta's."""
-    mean, log_s = parameters
+def gaussian_sample(params: Params, generator: torch.Generator) -> Float[Tensor, "*batch active"]:
+    """Draws z and clamps it so that units keep EDGE from 0 and 1."""
+    mean, log_std = params
     noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-    return (mean + log_s.exp() * noise).clamp(-FURTHEST, FURTHEST)
+    return (mean + log_std.exp() * noise).clamp(-MAX_LOGIT, MAX_LOGIT)
 
 
 def gaussian_log_prob(
-    parameters: Parameters, z: Float[Tensor, "*batch active"]
+    params: Params,
+    z: Float[Tensor, "*batch active"],
 ) -> Float[Tensor, "*batch"]:
-    """Of z itself."""
-    mean, log_s = parameters
-    return (
-        -0.5 * ((z - mean) * (-log_s).exp()).square() - log_s - 0.5 * math.log(2 * math.pi)
-    ).sum(-1)
+    """Computes the log-density of z before squashing."""
+    mean, log_std = params
+    deviation = (z - mean) * (-log_std).exp()
+    density = -0.5 * deviation.square() - log_std - 0.5 * math.log(2 * math.pi)
+    return density.sum(-1)
 
 
 def log_slope(z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """ln sigmoid'(z) = ln sigmoid(z) + ln sigmoid(−z), by one transcendental function."""
+    """Computes ln sigmoid'(z) = ln sigmoid(z) + ln sigmoid(−z), by one transcendental function."""
     return -z - 2 * functional.softplus(-z)
 
 
-def gaussian_entropy(parameters: Parameters) -> Float[Tensor, "*batch"]:
-    """Of z itself: Σ (1 + ln 2π) / 2 + ln s."""
-    return (parameters.second + 0.5 * (1 + math.log(2 * math.pi))).sum(-1)
+def gaussian_entropy(params: Params) -> Float[Tensor, "*batch"]:
+    """Computes the entropy of z before squashing, Σ (1 + ln 2π) / 2 + ln s."""
+    _, log_std = params
+    return (log_std + 0.5 * (1 + math.log(2 * math.pi))).sum(-1)
 
 
 def squashed_entropy(
-    parameters: Parameters, points_q: Float[Tensor, " node"], weights_q: Float[Tensor, " node"]
+    params: Params,
+    points_q: Float[Tensor, " node"],
+    weights_q: Float[Tensor, " node"],
 ) -> Float[Tensor, "*batch"]:
-    """Of sigmoid(z): that of z and E ln sigmoid'(z), by quadrature as it has no closed form."""
-    mean, log_s = parameters
-    z_q = mean[..., None] + log_s.exp()[..., None] * points_q
-    return gaussian_entropy(parameters) + (log_slope(z_q) @ weights_q).sum(-1)
+    """Computes the entropy of sigmoid(z): that of z plus E ln sigmoid'(z), by quadrature (it has no
+    closed form).
+    """
+    mean, log_std = params
+    z_q = mean[..., None] + log_std.exp()[..., None] * points_q
+    return gaussian_entropy(params) + (log_slope(z_q) @ weights_q).sum(-1)
 
 
-def gaussian_kl(old: Parameters, new: Parameters) -> Float[Tensor, "*batch"]:
-    """Σ ln(s'/s) + (s² + (μ−μ')²) / (2 s'²) − 1/2, of z and hence of the action; no terms cancel in this order."""
-    twice = 2 * (old.second - new.second)
-    moved = (new.first - old.first) * (-new.second).exp()
-    return 0.5 * (torch.expm1(twice) - twice + moved.square()).sum(-1)
+def gaussian_kl(old: Params, new: Params) -> Float[Tensor, "*batch"]:
+    """Computes Σ ln(s'/s) + (s² + (μ−μ')²) / (2 s'²) − 1/2 of z, hence of the action; in this order
+    no terms cancel.
+    """
+    old_mean, old_log_std = old
+    new_mean, new_log_std = new
+    log_variance_ratio = 2 * (old_log_std - new_log_std)
+    shift = (new_mean - old_mean) * (-new_log_std).exp()
+    return 0.5 * (torch.expm1(log_variance_ratio) - log_variance_ratio + shift.square()).sum(-1)

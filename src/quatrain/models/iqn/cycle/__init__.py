@@ -1,1 +1,1 @@
-"""What a cycle does beside learning: act, play, note what happened."""
+"""Parts of a cycle beside learning: acting, playing, recording."""

@@ -1,4 +1,4 @@
-"""parameters of all agents -> how they act: greedily on a mean over quantiles, at random with probability epsilon."""
+"""parameters of all agents -> their policies: greedy, or random with probability epsilon"""
 
 import jax
 import jax.numpy as jnp
@@ -11,31 +11,32 @@ from quatrain.models.iqn.config import IqnConfig
 
 
 def midpoints(count: int) -> Float[Array, "1 quantile"]:
-    """(g + 1/2) / G: a mean over them has no noise of its own."""
+    """Returns (g + 1/2) / G, quantiles whose mean has no sampling noise."""
     return (jnp.arange(count, dtype=jnp.float32)[None] + 0.5) / count
 
 
-def best_actions(
+def greedy_actions(
     config: IqnConfig,
-    own: network.Params,
+    params: network.Params,
     stack: Shaped[Array, "batch inputs"],
     taus: Float[Array, "_ quantile"],
 ) -> Int8[Array, " batch"]:
-    """The action of the greatest q(s, a), the mean of one agent's Z over `taus`, without noise."""
-    return network.apply(config.network, own, stack, taus).mean(1).argmax(-1).astype(jnp.int8)
+    """Returns the actions with the greatest q(s, a), an agent's mean of Z over `taus`, no noise."""
+    values = network.apply(config.network, params, stack, taus)
+    return values.mean(1).argmax(-1).astype(jnp.int8)
 
 
-def of_agent(params: network.Params, agent: Int[Array, ""]) -> network.Params:
-    """One agent's parameters out of those of all."""
+def agent_params(params: network.Params, agent: Int[Array, ""]) -> network.Params:
+    """Selects one agent's parameters from those of all agents."""
     return jax.tree.map(lambda leaf: leaf[agent], params)
 
 
 def greedy_policy(config: IqnConfig, params: network.Params) -> Policy:
-    """Each agent by its own network, at the midpoints; `params` have a leading axis of agents."""
+    """Returns the policy of all agents, greedy at the midpoints; `params` begin with axis agent."""
     taus = midpoints(config.train.acting.quantiles)
 
     def act(_key: Array, agent: Array, stack: Array, _states: object) -> Array:
-        return best_actions(config, of_agent(params, agent), stack, taus)
+        return greedy_actions(config, agent_params(params, agent), stack, taus)
 
     return act
 
@@ -43,17 +44,17 @@ def greedy_policy(config: IqnConfig, params: network.Params) -> Policy:
 def epsilon_greedy_policy(
     config: IqnConfig, params: network.Params, epsilon: Float[Array, ""]
 ) -> Policy:
-    """The best action by the configured quantiles, or with probability epsilon one of all actions."""
+    """Returns the policy that is greedy, or with probability epsilon uniform over all actions."""
     count = config.train.acting.quantiles
+    samples_taus = config.train.acting.taus == "uniform"
 
     def act(key: Array, agent: Array, stack: Array, _states: object) -> Array:
+        batch = len(stack)
         taus_key, explore_key, action_key = jax.random.split(key, 3)
-        drawn_taus = config.train.acting.taus == "uniform"
-        taus = jax.random.uniform(taus_key, (len(stack), count)) if drawn_taus else midpoints(count)
-        explores = jax.random.uniform(explore_key, (len(stack),)) < epsilon
-        drawn = jax.random.randint(action_key, (len(stack),), 0, network.ACTIONS, jnp.int8)
-        return jnp.where(
-            explores, drawn, best_actions(config, of_agent(params, agent), stack, taus)
-        )
+        taus = jax.random.uniform(taus_key, (batch, count)) if samples_taus else midpoints(count)
+        explores = jax.random.uniform(explore_key, (batch,)) < epsilon
+        random = jax.random.randint(action_key, (batch,), 0, network.ACTIONS, jnp.int8)
+        greedy = greedy_actions(config, agent_params(params, agent), stack, taus)
+        return jnp.where(explores, random, greedy)
 
     return act

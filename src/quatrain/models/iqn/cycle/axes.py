@@ -1,4 +1,4 @@
-"""a function of one agent or seed -> of all of them: side by side, or in turn."""
+"""a function of one agent or seed -> a function of all of them, vectorised or in a loop"""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,29 +9,28 @@ import jax
 from quatrain.models.iqn.config import IqnConfig
 
 NARROW = 64
-"""Units up to which, on a CPU, agents learn faster side by side than in turn."""
+"""Largest number of hidden units at which vectorised agents learn faster on CPU than a loop."""
 
 
-def side_by_side(config: IqnConfig) -> bool:
-    """Whether agents (and seeds) learn in one batched program, rather than one after another with warm caches."""
+def vectorised(config: IqnConfig) -> bool:
+    """Returns whether agents (and seeds) learn in one batched program; a loop keeps caches warm."""
     if config.train.agent_parallelism == "auto":
         return jax.default_backend() != "cpu" or config.network.hidden <= NARROW
     return config.train.agent_parallelism == "vmap"
 
 
-def over_axis(config: IqnConfig, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of one seed or agent -> of all, along the leading axis of its argument."""
-    return jax.vmap(function) if side_by_side(config) else partial(jax.lax.map, function)
+def map_axis(config: IqnConfig, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Maps a function of one seed or agent over the leading axis of its argument."""
+    return jax.vmap(function) if vectorised(config) else partial(jax.lax.map, function)
 
 
-def over_seeds(config: IqnConfig, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`over_axis`, without a loop around a single seed."""
+def map_seeds(config: IqnConfig, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Maps like `map_axis`, but without a loop around a single seed."""
     if config.seeds > 1:
-        return over_axis(config, function)
+        return map_axis(config, function)
 
-    def single(argument: Any) -> Any:
-        return jax.tree.map(
-            lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], argument))
-        )
+    def map_single(argument: Any) -> Any:
+        result = function(jax.tree.map(lambda leaf: leaf[0], argument))
+        return jax.tree.map(lambda leaf: leaf[None], result)
 
-    return single
+    return map_single

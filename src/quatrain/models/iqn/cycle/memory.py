@@ -1,4 +1,4 @@
-"""a device without memory left -> one line that says what to lower."""
+"""out of device memory -> an error that names the config keys to lower"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from quatrain.models.iqn.config import IqnConfig
 
 
 @contextmanager
-def told(config: IqnConfig) -> Iterator[None]:
-    """Turn the device's own message into one with the replay's size and the keys that decide it.
+def explain_out_of_memory(config: IqnConfig) -> Iterator[None]:
+    """Replaces the device's message by one with the replay's size and the keys that determine it.
 
     Raises:
         DeviceFull: the work inside ran out of memory.
@@ -22,6 +22,7 @@ def told(config: IqnConfig) -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise DeviceFull(
-            f"iqn: the device has no memory left; the replay alone takes {config.replay_bytes / 2**20:,.0f} MiB, twice "
-            "that while a record is made. Lower iqn.train.capacity, iqn.env.worlds or iqn.seeds."
+            "iqn: the device has no memory left; the replay alone takes "
+            f"{config.replay_bytes / 2**20:,.0f} MiB, twice that while a record is made. "
+            "Lower iqn.train.capacity, iqn.env.worlds or iqn.seeds."
         ) from None

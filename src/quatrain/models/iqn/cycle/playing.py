@@ -1,4 +1,4 @@
-"""parameters, worlds -> some turns of all worlds, and what they brought: the first half of a cycle."""
+"""parameters, envs -> some turns of all envs, and their counts: the first half of a cycle"""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Key
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.config import Env
-from quatrain.envs.treasurehunt.turns import Lanes, Turn, World
+from quatrain.envs.treasurehunt.turns import EnvStates, Turn, World
 from quatrain.envs.treasurehunt.world import AGENT, WALL
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import Acting, IqnConfig, LinearEpsilon
@@ -17,77 +17,84 @@ from quatrain.models.iqn.cycle.acting import epsilon_greedy_policy
 from quatrain.replay.frames import Transitions
 
 
-class Player(NamedTuple):
-    """Everything that changes while playing: the worlds, and counts that span cycles."""
+class PlayState(NamedTuple):
+    """Holds everything that changes while playing: the envs, and counts that span cycles."""
 
-    lanes: Lanes
+    envs: EnvStates
     turns: Int[Array, ""]
-    """Of each world, prefill not counted."""
+    """Turns of each env, without the prefill."""
     episodes: Int[Array, ""]
-    """Finished, over all worlds, prefill counted."""
-    reward_sums: Float[Array, "agents lanes"]
-    """Of the episodes that run."""
-    episode_return: Float[Array, " agents"]
-    """Mean over the episodes that ended in the last turn in which any did."""
+    """Finished episodes of all envs, with the prefill."""
+    reward_sums: Float[Array, "agent env"]
+    """Rewards of the current episodes so far."""
+    episode_return: Float[Array, " agent"]
+    """Mean over the episodes that ended in the last turn in which any ended."""
 
 
-class CyclePlayed(NamedTuple):
-    """The player afterwards, what the replay and the records need of the turns (leading axis turns), and epsilon."""
+class CycleRollout(NamedTuple):
+    """Holds the play state after a cycle, its turns and its epsilons (leading axis turn)."""
 
-    player: Player
+    play_state: PlayState
     turns: Turn
-    epsilon: Float[Array, " turns"]
+    epsilon: Float[Array, " turn"]
 
 
 def epsilon_at(
     acting: Acting, transitions: Int[Array, ""], episodes: Int[Array, ""] | Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Epsilon after so many transitions and finished episodes of an agent, over all worlds and with the prefill."""
-    chosen = acting.epsilon
-    if isinstance(chosen, LinearEpsilon):
-        elapsed = transitions.astype(jnp.float32) / chosen.over_transitions
-        falling = chosen.start - (chosen.start - chosen.end) * elapsed
+    """Computes epsilon after an agent's transitions and finished episodes in all envs.
+
+    Both counts include the prefill.
+    """
+    schedule = acting.epsilon
+    if isinstance(schedule, LinearEpsilon):
+        elapsed = transitions.astype(jnp.float32) / schedule.over_transitions
+        epsilon = schedule.start - (schedule.start - schedule.end) * elapsed
     else:
-        falling = chosen.start * (1 - chosen.decay) ** episodes.astype(jnp.float32)
-    return jnp.maximum(jnp.float32(chosen.end), falling)
+        epsilon = schedule.start * (1 - schedule.decay) ** episodes.astype(jnp.float32)
+    return jnp.maximum(jnp.float32(schedule.end), epsilon)
 
 
 def play(
-    config: IqnConfig, world: World, params: network.Params, player: Player, key: Key[Array, ""]
-) -> CyclePlayed:
-    """`turns_per_cycle` turns; epsilon falls with every one of them."""
+    config: IqnConfig,
+    world: World,
+    params: network.Params,
+    play_state: PlayState,
+    key: Key[Array, ""],
+) -> CycleRollout:
+    """Plays `turns_per_cycle` turns; epsilon changes with every turn."""
 
-    def one_turn(player: Player, keys: Array) -> tuple[Player, tuple[Turn, Array]]:
-        transitions = config.env.worlds * (config.collect.turns + player.turns)
-        epsilon = epsilon_at(config.train.acting, transitions, player.episodes)
+    def one_turn(state: PlayState, keys: Array) -> tuple[PlayState, tuple[Turn, Array]]:
+        transitions = config.env.worlds * (config.collect.turns + state.turns)
+        epsilon = epsilon_at(config.train.acting, transitions, state.episodes)
         policy = epsilon_greedy_policy(config, params, epsilon)
-        lanes, turn = turns.play_turn(world, player.lanes, policy, keys)
-        return _after(player, lanes, turn), (turn, epsilon)
+        envs, turn = turns.play_turn(world, state.envs, policy, keys)
+        return _count_turn(state, envs, turn), (turn, epsilon)
 
-    keys = turns.keys_of(world, key, player.turns, config.train.turns_per_cycle)
-    end, (played, epsilon) = jax.lax.scan(one_turn, player, keys)
-    return CyclePlayed(end, played, epsilon)
+    keys = turns.turn_keys(world, key, play_state.turns, config.train.turns_per_cycle)
+    end, (played, epsilon) = jax.lax.scan(one_turn, play_state, keys)
+    return CycleRollout(end, played, epsilon)
 
 
-def _after(player: Player, lanes: Lanes, turn: Turn) -> Player:
-    """The counts after one more turn."""
+def _count_turn(play_state: PlayState, envs: EnvStates, turn: Turn) -> PlayState:
     ended = turn.terminated | turn.truncated
-    sums, finished = player.reward_sums + turn.rewards, ended.sum(dtype=jnp.int32)
+    sums = play_state.reward_sums + turn.rewards
+    finished = ended.sum(dtype=jnp.int32)
     mean = jnp.where(ended, sums, 0.0).sum(-1) / jnp.maximum(finished, 1)
-    return Player(
-        lanes=lanes,
-        turns=player.turns + 1,
-        episodes=player.episodes + finished,
+    return PlayState(
+        envs=envs,
+        turns=play_state.turns + 1,
+        episodes=play_state.episodes + finished,
         reward_sums=jnp.where(ended, 0.0, sums),
-        episode_return=jnp.where(finished > 0, mean, player.episode_return),
+        episode_return=jnp.where(finished > 0, mean, play_state.episode_return),
     )
 
 
-def first_player(lanes: Lanes, prefill: Transitions) -> Player:
-    """A player before its first turn, with the prefill's counts."""
+def init_play_state(envs: EnvStates, prefill: Transitions) -> PlayState:
+    """Returns the state before the first turn, with the prefill's counts."""
     finished = (prefill.terminated | prefill.truncated).sum(dtype=jnp.int32)
-    return Player(
-        lanes=lanes,
+    return PlayState(
+        envs=envs,
         turns=jnp.int32(0),
         episodes=finished,
         reward_sums=jnp.zeros(prefill.rewards.shape[1:], jnp.float32),
@@ -96,15 +103,14 @@ def first_player(lanes: Lanes, prefill: Transitions) -> Player:
 
 
 def named_events(env: Env) -> dict[str, int]:
-    """Name of a metric -> the event that it counts; `items_NAME` for each kind of item."""
+    """Returns metric name -> the event that it counts; `items_NAME` for each kind of item."""
     items = {f"items_{entity.name}": kind for kind, entity in enumerate(env.entities, start=1)}
     return {"wall_bumps": WALL, "blocked": AGENT, **items}
 
 
-def happenings(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agents"]]:
-    """Of turns, per agent-step: the reward, and the share of each event."""
-    shares = {
-        name: (turn.events == event).mean((0, 2))
-        for name, event in named_events(config.env).items()
-    }
-    return {"reward_per_turn": turn.rewards.mean((0, 2))} | shares
+def event_rates(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agent"]]:
+    """Computes, per agent, the mean reward of a turn and the share of turns with each event."""
+    rates = {"reward_per_turn": turn.rewards.mean((0, 2))}
+    for name, event in named_events(config.env).items():
+        rates[name] = (turn.events == event).mean((0, 2))
+    return rates

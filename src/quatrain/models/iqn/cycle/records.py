@@ -1,4 +1,4 @@
-"""what a compiled chunk noted of its cycles -> metrics by name; and the line that says where learning broke."""
+"""records of the cycles of a compiled chunk -> metrics by name, or an error if learning diverged"""
 
 from typing import Any, NamedTuple
 
@@ -9,62 +9,66 @@ from quatrain.progress import TrainingDiverged, by_seed
 
 REMEDY = "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
 WATCHED = ("loss", "grad_norm", "q_mean")
-"""In this order a cycle is searched for what is not finite."""
+"""Metrics that must be finite, in the order in which they are reported."""
+COUNTS = ("epsilon", "agent_steps", "replay_valid")
+"""Metrics with one value per cycle and seed."""
 
 
 class Cycle(NamedTuple):
-    """One cycle of one seed; stacked, leaves begin with seeds and cycles."""
+    """Holds the record of one cycle of one seed; stacked records begin with seeds and cycles."""
 
-    learned: dict[str, Any]
-    """(update, agents) each."""
-    played: dict[str, Any]
-    """(agents,) each."""
+    update_metrics: dict[str, Any]
+    """Name -> (update, agent)."""
+    play_metrics: dict[str, Any]
+    """Name -> (agent,)."""
     epsilon: Any
-    """Of the last turn."""
+    """Epsilon of the last turn."""
     agent_steps: Any
-    """Since the beginning, prefill counted."""
+    """Agent-steps since the beginning, with the prefill."""
     replay_valid: Any
-    """Transitions that can be drawn."""
+    """Number of transitions that can be sampled."""
 
 
-def refuse_divergence(cycles: Cycle, updates: int) -> None:
-    """Raise for the first update after `updates` in which something watched is not finite.
+def raise_if_diverged(cycles: Cycle, updates: int) -> None:
+    """Raises for the first update after `updates` in which a watched metric is not finite.
 
     Raises:
         TrainingDiverged: names the update, seed, agent and value, and the keys to lower.
     """
-    watched = np.stack(
-        [cycles.learned[name] for name in WATCHED]
-    )  # (name, seed, cycle, update, agent)
-    broken = np.argwhere(
-        ~np.isfinite(np.moveaxis(watched, (0, 1), (-2, -1)))
-    )  # (cycle, update, agent, name, seed)
-    if not len(broken):
+    watched = np.stack([cycles.update_metrics[name] for name in WATCHED])
+    # (name, seed, cycle, update, agent) -> (cycle, update, agent, name, seed)
+    by_time = np.moveaxis(watched, (0, 1), (-2, -1))
+    not_finite = np.argwhere(~np.isfinite(by_time))
+    if not len(not_finite):
         return
-    cycle, update, agent, name, seed = broken[0]
-    number, value = (
-        updates + cycle * watched.shape[3] + update + 1,
-        watched[name, seed, cycle, update, agent],
-    )
+    first = tuple(not_finite[0])
+    cycle, update, agent, name, seed = first
+    number = updates + cycle * by_time.shape[1] + update + 1
     raise TrainingDiverged(
-        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became {value} at update {number} "
-        f"(agent-steps {int(cycles.agent_steps[seed, cycle]):,}). {REMEDY}"
+        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became {by_time[first]} "
+        f"at update {number} (agent-steps {int(cycles.agent_steps[seed, cycle]):,}). {REMEDY}"
     )
 
 
 def metrics(
-    cycles: Cycle, greedy: Float[np.ndarray, "evaluation seeds agents"] | None
+    cycles: Cycle, greedy: Float[np.ndarray, "evaluation seed agent"] | None
 ) -> dict[str, np.ndarray]:
-    """Name -> an entry per cycle, for several seeds also each by itself; `NAME/agent` for every agent of `NAME`."""
-    of_agents = {
-        name: values.mean(2, dtype=np.float64) for name, values in cycles.learned.items()
-    } | cycles.played
-    found: dict[str, Shaped[np.ndarray, "seeds cycles ..."]] = {}
-    for name, values in of_agents.items():
-        found |= {name: values.mean(-1), f"{name}/agent": values}
-    plain = {name: getattr(cycles, name) for name in ("epsilon", "agent_steps", "replay_valid")}
-    by_time = {name: np.swapaxes(values, 0, 1) for name, values in (found | plain).items()}
-    agents = cycles.played["episode_return"].shape[-1]
-    evaluated = np.zeros((0, len(cycles.epsilon), agents)) if greedy is None else greedy
-    by_time |= {"greedy_return": evaluated.mean(-1), "greedy_return/agent": evaluated}
+    """Returns name -> one value per cycle, with several seeds also by seed.
+
+    `NAME` is the mean over agents, `NAME/agent` has all agents.
+    """
+    agent_metrics = {
+        name: values.mean(2, dtype=np.float64) for name, values in cycles.update_metrics.items()
+    }
+    columns: dict[str, Shaped[np.ndarray, "seed cycle ..."]] = {}
+    for name, values in (agent_metrics | cycles.play_metrics).items():
+        columns[name] = values.mean(-1)
+        columns[f"{name}/agent"] = values
+    for name in COUNTS:
+        columns[name] = getattr(cycles, name)
+    by_time = {name: np.swapaxes(values, 0, 1) for name, values in columns.items()}
+    if greedy is None:
+        seeds, _, agents = cycles.play_metrics["episode_return"].shape
+        greedy = np.zeros((0, seeds, agents))
+    by_time |= {"greedy_return": greedy.mean(-1), "greedy_return/agent": greedy}
     return by_seed(by_time)

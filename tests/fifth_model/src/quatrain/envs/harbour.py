@@ -1,4 +1,4 @@
-"""time of day -> the height of the water in a harbour: what a gauge would read if it made no errors."""
+"""time of day -> the true height of the water in a harbour."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,7 +8,7 @@ WAVES = ((1.0, 2, 0.3), (0.4, 1, 1.1), (0.15, 4, 2.0))
 
 
 def height(time: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
-    """Metres above the mean; time in days."""
+    """Computes metres above the mean; time in days."""
     return sum(
         (a * np.cos(2 * np.pi * n * time - phase) for a, n, phase in WAVES), np.zeros(time.shape)
     )

@@ -1,1 +1,1 @@
-"""tides: the height of the water in a harbour through the day, as a sum of harmonics, from noisy readings."""
+"""tides: learns the height of the water in a harbour as a sum of harmonics, from readings."""

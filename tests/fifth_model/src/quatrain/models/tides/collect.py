@@ -1,4 +1,4 @@
-"""config, seed -> readings of the gauge, to learn from and to check with."""
+"""config, seed -> readings of the water level, to train and to evaluate on."""
 
 from typing import NamedTuple
 
@@ -11,36 +11,35 @@ from quatrain.models.tides.config import TidesConfig
 
 
 class Readings(NamedTuple):
-    """Time in days, height in metres."""
+    """Holds times in days and heights in metres."""
 
     time: Float[np.ndarray, " readings"]
     height: Float[np.ndarray, " readings"]
 
 
 class Dataset(NamedTuple):
-    """Noisy readings to learn from; held out: other times, and the true heights."""
+    """Holds noisy readings to train on, and other times with the true heights."""
 
     train: Readings
     held_out: Readings
 
 
 def collect(config: TidesConfig, seed: int) -> Dataset:
-    """Readings at uniform times of one day."""
+    """Draws readings at uniform times of one day."""
     times, held_out_times, errors = (np.random.default_rng([seed, purpose]) for purpose in range(3))
     time = times.random(config.collect.readings)
-    later = held_out_times.random(config.collect.held_out_readings)
-    noisy = height(time) + config.env.noise * errors.standard_normal(len(time))
-    return Dataset(Readings(time, noisy), Readings(later, height(later)))
+    noise = config.env.noise * errors.standard_normal(len(time))
+    held_out_time = held_out_times.random(config.collect.held_out_readings)
+    return Dataset(
+        train=Readings(time, height(time) + noise),
+        held_out=Readings(held_out_time, height(held_out_time)),
+    )
 
 
 def check(config: TidesConfig, dataset: Dataset) -> None:
-    """Refuse a dataset of another size.
-
-    Raises:
-        DataError: it does not hold the readings that the config asks for.
-    """
-    found, wanted = len(dataset.train.time), config.collect.readings
-    if found != wanted:
-        raise DataError(
-            f"the dataset holds {found} readings, tides.collect.readings is {wanted}; run `dvc repro`"
-        )
+    """Raises DataError if the dataset was collected under another config."""
+    actual = len(dataset.train.time)
+    expected = config.collect.readings
+    if actual != expected:
+        sizes = f"the dataset holds {actual} readings, tides.collect.readings is {expected}"
+        raise DataError(f"{sizes}; run `dvc repro`")

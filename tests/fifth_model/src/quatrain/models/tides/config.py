@@ -1,4 +1,4 @@
-"""params.yaml's section `tides` -> a frozen config whose numbers fit together."""
+"""section `tides` of params.yaml -> a frozen config with consistent numbers."""
 
 from pydantic import Field, model_validator
 
@@ -6,28 +6,28 @@ from quatrain.section import Section
 
 
 class Env(Section):
-    """The gauge in the harbour."""
+    """Configures the readings of the water level."""
 
     noise: float = Field(gt=0, le=10, description="standard deviation of a reading, in metres")
 
 
 class Collect(Section):
-    """How often the gauge is read, at random times of the day."""
+    """Configures the number of readings, at random times of the day."""
 
     readings: int = Field(ge=1, le=10**6)
     held_out_readings: int = Field(
-        ge=2, le=10**6, description="further readings, which only evaluate"
+        ge=2, le=10**6, description="further readings, for evaluation only"
     )
 
 
 class Network(Section):
-    """The sum that is learned: a constant, and a cosine and a sine for each harmonic."""
+    """Configures the learned sum: a constant, and a cosine and a sine per harmonic."""
 
     harmonics: int = Field(ge=1, le=100, description="the fastest wave, in waves a day")
 
 
 class Train(Section):
-    """Gradient descent on batches of readings."""
+    """Configures gradient descent on batches of readings."""
 
     steps: int = Field(ge=1, le=10**9, description="gradient steps")
     batch_size: int = Field(ge=1, le=10**6)
@@ -47,13 +47,13 @@ class Train(Section):
 
 
 class Evaluate(Section):
-    """What the learned curve is drawn with."""
+    """Configures the plot of the learned curve."""
 
     points: int = Field(ge=2, le=10**5, description="times of the day at which the curve is drawn")
 
 
 class TidesConfig(Section):
-    """Everything a tides run depends on."""
+    """Holds everything that a run of tides depends on."""
 
     seeds: int = Field(
         ge=1, le=1024, description="learners trained side by side on the same readings"

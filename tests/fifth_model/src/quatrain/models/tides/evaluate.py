@@ -1,4 +1,4 @@
-"""learner, held-out readings -> scores: how far the learned curve is from the water."""
+"""state, held-out readings -> scores: the distance of the learned curve from the true heights."""
 
 import numpy as np
 from jaxtyping import Float
@@ -11,24 +11,33 @@ from quatrain.models.tides.train import State
 from quatrain.statistics import aggregate_seeds
 
 GATED = (
-    Gated("rmse", "lower", 0.02, {"default": 0.1}, ("constant_rmse",), ("least_squares_rmse",)),
+    Gated(
+        metric="rmse",
+        direction="lower",
+        tolerance=0.02,
+        goals={"default": 0.1},
+        lower_references=("constant_rmse",),
+        upper_references=("least_squares_rmse",),
+    ),
 )
 
 
 def curves(
     config: TidesConfig, state: State, time: Float[np.ndarray, " times"]
 ) -> Float[np.ndarray, "seeds times"]:
-    """What each learner says of these times."""
+    """Returns the height that each learner predicts at these times."""
     return np.asarray(state.params["weights"]) @ network.basis(config.network, time).T
 
 
 def evaluate(config: TidesConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
-    """`rmse` in metres against the true heights; floor: the mean of all readings; ceiling: the best of such curves."""
+    """Computes `rmse` in metres against the true heights.
+
+    Lower reference: the mean of all readings. Upper reference: the best sum of these harmonics.
+    """
     time, truth = dataset.held_out
     errors = [{"rmse": rmse(curve, truth)} for curve in curves(config, state, time)]
-    best = np.linalg.lstsq(network.basis(config.network, dataset.train.time), dataset.train.height)[
-        0
-    ]
+    basis = network.basis(config.network, dataset.train.time)
+    best = np.linalg.lstsq(basis, dataset.train.height)[0]
     return {
         **aggregate_seeds(errors, [gated.metric for gated in GATED]),
         "constant_rmse": rmse(np.full(len(truth), dataset.train.height.mean()), truth),
@@ -36,6 +45,6 @@ def evaluate(config: TidesConfig, state: State, dataset: Dataset, seed: int) -> 
     }
 
 
-def rmse(found: Float[np.ndarray, " times"], truth: Float[np.ndarray, " times"]) -> float:
-    """Root of the mean squared error."""
-    return float(np.sqrt(np.square(found - truth).mean()))
+def rmse(predicted: Float[np.ndarray, " times"], truth: Float[np.ndarray, " times"]) -> float:
+    """Computes the root of the mean squared error."""
+    return float(np.sqrt(np.square(predicted - truth).mean()))

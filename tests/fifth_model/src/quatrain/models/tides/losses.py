@@ -7,13 +7,20 @@ L = mean_b (ŷ_b − y_b)²  +  ridge · Σ_i w_i²
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from quatrain.models.tides.config import TidesConfig
+
 TERMS = ("error", "penalty")
 
 
-def terms(
+def terms(config: TidesConfig) -> tuple[str, ...]:
+    """Returns the names of the terms that are optimised."""
+    return TERMS
+
+
+def compute(
     predicted: Float[Array, " batch"],
     height: Float[Array, " batch"],
     weights: Float[Array, " features"],
 ) -> dict[str, Float[Array, ""]]:
-    """The terms of L, not yet weighted."""
+    """Computes the terms of L, not yet weighted."""
     return {"error": jnp.square(predicted - height).mean(), "penalty": jnp.square(weights).sum()}

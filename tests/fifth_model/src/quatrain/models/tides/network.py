@@ -11,23 +11,23 @@ Params = dict[str, Float[Array, "*seeds features"]]
 
 
 def init(config: Network, key: Array) -> Params:
-    """Small random weights."""
+    """Draws small random weights."""
     return {"weights": 0.01 * jax.random.normal(key, (1 + 2 * config.harmonics,))}
 
 
 def features(config: Network, time: Float[Array, "*times"]) -> Float[Array, "*times features"]:
-    """[1, cos 2πt, .., cos 2πHt, sin 2πt, .., sin 2πHt]."""
+    """Computes [1, cos 2πt, .., cos 2πHt, sin 2πt, .., sin 2πHt]."""
     angles = 2 * jnp.pi * time[..., None] * jnp.arange(1, config.harmonics + 1)
     return jnp.concatenate([jnp.ones((*time.shape, 1)), jnp.cos(angles), jnp.sin(angles)], axis=-1)
 
 
 def apply(config: Network, params: Params, time: Float[Array, "*times"]) -> Float[Array, "*times"]:
-    """Heights of one learner."""
+    """Computes the heights that one learner predicts."""
     return features(config, time) @ params["weights"]
 
 
 def basis(
     config: Network, time: Float[np.ndarray, " times"]
 ) -> Float[np.ndarray, "times features"]:
-    """`features` of times outside a compiled program."""
+    """Computes `features` as a numpy array."""
     return np.asarray(features(config, jnp.asarray(time, jnp.float32)))

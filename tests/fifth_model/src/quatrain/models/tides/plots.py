@@ -1,4 +1,4 @@
-"""learner, dataset, history -> figures: the curve on its readings, and how the loss fell."""
+"""state, dataset, history -> figures: the curve with its readings, and the loss."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ def plots(
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
-    """Figures of one trained tides."""
+    """Draws the figures of a report."""
     return {
         "curve": draw_curve(config, state, dataset, scores["rmse"]),
         "loss": draw_loss(config, history),
@@ -29,7 +29,7 @@ def plots(
 
 
 def draw_curve(config: TidesConfig, state: State, dataset: Dataset, rmse: float) -> Figure:
-    """Readings, the true height, and what was learned."""
+    """Draws readings, true height and learned curve."""
     figure = Figure(figsize=(7, 4))
     axes = figure.subplots()
     time = np.linspace(0, 1, config.evaluate.points)
@@ -46,10 +46,10 @@ def draw_curve(config: TidesConfig, state: State, dataset: Dataset, rmse: float)
 
 
 def draw_loss(config: TidesConfig, history: History) -> Figure:
-    """Mean squared error of the batches."""
+    """Draws the mean squared error of the batches."""
     figure = Figure(figsize=(7, 3))
     axes = figure.subplots()
-    found = curve(history, "error", config.seeds)
-    mean_with_interval(axes, found.steps, found.values, color=RED)
+    error = curve(history, "error", config.seeds)
+    mean_with_interval(axes, error.steps, error.values, color=RED)
     axes.set(xlabel="gradient steps", ylabel="squared error (m²)", yscale="log")
     return figure

@@ -1,4 +1,4 @@
-"""learner -> the arrays that answer without it; times of the day -> the height of the water."""
+"""state -> arrays for serving; times of the day -> the height of the water."""
 
 from functools import partial
 
@@ -16,31 +16,33 @@ LARGEST = 1e6
 
 
 def export(config: TidesConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
-    """The weights of the first learner."""
+    """Returns the weights of the first learner."""
     return packing.to_arrays({"params": jax.tree.map(lambda leaf: leaf[0], state.params)})
 
 
 def request(config: TidesConfig, dataset: Dataset) -> dict[str, np.ndarray]:
-    """The first times that were held out."""
+    """Returns the first held-out times."""
     return {"time": dataset.held_out.time[:3]}
 
 
 def answer(
     config: TidesConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The height of the water at these times.
+    """Computes the height of the water at these times.
 
-    Input: `time` (n,), in days; any day is like another. Output: `height` (n,), in metres above the mean.
+    Input: `time` (n,), in days; every day is alike.
+    Output: `height` (n,), in metres above the mean.
 
     Raises:
-        ValueError: other inputs, another shape, a time beyond a million days; arrays of another config.
+        ValueError: the request has other inputs, another shape or a time beyond a million days,
+            or the arrays are of another config.
     """
     time = validate_request("tides", request, {"time": Input(np.float64, (), -LARGEST, LARGEST)})[
         "time"
     ]
-    params = packing.from_arrays(jax.eval_shape(partial(_fresh, config)), arrays)["params"]
+    params = packing.from_arrays(jax.eval_shape(partial(_init, config)), arrays)["params"]
     return {"height": network.basis(config.network, time) @ np.asarray(params["weights"])}
 
 
-def _fresh(config: TidesConfig) -> dict[str, network.Params]:
+def _init(config: TidesConfig) -> dict[str, network.Params]:
     return {"params": network.init(config.network, jax.random.key(0))}

@@ -1,13 +1,13 @@
-"""A run's model becomes one version of a registered model, however often it is sent; runs stand below a pipeline's."""
+"""Tests that a run's model becomes one registered version, and that runs have a parent."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.tracking import versions
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, Parent
+from pipeline.tracking.model_registry import RUN_KEY_TAG
 from tests.pipeline.recorded_runs import client_of, deliver, header, runs_of
 
 NAME = "quatrain-allo"
@@ -15,7 +15,7 @@ NAME = "quatrain-allo"
 
 @pytest.fixture
 def servable(tmp_path: Path) -> Path:
-    """A folder as a model's is, without a model."""
+    """Returns a folder in the form of a model, without a model."""
     folder = tmp_path / "servable"
     (folder / "code").mkdir(parents=True)
     (folder / "MLmodel").write_text("flavors: {}\n")
@@ -31,24 +31,23 @@ def recorded(folder: Path, run_key: str, servable: Path, parent: Parent | None =
     return journal
 
 
-def found(uri: str) -> list[Any]:
-    return sorted(
-        client_of(uri).search_model_versions(f"name = '{NAME}'"), key=lambda one: int(one.version)
-    )
+def versions_in(uri: str) -> list[Any]:
+    versions = client_of(uri).search_model_versions(f"name = '{NAME}'")
+    return sorted(versions, key=lambda version: int(version.version))
 
 
-def holder(uri: str, alias: str) -> str:
-    return client_of(uri).get_model_version_by_alias(NAME, alias).tags[versions.RUN_KEY_TAG]
+def run_key_of(uri: str, alias: str) -> str:
+    return client_of(uri).get_model_version_by_alias(NAME, alias).tags[RUN_KEY_TAG]
 
 
-def test_a_runs_model_arrives_whole_as_the_candidate(
+def test_the_model_of_a_run_is_registered_with_its_files_as_the_candidate(
     uri: str, servable: Path, tmp_path: Path
 ) -> None:
     deliver(recorded(tmp_path / "journal" / "one", "k1", servable), uri)
-    (version,) = found(uri)
+    (version,) = versions_in(uri)
     (run,) = runs_of(client_of(uri), "k1")
     assert version.run_id == run.info.run_id
-    assert holder(uri, "candidate") == "k1"
+    assert run_key_of(uri, "candidate") == "k1"
     stored = Path(version.source)
     assert (stored / "code" / "answer.py").read_text() == "ANSWER = 42\n"
     (logged,) = client_of(uri).search_logged_models([run.info.experiment_id])
@@ -56,14 +55,14 @@ def test_a_runs_model_arrives_whole_as_the_candidate(
     assert [output.model_id for output in run.outputs.model_outputs] == [logged.model_id]
 
 
-def test_a_second_delivery_makes_no_second_version(
+def test_a_second_delivery_creates_no_second_version(
     uri: str, servable: Path, tmp_path: Path
 ) -> None:
     journal = recorded(tmp_path / "journal" / "one", "k1", servable)
     deliver(journal, uri)
     (journal.folder / "cursor.json").unlink()
     deliver(Journal(journal.folder), uri)
-    assert len(found(uri)) == 1
+    assert len(versions_in(uri)) == 1
     (run,) = runs_of(client_of(uri), "k1")
     assert len(client_of(uri).search_logged_models([run.info.experiment_id])) == 1
 
@@ -77,7 +76,7 @@ def test_a_second_delivery_makes_no_second_version(
         "set_registered_model_alias",
     ],
 )
-def test_a_call_whose_answer_is_lost_is_made_again_without_harm(
+def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
     uri: str, servable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     plain, failed = Delivery._call, []
@@ -92,11 +91,11 @@ def test_a_call_whose_answer_is_lost_is_made_again_without_harm(
     monkeypatch.setattr(Delivery, "_call", failing)
     deliver(recorded(tmp_path / "journal" / "one", "k1", servable), uri, attempts=2)
     assert failed == [lost]
-    assert len(found(uri)) == 1
-    assert holder(uri, "candidate") == "k1"
+    assert len(versions_in(uri)) == 1
+    assert run_key_of(uri, "candidate") == "k1"
 
 
-def test_the_candidate_is_the_model_that_was_trained_last_not_the_one_delivered_last(
+def test_the_candidate_is_the_model_trained_last_not_the_model_delivered_last(
     uri: str, servable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 1000)
@@ -104,8 +103,8 @@ def test_the_candidate_is_the_model_that_was_trained_last_not_the_one_delivered_
     monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 2000)
     deliver(recorded(tmp_path / "journal" / "late", "k2", servable), uri)
     deliver(early, uri)
-    assert [version.tags[versions.RUN_KEY_TAG] for version in found(uri)] == ["k2", "k1"]
-    assert holder(uri, "candidate") == "k2"
+    assert [version.tags[RUN_KEY_TAG] for version in versions_in(uri)] == ["k2", "k1"]
+    assert run_key_of(uri, "candidate") == "k2"
 
 
 def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path) -> None:
@@ -116,7 +115,7 @@ def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path) -> None:
     assert Journal(journal.folder).has_model
 
 
-def test_runs_of_one_pipeline_stand_below_one_run_that_ends_with_them(
+def test_runs_of_a_pipeline_have_one_parent_that_ends_with_them(
     uri: str, tmp_path: Path, servable: Path
 ) -> None:
     parent = Parent("p1", "pipeline-default-p1")
@@ -139,9 +138,7 @@ def test_a_killed_stage_leaves_no_pipeline_running(uri: str, tmp_path: Path) -> 
     assert above.info.status == "KILLED"
 
 
-def test_a_journal_written_before_there_were_pipelines_still_arrives(
-    uri: str, tmp_path: Path
-) -> None:
+def test_a_journal_without_a_parent_is_delivered(uri: str, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal" / "one")
     journal.begin(header("k1"))
     path = journal.folder / "journal.jsonl"

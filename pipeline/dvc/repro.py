@@ -1,0 +1,123 @@
+"""params.yaml, preset -> `dvc repro` in the preset's workspace, then the gate."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from pipeline.dvc import lock_order, rwlock
+from pipeline.dvc.workspace import environment, prepare_workspace
+from pipeline.judging import verdicts
+from pipeline.judging.gate import gate
+from pipeline.runtime import console
+from pipeline.runtime.processes import ParallelCommands, wait_for_child
+from pipeline.storage.params_file import read_params
+from pipeline.tracking import backfill, model_registry
+from pipeline.tracking.store import reason_of, resolve_uri
+from quatrain.registry import MODELS
+
+DVC = (sys.executable, "-m", "dvc")
+
+
+def dvc(root: Path, work: Path, *arguments: str) -> int:
+    """Returns the exit code of dvc in a workspace."""
+    process = subprocess.Popen([*DVC, *arguments], cwd=work, env=environment(root, work))
+    return wait_for_child(process)
+
+
+def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
+    """Returns the exit code of `dvc repro`, or else of the gate; trains `jobs` models in parallel.
+
+    Raises:
+        ConfigError: params.yaml or the preset cannot be used.
+    """
+    read_params(root, preset)
+    work = prepare_workspace(root, preset)
+    rwlock.repair(work)
+    all_models = set(models) == set(MODELS)
+    targets = [] if all_models else [f"evaluate@{model}" for model in models]
+    with lock_order.in_order(work) if jobs > 1 else nullcontext():
+        code = train_in_parallel(root, work, models, jobs) if jobs > 1 else 0
+        code = code or dvc(root, work, "repro", *targets)
+    if code:
+        console.info(
+            "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
+        )
+        return code
+    return finish_run(root, work, models, all_models)
+
+
+def train_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
+    """Collects, then trains `jobs` models at a time; returns the exit code of the first that
+    failed, or 0.
+
+    Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the
+    subcommand makes each wait for its turn to write dvc.lock.
+    """
+    if code := dvc(root, work, "repro", *(f"collect@{model}" for model in models)):
+        return code
+    stages = [f"train@{model}" for model in models]
+    command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
+    commands = {stage: [*command, stage] for stage in stages}
+    codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
+    failed = [stage for stage in stages if codes[stage]]
+    if not failed:
+        return 0
+    console.info(f"repro: {', '.join(failed)} did not end well; the others did what they could")
+    return codes[failed[0]]
+
+
+def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: bool = True) -> int:
+    """Evaluates and reports again after baselines have changed; collects and trains nothing."""
+    work = prepare_workspace(root, preset)
+    rwlock.repair(work)
+    all_models = all(verdicts.files(work, model).verdict.exists() for model in MODELS)
+    stages = [f"evaluate@{model}" for model in models]
+    stages += ["report"] if all_models else []
+    for stage in stages:
+        if code := dvc(root, work, "repro", "--single-item", stage):
+            console.info(
+                f"repro: not judged again: {stage} did not end well; {verdicts.repro_hint(preset)}"
+            )
+            return code
+    return finish_run(root, work, models, all_models, update_aliases)
+
+
+def finish_run(
+    root: Path, work: Path, models: Sequence[str], all_models: bool, update_aliases: bool = True
+) -> int:
+    """Records restored results, prints the gate's table and where the results are; returns the
+    gate's exit code.
+    """
+    if backfill.catch_up(work, models, environment(root, work)):
+        console.info(
+            "repro: some runs are not recorded yet; "
+            "the line above says why, `make sync` tries again"
+        )
+    print()
+    code = gate(work, models)
+    if update_aliases:
+        set_aliases(root, work, models)
+    reports = work.relative_to(root) / "reports"
+    results = f"scores, plots   {reports}/{{{','.join(models)}}}"
+    if all_models:
+        results = f"report   {reports / 'report.md'}"
+    print(f"\n{results}\nruns     `make ui`, then http://127.0.0.1:5000", flush=True)
+    return code
+
+
+def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
+    """Updates the aliases of registered models; a failure is only a warning, because runs and
+    verdict are stored.
+    """
+    try:
+        preset = read_params(work).preset
+        aliases = model_registry.expected_aliases(root, work, preset, models)
+        for line in model_registry.set_aliases(root, aliases):
+            print(line)
+    except Exception as error:
+        reason = reason_of(error, resolve_uri(root))
+        console.info(
+            f"warning: registry: its aliases are not set yet ({reason}); `make sync` does it"
+        )

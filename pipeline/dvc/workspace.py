@@ -1,0 +1,100 @@
+"""a checkout and a preset -> the folder that DVC runs the preset in, and the environment of its
+processes.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.atomic_write import write_durably
+from pipeline.storage.params_file import read_raw
+from pipeline.tracking.store import resolve_uri
+
+PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
+"""What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
+"""
+GIT_LIST = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+LOCAL_CONFIG = """[core]
+    no_scm = true
+[cache]
+    dir = "{cache}"
+"""
+
+
+def workspace_of(root: Path, preset: str) -> Path:
+    """Returns the folder of a preset: the checkout for the default one, else a copy with outputs of
+    its own.
+    """
+    return root if preset == "default" else root / ".presets" / preset
+
+
+def prepare_workspace(root: Path, preset: str) -> Path:
+    """Updates the preset's copy: the files that git lists, and params.yaml with the preset's
+    values.
+
+    The copy has its own dvc.lock, outs and .state, and shares the cache; the next run continues one
+    that was killed.
+
+    Raises:
+        ConfigError: there is no such preset, or git cannot list the files.
+    """
+    work = workspace_of(root, preset)
+    if work == root:
+        return root
+    params = read_raw(root, preset)
+    names = {name for name in files_of_git(root) if Path(name).parts[0] not in PRODUCED}
+    for name in sorted(names):
+        copy_if_changed(root / name, work / name)
+    remove_others(work, names)
+    with (work / "params.yaml").open("w") as file:
+        YAML().dump(params, file)
+    config = LOCAL_CONFIG.format(cache=root.absolute() / ".dvc" / "cache")
+    write_durably(work / ".dvc" / "config.local", config.encode())
+    return work
+
+
+def remove_others(work: Path, names: set[str]) -> None:
+    """Removes files of a copy that its checkout does not list any more."""
+    for folder in sorted(work.iterdir()):
+        if folder.name in {*PRODUCED, ".dvc"}:
+            continue
+        for path in [folder, *folder.rglob("*")]:
+            is_copy = path.is_file() and "__pycache__" not in path.parts
+            if is_copy and str(path.relative_to(work)) not in names:
+                path.unlink()
+
+
+def files_of_git(root: Path) -> set[str]:
+    """Returns files that are committed, or that `git add .` would add."""
+    try:
+        listing = subprocess.run(GIT_LIST, cwd=root, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        raise ConfigError(
+            "a preset runs in a copy of what git lists; run from a git checkout, with git"
+        ) from None
+    return {name for name in listing.decode().split("\0") if name}
+
+
+def copy_if_changed(source: Path, target: Path) -> None:
+    """Copies or removes a file; an equal file keeps its time, which saves DVC a hash."""
+    if not source.is_file():
+        target.unlink(missing_ok=True)
+    elif not target.is_file() or source.read_bytes() != target.read_bytes():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def environment(root: Path, work: Path) -> dict[str, str]:
+    """Returns the variables of dvc's processes: this interpreter, the workspace's code, the
+    checkout's tracking.
+    """
+    return os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "MLFLOW_TRACKING_URI": resolve_uri(root.absolute()),
+        "PYTHONPATH": str(work.absolute() / "src"),
+    }

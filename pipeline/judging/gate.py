@@ -1,0 +1,72 @@
+"""verdicts -> exit code: 0 if every model holds its baseline, else a line per broken metric."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.judging import verdicts
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.runtime import console
+from pipeline.runtime.errors import ArtifactError, BaselineBroken
+from pipeline.storage.params_file import read_params
+from quatrain.baselines import PASSED
+
+
+def gate(root: Path, models: Sequence[str]) -> int:
+    """Prints the score table and what is broken; returns 3 if a file cannot be read, 4 if a
+    baseline is broken, or 0.
+
+    Raises:
+        ConfigError: params.yaml cannot be used.
+    """
+    preset = read_params(root).preset
+    results: list[ModelVerdict] = []
+    failures = []
+    code = 0
+    for model in models:
+        try:
+            results.append(verdicts.check(root, model, preset))
+        except ArtifactError as error:
+            code = error.exit_code
+            failures.append(f"gate: {model}: {error} [exit {code}]")
+    if results:
+        print(verdicts.table(results), flush=True)
+    broken = [line for result in results for line in broken_lines(result)]
+    for line in (*failures, *broken):
+        console.info(line)
+    if broken and not code:
+        code = BaselineBroken.exit_code
+    if not code:
+        count = sum(len(result.verdict.lines) for result in results)
+        print(f"gate: passed; {count} metrics hold their baselines")
+    return code
+
+
+def broken_lines(result: ModelVerdict) -> list[str]:
+    """Returns a line per broken metric with the origin of its baseline, then the remedies."""
+    origin = result.baseline.provenance
+    source = ""
+    if origin:
+        source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}"
+    lines = [
+        f"gate: {result.model}: {line.status}: {line.why}{source} [exit {BaselineBroken.exit_code}]"
+        for line in result.verdict.lines
+        if line.status not in PASSED
+    ]
+    remedies = [f"gate: {result.model}: {line}" for line in advice(result)]
+    return [*dict.fromkeys(lines), *remedies]
+
+
+def advice(result: ModelVerdict) -> list[str]:
+    """Returns the command that stores these scores as the baseline, if they may be stored."""
+    statuses = {line.status for line in result.verdict.lines} - set(PASSED)
+    preset = "" if result.preset == "default" else f" --preset {result.preset}"
+    command = f"python -m pipeline.commands.promote {result.model}{preset}"
+    if statuses == {"no baseline"}:
+        return [f"to make these scores its baseline: {command}"]
+    is_stale = any(line.metric == "-" for line in result.verdict.lines)
+    if is_stale or not statuses or statuses & {"missing", "not finite"}:
+        return []
+    return [
+        "the scores are kept; "
+        f"to make them the baseline all the same: {command} --force --why '...'"
+    ]

@@ -1,0 +1,52 @@
+"""options that several commands share, and their values."""
+
+import argparse
+from collections.abc import Sequence
+
+from pipeline.runtime.command import Parser
+from pipeline.runtime.errors import ConfigError
+from quatrain.registry import MODELS
+
+
+def add_models(parser: Parser) -> None:
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="MODEL",
+        help=f"models to work on; all of {', '.join(MODELS)} if none is named",
+    )
+
+
+def add_preset(parser: Parser, default: str = "default") -> None:
+    parser.add_argument(
+        "--preset", default=default, metavar="PRESET", help="a file of presets/, without .yaml"
+    )
+
+
+def add_jobs(parser: Parser, default: int | None) -> None:
+    parser.add_argument(
+        "--jobs",
+        type=job_count,
+        default=default,
+        metavar="N",
+        help="how many models to train at a time",
+    )
+
+
+def selected_models(names: Sequence[str]) -> list[str]:
+    """Returns the models that a command line names; all of them if it names none.
+
+    Raises:
+        ConfigError: there is no such model.
+    """
+    unknown = sorted(set(names) - set(MODELS))
+    if unknown:
+        raise ConfigError(f"unknown model {unknown[0]!r}; known: {', '.join(MODELS)}")
+    return list(names or MODELS)
+
+
+def job_count(text: str) -> int:
+    """Returns the number that an option gives; argparse shows the error otherwise."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs; pass 1 or more")
+    return int(text)

@@ -1,0 +1,88 @@
+"""field estimates -> figure: observed coverage of intervals over their nominal coverage"""
+
+import numpy as np
+from jaxtyping import Float64
+from matplotlib.figure import Figure
+from scipy.special import ndtri
+
+from quatrain.models.active_dynamics.evaluate import SMALLEST
+from quatrain.models.active_dynamics.figures.parts import (
+    COLORS,
+    end_label,
+    explain_lines,
+    median_with_band,
+    set_title,
+)
+from quatrain.models.active_dynamics.figures.study import Study
+from quatrain.plots import caption, label_ends
+
+NOMINAL = np.arange(1, 20) / 20
+HIGHLIGHTED = 0.9
+"""Nominal coverage that is marked and named in the title."""
+
+
+def draw_calibration(study: Study) -> Figure:
+    """Draws which share of the field lies within intervals, over their nominal coverage."""
+    observed = coverage(study)
+    place = int(np.argmin(np.abs(NOMINAL - HIGHLIGHTED)))
+    figure = Figure(figsize=(6.4, 5.8), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(
+        [0, 1],
+        [0, 1],
+        color="0.3",
+        linestyle="--",
+        linewidth=1,
+    )
+    ends = []
+    for arm in study.arms:
+        style = {"color": COLORS[arm], "linewidth": 2}
+        median = median_with_band(axes, NOMINAL, study.of_arm(arm, observed), **style)
+        axes.plot(
+            NOMINAL[place],
+            median[place],
+            "o",
+            color=COLORS[arm],
+            markersize=6,
+            zorder=3,
+        )
+        ends.append(end_label(arm, median[place], f" {median[place]:.0%}"))
+    axes.text(
+        0.25,
+        0.75,
+        "underconfident",
+        color="0.6",
+        fontsize=12,
+        ha="center",
+        va="center",
+    )
+    axes.text(
+        0.75,
+        0.25,
+        "overconfident",
+        color="0.6",
+        fontsize=12,
+        ha="center",
+        va="center",
+    )
+    set_title(axes, f"Coverage of {HIGHLIGHTED:.0%} intervals: {study.pair_text(ends)}")
+    axes.set(
+        xlabel="nominal coverage of intervals",
+        ylabel="observed coverage",
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
+    )
+    axes.grid(alpha=0.25)
+    label_ends(axes, ends)
+    caption(figure, explain_lines(study.config.seeds).replace("; bands", ";\nbands"))
+    return figure
+
+
+def coverage(study: Study) -> Float64[np.ndarray, "learner level"]:
+    """Returns the share of the field's components within central intervals of each nominal size."""
+    estimate = study.estimate
+    variance = np.maximum(estimate.variance, SMALLEST)
+    square = (estimate.mean - study.dataset.held_out.grid_field) ** 2 / variance
+    limits = ndtri((1 + NOMINAL) / 2) ** 2
+    return np.stack([(square <= limit).mean((1, 2)) for limit in limits], 1)

@@ -1,0 +1,135 @@
+"""one held-out colony -> a strip of frames: plate, cells, lines from parents to children."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from quatrain.envs.colony.dynamics import Colonies, make_world
+from quatrain.envs.colony.episodes import episodes
+from quatrain.envs.colony.rules import REASONS, goal
+from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.figures.replays import Replays, format_number, median_colony
+from quatrain.models.actor_critic.ppo.acting import deterministic_policy
+from quatrain.models.actor_critic.ppo.trainer import load_actor
+from quatrain.models.actor_critic.train import State
+from quatrain.plots import ORANGE, RED, caption
+
+FRAMES = 6
+PLATE = LinearSegmentedColormap.from_list("plate", ["white", "#8fbcdb"])
+"""Light colours, so that cells stand out."""
+
+
+class Frame(NamedTuple):
+    """Holds a colony at one step; after an overflow only the cells that have a slot."""
+
+    step: int
+    n: int
+    pos: Float[np.ndarray, "cell 2"]
+    parent: Int64[np.ndarray, " cell"]
+    new: Bool[np.ndarray, " cell"]
+
+
+def draw_episode_strip(
+    config: ActorCriticConfig,
+    state: State,
+    dataset: Dataset,
+    replays: Replays,
+) -> Figure:
+    """Draws an episode of the first seed's policy: that of the colony with the median return."""
+    held_out = dataset.held_out
+    outcome = replays.learned[0]
+    colony = median_colony(outcome)
+    frames = capture_frames(config, state, dataset, colony)
+    intensity = held_out.plates.intensity[held_out.colonies.substrate[colony]]
+    width = float(np.clip(6.5 * config.env.width / config.env.height + 2.5, 8, 16))
+    figure = Figure(figsize=(width, 6.2), layout="constrained")
+    panels = figure.subplots(2, FRAMES // 2, sharex=True, sharey=True)
+    places = np.linspace(0, len(frames) - 1, FRAMES).round().astype(int)
+    for axes, place in zip(panels.flat, places, strict=True):
+        plate = _draw_plate(axes, config, intensity)
+        _draw_cells(axes, frames[place])
+    ticks = np.geomspace(intensity.min(), intensity.max(), 5 if np.ptp(intensity) else 1)
+    colorbar = figure.colorbar(
+        plate,
+        ax=panels,
+        label="stiffness",
+        pad=0.01,
+        ticks=ticks,
+        format="%.3g",
+    )
+    colorbar.minorticks_off()
+    for axes in panels[-1]:
+        axes.set_xlabel("x, px")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("y, px")
+    earned = format_number(float(outcome.returns[colony]))
+    end = REASONS[outcome.reasons[colony]].replace("_", " ")
+    title = f"A typical colony: return {earned}, {end} after {len(frames) - 1} steps"
+    figure.suptitle(title, fontsize=11, x=0.02, ha="left")
+    caption(
+        figure,
+        f"Held-out colony {colony}, whose return is the median. Red: cells; orange: born in the "
+        "last step. Lines: from parent to child. Dashed: the goal.",
+    )
+    return figure
+
+
+def capture_frames(
+    config: ActorCriticConfig,
+    state: State,
+    dataset: Dataset,
+    colony: int,
+) -> list[Frame]:
+    """Returns a frame before the first step and after each step of a held-out colony."""
+    held_out = dataset.held_out
+    world = make_world(config.env.rules, held_out.plates)
+    initial = InitialColonies(*(field[colony : colony + 1] for field in held_out.colonies))
+    start = make_colonies(world.rules, initial)
+    policy = deterministic_policy(load_actor(config, world, state.seeds[0]))
+    later = [moment.transition.after for moment in episodes(world, start, policy)]
+    return [_frame(colonies) for colonies in (start, *later)]
+
+
+def _frame(colonies: Colonies) -> Frame:
+    n = int(colonies.n[0])
+    return Frame(
+        step=int(colonies.t[0]),
+        n=n,
+        pos=colonies.pos[0, :n].numpy(force=True),
+        parent=colonies.parent[0, :n].numpy(force=True),
+        new=colonies.new[0, :n].numpy(force=True),
+    )
+
+
+def _draw_plate(
+    axes: Axes,
+    config: ActorCriticConfig,
+    intensity: Float[np.ndarray, " width"],
+) -> AxesImage:
+    plate = axes.imshow(
+        intensity[None],
+        extent=(0, config.env.width, 0, config.env.height),
+        norm=LogNorm(0.99 * intensity.min(), 1.01 * intensity.max()),
+        cmap=PLATE,
+        aspect="equal",
+        origin="lower",
+    )
+    axes.axvline(goal(config.env.rules), color="0.3", linestyle="--", linewidth=1)
+    return plate
+
+
+def _draw_cells(axes: Axes, frame: Frame) -> None:
+    child = np.flatnonzero(frame.parent >= 0)
+    edges = np.stack([frame.pos[frame.parent[child]], frame.pos[child]], 1)
+    axes.add_collection(LineCollection(list(edges), colors="0.3", linewidths=0.7))
+    x, y = frame.pos.T
+    colors = np.where(frame.new, ORANGE, RED).tolist()
+    axes.scatter(x, y, s=10, c=colors, zorder=3, linewidths=0)
+    axes.set_title(f"step {frame.step}: {frame.n} cells", loc="left", fontsize=10)

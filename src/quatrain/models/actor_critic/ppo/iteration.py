@@ -1,0 +1,193 @@
+"""trainer -> one iteration of proximal policy optimisation: rollout, advantages, epochs of gradient
+steps.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from quatrain.models.actor_critic import losses
+from quatrain.models.actor_critic.ppo import metrics, rollout
+from quatrain.models.actor_critic.ppo.acting import round_up_width
+from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS, UpdateResult
+from quatrain.models.actor_critic.ppo.trainer import Trainer
+from quatrain.replay.rollouts import buffer, gae
+from quatrain.replay.rollouts.buffer import Minibatch, Transitions
+
+
+def run_iteration(trainer: Trainer) -> dict[str, float]:
+    """Runs one iteration: collects a rollout, computes advantages, takes gradient steps. Changes
+    the trainer in place.
+
+    Raises:
+        TrainingDiverged: something is not finite.
+    """
+    rates = scheduled_rates(trainer)
+    collected = rollout.collect_rollout(
+        trainer.actor,
+        trainer.rollout_state,
+        trainer.rollout,
+        trainer.process_group,
+    )
+    metrics.check_rewards(trainer)
+    transitions = compute_advantages(trainer)
+    explained = losses.explained_variance(transitions.value, transitions.returns)
+    updated = learn(trainer, transitions, rates)
+    trainer.rollout_state = collected.state
+    trainer.iterations += 1
+    rates["explained_variance"] = float(explained)
+    return metrics.iteration_metrics(trainer, collected, updated, rates)
+
+
+def scheduled_rates(trainer: Trainer) -> dict[str, float]:
+    """Returns learning rate and weight of the entropy, which change linearly with transitions."""
+    train = trainer.config.train
+    done = trainer.iterations / train.steps
+    return {
+        "learning_rate": train.learning_rate * (1 - done * (1 - train.lr_final_fraction)),
+        "entropy_coef": train.entropy_start + done * (train.entropy_end - train.entropy_start),
+    }
+
+
+def compute_advantages(trainer: Trainer) -> Transitions:
+    """Returns the transitions of the rollout with returns, and advantages normalised over all
+    ranks.
+    """
+    config = trainer.config
+    collected = trainer.rollout
+    weights = trainer.actor.world.weights
+    total = config.network.value_heads == "total"
+    trace = gae.Trace(
+        rewards=collected.components @ weights if total else collected.components,
+        values=collected.value,
+        next_values=collected.next_value,
+        terminated=collected.terminated,
+        truncated=collected.truncated,
+    )
+    estimate = gae.advantages(
+        trace,
+        config.train.discount,
+        config.train.gae_lambda,
+        config.train.gae,
+    )
+    advantage = estimate.advantage if total else estimate.advantage @ weights
+    of_ranks = gae.normalise(trainer.process_group.all_gather(advantage[None]))
+    return buffer.to_transitions(
+        collected,
+        of_ranks[trainer.process_group.rank],
+        estimate.returns,
+    )
+
+
+def learn(trainer: Trainer, transitions: Transitions, rates: dict[str, float]) -> UpdateResult:
+    """Takes gradient steps on minibatches for `epochs` passes, or until the KL divergence exceeds
+    `target_kl`.
+    """
+    config = trainer.config.train
+    for param_group in trainer.optimizer.param_groups:
+        param_group["lr"] = rates["learning_rate"]
+    on_cpu = transitions.n.is_cpu
+    width = None
+    if not on_cpu or config.compile:
+        width = round_up_width(trainer.actor, int(transitions.n.max()))
+    count = len(transitions.n)
+    size = config.minibatch_size // trainer.process_group.size
+    batches = (
+        numbered
+        for _ in range(config.epochs)
+        for numbered in enumerate(buffer.minibatch_indices(count, size, trainer.order))
+    )
+    approx_kl = 0.0
+    stopped = False
+    measured: list[Tensor] = []
+    for place, index in batches:
+        batch = buffer.minibatch(transitions, index, width)
+        loss, row = objective(trainer, batch, rates["entropy_coef"])
+        # On a GPU, reading the KL divergence waits for the device: it is read once per epoch.
+        if on_cpu or place == 0:
+            approx_kl = float(row[MINIBATCH_METRICS.index("approx_kl")])
+        stopped = approx_kl > config.target_kl
+        if stopped:
+            break
+        measured.append(gradient_step(trainer, loss * len(index) / size, row))
+    rows = torch.stack(measured or [row]).cpu()
+    metrics.check_finite(trainer, rows, trainer.updates - len(rows))
+    return UpdateResult(rows, approx_kl, stopped)
+
+
+def objective(
+    trainer: Trainer,
+    batch: Minibatch,
+    entropy_coef: float,
+) -> tuple[Float[Tensor, ""], Float[Tensor, " metric"]]:
+    """Computes the loss of a minibatch, and its metrics in the order of MINIBATCH_METRICS."""
+    config = trainer.config.train
+    policy = trainer.actor.policy
+    output = trainer.actor.forward(*batch.groups)
+    params = policy.distribution(output.raw)
+    log_prob = policy.log_prob(params, batch.raw_action)
+    ratio = losses.ratio(log_prob, batch.log_prob)
+    value_losses = losses.value(
+        output.value,
+        batch.value,
+        batch.returns,
+        _value_weights(trainer),
+        config.value_clip,
+    )
+    terms = {
+        "loss_policy": losses.policy(ratio, batch.advantage, config.clip).mean(),
+        "loss_value": value_losses.mean(),
+        "loss_entropy": losses.entropy(policy.entropy(params)).mean(),
+    }
+    coefs = {
+        "loss_policy": 1.0,
+        "loss_value": config.value_coef,
+        "loss_entropy": entropy_coef,
+    }
+    assert terms.keys() == coefs.keys() == set(losses.TERMS)
+    loss = torch.stack([coefs[name] * terms[name] for name in losses.TERMS]).sum()
+    with torch.no_grad():
+        approx_kl = policy.kl(batch.dist_params.unbind(1), params).mean()
+        measured = terms | {
+            "loss": loss,
+            "grad_norm": loss * 0,  # `gradient_step` fills it in
+            "entropy": -terms["loss_entropy"],
+            "approx_kl": trainer.process_group.all_reduce_mean(approx_kl),
+            "clip_fraction": losses.clip_fraction(ratio, config.clip),
+            "raw_entropy": policy.raw_entropy(params).mean(),
+            "ratio_max_dev": (ratio - 1).abs().max(),
+        }
+        row = torch.stack([measured[name].detach() for name in MINIBATCH_METRICS])
+    return loss, row
+
+
+def _value_weights(trainer: Trainer) -> Float[Tensor, "*component"]:
+    """Returns the weights of squared value errors."""
+    weights = trainer.actor.world.weights
+    if trainer.config.network.value_heads == "total":
+        return torch.ones_like(weights[0])
+    return weights.abs()
+
+
+def gradient_step(
+    trainer: Trainer,
+    loss: Float[Tensor, ""],
+    row: Float[Tensor, " metric"],
+) -> Float[Tensor, " metric"]:
+    """Takes one step along the clipped gradient, in place, and returns the row with the gradient's
+    norm.
+
+    Raises:
+        TrainingDiverged: on a CPU, before the step, where something is not finite.
+    """
+    trainer.optimizer.zero_grad()
+    loss.backward()
+    params = list(trainer.network.parameters())
+    trainer.process_group.average_gradients(params)
+    norm = nn.utils.clip_grad_norm_(params, trainer.config.train.max_grad_norm)
+    row[MINIBATCH_METRICS.index("grad_norm")] = norm
+    if row.is_cpu:
+        metrics.check_finite(trainer, row[None], trainer.updates)
+    trainer.optimizer.step()
+    trainer.updates += 1
+    return row
