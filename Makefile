@@ -38,7 +38,7 @@ moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an env
 	@.venv/moto/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
-repro: $(STAMP)  ## collect, train, evaluate, report, judge (PRESET=, MODELS=, JOBS=)
+repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the tests, two files at a time (slow ones: make test ARGS='-m slow')
@@ -53,28 +53,28 @@ check: $(STAMP)  ## lint (Python, Dockerfile, workflows), types and import contr
 	@$(BIN)/zizmor --offline --quiet .github/workflows
 	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: .github/workflows/ci.yml runs it"; fi
 
-lock: $(STAMP)  ## make requirements/*.txt anew from requirements/*.in
+lock: $(STAMP)  ## write requirements/*.txt from requirements/*.in
 	@$(BIN)/python requirements/make_lock.py
 
-schema: $(STAMP)  ## write params.schema.json, by which editors complete params.yaml
+schema: $(STAMP)  ## write params.schema.json, which editors complete params.yaml by
 	@$(BIN)/python -m pipeline.commands.params schema
 
 ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
 	@$(BIN)/python -m pipeline.commands.ui
 
-sync: $(STAMP)  ## record what a cache restored, deliver what is left, set the aliases
+sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
 	@$(BIN)/python -m pipeline.commands.sync
 
-gate: $(STAMP)  ## judge the scores at hand; fails where a baseline is broken
+gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken
 	@$(BIN)/python -m pipeline.commands.gate $(MODELS)
 
-promote: $(STAMP)  ## make the scores at hand the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
+promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)
 
-retrain: $(STAMP)  ## fetch, repro in a copy, judge; propose what passed as a branch (ARGS='--push --seed new')
+retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a branch (ARGS='--push --seed new')
 	@$(BIN)/python -m pipeline.commands.retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)
 
-verify: $(STAMP)  ## hash cache and outs anew and compare with dvc.lock
+verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 	@$(BIN)/python -m pipeline.commands.verify
 
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)

@@ -77,8 +77,8 @@ def file_of(module: str) -> str:
     )
 
 
-def rooms(stage: Declared) -> set[str]:
-    """The rooms that a verb asks the registry for; grimp cannot see these imports."""
+def stage_modules(stage: Declared) -> set[str]:
+    """Returns the modules that a stage loads by the registry; grimp cannot see these imports."""
     source = (ROOT / "pipeline" / f"{stage.verb}.py").read_text()
     named = set(re.findall(r"(?<![.\w])load\([^()]+\)\.(\w+)", source))
     named |= {"collect"} if "load_dataset" in source else set()
@@ -95,7 +95,9 @@ def needed(stage: Declared) -> set[str]:
     direct = {
         result for module in shaping for result in GRAPH.find_modules_directly_imported_by(module)
     }
-    start = {module for module in direct if module.startswith("quatrain.")} - WIRING | rooms(stage)
+    start = {
+        module for module in direct if module.startswith("quatrain.")
+    } - WIRING | stage_modules(stage)
     return {
         file_of(m) for m in start.union(*(GRAPH.find_upstream_modules(module) for module in start))
     }

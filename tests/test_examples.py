@@ -1,4 +1,4 @@
-"""The examples run as their first line says, by nothing but the inside and a YAML reader."""
+"""Tests that the examples run with the package and a YAML reader alone, and learn."""
 
 import os
 import subprocess

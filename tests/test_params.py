@@ -213,7 +213,8 @@ CHANGES = {
     "colonies that never shrink": (
         "delete_ratio: [0.0, 0.7]",
         "delete_ratio: [0.0, 0.5]",
-        r"actor_critic.env: action.bounds.delete_ratio upper bound 0.5 is not above 0.5: .* raise the bound \(0.7\) or",
+        r"actor_critic.env: action.bounds.delete_ratio upper bound 0.5 is not above 0.5: .* "
+        r"raise the bound \(0.7\) or",
     ),
     "more cells than there is room for": (
         "n0_max: 80",
@@ -223,7 +224,8 @@ CHANGES = {
     "goal out of reach": (
         "max_steps: 120",
         "max_steps: 20",
-        r"actor_critic.env: env.max_steps 20 x longest spawn 15.5 px < 534 px to the goal: .* raise max_steps or gamma",
+        r"actor_critic.env: env.max_steps 20 x longest spawn 15.5 px < 534 px to the goal: .* "
+        r"raise max_steps or gamma",
     ),
     "range upside down": (
         "gamma: [0.5, 15.0]",
@@ -233,7 +235,8 @@ CHANGES = {
     "number without a value": (
         "active_params: [delete_ratio, gamma, alpha, noise, theta]",
         "active_params: [delete_ratio, gamma]",
-        r"actor_critic.env.action: fixed_params must give exactly those that are not active: alpha, noise, theta",
+        r"actor_critic.env.action: fixed_params must give exactly those that are not active: "
+        r"alpha, noise, theta",
     ),
     "unknown component": (
         "weights: {}         # component",
@@ -248,12 +251,15 @@ CHANGES = {
     "plate file without its plate": (
         "plates_file: null",
         "plates_file: inputs/actor_critic/two_steps.npy",
-        r"actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: null",
+        r"actor_critic.collect: plates: user and plates_file go together; set both, or "
+        r"plates_file: null",
     ),
     "plate of another width": (
-        "plates: default_law   # default_law, fixed, user\n    plates_file: null     # with plates: user, a path such as "
+        "plates: default_law   # default_law, fixed, user\n    plates_file: null     # with "
+        "plates: user, a path such as "
         "inputs/actor_critic/plate.npy\n    n_train: 64\n    n_held_out: 64\n    n_outside: 32 ",
-        "plates: user\n    plates_file: inputs/actor_critic/short.npy\n    n_train: 1\n    n_held_out: 1\n    n_outside: 0 ",
+        "plates: user\n    plates_file: inputs/actor_critic/short.npy\n    n_train: 1\n    "
+        "n_held_out: 1\n    n_outside: 0 ",
         r"actor_critic: collect.plates_file: 600 values expected \(env.width\), got 512",
     ),
     "minibatch beyond its rollout": (
@@ -264,7 +270,8 @@ CHANGES = {
     "unknown field, with the nearest": (
         "kind: limit_cycle ",
         "kind: limitcycle ",
-        r"active_dynamics.env.field.kind = 'limitcycle': .*did you mean 'limit_cycle'\? Known: limit_cycle, ",
+        r"active_dynamics.env.field.kind = 'limitcycle': .*did you mean 'limit_cycle'\? Known: "
+        r"limit_cycle, ",
     ),
     "list too short": (
         "prbs_hold: [3, 19]",
@@ -272,10 +279,13 @@ CHANGES = {
         r"active_dynamics.train.policies.prbs_hold = \[3\]: has too few values \(least and most",
     ),
     "table file not there": (
-        "kind: limit_cycle   # limit_cycle, double_limit_cycle, van_der_pol, duffing, snowman, multi_attractor, linear, "
-        "table\n      parameters: {}      # of the kind, in place of its own, e.g. {w: 2.0}\n      matrix: null        "
+        "kind: limit_cycle   # limit_cycle, double_limit_cycle, van_der_pol, duffing, snowman, "
+        "multi_attractor, linear, "
+        "table\n      parameters: {}      # of the kind, in place of its own, e.g. {w: 2.0}\n  "
+        "    matrix: null        "
         "# only with kind: linear, A of f(x) = A x\n      table_file: null ",
-        "kind: table\n      parameters: {}\n      matrix: null\n      table_file: inputs/active_dynamics/wimd.npz ",
+        "kind: table\n      parameters: {}\n      matrix: null\n      table_file: "
+        "inputs/active_dynamics/wimd.npz ",
         r"wimd.npz is not there; did you mean 'inputs/active_dynamics/wind.npz'\?",
     ),
     "table of whole numbers": (
@@ -291,7 +301,8 @@ CHANGES = {
     "value without a posterior": (
         "weights: {variance: 1.0}",
         "weights: {disagreement: 1.0}",
-        r"active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae with dynamics: ensemble",
+        r"active_dynamics: train.acquisition.weights.disagreement needs network.family: "
+        r"seq_vae with dynamics: ensemble",
     ),
     "bad preset name": ("preset: default", "preset: Über", r"preset = 'Über': .*pattern"),
     "no threads": ("threads: 2", "threads: 0", r"threads = 0: .*greater than or equal to 1"),
@@ -396,8 +407,10 @@ def test_a_missing_file_or_a_folder_in_its_place_is_refused(
 def test_a_stage_refuses_before_any_framework_is_imported_or_file_written(project: Path):
     (project / "params.yaml").write_text(GOOD.replace("batch_size: 256", "batch_size: 0"))
     code = (
-        "import sys; from pipeline.runtime.stage import main; code = main('train', '', None, ['allo']);"
-        "print(*(m for m in ('jax', 'torch', 'mlflow', 'flax', 'matplotlib') if m in sys.modules)); sys.exit(code)"
+        "import sys; from pipeline.runtime.stage import main; code = main('train', '', None, "
+        "['allo']);"
+        "print(*(m for m in ('jax', 'torch', 'mlflow', 'flax', 'matplotlib') if m in "
+        "sys.modules)); sys.exit(code)"
     )
     before = sorted(project.rglob("*"))
     done = subprocess.run(

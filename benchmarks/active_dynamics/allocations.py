@@ -1,4 +1,4 @@
-"""work -> the bytes that one call of it asks for: of tensors, and of Python's objects at their peak."""
+"""work -> bytes that one call allocates: for tensors, and for Python objects at their peak"""
 
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
@@ -15,33 +15,33 @@ CALLS = 5
 
 
 def allocated(work: Callable[[], object]) -> Measured:
-    """The same in every call, but for what Python happens to keep at hand: the least of some calls."""
+    """Measures the least of several calls; calls differ only by what Python keeps cached."""
     work()
     return Measured(np.array([min(of_tensors(work) + of_python(work) for _ in range(CALLS))]))
 
 
 def of_tensors(work: Callable[[], object]) -> float:
-    """All storages that operations bring forth, whether they outlive the call or not."""
-    with _Asked() as found:
+    """Sums all storages that operations allocate, freed ones included."""
+    with _Asked() as result:
         work()
-    return float(found.total)
+    return float(result.total)
 
 
 def of_python(work: Callable[[], object]) -> float:
-    """Beyond what was there before the call."""
+    """Measures the peak above the memory in use before the call."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        kept = work()
-        found = tracemalloc.get_traced_memory()[1] - before
-        del kept
+        retained = work()
+        result = tracemalloc.get_traced_memory()[1] - before
+        del retained
     finally:
         tracemalloc.stop()
-    return float(found)
+    return float(result)
 
 
 class _Asked(TorchDispatchMode):
-    """Adds up storages that are not those of what an operation was given."""
+    """Adds up storages that are not those of an operation's inputs."""
 
     total = 0
 
@@ -52,12 +52,14 @@ class _Asked(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        given = {_storage(each) for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)}
-        for made in tree_leaves(found):
-            if isinstance(made, Tensor) and _storage(made) not in given:
-                self.total += made.untyped_storage().nbytes()
-        return found
+        result = func(*args, **(kwargs or {}))
+        inputs = {
+            _storage(each) for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)
+        }
+        for output in tree_leaves(result):
+            if isinstance(output, Tensor) and _storage(output) not in inputs:
+                self.total += output.untyped_storage().nbytes()
+        return result
 
 
 def _storage(tensor: Tensor) -> int:

@@ -1,6 +1,6 @@
-"""each field -> how wrong every arm is after how many transitions, and how much sooner the active one knew: one table.
+"""each field -> a table of errors by arm and transitions, and of transition ratios
 
-Fields that are in benchmarks/results already, of the same params and code, are taken as they are.
+Fields with results of the same params and code in benchmarks/results are not run again.
 """
 
 import argparse
@@ -40,19 +40,28 @@ FIELDS = (
 ARMS = ("active", "random", "prbs")
 REPLICATES, TRANSITIONS = 10, 2000
 MOMENTS = (100, 200, 400, 800)
-"""Transitions after which the active arm's error is told, beside the last."""
+"""Transitions at which the table shows the active arm's error, besides the last."""
 FASTER, ON = 5.0, 5
-"""The goal: so many times fewer transitions than random ones, on so many fields."""
+"""The goal: transition ratio to random actions, and the number of fields that reach it."""
 NONE = {"parameters": {}, "matrix": None, "table_file": None}
-"""Of a field that is built in, with its own numbers."""
+"""Settings of a built-in field with its default parameters."""
 HEAD = (
-    "field", "affine", "floor", "random", "prbs", *(f"active {moment}" for moment in MOMENTS), "active", "coverage",
-    "ratio to random", "ratio to prbs", "seconds",
-)  # fmt: skip
+    "field",
+    "affine",
+    "floor",
+    "random",
+    "prbs",
+    *(f"active {moment}" for moment in MOMENTS),
+    "active",
+    "coverage",
+    "ratio to random",
+    "ratio to prbs",
+    "seconds",
+)
 
 
-class Chosen(NamedTuple):
-    """What a table is of."""
+class Selection(NamedTuple):
+    """Holds the fields, replicates and transitions of a table."""
 
     fields: tuple[str, ...]
     replicates: int
@@ -77,65 +86,69 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--transitions", type=int, default=TRANSITIONS, help="of each learner, warm-up included"
     )
-    given = parser.parse_args(argv)
-    chosen = Chosen(tuple(given.fields), given.replicates, given.transitions)
-    return run_guarded("bench-active", lambda: compare(Path.cwd(), chosen))
+    options = parser.parse_args(argv)
+    selection = Selection(tuple(options.fields), options.replicates, options.transitions)
+    return run_guarded("bench-active", lambda: compare(Path.cwd(), selection))
 
 
-def compare(root: Path, chosen: Chosen) -> None:
-    """All fields, and the table of them; what is done is kept field by field."""
-    params = params_for(root, chosen.fields[0], chosen)
+def compare(root: Path, selection: Selection) -> None:
+    """Runs all fields, stores the result of each at once, and prints the table."""
+    params = params_for(root, selection.fields[0], selection)
     prepare_process(params)
     for kind in ("collect", "train", "evaluate"):
         getattr(load(MODEL), kind)
-    done, found = stored(root), {}
+    done, results = stored(root), {}
     with on_device(params, MODELS[MODEL]):
-        for number, field in enumerate(chosen.fields, 1):
-            console.info(f"[{number}/{len(chosen.fields)}] {field}")
-            own = params_for(root, field, chosen)
-            key = key_of(own)
+        for number, field in enumerate(selection.fields, 1):
+            console.info(f"[{number}/{len(selection.fields)}] {field}")
+            field_params = params_for(root, field, selection)
+            key = key_of(field_params)
             if done.get(field, {}).get("key") != key:
-                done[field] = {"key": key, **learned(own, field)}
-                text = json.dumps({**settings(own, MODELS[MODEL]), "fields": done}, indent=1)
+                done[field] = {"key": key, **run_field(field_params, field)}
+                text = json.dumps(
+                    {**settings(field_params, MODELS[MODEL]), "fields": done}, indent=1
+                )
                 write_durably(root / RESULTS, f"{text}\n".encode())
-            found[field] = done[field]
-    print("\n".join([heading(chosen), "", table(found), "", *verdicts(found)]))
+            results[field] = done[field]
+    print("\n".join([heading(selection), "", table(results), "", *verdicts(results)]))
 
 
-def params_for(root: Path, field: str, chosen: Chosen) -> Params:
-    """params.yaml with this field.
+def params_for(root: Path, field: str, selection: Selection) -> Params:
+    """Returns params.yaml with this field.
 
     Raises:
         ConfigError: params.yaml cannot be used, or not with so few transitions or replicates.
     """
     raw = read_raw(root, None)
-    own = raw[MODEL]["env"]["field"] | NONE | {"kind": field}
+    field_params = raw[MODEL]["env"]["field"] | NONE | {"kind": field}
     changes = {
-        "seeds": chosen.replicates,
-        "env": {"field": own},
-        "train": {"arms": list(ARMS), "transitions": chosen.transitions},
+        "seeds": selection.replicates,
+        "env": {"field": field_params},
+        "train": {"arms": list(ARMS), "transitions": selection.transitions},
     }
-    if chosen.replicates < 1:
-        raise ConfigError(f"--replicates {chosen.replicates}: give at least 1, and 6 for intervals")
+    if selection.replicates < 1:
+        raise ConfigError(
+            f"--replicates {selection.replicates}: give at least 1, and 6 for intervals"
+        )
     return validate(overlaid(raw, {MODEL: changes}), lambda name: read_input(root, str(name)))
 
 
 def key_of(params: Params) -> str:
-    """Names the result of a field: config, seed, code, device and versions."""
-    given = {"config": getattr(params, MODEL).model_dump(mode="json"), "seed": params.seed}
+    """Returns the key of a field's result: config, seed, code, device and versions."""
+    options = {"config": getattr(params, MODEL).model_dump(mode="json"), "seed": params.seed}
     return run_key(
-        "bench-active", given, loaded_code(CHECKOUT, MODEL), [], settings(params, MODELS[MODEL])
+        "bench-active", options, loaded_code(CHECKOUT, MODEL), [], settings(params, MODELS[MODEL])
     )
 
 
 def stored(root: Path) -> dict[str, Any]:
-    """What an earlier run has kept."""
+    """Returns the results of earlier runs."""
     path = root / RESULTS
     return dict(json.loads(path.read_text())["fields"]) if path.exists() else {}
 
 
-def learned(params: Params, field: str) -> dict[str, Any]:
-    """Scores of a field, and by arm the error of each checkpoint and replicate."""
+def run_field(params: Params, field: str) -> dict[str, Any]:
+    """Trains on a field; returns scores and the errors by arm, checkpoint and replicate."""
     config, began = getattr(params, MODEL), time.monotonic()
     learning, judging = load(MODEL).train, load(MODEL).evaluate
     dataset = load(MODEL).collect.collect(config, params.seed)
@@ -150,7 +163,10 @@ def learned(params: Params, field: str) -> dict[str, Any]:
     return {
         "scores": {name: float(score) for name, score in scores.items()},
         "transitions": list(states.checkpoint_steps(config)),
-        "field_nrmse": {arm: own.round(6).tolist() for arm, own in zip(ARMS, by_arm, strict=True)},
+        "field_nrmse": {
+            arm: field_params.round(6).tolist()
+            for arm, field_params in zip(ARMS, by_arm, strict=True)
+        },
         "seconds": time.monotonic() - began,
     }
 
@@ -158,16 +174,16 @@ def learned(params: Params, field: str) -> dict[str, Any]:
 # The table.
 
 
-def heading(chosen: Chosen) -> str:
+def heading(selection: Selection) -> str:
     return (
-        f"relative error of the field, median of {chosen.replicates} replicates [interval], after "
-        f"{chosen.transitions} transitions; of the active arm earlier, too"
+        f"relative error of the field, median of {selection.replicates} replicates [interval],"
+        f" after {selection.transitions} transitions; of the active arm earlier, too"
     )
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
-    """Text in columns."""
-    lines = [HEAD, *(cells(field, result) for field, result in found.items())]
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """Formats the results in columns."""
+    lines = [HEAD, *(cells(field, result) for field, result in results.items())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -184,21 +200,28 @@ def cells(field: str, result: dict[str, Any]) -> tuple[str, ...]:
     ratios = (scored(scores, f"transition_ratio.{arm}") for arm in ("random", "prbs"))
     coverage = f"{scores['coverage_90.active']:.2f}"
     return (
-        field, *floors, last["random"], last["prbs"], *early, last["active"], coverage, *ratios,
+        field,
+        *floors,
+        last["random"],
+        last["prbs"],
+        *early,
+        last["active"],
+        coverage,
+        *ratios,
         f"{result['seconds']:.0f}",
-    )  # fmt: skip
+    )
 
 
 def at(steps: Sequence[int], errors: np.ndarray, moment: int) -> np.ndarray:
-    """Errors [replicate] after so many transitions, interpolated, logarithm against logarithm; none beyond the last."""
+    """Interpolates errors [replicate] at a transition, log against log; empty beyond the last."""
     if not steps[0] <= moment <= steps[-1]:
         return np.array([])
     logs = np.log(np.maximum(errors, 1e-12)).T
-    return np.exp([np.interp(np.log(moment), np.log(steps), own) for own in logs])
+    return np.exp([np.interp(np.log(moment), np.log(steps), field_params) for field_params in logs])
 
 
 def spread(values: np.ndarray) -> str:
-    """Median and interval."""
+    """Formats the median and its interval."""
     if not len(values):
         return "-"
     interval = median_interval(values)
@@ -208,24 +231,25 @@ def spread(values: np.ndarray) -> str:
 
 
 def scored(scores: dict[str, float], name: str) -> str:
-    """A score of evaluate, with its interval where it has one."""
-    known = f"{name}_low" in scores
+    """Formats a score, with its interval if it has one."""
+    has_interval = f"{name}_low" in scores
     return f"{scores[name]:.1f}" + (
-        f" [{scores[f'{name}_low']:.1f} {scores[f'{name}_high']:.1f}]" if known else ""
+        f" [{scores[f'{name}_low']:.1f} {scores[f'{name}_high']:.1f}]" if has_interval else ""
     )
 
 
-def verdicts(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Whether the goal is reached, and how the stronger rival fares."""
+def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
+    """Returns lines about the goal and about the stronger rival."""
     ratios = {
-        arm: [result["scores"][f"transition_ratio.{arm}"] for result in found.values()]
+        arm: [result["scores"][f"transition_ratio.{arm}"] for result in results.values()]
         for arm in ("random", "prbs")
     }
     reached = sum(ratio >= FASTER for ratio in ratios["random"])
     ahead = sum(ratio >= 1 for ratio in ratios["prbs"])
     return [
-        f"transition_ratio.random is at least {FASTER:g} on {reached} of {len(found)} fields (goal: {ON})",
-        f"transition_ratio.prbs is at least 1 on {ahead} of {len(found)} fields",
+        f"transition_ratio.random is at least {FASTER:g} on {reached} of {len(results)} fields"
+        f" (goal: {ON})",
+        f"transition_ratio.prbs is at least 1 on {ahead} of {len(results)} fields",
     ]
 
 

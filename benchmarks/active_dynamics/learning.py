@@ -42,18 +42,18 @@ PRODUCT = 64
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """Steps of agents are counted by environment, those of learning by window."""
+    """Returns all rows. Agents' steps count per environment, training steps per window."""
     with threads(1):
-        found = [row for kind in ("mlp", "rbf") for row in agent_rows(root, kind, rounds)]
+        result = [row for kind in ("mlp", "rbf") for row in agent_rows(root, kind, rounds)]
     for count in THREADS:
         with threads(count):
             for kind, batch in GOALS:
-                found.append(
+                result.append(
                     update_row(root, kind, batch, rounds)._replace(
                         name=update_name(kind, batch, count)
                     )
                 )
-    return found
+    return result
 
 
 def sized(root: Path, kind: str, batch_size: int) -> Vaes:
@@ -64,7 +64,7 @@ def sized(root: Path, kind: str, batch_size: int) -> Vaes:
 
 
 def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
-    """A belief of what was seen, and what the dynamics say of the next; before: of the last 20 transitions anew."""
+    """Returns rows about a belief and a prediction; before: encodes 20 transitions anew."""
     vaes = sized(root, kind, 1)
     refuse_another_belief(vaes)
     times = race(
@@ -87,23 +87,23 @@ def agent_rows(root: Path, kind: str, rounds: int) -> list[Row]:
     )
     name = f"agent step, {dynamics}; seed's way: hears no observation"
     window = Without("the carried state: the whole window", times["window"])
-    one = Without("the batch: one environment", times["one"])
+    single = Without("the batch: one environment", times["one"])
     return [
         row(name, ours=times["one"], without=window, goal=Goal(3, "before")),
-        row(f"  ours: {ENVIRONMENTS} environments at once", ours=times["many"], without=one),
+        row(f"  ours: {ENVIRONMENTS} environments at once", ours=times["many"], without=single),
     ]
 
 
 def transitions_of(vaes: Vaes) -> Windows:
-    """Of the replay, one window that is as long as what is timed, or as the replay."""
-    kept = windows.last(vaes.ring, min(AGENT_STEPS, vaes.ring.stored))
+    """Returns the last transitions of the replay as one window."""
+    recent = windows.last(vaes.ring, min(AGENT_STEPS, vaes.ring.stored))
     starts = torch.zeros(1, dtype=torch.int64)
-    return Windows(kept.observations[0, :, None], kept.actions[0, :, None], starts)
+    return Windows(recent.observations[0, :, None], recent.actions[0, :, None], starts)
 
 
 def plain_steps(vaes: Vaes, agent: plain.Agent) -> Contestant:
-    seen = plain_window(transitions_of(vaes))
-    pairs = list(zip(seen.observations[0], seen.actions[0], strict=True))
+    observed = plain_window(transitions_of(vaes))
+    pairs = list(zip(observed.observations[0], observed.actions[0], strict=True))
 
     def run() -> None:
         for observation, action in pairs:
@@ -113,9 +113,11 @@ def plain_steps(vaes: Vaes, agent: plain.Agent) -> Contestant:
 
 
 def own_steps(vaes: Vaes, environments: int) -> Contestant:
-    """The state of the recurrent encoder is carried on."""
-    network, seen = vaes.worker.network, transitions_of(vaes)
-    observations, actions = (part.expand(-1, environments, -1).contiguous() for part in seen[:2])
+    """Times steps that carry the hidden state of the recurrent encoder."""
+    network, observed = vaes.worker.network, transitions_of(vaes)
+    observations, actions = (
+        part.expand(-1, environments, -1).contiguous() for part in observed[:2]
+    )
     pairs = list(zip(observations, actions, strict=True))
 
     def run() -> None:
@@ -127,10 +129,10 @@ def own_steps(vaes: Vaes, environments: int) -> Contestant:
 
 
 def window_steps(vaes: Vaes) -> Contestant:
-    """The same network, which encodes its last transitions anew in each step."""
-    network, seen = vaes.worker.network, transitions_of(vaes)
+    """Times steps of the same network that encode the last transitions anew."""
+    network, observed = vaes.worker.network, transitions_of(vaes)
     inputs, carried = (
-        torch.cat([seen.observations, seen.actions], 2),
+        torch.cat([observed.observations, observed.actions], 2),
         Carried(vaes.worker.network, 1),
     )
     times = range(LENGTH, len(inputs) + 1)
@@ -138,7 +140,7 @@ def window_steps(vaes: Vaes) -> Contestant:
     @torch.no_grad()
     def run() -> None:
         for time in times:
-            carried.predict(seen.actions[time - 1])
+            carried.predict(observed.actions[time - 1])
             states = network.encoder(
                 inputs[time - LENGTH : time], network.encoder.initial_hidden(1)
             )
@@ -148,7 +150,7 @@ def window_steps(vaes: Vaes) -> Contestant:
 
 
 class Carried:
-    """The project's belief from step to step, and what its dynamics said of it."""
+    """Carries the project's belief from step to step, and predicts the next."""
 
     def __init__(self, network: SeqVae, environments: int) -> None:
         self.network, self.hidden = network, network.encoder.initial_hidden(environments)
@@ -158,12 +160,14 @@ class Carried:
         self.predicted = self.belief
 
     def predict(self, action: Tensor) -> None:
-        """What comes of it, by the dynamics."""
-        self.predicted = self.transition_model.mean(self.belief.T[None], self.effect @ action.T)[0].T
+        """Predicts the next state."""
+        self.predicted = self.transition_model.mean(self.belief.T[None], self.effect @ action.T)[
+            0
+        ].T
 
     @torch.no_grad()
     def step(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Of all environments."""
+        """Updates the beliefs of all environments."""
         encoder = self.network.encoder
         self.predict(action)
         self.hidden = encoder.step(torch.cat([observation, action], 1), self.hidden)
@@ -172,23 +176,23 @@ class Carried:
 
 
 def refuse_another_belief(vaes: Vaes) -> None:
-    """As long as all of an episode is in the window, beliefs and predictions must be the same.
+    """Compares beliefs and predictions while the whole episode is in the window.
 
     Raises:
         NotTheSame: they are not.
     """
-    seen, carried = transitions_of(vaes), Carried(vaes.worker.network, 1)
+    observed, carried = transitions_of(vaes), Carried(vaes.worker.network, 1)
     agent = plain.Agent(vaes.plain.encoder, vaes.plain.predicted, RecentRollout(LENGTH))
     for time in range(LENGTH):
         before = agent.belief
-        belief = agent.step(seen.observations[time, 0], seen.actions[time, 0])
-        found = carried.step(seen.observations[time], seen.actions[time])[0]
-        if not torch.allclose(found, belief, atol=1e-5):
+        belief = agent.step(observed.observations[time, 0], observed.actions[time, 0])
+        result = carried.step(observed.observations[time], observed.actions[time])[0]
+        if not torch.allclose(result, belief, atol=1e-5):
             raise NotTheSame(
                 f"agent step {time}: the carried belief is not that of the whole window"
             )
         if before is not None:
-            expected = vaes.plain.predicted(before, seen.actions[time, 0]).mean
+            expected = vaes.plain.predicted(before, observed.actions[time, 0]).mean
             if not torch.allclose(carried.predicted[0], expected, atol=1e-5):
                 raise NotTheSame(f"agent step {time}: the dynamics predict something else")
 
@@ -197,13 +201,16 @@ def refuse_another_belief(vaes: Vaes) -> None:
 
 
 def update_name(kind: str, batch: int, thread_count: int) -> str:
-    """What is done, and by how many threads."""
+    """Returns a row's name: the work and the number of threads."""
     dynamics = "MLP" if kind == "mlp" else f"RBF, {SIDE**2} centres"
-    return f"train step, B={batch}, {dynamics}, process of {thread_count} thread(s), by window; before: B=1, a new Adam"
+    return (
+        f"train step, B={batch}, {dynamics}, process of {thread_count} thread(s), by window;"
+        " before: B=1, a new Adam"
+    )
 
 
 def update_row(root: Path, kind: str, batch: int, rounds: int) -> Row:
-    """Sampling, bound, gradient, Adam, and what is noted."""
+    """Returns the row of sampling, bound, gradient, Adam step and metrics."""
     vaes = sized(root, kind, batch)
     refuse_another_loss(vaes)
     sides = {"before": plain_update(vaes), "ours": own_update(vaes), "limit": products(vaes)}
@@ -212,9 +219,14 @@ def update_row(root: Path, kind: str, batch: int, rounds: int) -> Row:
     times = race(sides, rounds)
     alone = Without("the batch: one window", times["alone"]) if batch > 1 else None
     return Row(
-        update_name(kind, batch, 1), UNIT, times["ours"], times["before"], limit=times["limit"], without=alone,
+        update_name(kind, batch, 1),
+        UNIT,
+        times["ours"],
+        times["before"],
+        limit=times["limit"],
+        without=alone,
         goal=goal_of(kind, batch),
-    )  # fmt: skip
+    )
 
 
 def goal_of(kind: str, batch: int) -> Goal:
@@ -222,13 +234,13 @@ def goal_of(kind: str, batch: int) -> Goal:
 
 
 def plain_update(vaes: Vaes) -> Contestant:
-    """A window that the replay holds last."""
-    kept, chosen = windows.last(vaes.ring, LENGTH), settings_of(vaes)
-    window = plain.Window(kept.observations.clone(), kept.actions.clone())
+    """Times plain steps on the last window of the replay."""
+    recent, settings = windows.last(vaes.ring, LENGTH), settings_of(vaes)
+    window = plain.Window(recent.observations.clone(), recent.actions.clone())
 
     def run() -> None:
         for _ in range(UPDATES):
-            plain.train_step(vaes.plain, window, chosen, torch.randn)
+            plain.train_step(vaes.plain, window, settings, torch.randn)
 
     return Contestant(run, UPDATES)
 
@@ -244,11 +256,11 @@ def own_update(vaes: Vaes) -> Contestant:
 
 
 def products(vaes: Vaes) -> Contestant:
-    """All products of matrices that a gradient step takes, as products of matrices of 64."""
-    own = own_update(vaes)
+    """Times as many matrix operations as a gradient step needs, in products of 64 x 64."""
+    ours = own_update(vaes)
     with FlopCounterMode(display=False) as counter:
-        own.run()
+        ours.run()
     features, weight = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
     return repeat(
-        lambda: features @ weight, own.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
+        lambda: features @ weight, ours.units * 2.0 * PRODUCT**3 / counter.get_total_flops()
     )

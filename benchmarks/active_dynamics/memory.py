@@ -1,4 +1,4 @@
-"""memory of transitions and of a plan, as the original has them and as the project does; by processes of their own."""
+"""memory of transitions and of a plan, original and ours -> rows; each in its own process"""
 
 import os
 import subprocess
@@ -22,26 +22,29 @@ from quatrain.replay import windows
 
 TRANSITIONS = 10_000
 FEW = 40
-"""To begin with, so that what libraries load on demand is there."""
+"""Transitions of a first run, which makes libraries load what they load on demand."""
 
 
 class Peak(NamedTuple):
-    """Bytes: of the whole process, and of them what the work took."""
+    """Holds bytes: of the whole process, and the growth during the work."""
 
     whole: float
     grown: float
 
 
 def rows(root: Path) -> list[Row]:
-    """What each takes at its peak; the processes run at once, as none is timed."""
-    started = {work: begun(root, work) for work in WORK}
-    taken = {work: peak_of(process) for work, process in started.items()}
+    """Returns the rows of peak memory. The processes run in parallel, as none is timed."""
+    started = {work: start_process(root, work) for work in WORK}
+    peaks = {work: peak_of(process) for work, process in started.items()}
     each = {
-        side: Measured(np.array([taken[f"transitions {side}"].grown / TRANSITIONS]))
+        side: Measured(np.array([peaks[f"transitions {side}"].grown / TRANSITIONS]))
         for side in ("before", "seed", "ours")
     }
-    name = f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each; ours: of {stored()} bytes in tensors"
-    plans = {side: Measured(np.array([taken[f"plan {side}"].whole])) for side in ("before", "ours")}
+    name = (
+        f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each;"
+        f" ours: of {stored()} bytes in tensors"
+    )
+    plans = {side: Measured(np.array([peaks[f"plan {side}"].whole])) for side in ("before", "ours")}
     return [
         Row(name, "KiB", each["ours"], each["before"], each["seed"], claims=("dynamics-memory",)),
         Row(
@@ -54,13 +57,13 @@ def rows(root: Path) -> list[Row]:
 
 
 def stored() -> int:
-    """Bytes of a transition, by the shapes of a ring."""
+    """Returns the bytes of a transition, from the shapes of a ring."""
     ring = windows.allocate(1, 2, CHANNELS, ACTION)
     parts = (*ring[:3], ring.starts.numbers)
     return sum(part.numel() * part.element_size() for part in parts) // 2
 
 
-def begun(root: Path, work: str) -> subprocess.Popen[str]:
+def start_process(root: Path, work: str) -> subprocess.Popen[str]:
     paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
     command = [sys.executable, "-m", "benchmarks.active_dynamics.memory", work]
     return subprocess.Popen(
@@ -69,22 +72,22 @@ def begun(root: Path, work: str) -> subprocess.Popen[str]:
 
 
 def peak_of(process: subprocess.Popen[str]) -> Peak:
-    """Of a process of its own.
+    """Waits for a process and returns its peak.
 
     Raises:
         RuntimeError: it failed.
     """
-    told, _ = process.communicate()
+    output, _ = process.communicate()
     if process.returncode:
         raise RuntimeError(f"memory: {process.args} ended with {process.returncode}")
-    return Peak(*(2**20 * float(each) for each in told.split()))
+    return Peak(*(2**20 * float(each) for each in output.split()))
 
 
-# Each is made ready, and then it is what grows.
+# Each function prepares the work and returns it; the work's growth is measured.
 
 
 def plain_transitions(recent: Callable[[int], RecentRollout]) -> Callable[[], object]:
-    """A dictionary each, with what they hold beside observations and actions; the latest are copied in each step."""
+    """Stores a dictionary per transition; copies the latest transitions in each step."""
     kept_by(recent, FEW)
     return lambda: kept_by(recent, TRANSITIONS)
 
@@ -92,17 +95,17 @@ def plain_transitions(recent: Callable[[int], RecentRollout]) -> Callable[[], ob
 def kept_by(
     recent: Callable[[int], RecentRollout], transitions: int
 ) -> tuple[Rollout, RecentRollout]:
-    generator, kept, latest = torch.Generator().manual_seed(0), Rollout(), recent(LENGTH)
+    generator, retained, latest = torch.Generator().manual_seed(0), Rollout(), recent(LENGTH)
     for _ in range(transitions):
         transition = transition_of(generator)
-        kept.add(transition)
+        retained.add(transition)
         latest.add(transition)
         latest.copy()
-    return kept, latest
+    return retained, latest
 
 
 def own_transitions() -> Callable[[], object]:
-    """In a ring that is as long as the run."""
+    """Stores transitions in a ring as long as the run."""
     ring_of(FEW)
     return lambda: ring_of(TRANSITIONS)
 
@@ -118,18 +121,18 @@ def ring_of(transitions: int) -> windows.WindowRing:
 
 
 def plain_plan() -> Callable[[], object]:
-    """Candidate by candidate."""
+    """Plans one candidate after another."""
     return planning.plain_plan(beliefs(), of_projection).run
 
 
 def own_plan() -> Callable[[], object]:
-    """All candidates at once, with all weights' parts in each other."""
-    found = beliefs()
-    return planning.own_plan(found, planning.looking_for(found.config, "fisher_a")).run
+    """Plans with all candidates at once and the joint covariance of the weights."""
+    learner = beliefs()
+    return planning.own_plan(learner, planning.looking_for(learner.config, "fisher_a")).run
 
 
 def beliefs() -> BayesFilterLearner:
-    """Of many weights."""
+    """Returns beliefs with many weights."""
     return beliefs_of(planning.sized(Path.cwd(), planning.MANY), 2)
 
 
@@ -143,7 +146,7 @@ WORK: dict[str, Callable[[], Callable[[], object]]] = {
 
 
 def peak() -> float:
-    """Megabytes; getrusage would begin with what the process that started this one has."""
+    """Returns the peak in MB; getrusage would include the memory of the parent process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
@@ -152,9 +155,9 @@ def main() -> None:
     torch.set_num_threads(1)
     run = WORK[sys.argv[1]]()
     begin = peak()
-    kept = run()
+    retained = run()
     print(peak(), peak() - begin)
-    del kept
+    del retained
 
 
 if __name__ == "__main__":

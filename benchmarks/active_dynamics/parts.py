@@ -1,4 +1,4 @@
-"""rows about the proposal's small changes: latest transitions, weights of horizons, mask, variance, transfers."""
+"""the proposal's small changes -> rows: rollouts, horizon weights, mask, variance, transfers"""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,19 +27,24 @@ BATCH = 64
 
 
 def rows(rounds: int) -> list[Row]:
-    """On the device of torch's default, but for transfers."""
+    """Returns all rows; transfers go to a GPU if there is one."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    made = latest()
-    refuse_another_window(made.before, made.after, made.ring)
+    created = latest()
+    refuse_another_window(created.before, created.after, created.ring)
     small = (weights_row(rounds), *mask_rows(rounds), variance_row(rounds), device_row(rounds))
-    return [*rollout_rows(made, rounds), *memory_rows(made), *small, transfer_row(device, rounds)]
+    return [
+        *rollout_rows(created, rounds),
+        *memory_rows(created),
+        *small,
+        transfer_row(device, rounds),
+    ]
 
 
 # The latest transitions.
 
 
 class Latest(NamedTuple):
-    """The same last transitions three times, and the last of all."""
+    """Holds the same latest transitions in three containers, and the very last one."""
 
     before: RecentRollout
     after: SeedRollout
@@ -62,9 +67,9 @@ def latest() -> Latest:
     return Latest(before, after, ring, transition)
 
 
-def rollout_rows(made: Latest, rounds: int) -> list[Row]:
-    """A copy of them against a view; then with the transition that comes before."""
-    before, after, ring, transition = made
+def rollout_rows(created: Latest, rounds: int) -> list[Row]:
+    """Returns rows about a copy against a view, without and with a write before."""
+    before, after, ring, transition = created
     many = windows.allocate(ROWS, STORED, CHANNELS, ACTION)
     copies = {
         "before": repeat(before.copy),
@@ -80,21 +85,28 @@ def rollout_rows(made: Latest, rounds: int) -> list[Row]:
     }
     copied, written = race(copies, rounds), race(writes, rounds)
     copy = Without("the view: a copy of the project's window", copied["copied"])
-    one = Without("the batch: one row", written["one"])
+    single = Without("the batch: one row", written["one"])
     row = partial(Row, unit=UNIT, before=written["before"], seed_way=written["seed"])
     return [
         Row(
-            f"rollout copy, the last {LENGTH} transitions", UNIT, copied["ours"], copied["before"], copied["seed"],
+            f"rollout copy, the last {LENGTH} transitions",
+            UNIT,
+            copied["ours"],
+            copied["before"],
+            copied["seed"],
             without=copy,
         ),
         row("  with a transition written before, 1 row", ours=written["one"]),
-        row(f"  ours: {ROWS} rows at once, by row", ours=written["many"], without=one),
-    ]  # fmt: skip
+        row(f"  ours: {ROWS} rows at once, by row", ours=written["many"], without=single),
+    ]
 
 
-def memory_rows(made: Latest) -> list[Row]:
-    """Bytes that a copy, and a write, ask for. The pool was to make writes ask for none; nothing is taken from it."""
-    before, after, ring, transition = made
+def memory_rows(created: Latest) -> list[Row]:
+    """Returns rows about bytes that a copy and a write allocate.
+
+    The proposal's pool should have avoided allocations in writes, but nothing is taken from it.
+    """
+    before, after, ring, transition = created
     copies = (before.copy, after.copy, lambda: windows.last(ring, LENGTH))
     writes = (
         lambda: before.add(transition),
@@ -120,7 +132,7 @@ def memory_rows(made: Latest) -> list[Row]:
 
 
 def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
-    """As the original keeps it: observations before and after, states of the model, reward."""
+    """Returns a transition with the original's columns."""
     sizes = {
         "obs": CHANNELS,
         "next_obs": CHANNELS,
@@ -128,30 +140,30 @@ def transition_of(generator: torch.Generator) -> dict[str, Tensor]:
         "model_state": D,
         "next_model_state": D,
     }
-    made = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
-    return made | {"reward": torch.zeros(())}
+    created = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
+    return created | {"reward": torch.zeros(())}
 
 
 def wrote(ring: WindowRing, transition: dict[str, Tensor]) -> None:
-    """Into the project's ring, in all rows."""
+    """Writes a transition into all rows of the project's ring."""
     rows = len(ring.actions)
     columns = (transition[name].expand(rows, -1) for name in ("next_obs", "action"))
     windows.write(ring, Entry(*columns, torch.zeros(rows, dtype=torch.bool)), LENGTH)
 
 
 def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: WindowRing) -> None:
-    """All must hold the same transitions, and the project's be a view.
+    """Compares the latest transitions of all containers; the project's must be a view.
 
     Raises:
         NotTheSame: they do not, or it is a copy.
     """
-    found, shared = windows.last(ring, LENGTH), ring.observations.untyped_storage().data_ptr()
+    result, shared = windows.last(ring, LENGTH), ring.observations.untyped_storage().data_ptr()
     for rollout in (before, after):
         copied = rollout.copy().data
-        same = torch.equal(copied["next_obs"], found.observations[0])
-        if not same or not torch.equal(copied["action"], found.actions[0]):
+        same = torch.equal(copied["next_obs"], result.observations[0])
+        if not same or not torch.equal(copied["action"], result.actions[0]):
             raise NotTheSame("rollout copy: the last transitions are others")
-    if found.observations.untyped_storage().data_ptr() != shared:
+    if result.observations.untyped_storage().data_ptr() != shared:
         raise NotTheSame("rollout copy: the project's window is a copy")
 
 
@@ -159,29 +171,34 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
 
 
 def weights_row(rounds: int) -> Row:
-    """Normalised weights of horizons; ours are made once, of the config."""
-    cached, made = seed.KlWeights(), plain.horizon_weights(HORIZONS, DECAY)
+    """Returns the row of normalised horizon weights; ours are computed once."""
+    cached, created = seed.KlWeights(), plain.horizon_weights(HORIZONS, DECAY)
     cached(HORIZONS, DECAY)
-    if not torch.allclose(cached(HORIZONS, DECAY), made):
+    if not torch.allclose(cached(HORIZONS, DECAY), created):
         raise NotTheSame("weights of horizons: the seed's are others at the second call, too")
-    held = {"weights": made}
+    cache = {"weights": created}
     times = race(
         {
             "before": repeat(lambda: plain.horizon_weights(HORIZONS, DECAY)),
             "seed": repeat(lambda: cached(HORIZONS, DECAY)),
-            "ours": repeat(lambda: held["weights"]),
+            "ours": repeat(lambda: cache["weights"]),
         },
         rounds,
     )
     made_anew = Without("what is kept: made anew", times["before"])
     return Row(
-        "weights of horizons; seed's way: wrong at the first call", UNIT,
-        times["ours"], times["before"], times["seed"], without=made_anew, claims=("dynamics-kl",),
-    )  # fmt: skip
+        "weights of horizons; seed's way: wrong at the first call",
+        UNIT,
+        times["ours"],
+        times["before"],
+        times["seed"],
+        without=made_anew,
+        claims=("dynamics-kl",),
+    )
 
 
 def mask_rows(rounds: int) -> list[Row]:
-    """Which states of a window are kept: bytes that are asked for, and time."""
+    """Returns rows about the mask: allocated bytes and time."""
     drawn, generator = seed.Mask(TIMES), torch.Generator().manual_seed(0)
     sides: dict[str, Callable[[], object]] = {
         "before": lambda: seed.mask_before(TIMES, P_MASK),
@@ -198,27 +215,31 @@ def mask_rows(rounds: int) -> list[Row]:
 
 
 def variance_row(rounds: int) -> Row:
-    """Of a step, from its parameter; ours is worked out whenever it is asked for, so that it can be learned."""
+    """Returns the row of a step's variance; ours is computed in each call: it can be learned."""
     cached, raw = seed.CachedVariance(D), torch.full((D,), -3.0, requires_grad=True)
-    own = lambda: to_variance(raw) * DT  # noqa: E731
-    if not torch.allclose(cached() * DT, own()):
+    ours = lambda: to_variance(raw) * DT  # noqa: E731
+    if not torch.allclose(cached() * DT, ours()):
         raise NotTheSame("variance: the seed's is another before anything is learned, too")
     times = race(
         {
             "before": repeat(lambda: plain.Model.variance(raw) * DT),
             "seed": repeat(lambda: cached() * DT),
-            "ours": repeat(own),
+            "ours": repeat(ours),
         },
         rounds,
     )
     return Row(
-        "variance of a step; seed's way: wrong, it cannot learn", UNIT,
-        times["ours"], times["before"], times["seed"], claims=("dynamics-variance",),
-    )  # fmt: skip
+        "variance of a step; seed's way: wrong, it cannot learn",
+        UNIT,
+        times["ours"],
+        times["before"],
+        times["seed"],
+        claims=("dynamics-variance",),
+    )
 
 
 def device_row(rounds: int) -> Row:
-    """Whether the device is CUDA; ours is decided before there are steps."""
+    """Returns the row of the device check; ours is decided once before training."""
     checks = seed.DeviceChecks(torch.device("cpu"))
     times = race(
         {
@@ -235,7 +256,7 @@ def device_row(rounds: int) -> Row:
 
 
 def transfer_row(device: torch.device, rounds: int) -> Row:
-    """A batch to the device, from memory that is not pinned; ours picks it from what is there."""
+    """Returns the row of a batch's transfer; ours is selected from data on the device."""
     stored = torch.randn(STORED * BATCH, CHANNELS)
     there, index = stored.to(device), torch.randint(len(stored), (BATCH,), device=device)
     batch = stored[:BATCH].clone()
@@ -252,7 +273,10 @@ def transfer_row(device: torch.device, rounds: int) -> Row:
     where = (
         "" if device.type == "cuda" else "; no CUDA device: on the CPU a copy that never happens"
     )
-    name = f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device; limit: into memory that is there{where}"
+    name = (
+        f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device;"
+        f" limit: into memory that is there{where}"
+    )
     return Row(
         name,
         UNIT,
@@ -265,12 +289,12 @@ def transfer_row(device: torch.device, rounds: int) -> Row:
 
 
 def arriving(work: Callable[[], object], device: torch.device) -> Contestant:
-    """Many times over; a turn ends when all has arrived."""
-    own = repeat(work)
+    """Repeats the work; a repetition ends when the device is done."""
+    ours = repeat(work)
 
     def run() -> None:
-        own.run()
+        ours.run()
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    return Contestant(run, own.units)
+    return Contestant(run, ours.units)

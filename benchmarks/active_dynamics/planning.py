@@ -1,4 +1,4 @@
-"""rows about plans: of many weights as the original's planner makes them, and the default's, of one row and of many."""
+"""plans with many weights as in the original, and default plans for one and many rows -> rows"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,21 +34,31 @@ SIDE = 25
 """625 centres: 1250 weights."""
 MANY: dict[str, Any] = {"rbf": {"side": SIDE, "length": 0.25}}
 LEARNED = 12
-"""Transitions that beliefs have met."""
+"""Transitions that the beliefs have observed."""
 SAME: dict[str, Any] = {
-    "candidates": 32, "iterations": 10, "horizon": 10, "elites": 10, "keep": 3, "hold": 1, "replan_every": 1,
-}  # fmt: skip
+    "candidates": 32,
+    "iterations": 10,
+    "horizon": 10,
+    "elites": 10,
+    "keep": 3,
+    "hold": 1,
+    "replan_every": 1,
+}
 TIMED = 2
-"""Iterations of a plain plan that are timed, and counted up: each takes as long as any other."""
+"""Iterations of a plain plan that are timed; the time is scaled up to all of them."""
 ENVIRONMENTS = (1, 4, 16, 64)
 LIMITS = {1: 0.010, 16: 0.004}
-"""Seconds a row, by rows that are planned for at once."""
-TRIED_LIMIT = "all candidates of all rows in one batch, on one thread whatever the process has; seconds are a machine's"
+"""Seconds per row, by the number of rows planned at once."""
+TRIED_LIMIT = (
+    "all candidates of all rows in one batch, on one thread whatever the process has;"
+    " seconds are a machine's"
+)
 TRIED = (
-    "150 was the ratio of a prototype to the original's program, whose buffers of rollouts are not in this plain loop: "
-    "more than half of its time are pseudo-inverses. Closed forms in H x H matrices, all candidates in one batch and "
-    "float32 are in; with 1250 weights products with a 1250 x 1250 covariance remain, which the plain loop leaves out "
-    "(it looks at the diagonal alone): see the limit"
+    "150 was the ratio of a prototype to the original's program, whose buffers of rollouts "
+    "are not in this plain loop: more than half of its time are pseudo-inverses. Closed forms"
+    " in H x H matrices, all candidates in one batch and float32 are in; with 1250 weights "
+    "products with a 1250 x 1250 covariance remain, which the plain loop leaves out (it looks"
+    " at the diagonal alone): see the limit"
 )
 THREADS = (1, 2)
 CHECKED = 4
@@ -57,17 +67,17 @@ TOLERANCE = 1e-2
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """A step of a row is a plan. Planning takes one thread, however many the process has."""
+    """Returns all rows. A unit is a plan; planning uses one thread in any process."""
     with threads(1):
-        found = same_work_rows(root, rounds)
+        result = same_work_rows(root, rounds)
     for count in THREADS:
         with threads(count):
-            found += default_rows(root, rounds, count)
-    return found
+            result += default_rows(root, rounds, count)
+    return result
 
 
 def same_work_rows(root: Path, rounds: int) -> list[Row]:
-    """The original's sizes and value; its planner is timed with its own pseudo-inverse, and without any."""
+    """Returns rows at the original's sizes, with its pseudo-inverse and without."""
     beliefs, fewer = (beliefs_of(sized(root, network), LEARNED) for network in (MANY, {}))
     for each in (beliefs, fewer):
         refuse_another_value(each)
@@ -91,54 +101,81 @@ def same_work_rows(root: Path, rounds: int) -> list[Row]:
     sizes = (
         f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {2 * SIDE**2} weights"
     )
-    name = f"plan, {sizes}, fisher_a; before: pseudo-inverses, weights apart, {TIMED} iterations, counted up"
+    name = (
+        f"plan, {sizes}, fisher_a;"
+        f" before: pseudo-inverses, weights apart, {TIMED} iterations, counted up"
+    )
     few = f"  {fewer.belief.mean.shape[1] - 2} weights as by default; ours: variance"
     row, goal = partial(Row, unit=UNIT), Goal(150, "before")
     each = Without("candidates at once: one by one", times["fewer alone"])
     return [
-        row(name, ours=times["fisher_a"], before=times["before"], limit=times["limit"], goal=goal, tried=TRIED),
+        row(
+            name,
+            ours=times["fisher_a"],
+            before=times["before"],
+            limit=times["limit"],
+            goal=goal,
+            tried=TRIED,
+        ),
         row("  before: no pseudo-inverse", ours=times["fisher_a"], before=times["no inverse"]),
         row(
-            "  ours: variance", ours=times["variance"], before=times["before"], limit=times["variance limit"],
-            goal=goal, tried=TRIED,
+            "  ours: variance",
+            ours=times["variance"],
+            before=times["before"],
+            limit=times["variance limit"],
+            goal=goal,
+            tried=TRIED,
         ),
-        row(few, ours=times["fewer"], before=times["fewer before"], limit=times["fewer limit"], without=each),
-    ]  # fmt: skip
+        row(
+            few,
+            ours=times["fewer"],
+            before=times["fewer before"],
+            limit=times["fewer limit"],
+            without=each,
+        ),
+    ]
 
 
 def sized(root: Path, network: dict[str, Any]) -> Sides:
-    """As much to plan as in the original."""
+    """Returns the sides at the original's planner sizes."""
     return sides_of(root, 1, network=network, train={"planner": SAME})
 
 
 def default_rows(root: Path, rounds: int, thread_count: int) -> list[Row]:
-    """As params.yaml plans, for one row and for many at once."""
+    """Returns rows with the planner of params.yaml, for one and many rows at once."""
     beliefs = {count: beliefs_of(sides_of(root, count), LEARNED) for count in ENVIRONMENTS}
     plans = {str(count): own_plan(each, each.config) for count, each in beliefs.items()}
-    one = beliefs[ENVIRONMENTS[0]]
-    times = race(plans | {"alone": alone(one, one.config)}, rounds)
-    chosen = config_of(root).train.planner
-    sizes = f"{chosen.candidates} x {chosen.iterations} x H {chosen.horizon} x hold {chosen.hold}"
-    told = f"{sizes}, process of {thread_count} thread(s)"
-    return [default_row(count, told, times) for count in ENVIRONMENTS]
+    single = beliefs[ENVIRONMENTS[0]]
+    times = race(plans | {"alone": alone(single, single.config)}, rounds)
+    settings = config_of(root).train.planner
+    sizes = (
+        f"{settings.candidates} x {settings.iterations} x H {settings.horizon}"
+        f" x hold {settings.hold}"
+    )
+    description = f"{sizes}, process of {thread_count} thread(s)"
+    return [default_row(count, description, times) for count in ENVIRONMENTS]
 
 
 def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
     name, goal = f"default plan, {count} row(s) at once, {sizes}; per row", LIMITS.get(count)
-    taken = (
+    comparison = (
         ("candidates at once: one by one", "alone")
         if count == 1
         else ("rows at once: one row", "1")
     )
     return Row(
-        name if goal else f"  {name}", UNIT, times[str(count)], without=Without(taken[0], times[taken[1]]),
-        goal=None if goal is None else Goal(goal, "value"), tried="" if goal is None else TRIED_LIMIT,
+        name if goal else f"  {name}",
+        UNIT,
+        times[str(count)],
+        without=Without(comparison[0], times[comparison[1]]),
+        goal=None if goal is None else Goal(goal, "value"),
+        tried="" if goal is None else TRIED_LIMIT,
         point=Point(f"plan, {sizes}", "rows", count),
-    )  # fmt: skip
+    )
 
 
 def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfig:
-    """One value alone."""
+    """Returns the config with a single acquisition value."""
     acquisition = config.train.acquisition.model_copy(update={"weights": {value: 1.0}})
     return config.model_copy(
         update={"train": config.train.model_copy(update={"acquisition": acquisition})}
@@ -146,49 +183,49 @@ def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfi
 
 
 def own_plan(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
-    """With all that a plan begins with: what is seen of the beliefs, and what their candidates share."""
+    """Times a plan together with its surrogate and the setup shared by candidates."""
     rows, env = len(beliefs.belief.mean), config.env
-    chosen, generator = config.train.planner, Generator().manual_seed(SEED)
-    state = {"plan": planner.first_plan(chosen, rows, env.action_size)}
+    settings, generator = config.train.planner, Generator().manual_seed(SEED)
+    state = {"plan": planner.first_plan(settings, rows, env.action_size)}
     asked = replace(beliefs, config=config)
 
     def run() -> None:
         score = acquisition.scorer(
-            asked.surrogate(slice(None)), config.train.acquisition, chosen.hold
+            asked.surrogate(slice(None)), config.train.acquisition, settings.hold
         )
-        state["plan"] = planner.replan(chosen, env.action_bound, score, state["plan"], generator)
+        state["plan"] = planner.replan(settings, env.action_bound, score, state["plan"], generator)
 
     return Contestant(run, rows)
 
 
 def alone(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
-    """The same, but each candidate is judged by itself."""
-    chosen, generator = config.train.planner, Generator().manual_seed(SEED)
-    state = {"plan": planner.first_plan(chosen, len(beliefs.belief.mean), config.env.action_size)}
+    """Times the same plan with candidates scored one by one."""
+    settings, generator = config.train.planner, Generator().manual_seed(SEED)
+    state = {"plan": planner.first_plan(settings, len(beliefs.belief.mean), config.env.action_size)}
     asked = replace(beliefs, config=config)
 
     def run() -> None:
         judge = acquisition.scorer(
-            asked.surrogate(slice(None)), config.train.acquisition, chosen.hold
+            asked.surrogate(slice(None)), config.train.acquisition, settings.hold
         )
 
         def score(actions: Tensor) -> Tensor:
             return torch.cat(
-                [judge(actions[:, one : one + 1]) for one in range(actions.shape[1])], 1
+                [judge(actions[:, single : single + 1]) for single in range(actions.shape[1])], 1
             )
 
         state["plan"] = planner.replan(
-            chosen, config.env.action_bound, score, state["plan"], generator
+            settings, config.env.action_bound, score, state["plan"], generator
         )
 
     return Contestant(run, len(beliefs.belief.mean))
 
 
 def products(beliefs: BayesFilterLearner, value: str) -> Contestant:
-    """All products of matrices that a plan takes, as products of one matrix whose size is that of the covariance."""
-    one = own_plan(beliefs, looking_for(beliefs.config, value))
+    """Times as many matrix operations as a plan needs, in products of the covariance's size."""
+    single = own_plan(beliefs, looking_for(beliefs.config, value))
     with FlopCounterMode(display=False) as counter:
-        one.run()
+        single.run()
     weights = beliefs.belief.mean.shape[1] - beliefs.filter.d
     paths, size = (
         SAME["candidates"] * SAME["horizon"],
@@ -199,31 +236,31 @@ def products(beliefs: BayesFilterLearner, value: str) -> Contestant:
 
 
 def plain_plan(beliefs: BayesFilterLearner, precision: reference.Precision) -> Contestant:
-    """Candidate by candidate; some iterations, counted up."""
+    """Times a plain plan, candidate by candidate; scaled up from a few iterations."""
     model, start, rng = (
         plain_planner_of(beliefs),
         beliefs.belief.mean[0, :2].float(),
         np.random.default_rng(SEED),
     )
     names = ("candidates", "horizon", "elites", "keep")
-    chosen = reference.Settings(iterations=TIMED, **{name: SAME[name] for name in names})
+    settings = reference.Settings(iterations=TIMED, **{name: SAME[name] for name in names})
 
     def score(rollout: reference.Rollout) -> float:
         return reference.diagonal_drop(model, rollout, precision)
 
     return Contestant(
-        lambda: reference.plan(model, start, score, chosen, rng), TIMED / SAME["iterations"]
+        lambda: reference.plan(model, start, score, settings, rng), TIMED / SAME["iterations"]
     )
 
 
 def known_precision(beliefs: BayesFilterLearner) -> reference.Precision:
-    """Worked out once."""
-    found = reference.of_noise(plain_planner_of(beliefs))
-    return lambda _: found
+    """Returns a precision that is computed only once."""
+    result = reference.of_noise(plain_planner_of(beliefs))
+    return lambda _: result
 
 
 def refuse_another_value(beliefs: BayesFilterLearner) -> None:
-    """With all weights' parts in each other, and the true noise, the plain loop must find the project's values.
+    """Compares the project's values with those of plain loops with the joint covariance.
 
     Raises:
         NotTheSame: it does not.
@@ -234,18 +271,18 @@ def refuse_another_value(beliefs: BayesFilterLearner) -> None:
         2 * torch.rand(1, CHECKED, SAME["horizon"], 2, generator=Generator().manual_seed(SEED)) - 1
     )
     for name, plainly in (("fisher_a", reference.full_drop), ("fisher_d", reference.full_gain)):
-        found = own_value(name, surrogate, actions)
+        result = own_value(name, surrogate, actions)
         expected = torch.tensor(
             [plain_value(plainly, model, surrogate.state[0], each) for each in actions[0]]
         )
-        if not torch.allclose(found, expected, rtol=TOLERANCE):
+        if not torch.allclose(result, expected, rtol=TOLERANCE):
             raise NotTheSame(
-                f"planner: {name} is {found.tolist()}, in plain loops {expected.tolist()}"
+                f"planner: {name} is {result.tolist()}, in plain loops {expected.tolist()}"
             )
 
 
 def own_value(name: str, surrogate: Surrogate, actions: Tensor) -> Tensor:
-    """Of candidates of the first row, before it is divided by the largest."""
+    """Computes the value of the first row's candidates before normalisation."""
     hold = 1
     return acquisition.VALUES[name](surrogate, hold)(acquisition.imagine(surrogate, actions, hold))[
         0
@@ -258,7 +295,7 @@ def plain_value(
     start: Tensor,
     actions: Tensor,
 ) -> float:
-    """In double precision."""
+    """Computes the plain value in double precision."""
     doubled = reference.Model(
         *(part.double() if isinstance(part, Tensor) else part for part in model)
     )

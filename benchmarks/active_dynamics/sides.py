@@ -1,4 +1,4 @@
-"""config -> the project's worlds and beliefs, and the plain ones alike; refused where they differ."""
+"""config -> worlds and beliefs of the project and the equal plain ones; refused if they differ"""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,43 +21,45 @@ from quatrain.models.active_dynamics.learner import Observation
 
 SEED = 0
 LITTLE = {"held_out_rollouts": 8, "starts": 8}
-"""To be judged with, which these comparisons are not."""
+"""Small sizes of the held-out data, which these comparisons do not use."""
 
 
 class Sides(NamedTuple):
-    """A world, and what its rows begin with."""
+    """Holds a world with its config and dataset."""
 
     config: ActiveDynamicsConfig
     dataset: Dataset
     world: World
 
 
-class Met(NamedTuple):
-    """A transition of all rows, with the random numbers that made it."""
+class Transition(NamedTuple):
+    """Holds a transition of all rows, with the random numbers it used."""
 
     before: Tensor
     action: Tensor
     draws: Draws
-    seen: Observation
+    observed: Observation
     state: EnvState
 
 
 def config_of(root: Path, **sections: Any) -> ActiveDynamicsConfig:
-    """params.yaml with sections of active_dynamics changed."""
+    """Returns params.yaml with sections of active_dynamics changed."""
     raw = overlaid(read_raw(root, None), {"active_dynamics": sections})
     return validate(raw, lambda name: read_input(root, str(name))).active_dynamics
 
 
 def sides_of(root: Path, rows: int, **sections: Any) -> Sides:
-    """Of so many rows."""
-    held = overlaid({"seeds": rows, "collect": LITTLE, "train": {"arms": ["random"]}}, sections)
-    config = config_of(root, **held)
+    """Returns a world with this number of rows."""
+    overrides = overlaid(
+        {"seeds": rows, "collect": LITTLE, "train": {"arms": ["random"]}}, sections
+    )
+    config = config_of(root, **overrides)
     dataset = collect(config, SEED)
     return Sides(config, dataset, world_of(config, dataset))
 
 
 class Walk:
-    """Rows that act at random."""
+    """Steps rows with random actions."""
 
     def __init__(self, world: World, rows: int) -> None:
         self.world, self.rows = world, rows
@@ -67,37 +69,37 @@ class Walk:
     def _drawn(self) -> Draws:
         return draw(self.world, self.rows, [self.generator])
 
-    def met(self) -> Met:
-        """The next transition."""
+    def step(self) -> Transition:
+        """Takes the next transition."""
         bound, size = self.world.spec.action_bound, self.world.spec.action_size
         action = bound * (2 * torch.rand(self.rows, size, generator=self.generator) - 1)
         before, draws = self.state.x, self._drawn()
-        made = step(self.world, self.state, action, draws, [self.generator])
-        self.state = made.state
-        seen = Observation(
+        outcome = step(self.world, self.state, action, draws, [self.generator])
+        self.state = outcome.state
+        observed = Observation(
             action,
             action @ self.world.control.T,
-            made.final_observation,
-            made.truncated,
-            made.observation,
+            outcome.final_observation,
+            outcome.truncated,
+            outcome.observation,
         )
-        return Met(before, action, draws, seen, made.state)
+        return Transition(before, action, draws, observed, outcome.state)
 
 
 def beliefs_of(sides: Sides, transitions: int) -> BayesFilterLearner:
-    """After so many random transitions."""
-    found = BayesFilterLearner.init(sides.config, sides.dataset, np.random.SeedSequence(SEED))
+    """Returns the beliefs after random transitions."""
+    result = BayesFilterLearner.init(sides.config, sides.dataset, np.random.SeedSequence(SEED))
     walk = Walk(sides.world, sides.config.learners)
     for _ in range(transitions):
-        found.observe(walk.met().seen)
-    return found
+        result.observe(walk.step().observed)
+    return result
 
 
 # The plain ones.
 
 
 def plain_world_of(world: World) -> plain_world.World:
-    """With the original's formula of a limit cycle, or a table that is read anew in each call."""
+    """Returns the plain world: the original's limit cycle, or a table interpolated per call."""
     spec, emission, alpha = world.spec, world.emission, float(world.field.alpha)
     raw: plain_world.Field = plain_world.limit_cycle
     if world.field.table.numel():
@@ -117,7 +119,7 @@ def plain_world_of(world: World) -> plain_world.World:
 
 
 def plain_table(nodes: Tensor) -> plain_world.Table:
-    """The project's nodes [1, component, x2, x1], in the order of a plain table."""
+    """Reorders the project's nodes [1, component, x2, x1] for a plain table."""
     vectors = nodes[0].permute(2, 1, 0).double().numpy()
     axes = [
         torch.linspace(-plain_world.SPAN, plain_world.SPAN, count).double().numpy()
@@ -127,22 +129,22 @@ def plain_table(nodes: Tensor) -> plain_world.Table:
 
 
 def plain_filter_of(rows: BayesFilterLearner) -> plain_filter.Model:
-    """In double precision, as the project's is."""
-    given = rows.filter
-    axis, emission = given.rbf.axis, given.emission
+    """Returns the plain filter in double precision, like the project's."""
+    model_filter = rows.filter
+    axis, emission = model_filter.rbf.axis, model_filter.emission
     return plain_filter.Model(
-        centres=torch.cartesian_prod(*[axis] * given.d).reshape(-1, given.d),
-        length=given.rbf.length,
-        dt=given.dt,
-        process_noise=given.process_noise,
-        seen=emission.weight,
+        centres=torch.cartesian_prod(*[axis] * model_filter.d).reshape(-1, model_filter.d),
+        length=model_filter.rbf.length,
+        dt=model_filter.dt,
+        process_noise=model_filter.process_noise,
+        observation_matrix=emission.weight,
         bias=emission.bias,
         noise_variance=emission.noise_variance,
     )
 
 
 def plain_beliefs(rows: BayesFilterLearner) -> list[plain_filter.Belief]:
-    """One by one."""
+    """Returns the beliefs one by one."""
     return [
         plain_filter.Belief(*(part.clone() for part in each))
         for each in zip(*rows.belief, strict=True)
@@ -150,29 +152,32 @@ def plain_beliefs(rows: BayesFilterLearner) -> list[plain_filter.Belief]:
 
 
 def plain_planner_of(rows: BayesFilterLearner, row: int = 0) -> plain_planner.Model:
-    """What a plain planner sees of one belief, in single precision."""
-    model, given = plain_filter_of(rows), rows.filter
+    """Returns the plain planner's model of one belief, in single precision."""
+    model, model_filter = plain_filter_of(rows), rows.filter
     return plain_planner.Model(
         centres=model.centres.float(),
-        weight=weights(given.d, rows.belief)[row].float(),
+        weight=weights(model_filter.d, rows.belief)[row].float(),
         length=model.length,
         dt=model.dt,
-        seen=model.seen.float(),
+        observation_matrix=model.observation_matrix.float(),
         covariance=torch.diag(model.noise_variance).float(),
-        prior=rows.belief.covariance[row, given.d :, given.d :].float(),
+        prior=rows.belief.covariance[row, model_filter.d :, model_filter.d :].float(),
     )
 
 
 def refuse_another_belief(rows: BayesFilterLearner, walk: Walk) -> None:
-    """Means, covariances and the innovation's likelihood must be the same after a transition; `rows` believes it then.
+    """Compares means, covariances and likelihoods after a transition, which updates `rows`.
 
     Raises:
         NotTheSame: they are not.
     """
-    model, beliefs, met = plain_filter_of(rows), plain_beliefs(rows), walk.met()
-    nll = rows.observe(met.seen)
+    model, beliefs, transition = plain_filter_of(rows), plain_beliefs(rows), walk.step()
+    nll = rows.observe(transition.observed)
     expected = plain_filter.step(
-        model, beliefs, met.seen.control.double(), met.seen.observation.double()
+        model,
+        beliefs,
+        transition.observed.control.double(),
+        transition.observed.observation.double(),
     )
     for row, each in enumerate(expected):
         same = close(rows.belief.mean[row], each.belief.mean) and close(
@@ -183,20 +188,22 @@ def refuse_another_belief(rows: BayesFilterLearner, walk: Walk) -> None:
 
 
 def refuse_another_step(world: World, rows: int) -> None:
-    """States, observations and truncations must be the same.
+    """Compares states, observations and truncations.
 
     Raises:
         NotTheSame: they are not.
     """
-    met, plain = Walk(world, rows).met(), plain_world_of(world)
-    found = plain_world.step(
-        plain, met.before.tolist(), met.action.tolist(), plain_noise(met.draws)
+    transition, plain = Walk(world, rows).step(), plain_world_of(world)
+    result = plain_world.step(
+        plain, transition.before.tolist(), transition.action.tolist(), plain_noise(transition.draws)
     )
-    for row, each in enumerate(found):
-        same = close(met.state.x[row], torch.tensor(each.state)) and each.truncated == bool(
-            met.seen.truncated[row]
+    for row, each in enumerate(result):
+        same = close(transition.state.x[row], torch.tensor(each.state)) and each.truncated == bool(
+            transition.observed.truncated[row]
         )
-        if not same or not close(met.seen.reset_observation[row], torch.tensor(each.observation)):
+        if not same or not close(
+            transition.observed.reset_observation[row], torch.tensor(each.observation)
+        ):
             raise NotTheSame(f"environment: row {row} goes elsewhere than point by point")
 
 
@@ -206,5 +213,5 @@ def plain_noise(draws: Draws) -> list[plain_world.Noise]:
     ]
 
 
-def close(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-5)
+def close(left: Tensor, right: Tensor) -> bool:
+    return torch.allclose(left.double(), right.double(), rtol=1e-3, atol=1e-5)

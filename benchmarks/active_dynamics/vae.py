@@ -1,4 +1,4 @@
-"""config -> the project's sequential VAE and the plain one with the same weights; refused where they differ."""
+"""config -> sequential VAEs of the project and plain, of equal weights; refused if they differ"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,18 +18,30 @@ from quatrain.replay.windows import Entry, WindowRing, Windows
 
 SEED = 0
 WINDOWS = 64
-"""Of the replay, whose 83 transitions are no multiple of 50: no posterior is refreshed while steps are timed."""
+"""Windows of the replay. Its 83 transitions are no multiple of 50: no posterior is recomputed
+while steps are timed.
+"""
 SAME_WORK: dict[str, Any] = {
-    "window": 20, "burn_in": 0, "samples": 5, "horizons": 5, "updates": 1, "anneal_kind": "none", "warmup": 0,
-    "beta": 1.0, "optimizer": "adam", "weight_decay": 0.0, "mask": 0.0, "min_windows": 1,
-}  # fmt: skip
-"""Of train.seq_vae: as the original learns, but for the number of windows."""
+    "window": 20,
+    "burn_in": 0,
+    "samples": 5,
+    "horizons": 5,
+    "updates": 1,
+    "anneal_kind": "none",
+    "warmup": 0,
+    "beta": 1.0,
+    "optimizer": "adam",
+    "weight_decay": 0.0,
+    "mask": 0.0,
+    "min_windows": 1,
+}
+"""Settings of train.seq_vae with which the original learns, without the number of windows."""
 LAYERS = {"0": "0", "1": "2"}
-"""Of an MLP's two, with the tanh between them counted."""
+"""Layer of the project -> layer of the plain MLP, where the tanh is a layer too."""
 
 
 class Vaes(NamedTuple):
-    """The same network twice; the project's at work, with a replay."""
+    """Holds the project's trainer, a plain model of equal weights, and a replay."""
 
     worker: SeqVaeTrainer
     plain: plain.Model
@@ -37,14 +49,14 @@ class Vaes(NamedTuple):
 
 
 def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
-    """Sections of a config: dynamics `mlp` of one layer, or `rbf`."""
-    own = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
+    """Returns sections of a config with dynamics `mlp` of one hidden layer, or `rbf`."""
+    ours = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
     return {
         "network": {
             "family": "seq_vae",
             "decoder": "linear",
             "rbf": {"side": side},
-            "seq_vae": own,
+            "seq_vae": ours,
         },
         "train": {
             "seq_vae": SAME_WORK | {"batch_size": batch_size},
@@ -54,7 +66,7 @@ def changed(kind: str, batch_size: int, side: int) -> dict[str, Any]:
 
 
 def vaes_of(sides: Sides) -> Vaes:
-    """Weights of a field of radial basis functions are random, since they begin with zeros."""
+    """Returns both networks. Weights of an RBF field are random instead of zeros."""
     config, emission = sides.config, emission_of(sides.config, sides.dataset)
     worker = SeqVaeTrainer.from_state(config, emission, init_state(config, emission, SEED))
     if config.network.seq_vae.dynamics == "rbf":
@@ -67,15 +79,15 @@ def vaes_of(sides: Sides) -> Vaes:
 
 def shape_of(sides: Sides) -> plain.Shape:
     env, network = sides.config.env, sides.config.network
-    chosen, rbf = network.seq_vae, network.rbf
+    settings, rbf = network.seq_vae, network.rbf
     return plain.Shape(
         obs=env.observation.channels,
         action=env.world.action_size,
         d=env.d,
-        hidden=chosen.hidden,
-        head=chosen.head,
-        dynamics_hidden=chosen.dynamics_hidden[0],
-        centres=rbf.side if chosen.dynamics == "rbf" else 0,
+        hidden=settings.hidden,
+        head=settings.head,
+        dynamics_hidden=settings.dynamics_hidden[0],
+        centres=rbf.side if settings.dynamics == "rbf" else 0,
         span=rbf.range,
         length=rbf.length,
         dt=env.dt,
@@ -83,14 +95,16 @@ def shape_of(sides: Sides) -> plain.Shape:
 
 
 def ring_of(sides: Sides) -> WindowRing:
-    """One row that walked at random, and was never truncated."""
+    """Returns the replay of one random walk without truncation."""
     length, env = sides.config.train.seq_vae.length, sides.config.env
     ring = windows.allocate(1, WINDOWS + length, env.observation.channels, env.world.action_size)
     walk = Walk(sides.world, 1)
     for _ in range(WINDOWS + length - 1):
-        seen = walk.met().seen
+        observed = walk.step().observed
         windows.write(
-            ring, Entry(seen.observation, seen.action, torch.zeros_like(seen.truncated)), length
+            ring,
+            Entry(observed.observation, observed.action, torch.zeros_like(observed.truncated)),
+            length,
         )
     return ring
 
@@ -98,36 +112,36 @@ def ring_of(sides: Sides) -> WindowRing:
 def plain_params(
     network: SeqVae, of: Callable[[Tensor], Tensor] = lambda param: param
 ) -> dict[str, Tensor]:
-    """What `of` makes of the project's parameters, by the plain names and in the plain shapes."""
-    found = {}
+    """Applies `of` to the project's parameters; returns plain names and shapes."""
+    result = {}
     for name, param in network.named_parameters():
         value = of(param).detach()
         *path, last = name.split(".")
         if path == ["encoder", "cell"]:
-            found[f"encoder.gru.{last}_l0"] = value
+            result[f"encoder.gru.{last}_l0"] = value
         elif path[-1:] == ["weights"] or path[-1:] == ["biases"]:
-            found |= _of_layer(path, LAYERS[last], value)
+            result |= _of_layer(path, LAYERS[last], value)
         elif name == "dynamics.weight":
-            found["field.weight"] = value[0]
+            result["field.weight"] = value[0]
         else:
-            found[name.replace("decoder.raw_variance", "raw_observation_variance")] = value
-    return found
+            result[name.replace("decoder.raw_variance", "raw_observation_variance")] = value
+    return result
 
 
 def _of_layer(path: list[str], place: str, value: Tensor) -> dict[str, Tensor]:
-    """Heads of mean and variance stand side by side, and so do the members of an ensemble, of which there is one."""
+    """Splits stacked networks: the heads of mean and variance, or the single member."""
     plainly, kind = (value, "weight") if path[-1] == "weights" else (value[..., 0], "bias")
     names = ("encoder.mean", "encoder.raw_variance") if path[0] == "encoder" else ("field.layers",)
-    return {f"{name}.{place}.{kind}": own for name, own in zip(names, plainly, strict=True)}
+    return {f"{name}.{place}.{kind}": ours for name, ours in zip(names, plainly, strict=True)}
 
 
 def plain_window(sampled: Windows) -> plain.Window:
-    """The batch first."""
+    """Puts the batch axis first."""
     return plain.Window(sampled.observations.transpose(0, 1), sampled.actions.transpose(0, 1))
 
 
 def plain_draws(draws: elbo.Draws) -> plain.Draw:
-    """The project's random numbers of one bound, in the order that the plain loop asks for them."""
+    """Returns the project's random numbers of a bound in the order of the plain loop."""
     pending = [part[0].permute(1, 3, 2, 0) for part in (draws.posterior, *draws.steps)]
 
     def draw(*shape: int) -> Tensor:
@@ -137,7 +151,7 @@ def plain_draws(draws: elbo.Draws) -> plain.Draw:
 
 
 def refuse_another_loss(vaes: Vaes) -> None:
-    """With the same random numbers terms and gradients must be the same.
+    """Compares terms and gradients with equal random numbers.
 
     Raises:
         NotTheSame: they are not.
@@ -148,23 +162,25 @@ def refuse_another_loss(vaes: Vaes) -> None:
     scene = elbo.encode_windows(network, sampled, train.burn_in)
     draws = elbo.draw(1, train.samples, train.horizons, scene, generator)
     scored = elbo.compute_terms(network, scene, draws, network.horizon_mask_weights)
-    found = plain.Terms(scored.ell.mean(), scored.kl_first.mean(), scored.kl_steps.mean())
-    chosen = settings_of(vaes)
-    expected = plain.terms(vaes.plain, plain_window(sampled), chosen, plain_draws(draws))
-    for name, one, other in zip(plain.Terms._fields, found, expected, strict=True):
-        if not torch.allclose(one, other, rtol=1e-4):
-            raise NotTheSame(f"learning: {name} is {one.item():g}, in plain loops {other.item():g}")
-    for model, terms in ((network, found), (vaes.plain, expected)):
+    result = plain.Terms(scored.ell.mean(), scored.kl_first.mean(), scored.kl_steps.mean())
+    settings = settings_of(vaes)
+    expected = plain.terms(vaes.plain, plain_window(sampled), settings, plain_draws(draws))
+    for name, left, right in zip(plain.Terms._fields, result, expected, strict=True):
+        if not torch.allclose(left, right, rtol=1e-4):
+            raise NotTheSame(
+                f"learning: {name} is {left.item():g}, in plain loops {right.item():g}"
+            )
+    for model, terms in ((network, result), (vaes.plain, expected)):
         model.zero_grad()
-        plain.loss(terms, chosen, train.window).backward()
-    own = plain_params(network, lambda param: param.grad)
+        plain.loss(terms, settings, train.window).backward()
+    ours = plain_params(network, lambda param: param.grad)
     for name, param in vaes.plain.named_parameters():
-        if not torch.allclose(own[name], param.grad, rtol=1e-2, atol=1e-4):
+        if not torch.allclose(ours[name], param.grad, rtol=1e-2, atol=1e-4):
             raise NotTheSame(f"learning: the gradient of {name} differs from that of plain loops")
 
 
 def settings_of(vaes: Vaes) -> plain.Settings:
-    """The same of the plain step."""
+    """Returns the settings of the plain step."""
     train = vaes.worker.config.train.seq_vae
     names = ("samples", "horizons", "decay", "beta", "learning_rate", "max_grad_norm")
     return plain.Settings(**{name: getattr(train, name) for name in names})

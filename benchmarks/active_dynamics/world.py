@@ -1,4 +1,4 @@
-"""rows about the world and the filter: steps of environments, the draw of a table, beliefs after a transition."""
+"""environment steps, drawn tables and filter steps -> rows"""
 
 from functools import partial
 from pathlib import Path
@@ -37,53 +37,53 @@ KINDS_TIMED = ("limit_cycle", "multi_attractor")
 OWN_STEPS, PLAIN_STEPS = 20, 2
 FILTER_STEPS = 5
 NODES = 20
-"""Per axis of a drawn table."""
+"""Nodes per axis of a drawn table."""
 CHECKED_NODES, CHECKED_DRAWS = 5, 3000
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """A step is one of one environment, or of one row's belief."""
-    found = []
+    """Returns all rows; a unit is a step of one environment or of one belief."""
+    result = []
     for kind in KINDS_TIMED:
         world = world_of_kind(root, kind)
         refuse_another_step(world, 4)
-        found += step_rows(world, rounds)
-    found.append(draw_row(rounds))
-    return found + filter_rows(root, rounds)
+        result += step_rows(world, rounds)
+    result.append(draw_row(rounds))
+    return result + filter_rows(root, rounds)
 
 
 def world_of_kind(root: Path, kind: str) -> World:
-    """The default's world with another field."""
+    """Returns the default world with another field."""
     field = config_of(root).env.field.model_dump() | {"kind": kind}
     return sides_of(root, 1, env={"field": field}).world
 
 
 def step_rows(world: World, rounds: int) -> list[Row]:
-    """With its random numbers, which the plain loop is given."""
-    own = {str(count): own_steps(world, count) for count in ROWS}
-    times = race({"before": plain_steps(world, PLAIN_ROWS), **own}, rounds)
+    """Returns rows of environment steps; the plain loop gets the same random numbers."""
+    ours = {str(count): own_steps(world, count) for count in ROWS}
+    times = race({"before": plain_steps(world, PLAIN_ROWS), **ours}, rounds)
     how = "an interpolator each call" if world.field.table.numel() else "a point at a time"
-    found = []
+    result = []
     for count in ROWS:
         name, main = f"environment, {count} x {world.field.kind}; before: {how}", count == ROWS[0]
-        one = Without("the batch: one environment", times["1"]) if main else None
+        single = Without("the batch: one environment", times["1"]) if main else None
         point = Point(f"environment, {world.field.kind}", "environments", count)
         own_times = times[str(count)]
-        found.append(
+        result.append(
             Row(
                 name if main else f"  {name}",
                 UNIT,
                 own_times,
                 times["before"],
-                without=one,
+                without=single,
                 point=point,
             )
         )
-    return found
+    return result
 
 
 def own_steps(world: World, count: int) -> Contestant:
-    """Rows go on where the last call left them."""
+    """Times steps; each call continues from the states of the last."""
     walk, action = Walk(world, count), torch.full((count, world.spec.action_size), 0.1)
 
     def run() -> None:
@@ -97,7 +97,7 @@ def own_steps(world: World, count: int) -> Contestant:
 def plain_steps(world: World, count: int) -> Contestant:
     """One after another."""
     plain, begun, walk = plain_world_of(world), Walk(world, count), Walk(world, count)
-    noise, action = plain_noise(walk.met().draws), [[0.1] * world.spec.action_size] * count
+    noise, action = plain_noise(walk.step().draws), [[0.1] * world.spec.action_size] * count
     states = {"x": begun.state.x.tolist()}
 
     def run() -> None:
@@ -110,7 +110,7 @@ def plain_steps(world: World, count: int) -> Contestant:
 
 
 def draw_row(rounds: int) -> Row:
-    """The table of multi_attractor: a product of two factors against eigenvectors over all its nodes."""
+    """Returns the row of a drawn table: a product of two factors against eigenvectors."""
     refuse_another_process()
     generator, rng = Generator().manual_seed(SEED), np.random.default_rng(SEED)
     parameters = KINDS["multi_attractor"] | {"nodes": float(NODES)}
@@ -121,30 +121,33 @@ def draw_row(rounds: int) -> Row:
         },
         rounds,
     )
-    name = f"table of multi_attractor, {NODES} x {NODES}; before: eigenvectors of {NODES**2} x {NODES**2}"
+    name = (
+        f"table of multi_attractor, {NODES} x {NODES};"
+        f" before: eigenvectors of {NODES**2} x {NODES**2}"
+    )
     return Row(name, UNIT, times["ours"], times["before"])
 
 
 def refuse_another_process() -> None:
-    """Draws must have the covariance that the plain ones are made from.
+    """Compares the covariance of draws with the kernel of the plain ones.
 
     Raises:
         NotTheSame: they have another.
     """
     generator, length, variance = Generator().manual_seed(SEED), 0.9, 0.5
     s = torch.linspace(-plain_world.SPAN, plain_world.SPAN, CHECKED_NODES, dtype=torch.float64)
-    found = [
+    result = [
         tables.gaussian_process(s, length, variance, generator).flatten(1)
         for _ in range(CHECKED_DRAWS)
     ]
     nodes = torch.cartesian_prod(s, s).numpy()
     expected = variance * plain_world.kernel(nodes, length)
-    if not np.allclose(np.cov(torch.cat(found).T), expected, atol=0.06 * variance):
+    if not np.allclose(np.cov(torch.cat(result).T), expected, atol=0.06 * variance):
         raise NotTheSame("table of multi_attractor: draws have another covariance than the kernel")
 
 
 def filter_rows(root: Path, rounds: int) -> list[Row]:
-    """Predict and correct, with the likelihood of what was seen; before: matrices over all channels, row by row."""
+    """Returns rows of filter steps; before: dense matrices over all channels, row by row."""
     contestants, beliefs = {}, beliefs_of(sides_of(root, 1), FILTER_STEPS)
     for count in ROWS:
         sides = sides_of(root, count)
@@ -155,7 +158,7 @@ def filter_rows(root: Path, rounds: int) -> list[Row]:
             contestants |= {"before": plain_filtering(beliefs, walk), "limit": touched(beliefs)}
     times, n = race(contestants, rounds), beliefs.belief.mean.shape[1]
     sizes = f"{n} numbers, {sides.config.env.observation.channels} channels; before: dense matrices"
-    found = []
+    result = []
     for count in ROWS:
         main, point = count == ROWS[0], Point("filter step", "rows", count)
         row = Row(
@@ -166,15 +169,15 @@ def filter_rows(root: Path, rounds: int) -> list[Row]:
             point=point,
         )
         if main:
-            one = Without("the batch: one row", times["1"])
+            single = Without("the batch: one row", times["1"])
             name = f"{row.name.strip()}; limit: covariances read and written twice"
-            row = row._replace(name=name, limit=times["limit"], without=one)
-        found.append(row)
-    return found
+            row = row._replace(name=name, limit=times["limit"], without=single)
+        result.append(row)
+    return result
 
 
 def touched(beliefs: BayesFilterLearner) -> Contestant:
-    """The covariances of all rows are written anew, twice."""
+    """Times two passes over the covariances of all rows."""
     covariance = beliefs.belief.covariance.clone()
 
     def run() -> None:
@@ -185,23 +188,23 @@ def touched(beliefs: BayesFilterLearner) -> Contestant:
 
 
 def own_filtering(beliefs: BayesFilterLearner, walk: Walk) -> Contestant:
-    """One transition over and over."""
-    seen = walk.met().seen
+    """Times repeated updates with one transition."""
+    observed = walk.step().observed
 
     def run() -> None:
         for _ in range(FILTER_STEPS):
-            beliefs.observe(seen)
+            beliefs.observe(observed)
 
     return Contestant(run, FILTER_STEPS * len(beliefs.belief.mean))
 
 
 def plain_filtering(beliefs: BayesFilterLearner, walk: Walk) -> Contestant:
-    model, seen, state = (
+    model, observed, state = (
         plain_filter_of(beliefs),
-        walk.met().seen,
+        walk.step().observed,
         {"beliefs": plain_beliefs(beliefs)},
     )
-    u, y = seen.control.double(), seen.observation.double()
+    u, y = observed.control.double(), observed.observation.double()
     filtered = partial(plain_filter.step, model)
 
     def run() -> None:

@@ -1,7 +1,7 @@
-"""The original's sequential VAE: in each step of an agent a window of observations is encoded anew; in each step of
-learning a loader and an optimiser are made, and horizons are scored one after another, at shrinking lengths.
+"""The original's sequential VAE. Each step of an agent encodes a window of observations anew; each
+training step creates a loader and an optimiser, and scores horizons one after another.
 
-Network and loss are the project's in their plainest form, so that both sides compute the same numbers.
+Network and loss are the project's in their plainest form, so that both compute the same numbers.
 """
 
 import math
@@ -18,7 +18,7 @@ LEAST_VARIANCE = 1e-6
 
 
 class Shape(NamedTuple):
-    """Sizes of the network. `centres`: of radial basis functions on each axis; 0 for an MLP."""
+    """Holds sizes of the network. centres: of RBFs on each axis; 0 for an MLP."""
 
     obs: int
     action: int
@@ -33,21 +33,21 @@ class Shape(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """Of each time."""
+    """Holds mean and variance of each time."""
 
     mean: Tensor
     variance: Tensor
 
 
 class Window(NamedTuple):
-    """Transitions in a row: action t leads to observation t. [window, time, ...]"""
+    """Holds consecutive transitions [window, time, ...]: action t leads to observation t."""
 
     observations: Tensor
     actions: Tensor
 
 
 class Encoder(nn.Module):
-    """Observations and the actions that led to them -> a belief about the state at each time."""
+    """Maps observations and the actions that led to them to beliefs about each state."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -55,14 +55,14 @@ class Encoder(nn.Module):
         self.mean, self.raw_variance = (_head(shape) for _ in range(2))
 
     def forward(self, window: Window) -> Gaussian:
-        found, _ = self.gru(torch.cat(window, -1))
+        result, _ = self.gru(torch.cat(window, -1))
         return Gaussian(
-            self.mean(found), nn.functional.softplus(self.raw_variance(found)) + LEAST_VARIANCE
+            self.mean(result), nn.functional.softplus(self.raw_variance(result)) + LEAST_VARIANCE
         )
 
 
 class Mlp(nn.Module):
-    """States -> velocities."""
+    """Maps states to velocities by an MLP."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Mlp(nn.Module):
 
 
 class Rbf(nn.Module):
-    """States -> velocities; all distances to all centres, each time."""
+    """Maps states to velocities by RBFs; computes the distances to all centres in each call."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Rbf(nn.Module):
 
 
 class Model(nn.Module):
-    """Encoder, dynamics with a variance per dimension, linear decoder with one per channel, law of the first state."""
+    """Holds encoder, dynamics, linear decoder, their variances, and the first state's belief."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Model(nn.Module):
         self.raw_first_variance = nn.Parameter(torch.zeros(shape.d))
 
     def predicted(self, x: Tensor, u: Tensor) -> Gaussian:
-        """The next state."""
+        """Predicts the next state."""
         return Gaussian(x + (self.field(x) + u) * self.shape.dt, self.step_variance)
 
     @property
@@ -131,7 +131,7 @@ def _head(shape: Shape) -> nn.Sequential:
 
 
 class Agent:
-    """Keeps a window of transitions, encodes all of it in each step, and lets the model say what comes next."""
+    """Keeps a window of transitions, encodes it in each step, and predicts the next state."""
 
     def __init__(
         self,
@@ -144,22 +144,22 @@ class Agent:
 
     @torch.no_grad()
     def step(self, observation: Tensor, action: Tensor) -> Tensor:
-        """The action was taken, the observation came of it -> the mean of the belief about the state."""
+        """Adds an action and the observation it led to; returns the mean of the belief."""
         self.recent.add({"observation": observation, "action": action, "reward": torch.zeros(())})
         predicted = None if self.belief is None else self.predict(self.belief, action).mean
         self.belief = self.believed(predicted)
         return self.belief
 
     def believed(self, predicted: Tensor | None) -> Tensor:  # noqa: ARG002  the seed's believes it
-        kept = self.recent.copy().data
-        return self.encode(Window(kept["observation"][None], kept["action"][None])).mean[0, -1]
+        recent = self.recent.copy().data
+        return self.encode(Window(recent["observation"][None], recent["action"][None])).mean[0, -1]
 
 
 # Learning.
 
 
 class Settings(NamedTuple):
-    """Of a gradient step."""
+    """Holds settings of a gradient step."""
 
     samples: int = 5
     horizons: int = 5
@@ -170,7 +170,7 @@ class Settings(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Of the loss: means over windows, sums over time."""
+    """Holds the loss terms: means over windows, sums over time."""
 
     ell: Tensor
     kl_first: Tensor
@@ -178,67 +178,67 @@ class Terms(NamedTuple):
 
 
 class Draw(Protocol):
-    """shape -> standard normal numbers."""
+    """Draws standard normal numbers of a shape."""
 
     def __call__(self, *shape: int) -> Tensor: ...
 
 
 def kl(q: Gaussian, p: Gaussian) -> Tensor:
-    """Of diagonal Gaussians, summed over dimensions."""
+    """Computes the KL of diagonal Gaussians, summed over dimensions."""
     ratio = q.variance / p.variance
     each = -ratio.log() + (q.mean - p.mean).square() / p.variance + ratio - 1
     return 0.5 * each.sum(-1)
 
 
 def horizon_weights(count: int, decay: float) -> Tensor:
-    """A tensor of Python's numbers, made anew in each call."""
+    """Returns normalised weights, computed from Python numbers in each call."""
     weights = torch.tensor([decay**k for k in range(count)])
     return weights / weights.sum()
 
 
 def terms(
-    model: Model, window: Window, chosen: Settings, draw: Draw, weights: Tensor | None = None
+    model: Model, window: Window, settings: Settings, draw: Draw, weights: Tensor | None = None
 ) -> Terms:
-    """One horizon after another; each has one transition fewer to score than the one before."""
+    """Computes the terms, one horizon after another, each with one transition fewer."""
     q = model.encoder(window)
-    z = q.mean + q.variance.sqrt() * draw(chosen.samples, *q.mean.shape)
+    z = q.mean + q.variance.sqrt() * draw(settings.samples, *q.mean.shape)
     mean, variance = model.decoder(z), model.variance(model.raw_observation_variance)
     error = (window.observations - mean).square() / variance
     ell = -0.5 * (error + variance.log() + math.log(2 * math.pi)).sum((-2, -1)).mean()
     first = Gaussian(model.first_mean, model.variance(model.raw_first_variance))
     kl_first = kl(Gaussian(q.mean[:, 0], q.variance[:, 0]), first).mean()
-    weights = horizon_weights(chosen.horizons, chosen.decay) if weights is None else weights
+    weights = horizon_weights(settings.horizons, settings.decay) if weights is None else weights
     kl_steps = torch.zeros(())
-    for weight, found in zip(weights, horizons(model, window, q, z, draw), strict=False):
-        kl_steps = kl_steps + weight * found.sum(-1).mean()
+    for weight, result in zip(weights, horizons(model, window, q, z, draw), strict=False):
+        kl_steps = kl_steps + weight * result.sum(-1).mean()
     return Terms(ell, kl_first, kl_steps)
 
 
 def horizons(model: Model, window: Window, q: Gaussian, z: Tensor, draw: Draw) -> Iterator[Tensor]:
-    """KL [sample, window, time] of horizon 1, 2, ...: the states are predicted on from where they were last drawn."""
+    """Yields the KL [sample, window, time] of horizons 1, 2, ...; draws states between them."""
     for horizon in range(1, z.shape[-2]):
         predicted = model.predicted(z[..., :-1, :], window.actions[:, horizon:])
         yield kl(Gaussian(q.mean[:, horizon:], q.variance[:, horizon:]), predicted)
         z = predicted.mean + predicted.variance.sqrt() * draw(*predicted.mean.shape)
 
 
-def loss(found: Terms, chosen: Settings, times: int) -> Tensor:
-    return -(found.ell - chosen.beta * (found.kl_first + found.kl_steps)) / times
+def loss(result: Terms, settings: Settings, times: int) -> Tensor:
+    return -(result.ell - settings.beta * (result.kl_first + result.kl_steps)) / times
 
 
-def train_step(model: Model, window: Window, chosen: Settings, draw: Draw) -> dict[str, float]:
-    """One window: a loader and an optimiser of its own, so that Adam never has moments to go by."""
-    optimiser = torch.optim.Adam(model.parameters(), lr=chosen.learning_rate)
+def train_step(model: Model, window: Window, settings: Settings, draw: Draw) -> dict[str, float]:
+    """Takes a step on one window. Each step has a new loader and a new Adam without moments."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     reported: dict[str, float] = {}
     for each in DataLoader(TensorDataset(*window), batch_size=1, shuffle=True):
-        found = terms(model, Window(*each), chosen, draw)
-        total = loss(found, chosen, window.actions.shape[1])
+        result = terms(model, Window(*each), settings, draw)
+        total = loss(result, settings, window.actions.shape[1])
         optimiser.zero_grad()
         total.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), chosen.max_grad_norm)
+        nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
         optimiser.step()
         reported = {
             "loss": total.item(),
-            **{name: term.item() for name, term in found._asdict().items()},
+            **{name: term.item() for name, term in result._asdict().items()},
         }
     return reported

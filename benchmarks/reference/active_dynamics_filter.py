@@ -1,4 +1,4 @@
-"""An extended Kalman filter of state and weights with every matrix written out: all channels, one row after another."""
+"""An extended Kalman filter of state and weights with dense matrices, one row after another."""
 
 import math
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from torch import Tensor
 
 
 class Model(NamedTuple):
-    """Field W phi(x) of radial basis functions, seen through a linear map with independent noise."""
+    """Holds a field W phi(x) of RBFs, and linear observations with independent noise."""
 
     centres: Tensor
     length: float
     dt: float
     process_noise: float
-    seen: Tensor
+    observation_matrix: Tensor
     bias: Tensor
     noise_variance: Tensor
 
@@ -30,14 +30,14 @@ class Model(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """Mean [n] and covariance [n, n] of the state and, output by output, the weights."""
+    """Holds mean [n] and covariance [n, n] of the state and the weights by output."""
 
     mean: Tensor
     covariance: Tensor
 
 
 class Corrected(NamedTuple):
-    """A belief, and how unlikely what it was corrected with had been, in nats."""
+    """Holds a belief, and the negative log likelihood of its observation in nats."""
 
     belief: Belief
     innovation_nll: float
@@ -58,21 +58,21 @@ def predict(model: Model, belief: Belief, u: Tensor) -> Belief:
 
 
 def correct(model: Model, belief: Belief, y: Tensor) -> Corrected:
-    """The gain from the covariance of all channels."""
-    seen = torch.zeros(len(y), len(belief.mean), dtype=y.dtype)
-    seen[:, : model.d] = model.seen
-    error = y - seen @ belief.mean - model.bias
-    expected = seen @ belief.covariance @ seen.T + torch.diag(model.noise_variance)
-    gain = torch.linalg.solve(expected, seen @ belief.covariance).T
+    """Corrects a belief with the gain from the covariance of all channels."""
+    matrix = torch.zeros(len(y), len(belief.mean), dtype=y.dtype)
+    matrix[:, : model.d] = model.observation_matrix
+    error = y - matrix @ belief.mean - model.bias
+    expected = matrix @ belief.covariance @ matrix.T + torch.diag(model.noise_variance)
+    gain = torch.linalg.solve(expected, matrix @ belief.covariance).T
     mean = belief.mean + gain @ error
-    covariance = (torch.eye(len(mean), dtype=y.dtype) - gain @ seen) @ belief.covariance
+    covariance = (torch.eye(len(mean), dtype=y.dtype) - gain @ matrix) @ belief.covariance
     quadratic = error @ torch.linalg.solve(expected, error)
     nll = 0.5 * (quadratic + torch.logdet(expected) + len(y) * math.log(2 * math.pi))
     return Corrected(Belief(mean, (covariance + covariance.T) / 2), nll.item())
 
 
 def step(model: Model, beliefs: list[Belief], u: Tensor, y: Tensor) -> list[Corrected]:
-    """All rows, one after another: the action first, then what was observed."""
+    """Predicts and corrects all rows, one after another."""
     return [
         correct(model, predict(model, belief, own_u), own_y)
         for belief, own_u, own_y in zip(beliefs, u, y, strict=True)

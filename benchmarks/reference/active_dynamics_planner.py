@@ -1,7 +1,7 @@
-"""The original's planner: candidate by candidate and step by step, with a pseudo-inverse of the observations'
-covariance in each of them, and the information about all weights of a field of radial basis functions.
+"""The original's planner: candidate by candidate and step by step, with a pseudo-inverse of the
+observation covariance in each step, and the information about all weights of an RBF field.
 
-The model's state moves by x + (W phi(x) + u) dt and is seen through a linear map.
+The model's state moves by x + (W phi(x) + u) dt and is observed through a linear map.
 """
 
 import math
@@ -14,28 +14,31 @@ from torch import Tensor
 
 
 class Model(NamedTuple):
-    """A field and how it is seen. covariance: of the observations' noise; prior: of the weights, output by output."""
+    """Holds a field and its observation.
+
+    covariance: of the observation noise. prior: covariance of the weights, output by output.
+    """
 
     centres: Tensor
     weight: Tensor
     length: float
     dt: float
-    seen: Tensor
+    observation_matrix: Tensor
     covariance: Tensor
     prior: Tensor
 
     def features(self, x: Tensor) -> Tensor:
-        """[C]"""
+        """Computes phi(x), [C]."""
         return torch.exp(-(x - self.centres).square().sum(1) / (2 * self.length**2))
 
     def jacobian(self, x: Tensor) -> Tensor:
-        """Of the field: [d, d]."""
+        """Computes the Jacobian of the field, [d, d]."""
         derivatives = -self.features(x)[:, None] * (x - self.centres) / self.length**2
         return self.weight @ derivatives
 
 
 class Settings(NamedTuple):
-    """Of the cross-entropy method."""
+    """Holds settings of the cross-entropy method."""
 
     candidates: int = 32
     iterations: int = 10
@@ -49,45 +52,51 @@ class Settings(NamedTuple):
 
 
 Rollout = list[dict[str, Tensor]]
-"""What was imagined: state, action and features of each step."""
+"""State, action and features of each imagined step."""
 Precision = Callable[[Model], Tensor]
 Score = Callable[[Rollout], float]
 
 
 def imagined(model: Model, start: Tensor, actions: Tensor) -> Rollout:
-    """The mean's path, a dictionary a step; `state` is the one after the step, `before` that before it."""
-    state, found = start, []
+    """Returns the mean path, a dictionary per step; `before` and `state`: around the step."""
+    state, result = start, []
     for action in actions:
         features = model.features(state)
         following = state + (model.weight @ features + action) * model.dt
-        found.append({"before": state, "action": action, "features": features, "state": following})
+        result.append({"before": state, "action": action, "features": features, "state": following})
         state = following
-    return found
+    return result
 
 
 def sensitivities(model: Model, rollout: Rollout) -> list[Tensor]:
-    """How each state changes with the weights [d, d C], by the chain rule from one step to the next."""
-    one = torch.eye(len(model.weight), dtype=model.weight.dtype)
-    found, carried = [], model.weight.new_zeros(len(one), model.weight.numel())
+    """Computes the derivative of each state by the weights, [d, d C], by the chain rule."""
+    identity = torch.eye(len(model.weight), dtype=model.weight.dtype)
+    result, carried = [], model.weight.new_zeros(len(identity), model.weight.numel())
     for step in rollout:
-        own = torch.kron(one, step["features"][None])
-        carried = carried + model.dt * (model.jacobian(step["before"]) @ carried + own)
-        found.append(carried)
-    return found
+        direct = torch.kron(identity, step["features"][None])
+        carried = carried + model.dt * (model.jacobian(step["before"]) @ carried + direct)
+        result.append(carried)
+    return result
 
 
 def of_noise(model: Model) -> Tensor:
-    """What an observation tells about the state [d, d]: inverts the covariance anew, though it never changes."""
-    return model.seen.T @ torch.linalg.pinv(model.covariance) @ model.seen
+    """Computes the precision of an observation, [d, d]; inverts the constant covariance anew."""
+    return (
+        model.observation_matrix.T @ torch.linalg.pinv(model.covariance) @ model.observation_matrix
+    )
 
 
 def of_projection(model: Model) -> Tensor:
-    """The original's: of C C^T, as large as the channels are many; what comes of it is the identity, whatever C is."""
-    return model.seen.T @ torch.linalg.pinv(model.seen @ model.seen.T) @ model.seen
+    """Computes the original's precision, with C C^T; the result is the identity for any C."""
+    return (
+        model.observation_matrix.T
+        @ torch.linalg.pinv(model.observation_matrix @ model.observation_matrix.T)
+        @ model.observation_matrix
+    )
 
 
 def diagonal_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
-    """The drop of the weights' variances, each weight for itself: what the original sums up."""
+    """Computes the reduction of the variances, each weight by itself, as the original does."""
     information = torch.zeros(model.weight.numel())
     for sensitivity in sensitivities(model, rollout):
         information = information + (sensitivity * (precision(model) @ sensitivity)).sum(0)
@@ -96,7 +105,7 @@ def diagonal_drop(model: Model, rollout: Rollout, precision: Precision) -> float
 
 
 def full_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
-    """The drop of the weights' variances, with every weight's part in every other's."""
+    """Computes the reduction of the variances with the joint covariance of all weights."""
     learned = torch.linalg.inv(
         torch.linalg.inv(model.prior) + _information(model, rollout, precision)
     )
@@ -104,13 +113,13 @@ def full_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
 
 
 def full_gain(model: Model, rollout: Rollout, precision: Precision) -> float:
-    """Nats learned about the weights, 1/2 logdet(I + P F)."""
+    """Computes the information gain about the weights in nats, 1/2 logdet(I + P F)."""
     learned = model.prior @ _information(model, rollout, precision)
     return 0.5 * torch.logdet(torch.eye(len(learned), dtype=learned.dtype) + learned).item()
 
 
 def _information(model: Model, rollout: Rollout, precision: Precision) -> Tensor:
-    """Fisher's, of all weights: F = sum of S' Lambda S."""
+    """Computes the Fisher information of all weights, F = sum of S' Lambda S."""
     terms = [
         sensitivity.T @ precision(model) @ sensitivity
         for sensitivity in sensitivities(model, rollout)
@@ -119,7 +128,7 @@ def _information(model: Model, rollout: Rollout, precision: Precision) -> Tensor
 
 
 class Plan(NamedTuple):
-    """Distribution of the decisions, and the best of the last iteration."""
+    """Holds the mean of the decisions, and the elites of the last iteration."""
 
     mean: Tensor
     elites: list[Tensor]
@@ -127,31 +136,31 @@ class Plan(NamedTuple):
 
 
 def plan(
-    model: Model, start: Tensor, score: Score, chosen: Settings, rng: np.random.Generator
+    model: Model, start: Tensor, score: Score, settings: Settings, rng: np.random.Generator
 ) -> Plan:
-    """The cross-entropy method with coloured noise, one candidate after another."""
-    shape = (chosen.horizon, len(start))
-    mean, std = torch.zeros(shape), torch.full(shape, chosen.init_std)
-    found = Plan(mean, [], [])
-    for _ in range(chosen.iterations):
-        candidates = [mean, *found.elites[: chosen.keep]]
-        while len(candidates) < chosen.candidates:
-            noise = torch.tensor(coloured(shape, chosen.colour, rng), dtype=mean.dtype)
-            candidates.append((mean + std * noise).clamp(-chosen.bound, chosen.bound))
+    """Plans by the cross-entropy method with coloured noise, one candidate after another."""
+    shape = (settings.horizon, len(start))
+    mean, std = torch.zeros(shape), torch.full(shape, settings.init_std)
+    result = Plan(mean, [], [])
+    for _ in range(settings.iterations):
+        candidates = [mean, *result.elites[: settings.keep]]
+        while len(candidates) < settings.candidates:
+            noise = torch.tensor(coloured(shape, settings.colour, rng), dtype=mean.dtype)
+            candidates.append((mean + std * noise).clamp(-settings.bound, settings.bound))
         scores = []
         for candidate in candidates:
             scores.append(score(imagined(model, start, candidate)))
-        order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[: chosen.elites]
+        order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[: settings.elites]
         elites = [candidates[index] for index in order]
         chosen_mean, chosen_std = torch.stack(elites).mean(0), torch.stack(elites).std(0)
-        mean = (1 - chosen.alpha) * chosen_mean + chosen.alpha * mean
-        std = (1 - chosen.alpha) * chosen_std + chosen.alpha * std
-        found = Plan(mean, elites, [scores[index] for index in order])
-    return found
+        mean = (1 - settings.alpha) * chosen_mean + settings.alpha * mean
+        std = (1 - settings.alpha) * chosen_std + settings.alpha * std
+        result = Plan(mean, elites, [scores[index] for index in order])
+    return result
 
 
 def coloured(shape: tuple[int, int], colour: float, rng: np.random.Generator) -> np.ndarray:
-    """One sequence a dimension, of unit variance, whose power falls with the frequency to the power of `colour`."""
+    """Draws sequences of unit variance with power proportional to frequency^-colour."""
     times, dimensions = shape
     frequencies = np.maximum(np.fft.rfftfreq(times), 1 / times)
     amplitudes = frequencies ** (-colour / 2)
@@ -167,7 +176,7 @@ def coloured(shape: tuple[int, int], colour: float, rng: np.random.Generator) ->
 
 
 def _power(amplitudes: np.ndarray, times: int) -> float:
-    """Of a sequence of such a spectrum, at each time."""
+    """Returns the variance at each time of a sequence with this spectrum."""
     weights = np.full(len(amplitudes), 4.0)
     weights[0] = 2.0
     if times % 2 == 0:

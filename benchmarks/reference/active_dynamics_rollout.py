@@ -1,4 +1,4 @@
-"""Transitions as the original keeps them: a dictionary each, the latest by rolling; and the seed's copies of them."""
+"""Transitions as the original stores them, a dictionary each; and the seed's copies."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,27 +7,27 @@ import torch
 from torch import Tensor
 
 Transition = Mapping[str, Any]
-"""Tensors by name, and whatever else there is to tell of a transition."""
+"""Tensors by name, and other values of a transition."""
 
 
 class Rollout:
-    """All transitions, a dictionary each."""
+    """Stores all transitions, a dictionary each."""
 
     def __init__(self) -> None:
-        self.kept: list[dict[str, Any]] = []
+        self.transitions: list[dict[str, Any]] = []
 
     def add(self, transition: Transition) -> None:
-        self.kept.append({name: _detached(value) for name, value in transition.items()})
+        self.transitions.append({name: _detached(value) for name, value in transition.items()})
 
     def last(self, length: int) -> dict[str, Tensor]:
-        """The latest transitions, put together anew: [length, ...] of each tensor."""
-        recent = self.kept[-length:]
+        """Stacks the latest transitions anew: [length, ...] of each tensor."""
+        recent = self.transitions[-length:]
         names = [name for name, value in recent[0].items() if isinstance(value, Tensor)]
         return {name: torch.stack([transition[name] for transition in recent]) for name in names}
 
 
 class RecentRollout:
-    """The latest transitions in one tensor a name: all of it is moved by one place for each of them."""
+    """Stores the latest transitions in a tensor per name; each new one shifts the whole tensor."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -46,7 +46,7 @@ class RecentRollout:
                 self.data[name][-1] = _detached(value)
 
     def copy(self) -> "RecentRollout":
-        """Cloned without regard to gradients."""
+        """Clones all tensors, then detaches them."""
         copied = type(self)(self.length)
         for name, value in self.data.items():
             copied.data[name] = value.clone().detach() if isinstance(value, Tensor) else value
@@ -54,14 +54,14 @@ class RecentRollout:
 
 
 class SeedRollout(RecentRollout):
-    """The seed's: copies that ask for gradients first, and a pool that nothing is ever taken from."""
+    """Copies after a check for gradients, with a pool that nothing is ever taken from."""
 
     def __init__(self, length: int) -> None:
         super().__init__(length)
         self.pool: dict[tuple[int, ...], Tensor] = {}
 
     def copy(self) -> "SeedRollout":
-        """What is kept was detached when it came, so that the first branch is never taken; only tensors are copied."""
+        """Copies tensors only. Stored values are detached: the first branch is never taken."""
         copied = type(self)(self.length)
         for name, value in self.data.items():
             if not isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""The seed's changes to the original, one element at a time; what is wrong with one is said where it stands."""
+"""The seed's changes to the original, one by one, with the error of each in its docstring."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ LEAST_VARIANCE = 1e-6
 
 
 class KlWeights:
-    """Cached: normalised for the calls to come, not for the one that makes them, and for one decay for ever."""
+    """Caches weights. The first call returns them unnormalised; a changed decay has no effect."""
 
     def __init__(self) -> None:
         self.cached: Tensor | None = None
@@ -23,12 +23,12 @@ class KlWeights:
 
 
 def mask_before(times: int, p_mask: float) -> Tensor:
-    """The original's: 1 where a sample is kept; three new tensors."""
+    """Returns the original's mask, 1 where a sample is kept; allocates three tensors."""
     return torch.bernoulli((1 - p_mask) * torch.ones((times, 1)))
 
 
 class Mask:
-    """Drawn into one buffer: two of the three tensors are still made, and the draw before is gone for backward."""
+    """Draws into one buffer. Two tensors are still allocated, and backward loses the last draw."""
 
     def __init__(self, times: int) -> None:
         self.buffer = torch.empty(times, 1)
@@ -38,7 +38,7 @@ class Mask:
 
 
 class CachedVariance(nn.Module):
-    """A variance that is worked out once: its graph is gone after the first backward, its value never changes."""
+    """Computes a variance once. Its graph is freed by the first backward; it never changes."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -52,14 +52,14 @@ class CachedVariance(nn.Module):
 
 
 class PredictingAgent(Agent):
-    """Encodes a window where it has no belief; afterwards it believes its own prediction, whatever it observes."""
+    """Encodes the first window only; later beliefs are its predictions, without observations."""
 
     def believed(self, predicted: Tensor | None) -> Tensor:
         return super().believed(predicted) if predicted is None else predicted
 
 
 class DeviceChecks:
-    """Whether a device is CUDA: by its name in each call, and by an attribute."""
+    """Checks for CUDA by the device's name in each call, and by an attribute."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -73,7 +73,7 @@ class DeviceChecks:
 
 
 def moved(batch: Tensor, device: torch.device) -> Tensor:
-    """To the device without waiting, which no memory here is pinned for."""
+    """Copies to the device without waiting, although the memory is not pinned."""
     kwargs = (
         {"device": device, "non_blocking": True} if "cuda" in str(device) else {"device": device}
     )

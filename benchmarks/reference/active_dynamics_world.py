@@ -1,4 +1,4 @@
-"""Vector fields as the original evaluates them: a point at a time, a table's interpolator made anew in each call."""
+"""Vector fields evaluated as in the original: point by point, with a new interpolator per call."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.interpolate import RegularGridInterpolator
 
 Field = Callable[[Sequence[float]], list[float]]
-"""One state -> its velocity."""
+"""Maps one state to its velocity."""
 SPAN = 2.0
 JITTER = 1e-6
 
@@ -20,25 +20,25 @@ def limit_cycle(x: Sequence[float], w: float = 1.0, d: float = 1.0) -> list[floa
 
 
 class Table(NamedTuple):
-    """Velocities [x1, x2, component] on the nodes of an even grid."""
+    """Holds velocities [x1, x2, component] on the nodes of an even grid."""
 
     axes: tuple[np.ndarray, np.ndarray]
     vectors: np.ndarray
 
     def __call__(self, x: Sequence[float]) -> list[float]:
-        """Bilinear; outside the grid what its border has."""
-        found = []
+        """Interpolates bilinearly; constant outside the grid."""
+        result = []
         for component in range(self.vectors.shape[-1]):
             interpolator = RegularGridInterpolator(self.axes, self.vectors[..., component])
             inside = [
                 min(max(value, axis[0]), axis[-1]) for value, axis in zip(x, self.axes, strict=True)
             ]
-            found.append(float(interpolator([inside])[0]))
-        return found
+            result.append(float(interpolator([inside])[0]))
+        return result
 
 
 class World(NamedTuple):
-    """What moves the state and how it is seen."""
+    """Holds the dynamics of the state and its observation."""
 
     field: Field
     dt: float
@@ -51,7 +51,7 @@ class World(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Of one environment; the state is a new one where it was truncated."""
+    """Holds the step of one environment; after truncation the state is a new start."""
 
     state: list[float]
     observation: list[float]
@@ -59,7 +59,7 @@ class Step(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Standard normal, and for a new start uniform on [-1, 1]; of one environment."""
+    """Holds one environment's noise: standard normal, and for a start uniform on [-1, 1]."""
 
     process: list[float]
     observation: list[float]
@@ -70,25 +70,31 @@ class Noise(NamedTuple):
 def step(
     world: World, states: list[list[float]], actions: list[list[float]], noise: list[Noise]
 ) -> list[Step]:
-    """All environments, one after another."""
-    found = []
-    for state, action, own in zip(states, actions, noise, strict=True):
+    """Steps all environments, one after another."""
+    result = []
+    for state, action, own_noise in zip(states, actions, noise, strict=True):
         velocity = world.field(state)
         following = []
-        for x, v, a, draw in zip(state, velocity, action, own.process, strict=True):
+        for x, v, a, draw in zip(state, velocity, action, own_noise.process, strict=True):
             u = min(max(a, -world.action_bound), world.action_bound)
             following.append(
                 x + (v + u) * world.dt + math.sqrt(world.process_noise * world.dt) * draw
             )
         if max(map(abs, following)) > world.escape_radius:
-            found.append(Step(own.start, observe(world, own.start, own.start_observation), True))
+            result.append(
+                Step(
+                    own_noise.start,
+                    observe(world, own_noise.start, own_noise.start_observation),
+                    True,
+                )
+            )
         else:
-            found.append(Step(following, observe(world, following, own.observation), False))
-    return found
+            result.append(Step(following, observe(world, following, own_noise.observation), False))
+    return result
 
 
 def observe(world: World, x: Sequence[float], draws: Sequence[float]) -> list[float]:
-    """Channel by channel."""
+    """Computes the observation, channel by channel."""
     channels = zip(world.weight, world.bias, draws, strict=True)
     return [
         sum(each * value for each, value in zip(row, x, strict=True)) + bias + world.noise_sd * draw
@@ -100,7 +106,7 @@ def observe(world: World, x: Sequence[float], draws: Sequence[float]) -> list[fl
 
 
 def kernel(nodes: np.ndarray, length: float) -> np.ndarray:
-    """exp(-distance^2 / 2 length^2) between nodes [node, d]."""
+    """Computes exp(-distance^2 / 2 length^2) between nodes [node, d]."""
     squared = np.square(nodes[:, None] - nodes[None]).sum(-1)
     return np.exp(-squared / (2 * length**2))
 
@@ -108,7 +114,7 @@ def kernel(nodes: np.ndarray, length: float) -> np.ndarray:
 def drawn_component(
     rng: np.random.Generator, side: int, length: float = 0.5, variance: float = 0.5
 ) -> np.ndarray:
-    """A Gaussian process on a grid [x1, x2], from the eigenvectors of the covariance of all its nodes."""
+    """Draws a Gaussian process on a grid [x1, x2] by the eigenvectors of its covariance."""
     axis = np.linspace(-SPAN, SPAN, side)
     nodes = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
     values, vectors = np.linalg.eigh(kernel(nodes, length) + JITTER * np.eye(len(nodes)))
@@ -119,7 +125,7 @@ def drawn_component(
 def multi_attractor(
     rng: np.random.Generator, side: int, speed: float = 0.25, w_attractor: float = 0.1
 ) -> Table:
-    """Both components; every vector is scaled to one speed, then drawn towards the middle."""
+    """Draws both components, scales vectors to one speed, and adds a pull to the middle."""
     axis = np.linspace(-SPAN, SPAN, side)
     nodes = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)
     vectors = np.stack([drawn_component(rng, side) for _ in range(2)], -1)

@@ -105,15 +105,8 @@ def run_map(params: Params, name: str, out: Path) -> MapResult:
     return MapResult(name, scores)
 
 
-class Trained(NamedTuple):
-    """Holds a trained state and its history by metric."""
-
-    state: Any
-    curves: History
-
-
-def train(params: Params, name: str, dataset: Any) -> Trained:
-    """Trains to the end, with a progress bar."""
+def train(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
+    """Trains to the end, with a progress bar; returns the state and the history by metric."""
     module = load("allo").train
     records: list[Row] = []
     start = 0
@@ -122,7 +115,7 @@ def train(params: Params, name: str, dataset: Any) -> Trained:
             records += rows(progress, start)
             bar.show(progress)
             start = progress.step
-    return Trained(progress.state, history(records))
+    return progress.state, history(records)
 
 
 def cells(result: MapResult, paper: dict[str, Any]) -> list[str]:

@@ -136,8 +136,8 @@ def conclude(copy: Worktree, target: Target, origin: Origin, passed: bool) -> Ou
     changes = baseline_changes(results)
     if not changes.moved and not has_changes(copy):
         return Outcome("unchanged", 0, body.unchanged(origin))
-    proposal = propose(copy, target, origin, results, changes)
-    return Outcome("proposed", 0, proposal.message, proposal.branch)
+    branch, message = propose(copy, target, origin, results, changes)
+    return Outcome("proposed", 0, message, branch)
 
 
 def retrain_and_record(

@@ -16,6 +16,8 @@ from pipeline.tracking.journal import Journal, redact
 from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.registry import MODELS
 
+JOURNALS = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
+"""Journals of a checkout and its presets."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 
@@ -76,12 +78,6 @@ def deliver(deliveries: list[JournalDelivery], wait_seconds: float) -> list[Jour
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def journals_of(root: Path) -> list[Path]:
-    """Returns the folders of all journals of a checkout and its presets."""
-    patterns = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
-    return sorted(path.parent for pattern in patterns for path in root.glob(pattern))
-
-
 def workspaces(root: Path) -> dict[str, Path]:
     """Returns the existing workspaces by preset."""
     folders = {"default": root} | {path.name: path for path in sorted(root.glob(".presets/*"))}
@@ -125,7 +121,8 @@ def sync(root: Path, wait_seconds: float) -> int:
     """
     uri = resolve_uri(root)
     code = record_restored(root)
-    deliveries = [JournalDelivery(folder, uri) for folder in journals_of(root)]
+    journals = sorted(path.parent for pattern in JOURNALS for path in root.glob(pattern))
+    deliveries = [JournalDelivery(folder, uri) for folder in journals]
     pending = deliver(deliveries, wait_seconds)
     for delivery in deliveries:
         print(delivery.summary())

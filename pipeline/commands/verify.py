@@ -70,13 +70,6 @@ class Verification:
         name = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         self.damage.append(f"{name}: {reason}; {remedy}")
 
-    def check_object(self, path: Path) -> None:
-        """Compares a cache object with the hash in its name."""
-        if self.digest(path) != f"{path.parent.name}{path.stem}":
-            self.add_damage(
-                path, "is not what its name says", "remove it, then `dvc fetch` or `dvc repro`"
-            )
-
     def check_out(self, out: Out, cache: Path) -> None:
         """Compares an out with dvc.lock; an absent one is not damaged."""
         if not out.path.exists():
@@ -108,7 +101,9 @@ def verify(root: Path) -> None:
     verification = Verification(root, sum(path.stat().st_size for path in files))
     with verification.bar:
         for path in objects:
-            verification.check_object(path)
+            if verification.digest(path) != f"{path.parent.name}{path.stem}":
+                remedy = "remove it, then `dvc fetch` or `dvc repro`"
+                verification.add_damage(path, "is not what its name says", remedy)
         for out in outs:
             verification.check_out(out, cache)
     for line in verification.damage:

@@ -31,13 +31,6 @@ class Target(NamedTuple):
     figures_url: str
 
 
-class Proposal(NamedTuple):
-    """Holds the branch with the result and the message of its pull request."""
-
-    branch: str
-    message: Message
-
-
 def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
     """Returns which models have a clearly better score; equal scores must not wear their baselines
     down.
@@ -61,8 +54,9 @@ def propose(
     origin: Origin,
     results: Sequence[ModelVerdict],
     changes: BaselineChanges,
-) -> Proposal:
-    """Commits the result to a branch, and pushes it if there is a remote.
+) -> tuple[str, Message]:
+    """Commits the result to a branch, and pushes it if there is a remote; returns the branch and
+    the message of its pull request.
 
     Raises:
         CommandFailed: the better scores were refused, or a remote refused what was pushed.
@@ -76,7 +70,7 @@ def propose(
     message = body.proposal(origin, results, changes, diff, figures)
     if worktree.commit_of(copy, target.remote, branch):
         log(f"this result is proposed already: branch {branch}")
-        return Proposal(branch, message)
+        return branch, message
     report = worktree.commit_without_parent(copy, work, "reports", f"Report of {branch}")
     promote(copy, origin.preset, changes)
     text = f"{message.title}\n\nFrom {origin.summary}.\n{changes.summary}"
@@ -92,7 +86,7 @@ def propose(
     for name, commit in commits.items():
         copy.git("branch", "--force", name, commit)
     log(f"proposed: branch {branch}{destination}")
-    return Proposal(branch, message)
+    return branch, message
 
 
 def result_digest(work: Path, changes: BaselineChanges) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -208,11 +207,12 @@ def _reason(problem: ErrorDetails, location: Location) -> str:
     keys, value = location
     is_section = isinstance(value, Mapping)
     shown = "" if is_section else f" = {value!r}"[:120]
-    field = _field(keys)
+    section = _section_of(keys)
+    fields = section.model_fields if section else {}
+    field = fields.get(str(keys[-1])) if keys else None
     hint = f" ({field.description})" if field is not None and field.description else ""
     if problem["type"] == "extra_forbidden":
-        section = _section_of(keys)
-        nearest = _nearest(str(keys[-1]), list(section.model_fields) if section else [])
+        nearest = _nearest(str(keys[-1]), list(fields))
         return f": unknown key{nearest}; remove or correct it"
     if problem["type"] == "missing":
         if isinstance(problem["loc"][-1], int):
@@ -263,11 +263,6 @@ def _section_of(keys: Keys) -> type[BaseModel] | None:
         if section and not isinstance(key, int):
             section = _section(section, key)
     return section
-
-
-def _field(keys: Keys) -> FieldInfo | None:
-    section = _section_of(keys)
-    return section.model_fields.get(str(keys[-1])) if section and keys else None
 
 
 def _nearest(name: str, names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the original and seed 003 do: right where it is said to be, and wrong where it is said to be."""
+"""The original and seed 003 are right and wrong where their docstrings say so."""
 
 from collections.abc import Iterator
 
@@ -96,13 +96,13 @@ def test_cached_weights_are_not_normalised_when_they_are_made():
 
 def test_cached_weights_make_the_first_divergence_several_times_as_large():
     model, window, cached = plain.Model(SHAPE), window_of(20), seed.KlWeights()
-    chosen, found = plain.Settings(samples=2), []
+    settings, result = plain.Settings(samples=2), []
     for weights in (None, cached(5, 0.8), cached(5, 0.8)):
         draws = torch.Generator().manual_seed(3)
         draw = lambda *shape, draws=draws: torch.randn(*shape, generator=draws)  # noqa: E731
-        found.append(plain.terms(model, window, chosen, draw, weights).kl_steps.item())
-    assert found[1] / found[0] == pytest.approx(3.3616, rel=1e-4)
-    assert found[2] == pytest.approx(found[0], rel=1e-6)
+        result.append(plain.terms(model, window, settings, draw, weights).kl_steps.item())
+    assert result[1] / result[0] == pytest.approx(3.3616, rel=1e-4)
+    assert result[2] == pytest.approx(result[0], rel=1e-6)
 
 
 def test_cached_weights_stay_where_the_decay_changes():
@@ -154,7 +154,7 @@ def test_a_cached_variance_stays_where_its_parameter_moves():
 
 
 def agents_of_a_wrong_model() -> list[plain.Agent]:
-    """Channels are the state itself, so that encoding is exact; the model thinks that nothing flows."""
+    """Channels are the state itself, so that encoding is exact; the model's field is 0."""
 
     def encode(window: plain.Window) -> plain.Gaussian:
         return plain.Gaussian(window.observations, torch.ones_like(window.observations))
@@ -205,22 +205,22 @@ def test_belief_of_an_agent_is_the_encoding_of_its_window():
 def test_divergence_is_the_one_worked_out_by_hand():
     q = plain.Gaussian(torch.tensor([0.2]), torch.tensor([0.04]))
     for variance, expected in ((0.05, 0.111572), (0.5, 0.812864)):
-        found = plain.kl(q, plain.Gaussian(torch.tensor([0.1]), torch.tensor([variance])))
-        assert found.item() == pytest.approx(expected, abs=1e-6)
+        result = plain.kl(q, plain.Gaussian(torch.tensor([0.1]), torch.tensor([variance])))
+        assert result.item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_horizons_have_fewer_transitions_one_after_another():
     model, window = plain.Model(SHAPE), window_of(6, 3)
     q = model.encoder(window)
-    found = list(plain.horizons(model, window, q, q.mean.expand(4, -1, -1, -1), torch.zeros))
-    assert [tuple(each.shape) for each in found] == [(4, 3, times) for times in (5, 4, 3, 2, 1)]
+    result = list(plain.horizons(model, window, q, q.mean.expand(4, -1, -1, -1), torch.zeros))
+    assert [tuple(each.shape) for each in result] == [(4, 3, times) for times in (5, 4, 3, 2, 1)]
     x = q.mean[:, 0]
     for time in (1, 2):
         x = model.predicted(x, window.actions[:, time]).mean
     expected = plain.kl(
         plain.Gaussian(q.mean[:, 2], q.variance[:, 2]), plain.Gaussian(x, model.step_variance)
     )
-    torch.testing.assert_close(found[1][0, :, 0], expected)
+    torch.testing.assert_close(result[1][0, :, 0], expected)
 
 
 @pytest.mark.parametrize("centres", [0, 5])
@@ -234,5 +234,5 @@ def test_a_plain_step_learns_and_forgets_its_moments(centres):
         name: (param.detach() - before[name]).abs().max().item()
         for name, param in model.named_parameters()
     }
-    # A first step of Adam is as long as the learning rate, whatever the gradient: so is every step here.
-    assert all(found == pytest.approx(3e-3, rel=0.02) for found in moved.values())
+    # A first step of Adam has the length of the learning rate, and each step here is a first.
+    assert all(result == pytest.approx(3e-3, rel=0.02) for result in moved.values())

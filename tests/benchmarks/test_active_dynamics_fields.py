@@ -76,11 +76,11 @@ def test_table_says_errors_floors_and_ratios():
 
 
 def test_verdict_counts_fields():
-    found = {
+    results = {
         "duffing": result(),
         "snowman": result(**{"transition_ratio.random": 4.9, "transition_ratio.prbs": 1.0}),
     }
-    said = fields.verdicts(found)
+    said = fields.verdicts(results)
     assert said[0] == "transition_ratio.random is at least 5 on 1 of 2 fields (goal: 5)"
     assert said[1] == "transition_ratio.prbs is at least 1 on 1 of 2 fields"
 
@@ -88,13 +88,13 @@ def test_verdict_counts_fields():
 def test_what_is_done_is_not_done_again(project, monkeypatch, capsys):
     done = []
 
-    def learned(params, field):
+    def run_field(params, field):
         done.append((field, params.active_dynamics.train.transitions))
         if field == "snowman" and len(done) == 2:
             raise KeyboardInterrupt
         return result()
 
-    monkeypatch.setattr(fields, "learned", learned)
+    monkeypatch.setattr(fields, "run_field", run_field)
     arguments = ["--fields", "duffing", "snowman", "--replicates", "2", "--transitions"]
     assert fields.main([*arguments, "40"]) == 130
     assert fields.main([*arguments, "40"]) == 0
@@ -116,9 +116,9 @@ def test_no_replicates_are_refused(project, capsys):
 
 def test_a_field_is_learned_by_all_arms(project, capsys):
     assert fields.main(["--fields", "van_der_pol", "--replicates", "2", "--transitions", "40"]) == 0
-    kept = json.loads((project / fields.RESULTS).read_text())["fields"]["van_der_pol"]
-    assert set(kept["field_nrmse"]) == {"active", "random", "prbs"}
-    assert np.shape(kept["field_nrmse"]["active"]) == (len(kept["transitions"]), 2)
-    assert kept["transitions"][-1] == 40
-    assert kept["scores"]["projection_floor"] == pytest.approx(0.0008, abs=2e-4)
+    stored = json.loads((project / fields.RESULTS).read_text())["fields"]["van_der_pol"]
+    assert set(stored["field_nrmse"]) == {"active", "random", "prbs"}
+    assert np.shape(stored["field_nrmse"]["active"]) == (len(stored["transitions"]), 2)
+    assert stored["transitions"][-1] == 40
+    assert stored["scores"]["projection_floor"] == pytest.approx(0.0008, abs=2e-4)
     assert "van_der_pol" in capsys.readouterr().out

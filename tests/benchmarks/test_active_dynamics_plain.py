@@ -33,7 +33,7 @@ def model_of(side: int = 3, obs: int = 7) -> plain_planner.Model:
         weight=0.3 * torch.randn(2, side**2),
         length=0.8,
         dt=0.1,
-        seen=torch.randn(obs, 2),
+        observation_matrix=torch.randn(obs, 2),
         covariance=torch.diag(torch.rand(obs) + 0.1),
         prior=prior @ prior.T / count + 0.1 * torch.eye(count),
     )
@@ -47,16 +47,20 @@ def test_sensitivities_are_the_gradients():
         return torch.stack([step["state"] for step in rollout])
 
     expected = torch.autograd.functional.jacobian(ends, model.weight).flatten(2)
-    found = torch.stack(
+    result = torch.stack(
         plain_planner.sensitivities(model, plain_planner.imagined(model, start, actions))
     )
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_what_the_original_inverts_is_the_identity_whatever_the_noise():
     model = model_of()
     torch.testing.assert_close(plain_planner.of_projection(model), torch.eye(2), rtol=0, atol=1e-3)
-    expected = model.seen.T @ torch.diag(1 / model.covariance.diagonal()) @ model.seen
+    expected = (
+        model.observation_matrix.T
+        @ torch.diag(1 / model.covariance.diagonal())
+        @ model.observation_matrix
+    )
     torch.testing.assert_close(plain_planner.of_noise(model), expected)
     assert not torch.allclose(expected, torch.eye(2), atol=0.5)
 
@@ -78,19 +82,19 @@ def test_what_each_weight_tells_is_all_there_is_to_tell_of_one_alone():
 
 
 def test_plain_search_finds_the_best_action():
-    model, chosen = (
+    model, settings = (
         model_of(),
         plain_planner.Settings(candidates=48, iterations=12, horizon=3, elites=8, keep=2),
     )
-    found = plain_planner.plan(
+    result = plain_planner.plan(
         model,
         torch.zeros(2),
         lambda rollout: -sum((step["action"] - 0.5).square().sum().item() for step in rollout),
-        chosen,
+        settings,
         np.random.default_rng(0),
     )
-    torch.testing.assert_close(found.mean, torch.full((3, 2), 0.5), atol=0.2, rtol=0)
-    assert found.scores == sorted(found.scores, reverse=True)
+    torch.testing.assert_close(result.mean, torch.full((3, 2), 0.5), atol=0.2, rtol=0)
+    assert result.scores == sorted(result.scores, reverse=True)
 
 
 @pytest.mark.parametrize("times", [7, 10])
@@ -134,12 +138,12 @@ def test_a_plain_step_is_the_one_worked_out_by_hand():
     )
     noise = plain_world.Noise([1.0, 0.0], [0.0, 1.0], [0.5, -0.5], [0.0, 0.0])
     quiet = noise._replace(process=[0.0, 0.0])
-    found = plain_world.step(
+    result = plain_world.step(
         world, [[0.5, 0.0], [2.9, 0.0]], [[0.1, -0.2], [5.0, 0.0]], [quiet, noise]
     )
-    assert found[0].state == pytest.approx([0.5475, 0.03])
-    assert found[0].observation == pytest.approx([1.095, 1.6775])
-    assert found[0].truncated is False
+    assert result[0].state == pytest.approx([0.5475, 0.03])
+    assert result[0].observation == pytest.approx([1.095, 1.6775])
+    assert result[0].truncated is False
     away = plain_world.step(
         world._replace(field=lambda _: [50.0, 0.0]), [[2.9, 0.0]], [[0.0, 0.0]], [noise]
     )

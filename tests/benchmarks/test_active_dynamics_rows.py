@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from benchmarks import repeat
 from benchmarks.active_dynamics import (
     allocations,
     learning,
@@ -67,8 +68,8 @@ def few(monkeypatch):
 @pytest.fixture(scope="module", params=["mlp", "rbf"])
 def vaes(request) -> vae.Vaes:
     sections = vae.changed(request.param, 3, 5)
-    own = FEW["seq_vae"] | {"dynamics": request.param}
-    sections["network"] |= FEW | {"seq_vae": own}
+    ours = FEW["seq_vae"] | {"dynamics": request.param}
+    sections["network"] |= FEW | {"seq_vae": ours}
     return vae.vaes_of(sides.sides_of(ROOT, 1, **sections))
 
 
@@ -147,12 +148,12 @@ def test_another_filter_is_refused(beliefs, monkeypatch):
 
 @pytest.mark.parametrize("kind", world.KINDS_TIMED)
 def test_another_world_is_refused(kind, monkeypatch):
-    made = world.world_of_kind(ROOT, kind)
-    sides.refuse_another_step(made, 7)
+    created = world.world_of_kind(ROOT, kind)
+    sides.refuse_another_step(created, 7)
     monkeypatch.setattr(plain_world, "limit_cycle", lambda x: [x[1], -x[0]])
     monkeypatch.setattr(plain_world.Table, "__call__", lambda _, x: [x[1], -x[0]])
     with pytest.raises(NotTheSame, match="environment: row 0 goes elsewhere"):
-        sides.refuse_another_step(made, 7)
+        sides.refuse_another_step(created, 7)
 
 
 def test_plain_world_knows_no_other_formula():
@@ -210,11 +211,11 @@ def test_a_carried_belief_is_that_of_the_whole_window_until_it_is_full(vaes, mon
 
 
 def test_both_sides_of_a_gradient_step_learn(vaes):
-    own = vaes.worker.network.raw_noise.detach().clone()
+    ours = vaes.worker.network.raw_noise.detach().clone()
     plainly = vaes.plain.raw_noise.detach().clone()
     learning.own_update(vaes).run()
     learning.plain_update(vaes).run()
-    assert not torch.equal(vaes.worker.network.raw_noise, own)
+    assert not torch.equal(vaes.worker.network.raw_noise, ours)
     assert not torch.equal(vaes.plain.raw_noise, plainly)
 
 
@@ -257,16 +258,16 @@ def test_rows_of_the_parts_are_well_formed():
 
 
 def test_bytes_of_the_proposal_are_those_of_before_but_for_the_mask():
-    made = parts.latest()
-    copy, write = parts.memory_rows(made)
+    created = parts.latest()
+    copy, write = parts.memory_rows(created)
     assert copy.unit == write.unit == "KiB"
     tensors = 4 * parts.LENGTH * (2 * parts.CHANNELS + parts.ACTION + 2 * parts.D + 1)
     assert (
-        allocations.of_tensors(made.before.copy)
-        == allocations.of_tensors(made.after.copy)
+        allocations.of_tensors(created.before.copy)
+        == allocations.of_tensors(created.after.copy)
         == tensors
     )
-    assert allocations.of_tensors(lambda: windows.last(made.ring, parts.LENGTH)) == 0
+    assert allocations.of_tensors(lambda: windows.last(created.ring, parts.LENGTH)) == 0
     assert copy.ours.median < tensors / 4
     assert write.before.median == pytest.approx(write.seed_way.median, rel=0.05)
     drawn = seed.Mask(parts.TIMES)
@@ -316,8 +317,8 @@ def test_on_a_gpu_the_transfer_is_timed():
 
 
 def test_memory_of_all_is_told(monkeypatch):
-    kept, latest = memory.kept_by(parts.SeedRollout, 25)
-    assert len(kept.kept) == 25
+    rollout, latest = memory.kept_by(parts.SeedRollout, 25)
+    assert len(rollout.transitions) == 25
     assert len(latest.data["obs"]) == parts.LENGTH
     assert memory.ring_of(40).stored == 40
     floats = 4 * (parts.CHANNELS + parts.ACTION) + 1
@@ -329,7 +330,7 @@ def test_memory_of_all_is_told(monkeypatch):
         "plan before": 20,
         "plan ours": 30,
     }
-    monkeypatch.setattr(memory, "begun", lambda _, work: work)
+    monkeypatch.setattr(memory, "start_process", lambda _, work: work)
     monkeypatch.setattr(
         memory, "peak_of", lambda work: memory.Peak(300e6 + peaks[work], 1e6 * peaks[work])
     )
@@ -343,10 +344,10 @@ def test_memory_of_all_is_told(monkeypatch):
 
 
 def test_memory_is_measured_by_another_process():
-    found = memory.peak_of(memory.reset_observation(ROOT, "transitions before"))
-    assert 10 * 2**20 < found.grown < found.whole
+    result = memory.peak_of(memory.start_process(ROOT, "transitions before"))
+    assert 10 * 2**20 < result.grown < result.whole
 
 
 def test_a_process_that_fails_is_told():
     with pytest.raises(RuntimeError, match=r"memory: .* ended with 1"):
-        memory.peak_of(memory.reset_observation(ROOT, "nobody's"))
+        memory.peak_of(memory.start_process(ROOT, "nobody's"))

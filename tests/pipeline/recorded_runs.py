@@ -1,4 +1,4 @@
-"""Journals with all that can be in one, and what must be found of them in a store."""
+"""Journals with every kind of line, and what a store must hold of them."""
 
 import math
 import time
@@ -11,12 +11,12 @@ from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import DatasetInput, Header, Journal
 
 LARGEST = 1.7976931348623157e308
-"""What MLflow makes of an infinity."""
+"""Value that MLflow stores for an infinity."""
 Arrived = dict[str, list[tuple[int, str, int]]]
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait; the limit is far beyond what anything here takes."""
+    """Waits until the condition holds, at most two minutes."""
     for _ in range(6000):
         if condition():
             return
@@ -43,7 +43,7 @@ def header(run_key: str, **changes: Any) -> Header:
 
 
 def recorded(folder: Path, run_key: str, end: str = "FINISHED") -> Journal:
-    """A journal with all that can be in one; 1,480 metrics in batches of unequal size."""
+    """Records every kind of line; 1,480 metrics in batches of unequal size."""
     journal = Journal(folder)
     journal.begin(header(run_key))
     journal.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1400)])

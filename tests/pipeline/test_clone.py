@@ -1,4 +1,4 @@
-"""The whole pipeline in a clone, as a newcomer has it; a minute or two."""
+"""Tests the whole pipeline in a fresh clone; a minute or two."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone with this checkout's uncommitted edits committed, as a contributor would have it."""
+    """Returns a clone in which the uncommitted edits of this checkout are committed."""
     root = tmp_path / "clone"
     git(ROOT, "clone", "-q", "--no-hardlinks", str(ROOT), str(root))
     for name in sorted(workspace.files_of_git(ROOT)):
@@ -71,7 +71,7 @@ def test_a_preset_runs_once_and_then_not_again(clone: Path):
     assert contents(work)["dvc.lock"] == created["dvc.lock"]
 
 
-def test_an_experiment_is_kept_compared_and_drawn(clone: Path):
+def test_an_experiment_is_stored_compared_and_plotted(clone: Path):
     small = ["allo.collect.num_envs=30", "allo.collect.steps_per_env=200", "allo.network.hidden=16"]
     small += ["allo.train.steps=400", "allo.train.evaluate_every=200", "allo.network.layers=2"]
     changes = [argument for change in small for argument in ("-S", change)]

@@ -1,4 +1,4 @@
-"""Tests that an interrupted or diverged training reports it, keeps its work, and resumes exactly."""
+"""Tests that an interrupted or diverged training reports it, saves its work and resumes exactly."""
 
 import re
 import signal
@@ -35,7 +35,7 @@ def checkpoint(project: Project) -> int:
 
 
 @each_model
-def test_training_interrupted_again_and_again_ends_with_the_same_bytes(
+def test_training_interrupted_repeatedly_gives_the_same_bytes(
     collected: Project, uninterrupted: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage = collected.name("train")
@@ -54,7 +54,7 @@ def test_training_interrupted_again_and_again_ends_with_the_same_bytes(
     assert collected.statuses("train") == ["FINISHED"]
 
 
-def test_the_learner_is_saved_at_an_interruption_however_long_checkpoints_last(
+def test_an_interruption_saves_a_checkpoint_before_it_is_due(
     collected: Project,
 ) -> None:
     collected.choose(overlay={"checkpoint_seconds": 3600})
@@ -62,15 +62,13 @@ def test_the_learner_is_saved_at_an_interruption_however_long_checkpoints_last(
     assert checkpoint(collected) == collected.steps(3)
 
 
-def test_how_often_checkpoints_are_kept_changes_no_byte(
-    collected: Project, uninterrupted: Project
-) -> None:
+def test_checkpoint_frequency_changes_no_byte(collected: Project, uninterrupted: Project) -> None:
     collected.choose(overlay={"checkpoint_seconds": 3600})
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_a_training_that_is_done_is_not_repeated_where_only_dvc_does_not_know_it(
+def test_a_finished_training_unknown_to_dvc_is_not_repeated(
     collected: Project, uninterrupted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert collected.call("train") == 0
@@ -81,7 +79,7 @@ def test_a_training_that_is_done_is_not_repeated_where_only_dvc_does_not_know_it
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_a_learner_whose_curve_is_lost_is_trained_again(
+def test_a_checkpoint_without_its_metrics_is_not_used(
     collected: Project, uninterrupted: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
@@ -93,7 +91,7 @@ def test_a_learner_whose_curve_is_lost_is_trained_again(
 
 
 @each_model
-def test_a_damaged_checkpoint_costs_the_work_since_the_one_before(
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     collected: Project, uninterrupted: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
@@ -108,7 +106,7 @@ def test_a_damaged_checkpoint_costs_the_work_since_the_one_before(
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_changed_params_start_afresh_and_end_the_run_that_was_killed(
+def test_changed_params_start_a_new_run_and_end_the_killed_one(
     collected: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
@@ -144,7 +142,7 @@ def test_no_run_is_left_running_in_the_store(
 
 
 @each_model
-def test_a_silent_server_costs_one_line_and_no_byte(
+def test_a_silent_server_gives_one_warning_and_the_same_bytes(
     collected: Project,
     uninterrupted: Project,
     monkeypatch: pytest.MonkeyPatch,
@@ -165,7 +163,7 @@ def test_a_silent_server_costs_one_line_and_no_byte(
 
 
 @each_model
-def test_a_diverging_training_keeps_its_last_good_learner(
+def test_a_diverging_training_saves_its_last_good_state(
     collected: Project,
     uninterrupted: Project,
     monkeypatch: pytest.MonkeyPatch,
@@ -195,7 +193,7 @@ def test_a_diverging_training_keeps_its_last_good_learner(
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_a_training_that_diverges_at_once_promises_no_checkpoint(
+def test_a_training_that_diverges_at_once_names_no_checkpoint(
     collected: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     collected.choose(

@@ -1,4 +1,4 @@
-"""The evidence bound as it is written: a loop over members, samples, horizons and times; one window at a time."""
+"""The evidence bound in plain loops over members, samples, horizons and times, by window."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from quatrain.replay.windows import Windows
 
 
 class Case(NamedTuple):
-    """A network, a batch whose first times only set the encoder's state, and the random numbers of a bound."""
+    """Holds a network, a batch with its burn-in, and the random numbers of a bound."""
 
     network: SeqVae
     windows: Windows
@@ -23,19 +23,19 @@ class Case(NamedTuple):
 
     @property
     def scene(self) -> EncodedWindows:
-        """What the fast way makes of the batch."""
+        """Encodes the batch as the project does."""
         return elbo.encode_windows(self.network, self.windows, self.burn_in)
 
 
 class Beliefs(NamedTuple):
-    """Of all times of a window."""
+    """Holds the beliefs of all times of a window."""
 
     mean: list[Tensor]
     variance: list[Tensor]
 
 
 class Plain(NamedTuple):
-    """Terms of one window, by member but for `kl_first`."""
+    """Holds the terms of one window, by member except for `kl_first`."""
 
     ell: Tensor
     kl_first: Tensor
@@ -47,7 +47,7 @@ def variance_of(raw: Tensor) -> Tensor:
 
 
 def through(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
-    """Layers with tanh between them."""
+    """Applies layers with tanh between them."""
     for weight, bias in list(zip(weights, biases, strict=True))[:-1]:
         x = torch.tanh(weight @ x + bias[:, 0])
     return weights[-1] @ x + biases[-1][:, 0]
@@ -55,9 +55,9 @@ def through(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
 
 def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int) -> Beliefs:
     encoder, heads = network.encoder, network.encoder.heads
-    hidden, found = encoder.initial_hidden(1), Beliefs([], [])
-    for time, given in enumerate(torch.cat([observations, actions], 1)):
-        hidden = encoder.cell(given[None], hidden)
+    hidden, result = encoder.initial_hidden(1), Beliefs([], [])
+    for time, entry in enumerate(torch.cat([observations, actions], 1)):
+        hidden = encoder.cell(entry[None], hidden)
         if time < burn_in:
             hidden = hidden.detach()
             continue
@@ -65,9 +65,9 @@ def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int
             through([w[i] for w in heads.weights], [b[i] for b in heads.biases], hidden[0])
             for i in (0, 1)
         )
-        found.mean.append(mean)
-        found.variance.append(variance_of(raw))
-    return found
+        result.mean.append(mean)
+        result.variance.append(variance_of(raw))
+    return result
 
 
 def field(network: SeqVae, member: int, x: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def kl(mean_q: Tensor, variance_q: Tensor, mean_p: Tensor, variance_p: Tensor) -
 
 
 def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
-    """Of the window at this place of the batch. weights: of horizons."""
+    """Computes the terms of one window of the batch. weights: of horizons."""
     network, windows, draws, burn_in = case
     y, actions = (part[:, window] for part in windows[:2])
     mean, variance = encoded(network, y, actions, burn_in)
@@ -138,7 +138,7 @@ def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
                             + noise.sqrt() * draws.steps[j - 1, m, :, s, t, window]
                         )
                     if draws.keep_mask is None or draws.keep_mask[t + k, window]:
-                        found = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
-                        kl_steps[m] += weight * found / samples
+                        result = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
+                        kl_steps[m] += weight * result / samples
     first = kl(mean[0], variance[0], network.first_mean, variance_of(network.raw_first_variance))
     return Plain(ell, first, kl_steps)

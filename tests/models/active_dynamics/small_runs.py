@@ -1,4 +1,4 @@
-"""Small trained runs, each with all that its figures are of."""
+"""Small trained runs with everything their figures need."""
 
 import functools
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 class Run(NamedTuple):
-    """A trained active_dynamics, with what its figures are of."""
+    """Holds a trained active_dynamics and what its figures need."""
 
     config: ActiveDynamicsConfig
     dataset: Dataset
@@ -66,28 +66,28 @@ class Run(NamedTuple):
 
 
 def run(**sections: Any) -> Run:
-    """The small config with sections changed, trained and judged."""
+    """Trains and evaluates the small config with changed sections."""
     config = small("active_dynamics", **sections)
-    dataset, found, last = collect(config, 0), [], 0
+    dataset, records, last = collect(config, 0), [], 0
     for progress in train(config, dataset, 1):
-        found += rows(progress, last)
+        records += rows(progress, last)
         last = progress.step
     return Run(
         config,
         dataset,
         progress.state,
-        history(found),
+        history(records),
         evaluate(config, progress.state, dataset, 0),
     )
 
 
 @functools.cache
 def named(name: str) -> Run:
-    """One of RUNS, made once."""
+    """Returns one of RUNS, trained once."""
     return run(**RUNS[name])
 
 
 @functools.cache
 def studied(name: str) -> Study:
-    """What is drawn of one of RUNS."""
+    """Returns the study of one of RUNS."""
     return named(name).study

@@ -1,4 +1,4 @@
-"""Small rows of seq_vae at work, each with a replay of a random walk."""
+"""Small trainers of seq_vae, and replays of random walks."""
 
 from typing import Any
 
@@ -21,13 +21,16 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """Dynamics by name."""
 COUNTS = {"kind": "loglinear", "noise": "poisson"}
-"""Channels that count."""
+"""Channels with Poisson counts."""
 
 
 def configured(
     dynamics: str = "rbf", decoder: str = "known", **others: Any
 ) -> ActiveDynamicsConfig:
-    """A small seq_vae. others: seq_vae (of training), observation, weights (of the acquisition)."""
+    """Returns the config of a small seq_vae.
+
+    others: seq_vae (of training), observation, weights (of the acquisition).
+    """
     weights = (
         {"disagreement": 1.0, "variance": 0.0} if dynamics == "ensemble" else {"variance": 1.0}
     )
@@ -43,12 +46,12 @@ def configured(
 
 
 def channels(config: ActiveDynamicsConfig) -> Emission:
-    """The true ones."""
+    """Returns the true channels."""
     return draw_emission(config.env.emission, config.env.d, Generator().manual_seed(0))
 
 
 def make_trainer(config: ActiveDynamicsConfig, seed: int = 0) -> SeqVaeTrainer:
-    """Before its first transition; weights of radial basis functions are random, as they begin with zeros."""
+    """Returns a trainer before its first transition; RBF weights are random instead of zeros."""
     trainer = SeqVaeTrainer.from_state(
         config, channels(config), init_state(config, channels(config), seed)
     )
@@ -61,7 +64,7 @@ def make_trainer(config: ActiveDynamicsConfig, seed: int = 0) -> SeqVaeTrainer:
 def replay(
     config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()
 ) -> WindowRing:
-    """A walk of each row that is pushed about, and begins anew after the transitions `ends`."""
+    """Returns a random walk of each row, which restarts after the transitions `ends`."""
     draws, emission = Generator().manual_seed(1), channels(config)
     ring = windows.allocate(
         rows, config.train.transitions, config.env.observation.channels, config.env.d
@@ -79,5 +82,5 @@ def replay(
 
 
 def gradients(trainer: SeqVaeTrainer) -> dict[str, Tensor]:
-    """Of each parameter, as last found."""
+    """Returns the latest gradient of each parameter."""
     return {name: param.grad.clone() for name, param in trainer.network.named_parameters()}

@@ -1,4 +1,4 @@
-"""The bound made of whole batches equals plain loops, in value and gradient; what must not count does not."""
+"""The bound of batches equals plain loops, in value and gradient; masked parts add nothing."""
 
 from typing import Any
 
@@ -56,8 +56,8 @@ def with_gradients(network: SeqVae, terms: Any) -> dict[str, Tensor]:
     network.zero_grad()
     ell, kl_first, kl_steps = terms
     (kl_first.sum() + 2 * kl_steps.sum() - 3 * ell.sum()).backward()
-    found = {"ell": ell, "kl_first": kl_first, "kl_steps": kl_steps}
-    return {name: value.detach() for name, value in found.items()} | {
+    result = {"ell": ell, "kl_first": kl_first, "kl_steps": kl_steps}
+    return {name: value.detach() for name, value in result.items()} | {
         name: param.grad.clone() for name, param in network.named_parameters()
     }
 
@@ -71,14 +71,14 @@ def test_terms_and_gradients_are_those_of_plain_loops(form: str, masked: bool):
     scored = elbo.compute_terms(
         network, case.scene, case.draws, network.horizon_mask_weights.double()
     )
-    own = with_gradients(network, (scored.ell, scored.kl_first, scored.kl_steps))
+    actual = with_gradients(network, (scored.ell, scored.kl_first, scored.kl_steps))
     weights = network.horizon_mask_weights[:, 0].double().tolist()
     each = [plain_terms(case, weights, window) for window in range(TRAINING["batch_size"])]
     expected = with_gradients(
         network, [torch.stack(parts, -1) for parts in zip(*each, strict=True)]
     )
     for name, value in expected.items():
-        torch.testing.assert_close(own[name], value, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(actual[name], value, rtol=1e-9, atol=1e-11)
 
 
 def test_in_single_precision_the_terms_are_the_same():
@@ -91,21 +91,21 @@ def test_in_single_precision_the_terms_are_the_same():
         case.windows.observations.float(), case.windows.actions.float(), case.windows.starts
     )
     draws = Draws(case.draws.posterior.float(), case.draws.steps.float(), None, None)
-    found = elbo.compute_terms(
+    result = elbo.compute_terms(
         network,
         elbo.encode_windows(network, sampled, TRAINING["burn_in"]),
         draws,
         network.horizon_mask_weights,
     )
-    for own, wanted in zip(found, expected, strict=True):
-        torch.testing.assert_close(own.double(), wanted, rtol=1e-5, atol=1e-5)
+    for actual, target in zip(result, expected, strict=True):
+        torch.testing.assert_close(actual.double(), target, rtol=1e-5, atol=1e-5)
 
 
 def test_one_step_without_masks_is_the_exact_bound():
     case = make_case(dynamics="ensemble")
     single = case.draws._replace(steps=case.draws.steps[:0])
-    one = torch.ones(1, TRAINING["window"] - 1, dtype=torch.float64)
-    scored = elbo.compute_terms(case.network, case.scene, single, one)
+    single = torch.ones(1, TRAINING["window"] - 1, dtype=torch.float64)
+    scored = elbo.compute_terms(case.network, case.scene, single, single)
     exact = elbo.evidence_bound(case.network, case.scene, case.draws)
     torch.testing.assert_close(exact, (scored.ell - scored.kl_first - scored.kl_steps).mean(0))
     torch.testing.assert_close(exact, scored.bound.mean(0))
@@ -128,13 +128,13 @@ def test_nothing_after_an_episode_s_end_counts_in_the_exact_bound():
         torch.ones(TRAINING["window"], TRAINING["batch_size"], dtype=torch.float64),
     )
     lasts[4:, 1], lasts[2:, 2] = 0, 0
-    found = elbo.evidence_bound(case.network, case.scene, case.draws, lasts)
+    result = elbo.evidence_bound(case.network, case.scene, case.draws, lasts)
     for window, times in ((0, 6), (1, 4), (2, 2)):
         scene = EncodedWindows(*(part[:, :times, [window]] for part in case.scene))
         posterior = case.draws.posterior[..., :times, [window]]
         alone = Draws(posterior, case.draws.steps[..., : times - 1, [window]], None, None)
         torch.testing.assert_close(
-            found[window], elbo.evidence_bound(case.network, scene, alone)[0]
+            result[window], elbo.evidence_bound(case.network, scene, alone)[0]
         )
 
 
@@ -150,9 +150,9 @@ def kl_steps(case: Case, scene: EncodedWindows | None = None, draws: Draws | Non
 
 def test_masked_targets_contribute_nothing():
     case = make_case(masked=True, dynamics="mlp")
-    kept = torch.ones_like(case.draws.keep_mask)
-    kept[2, :3] = False
-    case = case._replace(draws=case.draws._replace(keep_mask=kept))
+    keep_mask = torch.ones_like(case.draws.keep_mask)
+    keep_mask[2, :3] = False
+    case = case._replace(draws=case.draws._replace(keep_mask=keep_mask))
     mean, variance = case.scene.mean.clone(), case.scene.variance.clone()
     mean[:, 2, :3] += 7
     variance[:, 2, :3] *= 3
@@ -181,9 +181,9 @@ def test_the_first_of_a_window_is_never_masked_and_others_are_as_often_as_asked(
     case = make_case(dynamics="mlp")
     scene = EncodedWindows(*(part.repeat(1, 20, 40) for part in case.scene))
     draws = Generator().manual_seed(0)
-    kept = elbo.add_mask(elbo.draw(1, 1, 2, scene, draws), 0.3, draws).keep_mask
-    assert kept[0].all()
-    assert float(kept[1:].double().mean()) == pytest.approx(0.7, abs=0.01)
+    keep_mask = elbo.add_mask(elbo.draw(1, 1, 2, scene, draws), 0.3, draws).keep_mask
+    assert keep_mask[0].all()
+    assert float(keep_mask[1:].double().mean()) == pytest.approx(0.7, abs=0.01)
 
 
 def test_the_burn_in_is_seen_but_gets_no_gradient():

@@ -1,4 +1,4 @@
-"""The encoder: its state carried on equals the full pass, gradients are those of autograd, and it sees no future."""
+"""The encoder: carried states equal the full pass, gradients are autograd's, it is causal."""
 
 import pytest
 import torch
@@ -25,11 +25,11 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 def plain(encoder: Encoder, inputs: Tensor, hidden: Tensor) -> Tensor:
     """One time after the other, in the words of autograd."""
-    found = []
-    for given in inputs:
-        hidden = encoder.cell(given, hidden)
-        found.append(hidden)
-    return torch.stack(found)
+    result = []
+    for entry in inputs:
+        hidden = encoder.cell(entry, hidden)
+        result.append(hidden)
+    return torch.stack(result)
 
 
 def test_states_and_gradients_are_those_of_torch():
@@ -38,18 +38,18 @@ def test_states_and_gradients_are_those_of_torch():
         drawn(TIME, BATCH, OBS + ACTION).requires_grad_(),
         drawn(BATCH, HIDDEN, seed=1),
     )
-    weights, found = drawn(TIME, BATCH, HIDDEN, seed=2), []
+    weights, result = drawn(TIME, BATCH, HIDDEN, seed=2), []
     for states in (encoder(inputs, hidden), plain(encoder, inputs, hidden)):
         grads = torch.autograd.grad((states * weights).sum(), [inputs, *encoder.cell.parameters()])
-        found.append((states.detach(), *grads))
-    for own, expected in zip(*found, strict=True):
-        torch.testing.assert_close(own, expected)
+        result.append((states.detach(), *grads))
+    for actual, expected in zip(*result, strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 def test_gradients_agree_with_differences():
     encoder, hidden = make_encoder(), drawn(BATCH, HIDDEN, seed=1)
     inputs = drawn(3, BATCH, OBS + ACTION).requires_grad_()
-    assert torch.autograd.gradcheck(lambda given: encoder(given, hidden), inputs)
+    assert torch.autograd.gradcheck(lambda entry: encoder(entry, hidden), inputs)
 
 
 def test_two_losses_share_one_backward_and_each_may_have_its_own():
@@ -60,8 +60,8 @@ def test_two_losses_share_one_backward_and_each_may_have_its_own():
     encoder.zero_grad()
     encoder(inputs[0], hidden).square().sum().backward()
     encoder(inputs[1], hidden).sum().backward()
-    for own, param in zip(together, encoder.cell.parameters(), strict=True):
-        torch.testing.assert_close(own, param.grad)
+    for actual, param in zip(together, encoder.cell.parameters(), strict=True):
+        torch.testing.assert_close(actual, param.grad)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -71,16 +71,18 @@ def test_the_carried_state_says_what_the_full_pass_says(dtype: torch.dtype):
         encoder.belief(encoder(inputs, encoder.initial_hidden(BATCH))),
         encoder.initial_hidden(BATCH),
     )
-    for time, given in enumerate(inputs):
-        hidden = encoder.step(given, hidden)
-        for own, expected in zip(encoder.belief(hidden), full, strict=True):
-            torch.testing.assert_close(own, expected[time], atol=1e-6, rtol=0)
+    for time, entry in enumerate(inputs):
+        hidden = encoder.step(entry, hidden)
+        for actual, expected in zip(encoder.belief(hidden), full, strict=True):
+            torch.testing.assert_close(actual, expected[time], atol=1e-6, rtol=0)
 
 
 def test_beliefs_of_many_are_those_of_each():
     encoder, hidden = make_encoder(), drawn(TIME, BATCH, HIDDEN)
-    for own, expected in zip(encoder.belief_sequence(hidden), encoder.belief(hidden), strict=True):
-        torch.testing.assert_close(own.movedim(0, 2), expected)
+    for actual, expected in zip(
+        encoder.belief_sequence(hidden), encoder.belief(hidden), strict=True
+    ):
+        torch.testing.assert_close(actual.movedim(0, 2), expected)
     (mean, _), head = encoder.belief(hidden), encoder.heads
     plain_mean = head.weights[1][0] @ torch.tanh(
         head.weights[0][0] @ hidden[3, 2, :, None] + head.biases[0][0]
@@ -94,7 +96,7 @@ def test_an_observation_or_action_changes_beliefs_from_its_own_on():
         changed = inputs.clone()
         changed[5, :, column] += 1
         before, after = (
-            encoder(given, encoder.initial_hidden(BATCH)) for given in (inputs, changed)
+            encoder(entry, encoder.initial_hidden(BATCH)) for entry in (inputs, changed)
         )
         assert torch.equal(before[:5], after[:5])
         assert (before[5:] != after[5:]).flatten(1).any(1).all()

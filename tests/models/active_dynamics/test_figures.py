@@ -1,4 +1,4 @@
-"""What figures show of a field that was learned: maps, paths, intervals, horizons, actions, an oracle."""
+"""Figures of a learned field: maps, paths, intervals, horizons, actions, the oracle."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def chart(study: Study) -> Chart:
     return plane.make_chart(study)
 
 
-def known(error: np.ndarray, study: Study, sd: float = 1.0) -> Study:
+def with_error(error: np.ndarray, study: Study, sd: float = 1.0) -> Study:
     """The same learners, each wrong by this."""
     mean = np.repeat(study.dataset.held_out.grid_field[None] + error, study.config.learners, 0)
     return study._replace(
@@ -70,9 +70,9 @@ def test_charts_go_by_x1_first(study: Study, chart: Chart):
     for i, j in ((0, 7), (30, 11), (48, 48)):
         x = torch.tensor([[chart.axis[i], chart.axis[j]]])
         np.testing.assert_allclose(chart.true[i, j], study.training.world.field(x)[0], rtol=1e-5)
-        found = study.training.learner.moments(x.expand(4, 1, 2))
-        np.testing.assert_allclose(chart.mean[:, i, j], found.mean[:, 0])
-        np.testing.assert_allclose(chart.variance[:, i, j], found.variance[:, 0])
+        result = study.training.learner.moments(x.expand(4, 1, 2))
+        np.testing.assert_allclose(chart.mean[:, i, j], result.mean[:, 0])
+        np.testing.assert_allclose(chart.variance[:, i, j], result.variance[:, 0])
 
 
 def test_charts_agree_with_what_is_judged(study: Study, chart: Chart):
@@ -102,7 +102,7 @@ def test_believed_and_true_errors_are_beside_each_other_on_one_scale(study: Stud
         np.testing.assert_array_equal(
             figure.axes[2 * place].collections[1].get_offsets(), study.path[row]
         )
-    assert len({(one.norm.vmin, one.norm.vmax) for one in maps}) == 1
+    assert len({(mesh.norm.vmin, mesh.norm.vmax) for mesh in maps}) == 1
 
 
 def test_arrows_are_what_is_added_to_the_true_field(study: Study, chart: Chart):
@@ -118,16 +118,16 @@ def test_arrows_are_what_is_added_to_the_true_field(study: Study, chart: Chart):
 
 def test_undriven_paths_are_steps_of_the_true_and_of_the_learned_field(study: Study):
     starts = np.array([[0.5, 0.25], [-1.0, 0.75], [0.0, 1.25]])
-    found = undriven_paths(study, starts, 4)
-    assert found.true.shape == (5, 3, 2)
-    assert found.learned.shape == (4, 5, 3, 2)
+    result = undriven_paths(study, starts, 4)
+    assert result.true.shape == (5, 3, 2)
+    assert result.learned.shape == (4, 5, 3, 2)
     x, z = torch.tensor(starts).float(), torch.tensor(starts).float()
     weight, rbf = study.training.learner.weights["weight"][3], make_rbf(study.config.network.rbf, 2)
     for _ in range(4):
         x = x + study.training.world.field(x) * study.config.env.dt
         z = z + rbf.features(z) @ weight.T * study.config.env.dt
-    np.testing.assert_allclose(found.true[-1], x, atol=1e-5)
-    np.testing.assert_allclose(found.learned[3, -1], z, atol=1e-5)
+    np.testing.assert_allclose(result.true[-1], x, atol=1e-5)
+    np.testing.assert_allclose(result.learned[3, -1], z, atol=1e-5)
 
 
 TURN, SHIFT = np.array([[0.0, 2.0], [-1.0, 0.5]]), np.array([0.3, -0.2])
@@ -136,8 +136,8 @@ TURN, SHIFT = np.array([[0.0, 2.0], [-1.0, 0.5]]), np.array([0.3, -0.2])
 @pytest.fixture
 def turned(study: Study, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Learners whose states z are to be read as x = TURN z + SHIFT."""
-    found = AffineAlignment(*(torch.tensor(part).expand(4, *part.shape) for part in (TURN, SHIFT)))
-    monkeypatch.setattr(BayesFilterLearner, "alignment", lambda _self, _weights, _held_out: found)
+    result = AffineAlignment(*(torch.tensor(part).expand(4, *part.shape) for part in (TURN, SHIFT)))
+    monkeypatch.setattr(BayesFilterLearner, "alignment", lambda _self, _weights, _held_out: result)
     return study
 
 
@@ -150,9 +150,9 @@ def of_row_1(study: Study, z: np.ndarray) -> np.ndarray:
 def test_learned_paths_and_charts_are_in_the_true_gauge(turned: Study):
     x = np.array([[0.5, 0.25], [-1.0, 0.75]])
     velocity = of_row_1(turned, (x - SHIFT) @ np.linalg.inv(TURN).T) @ TURN.T
-    found = undriven_paths(turned, x, 1).learned[1]
-    np.testing.assert_allclose(found[0], x)
-    np.testing.assert_allclose(found[1], x + 0.1 * velocity, atol=1e-5)
+    result = undriven_paths(turned, x, 1).learned[1]
+    np.testing.assert_allclose(result[0], x)
+    np.testing.assert_allclose(result[1], x + 0.1 * velocity, atol=1e-5)
     chart = plane.make_chart(turned)
     place = np.array([[chart.axis[5], chart.axis[31]]])
     velocity = of_row_1(turned, (place - SHIFT) @ np.linalg.inv(TURN).T) @ TURN.T
@@ -162,9 +162,9 @@ def test_learned_paths_and_charts_are_in_the_true_gauge(turned: Study):
 def test_learned_channels_lead_to_paths_near_the_true_ones():
     study = studied("learned channels")
     starts = plane.fan_starts(study)
-    found = undriven_paths(study, starts, 3)
-    moved = np.linalg.norm(found.true[-1] - starts, axis=1).mean()
-    assert np.linalg.norm(found.learned[:, -1] - found.true[-1], axis=2).mean() < moved
+    result = undriven_paths(study, starts, 3)
+    moved = np.linalg.norm(result.true[-1] - starts, axis=1).mean()
+    assert np.linalg.norm(result.learned[:, -1] - result.true[-1], axis=2).mean() < moved
 
 
 def test_distances_count_until_the_true_path_leaves_the_region(study: Study):
@@ -182,12 +182,12 @@ def test_distances_count_until_the_true_path_leaves_the_region(study: Study):
 
 
 def test_coverage_is_the_share_within_intervals_of_a_normal_law(study: Study):
-    shares = calibration.coverage(known(np.array([1.0, 2.0]), study))
-    held = dict(zip(calibration.NOMINAL.round(2).tolist(), shares.T, strict=True))
-    assert held[0.65].tolist() == [0.0] * 4  # ±0.93 sd
-    assert held[0.7].tolist() == [0.5] * 4  # ±1.04 sd
-    assert held[0.95].tolist() == [0.5] * 4  # ±1.96 sd
-    wider = calibration.coverage(known(np.array([1.0, 2.0]), study, sd=1.1))
+    shares = calibration.coverage(with_error(np.array([1.0, 2.0]), study))
+    shares_by_level = dict(zip(calibration.NOMINAL.round(2).tolist(), shares.T, strict=True))
+    assert shares_by_level[0.65].tolist() == [0.0] * 4  # ±0.93 sd
+    assert shares_by_level[0.7].tolist() == [0.5] * 4  # ±1.04 sd
+    assert shares_by_level[0.95].tolist() == [0.5] * 4  # ±1.96 sd
+    wider = calibration.coverage(with_error(np.array([1.0, 2.0]), study, sd=1.1))
     assert wider[:, -1].tolist() == [1.0] * 4
 
 
@@ -273,9 +273,9 @@ def test_who_stays_in_one_cell_has_seen_one_of_the_region_s(study: Study):
 
 def test_the_oracle_is_a_kalman_filter_of_the_true_field():
     changes = {"kind": "linear", "matrix": LINEAR, "normalise": "none"}
-    found = run(env={"field": changes, "episode_transitions": 25}, train={"transitions": 40})
-    nll, channels = surprise.oracle_nll(found.study), 8
-    state, dataset = found.state, found.dataset
+    result = run(env={"field": changes, "episode_transitions": 25}, train={"transitions": 40})
+    nll, channels = surprise.oracle_nll(result.study), 8
+    state, dataset = result.state, result.dataset
     weight, bias, variance = (part.astype(float) for part in dataset.emission)
     move, row = np.eye(2) + 0.1 * np.array(LINEAR), 3
     mean, spread = np.zeros(2), np.eye(2) / 3

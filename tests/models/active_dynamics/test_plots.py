@@ -42,12 +42,12 @@ OF_SEQ_VAE = ("seq_vae", "an ensemble")
 @pytest.mark.parametrize("name", RUNS)
 def test_every_figure_is_drawn_for_every_run(name: str):
     figures = named(name).figures()
-    wanted = (
+    expected = (
         ALWAYS
         | (set() if name in OF_A_LINE_OR_A_SPACE else PLANE)
         | ({"elbo"} if name in OF_SEQ_VAE else set())
     )
-    assert set(figures) == wanted
+    assert set(figures) == expected
     for drawn, figure in figures.items():
         figure.canvas.draw()
         assert all(axes.has_data() for axes in figure.axes), drawn
@@ -64,8 +64,8 @@ def test_some_of_those_runs_are_what_they_are_called():
 # The error of the field.
 
 
-def learning_curve(found: Run, study: Study, **scores: float) -> Axes:
-    (axes,) = learning.draw_learning_curve(study, found.scores | scores).axes
+def learning_curve(result: Run, study: Study, **scores: float) -> Axes:
+    (axes,) = learning.draw_learning_curve(study, result.scores | scores).axes
     return axes
 
 
@@ -132,8 +132,8 @@ def test_where_nothing_was_won_no_arrow_says_so(plain: Run, study: Study):
 
 
 def test_without_an_active_arm_the_errors_are_told():
-    found = named("one arm, which is not active")
-    assert learning.headline(studied("one arm, which is not active"), found.scores).startswith(
+    result = named("one arm, which is not active")
+    assert learning.headline(studied("one arm, which is not active"), result.scores).startswith(
         "Error of the field after 60 transitions: step 0."
     )
 
@@ -186,26 +186,26 @@ def test_numbers_have_two_digits_that_count():
 
 
 def recorded(study: Study, **metrics: np.ndarray) -> History:
-    """Records by transition 20, 40, 60; of each arm and replicate the same but for an offset of .1 by replicate."""
-    steps, found = np.array([20, 40, 60]), {}
+    """Returns records at transitions 20, 40, 60, with an offset of .1 by replicate."""
+    steps, result = np.array([20, 40, 60]), {}
     for name, values in metrics.items():
         for arm in study.arms:
-            found[f"{name}.{arm}"] = (steps, values)
-            found |= {
-                f"{name}.{arm}/seed/{one}": (steps, values + one / 10)
-                for one in range(study.config.seeds)
+            result[f"{name}.{arm}"] = (steps, values)
+            result |= {
+                f"{name}.{arm}/seed/{replicate}": (steps, values + replicate / 10)
+                for replicate in range(study.config.seeds)
             }
-    return found
+    return result
 
 
 def test_information_stands_at_the_checkpoint_that_it_is_of(study: Study):
     assert study.steps == (10, 16, 24, 38, 60)
-    kept = information_at_checkpoints(
+    records = information_at_checkpoints(
         study, recorded(study, information_gained=np.array([1.0, 3.0, 3.5])), "prbs"
     )
-    assert kept.steps.tolist() == [16, 38, 60]
-    assert kept.records.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(kept.values[:, 1], 3 + np.arange(6) / 10)
+    assert records.steps.tolist() == [16, 38, 60]
+    assert records.records.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(records.values[:, 1], 3 + np.arange(6) / 10)
 
 
 def test_a_checkpoint_is_drawn_once(study: Study):
@@ -240,13 +240,16 @@ def test_what_is_believed_and_what_is_wrong_are_in_the_same_unit(plain: Run, stu
 
 def test_surprise_above_the_oracle_s_is_summed_over_transitions_and_channels(study: Study):
     by_oracle = np.random.default_rng(1).normal(size=(18, 60))
-    own = by_oracle.reshape(18, 3, 20).mean(2) + 0.25
+    arm_nll = by_oracle.reshape(18, 3, 20).mean(2) + 0.25
     history = recorded(study, information_gained=np.ones(3), innovation_nll=np.zeros(3))
-    for one in range(6):
-        history[f"innovation_nll.active/seed/{one}"] = (np.array([20, 40, 60]), own[6 + one])
-    found = surprise.excess_cost(study, history, by_oracle, "active")
-    np.testing.assert_allclose(found.paid, np.full((6, 3), 0.25 * 8 * np.array([20, 40, 60])))
-    np.testing.assert_allclose(found.rate, 0.25 * 8)
+    for replicate in range(6):
+        history[f"innovation_nll.active/seed/{replicate}"] = (
+            np.array([20, 40, 60]),
+            arm_nll[6 + replicate],
+        )
+    result = surprise.excess_cost(study, history, by_oracle, "active")
+    np.testing.assert_allclose(result.paid, np.full((6, 3), 0.25 * 8 * np.array([20, 40, 60])))
+    np.testing.assert_allclose(result.rate, 0.25 * 8)
 
 
 def test_held_out_surprise_is_told_in_nats_of_all_channels(study: Study):

@@ -35,14 +35,14 @@ def make_trainers(**form: Any) -> list[SeqVaeTrainer]:
     """Rows with beliefs of their own."""
     config = configured(**form)
     trainer = [make_trainer(config, seed) for seed in range(ROWS)]
-    for row, one in enumerate(trainer):
+    for row, each_trainer in enumerate(trainer):
         for step in range(3):
-            given = drawn(config.env.observation.channels + 2, seed=10 * row + step)
-            one.observe(given[:-2], given[-2:])
+            entry = drawn(config.env.observation.channels + 2, seed=10 * row + step)
+            each_trainer.observe(entry[:-2], entry[-2:])
     return trainer
 
 
-def seen(trainer: list[SeqVaeTrainer]) -> Surrogate:
+def surrogate_of(trainer: list[SeqVaeTrainer]) -> Surrogate:
     return planning.make_surrogate(trainer[0].config, trainer, region_grid(1.5, 2))
 
 
@@ -62,26 +62,31 @@ def features(trainer: SeqVaeTrainer, x: Tensor) -> Tensor:
 @torch.no_grad()
 def test_each_row_sees_its_own_field(dynamics: str):
     trainer = make_trainers(dynamics=dynamics)
-    surrogate, x = seen(trainer), drawn(ROWS, POINTS, 2)
-    felt = surrogate.field(x)
-    for row, one in enumerate(trainer):
+    surrogate, x = surrogate_of(trainer), drawn(ROWS, POINTS, 2)
+    value = surrogate.field(x)
+    for row, each_trainer in enumerate(trainer):
         for point in range(POINTS):
             each = [
-                field(one.network, member, x[row, point]) for member in range(one.network.members)
+                field(each_trainer.network, member, x[row, point])
+                for member in range(each_trainer.network.members)
             ]
-            torch.testing.assert_close(felt.value[row, point], torch.stack(each).mean(0), **TRUSTED)
+            torch.testing.assert_close(
+                value.value[row, point], torch.stack(each).mean(0), **TRUSTED
+            )
             if surrogate.members is not None:
                 torch.testing.assert_close(
                     surrogate.members(x)[row, point], torch.stack(each), **TRUSTED
                 )
         if dynamics != "ensemble":
-            torch.testing.assert_close(felt.features[row], features(one, x[row]), **TRUSTED)
+            torch.testing.assert_close(
+                value.features[row], features(each_trainer, x[row]), **TRUSTED
+            )
     assert (surrogate.members is not None) == (dynamics == "ensemble")
 
 
 @pytest.mark.parametrize("dynamics", [*SINGLE, "ensemble"])
 def test_jacobians_are_those_of_autograd(dynamics: str):
-    surrogate, x = seen(make_trainers(dynamics=dynamics)), drawn(ROWS, POINTS, 2)
+    surrogate, x = surrogate_of(make_trainers(dynamics=dynamics)), drawn(ROWS, POINTS, 2)
     expected = torch.autograd.functional.jacobian(
         lambda at: surrogate.field(at).value.sum((0, 1)), x
     )
@@ -91,9 +96,9 @@ def test_jacobians_are_those_of_autograd(dynamics: str):
 @torch.no_grad()
 def test_fields_side_by_side_keep_their_order():
     trainer = make_trainers(dynamics="ensemble")
-    fields = [one.network.dynamics.field() for one in trainer]
+    fields = [each_trainer.network.dynamics.field() for each_trainer in trainer]
     x = drawn(ROWS * 3, 2, POINTS)
-    parts = [one(x[3 * row : 3 * row + 3]) for row, one in enumerate(fields)]
+    parts = [each_trainer(x[3 * row : 3 * row + 3]) for row, each_trainer in enumerate(fields)]
     torch.testing.assert_close(fields[0].concatenate(fields)(x), torch.cat(parts))
 
 
@@ -101,30 +106,30 @@ def test_fields_side_by_side_keep_their_order():
 @torch.no_grad()
 def test_what_is_known_of_weights_and_region_is_each_row_s(dynamics: str):
     trainer, grid = make_trainers(dynamics=dynamics), region_grid(1.5, 2)
-    surrogate = seen(trainer)
+    surrogate = surrogate_of(trainer)
     assert surrogate.full_covariance is None
-    for row, one in enumerate(trainer):
-        assert torch.equal(surrogate.state[row], one.belief.mean)
-        assert torch.equal(surrogate.covariance[row], one.posterior.covariance)
-        assert torch.equal(surrogate.step_variance[row], one.posterior.step_variance)
-        own = features(one, grid)
-        torch.testing.assert_close(surrogate.region[row], own.T @ own / len(grid), **TRUSTED)
+    for row, each_trainer in enumerate(trainer):
+        assert torch.equal(surrogate.state[row], each_trainer.belief.mean)
+        assert torch.equal(surrogate.covariance[row], each_trainer.posterior.covariance)
+        assert torch.equal(surrogate.step_variance[row], each_trainer.posterior.step_variance)
+        actual = features(each_trainer, grid)
+        torch.testing.assert_close(surrogate.region[row], actual.T @ actual / len(grid), **TRUSTED)
 
 
 def test_an_ensemble_has_no_posterior_and_shows_its_members_instead():
     trainer = make_trainers(dynamics="ensemble")
-    surrogate = seen(trainer)
+    surrogate = surrogate_of(trainer)
     assert (surrogate.covariance, surrogate.full_covariance, surrogate.region) == (None, None, None)
-    felt = surrogate.field(drawn(ROWS, POINTS, 2))
-    assert felt.features.shape == (ROWS, POINTS, 0)
-    posteriors = [one.posterior for one in trainer]
+    value = surrogate.field(drawn(ROWS, POINTS, 2))
+    assert value.features.shape == (ROWS, POINTS, 0)
+    posteriors = [each_trainer.posterior for each_trainer in trainer]
     assert all(part.covariance.numel() == 0 for part in posteriors)
     assert all(float(part.step_variance) > 0 for part in posteriors)
 
 
 def test_the_joint_covariance_is_made_where_it_is_asked_for():
     trainer = make_trainers(dynamics="mlp", weights={"fisher_d": 1.0})
-    surrogate = seen(trainer)
+    surrogate = surrogate_of(trainer)
     for row in range(ROWS):
         expected = torch.block_diag(*[trainer[row].posterior.covariance] * 2)
         assert torch.equal(surrogate.full_covariance[row], expected)
@@ -152,19 +157,19 @@ def expected_mean(decoder: Decoder | MlpDecoder, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("form", DECODERS, ids=["known", "linear", "mlp", "loglinear", "counts"])
 def test_precision_is_what_an_observation_tells_where_the_state_is(form: dict[str, Any]):
     trainer = make_trainers(dynamics="mlp", **form)
-    surrogate = seen(trainer)
-    for row, one in enumerate(trainer):
-        decoder, x = one.network.decoder, one.belief.mean
+    surrogate = surrogate_of(trainer)
+    for row, each_trainer in enumerate(trainer):
+        decoder, x = each_trainer.network.decoder, each_trainer.belief.mean
         slope = torch.autograd.functional.jacobian(
             lambda at, decoder=decoder: expected_mean(decoder, at), x
         )
-        told = decoder.channels()
-        noise = told.mean(x) if form.get("observation") is COUNTS else told.variance(x)
+        variances = decoder.channels()
+        noise = variances.mean(x) if form.get("observation") is COUNTS else variances.variance(x)
         torch.testing.assert_close(surrogate.precision[row], (slope.T / noise) @ slope, **TRUSTED)
-        torch.testing.assert_close(told.mean(x), expected_mean(decoder, x), **TRUSTED)
-        y = told.mean(x) + 1
+        torch.testing.assert_close(variances.mean(x), expected_mean(decoder, x), **TRUSTED)
+        y = variances.mean(x) + 1
         torch.testing.assert_close(
-            told.information_vector(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
+            variances.information_vector(y, x), slope.T @ (1 / noise).expand(len(slope)), **TRUSTED
         )
 
 
@@ -175,62 +180,68 @@ def test_a_planner_can_ask_it_anything_it_has(dynamics: str):
     )
     trainer = make_trainers(dynamics=dynamics, weights={"variance": 0.0, **asked})
     train = trainer[0].config.train
-    score = acquisition.scorer(seen(trainer), train.acquisition, train.planner.hold)
-    found = score(torch.rand(ROWS, 6, 3, 2, generator=Generator().manual_seed(0)))
-    assert found.shape == (ROWS, 6)
-    assert found.isfinite().all()
-    assert (found.std(1) > 0).all()
+    score = acquisition.scorer(surrogate_of(trainer), train.acquisition, train.planner.hold)
+    result = score(torch.rand(ROWS, 6, 3, 2, generator=Generator().manual_seed(0)))
+    assert result.shape == (ROWS, 6)
+    assert result.isfinite().all()
+    assert (result.std(1) > 0).all()
 
 
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_before_anything_is_seen_weights_have_their_prior(dynamics: str):
     trainer = make_trainer(config := configured(dynamics=dynamics))
-    known = trainer.posterior
+    posterior_now = trainer.posterior
     widths = {"linear": 2, "mlp": 6, "deep": 4}
     grid = features(trainer, region_grid(1.5, 2))
     variance = 1 / widths[dynamics] if dynamics in widths else 1 / grid.square().sum(1).mean()
     expected = torch.eye(grid.shape[1]) * variance
-    torch.testing.assert_close(known.covariance, expected)
+    torch.testing.assert_close(posterior_now.covariance, expected)
     noise = torch.nn.functional.softplus(torch.tensor(-3.0))
     torch.testing.assert_close(
-        known.step_variance, noise * config.env.dt + 2 * noise, atol=1e-5, rtol=0
+        posterior_now.step_variance, noise * config.env.dt + 2 * noise, atol=1e-5, rtol=0
     )
 
 
 def test_worked_posterior_of_one_weight():
     """Features of 1, Σ = 1, q = .5: 1/3, and then .2."""
     trainer = make_trainer(configured(dynamics="linear"))
-    known = Posterior(
+    posterior_now = Posterior(
         torch.diag(torch.tensor([1.0, 1.0, 0.0])), torch.tensor(0.5 * trainer.network.dt**2)
     )
     for expected in (1 / 3, 0.2):
-        known = posterior.add_state(trainer.network, known, torch.tensor([1.0, 0.0]))
-        torch.testing.assert_close(known.covariance, torch.diag(torch.tensor([expected, 1.0, 0.0])))
+        posterior_now = posterior.add_state(
+            trainer.network, posterior_now, torch.tensor([1.0, 0.0])
+        )
+        torch.testing.assert_close(
+            posterior_now.covariance, torch.diag(torch.tensor([expected, 1.0, 0.0]))
+        )
 
 
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_the_field_is_uncertain_everywhere_also_where_the_state_is_0(dynamics: str):
-    """The bias is as unknown as other weights, so that each unseen place has at least its variance."""
+    """The bias is as uncertain as other weights, a lower bound at each unvisited place."""
     trainer = make_trainer(configured(dynamics=dynamics))
     field, x = trainer.network.dynamics.field(), torch.zeros(1, 2, 1)
-    told = []
+    variances = []
     for _ in range(2):
         at = field.features(x)[0, :, 0]
-        told.append(float(at @ trainer.posterior.covariance @ at))
+        variances.append(float(at @ trainer.posterior.covariance @ at))
         trainer.posterior = posterior.add_state(trainer.network, trainer.posterior, torch.zeros(2))
-    assert told[0] >= (0.0 if trainer.network.is_rbf else trainer.network.prior_variance)
-    assert 0 < told[1] < told[0]
+    assert variances[0] >= (0.0 if trainer.network.is_rbf else trainer.network.prior_variance)
+    assert 0 < variances[1] < variances[0]
 
 
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_the_field_is_linear_in_its_features(dynamics: str):
     field = make_trainer(configured(dynamics=dynamics)).network.dynamics.field()
-    one, other = (field.features(drawn(1, 2, POINTS, seed=seed)) for seed in (1, 2))
-    mixed = 2 * field.from_features(one) - 0.5 * field.from_features(other)
-    torch.testing.assert_close(field.from_features(2 * one - 0.5 * other), mixed, **TRUSTED)
+    each_trainer, other = (field.features(drawn(1, 2, POINTS, seed=seed)) for seed in (1, 2))
+    mixed = 2 * field.from_features(each_trainer) - 0.5 * field.from_features(other)
+    torch.testing.assert_close(
+        field.from_features(2 * each_trainer - 0.5 * other), mixed, **TRUSTED
+    )
 
 
 def test_a_posterior_that_cannot_be_found_is_not_finite():
@@ -258,12 +269,12 @@ def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
         means.append(mean[0])
         variances.append(variance[0])
         hidden = hidden * (number != 11)
-    found = features(trainer, torch.stack(means)).double()
+    result = features(trainer, torch.stack(means)).double()
 
     def regression(step_variance: Tensor) -> Tensor:
         q = step_variance.double() / network.dt**2
         return torch.linalg.inv(
-            torch.eye(found.shape[1]) / network.prior_variance + found.T @ found / q
+            torch.eye(result.shape[1]) / network.prior_variance + result.T @ result / q
         ).float()
 
     torch.testing.assert_close(
@@ -281,16 +292,16 @@ def test_the_posterior_is_refreshed_every_so_many_transitions():
         ring, before = replay(config, count=count), trainer.posterior
         trainer.learn(ring, 0)
         fresh = posterior.recompute(trainer.network, ring, 0)
-        for own, old, new in zip(trainer.posterior, before, fresh, strict=True):
-            assert torch.equal(own, old if count < REFRESH_EVERY else new)
+        for actual, old, new in zip(trainer.posterior, before, fresh, strict=True):
+            assert torch.equal(actual, old if count < REFRESH_EVERY else new)
 
 
 def test_rows_keep_to_themselves_in_any_order():
     trainer, x = make_trainers(dynamics="mlp"), drawn(ROWS, POINTS, 2)
     order = [2, 0, 3, 1]
-    one, other = seen(trainer), seen([trainer[row] for row in order])
-    torch.testing.assert_close(other.field(x[order]).value, one.field(x).value[order])
-    torch.testing.assert_close(other.covariance, one.covariance[order])
+    each_trainer, other = surrogate_of(trainer), surrogate_of([trainer[row] for row in order])
+    torch.testing.assert_close(other.field(x[order]).value, each_trainer.field(x).value[order])
+    torch.testing.assert_close(other.covariance, each_trainer.covariance[order])
 
 
 def test_the_control_is_that_of_the_environment():
@@ -299,5 +310,5 @@ def test_the_control_is_that_of_the_environment():
     config = config.model_copy(update={"env": env})
     trainer = make_trainer(config)
     assert trainer.network.encoder.cell.input_size == config.env.observation.channels + 3
-    assert torch.equal(seen([trainer]).control, torch.tensor(env.control))
+    assert torch.equal(surrogate_of([trainer]).control, torch.tensor(env.control))
     assert channels(config).weight.shape == (config.env.observation.channels, 2)

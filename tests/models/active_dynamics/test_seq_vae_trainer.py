@@ -1,4 +1,4 @@
-"""One row of seq_vae: every parameter learns, updates are those of plain Adam, and what is saved goes on as before."""
+"""A trainer of seq_vae: all parameters learn, updates are plain Adam's, saved states continue."""
 
 import inspect
 from itertools import pairwise
@@ -45,8 +45,8 @@ def sampled(trainer: SeqVaeTrainer, ring: WindowRing, seed: int = 0) -> Windows:
     return windows.sample(ring, 0, train.batch_size, train.length, Generator().manual_seed(seed))
 
 
-def alike(one: SeqVaeState, other: SeqVaeState) -> bool:
-    first, second = packing.to_arrays(one), packing.to_arrays(other)
+def alike(first: SeqVaeState, other: SeqVaeState) -> bool:
+    first, second = packing.to_arrays(first), packing.to_arrays(other)
     return all(np.array_equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
@@ -56,9 +56,9 @@ def test_every_parameter_gets_a_gradient_after_two_updates(form: dict[str, Any])
     ring = replay(config)
     for _ in range(3):
         trainer.update(sampled(trainer, ring), 40)
-    found = gradients(trainer)
-    assert {"raw_noise", "first_mean", "raw_first_variance"} <= found.keys()
-    for name, gradient in found.items():
+    result = gradients(trainer)
+    assert {"raw_noise", "first_mean", "raw_first_variance"} <= result.keys()
+    for name, gradient in result.items():
         each = gradient if name.startswith(("dynamics", "encoder.heads")) else gradient[None]
         assert (each.abs().flatten(1).amax(1) > 0).all(), (
             name
@@ -79,7 +79,7 @@ def test_the_noise_of_a_step_gets_a_gradient_at_every_update():
         trainer.learn(ring, 0)
         assert (gradients(trainer)["raw_noise"] != 0).all()
         values.append(trainer.network.raw_noise.detach().clone())
-    assert all(not torch.equal(one, other) for one, other in pairwise(values))
+    assert all(not torch.equal(first, other) for first, other in pairwise(values))
 
 
 def test_known_channels_are_frozen():
@@ -109,7 +109,7 @@ def test_the_loss_weighs_terms_members_and_windows():
     )
     ring, train = replay(config), config.train.seq_vae
     batch, state = sampled(trainer, ring), trainer.elbo_rng.get_state()
-    found = trainer.objective(batch, 29).loss
+    result = trainer.objective(batch, 29).loss
     draws, scene = Generator(), elbo.encode_windows(trainer.network, batch, train.burn_in)
     draws.set_state(state)
     drawn = elbo.draw(3, train.samples, train.horizons, scene, draws)
@@ -124,18 +124,18 @@ def test_the_loss_weighs_terms_members_and_windows():
             expected -= (
                 trainer.bootstrap[start, member] * gained / train.window / 3 / len(batch.starts)
             )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(result, expected)
 
 
 def test_the_prior_of_weights_counts_less_the_more_was_seen():
     trainer = make_trainer(config := configured("rbf", seq_vae=EARLY))
     batch, state = sampled(trainer, replay(config)), trainer.elbo_rng.get_state()
-    found = []
+    result = []
     for transitions in (10, 40):
         trainer.elbo_rng.set_state(state)
-        found.append(trainer.objective(batch, transitions).loss)
+        result.append(trainer.objective(batch, transitions).loss)
     square = trainer.network.dynamics.weight.square().sum() / (2 * trainer.network.prior_variance)
-    torch.testing.assert_close(found[0] - found[1], square / 10 - square / 40)
+    torch.testing.assert_close(result[0] - result[1], square / 10 - square / 40)
 
 
 def test_the_bootstrap_is_poisson_and_once_for_all_without_an_ensemble():
@@ -183,13 +183,13 @@ def test_metrics_are_per_time_and_channel_or_dimension(mask: float):
     trainer = make_trainer(
         config := configured("mlp", "linear", seq_vae={**EARLY, "mask": mask, "beta": 0.5})
     )
-    found = trainer.learn(replay(config), 0)
-    assert found.keys() == {*losses.TERMS["seq_vae"], "elbo_exact", "loss", "beta", "grad_norm"}
+    result = trainer.learn(replay(config), 0)
+    assert result.keys() == {*losses.TERMS["seq_vae"], "elbo_exact", "loss", "beta", "grad_norm"}
     channels_each, d_each = config.env.observation.channels, config.env.d
-    loss = -found["ell"] * channels_each + 0.5 * d_each * (found["kl_first"] + found["kl_steps"])
-    torch.testing.assert_close(found["loss"], loss)
-    assert float(found["beta"]) == 0.5
-    assert all(value.shape == () and not value.requires_grad for value in found.values())
+    loss = -result["ell"] * channels_each + 0.5 * d_each * (result["kl_first"] + result["kl_steps"])
+    torch.testing.assert_close(result["loss"], loss)
+    assert float(result["beta"]) == 0.5
+    assert all(value.shape == () and not value.requires_grad for value in result.values())
 
 
 def plain_step(trainer: SeqVaeTrainer, batch: Windows) -> dict[str, Tensor]:
@@ -275,12 +275,12 @@ def test_saved_and_loaded_a_row_goes_on_bit_for_bit(dynamics: str):
 
 def test_a_fresh_row_depends_on_its_seed_alone():
     config = configured("ensemble")
-    one, same, other = (init_state(config, channels(config), seed) for seed in (1, 1, 2))
-    assert alike(one, same)
+    first, same, other = (init_state(config, channels(config), seed) for seed in (1, 1, 2))
+    assert alike(first, same)
     for name in ("encoder.cell.weight_hh", "dynamics.layers.weights.0"):
-        assert not torch.equal(one.params[name], other.params[name])
-    assert not torch.equal(one.bootstrap, other.bootstrap)
-    assert not torch.equal(one.batch_rng, one.elbo_rng)
+        assert not torch.equal(first.params[name], other.params[name])
+    assert not torch.equal(first.bootstrap, other.bootstrap)
+    assert not torch.equal(first.batch_rng, first.elbo_rng)
 
 
 def test_beliefs_of_the_carried_state_are_those_of_the_whole_episode():
@@ -292,20 +292,20 @@ def test_beliefs_of_the_carried_state_are_those_of_the_whole_episode():
     )
     first = trainer.network.initial_belief
     for number in range(20):
-        found = trainer.observe(ring.observations[0, number], ring.actions[0, number])
-        torch.testing.assert_close(found.mean, full.mean[number], atol=1e-6, rtol=0)
-        torch.testing.assert_close(found.variance, full.variance[number], atol=1e-6, rtol=0)
+        result = trainer.observe(ring.observations[0, number], ring.actions[0, number])
+        torch.testing.assert_close(result.mean, full.mean[number], atol=1e-6, rtol=0)
+        torch.testing.assert_close(result.variance, full.variance[number], atol=1e-6, rtol=0)
         trainer.restart(ring.truncated[0, number])
-        for now, told, before in zip(trainer.belief, found, first, strict=True):
-            assert torch.equal(now, before if number in ends else told)
+        for now, belief, before in zip(trainer.belief, result, first, strict=True):
+            assert torch.equal(now, before if number in ends else belief)
 
 
 def test_a_belief_follows_what_is_seen_and_done():
     config = configured("rbf")
     y, action = torch.ones(config.env.observation.channels), torch.ones(2)
     means = [
-        make_trainer(config).observe(*given).mean
-        for given in ((y, action), (y + 1, action), (y, -action))
+        make_trainer(config).observe(*pair).mean
+        for pair in ((y, action), (y + 1, action), (y, -action))
     ]
     assert not torch.equal(means[0], means[1])
     assert not torch.equal(means[0], means[2])

@@ -37,7 +37,7 @@ MOMENTS = (
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A git clone with the working tree's files and the smoke preset's values, after a whole run."""
+    """A git clone with the working tree's files and the smoke preset's values, after one run."""
     work = tmp_path_factory.mktemp("clone") / "work"
     subprocess.run(["git", "clone", "-q", ROOT, work], check=True)
     for name in sorted(files_of_git(ROOT) - {"dvc.lock"}):

@@ -1,4 +1,4 @@
-"""What a promotion would change, in a table that says how sure it is."""
+"""Tests the table of the changes by a promotion."""
 
 from pathlib import Path
 
@@ -34,12 +34,12 @@ def test_a_promotion_shows_old_new_difference_and_status(space: Workspace):
     )
 
 
-def test_several_models_stand_in_one_table(space: Workspace):
+def test_several_models_are_in_one_table(space: Workspace):
     table = verdicts.comparison_table([checked(space), checked(space, "iqn")])
     assert [line.split()[0] for line in table.splitlines()[2:]] == ["allo"] * 3 + ["iqn"] * 3
 
 
-def test_a_first_baseline_has_nothing_to_differ_from(space: Workspace):
+def test_a_first_baseline_has_no_difference(space: Workspace):
     space.files.baseline.unlink()
     space.score()
     assert "cosine_min     -      0.9800  -             no baseline\n" in verdicts.comparison_table(
@@ -55,7 +55,7 @@ def test_a_verdict_carries_the_scores_that_it_judged(space: Workspace):
     )
 
 
-def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
+def test_a_stale_verdict_carries_no_scores(space: Workspace):
     space.edit_verdict(scores_sha256="0" * 64)
     assert checked(space).scores == {}
     assert [comparison.difference for comparison in checked(space).comparisons] == [None]
@@ -71,7 +71,7 @@ def test_a_verdict_that_is_not_of_these_scores_carries_none(space: Workspace):
         (None, None, "-"),
     ],
 )
-def test_a_difference_has_its_sign_and_nothing_has_none(
+def test_a_difference_is_shown_with_its_sign(
     difference: float | None, half: float | None, text: str
 ):
     assert format_difference(Comparison("accuracy", "ok", 0.5, 0.5, difference, half)) == text

@@ -1,4 +1,4 @@
-"""A line from bad to good: who looks at it knows where a score stands."""
+"""Tests the lines that show the position of a score between bad and good."""
 
 import re
 from typing import Any
@@ -36,7 +36,7 @@ SCORES = {
 
 
 def mark(gated: Gated, **changed: Any) -> Mark:
-    """Where a score stands that was 0.6, 2 or 0.5 when the baseline was stored."""
+    """Returns the mark of a score that was 0.6, 2 or 0.5 when the baseline was stored."""
     rule, scores = gated.under("default"), SCORES | changed
     stored = entry_of(rule, SCORES)
     baseline = {
@@ -57,13 +57,13 @@ def mark_in(verdict: Verdict, entry: dict[str, Any], scores: dict[str, Any]) -> 
     return mark_of(line, stored, comparison, scores)
 
 
-def test_a_score_stands_between_the_best_floor_and_the_best_ceiling():
+def test_a_line_goes_from_the_best_lower_to_the_best_upper_reference():
     result = mark(HIGHER, accuracy=0.8)
     assert result.span == Span(0.2, 1.0, "floor_constant", "oracle")
     assert result[1:] == (pytest.approx(0.75), pytest.approx(0.5), pytest.approx(0.625), None)
 
 
-def test_where_lower_is_better_the_line_begins_with_what_is_high():
+def test_a_line_begins_with_the_higher_value_if_lower_is_better():
     result = mark(LOWER, error=3.5)
     assert result.span == Span(6.0, 1.0, "affine", "floor")
     assert (result.score, result.baseline) == (0.5, 0.8)
@@ -77,7 +77,7 @@ def test_where_lower_is_better_the_line_begins_with_what_is_high():
         (NEAR, Span(0.3, 0.7, "too low", "too high")),
     ],
 )
-def test_without_floor_or_ceiling_the_ends_are_where_the_verdict_changes(gated: Gated, span: Span):
+def test_without_references_the_verdict_changes_at_the_ends(gated: Gated, span: Span):
     result = mark(gated, rate=0.6)
     assert result.span[:2] == pytest.approx(span[:2])
     assert result.span[2:] == span[2:]
@@ -88,7 +88,7 @@ def test_noise_moves_the_ends_as_it_moves_the_verdict():
     assert mark(ALONE, rate_low=0.1, rate_high=0.9).span[:2] == pytest.approx((0.1, 0.9))
 
 
-def test_an_interval_goes_from_left_to_right_whatever_is_better():
+def test_an_interval_goes_from_left_to_right_in_both_directions():
     assert mark(HIGHER, accuracy_low=0.4, accuracy_high=0.8).interval == pytest.approx((0.25, 0.75))
     assert mark(LOWER, error_low=1.5, error_high=3.5).interval == pytest.approx((0.5, 0.9))
 
@@ -112,7 +112,7 @@ def test_a_score_or_interval_that_is_not_finite_is_not_drawn(changed: dict[str, 
         assert drawn.interval is None
 
 
-def test_nothing_stands_on_a_line_without_length():
+def test_a_line_without_length_has_no_mark():
     gated = ALONE._replace(tolerance=0.0)
     rule = gated.under("default")
     stored = entry_of(rule, SCORES)
@@ -139,13 +139,13 @@ def test_the_line_as_text(result: Mark, line: str):
 
 
 def parsed(result: Mark) -> dict[str, dict[str, str]]:
-    """Class -> attributes of what is drawn."""
+    """Returns class -> attributes of the elements of the drawing."""
     drawing, _, label = as_svg(result).partition("<br>")
     assert label == ends(result.span)
     return {part.attrib["class"]: part.attrib for part in ElementTree.fromstring(drawing).iter()}
 
 
-def test_the_line_as_a_drawing_has_the_same_on_it():
+def test_the_drawing_shows_the_same_as_the_text():
     drawn = parsed(Mark(Span(0, 1, "a", "b"), 0.75, 0.5, 0.25, (0.7, 0.8)))
     assert set(drawn) == {"mark", "track", "interval", "baseline", "goal", "score"}
     assert drawn["mark"]["aria-label"] == "score at 75% of the way from a to b"

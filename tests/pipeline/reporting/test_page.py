@@ -1,4 +1,4 @@
-"""One HTML file that needs no other, and that nothing in a file of scores can make do anything."""
+"""Tests that the HTML page is self-contained and safe, whatever a file of scores holds."""
 
 import base64
 import re
@@ -18,7 +18,7 @@ OPEN_ENDED = {"meta", "img", "br", "link", "hr", "input"}
 
 
 class Read(HTMLParser):
-    """Tags with their attributes; fails where a tag is not closed."""
+    """Parses tags with their attributes; fails if a tag is not closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def test_a_picture_is_in_the_page_with_its_size(folder: Path):
     assert image["alt"] == "a <b>"
 
 
-def test_a_file_that_is_no_picture_is_refused(folder: Path):
+def test_a_file_that_is_not_a_png_is_refused(folder: Path):
     (folder / "a b.png").write_bytes(b"GIF89a" + bytes(40))
     with pytest.raises(ArtifactError) as caught:
         page("![a](a%20b.png)", folder)
@@ -79,7 +79,7 @@ def test_the_page_asks_no_server_for_anything_and_runs_no_script(folder: Path):
     )
 
 
-def test_words_of_a_file_become_no_tag(folder: Path):
+def test_text_of_a_file_is_escaped(folder: Path):
     hostile = (
         "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> "
         "![x](/etc/passwd) | <!--"
@@ -89,7 +89,7 @@ def test_words_of_a_file_become_no_tag(folder: Path):
     assert len(read.named("td")) == 1
 
 
-def test_each_cell_knows_its_column(folder: Path):
+def test_each_cell_is_labelled_with_its_column(folder: Path):
     read = page(
         f"{markdown_table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n"
         f"{markdown_table(['c'], [['5']])}",
@@ -98,7 +98,7 @@ def test_each_cell_knows_its_column(folder: Path):
     assert [cell["data-label"] for cell in read.named("td")] == ["a", "b", "a", "b", "c"]
 
 
-def test_headings_can_be_led_to(folder: Path):
+def test_headings_have_ids(folder: Path):
     assert page("## actor_critic", folder).named("h2") == [{"id": "actor_critic"}]
 
 
@@ -109,7 +109,7 @@ def test_the_verdict_gives_the_page_its_colour(folder: Path, verdict: str):
     assert f".{verdict} h1" in (ROOT / "pipeline" / "reporting" / "page.css").read_text()
 
 
-def test_it_fits_a_phone_and_a_dark_room(folder: Path):
+def test_the_page_supports_phones_and_dark_mode(folder: Path):
     metas = {
         tag.get("name"): tag["content"]
         for tag in page("# x", folder).named("meta")

@@ -1,4 +1,4 @@
-"""One page for a person: the verdict first, everything else below it."""
+"""Tests the report: the verdict first, everything else below it."""
 
 import re
 from pathlib import Path
@@ -31,14 +31,14 @@ def page(space: Workspace) -> str:
 
 
 def section(space: Workspace) -> str:
-    """The part of one model."""
+    """Returns the section of one model."""
     return sections.model_section(
         Result(verdicts.check(space.root, space.model, "default"), "a" * 64, [], None), as_text
     )
 
 
 def row(space: Workspace, metric: str) -> list[str]:
-    """A judged metric's cells."""
+    """Returns the cells of a judged metric."""
     matches = re.search(rf"^\| {re.escape(metric)} \| (.+) \|$", section(space), re.MULTILINE)
     assert matches
     return matches[1].split(" | ")
@@ -72,7 +72,7 @@ def test_a_better_score_is_offered_for_promotion_unless_another_is_broken(space:
     assert offer not in page(space)
 
 
-def test_each_model_has_a_row_on_top_and_a_section_that_it_leads_to(space: Workspace):
+def test_each_model_has_a_row_that_links_to_its_section(space: Workspace):
     space.score(orthogonality=0.9)
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (.+?) \| (\S+)", page(space), re.MULTILINE)
     summaries = {model: f"{count} of {count} hold" for model, count in COUNTS.items()} | {
@@ -85,7 +85,7 @@ def test_each_model_has_a_row_on_top_and_a_section_that_it_leads_to(space: Works
     assert re.findall(r"^## (.+)$", page(space), re.MULTILINE) == list(MODELS)
 
 
-def test_a_score_stands_beside_its_baseline_and_between_floor_and_ceiling(space: Workspace):
+def test_a_score_is_shown_with_its_baseline_and_references(space: Workspace):
     assert row(space, "cosine_mean") == [
         "0.9950",
         "0.9950",
@@ -103,7 +103,7 @@ def test_a_score_stands_beside_its_baseline_and_between_floor_and_ceiling(space:
     ]
 
 
-def test_rules_floors_and_ceilings_are_all_listed(space: Workspace):
+def test_all_rules_and_references_are_listed(space: Workspace):
     assert (
         "| cosine_mean | higher | 0.005 | 0.99 | "
         "floor_constant 0.090<br>floor_random 0.080<br>floor_untrained 0.120 | "
@@ -139,7 +139,7 @@ def test_run_and_baseline_are_named(space: Workspace):
     )
 
 
-def test_a_baseline_that_was_lowered_says_why():
+def test_a_lowered_baseline_shows_the_reason():
     text = sections.baseline_origin(
         {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
     )
@@ -148,7 +148,7 @@ def test_a_baseline_that_was_lowered_says_why():
     )
 
 
-def test_without_baseline_the_page_says_so_and_still_shows_the_scores(space: Workspace):
+def test_scores_without_a_baseline_are_shown(space: Workspace):
     space.files.baseline.unlink()
     space.score()
     assert page(space).count("* **allo**: preset 'default' has no baseline yet\n") == 1
@@ -166,11 +166,11 @@ def test_scores_that_were_not_judged_are_not_shown(space: Workspace):
     assert "All scores of iqn" in page(space)
 
 
-def test_speed_that_nobody_measured_says_how_to(space: Workspace):
+def test_unmeasured_speed_names_the_command(space: Workspace):
     assert "Speed: not measured yet; `make bench BENCH=allo` does." in section(space)
 
 
-def test_pictures_are_linked_from_where_the_page_is(space: Workspace):
+def test_plots_are_linked_relative_to_the_page(space: Workspace):
     draw_pictures(space, "vectors.png", "cosine.png", "notes.txt")
     matches = re.findall(r"!\[(\w+)\]\((\S+)\)", page(space))
     assert matches == [("cosine", "allo/plots/cosine.png"), ("vectors", "allo/plots/vectors.png")]
@@ -180,7 +180,7 @@ def test_pictures_are_linked_from_where_the_page_is(space: Workspace):
     assert page(space).count("No plots.") == len(MODELS) - 1
 
 
-def test_a_picture_with_an_odd_name_is_linked_all_the_same(space: Workspace):
+def test_a_plot_with_special_characters_is_linked(space: Workspace):
     draw_pictures(space, "a b(1).png")
     assert "![a b(1)](allo/plots/a%20b%281%29.png)" in page(space)
     report.report()
@@ -197,7 +197,7 @@ def test_a_picture_with_an_odd_name_is_linked_all_the_same(space: Workspace):
         ("two\n\n# lines", "two # lines"),
     ],
 )
-def test_words_from_a_file_stay_words(text: str, shown: str):
+def test_text_from_a_file_is_escaped(text: str, shown: str):
     assert plain(text) == shown
 
 
@@ -212,7 +212,7 @@ def test_the_same_results_give_the_same_bytes(space: Workspace):
 
 
 @pytest.mark.parametrize("damaged", ["baseline", "learner", "picture", "speed"])
-def test_what_is_damaged_gives_no_page(space: Workspace, damaged: str):
+def test_a_damaged_file_gives_no_page(space: Workspace, damaged: str):
     match damaged:
         case "baseline":
             space.edit_baseline("{")

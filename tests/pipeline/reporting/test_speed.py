@@ -1,4 +1,4 @@
-"""What a benchmark kept, in the words of the report."""
+"""Tests the report of the results of a benchmark."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ ROWS = [
 
 
 def kept(root: Path, **changed: Any) -> None:
-    """As `make bench` keeps it."""
+    """Writes the file that `make bench` writes."""
     path = root / path_of("allo")
     path.parent.mkdir(parents=True)
     path.write_text(
@@ -57,7 +57,7 @@ def read(root: Path) -> Results:
     return results
 
 
-def test_the_main_rows_stand_beside_their_goals(tmp_path: Path):
+def test_main_rows_are_shown_with_their_goals(tmp_path: Path):
     kept(tmp_path)
     assert comparisons(read(tmp_path)) == [
         Comparison("step", "6x (5x to 6000x)", "at least 5x", True),
@@ -71,7 +71,7 @@ def test_the_main_rows_stand_beside_their_goals(tmp_path: Path):
     assert reach(read(tmp_path)) == "0.5x to 6x"
 
 
-def test_the_report_says_how_much_faster_how_many_goals_and_who_measured(tmp_path: Path):
+def test_the_report_shows_ratios_goals_and_the_machine(tmp_path: Path):
     kept(tmp_path)
     text = sections.speed_section("allo", read(tmp_path))
     assert (
@@ -88,12 +88,12 @@ def test_the_report_says_how_much_faster_how_many_goals_and_who_measured(tmp_pat
     assert "| without a goal | 0.5x (0.5x to 0.5x) | - |" in text
 
 
-def test_goals_without_a_reference_are_no_ratio(tmp_path: Path):
+def test_goals_without_a_reference_give_no_ratio(tmp_path: Path):
     kept(tmp_path, rows=[as_json(ROWS[3])])
     assert reach(read(tmp_path)) == "no ratio to"
 
 
-def test_what_was_never_measured_is_nothing(tmp_path: Path):
+def test_missing_results_are_none(tmp_path: Path):
     assert read_results(tmp_path, "iqn") is None
 
 
@@ -121,7 +121,7 @@ def test_results_of_another_form_are_refused_in_one_line(
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if (ROOT / path_of(model)).exists()])
-def test_committed_results_can_be_told(model: str):
+def test_committed_results_can_be_read(model: str):
     rows = comparisons(read_results(ROOT, model) or pytest.fail("there are none"))
     assert len(rows) > 3
     assert any(row.is_reached is not None for row in rows)

@@ -28,7 +28,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def restored(evaluated: Project, uri: str, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """With all that the three stages made, and nothing on record: as a cache restores it."""
+    """Returns a project with all results and no records, as a cache restores it."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     shutil.rmtree(evaluated.root / ".state")
     return evaluated
@@ -51,7 +51,7 @@ def journal(project: Project, verb: str) -> Journal:
 
 
 def values(journal: Journal) -> dict[str, list[tuple[int, str]]]:
-    """Every metric but times and what the machine was busy with, which belong to one execution."""
+    """Returns every metric except for times and system metrics, which belong to one execution."""
     history = journal.history().items()
     return {
         name: [(step, repr(value)) for step, value in sorted(points)]
@@ -61,7 +61,7 @@ def values(journal: Journal) -> dict[str, list[tuple[int, str]]]:
 
 
 def kept(journal: Journal) -> list[tuple[str, str]]:
-    """Folder and name of its files, and of its model."""
+    """Returns folder and name of its files, and of its model."""
     lines = [line for _, line in journal.lines() if line["kind"] in ("artifact", "model")]
     return sorted((line.get("path", "model of"), Path(line["file"]).name) for line in lines)
 
@@ -76,7 +76,7 @@ def everything(project: Project) -> dict[str, bytes]:
 
 
 @each_model
-def test_restored_results_get_the_run_that_their_stages_record(
+def test_restored_results_are_recorded_like_results_of_a_stage(
     uninterrupted: Project, restored: Project, uri: str
 ):
     assert lacking(restored) == ["train", "evaluate"]
@@ -100,7 +100,7 @@ def test_restored_results_get_the_run_that_their_stages_record(
     assert run.info.status == "FINISHED"
 
 
-def test_the_tags_tell_where_it_was_trained_not_where_it_was_restored(restored: Project):
+def test_tags_describe_the_machine_of_the_training_not_of_the_restore(restored: Project):
     contents, info, _ = artifacts.load(restored.weights)
     artifacts.save(
         restored.weights, contents, info | {"settings": info["settings"] | {"cpu": "of elsewhere"}}
@@ -112,7 +112,7 @@ def test_the_tags_tell_where_it_was_trained_not_where_it_was_restored(restored: 
     assert header.tags["dvc.stage"] == "train@allo"
 
 
-def test_twice_gives_nothing_new(restored: Project, uri: str):
+def test_a_second_backfill_records_nothing(restored: Project, uri: str):
     assert call(restored) == 0
     before, there = everything(restored), arrived(client_of(uri), run_key(restored))
     assert call(restored) == 0
@@ -120,7 +120,7 @@ def test_twice_gives_nothing_new(restored: Project, uri: str):
     assert arrived(client_of(uri), run_key(restored)) == there
 
 
-def test_a_run_that_the_store_has_is_not_doubled(
+def test_a_run_in_the_store_is_not_duplicated(
     uninterrupted: Project, restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch
 ):
     shutil.copytree(uninterrupted.root / ".state", restored.root / ".state")
@@ -136,7 +136,7 @@ def test_a_run_that_the_store_has_is_not_doubled(
     assert lacking(restored) == ["train", "evaluate"], "another store may not have it"
 
 
-def test_where_the_store_has_the_training_only_the_evaluation_is_recorded(
+def test_only_the_evaluation_is_recorded_if_the_store_has_the_training(
     uninterrupted: Project, restored: Project, uri: str
 ):
     shutil.copytree(uninterrupted.root / ".state", restored.root / ".state")
@@ -150,7 +150,7 @@ def test_where_the_store_has_the_training_only_the_evaluation_is_recorded(
     assert run.data.tags["quatrain.cache_hit.evaluate"] == "true"
 
 
-def test_without_the_stores_answer_nothing_is_recorded(
+def test_nothing_is_recorded_if_the_store_is_unreachable(
     restored: Project, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
@@ -162,7 +162,7 @@ def test_without_the_stores_answer_nothing_is_recorded(
     assert everything(restored) == {}
 
 
-def test_a_training_that_was_killed_here_and_restored_from_elsewhere_is_completed(
+def test_a_killed_training_is_completed_from_restored_results(
     uninterrupted: Project, restored: Project
 ):
     original = journal(uninterrupted, "train")
@@ -179,8 +179,8 @@ def test_a_training_that_was_killed_here_and_restored_from_elsewhere_is_complete
     assert values(journal(restored, "train")) == values(original)
 
 
-def test_scores_that_changed_since_are_recorded_again(restored: Project):
-    """An evaluation with other settings, restored: it belongs to the same training."""
+def test_changed_scores_are_recorded_again(restored: Project):
+    """The scores of a restored evaluation with other settings belong to the same training."""
     assert call(restored) == 0
     scores = json.loads((restored.reports / "scores.json").read_text())
     artifacts.write_json(restored.reports / "scores.json", scores | {"cosine_min": 0.5})
@@ -193,18 +193,18 @@ def test_scores_that_changed_since_are_recorded_again(restored: Project):
 # What is not at hand, or is not what params.yaml says, is on no record.
 
 
-def test_results_of_other_params_are_left_alone(restored: Project):
+def test_results_of_other_params_are_ignored(restored: Project):
     restored.choose(overlay={"allo": {"train": {"learning_rate": 0.5}}})
     assert lacking(restored) == []
 
 
-def test_scores_of_another_learner_are_left_alone(restored: Project):
+def test_scores_of_another_learner_are_ignored(restored: Project):
     contents, info, _ = artifacts.load(restored.weights)
     artifacts.save(restored.weights, contents, info | {"trained": "again"})
     assert lacking(restored) == ["train"]
 
 
-def test_where_nothing_was_made_nothing_is_missing(restored: Project):
+def test_without_results_nothing_is_missing(restored: Project):
     shutil.rmtree(restored.weights)
     assert lacking(restored) == []
     assert call(restored) == 0
@@ -212,12 +212,12 @@ def test_where_nothing_was_made_nothing_is_missing(restored: Project):
 
 
 @pytest.mark.parametrize("damage", ["manifest.json", "config.json"])
-def test_damaged_results_are_left_to_who_reads_them(restored: Project, damage: str):
+def test_damaged_results_are_ignored(restored: Project, damage: str):
     (restored.weights / damage).write_text("{")
     assert lacking(restored) == []
 
 
-def test_looking_for_what_is_missing_loads_neither_mlflow_nor_a_framework(restored: Project):
+def test_missing_records_imports_neither_mlflow_nor_a_framework(restored: Project):
     code = (
         "import sys; from pathlib import Path\n"
         "from pipeline.storage.params_file import read_params\n"
@@ -244,7 +244,7 @@ def versions_of(client: Any, name: str) -> list[Any]:
     return list(client.search_model_versions(f"name = '{name}'"))
 
 
-def test_sync_records_delivers_registers_and_is_done(
+def test_sync_records_delivers_and_registers_restored_results(
     restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ):
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}

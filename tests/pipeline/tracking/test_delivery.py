@@ -1,4 +1,4 @@
-"""Every line of a journal arrives in its run once, however often it is sent."""
+"""Tests that every line of a journal is delivered once, even if it is sent repeatedly."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.pipeline.recorded_runs import (
 )
 
 
-def test_a_run_arrives_whole(uri: str, tmp_path: Path) -> None:
+def test_a_run_is_delivered_completely(uri: str, tmp_path: Path) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     deliver(journal, uri)
     client = client_of(uri)
@@ -67,7 +67,7 @@ def test_a_second_delivery_changes_nothing(uri: str, tmp_path: Path, note: bytes
     assert arrived(client_of(uri), "k1") == expected(journal)
 
 
-def test_a_delivery_cut_off_anywhere_goes_on_from_there(uri: str, tmp_path: Path) -> None:
+def test_an_interrupted_delivery_continues_at_any_line(uri: str, tmp_path: Path) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     delivered = 0
     while Delivery(journal, uri).step():
@@ -77,7 +77,7 @@ def test_a_delivery_cut_off_anywhere_goes_on_from_there(uri: str, tmp_path: Path
     assert arrived(client_of(uri), "k1") == expected(journal)
 
 
-def test_a_resumed_training_adds_only_what_is_new(uri: str, tmp_path: Path) -> None:
+def test_a_resumed_training_adds_only_new_metrics(uri: str, tmp_path: Path) -> None:
     folder = tmp_path / "journal" / "train@allo"
     journal = recorded(folder, "k1", end="KILLED")
     deliver(journal, uri)
@@ -112,7 +112,7 @@ def test_an_evaluation_adds_to_the_run_of_its_training(uri: str, tmp_path: Path)
     assert run.data.tags["quatrain.changed_params"] == "train.number_3 = 33"
 
 
-def test_a_run_deleted_after_its_delivery_is_made_anew(uri: str, tmp_path: Path) -> None:
+def test_a_run_deleted_after_its_delivery_is_created_again(uri: str, tmp_path: Path) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     deliver(journal, uri)
     client = client_of(uri)
@@ -124,7 +124,7 @@ def test_a_run_deleted_after_its_delivery_is_made_anew(uri: str, tmp_path: Path)
     assert arrived(client, "k1") == expected(journal)
 
 
-def test_a_run_deleted_during_its_delivery_is_made_anew(uri: str, tmp_path: Path) -> None:
+def test_a_run_deleted_during_its_delivery_is_created_again(uri: str, tmp_path: Path) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     delivery = Delivery(journal, uri)
     for _ in range(3):
@@ -138,7 +138,7 @@ def test_a_run_deleted_during_its_delivery_is_made_anew(uri: str, tmp_path: Path
     assert arrived(client, "k1") == expected(journal)
 
 
-def test_of_two_runs_with_one_key_the_oldest_is_taken_and_an_empty_twin_removed(
+def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
     uri: str, tmp_path: Path
 ) -> None:
     client = store.open_client(uri)

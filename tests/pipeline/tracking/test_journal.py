@@ -1,4 +1,4 @@
-"""A journal holds what was recorded, exactly, whatever cuts its writing off."""
+"""Tests that a journal holds every record exactly, even if its writing is interrupted."""
 
 import errno
 import json
@@ -34,12 +34,12 @@ def begun(folder: Path) -> Journal:
 
 @pytest.fixture
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by one second whenever it is read."""
+    """Replaces the clock by one that advances a second per reading."""
     times = iter(range(10**18, 2 * 10**18, 10**9))
     monkeypatch.setattr("time.time_ns", lambda: next(times))
 
 
-def test_what_was_written_is_read_back_by_the_next_process(tmp_path: Path) -> None:
+def test_the_next_process_reads_back_every_record(tmp_path: Path) -> None:
     journal = begun(tmp_path / "run")
     journal.metrics([("loss", 2, 0.1), ("loss", 4, 1 / 3), ("entropy", 2, 5e-324)])
     journal.end("FINISHED")
@@ -136,7 +136,7 @@ def test_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
         Journal(tmp_path)
 
 
-def test_a_full_disk_leaves_a_journal_that_can_go_on(
+def test_a_journal_continues_after_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = begun(tmp_path)
@@ -170,7 +170,7 @@ def test_beginning_again_keeps_the_first_header(tmp_path: Path) -> None:
     assert Journal(tmp_path).header == HEADER
 
 
-def test_beginning_again_after_an_end_is_noted(tmp_path: Path) -> None:
+def test_beginning_again_after_an_end_is_recorded(tmp_path: Path) -> None:
     begun(tmp_path).end("KILLED")
     resumed = Journal(tmp_path)
     resumed.begin(HEADER)
@@ -200,7 +200,7 @@ def test_a_file_is_kept_as_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "artifacts" / line["file"]).read_bytes() == b"first"
 
 
-def test_a_file_is_noted_again_only_if_it_changed(tmp_path: Path) -> None:
+def test_a_file_is_recorded_again_only_if_it_changed(tmp_path: Path) -> None:
     journal = begun(tmp_path / "run")
     plot = tmp_path / "curve.png"
     for content in (b"first", b"first", b"second", b"first"):
@@ -214,7 +214,7 @@ def test_a_file_is_noted_again_only_if_it_changed(tmp_path: Path) -> None:
     assert contents == [b"first", b"second", b"first", b"first"]
 
 
-def test_a_param_too_long_for_mlflow_goes_along_as_a_file(tmp_path: Path) -> None:
+def test_a_param_too_long_for_mlflow_is_recorded_as_a_file(tmp_path: Path) -> None:
     layout = "#." * 4000
     journal = Journal(tmp_path)
     for _ in range(2):
@@ -297,5 +297,5 @@ def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:
         ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
     ],
 )
-def test_redacting_leaves_the_address_and_takes_the_secret(text: str, shown: str) -> None:
+def test_redact_removes_secrets_and_keeps_the_address(text: str, shown: str) -> None:
     assert redact(text) == shown

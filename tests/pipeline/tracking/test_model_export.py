@@ -30,7 +30,7 @@ assert quatrain.__path__[0].startswith(sys.argv[1]), quatrain.__path__
 
 @pytest.fixture
 def servable(uninterrupted: Project, tmp_path: Path) -> Path:
-    """What the training kept."""
+    """Returns the model that the training recorded."""
     (journal,) = [Journal(folder) for folder in uninterrupted.journals("train")]
     (line,) = [line for _, line in journal.lines() if line["kind"] == "model"]
     assert line["name"] == f"quatrain-{uninterrupted.model}"
@@ -39,7 +39,7 @@ def servable(uninterrupted: Project, tmp_path: Path) -> Path:
 
 
 @each_model
-def test_a_fresh_process_answers_the_example_as_the_room_does(
+def test_a_new_process_answers_the_example_like_the_serve_module(
     uninterrupted: Project, servable: Path, tmp_path: Path
 ):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -84,7 +84,9 @@ def arrays_of(data: bytes) -> dict[str, np.ndarray]:
 
 
 @each_model
-def test_it_holds_no_pickle_and_no_code_of_other_models(uninterrupted: Project, servable: Path):
+def test_a_model_contains_no_pickle_and_no_code_of_other_models(
+    uninterrupted: Project, servable: Path
+):
     names = {str(path.relative_to(servable)) for path in servable.rglob("*") if path.is_file()}
     assert {name.rpartition(".")[2] for name in names} <= {
         "MLmodel",

@@ -35,7 +35,7 @@ def postgresql() -> Iterator[Postgresql]:
 
 @pytest.fixture(scope="module")
 def database(postgresql: Postgresql) -> Callable[[str], str]:
-    """The URI of a database with mlflow's tables, made once and copied."""
+    """Returns the URI of a database with mlflow's tables, created once and copied."""
     engine_of(postgresql.create("template")).dispose()
     return lambda name: postgresql.create(name, "template")
 
@@ -61,7 +61,7 @@ def test_a_run_arrives_once(
     assert PASSWORD not in "".join(path.read_text() for path in journal.folder.glob("*.json*"))
 
 
-def test_a_database_that_fails_in_between_has_every_line_once(
+def test_a_database_that_fails_meanwhile_gets_every_line_once(
     postgresql: Postgresql,
     database: Callable[[str], str],
     tmp_path: Path,

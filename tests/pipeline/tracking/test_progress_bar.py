@@ -1,4 +1,4 @@
-"""Progress is a bar on a terminal and some plain lines elsewhere."""
+"""Tests that progress is a bar on a terminal and some plain lines elsewhere."""
 
 import os
 import pty
@@ -15,7 +15,7 @@ from quatrain.progress import Progress
 
 
 @pytest.mark.parametrize(("columns", "is_bar"), [(100, True), (0, False)])
-def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
+def test_a_terminal_shows_a_bar_unless_its_width_is_unknown(
     columns: int, is_bar: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = pty.openpty()
@@ -37,7 +37,7 @@ def test_a_terminal_shows_a_bar_unless_it_tells_no_width(
 
 
 def read_to_the_end(descriptor: int) -> str:
-    """Linux hands a terminal's output on piece by piece, and ends it with EIO."""
+    """Reads the output of a terminal; Linux delivers it in pieces and ends it with EIO."""
     pieces = []
     with suppress(OSError):
         while piece := os.read(descriptor, 2**16):
@@ -46,7 +46,7 @@ def read_to_the_end(descriptor: int) -> str:
     return b"".join(pieces).decode()
 
 
-def test_elsewhere_it_shows_twenty_plain_lines_and_where_it_continues(
+def test_a_file_gets_twenty_plain_lines_and_the_first_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show(ProgressBar("train@allo", 240, 60, ("loss",)))

@@ -1,4 +1,4 @@
-"""Whatever a tracking server does, everything arrives once, and nothing waits for it."""
+"""Tests that everything is delivered once and nothing waits, whatever a server does."""
 
 import os
 import socket
@@ -35,7 +35,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fault", "calls"), [("reset", 2), ("reset", 9), ("500", 9), ("503", 4), ("hang", 9)]
 )
-def test_a_fault_is_survived(upstream: int, tmp_path: Path, fault: str, calls: int) -> None:
+def test_everything_is_delivered_despite_a_fault(
+    upstream: int, tmp_path: Path, fault: str, calls: int
+) -> None:
     key = f"{fault}-{calls}"
     journal = recorded(tmp_path / "journal" / "train@allo", key)
     with faulty(upstream) as server:
@@ -85,7 +87,7 @@ def test_a_server_that_is_back_at_the_end_gets_everything(upstream: int, tmp_pat
         assert arrived(client_of(server.uri), "back") == expected(journal)
 
 
-def test_a_failing_server_is_left_alone_for_a_while(tmp_path: Path) -> None:
+def test_a_failing_server_is_retried_after_a_pause(tmp_path: Path) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     with faulty() as server:
         server.fault = "500"
@@ -99,7 +101,9 @@ def test_a_failing_server_is_left_alone_for_a_while(tmp_path: Path) -> None:
         shipper.finish()
 
 
-def test_a_closed_port_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_port_gives_one_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     port = free_port()
     shipper = Shipper(
         recorded(tmp_path / "journal" / "train@allo-k1", "k1"),
@@ -126,7 +130,7 @@ def test_a_stage_does_not_wait_for_a_silent_server(
     assert "are not yet at http://127.0.0.1:" in capsys.readouterr().err
 
 
-def test_a_process_ends_although_a_call_hangs(tmp_path: Path) -> None:
+def test_a_process_ends_while_a_call_hangs(tmp_path: Path) -> None:
     recorded(tmp_path / "journal" / "train@allo-k1", "k1").close()
     code = """
 import sys
@@ -154,7 +158,7 @@ sys.exit(7 if shipper.finish() else 0)
     assert done.stderr.count("\n") == 1
 
 
-def test_a_store_that_is_no_database_costs_one_line(
+def test_a_store_that_is_not_a_database_gives_one_warning(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mlflow.db").write_bytes(
@@ -182,7 +186,7 @@ def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path) -> N
     assert arrived(client_of(uri), "k1") == expected(journal)
 
 
-def test_a_password_is_seen_by_nobody(
+def test_a_password_appears_nowhere(
     upstream: int,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -208,7 +212,7 @@ def test_a_password_is_seen_by_nobody(
     assert not [text for text in texts if "hunter2" in text]
 
 
-def test_the_store_is_the_named_one_or_that_of_the_checkout(
+def test_the_store_is_that_of_the_environment_or_of_the_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MLFLOW_TRACKING_URI", "DVC_ROOT"):

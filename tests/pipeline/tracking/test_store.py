@@ -1,4 +1,4 @@
-"""A store is made once and can be written and read by many."""
+"""Tests that a store is created once and used by many processes."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""How busy the machine is, as rows of a run."""
+"""Tests the metrics of the machine."""
 
 import itertools
 
@@ -38,11 +38,11 @@ def test_names_are_those_that_the_ui_groups_and_values_are_plausible():
     )
 
 
-def test_a_resumed_stage_goes_on_counting():
+def test_a_resumed_stage_continues_the_sample_count():
     assert {step for _, step, _ in SystemMetrics(cuda=False, samples=4).rows()} == {5}
 
 
-def test_a_gpu_that_cannot_be_asked_is_left_out():
+def test_a_gpu_without_monitor_is_ignored():
     assert not [
         name for name, _, _ in SystemMetrics(cuda=True).rows() if name.startswith("system/gpu")
     ]

@@ -1,1 +1,1 @@
-"""What figures are of, computed once, and how each is drawn."""
+"""Figures of one trained active_dynamics."""

@@ -53,7 +53,13 @@ class Decoder(nn.Module):
             variance = to_variance(self.raw_variance)
         else:
             variance = torch.zeros_like(self.bias)
-        return Emission(self.kind, self.noise, self.weight, self.bias, variance)
+        return Emission(
+            self.kind,
+            self.noise,
+            self.weight,
+            self.bias,
+            variance,
+        )
 
     def log_prob(
         self,

@@ -80,7 +80,11 @@ class TransitionModel(NamedTuple):
         control_dt: Float[Tensor, "d n"],
     ) -> Float[Tensor, "member d n"]:
         """Returns x + f(x) dt + u dt. control_dt: u dt."""
-        return torch.add(x + control_dt, self.field(x), alpha=self.dt)
+        return torch.add(
+            x + control_dt,
+            self.field(x),
+            alpha=self.dt,
+        )
 
     def noise(self, normal: Float[Tensor, "*step d n"]) -> Float[Tensor, "*step d n"]:
         """Scales standard normal numbers to the noise of a step."""

@@ -81,7 +81,12 @@ def draw(
 def add_mask(draws: Draws, share: float, generator: Generator) -> Draws:
     """Returns draws in which this share of the samples is masked, never a window's first."""
     members, d, samples, times, batch = draws.posterior.shape
-    uniform = torch.rand(times, batch, generator=generator, device=draws.posterior.device)
+    uniform = torch.rand(
+        times,
+        batch,
+        generator=generator,
+        device=draws.posterior.device,
+    )
     keep_mask = uniform >= share
     keep_mask[0] = True
     shape = (members, d, samples, times - 1, batch)
@@ -236,7 +241,8 @@ def step_divergences(
 
 
 def shift_by_horizon(
-    values: Float[Tensor, "d time batch"], horizons: int
+    values: Float[Tensor, "d time batch"],
+    horizons: int,
 ) -> Float[Tensor, "horizon d time_m1 batch"]:
     """Returns the values at t + k for each horizon k and time t, with zeros beyond the window.
 

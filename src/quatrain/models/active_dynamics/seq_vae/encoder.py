@@ -214,7 +214,8 @@ class _GruFunction(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, direct: Float[Tensor, "time batch hidden"]
+        ctx: Any,
+        direct: Float[Tensor, "time batch hidden"],
     ) -> tuple[Tensor, None, Tensor, Tensor]:
         *saved, weight = ctx.saved_tensors
         forward_pass = _GruPass(*saved)
@@ -222,7 +223,11 @@ class _GruFunction(torch.autograd.Function):
         gradients = _backpropagate(direct, derivatives, forward_pass, weight)
         # W x + c enters r and z beside U h + b, but n without the factor r of o.
         of_projected = gradients.gates.clone()
-        torch.mul(derivatives.candidate, gradients.states, out=of_projected[:, :, 2])
+        torch.mul(
+            derivatives.candidate,
+            gradients.states,
+            out=of_projected[:, :, 2],
+        )
         by_sample = gradients.gates.flatten(0, 1).flatten(1)
         previous = forward_pass.states[:-1].flatten(0, 1)
         return of_projected.flatten(2), None, by_sample.T @ previous, by_sample.sum(0)
@@ -243,7 +248,11 @@ def _derivatives(forward_pass: _GruPass) -> _Derivatives:
     by_r, by_z, by_o = by_gates.unbind(2)
     torch.mul(by_candidate, r, out=by_o)
     torch.mul(by_o * o, 1 - r, out=by_r)
-    torch.mul((states[:-1] - n) * z, 1 - z, out=by_z)
+    torch.mul(
+        (states[:-1] - n) * z,
+        1 - z,
+        out=by_z,
+    )
     return _Derivatives(by_candidate, by_gates)
 
 
@@ -270,7 +279,11 @@ def _backpropagate(
     derivative = derivatives.gates.unbind(0)
     z = forward_pass.gates.chunk(3, 2)[1].unbind(0)
     for t in reversed(range(len(direct))):
-        torch.mul(derivative[t], by_state_wide[t], out=by_gates[t])
+        torch.mul(
+            derivative[t],
+            by_state_wide[t],
+            out=by_gates[t],
+        )
         if t:
             by_state[t - 1].addcmul_(by_state[t], z[t]).addmm_(by_gates_flat[t], weight)
     return gradients

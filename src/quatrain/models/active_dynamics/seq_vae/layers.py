@@ -37,11 +37,19 @@ class StackedMlp(NamedTuple):
 
     def features(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network feature n"]:
         """Returns the features that outputs are linear in: the last hidden layer and a 1."""
-        return pad(self.hidden(x), (0, 0, 0, 1), value=1.0)
+        return pad(
+            self.hidden(x),
+            (0, 0, 0, 1),
+            value=1.0,
+        )
 
     def hidden(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network unit n"]:
         """Returns the last hidden layer; the inputs, if there is none."""
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+        for weight, bias in zip(
+            self.weights[:-1],
+            self.biases[:-1],
+            strict=True,
+        ):
             x = torch.baddbmm(bias, weight, x).tanh_()
         return x
 
@@ -55,9 +63,22 @@ class StackedMlp(NamedTuple):
         self, x: Float[Tensor, "network inputs n"]
     ) -> Float[Tensor, "network n outputs inputs"]:
         """Computes ∂output_i/∂input_j."""
-        identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        slope = identity.expand(self.networks, x.shape[2], -1, -1)
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+        identity = torch.eye(
+            x.shape[1],
+            dtype=x.dtype,
+            device=x.device,
+        )
+        slope = identity.expand(
+            self.networks,
+            x.shape[2],
+            -1,
+            -1,
+        )
+        for weight, bias in zip(
+            self.weights[:-1],
+            self.biases[:-1],
+            strict=True,
+        ):
             x = torch.baddbmm(bias, weight, x).tanh()
             slope = (1 - x.square()).mT[..., None] * (weight[:, None] @ slope)
         return self.weights[-1][:, None] @ slope

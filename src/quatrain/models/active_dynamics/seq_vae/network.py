@@ -41,7 +41,12 @@ class SeqVae(nn.Module):
         self.is_rbf = rbf is not None
         self.prior_variance = _prior_variance(config, rbf)
         # The order of the modules sets the order of their random draws.
-        self.encoder = Encoder(network, env.observation.channels, control.shape[1], env.d)
+        self.encoder = Encoder(
+            network,
+            env.observation.channels,
+            control.shape[1],
+            env.d,
+        )
         self.dynamics = Dynamics(network, env.d, rbf)
         self.decoder = make_decoder(config, emission)
         self.raw_noise = nn.Parameter(torch.full((env.d,), INITIAL_RAW_VARIANCE))

@@ -104,10 +104,18 @@ def make_surrogate(
 
 
 def block_diagonal(
-    covariance: Float[Tensor, "learner feature feature"], d: int
+    covariance: Float[Tensor, "learner feature feature"],
+    d: int,
 ) -> Float[Tensor, "learner weight weight"]:
     """Returns the covariance of the weights of d independent outputs, one block for each."""
     learners, features, _ = covariance.shape
     blocks = covariance.new_zeros(learners, d, features, d, features)
-    blocks.diagonal(dim1=1, dim2=3).copy_(covariance[..., None].expand(-1, -1, -1, d))
+    blocks.diagonal(dim1=1, dim2=3).copy_(
+        covariance[..., None].expand(
+            -1,
+            -1,
+            -1,
+            d,
+        )
+    )
     return blocks.view(learners, d * features, d * features)

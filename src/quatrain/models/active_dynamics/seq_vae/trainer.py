@@ -89,8 +89,18 @@ def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: Adam
     train = config.train.seq_vae
     params = network.parameters()
     if train.optimizer == "sgd":
-        return SGD(params, lr=train.learning_rate, weight_decay=train.weight_decay, fused=True)
-    optimizer = Adam(params, lr=train.learning_rate, weight_decay=train.weight_decay, fused=True)
+        return SGD(
+            params,
+            lr=train.learning_rate,
+            weight_decay=train.weight_decay,
+            fused=True,
+        )
+    optimizer = Adam(
+        params,
+        lr=train.learning_rate,
+        weight_decay=train.weight_decay,
+        fused=True,
+    )
     adam_state.load_state(optimizer, network, moments)
     return optimizer
 
@@ -112,7 +122,10 @@ class SeqVaeTrainer:
 
     @classmethod
     def from_state(
-        cls, config: ActiveDynamicsConfig, emission: Emission, state: SeqVaeState
+        cls,
+        config: ActiveDynamicsConfig,
+        emission: Emission,
+        state: SeqVaeState,
     ) -> "SeqVaeTrainer":
         """Returns a trainer that continues from the state, which is not modified."""
         network = init_network(config, emission, 0)
@@ -191,7 +204,13 @@ class SeqVaeTrainer:
         metrics: dict[str, Tensor] = {}
         if self.has_enough_windows(ring, row):
             for _ in range(train.updates):
-                batch = windows.sample(ring, row, train.batch_size, train.length, self.batch_rng)
+                batch = windows.sample(
+                    ring,
+                    row,
+                    train.batch_size,
+                    train.length,
+                    self.batch_rng,
+                )
                 metrics = self.update(batch, ring.stored)
         if int(ring.written) % REFRESH_EVERY == 0:
             self.posterior = posteriors.recompute(self.network, ring, row)
