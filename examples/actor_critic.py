@@ -1,4 +1,6 @@
-"""Let colonies learn to cross a plate of one's own, without DVC and MLflow: python examples/actor_critic.py"""
+"""Let colonies learn to cross a plate of one's own, without DVC and MLflow: python
+examples/actor_critic.py
+"""
 
 from pathlib import Path
 

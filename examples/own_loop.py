@@ -1,4 +1,7 @@
-"""Play CartPole at random and draw batches from a ring of your own loop: python examples/own_loop.py"""
+"""Step CartPole with random actions and draw batches from a ring in your own training loop.
+
+Usage: python examples/own_loop.py
+"""
 
 from typing import NamedTuple
 
@@ -7,11 +10,13 @@ import numpy as np
 
 from quatrain.replay.transitions import HostRing
 
-STEPS, CAPACITY, BATCH = 5000, 2000, 256
+STEPS = 5000
+CAPACITY = 2000
+BATCH = 256
 
 
 class Transition(NamedTuple):
-    """One, or many with an axis in front."""
+    """Holds one transition, or many with a leading axis."""
 
     obs: np.ndarray
     action: np.ndarray
@@ -20,7 +25,8 @@ class Transition(NamedTuple):
     terminated: np.ndarray
 
 
-env, rng = gymnasium.make("CartPole-v1"), np.random.default_rng(0)
+env = gymnasium.make("CartPole-v1")
+rng = np.random.default_rng(0)
 blank = np.zeros(4, np.float32)
 ring = HostRing(CAPACITY, Transition(blank, np.int8(0), np.float32(0), blank, np.bool_(False)))
 

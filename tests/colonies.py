@@ -1,4 +1,4 @@
-"""The default rules of colonies, a plate of each kind, and colonies made by hand or found on the way."""
+"""Default rules of colonies, plates of each kind, and colonies built by hand or by steps."""
 
 import math
 from typing import Any
@@ -39,7 +39,7 @@ DEFAULT = Rules(
 
 
 def rules(**changes: Any) -> Rules:
-    """The default rules with some changed; `reward` may be the name of a preset."""
+    """Returns the default rules with changes; `reward` may be the name of a preset."""
     if isinstance(changes.get("reward"), str):
         changes["reward"] = tuple(
             (name, float(weight)) for name, weight in REWARDS[changes["reward"]].items()
@@ -48,24 +48,24 @@ def rules(**changes: Any) -> Rules:
 
 
 def flat_plate(width: int = 600) -> Plates:
-    """Stiffness 1 everywhere."""
+    """Returns a plate of stiffness 1."""
     return plates.make_plates(np.array([plates.LINEAR]), np.zeros(1), np.ones(1), width)
 
 
 def all_kinds(width: int = 600) -> Plates:
-    """A linear plate, an exponential one, and one given by its values, in this order."""
+    """Returns a linear, an exponential and a measured plate, in this order."""
     formulas = plates.make_plates(
         np.array([plates.LINEAR, plates.EXPONENTIAL]),
         np.array([0.05, 0.006]),
         np.array([1.0, 0.7]),
         width,
     )
-    given = plates.user_plate((2 + np.sin(np.arange(width) / 50)).astype(np.float32))
-    return Plates(*(np.concatenate(both) for both in zip(formulas, given, strict=True)))
+    measured = plates.user_plate((2 + np.sin(np.arange(width) / 50)).astype(np.float32))
+    return Plates(*(np.concatenate(both) for both in zip(formulas, measured, strict=True)))
 
 
 def world(some_plates: Plates | None = None, **changes: Any) -> World:
-    """The default world, on a plate of each kind unless told otherwise, with rules changed."""
+    """Returns a world with changed rules, by default on a plate of each kind."""
     changed = rules(**changes)
     return make_world(changed, all_kinds(changed.width) if some_plates is None else some_plates)
 
@@ -76,7 +76,9 @@ def colonies_of(
     parents: list[list[int]] | None = None,
     substrate: list[int] | None = None,
 ) -> Colonies:
-    """Colonies with these cells before their first step; without parents each cell is the parent of the next."""
+    """Returns colonies with these cells before their first step; by default each cell is the parent
+    of the next.
+    """
     count, slots = len(cells), max(some_rules.max_nodes, *map(len, cells))
     pos, n = torch.zeros(count, slots, 2), torch.tensor([len(of_one) for of_one in cells])
     parent = torch.full((count, slots), -1)
@@ -104,13 +106,13 @@ def colonies_of(
 
 
 def actions(some_rules: Rules, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Uniform within the bounds."""
+    """Draws actions uniformly within the bounds."""
     low, high = torch.tensor(some_rules.bounds).unbind(1)
     return low + (high - low) * torch.rand(count, len(low), generator=generator)
 
 
 def steered(colonies: Colonies, some_rules: Rules, generator: torch.Generator) -> torch.Tensor:
-    """Random actions that keep colonies near their size, so that episodes last."""
+    """Draws actions that keep colonies near their target size, for long episodes."""
     action = actions(some_rules, len(colonies.n), generator)
     low, high = some_rules.bounds[0]
     n = colonies.n.float()
@@ -121,7 +123,7 @@ def steered(colonies: Colonies, some_rules: Rules, generator: torch.Generator) -
 
 
 def wandering(some_world: World, count: int, steps: int, seed: int = 0) -> Colonies:
-    """Colonies after some steps, those that ended having begun anew."""
+    """Returns colonies after some steps, with ended episodes reset."""
     generator = torch.Generator().manual_seed(seed)
     colonies = start(some_world, count, generator)
     for _ in range(steps):

@@ -9,14 +9,14 @@ Keys = tuple[str, ...]
 
 
 def nested(keys: Keys, value: Any) -> dict[str, Any]:
-    """An overlay that changes one value."""
+    """Returns an overlay that changes one value."""
     for key in reversed(keys):
         value = {key: value}
     return value
 
 
 def leaves(section: BaseModel, *above: str) -> Iterator[tuple[Keys, Any]]:
-    """Every key of a section that holds a value, with its value."""
+    """Yields every key of a section that holds a value, with its value."""
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, BaseModel):

@@ -1,4 +1,6 @@
-"""The device `meta`, which holds no values: whatever would wait for a GPU raises there, on any machine."""
+"""The device `meta`, which holds no values: whatever would wait for a GPU raises there, on any
+machine.
+"""
 
 from typing import Any
 
@@ -12,7 +14,7 @@ without_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch 
 
 
 class Elsewhere(Generator):
-    """Draws for a device that holds no values."""
+    """Replaces a generator on a device that holds no values."""
 
     def __new__(cls, *_: Any, **__: Any) -> "Elsewhere":
         return super().__new__(cls)
@@ -23,7 +25,7 @@ class Elsewhere(Generator):
 
 
 class MadeOnTheCpu(TorchDispatchMode):
-    """Operations that had a tensor on the CPU as their result."""
+    """Records operations whose result is a tensor on the CPU."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Files that params.yaml names: what they hold stands in the config in their place, and bad ones in one line."""
+"""Files that params.yaml names: what they hold stands in the config in their place, and bad ones in
+one line.
+"""
 
 import io
 import re
@@ -56,7 +58,7 @@ def zipped(*members: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f8"])
-def test_a_file_of_numbers_stands_with_its_numbers_in_the_config(project: Path, dtype: str):
+def test_the_numbers_of_a_file_replace_its_path(project: Path, dtype: str):
     values = np.linspace(0.1, 2.0, 7).astype(dtype)
     (project / "inputs" / "mine.npy").write_bytes(npy(values))
     config = naming(project, numbers="inputs/mine.npy")
@@ -69,7 +71,7 @@ def test_a_file_of_numbers_stands_with_its_numbers_in_the_config(project: Path, 
 
 
 @pytest.mark.parametrize("numbers", [["1.0"], [True], "1.0", 1.0])
-def test_numbers_that_are_given_in_place_of_a_path_are_numbers(numbers: Any):
+def test_numbers_in_place_of_a_path_are_validated(numbers: Any):
     with pytest.raises(ValidationError):
         Naming.model_validate(NOTHING | {"numbers": {"name": "given", "numbers": numbers}})
 
@@ -93,19 +95,17 @@ AXIS, VECTORS = np.linspace(-2, 2, 5), np.arange(30.0).reshape(5, 3, 2)
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f8"])
-def test_a_file_of_arrays_stands_with_its_arrays_in_the_config(
-    project: Path, dtype: str, compressed: bool
-):
+def test_the_arrays_of_a_file_replace_its_path(project: Path, dtype: str, compressed: bool):
     content = npz(axis_0=AXIS.astype(dtype), vectors=VECTORS.astype(dtype), compressed=compressed)
     (project / "inputs" / "mine.npz").write_bytes(content)
     config = naming(project, arrays="inputs/mine.npz")
     assert config.arrays is not None
     assert config.arrays.name == "inputs/mine.npz"
-    assert [(one.name, one.shape) for one in config.arrays.arrays] == [
+    assert [(single.name, single.shape) for single in config.arrays.arrays] == [
         ("axis_0", (5,)),
         ("vectors", (5, 3, 2)),
     ]
-    assert [one.nested for one in config.arrays.arrays] == [nested(AXIS), nested(VECTORS)]
+    assert [single.nested for single in config.arrays.arrays] == [nested(AXIS), nested(VECTORS)]
     again = Naming.model_validate_json(config.model_dump_json())
     assert again == config
     assert hash(again) == hash(config)
@@ -141,9 +141,7 @@ def test_an_array_without_axes_is_a_number(project: Path):
         ({"shape": [1.0], "numbers": [1.0]}, "valid integer"),
     ],
 )
-def test_arrays_that_are_given_in_place_of_a_path_hold_what_they_say(
-    array: dict[str, Any], line: str
-):
+def test_arrays_in_place_of_a_path_are_validated(array: dict[str, Any], line: str):
     with pytest.raises(ValidationError, match=re.escape(line)):
         Naming.model_validate(
             NOTHING | {"arrays": {"name": "given", "arrays": [{"name": "a"} | array]}}
@@ -165,7 +163,7 @@ ARRAYS_OF_FLOATS = "numpy.savez arrays of dtype float, with something in each"
 
 
 def smaller(archive: bytes, size: int) -> bytes:
-    """The same, which claims that each of its members unfolds to so many bytes."""
+    """Returns the archive with a false uncompressed size of each member."""
     for mark, place in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         at = archive.index(mark) + place
         archive = archive[:at] + size.to_bytes(4, "little") + archive[at + 4 :]
@@ -222,7 +220,8 @@ DAMAGED_ARRAYS = {
     ),
     "many axes": (
         npz(vectors=np.ones((1,) * 9)),
-        f"mine.npz: vectors: holds float64 of shape (1, 1, 1, 1, 1, 1, 1, 1, 1); {ARRAYS_OF_FLOATS}",
+        f"mine.npz: vectors: holds float64 of shape (1, 1, 1, 1, 1, 1, 1, 1, 1); "
+        f"{ARRAYS_OF_FLOATS}",
     ),
     "less than nothing": (
         zipped(("axis_0.npy", npy_header((-2, -300)) + bytes(4800))),
@@ -251,19 +250,19 @@ def test_a_file_that_holds_no_arrays_is_refused_in_one_line(case: str, project: 
         read_input(project, "inputs/mine.npz")
 
 
-def test_no_turned_bit_changes_a_number(project: Path):
-    """It can hide an array, or its name; which ones there must be is for the config to say."""
+def test_a_flipped_bit_never_changes_a_number(project: Path):
+    """A flipped bit may hide an array or its name, which the config detects."""
     path = project / "inputs" / "mine.npz"
-    found, refused = set(), []
+    result, refused = set(), []
     for bit in np.random.default_rng(0).choice(8 * len(ARRAYS), 200, replace=False):
         turned = bytearray(ARRAYS)
         turned[bit // 8] ^= 1 << bit % 8
         path.write_bytes(turned)
         try:
-            found |= {one.numbers for one in read_input(project, "inputs/mine.npz")}
+            result |= {single.numbers for single in read_input(project, "inputs/mine.npz")}
         except ValueError as error:
             refused.append(str(error))
-    assert found == {tuple(array.ravel().tolist()) for array in (AXIS, VECTORS)}
+    assert result == {tuple(array.ravel().tolist()) for array in (AXIS, VECTORS)}
     assert len(refused) > 100
     assert all(
         re.fullmatch(r"mine\.npz: .*(numpy\.savez? ?.*|are read|as it says)", line)
@@ -272,7 +271,7 @@ def test_no_turned_bit_changes_a_number(project: Path):
 
 
 @pytest.mark.parametrize("claimed", [150_000, 60_000_000])
-def test_nothing_unfolds_into_more_than_may_be_read(claimed: int, project: Path):
+def test_compressed_files_cannot_exceed_the_size_limit(claimed: int, project: Path):
     (project / "inputs" / "mine.npz").write_bytes(smaller(BOMB, claimed))
     tracemalloc.start()
     with pytest.raises(ValueError, match=r"^mine\.npz: "):
@@ -311,7 +310,8 @@ DAMAGED = {
     ),
     "two axes": (
         npy(np.ones((3, 5))),
-        "mine.npy: holds float64 of shape (3, 5); numpy.save an array with one axis and dtype float",
+        "mine.npy: holds float64 of shape (3, 5); numpy.save an array with one axis and "
+        "dtype float",
     ),
     "no axis": (
         npy(1.5),
@@ -376,7 +376,10 @@ def test_a_path_to_the_wrong_kind_of_file_is_refused(
 @pytest.mark.parametrize(
     ("field", "path"), [("numbers", "a.npy"), ("arrays", "a.npz"), ("text", "a.txt")]
 )
-def test_a_path_without_a_reader_says_what_stands_in_its_place(field: str, path: str):
-    message = f"'{path}' is a path; give {{'name': ..., '{field}': ...}} in its place, or a reader as context"
+def test_a_path_without_a_reader_raises_with_the_remedy(field: str, path: str):
+    message = (
+        f"'{path}' is a path; give {{'name': ..., '{field}': ...}} in its place, or a reader "
+        f"as context"
+    )
     with pytest.raises(ValidationError, match=re.escape(message)):
         Naming.model_validate(NOTHING | {field: path})

@@ -1,4 +1,6 @@
-"""A learner comes back from flat arrays as it was, and never as something else, whatever its framework."""
+"""A learner comes back from flat arrays as it was, and never as something else, whatever its
+framework.
+"""
 
 import subprocess
 import sys
@@ -42,8 +44,8 @@ def init(seed: int) -> State:
 
 
 def test_arrays_are_named_by_their_path_and_keys_are_plain_numbers() -> None:
-    found = {name: (array.dtype.name, array.shape) for name, array in to_arrays(init(3)).items()}
-    assert found == {
+    result = {name: (array.dtype.name, array.shape) for name, array in to_arrays(init(3)).items()}
+    assert result == {
         "params/bias": ("float16", (5,)),
         "params/hidden/kernel": ("float32", (3, 5)),
         "worlds/0": ("int8", (7,)),
@@ -57,14 +59,14 @@ def test_arrays_are_named_by_their_path_and_keys_are_plain_numbers() -> None:
 @pytest.mark.parametrize(
     "template_of", [init, partial(jax.eval_shape, init)], ids=["a learner", "its shapes"]
 )
-def test_a_learner_comes_back_and_draws_what_it_would_have_drawn(
+def test_a_restored_learner_draws_the_same_numbers(
     template_of: Callable[[int], State],
 ) -> None:
     state = init(3)
     restored = from_arrays(template_of(0), to_arrays(state))
     assert jax.tree.structure(restored) == jax.tree.structure(state)
-    for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(restored), strict=True):
-        assert jax.typeof(one) == jax.typeof(other)
+    for single, other in zip(jax.tree.leaves(state), jax.tree.leaves(restored), strict=True):
+        assert jax.typeof(single) == jax.typeof(other)
     for name, array in to_arrays(state).items():
         np.testing.assert_array_equal(to_arrays(restored)[name], array, strict=True)
     for name, key in state.keys.items():
@@ -148,7 +150,7 @@ def test_tensors_are_named_by_their_path() -> None:
     }
 
 
-def test_a_torch_learner_comes_back_from_a_file_and_draws_what_it_would_have_drawn() -> None:
+def test_a_torch_learner_restored_from_a_file_draws_the_same_numbers() -> None:
     state = torch_init(3)
     packed = torch_packing.to_arrays(state)
     data, declared = formats.encode("learner.safetensors", packed)
@@ -158,13 +160,13 @@ def test_a_torch_learner_comes_back_from_a_file_and_draws_what_it_would_have_dra
     )
     assert type(restored) is TorchLearner
     assert (type(restored.optimizer), type(restored.colonies), restored.norm) == (tuple, list, None)
-    for one, other in zip(leaves(state), leaves(restored), strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
+    for single, other in zip(leaves(state), leaves(restored), strict=True):
+        assert single.dtype == other.dtype
+        assert torch.equal(single, other)
         assert not other.requires_grad
     for name, array in torch_packing.to_arrays(restored).items():
         np.testing.assert_array_equal(array, packed[name], strict=True)
-    drawn, again = (torch.rand(5, generator=drawing(one.draws)) for one in (state, restored))
+    drawn, again = (torch.rand(5, generator=drawing(single.draws)) for single in (state, restored))
     assert torch.equal(drawn, again)
 
 
@@ -174,7 +176,7 @@ def drawing(state: torch.Tensor) -> torch.Generator:
     return generator
 
 
-def test_a_tensor_goes_where_that_of_the_template_is() -> None:
+def test_tensors_are_on_the_devices_of_the_template() -> None:
     packed, elsewhere = torch_packing.to_arrays(torch_init(3)), torch_init(0)
     elsewhere.params["scale"] = elsewhere.params["scale"].to(
         "meta"
@@ -188,7 +190,7 @@ def test_a_tensor_goes_where_that_of_the_template_is() -> None:
 
 
 @pytest.mark.parametrize("kept", ["packed", "unpacked"])
-def test_what_was_kept_of_a_torch_learner_does_not_change_with_it(kept: str) -> None:
+def test_saved_arrays_do_not_change_with_the_learner(kept: str) -> None:
     state = torch_init(3)
     expected = {name: array.copy() for name, array in torch_packing.to_arrays(state).items()}
     packed = torch_packing.to_arrays(state)
@@ -222,7 +224,7 @@ def test_arrays_of_another_torch_learner_are_refused(change: dict[str, Any], why
         torch_packing.from_arrays(torch_init(0), arrays)
 
 
-def test_a_leaf_that_is_no_tensor_is_refused() -> None:
+def test_a_leaf_that_is_no_tensor_raises() -> None:
     with pytest.raises(TypeError, match=r"^optimizer/0/step is of type int, not a tensor$"):
         torch_packing.to_arrays({"optimizer": ({"step": 3},)})
 
@@ -235,7 +237,10 @@ def test_a_leaf_that_is_no_tensor_is_refused() -> None:
     [("arrays", set()), ("jax.packing", {"jax"}), ("torch.packing", {"torch"})],
 )
 def test_packing_loads_no_other_framework(module: str, loaded: set[str]) -> None:
-    code = f"import sys; import quatrain.frameworks.{module}; print(*({{'jax', 'torch'}} & set(sys.modules)))"
+    code = (
+        f"import sys; import quatrain.frameworks.{module}; print(*({{'jax', 'torch'}} & "
+        f"set(sys.modules)))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True
     )

@@ -9,7 +9,9 @@ from quatrain.progress import Progress, by_seed, history, rows
 
 
 def recorded(learners: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """History of a metric of each learner and one of each of three agents, at four points: 100 learner + 10 agent."""
+    """History of a metric of each learner and one of each of three agents, at four points: 100
+    learner + 10 agent.
+    """
     time, state, agent = np.arange(4.0)[:, None], 100.0 * np.arange(learners), 10.0 * np.arange(3)
     plain = time + state
     metrics = by_seed({"return": plain, "return/agent": plain[..., None] + agent})
@@ -17,13 +19,13 @@ def recorded(learners: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 @pytest.mark.parametrize("learners", [1, 3])
-def test_a_curve_is_found_as_training_records_it(learners: int):
-    made = recorded(learners)
+def test_a_curve_has_the_recorded_values_of_each_learner(learners: int):
+    table = recorded(learners)
     expected = np.arange(4.0) + 100 * np.arange(learners)[:, None]
-    steps, values = curve(made, "return", learners)
+    steps, values = curve(table, "return", learners)
     assert steps.tolist() == [2, 4, 6, 8]
     np.testing.assert_array_equal(values, expected)
-    np.testing.assert_array_equal(curve(made, "return/agent/2", learners).values, expected + 20)
+    np.testing.assert_array_equal(curve(table, "return/agent/2", learners).values, expected + 20)
 
 
 def test_an_interval_is_that_of_student():
@@ -50,7 +52,7 @@ def test_a_single_learner_has_no_band():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("target", "expected"),
     [
         ([], []),
         ([0.3], [0.3]),
@@ -60,17 +62,17 @@ def test_a_single_learner_has_no_band():
         ([0.4, 0.5, 0.5, 0.5], [0.325, 0.425, 0.525, 0.625]),
     ],
 )
-def test_labels_move_no_more_than_it_takes_to_be_apart(wanted: list[float], expected: list[float]):
-    assert spread(wanted, 0.1) == pytest.approx(expected)
+def test_labels_move_no_more_than_it_takes_to_be_apart(target: list[float], expected: list[float]):
+    assert spread(target, 0.1) == pytest.approx(expected)
 
 
 def test_spread_labels_keep_their_order_and_distance():
-    wanted = np.sort(np.random.default_rng(3).uniform(size=40)).tolist()
-    assert np.diff(spread(wanted, 0.05)).min() >= 0.05 - 1e-9
+    target = np.sort(np.random.default_rng(3).uniform(size=40)).tolist()
+    assert np.diff(spread(target, 0.05)).min() >= 0.05 - 1e-9
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
-def test_a_label_stands_at_the_height_of_its_line(scale: str):
+def test_a_label_is_at_the_height_of_its_line(scale: str):
     axes = Figure().subplots()
     axes.plot([0, 1], [1, 100])
     axes.set_yscale(scale)

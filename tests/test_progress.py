@@ -11,8 +11,8 @@ def progress(step: int, **metrics: np.ndarray) -> Progress:
 
 
 def test_entries_are_spread_evenly_and_the_last_belongs_to_the_yield_itself():
-    made = progress(130, loss=np.array([3.0, 2.0, 1.0]), cosine=np.array([0.5]))
-    assert rows(made, 100) == [
+    yielded = progress(130, loss=np.array([3.0, 2.0, 1.0]), cosine=np.array([0.5]))
+    assert rows(yielded, 100) == [
         ("loss", 110, 3.0),
         ("loss", 120, 2.0),
         ("loss", 130, 1.0),
@@ -26,12 +26,12 @@ def test_an_evaluation_that_did_not_run_has_no_row():
 
 
 def test_further_axes_become_suffixes():
-    made = progress(
+    yielded = progress(
         10,
         cosine=np.array([[0.1, 0.2], [0.3, 0.4]]),
         pair=np.arange(6, dtype=float).reshape(1, 2, 3),
     )
-    assert rows(made, 0) == [
+    assert rows(yielded, 0) == [
         ("cosine/0", 5, 0.1),
         ("cosine/1", 5, 0.2),
         ("cosine/0", 10, 0.3),
@@ -52,7 +52,7 @@ def test_values_are_kept_exactly_even_where_they_are_not_finite():
 
 
 @pytest.mark.parametrize("start", [3, 10, 11])
-def test_entries_that_do_not_divide_the_steps_are_refused(start: int):
+def test_entries_that_do_not_divide_the_steps_raise(start: int):
     with pytest.raises(
         ValueError,
         match=rf"loss has 3 entries for {10 - start} steps; the number must divide the steps",
@@ -62,16 +62,16 @@ def test_entries_that_do_not_divide_the_steps_are_refused(start: int):
 
 def test_metrics_of_one_learner_have_the_names_of_their_means() -> None:
     values = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
-    found = by_seed({"cosine": values, "loss": values[..., 0]})
-    assert rows(Progress(4, None, found), 0)[-2:] == [("loss", 2, 0.0), ("loss", 4, 3.0)]
-    np.testing.assert_array_equal(found["cosine"], values[:, 0], strict=True)
+    result = by_seed({"cosine": values, "loss": values[..., 0]})
+    assert rows(Progress(4, None, result), 0)[-2:] == [("loss", 2, 0.0), ("loss", 4, 3.0)]
+    np.testing.assert_array_equal(result["cosine"], values[:, 0], strict=True)
 
 
 def test_metrics_of_several_learners_keep_their_names_and_gain_each_learners() -> None:
     cosine = np.array([[[0.1, 0.2], [0.3, 0.4], [0.8, 0.9]]])
-    found = by_seed({"cosine": cosine, "cosine_mean": cosine.mean(-1), "late": np.zeros((0, 3))})
-    made = history(rows(Progress(7, None, found), 0))
-    assert {name: values.tolist() for name, (_, values) in made.items()} == {
+    result = by_seed({"cosine": cosine, "cosine_mean": cosine.mean(-1), "late": np.zeros((0, 3))})
+    yielded = history(rows(Progress(7, None, result), 0))
+    assert {name: values.tolist() for name, (_, values) in yielded.items()} == {
         "cosine/0": [pytest.approx(0.4)],
         "cosine/1": [pytest.approx(0.5)],
         "cosine/seed/0/0": [0.1],
@@ -85,4 +85,4 @@ def test_metrics_of_several_learners_keep_their_names_and_gain_each_learners() -
         "cosine_mean/seed/1": [pytest.approx(0.35)],
         "cosine_mean/seed/2": [pytest.approx(0.85)],
     }
-    assert made["cosine_mean"][0].tolist() == [7]
+    assert yielded["cosine_mean"][0].tolist() == [7]

@@ -1,4 +1,6 @@
-"""Requests to served models: what is taken, in which form, and the line by which all else is refused."""
+"""Requests to served models: what is taken, in which form, and the line by which all else is
+refused.
+"""
 
 import re
 from typing import Any
@@ -24,56 +26,56 @@ FITTING = {
 }
 
 
-def taken(**changes: Any) -> dict[str, np.ndarray]:
+def validated(**changes: Any) -> dict[str, np.ndarray]:
     return validate_request(
         "things", FITTING | {name: np.asarray(values) for name, values in changes.items()}, INPUTS
     )
 
 
 def refused(message: str) -> Any:
-    """In these words, and no more."""
+    """Asserts the exact error message."""
     return pytest.raises(ValueError, match=f"^{re.escape(f'things: {message}')}$")
 
 
-def test_inputs_come_in_their_order_and_of_their_own_types():
-    found = validate_request("things", dict(reversed(FITTING.items())), INPUTS)
-    assert list(found) == list(INPUTS)
-    for name, array in found.items():
+def test_inputs_are_returned_in_order_and_in_their_dtypes():
+    result = validate_request("things", dict(reversed(FITTING.items())), INPUTS)
+    assert list(result) == list(INPUTS)
+    for name, array in result.items():
         assert array.dtype == INPUTS[name].dtype, name
         np.testing.assert_array_equal(array, FITTING[name])
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int16, np.uint32, np.uint64])
-def test_whole_numbers_of_any_type_are_taken(kind: type[np.generic]):
-    assert taken(sizes=np.array([2, 3], kind))["sizes"].tolist() == [2, 3]
+def test_integers_of_any_dtype_are_accepted(kind: type[np.generic]):
+    assert validated(sizes=np.array([2, 3], kind))["sizes"].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64, np.longdouble, np.int64, np.uint64])
-def test_where_fractions_are_taken_numbers_of_any_type_are(kind: type[np.generic]):
-    assert taken(places=np.full((2, 3, 2), [4, 0], kind))["places"][1].tolist() == [[4, 0]] * 3
+def test_float_inputs_accept_numbers_of_any_dtype(kind: type[np.generic]):
+    assert validated(places=np.full((2, 3, 2), [4, 0], kind))["places"][1].tolist() == [[4, 0]] * 3
 
 
-def test_a_limit_itself_is_taken_though_its_type_rounds_it():
+def test_limits_are_inclusive_after_rounding():
     assert float(np.float32(0.1)) > 0.1
     for kind in (np.float32, np.float64):
-        assert taken(places=np.full((2, 3, 2), 0.1, kind))["places"][1, 2, 1] == np.float32(0.1)
+        assert validated(places=np.full((2, 3, 2), 0.1, kind))["places"][1, 2, 1] == np.float32(0.1)
 
 
-def test_what_is_taken_is_a_copy():
-    given = {name: array.astype(INPUTS[name].dtype) for name, array in FITTING.items()}
-    for name, array in validate_request("things", given, INPUTS).items():
+def test_the_result_is_a_copy():
+    request = {name: array.astype(INPUTS[name].dtype) for name, array in FITTING.items()}
+    for name, array in validate_request("things", request, INPUTS).items():
         array[:] = 3
-        np.testing.assert_array_equal(given[name], FITTING[name])
+        np.testing.assert_array_equal(request[name], FITTING[name])
 
 
-def test_what_stands_beyond_those_that_count_may_be_anything_and_is_the_least():
+def test_padding_is_ignored_and_replaced_by_the_least_value():
     before = np.array([[-1, 10**12, -7], [-1, 0, 1]])
     places = np.full((2, 3, 2), 0.05)
     places[0, 1:] = [[np.nan, np.inf], [1e300, -1]]
-    found = taken(before=before, places=places)
-    assert found["before"].tolist() == [[-1, -1, -1], [-1, 0, 1]]
-    assert found["places"][0, 1:].tolist() == [[0, 0], [0, 0]]
-    assert (found["places"][1] == np.float32(0.05)).all()
+    result = validated(before=before, places=places)
+    assert result["before"].tolist() == [[-1, -1, -1], [-1, 0, 1]]
+    assert result["places"][0, 1:].tolist() == [[0, 0], [0, 0]]
+    assert (result["places"][1] == np.float32(0.05)).all()
 
 
 @pytest.mark.parametrize(
@@ -107,11 +109,11 @@ def test_what_stands_beyond_those_that_count_may_be_anything_and_is_the_least():
         ),
     ],
 )
-def test_a_number_outside_is_told_with_its_place_and_the_limits_there(
+def test_an_error_for_a_number_out_of_range_names_position_and_limits(
     changes: dict[str, Any], message: str
 ):
     with refused(message):
-        taken(**changes)
+        validated(**changes)
 
 
 @pytest.mark.parametrize(
@@ -137,30 +139,34 @@ def test_a_number_outside_is_told_with_its_place_and_the_limits_there(
         ),
     ],
 )
-def test_another_type_or_shape_is_told_with_the_right_one(changes: dict[str, Any], message: str):
+def test_an_error_for_a_wrong_dtype_or_shape_names_the_right_one(
+    changes: dict[str, Any], message: str
+):
     with refused(message):
-        taken(**changes)
+        validated(**changes)
 
 
-def test_other_inputs_are_told_with_the_right_ones():
+def test_an_error_for_other_inputs_names_the_right_ones():
     right = "give exactly sizes, places, before, shade"
     with refused(f"the request has the inputs none; {right}"):
         validate_request("things", {}, INPUTS)
     with refused(f"the request has the inputs before, places, shade, size, sizes; {right}"):
-        taken(size=[1, 3])
+        validated(size=[1, 3])
 
 
-def test_inputs_of_several_lengths_are_told_with_each():
+def test_an_error_for_different_lengths_names_each():
     with refused(
-        "the request has 1 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"
+        "the request has 1 in sizes, 2 in places, 2 in before, 2 in shade; give as many "
+        "questions in each"
     ):
-        taken(sizes=[1])
+        validated(sizes=[1])
 
 
-def test_a_request_that_asks_nothing_is_refused():
+def test_an_empty_request_raises():
     with refused("the request has no question in sizes, places, before, shade; give at least one"):
-        taken(**{name: array[:0] for name, array in FITTING.items()})
+        validated(**{name: array[:0] for name, array in FITTING.items()})
     with refused(
-        "the request has 0 in sizes, 2 in places, 2 in before, 2 in shade; give as many questions in each"
+        "the request has 0 in sizes, 2 in places, 2 in before, 2 in shade; give as many "
+        "questions in each"
     ):
-        taken(sizes=np.zeros(0, int))
+        validated(sizes=np.zeros(0, int))

@@ -13,7 +13,7 @@ from quatrain.statistics import (
 )
 
 
-def test_scores_of_learners_become_means_and_what_is_judged_an_interval_too() -> None:
+def test_scores_are_averaged_and_gated_ones_get_an_interval() -> None:
     scores = aggregate_seeds(
         [{"share": 0.9, "bumps": 1.0}, {"share": 0.8, "bumps": 2.0}, {"share": 1.0, "bumps": 6.0}],
         ["share"],
@@ -34,23 +34,23 @@ def test_one_learner_has_no_interval() -> None:
     assert aggregate_seeds([{"share": 0.9}], ["share"]) == {"share": 0.9}
 
 
-def test_the_interquartile_mean_knows_no_outliers() -> None:
+def test_the_interquartile_mean_ignores_outliers() -> None:
     assert interquartile_mean(np.array([1e9, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -1e9])) == pytest.approx(
         4.5
     )
     assert interquartile_mean(np.array([3.0, 5.0])) == 4.0
 
 
-def test_a_bootstrap_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+def test_a_bootstrap_interval_has_its_nominal_coverage() -> None:
     rng = np.random.default_rng(0)
-    held = 0
+    coverage = 0
     for _ in range(200):
         low, high = bootstrap_interval((rng.normal(5.0, 2.0, 60),), np.mean, rng, 400)
-        held += low <= 5.0 <= high
-    assert 0.88 <= held / 200 <= 0.99
+        coverage += low <= 5.0 <= high
+    assert 0.88 <= coverage / 200 <= 0.99
 
 
-def test_what_moves_all_columns_together_does_not_widen_the_interval() -> None:
+def test_common_variation_of_columns_does_not_widen_the_interval() -> None:
     rng = np.random.default_rng(1)
     luck = rng.normal(100.0, 20.0, 256)
     ours, theirs = luck + rng.normal(5.0, 1.0, 256), luck
@@ -62,10 +62,10 @@ def test_what_moves_all_columns_together_does_not_widen_the_interval() -> None:
 
 def test_the_same_generator_gives_the_same_interval() -> None:
     values = np.random.default_rng(2).normal(size=11)
-    one, other = (
+    single, other = (
         bootstrap_interval((values,), np.mean, np.random.default_rng(3), 200) for _ in range(2)
     )
-    assert one == other
+    assert single == other
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,11 @@ def test_the_same_generator_gives_the_same_interval() -> None:
     ],
 )
 def test_a_median_lies_between_order_statistics(samples: int, low: int, confidence: float) -> None:
-    """confidence: of a fair coin to show heads from `low` to samples - low times; one more left out is too few."""
+    """confidence: of a fair coin to show heads from `low` to samples - low times; one more left out
+    is too few.
+    """
 
-    def held(left_out: int) -> float:
+    def coverage(left_out: int) -> float:
         shares = [
             math.comb(samples, heads) / 2**samples
             for heads in range(left_out, samples - left_out + 1)
@@ -91,8 +93,8 @@ def test_a_median_lies_between_order_statistics(samples: int, low: int, confiden
 
     values = np.random.default_rng(4).permutation(np.arange(1.0, samples + 1))
     assert median_interval(values) == (low, samples + 1 - low)
-    assert held(low) == pytest.approx(confidence, abs=1e-6)
-    assert held(low) >= 0.95 > held(low + 1)
+    assert coverage(low) == pytest.approx(confidence, abs=1e-6)
+    assert coverage(low) >= 0.95 > coverage(low + 1)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5])
@@ -100,12 +102,12 @@ def test_fewer_than_six_samples_have_no_interval_of_their_median(samples: int) -
     assert median_interval(np.arange(float(samples))) is None
 
 
-def test_an_interval_of_the_median_holds_it_whatever_the_law() -> None:
+def test_an_interval_of_the_median_covers_it_for_any_distribution() -> None:
     rng = np.random.default_rng(5)
     drawn = rng.lognormal(0.0, 2.0, (4000, 10))
-    found = [median_interval(values) for values in drawn]
-    held = np.mean([low <= 1.0 <= high for low, high in found])
-    assert held == pytest.approx(0.9785, abs=0.008)
+    result = [median_interval(values) for values in drawn]
+    coverage = np.mean([low <= 1.0 <= high for low, high in result])
+    assert coverage == pytest.approx(0.9785, abs=0.008)
 
 
 def test_equal_samples_and_their_order_do_not_matter() -> None:

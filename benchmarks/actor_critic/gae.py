@@ -54,7 +54,8 @@ def single_rows(name: str, rounds: int) -> list[Row]:
             Goal(100, "seed's way") if name == "T=1000" else None, ("colony-4",),
             point=Point("advantages of an episode", "steps", steps),
         ),
-        Row("  before: a list of Python's floats", UNIT, times["ours"], times["floats"], times["seed"]),
+        Row("  before: a list of Python's floats", UNIT, times["ours"], times["floats"],
+            times["seed"]),
     ]  # fmt: skip
 
 
@@ -71,12 +72,12 @@ def batch_row(name: str, rounds: int) -> Row:
             )  # type: ignore[misc]
             for side, loop in loops.items()
         }
-        | {"ours": ours(trace), "limit": recurrence(trace), "lanes": lane_by_lane(trace)},
+        | {"ours": ours(trace), "limit": recurrence(trace), "lanes": env_by_env(trace)},
         rounds,
     )
-    counted = "" if share == 1 else f"; before, seed's way: {len(each)} episodes, counted up"
+    note = "" if share == 1 else f"; before, seed's way: {len(each)} episodes, counted up"
     return Row(
-        f"advantages, {name}: {trace.rewards.numel()} steps{counted}", UNIT,
+        f"advantages, {name}: {trace.rewards.numel()} steps{note}", UNIT,
         times["ours"], times["before"], times["seed"], times["limit"],
         Without("lanes side by side: one after another", times["lanes"]), claims=("colony-4",),
     )  # fmt: skip
@@ -87,17 +88,14 @@ def ours(trace: Trace, how: Implementation = "auto") -> Contestant:
     return repeat(lambda: advantages(trace, DISCOUNT, LAMBDA, how))
 
 
-def lane_by_lane(trace: Trace) -> Contestant:
+def env_by_env(trace: Trace) -> Contestant:
     """Each lane by itself, a loop over its steps; of many the first ones, counted up."""
-    steps, lanes = trace.rewards.shape
-    some = max(1, min(lanes, PLAIN_STEPS // steps))
+    steps, envs = trace.rewards.shape
+    some = max(1, min(envs, PLAIN_STEPS // steps))
     each = [
-        Trace(*(column[:, lane : lane + 1].contiguous() for column in trace))
-        for lane in range(some)
+        Trace(*(column[:, env : env + 1].contiguous() for column in trace)) for env in range(some)
     ]
-    return repeat(
-        lambda: [advantages(lane, DISCOUNT, LAMBDA, "loop") for lane in each], some / lanes
-    )
+    return repeat(lambda: [advantages(env, DISCOUNT, LAMBDA, "loop") for env in each], some / envs)
 
 
 def recurrence(trace: Trace) -> Contestant:
@@ -115,29 +113,32 @@ def first_of(episodes: list[Episode]) -> tuple[list[Episode], float]:
 
 
 def episodes_of(trace: Trace) -> list[Episode]:
-    """The episodes of all lanes, and what is left of one at the end of a lane; the next value is 0 where it ended."""
-    found = []
+    """The episodes of all lanes, and what is left of one at the end of a lane; the next value is 0
+    where it ended.
+    """
+    result = []
     next_values = trace.next_values.masked_fill(trace.terminated, 0)
-    for lane in range(trace.rewards.shape[1]):
-        ends = trace.terminated[:, lane].nonzero()[:, 0] + 1
+    for env in range(trace.rewards.shape[1]):
+        ends = trace.terminated[:, env].nonzero()[:, 0] + 1
         cuts = np.unique([0, *ends.tolist(), len(trace.rewards)]).tolist()
         for begin, end in pairwise(cuts):
             columns = (trace.rewards, trace.values, next_values)
-            found.append(Episode(*(column[begin:end, lane].contiguous() for column in columns)))
-    return found
+            result.append(Episode(*(column[begin:end, env].contiguous() for column in columns)))
+    return result
 
 
 def refuse_others(name: str, trace: Trace) -> None:
-    """Both loops and the project must find the same advantages and returns, of the episodes that are timed.
+    """Both loops and the project must find the same advantages and returns, of the episodes that
+    are timed.
 
     Raises:
         NotTheSame: they do not.
     """
-    found = advantages(trace, DISCOUNT, LAMBDA, "auto")
+    result = advantages(trace, DISCOUNT, LAMBDA, "auto")
     each, _ = first_of(episodes_of(trace))
     for side, loop in (("before", reference.gae_before), ("the seed's way", reference.gae_seed)):
         expected = zip(*(loop(episode, DISCOUNT, LAMBDA) for episode in each), strict=True)
-        for one, others in zip(found, expected, strict=True):
+        for item, others in zip(result, expected, strict=True):
             other = torch.cat(others)
-            if not torch.allclose(one.T.flatten()[: len(other)], other, AGREEMENT, AGREEMENT):
+            if not torch.allclose(item.T.flatten()[: len(other)], other, AGREEMENT, AGREEMENT):
                 raise NotTheSame(f"advantages, {name}: ours are others than {side}'s")

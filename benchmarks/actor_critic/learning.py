@@ -1,4 +1,6 @@
-"""rows about learning: the update of a minibatch, graph by graph and at once; half precision; compilation."""
+"""rows about learning: the update of a minibatch, graph by graph and at once; half precision;
+compilation.
+"""
 
 import time
 import warnings
@@ -39,7 +41,9 @@ SEED = 0
 ENTROPY_COEF = 0.002
 GRAPHS = 64
 COSTLY = 4
-"""Of them, that pass through residual networks in a call, counted up: each takes as long as any other."""
+"""Of them, that pass through residual networks in a call, counted up: each takes as long as any
+other.
+"""
 SIZES = (10, 20)
 BATCH, CELLS = 256, 40
 UPDATES = 4
@@ -51,14 +55,16 @@ class Both(NamedTuple):
 
     ours: Minibatch
     plain: list[reference.Taken]
-    chosen: reference.Coefficients
+    coefs: reference.Coefficients
 
 
 def rows(sides: Sides, rounds: int) -> list[Row]:
-    """Updates of 64 graphs as in the original, then what the proposal left for later, with the default's batch."""
-    found = [row for cells in SIZES for row in update_rows(sides, cells, rounds)]
+    """Updates of 64 graphs as in the original, then what the proposal left for later, with the
+    default's batch.
+    """
+    result = [row for cells in SIZES for row in update_rows(sides, cells, rounds)]
     batch = minibatch_of(sides, BATCH, CELLS).ours
-    return [*found, *precision_rows(sides, batch, rounds), compiled_row(sides, batch, rounds)]
+    return [*result, *precision_rows(sides, batch, rounds), compiled_row(sides, batch, rounds)]
 
 
 def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
@@ -79,7 +85,10 @@ def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
             rounds,
         )
     row = partial(Row, unit=UNIT, ours=times["ours"])
-    name = f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, counted up"
+    name = (
+        f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, "
+        f"counted up"
+    )
     trimmed = Without("trimming to the largest graph: all slots", times["wide"])
     return [
         row(
@@ -119,7 +128,9 @@ def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
 
 
 def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
-    """Of the forward pass, as it acts: with gradients there are three times as many kernels to build."""
+    """Of the forward pass, as it acts: with gradients there are three times as many kernels to
+    build.
+    """
     configs = (sides.config, changed(sides.config, compile=True))
     eager, compiled = (trainer_of(sides, config).actor.forward for config in configs)
     with threads(1), uncached(), torch.no_grad():
@@ -133,7 +144,10 @@ def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
         }
         times = race({name: repeat(work) for name, work in programs.items()}, rounds)
     times["compiled"] = times["compiled"]._replace(compile_seconds=seconds)
-    name = f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: torch.compile"
+    name = (
+        f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: "
+        f"torch.compile"
+    )
     return Row(
         name, UNIT, times["eager"], times["eager"], times["compiled"], claims=("colony-compile",)
     )
@@ -164,7 +178,9 @@ def padded(batch: Minibatch, slots: int) -> Minibatch:
 
 
 def asking_everyone(trainer: Trainer) -> Trainer:
-    """With a last block in which each cell asks all others, though nobody hears the answer but the colony's token."""
+    """With a last block in which each cell asks all others, though nobody hears the answer but the
+    colony's token.
+    """
     block = trainer.network.blocks[-1]
     assert isinstance(block, Block)
 
@@ -176,12 +192,12 @@ def asking_everyone(trainer: Trainer) -> Trainer:
 
 
 def changed(config: ActorCriticConfig, **keys: object) -> ActorCriticConfig:
-    """Keys of train, without another check: a CPU is refused half precision, because of these rows."""
+    """Returns a config with keys of train replaced, unchecked: bf16 is refused on a CPU."""
     return config.model_copy(update={"train": config.train.model_copy(update=keys)})
 
 
 def trainer_of(sides: Sides, config: ActorCriticConfig) -> Trainer:
-    """The project's agent before its first gradient step."""
+    """Returns the project's trainer before its first gradient step."""
     draws = [[Generator().manual_seed(SEED + purpose) for purpose in range(3)]]
     seed = trainers.init_seed_state(config, sides.world, sides.actor.scale, sides.network, draws)
     return trainers.from_state(config, sides.world, seed)
@@ -204,17 +220,17 @@ def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
     )
     columns = zip(plain_graphs(graphs), z, log_prob, advantage, returns, strict=True)
     volume = (sides.box.high - sides.box.low).log().sum().item()
-    chosen = reference.Coefficients(
+    coefs = reference.Coefficients(
         config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
     )
-    return Both(ours, [reference.Taken(*each) for each in columns], chosen)
+    return Both(ours, [reference.Taken(*each) for each in columns], coefs)
 
 
 def fewer(both: Both, count: int) -> Both:
     """The first of them."""
     columns = (column[:count] for column in both.ours[1:])
     groups = tuple(Graphs(*(part[:count] for part in graphs)) for graphs in both.ours.groups)
-    return Both(Minibatch(groups, *columns), both.plain[:count], both.chosen)
+    return Both(Minibatch(groups, *columns), both.plain[:count], both.coefs)
 
 
 def own_update(trainer: Trainer, batch: Minibatch) -> Contestant:
@@ -235,9 +251,9 @@ def plain_update(
     optimiser = torch.optim.Adam(
         params, lr=sides.config.train.learning_rate, eps=sides.config.train.adam_eps
     )
-    taken = both.plain[:graphs]
+    samples = both.plain[:graphs]
     return Contestant(
-        lambda: reference.update(plain, optimiser, taken, both.chosen), graphs / len(both.plain)
+        lambda: reference.update(plain, optimiser, samples, both.coefs), graphs / len(both.plain)
     )
 
 
@@ -260,13 +276,13 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
     loss, _ = iteration.objective(trainer, both.ours, ENTROPY_COEF)
     trainer.optimizer.zero_grad()
     loss.backward()
-    own = dict(trainer.network.named_parameters())
+    project = dict(trainer.network.named_parameters())
     for name, plain in (("", plain_copy(sides)), (" with residual networks", with_images(sides))):
-        expected = reference.loss(plain, both.plain, both.chosen)
+        expected = reference.loss(plain, both.plain, both.coefs)
         expected.backward()
         same = torch.allclose(loss, expected, rtol=1e-4, atol=1e-5)
-        theirs = {key: param.grad for key, param in plain.named_parameters() if key in own}
-        if not same or not all(_alike(own[key].grad, grad) for key, grad in theirs.items()):
+        theirs = {key: param.grad for key, param in plain.named_parameters() if key in project}
+        if not same or not all(_alike(project[key].grad, grad) for key, grad in theirs.items()):
             raise NotTheSame(
                 f"update: the project's loss or gradient differs from the reference's{name}"
             )
@@ -295,8 +311,8 @@ def refuse_another_output(compiled: Output, eager: Output) -> None:
     Raises:
         NotTheSame: it does not.
     """
-    for name, one, other in zip(Output._fields, compiled, eager, strict=True):
-        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
+    for name, item, other in zip(Output._fields, compiled, eager, strict=True):
+        if not torch.allclose(item, other, rtol=1e-4, atol=1e-5):
             raise NotTheSame(f"compiled: another {name} than eager")
 
 
@@ -313,7 +329,7 @@ def uncached() -> Iterator[None]:
         inductor.force_disable_caches = before
 
 
-def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return torch.allclose(one, other, rtol=1e-3, atol=1e-5 * max(1.0, float(other.abs().max())))
+def _alike(item: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if item is None or other is None:
+        return item is other
+    return torch.allclose(item, other, rtol=1e-3, atol=1e-5 * max(1.0, float(other.abs().max())))

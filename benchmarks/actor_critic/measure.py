@@ -10,14 +10,20 @@ from benchmarks.torch_threads import threads
 FULL = {"features": "full", "obs_norm": "dataset"}
 """Of env: what the original sees, so that both sides do the same work."""
 NOTES = [
-    "before: the plain reference, colony by colony and cell by cell, with the dynamics and network of the project; "
+    "before: the plain reference, colony by colony and cell by cell, with the dynamics and network "
+    "of the project; "
     "seed's way: the same with the proposal's item. One thread where a row says nothing else",
-    "steps are counted by colony, entropies, rewards and selections by call of one colony (by 256 states: entropy)",
-    "ResNet18: the original passes an image of each cell through one for its actor, one of the graph for its critic, "
-    "and its environment does so again with a network of its own: twice. Here with random weights, frozen",
-    "limit: what this machine needs at least for the most of that work: products of matrices with as many operations, "
+    "steps are counted by colony, entropies, rewards and selections by call of one colony (by 256 "
+    "states: entropy)",
+    "ResNet18: the original passes an image of each cell through one for its actor, one of the "
+    "graph for its critic, "
+    "and its environment does so again with a network of its own: twice. Here with random weights, "
+    "frozen",
+    "limit: what this machine needs at least for the most of that work: products of matrices with "
+    "as many operations, "
     "a filter in C, a copy of the state",
-    "counted up: some graphs or episodes are timed, of which each takes a plain loop as long as any other",
+    "counted up: some graphs or episodes are timed, of which each takes a plain loop as long as "
+    "any other",
     "lines with two blanks in front: the same work with what they name changed",
 ]
 

@@ -1,4 +1,6 @@
-"""memory of a rollout: a dictionary for each graph, as the original keeps them, against one block; by processes."""
+"""memory of a rollout: a dictionary for each graph, as the original keeps them, against one block;
+by processes.
+"""
 
 import os
 import subprocess
@@ -24,12 +26,17 @@ DISCOUNT, LAMBDA = 0.98, 0.95
 
 
 def rows(root: Path) -> list[Row]:
-    """What each takes beyond what the libraries do, at its peak; the processes run at once, as none is timed."""
+    """What each takes beyond what the libraries do, at its peak; the processes run at once, as none
+    is timed.
+    """
     started = {side: begun(root, side) for side in SIDES}
-    taken = {side: grown(process) for side, process in started.items()}
-    name = f"memory of a rollout and its advantages, {STEPS} x {COLONIES} graphs of {CELLS} cells; ours: of {SLOTS}"
+    peaks = {side: grown(process) for side, process in started.items()}
+    name = (
+        f"memory of a rollout and its advantages, {STEPS} x {COLONIES} graphs of {CELLS} cells; "
+        f"ours: of {SLOTS}"
+    )
     return [
-        Row(name, "MB", taken["ours"], taken["before"], taken["seed"], claims=("colony-memory",))
+        Row(name, "MB", peaks["ours"], peaks["before"], peaks["seed"], claims=("colony-memory",))
     ]
 
 
@@ -47,17 +54,17 @@ def grown(process: subprocess.Popen[str]) -> Measured:
     Raises:
         RuntimeError: it failed.
     """
-    told, _ = process.communicate()
+    output, _ = process.communicate()
     if process.returncode:
         raise RuntimeError(f"memory: {process.args} ended with {process.returncode}")
-    return Measured(np.array([2**20 * float(told)]))
+    return Measured(np.array([2**20 * float(output)]))
 
 
 def plain(ways: Ways) -> tuple[object, object]:
     """Step by step and colony by colony; then colony by colony what is to be learned from it."""
     kept: list[list[dict[str, Any]]] = [[] for _ in range(COLONIES)]
     for _ in range(STEPS):
-        graphs = seen()
+        graphs = observed()
         for row in range(COLONIES):
             kept[row].append(kept_of(graphs, row, ways))
     return kept, [ways.advantages(episode_of(each), DISCOUNT, LAMBDA) for each in kept]
@@ -99,7 +106,7 @@ def ours() -> tuple[object, object]:
         write(
             rollout,
             time,
-            Step(seen(), raw_action, log_prob, dist_params, value, paid, flags, flags),
+            Step(observed(), raw_action, log_prob, dist_params, value, paid, flags, flags),
         )
     trace = Trace(
         rollout.components[..., 0],
@@ -111,7 +118,7 @@ def ours() -> tuple[object, object]:
     return rollout, advantages(trace, DISCOUNT, LAMBDA, "auto")
 
 
-def seen() -> Graphs:
+def observed() -> Graphs:
     """Random graphs of one size."""
     return Graphs(
         node=torch.randn(COLONIES, CELLS, NODE),
@@ -136,7 +143,7 @@ def peak() -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    seen()
+    observed()
     begin = peak()
     kept = SIDES[sys.argv[1]]()
     print(peak() - begin)

@@ -1,4 +1,6 @@
-"""rows about the proposal's first three items: selection of the leftmost cells, the reward of a step, entropy."""
+"""rows about the proposal's first three items: selection of the leftmost cells, the reward of a
+step, entropy.
+"""
 
 import numpy as np
 import torch
@@ -30,7 +32,7 @@ def rows(rounds: int) -> list[Row]:
 
 
 def selection_rows(rounds: int) -> list[Row]:
-    """The third of a colony that lies leftmost; ours for many colonies at once, counted by colony."""
+    """Returns rows about selecting the leftmost third of a colony; ours for many colonies."""
     refuse_other_cells()
     return [row for size in SIZES for row in _selection(size, rounds)]
 
@@ -55,7 +57,8 @@ def _selection(size: int, rounds: int) -> list[Row]:
     )
     return [
         Row(
-            f"leftmost of {size} cells, {COLONIES} colonies; limit: argpartition of all, ties left to it", UNIT,
+            f"leftmost of {size} cells, {COLONIES} colonies; "
+            "limit: argpartition of all, ties left to it", UNIT,
             times["many"], times["before"], times["seed"], times["limit"],
             Without("the batch: 1 colony", times["one"]), claims=("colony-1",),
             point=Point("leftmost cells", "cells", size),
@@ -84,32 +87,40 @@ def refuse_other_cells() -> None:
                 )
             if not ties and reference.leftmost_seed(node, count) != expected:
                 raise NotTheSame(
-                    f"selection: {count} of {size} cells: the seed's are others than the sorted ones"
+                    f"selection: {count} of {size} cells: the seed's are others than the sorted "
+                    f"ones"
                 )
 
 
 def own_leftmost(node: Tensor, count: int) -> set[int]:
     x = node[None, :, 0]
-    chosen = select_leftmost(x, torch.ones_like(x, dtype=torch.bool), torch.tensor([count]))
-    return set(chosen[0].nonzero()[:, 0].tolist())
+    selected = select_leftmost(x, torch.ones_like(x, dtype=torch.bool), torch.tensor([count]))
+    return set(selected[0].nonzero()[:, 0].tolist())
 
 
 def ties_note() -> str:
-    """How often the seed's selection picks other cells than sorting, where some stand at the same x."""
+    """How often the seed's selection picks other cells than sorting, where some stand at the same
+    x.
+    """
     rng, other = np.random.default_rng(SEED), 0
     for _ in range(TIES):
         size = int(rng.integers(10, 60))
         node = torch.tensor(rng.integers(0, size // 2, (size, 1)), dtype=torch.float32)
         count = int(rng.integers(1, size))
         other += reference.leftmost_seed(node, count) != reference.leftmost_before(node, count)
-    return f"argpartition alone picked other cells than sorting in {other} of {TIES} random colonies with ties"
+    return (
+        f"argpartition alone picked other cells than sorting in {other} of {TIES} random colonies "
+        f"with ties"
+    )
 
 
 # Reward.
 
 
 def reward_rows(rounds: int) -> list[Row]:
-    """Components that are there already, put together and added up; ours for many colonies, counted by colony."""
+    """Components that are there already, put together and added up; ours for many colonies, counted
+    by colony.
+    """
     columns = torch.randn(
         len(GOAL_WEIGHTS), COLONIES, generator=torch.Generator().manual_seed(SEED)
     )
@@ -123,13 +134,13 @@ def reward_rows(rounds: int) -> list[Row]:
         or abs(ours[0] - expected["total"]) > 1e-4
     ):
         raise NotTheSame("reward: the three sums are not one")
-    one = columns[:, :1].unbind()
+    item = columns[:, :1].unbind()
     times = race(
         {
             "before": repeat(lambda: reference.reward_before(values, GOAL_WEIGHTS)),
             "seed": repeat(lambda: reference.reward_seed(template, values, GOAL_WEIGHTS)),
             "many": repeat(lambda: own_reward(columns.unbind(), weights), COLONIES),
-            "one": repeat(lambda: own_reward(one, weights)),
+            "one": repeat(lambda: own_reward(item, weights)),
             "limit": repeat(lambda: columns.T @ weights, COLONIES),
         },
         rounds,
@@ -152,7 +163,9 @@ def own_reward(columns: tuple[Tensor, ...], weights: Tensor) -> Tensor:
 
 
 def entropy_rows(rounds: int) -> list[Row]:
-    """Of the policies in many states; the proposal's is a Gaussian's, because only the raw variable's is closed."""
+    """Of the policies in many states; the proposal's is a Gaussian's, because only the raw
+    variable's is closed.
+    """
     generator = torch.Generator().manual_seed(SEED)
     first, second = 1 + 5 * torch.rand(2, STATES, NUMBERS, generator=generator)
     beta, normal = Beta(first, second), Normal(first, second)

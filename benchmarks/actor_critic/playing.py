@@ -1,4 +1,4 @@
-"""rows about playing: colonies alone, with what is seen of them, and with a policy that acts on it."""
+"""rows about rollouts: colonies alone, with observations, and with a policy."""
 
 from functools import partial
 
@@ -39,12 +39,17 @@ OWN_STEPS = 1024
 """Of all colonies together, in a call; of each between LEAST_STEPS and MOST_STEPS."""
 LEAST_STEPS, MOST_STEPS = 4, 32
 PLAIN_STEPS, SOME_STEPS, IMAGE_STEPS = 40, 5, 1
-"""Of one plain colony, in a call: alone, with a policy, and with one that passes cells through residual networks."""
+"""Of one plain colony, in a call: alone, with a policy, and with one that passes cells through
+residual networks.
+"""
 THREADS = (1, 2)
 TRIED = (
-    "a sixth of the calls into torch is gone (positions moved as complex numbers, one gather of cells and children in "
-    "place of masks), bit for bit: 1.3 times as fast; the same by NumPy was no faster. What is left are some 160 "
-    "calls of a few microseconds each, as many for 1 colony as for 64: 256 colonies are beyond the goal"
+    "a sixth of the calls into torch is gone (positions moved as complex numbers, one gather of "
+    "cells and children in "
+    "place of masks), bit for bit: 1.3 times as fast; the same by NumPy was no faster. What is "
+    "left are some 160 "
+    "calls of a few microseconds each, as many for 1 colony as for 64: 256 colonies are beyond the "
+    "goal"
 )
 """Where 64 colonies miss their goal."""
 
@@ -54,13 +59,13 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
     world = sized(sides.world, CELLS)
     refuse_another_step(world)
     refuse_another_policy(sides, CELLS)
-    found = [*env_rows(world, rounds), *seeing_rows(world, rounds)]
+    result = [*env_rows(world, rounds), *seeing_rows(world, rounds)]
     with threads(1):
-        found += size_rows(sides, rounds)
+        result += size_rows(sides, rounds)
     for count in THREADS:
         with threads(count):
-            found += acting_rows(sides, rounds, count)
-    return found
+            result += acting_rows(sides, rounds, count)
+    return result
 
 
 def env_rows(world: World, rounds: int) -> list[Row]:
@@ -77,12 +82,12 @@ def env_row(times: dict[str, Measured], count: int) -> Row:
     row = Row(name, UNIT, times[str(count)], times["before"], point=point)
     if count != COLONIES:
         return row._replace(name=f"  {name}")
-    one = Without("the batch: one colony at a time", times["1"])
+    item = Without("the batch: one colony at a time", times["1"])
     name = f"{name}; limit: a copy of the state"
     return row._replace(
         name=name,
         limit=times["limit"],
-        without=one,
+        without=item,
         goal=Goal(10, "before"),
         claims=(CLAIM,),
         tried=TRIED,
@@ -134,7 +139,7 @@ def begin_again(colony: Colony, begun: Colonies) -> None:
 
 def seeing_rows(world: World, rounds: int) -> list[Row]:
     """Features of colonies that stand still, both kinds."""
-    found = []
+    result = []
     begun = colonies_of(world, COLONIES)
     for kind in ("light", "full"):
         kind_world = world._replace(rules=world.rules._replace(features=kind))
@@ -151,9 +156,9 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
                 rounds,
             )
         name = f"features `{kind}`, {COLONIES} x {CELLS} cells"
-        one = Without("the batch: one colony at a time", times["one"])
-        found.append(Row(name, UNIT, times["ours"], times["before"], without=one))
-    return found
+        item = Without("the batch: one colony at a time", times["one"])
+        result.append(Row(name, UNIT, times["ours"], times["before"], without=item))
+    return result
 
 
 def seen_plainly(colony: Colony) -> colony_features.Seen:
@@ -167,7 +172,9 @@ def seen_plainly(colony: Colony) -> colony_features.Seen:
 
 
 def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
-    """Features, network, a drawn action, the step. The original passes all cells through residual networks, twice."""
+    """Features, network, a drawn action, the step. The original passes all cells through residual
+    networks, twice.
+    """
     world = sized(sides.world, CELLS)
     costly = with_images(sides)
     times = race(
@@ -183,12 +190,16 @@ def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
     )
     row = partial(Row, unit=UNIT, ours=times["ours"])
     features = sides.config.env.features
-    name = f"environment and policy, `{features}`, {COLONIES} x {CELLS} cells, {thread_count} thread(s)"
-    one, goal = Without("the batch: one colony at a time", times["one"]), Goal(100, "before")
+    name = (
+        f"environment and policy, `{features}`, {COLONIES} x {CELLS} cells, {thread_count} "
+        f"thread(s)"
+    )
+    item, goal = Without("the batch: one colony at a time", times["one"]), Goal(100, "before")
     return [
         row(
-            f"{name}; before: ResNet18, twice; limit: the policy's products", before=times["two passes"],
-            limit=times["limit"], without=one, goal=goal, claims=(CLAIM,),
+            f"{name}; before: ResNet18, twice; limit: the policy's products",
+            before=times["two passes"],
+            limit=times["limit"], without=item, goal=goal, claims=(CLAIM,),
         ),
         row("  before: ResNet18, once", before=times["one pass"], goal=goal),
         row("  before: no ResNet18", before=times["no images"]),
@@ -196,8 +207,10 @@ def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
 
 
 def size_rows(sides: Sides, rounds: int) -> list[Row]:
-    """The same by the size of colonies; the plain one without residual networks, which would hide all else."""
-    found = []
+    """The same by the size of colonies; the plain one without residual networks, which would hide
+    all else.
+    """
+    result = []
     for cells in SIZES:
         world = sized(sides.world, cells)
         contestants = {
@@ -207,32 +220,34 @@ def size_rows(sides: Sides, rounds: int) -> list[Row]:
         times = race(contestants, rounds)
         name = f"  environment and policy, {COLONIES} x {cells} cells; before: no ResNet18"
         point = Point("environment and policy", "cells", cells)
-        found.append(Row(name, UNIT, times["ours"], times["before"], point=point))
-    return found
+        result.append(Row(name, UNIT, times["ours"], times["before"], point=point))
+    return result
 
 
 def forward_flops(sides: Sides, world: World) -> float:
     """Of the network, for all colonies."""
-    seen = acting.observe(sides.actor._replace(world=world), colonies_of(world, COLONIES))
+    observed = acting.observe(sides.actor._replace(world=world), colonies_of(world, COLONIES))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        sides.actor.eager(seen)
+        sides.actor.eager(observed)
     return float(counter.get_total_flops())
 
 
 def products(flops: float, d: int, units: float) -> Contestant:
-    """So many operations as products of matrices of a size that suits the network's width: what they take at least."""
+    """So many operations as products of matrices of a size that suits the network's width: what
+    they take at least.
+    """
     rows: Tensor = torch.randn(COLONIES * CELLS, d)
-    weight, one = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
-    return repeat(lambda: rows @ weight, units * one / flops)
+    weight, item = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
+    return repeat(lambda: rows @ weight, units * item / flops)
 
 
 @torch.no_grad()
 def acted(sides: Sides, world: World, colonies: Colonies, draws: Generator) -> Colonies:
     """One step as training takes it."""
     actor = sides.actor._replace(world=world)
-    chosen = actor.policy.distribution(actor.forward(acting.observe(actor, colonies)).raw)
+    selected = actor.policy.distribution(actor.forward(acting.observe(actor, colonies)).raw)
     return step(
-        world, colonies, actor.policy.action(actor.policy.sample(chosen, draws)), draws
+        world, colonies, actor.policy.action(actor.policy.sample(selected, draws)), draws
     ).colonies
 
 

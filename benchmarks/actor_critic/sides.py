@@ -1,4 +1,4 @@
-"""config -> the project's colonies and network and the plain ones alike; refused where they differ."""
+"""config -> the project's colonies and network, and equal plain ones; checks that they agree."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,14 +47,18 @@ class Sides(NamedTuple):
 
 
 def config_of(root: Path, preset: str | None = None, **sections: Any) -> ActorCriticConfig:
-    """A preset (None: params.yaml as it is) with sections of actor_critic changed; sizes of colonies are held."""
-    held = overlaid({"actor_critic": {"env": {"action": HELD}}}, {"actor_critic": sections})
-    raw = overlaid(read_raw(root, preset), held)
+    """A preset (None: params.yaml as it is) with sections of actor_critic changed; sizes of
+    colonies are held.
+    """
+    constants = overlaid({"actor_critic": {"env": {"action": HELD}}}, {"actor_critic": sections})
+    raw = overlaid(read_raw(root, preset), constants)
     return validate(raw, lambda name: read_input(root, str(name))).actor_critic
 
 
 def sides_of(config: ActorCriticConfig) -> Sides:
-    """Before the first gradient step; what is seen is scaled by what colonies of all sizes look like."""
+    """Before the first gradient step; what is seen is scaled by what colonies of all sizes look
+    like.
+    """
     world = make_world(
         config.env.rules,
         sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED)),
@@ -72,25 +76,25 @@ def sides_of(config: ActorCriticConfig) -> Sides:
 
 def plain_network(config: ActorCriticConfig, images: bool = False) -> reference.GraphNetwork:
     """With fresh weights, and with the original's residual networks on demand."""
-    chosen, features = config.network, config.env.features
-    if (chosen.policy, chosen.value_heads) != ("beta", "total"):
+    selected, features = config.network, config.env.features
+    if (selected.policy, selected.value_heads) != ("beta", "total"):
         raise ValueError("the plain network has the policy beta and one value")
     shape = reference.Shape(
         node_features=NODE_FEATURES[features],
         graph_features=GRAPH_FEATURES[features],
-        d=chosen.d,
-        layers=chosen.layers,
-        heads=chosen.heads,
+        d=selected.d,
+        layers=selected.layers,
+        heads=selected.heads,
         numbers=len(config.env.action.active_params),
         trunk=network.TRUNK,
     )
     with torch.random.fork_rng():
         torch.manual_seed(SEED)
-        return reference.GraphNetwork(shape, reference.Images(chosen.d) if images else None)
+        return reference.GraphNetwork(shape, reference.Images(selected.d) if images else None)
 
 
 def with_images(sides: Sides) -> reference.GraphNetwork:
-    """The plain network with the original's cost: the same weights, and residual networks besides."""
+    """Returns the plain network with the same weights, and the original's residual networks."""
     costly = plain_network(sides.config, images=True)
     costly.load_state_dict(sides.network.state_dict(), strict=False)
     return costly
@@ -99,11 +103,11 @@ def with_images(sides: Sides) -> reference.GraphNetwork:
 def scale_of(world: World) -> Scale:
     """Means and deviations over colonies after some steps."""
     colonies = colonies_of(world, SCALED)
-    seen = [reference.features_of(plain_colony(world, colonies, row)) for row in range(SCALED)]
+    observed = [reference.features_of(plain_colony(world, colonies, row)) for row in range(SCALED)]
     columns = []
     for rows in (
-        torch.cat([graph.node for graph in seen]),
-        torch.stack([graph.graph for graph in seen]),
+        torch.cat([graph.node for graph in observed]),
+        torch.stack([graph.graph for graph in observed]),
     ):
         columns += [rows.mean(0), rows.std(0).clamp(min=1e-3)]
     return Scale(*columns)
@@ -169,20 +173,21 @@ def plain_graphs(graphs: Graphs) -> list[reference.Graph]:
 
 @torch.no_grad()
 def refuse_another_policy(sides: Sides, cells: int) -> None:
-    """What is seen, the policy's numbers and the value must be the same, colony by colony, with images and without.
+    """What is seen, the policy's numbers and the value must be the same, colony by colony, with
+    images and without.
 
     Raises:
         NotTheSame: they are not.
     """
     world = sized(sides.world, cells)
     colonies = colonies_of(world, 4)
-    found = sides.actor.forward(observe(sides.actor._replace(world=world), colonies))
+    result = sides.actor.forward(observe(sides.actor._replace(world=world), colonies))
     costly, scale = with_images(sides), plain_scale(sides.actor)
     for row in range(4):
         graph = reference.graph_of(plain_colony(world, colonies, row), scale)
         for plain in (sides.plain, costly):
             raw, value = plain(graph)
-            if not (close(raw, found.raw[row]) and close(value, found.value[row])):
+            if not (close(raw, result.raw[row]) and close(value, result.value[row])):
                 raise NotTheSame(
                     f"policy: colony {row} of {cells} cells: another distribution or value"
                 )
@@ -199,18 +204,18 @@ def refuse_another_step(world: World) -> None:
     stepped = step(world, colonies, action, generator)
     for row in range(4):
         colony = plain_colony(world, colonies, row)
-        taken = colony.step(action[row].tolist())
-        pos = torch.tensor([taken.after.x, taken.after.y]).T
-        same = close(pos, stepped.final.pos[row, : len(pos)]) and taken.reason == int(
+        transition = colony.step(action[row].tolist())
+        pos = torch.tensor([transition.after.x, transition.after.y]).T
+        same = close(pos, stepped.final.pos[row, : len(pos)]) and transition.reason == int(
             stepped.reason[row]
         )
         if not same or not close(
-            torch.tensor(reference.rewarded(taken)["total"]), stepped.reward[row]
+            torch.tensor(reference.rewarded(transition)["total"]), stepped.reward[row]
         ):
             raise NotTheSame(
                 f"environment: colony {row}: other cells, another reward or another end"
             )
 
 
-def close(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one, other, rtol=1e-3, atol=1e-3)
+def close(item: Tensor, other: Tensor) -> bool:
+    return torch.allclose(item, other, rtol=1e-3, atol=1e-3)

@@ -1,4 +1,6 @@
-"""rows about training as a whole: an iteration of the original, of the original with all proposals, and of ours."""
+"""rows about training as a whole: an iteration of the original, of the original with all proposals,
+and of ours.
+"""
 
 import torch
 
@@ -45,14 +47,16 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
         }
         times = race(contestants, rounds)
     name = f"training iteration, {CELLS} cells, by transition"
-    one = Without("the batch: one colony, minibatches of its steps", times["one"])
+    item = Without("the batch: one colony, minibatches of its steps", times["one"])
     return [
         Row(
             f"{name}; before: ResNet18, twice; seed's way: all four items", UNIT, times["ours"],
-            times["before, images"], times["seed, images"], without=one, claims=("colony-overall", CLAIM),
+            times["before, images"], times["seed, images"], without=item,
+            claims=("colony-overall", CLAIM),
         ),
         Row(
-            "  before: no ResNet18", UNIT, times["ours"], times["before"], times["seed"], claims=("colony-overall",)
+            "  before: no ResNet18", UNIT, times["ours"], times["before"], times["seed"],
+            claims=("colony-overall",)
         ),
     ]  # fmt: skip
 
@@ -60,8 +64,8 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
 def own_training(sides: Sides, colonies: int) -> Contestant:
     """As `train` does it."""
     keys = {"num_envs": colonies, "horizon": HORIZON, "minibatch_size": MINIBATCH, "epochs": EPOCHS}
-    own = sides._replace(world=sized(sides.world, CELLS))
-    trainer = trainer_of(own, changed(sides.config, target_kl=ANY_KL, **keys))
+    project = sides._replace(world=sized(sides.world, CELLS))
+    trainer = trainer_of(project, changed(sides.config, target_kl=ANY_KL, **keys))
     return Contestant(lambda: run_iteration(trainer), colonies * HORIZON)
 
 
@@ -86,10 +90,10 @@ class Plain:
             self.network, colony, plain_scale(sides.actor), sides.box, max(1, passes)
         )
         volume = (sides.box.high - sides.box.low).log().sum().item()
-        chosen = reference.Coefficients(
+        coefs = reference.Coefficients(
             config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
         )
-        self.asked = Iteration(steps, EPOCHS, config.discount, config.gae_lambda, chosen)
+        self.asked = Iteration(steps, EPOCHS, config.discount, config.gae_lambda, coefs)
 
     def run(self) -> list[float]:
         """One iteration."""
@@ -98,15 +102,16 @@ class Plain:
 
 
 def refuse_another_iteration(sides: Sides) -> None:
-    """With the proposals and without the same must be learned; that it is what ours learns is refused part by part.
+    """With the proposals and without the same must be learned; that it is what ours learns is
+    refused part by part.
 
     Raises:
         NotTheSame: it is not.
     """
-    found = []
+    result = []
     for ways in (BEFORE, SEED):
         with torch.random.fork_rng():
             torch.manual_seed(DRAWS)
-            found.append(Plain(sides, ways, PLAIN_STEPS, 0).run())
-    if not torch.allclose(*map(torch.tensor, found), rtol=1e-3, atol=1e-4):
-        raise NotTheSame(f"training: losses {found[0]} become {found[1]} with the proposals")
+            result.append(Plain(sides, ways, PLAIN_STEPS, 0).run())
+    if not torch.allclose(*map(torch.tensor, result), rtol=1e-3, atol=1e-4):
+        raise NotTheSame(f"training: losses {result[0]} become {result[1]} with the proposals")

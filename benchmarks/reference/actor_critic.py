@@ -1,8 +1,10 @@
-"""The original's way of acting and learning: one graph after another, images of cells through two residual networks.
+"""The original's way of acting and learning: one graph after another, images of cells through two
+residual networks.
 
-The attention network is the project's in its plainest form (every token asks, one head at a time), so that both sides
-compute the same numbers. What the original spends beside that, a frozen ResNet18 with one image a cell and one a graph,
-can be added: its result is computed, passed backward through, and counts for nothing.
+The attention network is the project's in its plainest form (every token asks, one head at a time),
+so that both sides compute the same numbers. What the original spends beside that, a frozen ResNet18
+with one image a cell and one a graph, can be added: its result is computed, passed backward
+through, and counts for nothing.
 """
 
 import math
@@ -56,13 +58,13 @@ class Attention(nn.Module):
         self.key = nn.Linear(d, d, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        asked, offered, told = self.query(tokens), self.key(tokens), self.value(tokens)
-        size, found = tokens.shape[1] // self.heads, []
+        query, key, value = self.query(tokens), self.key(tokens), self.value(tokens)
+        size, result = tokens.shape[1] // self.heads, []
         for head in range(self.heads):
-            own = slice(head * size, (head + 1) * size)
-            scores = asked[:, own] @ offered[:, own].T / math.sqrt(size)
-            found.append(scores.softmax(1) @ told[:, own])
-        return self.out(torch.cat(found, 1))
+            columns = slice(head * size, (head + 1) * size)
+            scores = query[:, columns] @ key[:, columns].T / math.sqrt(size)
+            result.append(scores.softmax(1) @ value[:, columns])
+        return self.out(torch.cat(result, 1))
 
 
 class Block(nn.Module):
@@ -78,7 +80,9 @@ class Block(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """One graph in, raw parameters of the policy and a value out; parameters are named as the project's are."""
+    """One graph in, raw parameters of the policy and a value out; parameters are named as the
+    project's are.
+    """
 
     def __init__(self, shape: Shape, images: "Images | None" = None) -> None:
         super().__init__()
@@ -105,7 +109,9 @@ class GraphNetwork(nn.Module):
 
 
 class Images(nn.Module):
-    """What the original does with tokens besides: a frozen ResNet18 for its actor, another one for its critic."""
+    """What the original does with tokens besides: a frozen ResNet18 for its actor, another one for
+    its critic.
+    """
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -122,10 +128,10 @@ class Images(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Zero."""
         graph, cells = tokens[0], tokens[1:]
-        seen = self.of_cell(torch.cat([cells, graph.expand_as(cells)], 1))
-        found = [self.actor_body(_image(part)) for part in seen.split(IMAGES_AT_ONCE)]
-        judged = self.critic_body(_image(self.of_graph(graph)[None]))
-        return 0.0 * (torch.cat(found).mean() + judged.mean())
+        observed = self.of_cell(torch.cat([cells, graph.expand_as(cells)], 1))
+        result = [self.actor_body(_image(part)) for part in observed.split(IMAGES_AT_ONCE)]
+        value_features = self.critic_body(_image(self.of_graph(graph)[None]))
+        return 0.0 * (torch.cat(result).mean() + value_features.mean())
 
 
 class Residual(nn.Module):
@@ -141,12 +147,14 @@ class Residual(nn.Module):
         around = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else []
         self.around = nn.Sequential(*around)
 
-    def forward(self, seen: Tensor) -> Tensor:
-        return torch.relu(self.body(seen) + self.around(seen))
+    def forward(self, observed: Tensor) -> Tensor:
+        return torch.relu(self.body(observed) + self.around(observed))
 
 
 def resnet18() -> nn.Sequential:
-    """'Deep Residual Learning for Image Recognition', table 1, without its classifier; images of one channel."""
+    """'Deep Residual Learning for Image Recognition', table 1, without its classifier; images of
+    one channel.
+    """
     layers: list[nn.Module] = [*_convolution(1, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     width = 64
     for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
@@ -176,21 +184,23 @@ def _trunk(inputs: int, width: int, outputs: int) -> nn.Sequential:
 
 
 class Box(NamedTuple):
-    """Bounds of what the policy chooses of an action; delete_ratio stands before it where it is `held`."""
+    """Bounds of what the policy chooses of an action; delete_ratio stands before it where it is
+    `held`.
+    """
 
     low: Tensor
     high: Tensor
-    held: tuple[float, ...] = ()
+    constants: tuple[float, ...] = ()
 
     def action(self, z: Tensor) -> list[float]:
-        return [*self.held, *(self.low + (self.high - self.low) * z).tolist()]
+        return [*self.constants, *(self.low + (self.high - self.low) * z).tolist()]
 
 
 class Acting:
     """A colony and its policy, step after step.
 
-    In each step the network is passed `passes` times, and the first one acts. The original passes two: its environment
-    acts again with a network of its own.
+    In each step the network is passed `passes` times, and the first one acts. The original passes
+    two: its environment acts again with a network of its own.
     """
 
     def __init__(
@@ -211,32 +221,34 @@ class Acting:
         for _ in range(self.passes - 1):
             self.network(graph)
         z = policy(raw).sample().clamp(1e-5, 1 - 1e-5)
-        taken = self.colony.step(self.box.action(z))
-        rewarded(taken)
-        return taken
+        transition = self.colony.step(self.box.action(z))
+        rewarded(transition)
+        return transition
 
 
-def rewarded(taken: Step) -> dict[str, float]:
+def rewarded(transition: Step) -> dict[str, float]:
     """All components, and their sum."""
-    paid = goal_control(taken)
+    paid = goal_control(transition)
     paid["total"] = sum(weight * paid[name] for name, weight in GOAL_WEIGHTS.items())
     return paid
 
 
 def graph_of(colony: Colony, scale: Scale) -> Graph:
     """What the policy sees, normalised."""
-    seen = features_of(colony)
-    return Graph(*scale(seen.node, seen.graph), seen.parent)
+    observed = features_of(colony)
+    return Graph(*scale(observed.node, observed.graph), observed.parent)
 
 
 def features_of(colony: Colony) -> Graph:
-    """What there is to see; of `full` features the logarithm of stiffness, which grows exponentially."""
+    """What there is to see; of `full` features the logarithm of stiffness, which grows
+    exponentially.
+    """
     state = colony.state()
     if colony.rules.features == "light":
-        seen = colony_features.light(state, colony.rules, colony.left)
-        return Graph(torch.tensor(seen.node), torch.tensor(seen.graph), state.parent)
-    seen = colony_features.full(state)
-    node, graph = torch.tensor(seen.node), torch.tensor(seen.graph)
+        observed = colony_features.light(state, colony.rules, colony.left)
+        return Graph(torch.tensor(observed.node), torch.tensor(observed.graph), state.parent)
+    observed = colony_features.full(state)
+    node, graph = torch.tensor(observed.node), torch.tensor(observed.graph)
     node[:, 2], graph[-3:] = node[:, 2].log1p(), graph[-3:].log1p()
     return Graph(node, graph, state.parent)
 
@@ -261,7 +273,9 @@ class Taken(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Of PPO's loss. log_volume: of the box of actions; densities and entropies are those of the action."""
+    """Of PPO's loss. log_volume: of the box of actions; densities and entropies are those of the
+    action.
+    """
 
     clip: float
     value: float
@@ -270,18 +284,20 @@ class Coefficients(NamedTuple):
     log_volume: float
 
 
-def loss(network: GraphNetwork, batch: Sequence[Taken], chosen: Coefficients) -> Tensor:
+def loss(network: GraphNetwork, batch: Sequence[Taken], coefs: Coefficients) -> Tensor:
     """PPO's, graph by graph."""
     losses = []
-    for taken in batch:
-        raw, value = network(taken.graph)
+    for transition in batch:
+        raw, value = network(transition.graph)
         distribution = policy(raw)
-        ratio = (distribution.log_prob(taken.z).sum() - chosen.log_volume - taken.log_prob).exp()
-        clipped = ratio.clamp(1 - chosen.clip, 1 + chosen.clip)
-        gain = torch.minimum(ratio * taken.advantage, clipped * taken.advantage)
-        entropy = distribution.entropy().sum() + chosen.log_volume
+        ratio = (
+            distribution.log_prob(transition.z).sum() - coefs.log_volume - transition.log_prob
+        ).exp()
+        clipped = ratio.clamp(1 - coefs.clip, 1 + coefs.clip)
+        gain = torch.minimum(ratio * transition.advantage, clipped * transition.advantage)
+        entropy = distribution.entropy().sum() + coefs.log_volume
         losses.append(
-            chosen.value * (value - taken.returns).square() - gain - chosen.entropy * entropy
+            coefs.value * (value - transition.returns).square() - gain - coefs.entropy * entropy
         )
     return torch.stack(losses).mean()
 
@@ -290,12 +306,12 @@ def update(
     network: GraphNetwork,
     optimiser: torch.optim.Optimizer,
     batch: Sequence[Taken],
-    chosen: Coefficients,
+    coefs: Coefficients,
 ) -> float:
     """One gradient step."""
     optimiser.zero_grad()
-    found = loss(network, batch, chosen)
-    found.backward()
-    nn.utils.clip_grad_norm_(network.parameters(), chosen.max_grad_norm)
+    result = loss(network, batch, coefs)
+    result.backward()
+    nn.utils.clip_grad_norm_(network.parameters(), coefs.max_grad_norm)
     optimiser.step()
-    return found.item()
+    return result.item()

@@ -1,7 +1,8 @@
-"""An iteration of the original's training: it acts for some steps, sums up advantages, and learns from what it met.
+"""An iteration of the original's training: it acts for some steps, sums up advantages, and learns
+from what it met.
 
-Parts that the proposal changes are given: how the leftmost cells are found, the reward is put together, advantages
-are summed up. The entropy was in closed form already.
+Parts that the proposal changes are given: how the leftmost cells are found, the reward is put
+together, advantages are summed up. The entropy was in closed form already.
 """
 
 from collections.abc import Callable
@@ -50,7 +51,7 @@ class Iteration(NamedTuple):
     epochs: int
     discount: float
     gae_lambda: float
-    chosen: Coefficients
+    coefs: Coefficients
 
 
 class Met(NamedTuple):
@@ -67,24 +68,26 @@ def iterate(
     acting: Acting, optimiser: torch.optim.Optimizer, ways: Ways, asked: Iteration
 ) -> list[float]:
     """One iteration, of an episode that does not end in it; the loss of each epoch."""
-    met = [act(acting, ways, asked.chosen.log_volume) for _ in range(asked.steps)]
-    values = torch.stack([each.value for each in met])
+    transitions = [act(acting, ways, asked.coefs.log_volume) for _ in range(asked.steps)]
+    values = torch.stack([each.value for each in transitions])
     with torch.no_grad():
         last = acting.network(graph_of(acting.colony, acting.scale))[1]
     rewards, next_values = (
-        torch.tensor([each.reward for each in met]),
+        torch.tensor([each.reward for each in transitions]),
         torch.cat([values[1:], last[None]]),
     )
-    found = ways.advantages(Episode(rewards, values, next_values), asked.discount, asked.gae_lambda)
-    advantages = (found.advantages - found.advantages.mean()) / (
-        found.advantages.std(correction=0) + 1e-8
+    result = ways.advantages(
+        Episode(rewards, values, next_values), asked.discount, asked.gae_lambda
     )
-    columns = zip(met, advantages, found.returns, strict=True)
+    advantages = (result.advantages - result.advantages.mean()) / (
+        result.advantages.std(correction=0) + 1e-8
+    )
+    columns = zip(transitions, advantages, result.returns, strict=True)
     batch = [
         Taken(each.graph, each.z, each.log_prob, advantage, returns)
         for each, advantage, returns in columns
     ]
-    return [update(acting.network, optimiser, batch, asked.chosen) for _ in range(asked.epochs)]
+    return [update(acting.network, optimiser, batch, asked.coefs) for _ in range(asked.epochs)]
 
 
 @torch.no_grad()

@@ -1,7 +1,8 @@
-"""Parts of the original's learner as they were (`before`) and as the seed changed them (`seed`), one element at a time.
+"""Parts of the original's learner as they were (`before`) and as the seed changed them (`seed`),
+one element at a time.
 
-The seed's four proposals: select the leftmost cells by a partial sort, copy a template of the reward dictionary, take
-the entropy in closed form, sum advantages in preallocated tensors.
+The seed's four proposals: select the leftmost cells by a partial sort, copy a template of the
+reward dictionary, take the entropy in closed form, sum advantages in preallocated tensors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,9 @@ from torch.distributions import Beta, Normal
 
 
 class Episode(NamedTuple):
-    """Steps of one episode as the original stores them; next_values: of the state after each step, 0 where it ended."""
+    """Steps of one episode as the original stores them; next_values: of the state after each step,
+    0 where it ended.
+    """
 
     rewards: Tensor
     values: Tensor
@@ -51,21 +54,21 @@ def leftmost_seed(node: Tensor, count: int) -> set[int]:
 
 def reward_before(values: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
     """A new dictionary in every step."""
-    found = {"total": 0.0, **values}
+    result = {"total": 0.0, **values}
     for name, weight in weights.items():
-        found["total"] += weight * found[name]
-    return found
+        result["total"] += weight * result[name]
+    return result
 
 
 def reward_seed(
     template: Mapping[str, float], values: Mapping[str, float], weights: Mapping[str, float]
 ) -> dict[str, float]:
     """A copy of a template, filled in."""
-    found = dict(template)
+    result = dict(template)
     for name, weight in weights.items():
-        found[name] = values[name]
-        found["total"] += weight * values[name]
-    return found
+        result[name] = values[name]
+        result["total"] += weight * values[name]
+    return result
 
 
 # Entropy.
@@ -101,7 +104,9 @@ def gae_before(episode: Episode, discount: float, gae_lambda: float) -> Estimate
 def gae_floats(
     columns: Sequence[Sequence[float]], discount: float, gae_lambda: float
 ) -> list[list[float]]:
-    """The same with numbers of Python: lists of advantages and of returns, from those that make up an episode."""
+    """The same with numbers of Python: lists of advantages and of returns, from those that make up
+    an episode.
+    """
     advantages: list[float] = []
     returns: list[float] = []
     running = 0.0

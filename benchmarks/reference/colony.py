@@ -1,8 +1,10 @@
-"""rules, actions -> one colony, the slow way: a Cell object each, a list sorted by x, loops over all cells.
+"""rules, actions -> one colony, the slow way: a Cell object each, a list sorted by x, loops over
+all cells.
 
-Written from the rules of the task as such simulations are commonly written: a graph of objects, the whole state read
-out of it anew in every step, rewards added up cell by cell into dictionaries. It shares no code with the project's
-batched colonies, so that it is both the plain copy that tests compare with and the yardstick of the benchmark.
+Written from the rules of the task as such simulations are commonly written: a graph of objects, the
+whole state read out of it anew in every step, rewards added up cell by cell into dictionaries. It
+shares no code with the project's batched colonies, so that it is both the plain copy that tests
+compare with and the yardstick of the benchmark.
 """
 
 import math
@@ -13,7 +15,9 @@ RUNNING, SUCCESS, OVERFLOW, EXTINCT, LEFT_DRIFT, TIMEOUT = range(6)
 
 
 class Plate:
-    """Stiffness of the ground under x, column by column; `kind` is linear, exponential or user (a table)."""
+    """Stiffness of the ground under x, column by column; `kind` is linear, exponential or user (a
+    table).
+    """
 
     def __init__(
         self, kind: str, m: float = 0.0, b: float = 1.0, table: Sequence[float] = ()
@@ -25,16 +29,18 @@ class Plate:
     def intensity(self, x: float, width: int) -> float:
         column = math.floor(min(max(x, 0.0), width - 1.0))
         if self.kind == "linear":
-            found = self.m * column + self.b
+            result = self.m * column + self.b
         elif self.kind == "exponential":
-            found = self.b * math.exp(self.m * column)
+            result = self.b * math.exp(self.m * column)
         else:
-            found = self.table[column]
-        return found if math.isfinite(found) and found > 1e-6 else 1.0
+            result = self.table[column]
+        return result if math.isfinite(result) and result > 1e-6 else 1.0
 
 
 class Cell:
-    """It stays where it was born; `parent` is the cell that spawned it, or the nearest ancestor still there."""
+    """It stays where it was born; `parent` is the cell that spawned it, or the nearest ancestor
+    still there.
+    """
 
     def __init__(
         self, x: float, y: float, parent: "Cell | None", pid: int, new: bool = False
@@ -47,7 +53,9 @@ class Cell:
 
 
 class State(NamedTuple):
-    """What is read out of the graph: an entry a cell, in the order of their ids; parent: index of a cell, -1 none."""
+    """What is read out of the graph: an entry a cell, in the order of their ids; parent: index of a
+    cell, -1 none.
+    """
 
     x: list[float]
     y: list[float]
@@ -100,7 +108,9 @@ class Step(NamedTuple):
 
 
 class Colony:
-    """One colony on one plate; it must be started from given cells, and is deterministic given its actions."""
+    """One colony on one plate; it must be started from given cells, and is deterministic given its
+    actions.
+    """
 
     def __init__(self, rules: Any, plate: Plate) -> None:
         self.rules = rules
@@ -112,7 +122,9 @@ class Colony:
     def start(
         self, positions: Sequence[Sequence[float]], parents: Sequence[int] | None = None
     ) -> State:
-        """Cells in the order of their ids; the parent is an index, -1 for none. Without parents a chain."""
+        """Cells in the order of their ids; the parent is an index, -1 for none. Without parents a
+        chain.
+        """
         chain = range(-1, len(positions) - 1)
         self.cells = []
         for pid, ((x, y), parent) in enumerate(

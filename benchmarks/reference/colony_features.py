@@ -29,11 +29,11 @@ def hull(points: Sequence[tuple[float, float]]) -> Hull:
     if len(points) < 3:
         return Hull(set(range(len(points))), 0.0)
     try:
-        found = ConvexHull(np.array(points))
+        result = ConvexHull(np.array(points))
     except QhullError:
         order = sorted(range(len(points)), key=lambda index: points[index])
         return Hull({order[0], order[-1]}, 0.0)
-    return Hull({int(index) for index in found.vertices}, float(found.volume))
+    return Hull({int(index) for index in result.vertices}, float(result.volume))
 
 
 def light(state: State, rules: Any, left: int) -> Seen:

@@ -10,7 +10,9 @@ RAW_TERMINAL = {SUCCESS: 500.0, OVERFLOW: -15.0, EXTINCT: -100.0, LEFT_DRIFT: -5
 TERMINAL = {SUCCESS: 1.0, OVERFLOW: -1.0, EXTINCT: -1.0, LEFT_DRIFT: -0.5}
 MILESTONES = ((0.25, 50.0), (0.50, 150.0), (0.75, 300.0), (0.90, 500.0))
 EVEN = 1e-5
-"""Relative; by so little an intensity is not below the mean, which rounding may lift above equal ones."""
+"""Relative; by so little an intensity is not below the mean, which rounding may lift above equal
+ones.
+"""
 GOAL_WEIGHTS = {
     "progress": 10.0,
     "growth": 0.25,
@@ -79,7 +81,9 @@ PRESETS: dict[str, Callable[[Step], dict[str, float]]] = {
 
 
 def marked(step: Step) -> set[int]:
-    """Ids of the cells that should go when there are too many: old ones on soft ground, the rightmost first."""
+    """Ids of the cells that should go when there are too many: old ones on soft ground, the
+    rightmost first.
+    """
     before, rules = step.before, step.rules
     surplus = before.size - rules.target_nodes
     if surplus <= 0:
@@ -123,7 +127,9 @@ def efficiency(step: Step) -> float:
 
 
 def _spawned(step: Step, x: float, y: float, intensity: float) -> float:
-    """A child on ground stiffer than that of the nearest previous cell, away from the upper and lower edge."""
+    """A child on ground stiffer than that of the nearest previous cell, away from the upper and
+    lower edge.
+    """
     before, height = step.before, step.rules.height
     nearest = min(
         range(before.size), key=lambda index: math.dist((x, y), (before.x[index], before.y[index]))

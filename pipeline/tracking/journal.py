@@ -122,12 +122,12 @@ class Journal:
             if key not in new and key[1] not in self._points.get(name, {}):
                 new[key] = float(value) if math.isfinite(value) else str(float(value))
         encoded = [[*key, value] for key, value in new.items()]
-        time_of_all = _now()
+        now = _now()
         self._append(
             [
                 {
                     "kind": "metrics",
-                    "time": time_of_all,
+                    "time": now,
                     "rows": encoded[start : start + ROWS_PER_LINE],
                 }
                 for start in range(0, len(encoded), ROWS_PER_LINE)

@@ -21,11 +21,15 @@ class Params(Section):
         description="`default`, or the name of the overlay in presets/",
     )
     seed: int = Field(
-        ge=0, lt=2**32, description="each stage derives one named seed per purpose from it"
+        ge=0,
+        lt=2**32,
+        description="each stage derives one named seed per purpose from it",
     )
     device: Literal["auto", "cpu", "cuda"]
     threads: int = Field(
-        ge=1, le=256, description="compute threads; a CPU result depends on this number"
+        ge=1,
+        le=256,
+        description="compute threads; a CPU result depends on this number",
     )
     deterministic: bool = Field(
         description="on a GPU: slower kernels whose result repeats bit for bit"

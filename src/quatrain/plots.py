@@ -14,15 +14,11 @@ from quatrain.progress import History
 from quatrain.statistics import half_interval
 
 GREY = "0.5"
-"""Color of chance, in every figure of a policy."""
 BLACK = "0.2"
-"""Color of a lower reference."""
 RED = "crimson"
-"""Color of the trained learner."""
 ORANGE = "darkorange"
-"""Color of the learner during training."""
 BLUE = "tab:blue"
-"""Color of an upper reference."""
+"""Colors of chance, lower reference, learner, learner during training, and upper reference."""
 LINE_HEIGHT = 11
 """Height of a label, in points."""
 
@@ -60,7 +56,10 @@ def curve(history: History, name: str, learners: int) -> Curve:
 
 
 def mean_with_interval(
-    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "samples points"], **style: Any
+    axes: Axes,
+    x: np.ndarray,
+    values: Float[np.ndarray, "samples points"],
+    **style: Any,
 ) -> None:
     """Draws the mean over samples as a line, and its 95 % t-interval as a band that does not widen
     the axis.

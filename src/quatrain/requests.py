@@ -33,7 +33,9 @@ class Input(NamedTuple):
 
 
 def validate_request(
-    model: str, request: Mapping[str, np.ndarray], inputs: Mapping[str, Input]
+    model: str,
+    request: Mapping[str, np.ndarray],
+    inputs: Mapping[str, Input],
 ) -> dict[str, np.ndarray]:
     """Returns the inputs in their order and dtypes, for any positive number of questions.
 

@@ -19,7 +19,8 @@ class Interval(NamedTuple):
 
 
 def aggregate_seeds(
-    per_learner: Sequence[Mapping[str, float]], gated: Sequence[str]
+    per_learner: Sequence[Mapping[str, float]],
+    gated: Sequence[str],
 ) -> dict[str, float]:
     """Averages scores over learners; gated metrics of several learners also get `_sd` and the 95 %
     `_low`, `_high`.

@@ -1,4 +1,6 @@
-"""The plain references do the original's work, the project the same, and the benchmark refuses where they do not."""
+"""The plain references do the original's work, the project the same, and the benchmark refuses
+where they do not.
+"""
 
 from collections.abc import Iterator
 
@@ -121,8 +123,8 @@ def test_loops_find_the_advantages_worked_out_by_hand():
         [advantage + value for advantage, value in zip(expected[0], columns[1], strict=True)]
     )
     episode = reference.Episode(*map(torch.tensor, columns))
-    for found in (reference.gae_before(episode, 0.9, 0.8), reference.gae_seed(episode, 0.9, 0.8)):
-        np.testing.assert_allclose(np.stack(found), expected, rtol=1e-5)
+    for result in (reference.gae_before(episode, 0.9, 0.8), reference.gae_seed(episode, 0.9, 0.8)):
+        np.testing.assert_allclose(np.stack(result), expected, rtol=1e-5)
     np.testing.assert_allclose(reference.gae_floats(columns, 0.9, 0.8), expected, rtol=1e-9)
 
 
@@ -130,8 +132,8 @@ def test_episodes_of_lanes_are_cut_where_they_end():
     terminated = torch.tensor([[False, True], [True, False], [False, False]])
     column = torch.arange(6.0).reshape(3, 2)
     trace = Trace(column, column, column + 10, terminated, torch.zeros_like(terminated))
-    found = [episode.rewards.tolist() for episode in gae.episodes_of(trace)]
-    assert found == [[0, 2], [4], [1], [3, 5]]
+    result = [episode.rewards.tolist() for episode in gae.episodes_of(trace)]
+    assert result == [[0, 2], [4], [1], [3, 5]]
     assert gae.episodes_of(trace)[0].next_values.tolist() == [10, 0]
 
 
@@ -149,8 +151,8 @@ def test_rows_of_advantages_are_well_formed():
 def test_of_many_episodes_the_first_are_timed_and_counted_up(monkeypatch):
     monkeypatch.setattr(gae, "PLAIN_STEPS", 5)
     each = [reference.Episode(*[torch.zeros(length)] * 3) for length in (3, 4, 5)]
-    found, share = gae.first_of(each)
-    assert [len(episode.rewards) for episode in found] == [3, 4]
+    result, share = gae.first_of(each)
+    assert [len(episode.rewards) for episode in result] == [3, 4]
     assert share == 7 / 12
     assert gae.first_of(each[:1]) == (each[:1], 1.0)
 
@@ -196,7 +198,7 @@ def test_residual_networks_cost_and_change_nothing(sides):
     )
     graph = both.plain[0].graph
     torch.testing.assert_close(costly(graph), sides.plain(graph))
-    plain.loss(costly, both.plain, both.chosen).backward()
+    plain.loss(costly, both.plain, both.coefs).backward()
     assert costly.images.of_cell.weight.grad is not None
     assert all(param.grad is None for param in costly.images.actor_body.parameters())
 
@@ -250,12 +252,12 @@ def test_gradients_are_the_same_and_others_are_refused(sides, monkeypatch):
 def test_contestants_of_an_update_learn(sides):
     both = learning.minibatch_of(sides, 4, 6)
     copy, trainer = learning.plain_copy(sides), learning.trainer_of(sides, sides.config)
-    own = trainer.network.cells.weight.detach().clone()
+    ours = trainer.network.cells.weight.detach().clone()
     for _ in range(2):
         learning.plain_update(sides, copy, both, 4).run()
     assert not torch.equal(copy.cells.weight, sides.plain.cells.weight)
     learning.own_update(trainer, both.ours).run()
-    assert not torch.equal(trainer.network.cells.weight, own)
+    assert not torch.equal(trainer.network.cells.weight, ours)
 
 
 @pytest.mark.usefixtures("few")
@@ -288,9 +290,9 @@ def test_rows_of_a_whole_iteration_are_well_formed(sides):
 @pytest.mark.usefixtures("few")
 def test_an_iteration_learns_and_the_proposal_changes_nothing_in_it(sides, monkeypatch):
     plainly = whole.Plain(sides, iteration.BEFORE, 3, 0)
-    own = plainly.network.cells.weight.detach().clone()
+    ours = plainly.network.cells.weight.detach().clone()
     assert len(plainly.run()) == whole.EPOCHS
-    assert not torch.equal(plainly.network.cells.weight, own)
+    assert not torch.equal(plainly.network.cells.weight, ours)
     whole.refuse_another_iteration(sides)
     dearer = iteration.SEED._replace(reward=lambda paid: {"total": 5 * paid["progress"] + 1})
     monkeypatch.setattr(whole, "SEED", dearer)
@@ -308,18 +310,18 @@ def test_one_query_trimming_and_padding_change_no_loss(sides):
     asked = []
     monitored = learning.asking_everyone(everyone)
     monitored.network.blocks[-1].attention.register_forward_hook(lambda *_: asked.append(1))
-    for found in (
+    for result in (
         learning.iteration.objective(plainly, wide, 0.0)[0],
         learning.iteration.objective(monitored, batch, 0.0)[0],
     ):
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(result, expected)
     assert asked == [1]
 
 
 def test_products_are_counted_by_the_operations_they_stand_for(monkeypatch):
     monkeypatch.setattr(repeat, "MOST", 1)
-    one = 4.0 * playing.COLONIES * playing.CELLS * 3 * 3
-    assert playing.products(2 * one, 3, 5).units == 2.5
+    item = 4.0 * playing.COLONIES * playing.CELLS * 3 * 3
+    assert playing.products(2 * item, 3, 5).units == 2.5
 
 
 @pytest.mark.usefixtures("few")
@@ -359,9 +361,9 @@ def test_memory_of_all_is_told(monkeypatch):
     kept, estimates = memory.plain(iteration.SEED)
     assert len(kept) == len(estimates) == memory.COLONIES
     assert {len(steps) for steps in kept} == {memory.STEPS}
-    rollout, found = memory.ours()
+    rollout, result = memory.ours()
     assert rollout.n.eq(memory.CELLS).all()
-    assert found.advantage.shape == (memory.STEPS, memory.COLONIES)
+    assert result.advantage.shape == (memory.STEPS, memory.COLONIES)
     monkeypatch.setattr(memory, "CELLS", 5)
     monkeypatch.setattr(
         memory, "SIDES", {side: memory.SIDES[side] for side in ("before", "seed", "ours")}

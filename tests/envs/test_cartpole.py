@@ -17,7 +17,7 @@ def rows(count: int, seed: int = 0) -> torch.Tensor:
 
 
 def plain(phi: float, phi_speed: float, theta: float, theta_speed: float, a: float) -> list[float]:
-    """The equations of the design, number by number."""
+    """Computes the equations number by number."""
     m, total, l, g, radius, tau = 0.1, 1.1, 1.0, 9.8, 4.8 / (2 * math.pi), 0.01  # noqa: E741
     force = 30 * a - 0.05 * radius * phi_speed
     t = (force + m * l * theta_speed**2 * math.sin(theta)) / total
@@ -31,28 +31,28 @@ def plain(phi: float, phi_speed: float, theta: float, theta_speed: float, a: flo
 
 
 def test_the_first_push_by_hand():
-    found = step(torch.zeros(1, 4), torch.ones(1, 1))[0].tolist()
-    assert found == pytest.approx([0.00383121, 0.383121, -0.00219512, -0.219512], rel=1e-5)
+    result = step(torch.zeros(1, 4), torch.ones(1, 1))[0].tolist()
+    assert result == pytest.approx([0.00383121, 0.383121, -0.00219512, -0.219512], rel=1e-5)
 
 
-def test_batches_equal_the_formulas_row_by_row():
+def test_batches_equal_the_formulas_env_by_env():
     states, action = rows(7), 2 * torch.rand(7, 1, generator=torch.Generator().manual_seed(1)) - 1
     for number in range(20):
         following = step(states, action * (-1) ** number)
         for row in range(7):
-            wanted = plain(*states[row].tolist(), action[row].item() * (-1) ** number)
-            assert following[row].tolist() == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+            expected = plain(*states[row].tolist(), action[row].item() * (-1) ** number)
+            assert following[row].tolist() == pytest.approx(expected, rel=1e-4, abs=1e-5)
         states = following
 
 
-def test_nothing_is_left_to_chance_and_the_argument_stays():
+def test_a_step_is_deterministic_and_does_not_modify_its_argument():
     states, action = rows(3), torch.full((3, 1), 0.5)
     before = states.clone()
     assert torch.equal(step(states, action), step(states, action))
     assert torch.equal(states, before)
 
 
-def test_pushes_are_held_within_the_box():
+def test_pushes_are_clamped_to_the_box():
     states = rows(3)
     assert torch.equal(step(states, torch.full((3, 1), 7.0)), step(states, torch.ones(3, 1)))
     assert torch.equal(step(states, torch.full((3, 1), -7.0)), step(states, -torch.ones(3, 1)))
@@ -71,7 +71,7 @@ def test_a_pole_falls_from_upright_and_swings_out_hanging():
 
 
 def test_the_track_is_a_circle():
-    """Where the cart is on it changes nothing but that."""
+    """The position of the cart does not change the dynamics."""
     state, action = rows(3), torch.full((3, 1), 0.5)
     shift = torch.tensor([2 * math.pi, 0, 0, 0])
     torch.testing.assert_close(step(state + shift, action), step(state, action) + shift)
@@ -80,7 +80,7 @@ def test_the_track_is_a_circle():
     )
 
 
-def test_rows_start_near_upright_at_the_same_place():
+def test_envs_start_near_upright_at_the_same_place():
     start = reset(5000, torch.Generator().manual_seed(3))
     assert start[:, 0].eq(0).all()
     assert start[:, 1:].abs().max() <= cartpole.SPREAD
@@ -92,13 +92,13 @@ def test_rows_start_near_upright_at_the_same_place():
 
 
 @pytest.mark.parametrize(
-    ("seen", "wanted"),
+    ("kind", "expected"),
     [
         ("full", [math.sin(1), math.cos(1), 2, math.sin(3), math.cos(3), 4]),
         ("partial", [math.sin(1), math.cos(1), math.sin(3), math.cos(3)]),
         ("angles", [1, 3]),
     ],
 )
-def test_what_is_seen(seen: Any, wanted: list[float]):
+def test_observations_by_kind(kind: Any, expected: list[float]):
     states = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0]])
-    assert observe(states, seen)[0].tolist() == pytest.approx(wanted)
+    assert observe(states, kind)[0].tolist() == pytest.approx(expected)

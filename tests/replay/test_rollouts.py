@@ -1,4 +1,6 @@
-"""Advantages equal the plain recurrence in every form; a rollout gives back what was written, each transition once."""
+"""Advantages equal the plain recurrence in every form; a rollout gives back what was written, each
+transition once.
+"""
 
 from collections.abc import Iterator
 
@@ -25,13 +27,13 @@ SIZES = Sizes(
 
 def recurrence(delta: Tensor, coef: Tensor) -> Tensor:
     """A_t = delta_t + coef_t A_{t+1}, number by number."""
-    found = torch.zeros_like(delta)
+    result = torch.zeros_like(delta)
     for env in range(delta.shape[1]):
         later = 0.0
         for time in reversed(range(len(delta))):
             later = float(delta[time, env]) + float(coef[time, env]) * later
-            found[time, env] = later
-    return found
+            result[time, env] = later
+    return result
 
 
 def random_recurrence(
@@ -100,12 +102,12 @@ def test_lfilter_refuses_two_coefficients():
 
 
 def test_auto_is_a_filter_for_one_lane_or_none_ended_a_loop_for_many_lanes_and_else_a_scan():
-    def chosen(steps: int, envs: int, ends: float) -> str:
+    def selected(steps: int, envs: int, ends: float) -> str:
         return gae.fastest(*random_recurrence(steps, envs, ends))
 
-    assert [chosen(200, 1, 0.2), chosen(1, 1, 0.0), chosen(200, 8, 0.0)] == ["lfilter"] * 3
-    assert [chosen(16, 128, 0.2), chosen(32, 32, 0.0), chosen(1, 8, 0.0)] == ["loop"] * 3
-    assert [chosen(200, 8, 0.2), chosen(65, 64, 0.2)] == ["scan"] * 2
+    assert [selected(200, 1, 0.2), selected(1, 1, 0.0), selected(200, 8, 0.0)] == ["lfilter"] * 3
+    assert [selected(16, 128, 0.2), selected(32, 32, 0.0), selected(1, 8, 0.0)] == ["loop"] * 3
+    assert [selected(200, 8, 0.2), selected(65, 64, 0.2)] == ["scan"] * 2
 
 
 @pytest.mark.parametrize("implementation", FORMS)
@@ -143,9 +145,9 @@ def test_worked_advantages_bootstrap_where_time_was_up_and_not_where_the_episode
     trace = Trace(
         column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends
     )
-    found = gae.advantages(trace, 0.9, 0.8, implementation)
+    result = gae.advantages(trace, 0.9, 0.8, implementation)
     expected = [column(*numbers) for numbers in WORKED[end]]
-    torch.testing.assert_close(list(found), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(list(result), expected, rtol=0, atol=1e-6)
 
 
 def random_trace(*components: int) -> Trace:
@@ -179,8 +181,8 @@ def test_a_lambda_of_one_gives_discounted_returns_and_of_zero_single_differences
 def test_what_would_follow_a_terminal_state_counts_for_nothing_even_if_it_is_not_finite():
     trace = random_trace()
     wild = trace._replace(next_values=trace.next_values.masked_fill(trace.terminated, torch.nan))
-    found, expected = (gae.advantages(each, 0.97, 0.95, "scan") for each in (wild, trace))
-    torch.testing.assert_close(list(found), list(expected), rtol=0, atol=0)
+    result, expected = (gae.advantages(each, 0.97, 0.95, "scan") for each in (wild, trace))
+    torch.testing.assert_close(list(result), list(expected), rtol=0, atol=0)
 
 
 def test_weighted_components_give_the_advantage_of_the_weighted_reward():
@@ -190,22 +192,22 @@ def test_weighted_components_give_the_advantage_of_the_weighted_reward():
         values=trace.values @ weights,
         next_values=trace.next_values @ weights,
     )
-    found, expected = (gae.advantages(each, 0.97, 0.95, "auto") for each in (trace, total))
-    torch.testing.assert_close(found.advantage @ weights, expected.advantage)
-    torch.testing.assert_close(found.returns @ weights, expected.returns)
+    result, expected = (gae.advantages(each, 0.97, 0.95, "auto") for each in (trace, total))
+    torch.testing.assert_close(result.advantage @ weights, expected.advantage)
+    torch.testing.assert_close(result.returns @ weights, expected.returns)
 
 
 def test_no_gradient_passes_advantages_or_returns():
     trace = random_trace()
     values = trace.values.clone().requires_grad_()
-    found = gae.advantages(trace._replace(values=values, next_values=values * 2), 0.9, 0.8, "auto")
-    assert not found.advantage.requires_grad
-    assert not found.returns.requires_grad
+    result = gae.advantages(trace._replace(values=values, next_values=values * 2), 0.9, 0.8, "auto")
+    assert not result.advantage.requires_grad
+    assert not result.returns.requires_grad
 
 
 def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population():
-    found = gae.normalise(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
-    torch.testing.assert_close(found, torch.tensor([[-2.0, -1.0], [0.0, 3.0]]) / 3.5**0.5)
+    result = gae.normalise(torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
+    torch.testing.assert_close(result, torch.tensor([[-2.0, -1.0], [0.0, 3.0]]) / 3.5**0.5)
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, -1000.1])
@@ -246,10 +248,10 @@ def steps(widths: list[int]) -> Iterator[Step]:
 
 
 def written(widths: list[int]) -> tuple[Rollout, list[Step]]:
-    rollout, taken = buffer.allocate(SIZES), list(steps(widths))
-    for time, step in enumerate(taken):
+    rollout, recorded = buffer.allocate(SIZES), list(steps(widths))
+    for time, step in enumerate(recorded):
         buffer.write(rollout, time % SIZES.horizon, step)
-    return rollout, taken[-SIZES.horizon :]
+    return rollout, recorded[-SIZES.horizon :]
 
 
 def transitions_of(rollout: Rollout) -> Transitions:
@@ -261,15 +263,15 @@ WIDTHS = [9, 9, 9, 9, 5, 3, 8, 4]
 
 
 def test_a_minibatch_holds_what_was_written_and_nothing_of_what_was_overwritten():
-    rollout, taken = written(WIDTHS)
+    rollout, recorded = written(WIDTHS)
     index = torch.tensor([11, 0, 7, 7, 4, 9, 2, 6])
     transitions = transitions_of(rollout)
-    found = buffer.minibatch(transitions, index)
+    result = buffer.minibatch(transitions, index)
     sizes = transitions.n[index]
     order = index[sizes.sort(stable=True).indices].tolist()
-    rows = [(group, row) for group in found.groups for row in range(len(group.mask))]
+    rows = [(group, row) for group in result.groups for row in range(len(group.mask))]
     for place, (i, (group, row)) in enumerate(zip(order, rows, strict=True)):
-        step, env = taken[i // 3], i % 3
+        step, env = recorded[i // 3], i % 3
         n, width = int(step.graphs.mask[env].sum()), group.node.shape[1]
         assert torch.equal(group.node[row, :n], step.graphs.node[env, :n])
         assert torch.equal(group.parent[row, :n], step.graphs.parent[env, :n])
@@ -278,18 +280,18 @@ def test_a_minibatch_holds_what_was_written_and_nothing_of_what_was_overwritten(
         assert (group.parent[row, n:] == -1).all()
         assert torch.equal(group.graph[row], step.graphs.graph[env])
         for name in ("raw_action", "log_prob", "dist_params", "value"):
-            assert torch.equal(getattr(found, name)[place], getattr(step, name)[env])
-        assert found.advantage[place] == 2 * step.value[env]
-        assert found.returns[place] == 3 * step.value[env]
+            assert torch.equal(getattr(result, name)[place], getattr(step, name)[env])
+        assert result.advantage[place] == 2 * step.value[env]
+        assert result.returns[place] == 3 * step.value[env]
 
 
 def test_a_group_of_a_minibatch_is_as_wide_as_its_largest_graph():
     rollout, _ = written(WIDTHS)
     transitions = transitions_of(rollout)
-    found = buffer.minibatch(transitions, torch.arange(12))
+    result = buffer.minibatch(transitions, torch.arange(12))
     sizes = transitions.n.sort().values.view(buffer.GROUPS, -1)
-    assert [group.node.shape[:2] for group in found.groups] == [
-        (3, int(own.max())) for own in sizes
+    assert [group.node.shape[:2] for group in result.groups] == [
+        (3, int(ours.max())) for ours in sizes
     ]
 
 
@@ -326,9 +328,9 @@ def test_values_of_components_have_their_axis_everywhere():
     rollout = buffer.allocate(SIZES._replace(values=(7,)))
     buffer.fill_next_values(rollout, torch.ones(3, 7), torch.zeros(0, 7))
     transitions = buffer.to_transitions(rollout, torch.zeros(4, 3), rollout.next_value)
-    found = buffer.minibatch(transitions, torch.tensor([0, 9]), width=2)
-    assert found.value.shape == (2, 7)
-    assert found.returns.tolist() == [[0] * 7, [1] * 7]
+    result = buffer.minibatch(transitions, torch.tensor([0, 9]), width=2)
+    assert result.value.shape == (2, 7)
+    assert result.returns.tolist() == [[0] * 7, [1] * 7]
 
 
 def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_decides():

@@ -1,4 +1,6 @@
-"""The ring of transitions on the host holds what a list of the newest would, and draws from it evenly."""
+"""The ring of transitions on the host holds what a list of the newest would, and draws from it
+evenly.
+"""
 
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ CAPACITY = 7
 
 
 class Step(NamedTuple):
-    """Shapes and dtypes that all differ; `number` says which transition it is."""
+    """Holds columns of different shapes and dtypes; `number` identifies the transition."""
 
     image: np.ndarray
     action: np.ndarray
@@ -39,13 +41,13 @@ def as_dicts(drawn: Step) -> list[dict]:
     ]
 
 
-def held(ring: HostRing) -> list[dict]:
-    """All that is ever drawn, by number."""
+def contents(ring: HostRing) -> list[dict]:
+    """Returns all transitions that can be drawn, by number."""
     drawn = as_dicts(ring.sample(np.random.default_rng(0), 60 * len(ring)))
     return [
-        dict(one)
-        for one in sorted(
-            {tuple(row.items()) for row in map(hashable, drawn)}, key=lambda one: one[2]
+        dict(single)
+        for single in sorted(
+            {tuple(row.items()) for row in map(hashable, drawn)}, key=lambda single: single[2]
         )
     ]
 
@@ -55,14 +57,14 @@ def hashable(row: dict) -> dict:
 
 
 def expected(plain: list[Step]) -> list[dict]:
-    newest = sorted(plain[-CAPACITY:], key=lambda one: float(one.number))
+    newest = sorted(plain[-CAPACITY:], key=lambda single: float(single.number))
     return [
-        hashable({name: np.asarray(value).tolist() for name, value in one._asdict().items()})
-        for one in newest
+        hashable({name: np.asarray(value).tolist() for name, value in single._asdict().items()})
+        for single in newest
     ]
 
 
-def test_three_laps_leave_what_a_plain_list_of_the_newest_holds():
+def test_after_three_laps_the_ring_equals_a_list_of_the_newest():
     ring, plain = HostRing(CAPACITY, step(0)), []
     sizes = [1, 0, 3, 1, 5, 7, 2, 1, 6, 4]
     for size in sizes:
@@ -75,22 +77,22 @@ def test_three_laps_leave_what_a_plain_list_of_the_newest_holds():
         else:
             ring.extend(Step(*(column[:0] for column in batch(1))))
         assert len(ring) == min(len(plain), CAPACITY)
-        assert held(ring) == expected(plain)
+        assert contents(ring) == expected(plain)
     assert len(plain) > 3 * CAPACITY
 
 
-def test_single_adds_and_batches_leave_the_same():
+def test_add_and_extend_are_equivalent():
     one_by_one, at_once = HostRing(CAPACITY, step(0)), HostRing(CAPACITY, step(0))
     for number in range(10):
         one_by_one.add(step(number))
     at_once.extend(batch(0, 1, 2, 3))
     at_once.extend(batch(4, 5, 6, 7, 8, 9))
     drawn = [ring.sample(np.random.default_rng(3), 40) for ring in (one_by_one, at_once)]
-    for one, other in zip(*drawn, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for single, other in zip(*drawn, strict=True):
+        np.testing.assert_array_equal(single, other)
 
 
-def test_draws_are_uniform_over_what_is_held_and_nothing_else():
+def test_draws_are_uniform_over_the_stored_transitions():
     ring = HostRing(50, step(0))
     ring.extend(batch(*range(40)))
     for filled in (40, 50):
@@ -101,7 +103,7 @@ def test_draws_are_uniform_over_what_is_held_and_nothing_else():
         ring.extend(batch(*range(40, 65)))
 
 
-def test_batches_are_contiguous_of_the_examples_dtypes_and_nobodys_elses():
+def test_batches_are_new_contiguous_arrays_of_the_examples_dtypes():
     ring = HostRing(CAPACITY, step(0))
     ring.extend(batch(0, 1, 2))
     drawn = ring.sample(np.random.default_rng(0), 4)
@@ -114,14 +116,14 @@ def test_batches_are_contiguous_of_the_examples_dtypes_and_nobodys_elses():
     assert {row["image"][2][1] for row in again} <= {5, 6, 7}
 
 
-def test_what_was_added_may_be_written_over():
+def test_added_arrays_are_copied():
     ring, image = HostRing(2, step(0)), np.full((3, 2), 9, np.uint8)
     ring.add(step(0)._replace(image=image))
     image[:] = 1
     assert (ring.sample(np.random.default_rng(0), 3).image == 9).all()
 
 
-def test_dictionaries_come_back_as_dictionaries_in_any_order():
+def test_dictionaries_of_any_order_give_batches_as_dictionaries():
     ring = HostRing(3, {"state": np.zeros(2), "reward": 0.0})
     ring.add({"reward": 1.5, "state": np.array([1.0, 2.0])})
     drawn = ring.sample(np.random.default_rng(0), 2)
@@ -130,7 +132,7 @@ def test_dictionaries_come_back_as_dictionaries_in_any_order():
     assert drawn["reward"].tolist() == [1.5, 1.5]
 
 
-def test_numbers_of_python_and_numpy_are_taken_where_they_fit():
+def test_scalars_of_python_and_numpy_are_accepted_if_they_fit():
     ring = HostRing(3, step(0))
     for action, number, done in (
         (-128, 2, True),
@@ -138,13 +140,13 @@ def test_numbers_of_python_and_numpy_are_taken_where_they_fit():
         (True, 0.25, False),
     ):
         ring.add(step(0)._replace(action=action, number=number, done=done))
-    found = sorted(
+    result = sorted(
         zip(
             *(column.tolist() for column in ring.sample(np.random.default_rng(0), 50)[1:]),
             strict=True,
         )
     )
-    assert sorted(set(found)) == [(-128, 2.0, True), (1, 0.25, False), (127, 0.5, False)]
+    assert sorted(set(result)) == [(-128, 2.0, True), (1, 0.25, False), (127, 0.5, False)]
 
 
 @pytest.mark.parametrize(
@@ -172,21 +174,24 @@ def test_numbers_of_python_and_numpy_are_taken_where_they_fit():
         ("done", 1, "done is kept as bool, which int64"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_leaves_the_ring_as_it_was(column, value, said):
+def test_values_that_do_not_fit_raise_and_leave_the_ring_unchanged(column, value, said):
     ring = HostRing(CAPACITY, step(0))
     ring.extend(batch(*range(CAPACITY)))
-    before = held(ring)
+    before = contents(ring)
     with pytest.raises(ReplayError, match=said):
         ring.add(step(9)._replace(**{column: value}))
     many = np.stack([value, value]) if not isinstance(value, str) else np.array([value, value])
     with pytest.raises(ReplayError, match=f"Column {column}"):
         ring.extend(batch(8, 9)._replace(**{column: many}))
-    assert held(ring) == before
+    assert contents(ring) == before
 
 
-def test_other_columns_are_refused():
+def test_other_columns_raise():
     ring = HostRing(CAPACITY, step(0))
-    said = "A dict with image, action, number, done does not fit a ring of Step with image, action, number, done"
+    said = (
+        "A dict with image, action, number, done does not fit a ring of Step with image, "
+        "action, number, done"
+    )
     with pytest.raises(ReplayError, match=said):
         ring.add(step(0)._asdict())
     named = HostRing(CAPACITY, {"a": 1, "b": 2.0})
@@ -199,7 +204,7 @@ def test_other_columns_are_refused():
         named.extend((1, 2))
 
 
-def test_batches_that_are_uneven_or_too_long_are_refused():
+def test_uneven_or_too_long_batches_raise():
     ring = HostRing(CAPACITY, step(0))
     with pytest.raises(
         ReplayError,
@@ -216,12 +221,12 @@ def test_batches_that_are_uneven_or_too_long_are_refused():
     assert len(ring) == 0
 
 
-def test_nothing_is_drawn_from_an_empty_ring():
+def test_sampling_an_empty_ring_raises():
     with pytest.raises(ReplayError, match="Cannot sample 32 transitions: the ring holds none"):
         HostRing(CAPACITY, step(0)).sample(np.random.default_rng(0), 32)
 
 
-def test_rings_without_room_or_numbers_are_refused():
+def test_rings_without_capacity_or_numeric_columns_raise():
     with pytest.raises(ReplayError, match="A ring of 0 transitions holds nothing"):
         HostRing(0, step(0))
     with pytest.raises(

@@ -1,4 +1,6 @@
-"""The ring of windows equals a list of transitions, starts are those of whole windows, draws are uniform over them."""
+"""The ring of windows equals a list of transitions, starts are those of whole windows, draws are
+uniform over them.
+"""
 
 from typing import Any
 
@@ -15,9 +17,9 @@ ENDS = ({4, 5, 17}, set(), {0, 9, 10, 23, 29})
 
 
 def entry(number: int, ends: tuple[set[int], ...] = ENDS) -> Entry:
-    """Transition `number`, whose numbers are those of no other one."""
+    """Returns transition `number`, with numbers that no other transition has."""
     first = 1000.0 * number + 100 * torch.arange(len(ends))[:, None]
-    ended = torch.tensor([number in own for own in ends])
+    ended = torch.tensor([number in others_written for others_written in ends])
     return Entry(first + torch.arange(OBS), first + 50 + torch.arange(ACTION), ended)
 
 
@@ -31,7 +33,7 @@ def written(
 
 
 def listed(numbers: range, ends: tuple[set[int], ...] = ENDS) -> Entry:
-    """The same transitions from a list."""
+    """Returns the same transitions from a list."""
     return Entry(
         *(
             torch.stack(parts, 1)
@@ -41,7 +43,7 @@ def listed(numbers: range, ends: tuple[set[int], ...] = ENDS) -> Entry:
 
 
 def whole(count: int, row: int, size: int = SIZE, length: int = LENGTH) -> list[int]:
-    """Starts of windows that are stored and lie in one episode, one after another."""
+    """Returns the starts of stored windows within one episode."""
     starts = range(max(0, count - size), count - length + 1)
     return [start for start in starts if not ENDS[row] & set(range(start, start + length - 1))]
 
@@ -58,12 +60,14 @@ def test_every_window_is_that_of_a_list():
         oldest, count = max(0, number + 1 - SIZE), min(number + 1, SIZE)
         kept = listed(range(oldest, number + 1))
         for length in range(1, count + 1):
-            for found, expected in zip(windows.last(ring, length), kept, strict=True):
-                assert torch.equal(found, expected[:, count - length :])
+            for result, expected in zip(windows.last(ring, length), kept, strict=True):
+                assert torch.equal(result, expected[:, count - length :])
             for start in range(oldest, number + 2 - length):
                 view = windows.window(ring, 1, start, length)
-                for found, expected in zip(view, kept, strict=True):
-                    assert torch.equal(found, expected[1, start - oldest : start - oldest + length])
+                for result, expected in zip(view, kept, strict=True):
+                    assert torch.equal(
+                        result, expected[1, start - oldest : start - oldest + length]
+                    )
         now = [storage.data_ptr() for storage in ring[:3]]
         assert pointers in (None, now)  # the memory is allocated once
         pointers = now
@@ -72,13 +76,16 @@ def test_every_window_is_that_of_a_list():
 def test_a_window_is_a_view_of_the_ring():
     ring = written(12)
     for view in (windows.window(ring, 2, 6, 5), windows.last(ring, 3)):
-        for found, storage in zip(view, ring[:3], strict=True):
-            assert found.untyped_storage().data_ptr() == storage.untyped_storage().data_ptr()
+        for result, storage in zip(view, ring[:3], strict=True):
+            assert result.untyped_storage().data_ptr() == storage.untyped_storage().data_ptr()
 
 
-def test_windows_that_are_not_stored_are_refused():
+def test_windows_that_are_not_stored_raise():
     ring = written(12)
-    message = r"Transitions 4 to 6 are not in the ring, which holds 5 to 11; ask for fewer or allocate a larger ring\."
+    message = (
+        r"Transitions 4 to 6 are not in the ring, which holds 5 to 11; ask for fewer or "
+        r"allocate a larger ring\."
+    )
     with pytest.raises(ValueError, match=message):
         windows.window(ring, 0, 4, 3)
     with pytest.raises(ValueError, match="Transitions 10 to 12 are not in the ring"):
@@ -102,7 +109,7 @@ def test_starts_are_those_of_whole_windows_in_one_episode(size: int, length: int
             assert int(windows.window_counts(ring)[row]) == len(expected)
 
 
-def test_drawn_windows_hold_the_transitions_of_their_starts():
+def test_drawn_windows_contain_the_transitions_from_their_starts():
     ring, kept = written(WRITES, 20), listed(range(WRITES))
     for row in range(ROWS):
         drawn = windows.sample(ring, row, 11, LENGTH, Generator().manual_seed(row))
@@ -138,28 +145,28 @@ def test_draws_depend_on_the_generator_alone():
     assert not torch.equal(drawn(1), drawn(2))
 
 
-def test_a_row_is_told_nothing_by_the_others():
+def test_envs_have_independent_windows():
     alone = written(WRITES, ends=(ENDS[2], set()))
     beside = written(WRITES)
     assert valid_starts(alone, 0) == valid_starts(beside, 2)
 
 
-def test_only_a_gpu_is_uploaded_to():
-    held = Windows(
+def test_only_a_gpu_gets_copies():
+    tensors = Windows(
         torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
     )
-    assert windows.to_device(held, torch.device("cpu")) is held
+    assert windows.to_device(tensors, torch.device("cpu")) is tensors
 
 
-def test_an_upload_is_pinned_and_does_not_wait(monkeypatch: pytest.MonkeyPatch):
+def test_copies_to_a_gpu_are_pinned_and_asynchronous(monkeypatch: pytest.MonkeyPatch):
     calls: list[Any] = []
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: calls.append("pinned") or tensor)
     monkeypatch.setattr(
         Tensor, "to", lambda tensor, _, non_blocking: calls.append(non_blocking) or tensor
     )
-    held = Windows(
+    tensors = Windows(
         torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
     )
-    found = windows.to_device(held, torch.device("cuda"))
-    assert type(found) is Windows
+    result = windows.to_device(tensors, torch.device("cuda"))
+    assert type(result) is Windows
     assert calls == ["pinned", True] * 3

@@ -170,7 +170,7 @@ class HostRing(Generic[Columns]):
             named = zip(self._names, lengths, strict=True)
             actual = ", ".join(f"{name} {length}" for name, length in named)
             raise ReplayError(
-                f"Columns of a batch must have equally many rows, not {actual}; `add` takes one."
+                f"Columns of a batch must have equally many rows, not {actual}; `add` takes one.",
             )
         if count > self._capacity:
             raise ReplayError(
@@ -182,7 +182,10 @@ class HostRing(Generic[Columns]):
     def _check_columns(self, values: Sequence[Any], leading: tuple[int, ...]) -> None:
         """Raises ReplayError if a column does not fit; `leading` is the batch axis, if any."""
         for name, (shape, dtype, *_), value in zip(
-            self._names, self._expected, values, strict=True
+            self._names,
+            self._expected,
+            values,
+            strict=True,
         ):
             _check_column(name, np.asarray(value), (*leading, *shape), dtype)
 

@@ -108,7 +108,10 @@ def write(ring: WindowRing, entry: Entry, length: int) -> None:
 
 
 def _record_start(
-    starts: WindowStarts, number: int, truncated: Bool[Tensor, " env"], length: int
+    starts: WindowStarts,
+    number: int,
+    truncated: Bool[Tensor, " env"],
+    length: int,
 ) -> None:
     numbers, first, end, age = starts
     size = numbers.shape[1]
@@ -130,7 +133,11 @@ def window_counts(ring: WindowRing) -> Int64[Tensor, " env"]:
 
 
 def sample(
-    ring: WindowRing, env: int, batch_size: int, length: int, generator: Generator
+    ring: WindowRing,
+    env: int,
+    batch_size: int,
+    length: int,
+    generator: Generator,
 ) -> Windows:
     """Draws windows of an env, uniformly with replacement over its valid starts; at least one must
     exist.

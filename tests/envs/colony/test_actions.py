@@ -33,7 +33,7 @@ def put(action: np.ndarray, row: int, column: int, value: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("message", FAULTS)
-def test_faulty_actions_are_refused_and_change_nothing(message: str):
+def test_invalid_actions_raise_and_change_nothing(message: str):
     envs = ColonyVectorEnv(rules(), all_kinds(), 4)
     before, _ = envs.reset(seed=0)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -41,7 +41,7 @@ def test_faulty_actions_are_refused_and_change_nothing(message: str):
     assert data_equivalence(envs.observation(), before, exact=True)
 
 
-def test_the_world_checks_actions_where_the_rules_say_so():
+def test_check_actions_enables_the_check_of_actions():
     generator, action = torch.Generator().manual_seed(0), torch.tensor([STEADY] * 3)
     action[1, 1] = 17.2
     for checked in (True, False):
@@ -56,7 +56,7 @@ def test_the_world_checks_actions_where_the_rules_say_so():
             assert isinstance(step(world, colonies, action, generator), StepResult)
 
 
-def test_without_a_number_of_rows_any_is_right():
+def test_without_a_count_any_number_of_actions_is_allowed():
     for rows in (1, 64):
         check_actions(rules(), torch.tensor([STEADY] * rows))
     with pytest.raises(ValueError, match=r"action has shape \[64,4\], expected \[64,5\]"):

@@ -39,7 +39,7 @@ OFFSETS = (0.61, 1.93, 1.1)
 
 
 def plates_of(kind):
-    """The same three plates twice: as data of the project, and as the plain loop takes them."""
+    """Returns the same three plates as Plates and in the form of the plain loop."""
     if kind == "user":
         tables = np.random.default_rng(4).uniform(0.1, 9, (3, RULES.width)).astype(np.float32)
         rows = [user_plate(table) for table in tables]
@@ -52,7 +52,7 @@ def plates_of(kind):
 
 
 def in_mid_life(colonies, rng):
-    """Colonies with a past: older cells, any forest for parents, some time gone."""
+    """Returns colonies with older cells, random forests and elapsed time."""
     shape, used = colonies.parent.shape, (colonies.pid >= 0).numpy()
     parent = rng.integers(-1, np.maximum(np.arange(shape[1]), 1), shape)
     parent[:, 0] = -1
@@ -66,7 +66,7 @@ def in_mid_life(colonies, rng):
 
 
 def copied(colonies, row, plate):
-    """A plain colony in the state of one of the batch."""
+    """Returns a plain colony in the state of a colony of the batch."""
     colony, n = plain.Colony(RULES, plate), int(colonies.n[row])
     colony.start(colonies.pos[row, :n].tolist(), colonies.parent[row, :n].tolist())
     for cell, age in zip(colony.cells, colonies.age[row].tolist(), strict=False):
@@ -76,7 +76,9 @@ def copied(colonies, row, plate):
 
 
 def actions(colonies, turn, rng):
-    """Sizes are held, more or less, and in the last colony not; by colony: slow, to the right, to the left, random."""
+    """Sizes are held, more or less, and in the last colony not; by colony: slow, to the right, to
+    the left, random.
+    """
     n = colonies.n.numpy()
     ratio = (n - RULES.target_nodes / 2 + rng.uniform(-3, 4, len(n))) / np.maximum(n, 1)
     ratio = np.where(rng.random(len(n)) < 0.02, rng.integers(0, 2, len(n)), ratio.clip(0, 0.75))
@@ -94,7 +96,9 @@ def actions(colonies, turn, rng):
 
 
 def assert_lawful(colonies):
-    """Parents come before their children, survivors are sorted by age, padding is empty, nothing is not a number."""
+    """Parents come before their children, survivors are sorted by age, padding is empty, nothing is
+    not a number.
+    """
     used = torch.arange(SLOTS) < colonies.n[:, None]
     assert (colonies.parent < torch.arange(SLOTS))[used].all()
     assert (colonies.pid.diff(dim=1) > 0)[used[:, 1:]].all()
@@ -104,7 +108,7 @@ def assert_lawful(colonies):
 
 
 def assert_equal(colonies, row, colony):
-    """A colony of the batch, as far as its slots reach, is the plain one."""
+    """Asserts that a colony of the batch equals the plain one, up to its slots."""
     state = colony.state()
     shown = min(state.size, SLOTS)
     of = lambda name: getattr(colonies, name)[row].numpy()  # noqa: E731
@@ -126,14 +130,16 @@ def assert_equal(colonies, row, colony):
         np.testing.assert_allclose(of("centroid"), state.centroid, **CLOSE)
 
 
-def adopted(colony, taken, position):
-    """The step and its colony at the float32 positions of the batch, so that rounding does not add up over steps."""
+def adopted(colony, taken_step, position):
+    """The step and its colony at the float32 positions of the batch, so that rounding does not add
+    up over steps.
+    """
     for cell, (x, y) in zip(colony.cells, position.tolist(), strict=False):
         cell.x, cell.y = x, y
     after = colony.state()
-    colony.furthest = max([taken.furthest_before, *after.x])
+    colony.furthest = max([taken_step.furthest_before, *after.x])
     born = slice(after.size // 2, None)
-    return taken._replace(
+    return taken_step._replace(
         after=after,
         children=list(zip(after.x[born], after.y[born], after.intensity[born], strict=True)),
         furthest=colony.furthest,
@@ -141,7 +147,9 @@ def adopted(colony, taken, position):
 
 
 def in_doubt(points):
-    """Which points lie so near to the hull of the others that rounding decides whether they are vertices of it."""
+    """Which points lie so near to the hull of the others that rounding decides whether they are
+    vertices of it.
+    """
 
     def beyond(index):
         others = [point for other, point in enumerate(points) if other != index]
@@ -155,7 +163,7 @@ def in_doubt(points):
 
 
 def paid_by(world, transition):
-    """Per preset the components of all colonies."""
+    """Computes the components of all colonies per preset."""
     worlds = {
         preset: world._replace(rules=RULES._replace(reward=tuple(REWARDS[preset].items())))
         for preset in REWARDS
@@ -163,25 +171,29 @@ def paid_by(world, transition):
     return {preset: components(world, transition).tolist() for preset, world in worlds.items()}
 
 
-def assert_paid(taken, preset, found):
-    """Every component of a preset."""
-    expected = colony_rewards.PRESETS[preset](taken)
+def assert_paid(taken_step, preset, result):
+    """Asserts every component of a preset."""
+    expected = colony_rewards.PRESETS[preset](taken_step)
     assert tuple(expected) == tuple(REWARDS[preset])
-    for (name, value), paid in zip(expected.items(), found, strict=True):
+    for (name, value), paid in zip(expected.items(), result, strict=True):
         slack = (
             5e-4 if name == "centroid" else 1e-4
         )  # five times the difference of two float32 in pixels
         if name == "node" and paid != pytest.approx(value, rel=1e-4, abs=slack):
-            slack += 0.1 * sum(in_doubt(list(zip(taken.after.x, taken.after.y, strict=True))))
+            slack += 0.1 * sum(
+                in_doubt(list(zip(taken_step.after.x, taken_step.after.y, strict=True)))
+            )
         assert paid == pytest.approx(value, rel=1e-4, abs=slack), (preset, name)
 
 
 def assert_seen(world, colonies, copies):
-    """Features of both kinds; `full` has a flag that may be either where a cell lies on the hull of the others."""
+    """Features of both kinds; `full` has a flag that may be either where a cell lies on the hull of
+    the others.
+    """
     most = int(colonies.n.max())
     for kind, slots in (("light", most), ("full", SLOTS)):
-        seen = observe(world._replace(rules=RULES._replace(features=kind)), colonies, slots)
-        assert (seen.mask.sum(1) == colonies.n).all()
+        observed = observe(world._replace(rules=RULES._replace(features=kind)), colonies, slots)
+        assert (observed.mask.sum(1) == colonies.n).all()
         for row, colony in enumerate(copies):
             state, n = colony.state(), len(colony.cells)
             expected = (
@@ -189,26 +201,26 @@ def assert_seen(world, colonies, copies):
                 if kind == "full"
                 else colony_features.light(state, RULES, colony.left)
             )
-            node = seen.node[row, :n].numpy()
+            node = observed.node[row, :n].numpy()
             if kind == "full":
                 points = list(zip(state.x, state.y, strict=True))
                 other = np.flatnonzero(node[:, 7] != np.array(expected.node)[:, 7])
                 assert all(np.array(in_doubt(points))[other]) if len(other) else True
                 node[other, 7] = np.array(expected.node)[other, 7]
             np.testing.assert_allclose(node, expected.node, **CLOSE)
-            np.testing.assert_allclose(seen.graph[row], expected.graph, **CLOSE)
-            np.testing.assert_array_equal(seen.parent[row, :n], state.parent)
-            assert (seen.node[row, n:] == 0).all()
-            assert (seen.parent[row, n:] == -1).all()
+            np.testing.assert_allclose(observed.graph[row], expected.graph, **CLOSE)
+            np.testing.assert_array_equal(observed.parent[row, :n], state.parent)
+            assert (observed.node[row, n:] == 0).all()
+            assert (observed.parent[row, n:] == -1).all()
 
 
 def test_plain_loop_takes_the_step_worked_out_by_hand():
     colony = plain.Colony(rules(), plain.Plate("linear", m=0, b=1))
     colony.start([(x, 200) for x in (50, 10, 20, 30, 40)], [-1, 0, 1, 2, 1])
-    taken = colony.step((0.2, 5, 2, 0.5, 0))
-    assert taken.after.x == [50, 20, 30, 40, 51.5, 21.5, 31.5, 41.5]
-    assert taken.after.parent == [-1, 0, 1, 0, 0, 1, 2, 3]
-    paid = colony_rewards.goal_control(taken)
+    taken_step = colony.step((0.2, 5, 2, 0.5, 0))
+    assert taken_step.after.x == [50, 20, 30, 40, 51.5, 21.5, 31.5, 41.5]
+    assert taken_step.after.parent == [-1, 0, 1, 0, 0, 1, 2, 3]
+    paid = colony_rewards.goal_control(taken_step)
     expected = {
         "progress": 0.0095993,
         "growth": -1,
@@ -244,22 +256,23 @@ def test_every_step_equals_that_of_the_plain_loop(kind):
         assert_lawful(stepped.colonies)
         paid = paid_by(world, transition)
         for row, colony in enumerate(copies):
-            taken = colony.step(action[row].tolist())
+            taken_step = colony.step(action[row].tolist())
             assert_equal(stepped.final, row, colony)
-            assert int(stepped.reason[row]) == taken.reason
+            assert int(stepped.reason[row]) == taken_step.reason
             assert (stepped.terminated[row], stepped.truncated[row]) == (
-                taken.terminated,
-                taken.truncated,
+                taken_step.terminated,
+                taken_step.truncated,
             )
-            taken = adopted(colony, taken, stepped.final.pos[row])
+            taken_step = adopted(colony, taken_step, stepped.final.pos[row])
             for preset in REWARDS:
-                assert_paid(taken, preset, paid[preset][row])
+                assert_paid(taken_step, preset, paid[preset][row])
             earned = sum(
-                weights[name] * value for name, value in colony_rewards.goal_control(taken).items()
+                weights[name] * value
+                for name, value in colony_rewards.goal_control(taken_step).items()
             )
             assert stepped.reward[row].item() == pytest.approx(earned, rel=1e-4, abs=1e-4)
-            reasons.add(REASONS[taken.reason])
-            if taken.reason != RUNNING:
+            reasons.add(REASONS[taken_step.reason])
+            if taken_step.reason != RUNNING:
                 copies[row] = copied(stepped.colonies, row, plates[stepped.colonies.substrate[row]])
             assert_equal(stepped.colonies, row, copies[row])
         colonies = stepped.colonies

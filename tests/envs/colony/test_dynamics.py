@@ -32,11 +32,11 @@ def chain(n: int) -> Colonies:
 
 
 def sizes(n: int, ratio: float, steps: int) -> list[int]:
-    colonies, found = chain(n), []
+    colonies, result = chain(n), []
     for _ in range(steps):
         colonies = advance(FLAT, colonies, torch.tensor([[ratio, 0.5, 4.0, 0.05, 0.0]])).after
-        found.append(int(colonies.n))
-    return found
+        result.append(int(colonies.n))
+    return result
 
 
 def test_step_a_by_hand():
@@ -54,8 +54,8 @@ def test_step_a_by_hand():
 
 def test_step_b_by_hand():
     ended = stepped(row(10, 20, 30, 40), (0.5, 15, 0.5, 0.5, PI_6))
-    wanted = [(30, 200), (40, 200), (40.82532, 206.25), (50.82532, 206.25)]
-    np.testing.assert_allclose(ended.final.pos[0, :4], wanted, atol=1e-4)
+    expected = [(30, 200), (40, 200), (40.82532, 206.25), (50.82532, 206.25)]
+    np.testing.assert_allclose(ended.final.pos[0, :4], expected, atol=1e-4)
     assert ended.final.parent[0, :4].tolist() == [-1, 0, 0, 1]
     assert ended.components[0].tolist() == pytest.approx(
         [0.0257307, -1, -0.1, -0.00024414, -1, 0], abs=1e-6
@@ -63,7 +63,7 @@ def test_step_b_by_hand():
     assert ended.reward.item() == pytest.approx(-0.0177912, abs=1e-6)
 
 
-def test_the_originals_first_step_is_paid_by_what_is_left_to_go():
+def test_first_step_component_corrects_the_distance_component():
     weighted = (("distance", 1.0), ("first_step", 1.0))
     some = world(flat_plate(), reward=weighted)
     colonies, action = (
@@ -86,15 +86,15 @@ def test_the_originals_first_step_is_paid_by_what_is_left_to_go():
 def test_hill_length_by_hand(
     gamma: float, alpha: float, noise: float, intensity: float, length: float
 ):
-    found = dynamics.hill_length(
+    result = dynamics.hill_length(
         *(torch.tensor([float(v)]) for v in (gamma, alpha, noise)),
         torch.tensor([[float(intensity)]]),
     )
-    assert found.item() == pytest.approx(length)
+    assert result.item() == pytest.approx(length)
 
 
 @pytest.mark.parametrize(
-    ("n", "ratio", "wanted"),
+    ("n", "ratio", "expected"),
     [
         (80, 0.7, [48, 30, 18, 12, 8, 6]),
         (80, 0.525, [76, 74, 72, 70, 68, 66]),
@@ -105,13 +105,13 @@ def test_hill_length_by_hand(
         (3, 1.0, [0]),
     ],
 )
-def test_sizes_follow_the_ratio(n: int, ratio: float, wanted: list[int]):
-    assert sizes(n, ratio, len(wanted)) == wanted
+def test_sizes_follow_the_ratio(n: int, ratio: float, expected: list[int]):
+    assert sizes(n, ratio, len(expected)) == expected
 
 
 def test_below_one_half_every_colony_overflows():
-    found = sizes(5, 0.49, 49)
-    assert found[47] <= 100 < found[48]
+    result = sizes(5, 0.49, 49)
+    assert result[47] <= 100 < result[48]
 
 
 @pytest.mark.parametrize("n", range(1, 101))
@@ -127,7 +127,7 @@ def test_float32_loses_no_deletion(n: int):
         assert survivors == n - tenths * n // 10
 
 
-def test_of_equal_cells_the_oldest_go():
+def test_ties_of_x_delete_the_oldest_cells():
     ended = stepped(row(20, 10, 10, 10), (0.5, 5, 2, 0.5, 0))
     assert ended.final.pid[0, :4].tolist() == [0, 3, 4, 5]
 
@@ -136,13 +136,13 @@ def test_selection_equals_a_stable_sort_of_each_row():
     rng = np.random.default_rng(0)
     x = rng.integers(0, 6, (300, 17)).astype(np.float32)
     exists, count = rng.random(x.shape) < 0.7, rng.integers(0, 19, 300)
-    found = select_leftmost(torch.tensor(x), torch.tensor(exists), torch.tensor(count)).numpy()
-    for values, candidates, k, chosen in zip(x, exists, count, found, strict=True):
+    result = select_leftmost(torch.tensor(x), torch.tensor(exists), torch.tensor(count)).numpy()
+    for values, candidates, k, selected in zip(x, exists, count, result, strict=True):
         ranked = sorted(np.flatnonzero(candidates), key=lambda slot: values[slot])
-        assert set(np.flatnonzero(chosen)) == set(ranked[:k])
+        assert set(np.flatnonzero(selected)) == set(ranked[:k])
 
 
-def test_orphans_over_many_generations_are_adopted():
+def test_orphans_get_their_nearest_surviving_ancestor_as_parent():
     colonies = colonies_of(FLAT.rules, row(*range(90, 10, -1)), parents=[[-1, *range(79)]])
     pos = colonies.pos.clone()
     pos[0, 1:79, 0] = 5  # all but the root and the last leaf will go
@@ -204,8 +204,8 @@ def test_a_colony_steps_alike_in_any_batch():
             Colonies(*(leaf[place : place + 1] for leaf in colonies)),
             action[place : place + 1],
         ).after
-        for one, all_of_them in zip(alone, together, strict=True):
-            assert torch.equal(one[0], all_of_them[place])
+        for single, all_of_them in zip(alone, together, strict=True):
+            assert torch.equal(single[0], all_of_them[place])
 
 
 # Ends.
@@ -221,7 +221,7 @@ def near_goal(n: int = 4) -> Colonies:
     return colonies_of(FLAT.rules, row(*(585.0 + 0.01 * i for i in range(n))))
 
 
-def test_each_end_has_its_reason_and_only_the_time_limit_truncates():
+def test_each_episode_end_has_a_reason_and_only_the_time_limit_truncates():
     assert reason_of(chain(4)) == (RUNNING, False, False)
     assert reason_of(near_goal()) == (SUCCESS, True, False)
     assert reason_of(chain(60), ratio=0.0) == (OVERFLOW, True, False)
@@ -233,7 +233,7 @@ def test_each_end_has_its_reason_and_only_the_time_limit_truncates():
     assert reason_of(backwards._replace(left=torch.tensor([28]))) == (RUNNING, False, False)
 
 
-def test_of_several_reasons_the_weightier_one_holds():
+def test_the_later_reason_in_order_overrides_earlier_ones():
     late = torch.tensor([119])
     drifting = {"left": torch.tensor([29]), "centroid": torch.tensor([[700.0, 200.0]])}
     assert reason_of(near_goal()._replace(t=late)) == (SUCCESS, True, False)
@@ -248,7 +248,7 @@ def test_a_colony_that_dies_out_stays_where_it_was():
     assert ended.components[0, 0] == 0
 
 
-def test_what_ended_begins_anew_and_is_still_told():
+def test_ended_colonies_are_reset_and_returned_as_final():
     some = world()
     colonies = wandering(some, 5, 9)
     colonies = colonies._replace(t=torch.where(torch.arange(5) % 2 == 0, 119, colonies.t))
@@ -262,7 +262,7 @@ def test_what_ended_begins_anew_and_is_still_told():
     assert (ended.colonies.age[over] == 0).all()
 
 
-def test_after_an_overflow_the_true_number_is_told_and_the_cells_are_cropped():
+def test_an_overflow_returns_the_true_count_and_crops_the_cells():
     ended = step(FLAT, chain(80), torch.tensor([[0.0, 5.0, 2.0, 0.5, 0.0]]), torch.Generator())
     assert ended.final.n.item() == 160
     assert ended.final.pos.shape == (1, 100, 2)
@@ -288,9 +288,9 @@ def test_colonies_begin_as_chains_at_the_left():
     assert middle.max() < 0.65
 
 
-def test_the_generator_alone_decides():
+def test_draws_depend_only_on_the_generator():
     some = world()
     first, again = (start(some, 20, torch.Generator().manual_seed(5)) for _ in range(2))
     other = start(some, 20, torch.Generator().manual_seed(6))
-    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
+    assert all(torch.equal(single, two) for single, two in zip(first, again, strict=True))
     assert not torch.equal(first.pos, other.pos)

@@ -20,7 +20,7 @@ CORNER, AREA = 7, 12
 
 
 class Cell:
-    """A cell as a plain object."""
+    """Holds a cell as a plain object."""
 
     def __init__(self, some_world: World, colonies: Colonies, row: int, slot: int) -> None:
         self.slot, self.parent = slot, int(colonies.parent[row, slot])
@@ -102,17 +102,17 @@ def full_graph(cells: list[Cell]) -> list[float]:
     ]
 
 
-def seen(some_world: World, colonies: Colonies, spare: int = 0) -> Observation:
+def observed(some_world: World, colonies: Colonies, spare: int = 0) -> Observation:
     return observe(
         some_world, colonies, min(int(colonies.n.max()) + spare, colonies.parent.shape[1])
     )
 
 
-def close(found: torch.Tensor, expected: list[float], tolerance: float) -> None:
-    """By the size of each number, or of 1."""
+def close(result: torch.Tensor, expected: list[float], tolerance: float) -> None:
+    """Asserts closeness relative to the size of each number, at least 1."""
     scale = np.maximum(np.abs(expected), 1)
     np.testing.assert_allclose(
-        found.numpy() / scale, np.array(expected) / scale, rtol=0, atol=tolerance
+        result.numpy() / scale, np.array(expected) / scale, rtol=0, atol=tolerance
     )
 
 
@@ -120,40 +120,45 @@ def close(found: torch.Tensor, expected: list[float], tolerance: float) -> None:
 def test_light_features_are_those_of_a_plain_loop(steps: int):
     some_world = world()
     colonies = wandering(some_world, 30, steps, seed=steps)
-    found = seen(some_world, colonies)
+    result = observed(some_world, colonies)
     for row in range(30):
         cells = cells_of(some_world, colonies, row)
         for cell in cells:
-            close(found.node[row, cell.slot], light_node(cell, cells), 2e-6)
-        close(found.graph[row], light_graph(cells, int(colonies.left[row])), 2e-6)
+            close(result.node[row, cell.slot], light_node(cell, cells), 2e-6)
+        close(result.graph[row], light_graph(cells, int(colonies.left[row])), 2e-6)
 
 
 @pytest.mark.parametrize("steps", AMONG)
 def test_full_features_are_those_of_a_plain_loop(steps: int):
     some_world = world(features="full")
     colonies = wandering(some_world, 60, steps, seed=100 + steps)
-    found, others = seen(some_world, colonies), [column for column in range(11) if column != CORNER]
+    result, others = (
+        observed(some_world, colonies),
+        [column for column in range(11) if column != CORNER],
+    )
     for row in range(60):
         cells = cells_of(some_world, colonies, row)
         for cell in cells:
             expected = full_node(cell, cells)
-            close(found.node[row, cell.slot][others], [expected[column] for column in others], 5e-5)
-            assert found.node[row, cell.slot, 5].item() == pytest.approx(
+            close(
+                result.node[row, cell.slot][others], [expected[column] for column in others], 5e-5
+            )
+            assert result.node[row, cell.slot, 5].item() == pytest.approx(
                 expected[5], rel=1e-5
             )  # a small number
-        close(found.graph[row], full_graph(cells), 2e-5)
+        close(result.graph[row], full_graph(cells), 2e-5)
 
 
 @pytest.mark.parametrize("steps", AMONG)
 def test_corners_of_the_hull_are_those_of_scipy(steps: int):
     some_world = world(features="full")
     colonies = wandering(some_world, 60, steps, seed=200 + steps)
-    found = seen(some_world, colonies).node[..., CORNER] == 1
+    result = observed(some_world, colonies).node[..., CORNER] == 1
     undecided = 0
     for row, n in enumerate(colonies.n.tolist()):
         sharp, inside = decided(colonies.pos[row, :n].numpy().astype(np.float64))
-        assert found[row, :n][sharp].all()
-        assert not found[row, :n][inside].any()
+        assert result[row, :n][sharp].all()
+        assert not result[row, :n][inside].any()
         undecided += n - int(sharp.sum() + inside.sum())
     assert undecided < 0.02 * colonies.n.sum()
 
@@ -162,21 +167,21 @@ def test_corners_of_the_hull_are_those_of_scipy(steps: int):
 def test_shapes_are_as_announced_and_padding_holds_zeros(features: str):
     some_world = world(features=features)
     colonies = wandering(some_world, 6, 3)
-    found = seen(some_world, colonies, spare=7)
+    result = observed(some_world, colonies, spare=7)
     cells = int(colonies.n.max()) + 7
-    assert found.node.shape == (6, cells, NODE_FEATURES[features])
-    assert found.graph.shape == (6, GRAPH_FEATURES[features])
-    assert torch.equal(found.mask, torch.arange(cells) < colonies.n[:, None])
-    assert (found.node[~found.mask] == 0).all()
-    assert (found.parent[~found.mask] == -1).all()
-    assert torch.equal(found.parent, colonies.parent[:, :cells])
+    assert result.node.shape == (6, cells, NODE_FEATURES[features])
+    assert result.graph.shape == (6, GRAPH_FEATURES[features])
+    assert torch.equal(result.mask, torch.arange(cells) < colonies.n[:, None])
+    assert (result.node[~result.mask] == 0).all()
+    assert (result.parent[~result.mask] == -1).all()
+    assert torch.equal(result.parent, colonies.parent[:, :cells])
 
 
 @pytest.mark.parametrize("features", ["light", "full"])
 def test_padding_changes_nothing(features: str):
     some_world = world(features=features)
     colonies = wandering(some_world, 20, 9)
-    little, much = seen(some_world, colonies), seen(some_world, colonies, spare=50)
+    little, much = observed(some_world, colonies), observed(some_world, colonies, spare=50)
     same(little.node, much.node[:, : little.node.shape[1]])
     same(little.graph, much.graph)
 
@@ -194,9 +199,9 @@ def test_the_order_of_cells_changes_nothing_but_their_order(features: str):
         age=colonies.age.gather(1, order),
         new=colonies.new.gather(1, order),
     )
-    one, two = observe(some_world, colonies, 100), observe(some_world, other, 100)
-    same(one.node.gather(1, order[..., None].expand(-1, -1, one.node.shape[2])), two.node)
-    same(one.graph, two.graph)
+    single, two = observe(some_world, colonies, 100), observe(some_world, other, 100)
+    same(single.node.gather(1, order[..., None].expand(-1, -1, single.node.shape[2])), two.node)
+    same(single.graph, two.graph)
 
 
 def shuffled(n: int, slots: int) -> torch.Tensor:
@@ -204,10 +209,10 @@ def shuffled(n: int, slots: int) -> torch.Tensor:
     return torch.cat([torch.randperm(n, generator=generator), torch.arange(n, slots)])
 
 
-def same(one: torch.Tensor, two: torch.Tensor) -> None:
-    """Up to a millionth of the largest number in a column."""
-    largest = one.flatten(0, -2).abs().amax(0).clamp(min=1)
-    assert ((one - two).abs() / largest).max() < 1e-6
+def same(single: torch.Tensor, two: torch.Tensor) -> None:
+    """Asserts equality up to a millionth of the largest number of a column."""
+    largest = single.flatten(0, -2).abs().amax(0).clamp(min=1)
+    assert ((single - two).abs() / largest).max() < 1e-6
 
 
 def test_one_cell():
@@ -238,60 +243,60 @@ def test_one_cell():
 
 def test_two_cells():
     full = world(features="full")
-    found = observe(full, colonies_of(full.rules, [(10.0, 100.0), (13.0, 104.0)]), 2)
-    assert found.node[0, :, 3:5].tolist() == [[0, 1], [1, 0]]
+    result = observe(full, colonies_of(full.rules, [(10.0, 100.0), (13.0, 104.0)]), 2)
+    assert result.node[0, :, 3:5].tolist() == [[0, 1], [1, 0]]
     np.testing.assert_allclose(
-        found.node[0, :, 5:8].numpy(), [[1 / (5 + 1e-6), 2.5, 1]] * 2, rtol=1e-6
+        result.node[0, :, 5:8].numpy(), [[1 / (5 + 1e-6), 2.5, 1]] * 2, rtol=1e-6
     )
-    assert found.graph[0, :13].tolist() == [2, 1, 0.5, 11.5, 102, 10, 100, 13, 104, 3, 4, 12, 0]
+    assert result.graph[0, :13].tolist() == [2, 1, 0.5, 11.5, 102, 10, 100, 13, 104, 3, 4, 12, 0]
 
 
 def test_cells_in_one_point():
     full = world(features="full")
-    found = observe(full, colonies_of(full.rules, [(10.0, 100.0)] * 5), 9)
-    assert found.node[0, :5, 5:8].tolist() == [[1, 0, 1]] * 5
-    assert found.graph[0, AREA] == 0
+    result = observe(full, colonies_of(full.rules, [(10.0, 100.0)] * 5), 9)
+    assert result.node[0, :5, 5:8].tolist() == [[1, 0, 1]] * 5
+    assert result.graph[0, AREA] == 0
 
 
 @pytest.mark.parametrize("features", ["light", "full"])
-def test_of_an_overflow_the_first_cells_are_seen_and_counted(features: str):
+def test_an_overflow_observes_and_counts_only_the_first_cells(features: str):
     some_world = world(features=features, n0_min=80, n0_max=80)
     before = wandering(some_world, 5, 0)
     after = advance(some_world, before, torch.tensor([[0.1, 9.0, 0.5, 0.3, 0.2]] * 5)).after
     assert after.n.tolist() == [144] * 5
-    found = observe(some_world, after, 100)
+    result = observe(some_world, after, 100)
     cropped = observe(some_world, after._replace(n=torch.full((5,), 100)), 100)
-    assert found.mask.all()
-    assert torch.equal(found.node, cropped.node)
-    assert torch.equal(found.graph, cropped.graph)
+    assert result.mask.all()
+    assert torch.equal(result.node, cropped.node)
+    assert torch.equal(result.graph, cropped.graph)
     cells = cells_of(some_world, after, 2)
     expected = light_graph(cells, 0) if features == "light" else full_graph(cells)
-    close(found.graph[2], expected, 2e-5)
+    close(result.graph[2], expected, 2e-5)
 
 
 @pytest.mark.parametrize("features", ["light", "full"])
 def test_an_extinct_colony_is_finite(features: str):
     some_world = world(features=features)
-    found = observe(some_world, colonies_of(some_world.rules, [], [(1.0, 2.0), (3.0, 4.0)]), 2)
-    assert found.graph.isfinite().all()
-    assert (found.node[0] == 0).all()
-    assert found.graph[0, 0] == (-1 if features == "light" else 0)
+    result = observe(some_world, colonies_of(some_world.rules, [], [(1.0, 2.0), (3.0, 4.0)]), 2)
+    assert result.graph.isfinite().all()
+    assert (result.node[0] == 0).all()
+    assert result.graph[0, 0] == (-1 if features == "light" else 0)
 
 
 def test_columns_of_intensities_are_named():
     some_world = world(all_kinds(), features="full")
     colonies = wandering(some_world, 4, 2)
     softer = world(all_kinds()._replace(intensity=all_kinds().intensity * 3), features="full")
-    one, two = seen(some_world, colonies), seen(softer, colonies)
+    single, two = observed(some_world, colonies), observed(softer, colonies)
     tripled = [
         column
         for column in range(11)
-        if not torch.equal(one.node[..., column], two.node[..., column])
+        if not torch.equal(single.node[..., column], two.node[..., column])
     ]
     of_graph = [
         column
         for column in range(19)
-        if not torch.equal(one.graph[:, column], two.graph[:, column])
+        if not torch.equal(single.graph[:, column], two.graph[:, column])
     ]
     assert (tuple(tripled), tuple(of_graph)) == (
         NODE_INTENSITIES["full"],

@@ -1,4 +1,6 @@
-"""Colonies in Gymnasium's terms: its checks pass, and every number is that of the colonies themselves."""
+"""Colonies in Gymnasium's terms: its checks pass, and every number is that of the colonies
+themselves.
+"""
 
 import warnings
 from typing import Any
@@ -33,7 +35,7 @@ def alone(**changes: Any) -> ColonyEnv:
 
 
 def drawn(count: int, steps: int, seed: int = 0) -> list[np.ndarray]:
-    """Random actions."""
+    """Draws random actions."""
     low, high = np.array(rules().bounds, np.float32).T
     rng = np.random.default_rng(seed)
     return [
@@ -49,7 +51,7 @@ def trajectory(envs: ColonyVectorEnv, actions: list[np.ndarray]) -> list[Any]:
 @pytest.mark.filterwarnings(
     "ignore:.*For Box action spaces, we recommend", "ignore:.*A Box observation space m"
 )
-def test_gymnasium_finds_no_fault(features: str):
+def test_gymnasium_environment_checker_passes(features: str):
     check_env(alone(features=features), skip_render_check=True)
 
 
@@ -79,7 +81,7 @@ def test_bounds_are_those_of_the_rules():
     envs.step(np.tile(envs.single_action_space.high, (3, 1)))
 
 
-def test_an_ended_colony_begins_anew_in_the_same_step():
+def test_an_ended_colony_is_reset_in_the_same_step():
     """Everything that is returned, from the world's own functions with the same random numbers."""
     envs, generator = vector(5, max_steps=6), torch.Generator().manual_seed(7)
     world = make_world(rules(max_steps=6), all_kinds())
@@ -103,8 +105,8 @@ def test_an_ended_colony_begins_anew_in_the_same_step():
         over = terminated | truncated
         assert set(info) == (names(ENDED, "final_obs", "final_info") if over.any() else set())
         if over.any():
-            told = (stepped.reason, stepped.final.n, returns, stepped.final.t, sums)
-            ended_as_told(info, over, dict(zip(ENDED, told, strict=True)))
+            reported = (stepped.reason, stepped.final.n, returns, stepped.final.t, sums)
+            ended_as_told(info, over, dict(zip(ENDED, reported, strict=True)))
             final_observations(info, over, observe(world, stepped.final, 100)._asdict())
         codes |= set(stepped.reason.tolist())
         sums, returns = sums * ~torch.tensor(over)[:, None], returns * ~torch.tensor(over)
@@ -115,9 +117,11 @@ def names(ended: tuple[str, ...], *more: str) -> set[str]:
     return {prefix + name for name in (*ended, *more) for prefix in ("", "_")}
 
 
-def ended_as_told(info: dict[str, Any], over: np.ndarray, told: dict[str, torch.Tensor]) -> None:
+def ended_as_told(
+    info: dict[str, Any], over: np.ndarray, reported: dict[str, torch.Tensor]
+) -> None:
     for place in (info, info["final_info"]):
-        for name, values in told.items():
+        for name, values in reported.items():
             np.testing.assert_array_equal(place[name][over], values[torch.tensor(over)])
             np.testing.assert_array_equal(place[f"_{name}"], over)
 
@@ -133,7 +137,7 @@ def final_observations(
             np.testing.assert_array_equal(values, last[name][row])
 
 
-def test_after_an_overflow_the_true_number_of_cells_is_told():
+def test_an_overflow_reports_the_true_number_of_cells():
     envs = vector(2, n0_min=80, n0_max=80)
     envs.reset(seed=0)
     *_, terminated, truncated, info = envs.step(np.array([GROWING, STEADY], np.float32))
@@ -157,25 +161,25 @@ def test_a_timeout_truncates_and_terminates_nothing():
 
 def test_the_same_seed_gives_the_same_episodes_and_another_others():
     actions = drawn(4, 30)
-    one, same, other = vector(), vector(), vector()
-    begun = [envs.reset(seed=seed)[0] for envs, seed in ((one, 5), (same, 5), (other, 6))]
-    told = [trajectory(envs, actions) for envs in (one, same, other)]
+    item, same, other = vector(), vector(), vector()
+    begun = [envs.reset(seed=seed)[0] for envs, seed in ((item, 5), (same, 5), (other, 6))]
+    reported = [trajectory(envs, actions) for envs in (item, same, other)]
     assert data_equivalence(begun[0], begun[1], exact=True)
-    assert data_equivalence(told[0], told[1], exact=True)
+    assert data_equivalence(reported[0], reported[1], exact=True)
     assert not np.array_equal(begun[0]["node"], begun[2]["node"])
 
 
-def test_without_a_seed_random_numbers_go_on():
-    one, same = vector(), vector()
-    first, _ = one.reset(seed=5)
+def test_reset_without_a_seed_continues_the_random_numbers():
+    item, same = vector(), vector()
+    first, _ = item.reset(seed=5)
     same.reset(seed=5)
-    second, third = one.reset()[0], same.reset()[0]
+    second, third = item.reset()[0], same.reset()[0]
     assert data_equivalence(second, third, exact=True)
     assert not np.array_equal(first["node"], second["node"])
     assert not np.array_equal(vector().reset()[0]["node"], vector().reset()[0]["node"])
 
 
-def test_a_saved_environment_goes_on_bit_for_bit():
+def test_a_restored_environment_continues_bit_for_bit():
     actions = drawn(4, 40)
     whole, other = vector(features="full"), vector(features="full")
     whole.reset(seed=3)
@@ -188,7 +192,7 @@ def test_a_saved_environment_goes_on_bit_for_bit():
         assert data_equivalence(trajectory(envs, actions[17:]), expected, exact=True)
 
 
-def test_what_was_returned_stays_as_it_was():
+def test_returned_arrays_never_change():
     envs = vector()
     observation, _ = envs.reset(seed=1)
     kept = {name: values.copy() for name, values in observation.items()}
@@ -203,22 +207,22 @@ def test_what_was_returned_stays_as_it_was():
 
 def test_a_vector_of_one_is_the_single_environment():
     """Through the ends of episodes, where only one of the two has to be told to begin."""
-    many, one = vector(1, max_steps=7), alone(max_steps=7)
-    seen, single = many.reset(seed=2)[0], one.reset(seed=2)[0]
+    many, item = vector(1, max_steps=7), alone(max_steps=7)
+    observed, single = many.reset(seed=2)[0], item.reset(seed=2)[0]
     ends = 0
     for action in drawn(1, 40):
-        for name in seen:
-            np.testing.assert_array_equal(seen[name][0], single[name])
-        seen, reward, terminated, truncated, info = many.step(action)
-        single, *told, single_info = one.step(action[0])
-        assert told == [reward[0], terminated[0], truncated[0]]
+        for name in observed:
+            np.testing.assert_array_equal(observed[name][0], single[name])
+        observed, reward, terminated, truncated, info = many.step(action)
+        single, *reported, single_info = item.step(action[0])
+        assert reported == [reward[0], terminated[0], truncated[0]]
         if terminated[0] or truncated[0]:
             ends += 1
             assert data_equivalence(single, info["final_obs"][0], exact=True)
             assert data_equivalence(
                 single_info, {name: info[name][0] for name in ENDED}, exact=True
             )
-            single, _ = one.reset()
+            single, _ = item.reset()
         else:
             assert single_info == {}
     assert ends > 5
@@ -257,7 +261,7 @@ def test_reset_takes_no_options():
             env.reset(seed=0, options={"size": 3})
 
 
-def test_a_state_of_other_colonies_is_refused():
+def test_a_state_of_another_shape_raises():
     envs = vector(3)
     envs.reset(seed=0)
     with pytest.raises(

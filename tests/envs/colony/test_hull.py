@@ -25,7 +25,7 @@ def decided(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shapes(rng: np.random.Generator, n: int) -> list[np.ndarray]:
-    """A cloud, a ring, a thin strip, one cell far from the others, a tight cluster."""
+    """Returns a cloud, a ring, a thin strip, an outlier and a tight cluster."""
     angle = rng.uniform(0, 2 * np.pi, n)
     return [
         rng.uniform((0, 0), (600, 400), (n, 2)),
@@ -40,14 +40,14 @@ def shapes(rng: np.random.Generator, n: int) -> list[np.ndarray]:
 def test_corners_are_those_of_scipy(n: int):
     rng = np.random.default_rng(n)
     points = np.concatenate([shapes(rng, n) for _ in range(40)]).astype(np.float32)
-    found = hull_vertices(
+    result = hull_vertices(
         torch.tensor(points), torch.ones(points.shape[:2], dtype=torch.bool)
     ).numpy()
     sharp, inside = map(
-        np.array, zip(*(decided(one.astype(np.float64)) for one in points), strict=True)
+        np.array, zip(*(decided(single.astype(np.float64)) for single in points), strict=True)
     )
-    assert found[sharp].all()
-    assert not found[inside].any()
+    assert result[sharp].all()
+    assert not result[inside].any()
     assert (sharp | inside).mean() > 0.97
 
 
@@ -55,8 +55,8 @@ def test_cells_that_do_not_exist_are_no_corners_and_change_none():
     rng = np.random.default_rng(0)
     points = torch.tensor(rng.uniform(0, 400, (300, 23, 2)), dtype=torch.float32)
     exists = torch.tensor(rng.random((300, 23)) < 0.6)
-    found = hull_vertices(points, exists)
-    for some, there, corner in zip(points, exists, found, strict=True):
+    result = hull_vertices(points, exists)
+    for some, there, corner in zip(points, exists, result, strict=True):
         alone = hull_vertices(some[there][None], torch.ones(1, int(there.sum()), dtype=torch.bool))[
             0
         ]
@@ -93,9 +93,9 @@ def test_the_ends_of_a_line_are_corners(turn: int):
     along = torch.tensor([-7.0, -2.0, 1.0, 4.0, 11.0])[:, None] * torch.tensor(
         [np.cos(angle), np.sin(angle)]
     )
-    found = corners_of(*(200 + along.to(torch.float32)).tolist())
-    assert found[0]
-    assert found[-1]
+    result = corners_of(*(200 + along.to(torch.float32)).tolist())
+    assert result[0]
+    assert result[-1]
 
 
 def test_area_is_that_of_the_corners_alone():

@@ -1,4 +1,6 @@
-"""Plates: what a law may draw, what a formula gives, and where it gives nothing that a cell could stand on."""
+"""Plates: what a law may draw, what a formula gives, and where it gives nothing that a cell could
+stand on.
+"""
 
 import math
 from collections.abc import Callable
@@ -34,11 +36,11 @@ def inside(law: PlateDistribution, kind: int, slope: float) -> bool:
 
 
 @pytest.mark.parametrize("law", [TRAINING, OUTSIDE])
-def test_what_is_drawn_lies_within_the_law_and_fills_it(law: PlateDistribution):
-    found = drawn(law)
-    assert found.kind.mean() == pytest.approx(0.5, abs=4.5 * 0.5 / math.sqrt(COUNT))
+def test_drawn_plates_fill_the_ranges_of_the_distribution(law: PlateDistribution):
+    result = drawn(law)
+    assert result.kind.mean() == pytest.approx(0.5, abs=4.5 * 0.5 / math.sqrt(COUNT))
     for kind in (LINEAR, EXPONENTIAL):
-        slopes = np.sort(found.m[found.kind == kind])
+        slopes = np.sort(result.m[result.kind == kind])
         for low, high in ranges_of(law, kind):
             here = slopes[(slopes >= np.float32(low)) & (slopes <= np.float32(high))]
             share = 1 / len(ranges_of(law, kind))
@@ -52,8 +54,8 @@ def test_what_is_drawn_lies_within_the_law_and_fills_it(law: PlateDistribution):
             for slope in slopes.astype(float)
             if slope not in bounds32(law, kind)
         )
-    assert 0.5 <= found.b.min() < 0.51
-    assert 1.99 < found.b.max() <= 2
+    assert 0.5 <= result.b.min() < 0.51
+    assert 1.99 < result.b.max() <= 2
 
 
 def bounds32(law: PlateDistribution, kind: int) -> list[np.float32]:
@@ -71,22 +73,22 @@ def test_no_plate_outside_has_a_slope_of_a_training_plate():
 
 
 def test_a_table_is_the_formula_at_each_pixel():
-    found = drawn(TRAINING, count=50)
-    for kind, m, b, table in zip(*found, strict=True):
+    result = drawn(TRAINING, count=50)
+    for kind, m, b, table in zip(*result, strict=True):
         for pixel in (0, 1, 37, WIDTH - 1):
             formula = m * pixel + b if kind == LINEAR else b * math.exp(m * pixel)
             assert table[pixel] == pytest.approx(formula, rel=1e-6)
 
 
 def test_training_plates_stay_below_250_at_the_shipped_width():
-    """The stiffest: 2 exp(0.008 · 599) = 241."""
+    """The stiffest training plate has 2 exp(0.008 · 599) = 241."""
     wide = plates.sample_plates(TRAINING, COUNT, 600, np.random.default_rng(0))
     assert 200 < wide.intensity.max() < 250
     assert wide.intensity.min() >= 0.5
 
 
 @pytest.mark.parametrize(
-    ("kind", "m", "b", "wanted"),
+    ("kind", "m", "b", "expected"),
     [
         (LINEAR, -0.5, 1.0, [1.0, 0.5, 1.0, 1.0]),
         (LINEAR, 0.0, 1e-6, [1.0, 1.0, 1.0, 1.0]),
@@ -99,37 +101,37 @@ def test_training_plates_stay_below_250_at_the_shipped_width():
         (EXPONENTIAL, 0.0, -1.0, [1.0, 1.0, 1.0, 1.0]),
     ],
 )
-def test_what_is_not_above_a_millionth_or_not_finite_counts_as_one(
-    kind: int, m: float, b: float, wanted: list[float]
+def test_stiffness_up_to_a_millionth_or_not_finite_becomes_one(
+    kind: int, m: float, b: float, expected: list[float]
 ):
-    made = plates.make_plates(np.array([kind]), np.array([m]), np.array([b]), 4)
-    np.testing.assert_allclose(made.intensity, [wanted], rtol=1e-5)
+    plates_made = plates.make_plates(np.array([kind]), np.array([m]), np.array([b]), 4)
+    np.testing.assert_allclose(plates_made.intensity, [expected], rtol=1e-5)
 
 
 def test_the_table_is_of_the_slope_that_is_stored():
-    """0.1 is no float32: the formula takes what a reader of the dataset finds."""
-    made = plates.make_plates(np.array([LINEAR]), np.array([0.1]), np.array([0.7]), 100_000)
-    stored = float(made.m[0]) * 99_999 + float(made.b[0])
-    assert made.intensity[0, -1] == np.float32(stored)
+    """0.1 is not exact in float32: the table must use the stored slope."""
+    plates_made = plates.make_plates(np.array([LINEAR]), np.array([0.1]), np.array([0.7]), 100_000)
+    stored = float(plates_made.m[0]) * 99_999 + float(plates_made.b[0])
+    assert plates_made.intensity[0, -1] == np.float32(stored)
 
 
 def test_the_fixed_plate_is_the_one_of_the_original_trainer():
-    made = plates.fixed_plate(WIDTH)
-    assert [column.tolist() for column in made[:3]] == [[LINEAR], [np.float32(0.05)], [1]]
-    np.testing.assert_allclose(made.intensity[0], 1 + 0.05 * np.arange(WIDTH), rtol=1e-6)
+    plates_made = plates.fixed_plate(WIDTH)
+    assert [column.tolist() for column in plates_made[:3]] == [[LINEAR], [np.float32(0.05)], [1]]
+    np.testing.assert_allclose(plates_made.intensity[0], 1 + 0.05 * np.arange(WIDTH), rtol=1e-6)
 
 
-def test_a_plate_of_ones_own_is_taken_as_it_is():
-    given = (2 + np.sin(np.arange(WIDTH))).astype(np.float32)
-    made = plates.user_plate(given)
-    np.testing.assert_array_equal(made.intensity, given[None])
-    assert made.kind.tolist() == [USER]
-    assert made.m[0] == pytest.approx((given[-1] - given[0]) / (WIDTH - 1))
-    assert made.b.tolist() == [given[0]]
+def test_a_measured_plate_is_unchanged():
+    measured = (2 + np.sin(np.arange(WIDTH))).astype(np.float32)
+    plates_made = plates.user_plate(measured)
+    np.testing.assert_array_equal(plates_made.intensity, measured[None])
+    assert plates_made.kind.tolist() == [USER]
+    assert plates_made.m[0] == pytest.approx((measured[-1] - measured[0]) / (WIDTH - 1))
+    assert plates_made.b.tolist() == [measured[0]]
 
 
 @pytest.mark.parametrize(
-    "made",
+    "plates_made",
     [
         lambda: drawn(TRAINING, count=3),
         lambda: drawn(OUTSIDE, count=0),
@@ -137,11 +139,16 @@ def test_a_plate_of_ones_own_is_taken_as_it_is():
         all_kinds,
     ],
 )
-def test_all_plates_have_the_same_types(made: Callable[[], Plates]):
-    assert [str(column.dtype) for column in made()] == ["int8", "float32", "float32", "float32"]
+def test_all_plates_have_the_same_types(plates_made: Callable[[], Plates]):
+    assert [str(column.dtype) for column in plates_made()] == [
+        "int8",
+        "float32",
+        "float32",
+        "float32",
+    ]
 
 
 def test_plates_depend_on_the_seed_alone():
-    one, same, other = (drawn(TRAINING, seed, count=5) for seed in (1, 1, 2))
-    assert all(np.array_equal(*pair) for pair in zip(one, same, strict=True))
-    assert not np.isin(one.m, other.m).any()
+    single, same, other = (drawn(TRAINING, seed, count=5) for seed in (1, 1, 2))
+    assert all(np.array_equal(*pair) for pair in zip(single, same, strict=True))
+    assert not np.isin(single.m, other.m).any()

@@ -32,7 +32,7 @@ def controlled(some_rules: Rules, colonies: Colonies) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("start", "wanted"),
+    ("start", "expected"),
     [
         (5, [10, 20, 40, 40]),
         (7, [14, 28, 40, 40]),
@@ -45,12 +45,12 @@ def controlled(some_rules: Rules, colonies: Colonies) -> torch.Tensor:
         (67, [42, 40]),
     ],
 )
-def test_the_controller_reaches_its_size_and_keeps_it(start: int, wanted: list[int]):
+def test_the_controller_reaches_its_size_and_keeps_it(start: int, expected: list[int]):
     flat, colonies, sizes = world(flat_plate()), sized(start), []
-    for _ in wanted:
+    for _ in expected:
         colonies = advance(flat, colonies, controlled(flat.rules, colonies)).after
         sizes.append(int(colonies.n))
-    assert sizes == wanted
+    assert sizes == expected
 
 
 def test_the_controllers_formulas():
@@ -72,12 +72,12 @@ def test_the_controller_stays_within_its_bounds():
     assert (action[:, NOISE] == DEFAULT.bounds[NOISE].high).all()
 
 
-def test_each_colony_throws_as_far_as_it_was_told():
+def test_each_colony_has_its_gamma():
     act = feedback_policy(DEFAULT, torch.tensor([1.0, 2.0, 3.0]))
     assert act(torch.tensor([2, 0]), sized(9, 9))[:, GAMMA].tolist() == [3, 1]
 
 
-def test_a_constant_action_stays_with_its_colony():
+def test_a_constant_action_belongs_to_its_colony():
     actions = torch.arange(20.0).view(4, 5)
     assert torch.equal(constant_policy(actions)(torch.tensor([3, 1]), sized(5, 6)), actions[[3, 1]])
 
@@ -111,27 +111,27 @@ def test_noise_is_a_share_of_each_range_and_leaves_no_bound():
         noisy = noisy_policy(DEFAULT, act, 0.2, torch.Generator().manual_seed(0))
         return (noisy(torch.arange(9000), sized(5)) - low) / (high - low)
 
-    found = shares(middle)
-    torch.testing.assert_close(found.amin(0), torch.full((5,), 0.3), atol=2e-3, rtol=0)
-    torch.testing.assert_close(found.amax(0), torch.full((5,), 0.7), atol=2e-3, rtol=0)
-    torch.testing.assert_close(found.mean(0), torch.full((5,), 0.5), atol=6e-3, rtol=0)
+    result = shares(middle)
+    torch.testing.assert_close(result.amin(0), torch.full((5,), 0.3), atol=2e-3, rtol=0)
+    torch.testing.assert_close(result.amax(0), torch.full((5,), 0.7), atol=2e-3, rtol=0)
+    torch.testing.assert_close(result.mean(0), torch.full((5,), 0.5), atol=6e-3, rtol=0)
     assert shares(edge).max() <= 1
     torch.testing.assert_close(shares(edge).amin(0), torch.full((5,), 0.8), atol=2e-3, rtol=0)
 
 
-def test_what_is_held_is_held_and_the_policy_itself_is_not_changed():
+def test_fixed_parameters_are_replaced_in_a_copy():
     actions = torch.rand(4, 5)
     kept = actions.clone()
     act = with_fixed_parameters({"gamma": 7.3, "theta": 0.0}, lambda *_: actions)
-    found = act(ROWS, sized(5, 6, 7, 8))
-    assert found[:, GAMMA].unique().tolist() == pytest.approx([7.3])
-    assert found[:, THETA].unique().tolist() == [0]
+    result = act(ROWS, sized(5, 6, 7, 8))
+    assert result[:, GAMMA].unique().tolist() == pytest.approx([7.3])
+    assert result[:, THETA].unique().tolist() == [0]
     free = [RATIO, ALPHA, NOISE]
-    assert torch.equal(found[:, free], kept[:, free])
+    assert torch.equal(result[:, free], kept[:, free])
     assert torch.equal(actions, kept)
 
 
-def test_bounds_stand_in_the_order_of_parameters():
+def test_bounds_are_in_the_order_of_parameters():
     low, high = action_bounds(DEFAULT)
     assert PARAMETERS == ("delete_ratio", "gamma", "alpha", "noise", "theta")
     assert low.tolist() == pytest.approx([0, 0.5, 0.5, 0.05, -math.pi / 6])

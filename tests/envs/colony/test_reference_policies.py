@@ -1,4 +1,6 @@
-"""Floors: episodes that are played to their end, the search for a constant action, and the controller's throw."""
+"""Floors: episodes that are played to their end, the search for a constant action, and the
+controller's throw.
+"""
 
 from collections.abc import Mapping
 
@@ -37,17 +39,17 @@ def begun(count: int, seed: int = 0) -> Colonies:
 
 
 def by_loop(some_world: World, colonies: Colonies, act: ColonyPolicy) -> list[float]:
-    """The return of each colony, played by itself."""
-    found = []
+    """Computes the return of each colony, simulated alone."""
+    result = []
     for row in range(len(colonies.n)):
-        one, total, reason = select(colonies, torch.tensor([row])), 0.0, RUNNING
+        single, total, reason = select(colonies, torch.tensor([row])), 0.0, RUNNING
         while reason == RUNNING:
-            step = advance(some_world, one, act(torch.tensor([row]), one))
+            step = advance(some_world, single, act(torch.tensor([row]), single))
             paid = components(some_world, step)[0].tolist()
             total += sum(value * weight for value, weight in zip(paid, WEIGHTS, strict=True))
-            one, reason = step.after, int(step.reason[0])
-        found.append(total)
-    return found
+            single, reason = step.after, int(step.reason[0])
+        result.append(total)
+    return result
 
 
 def test_each_colony_plays_one_episode_as_if_alone():
@@ -63,7 +65,7 @@ def test_each_colony_plays_one_episode_as_if_alone():
     )
 
 
-def test_who_ended_plays_no_more_and_no_one_is_forgotten():
+def test_ended_colonies_leave_the_batch_and_all_colonies_end():
     colonies = begun(40)
     ended, before = [], None
     for moment in episodes(SMALL, colonies, random_policy(SMALL.rules, generator(2))):
@@ -83,7 +85,7 @@ def test_an_episode_has_at_most_max_steps():
     assert [int(moment.transition.after.t[0]) for moment in moments] == list(range(1, 10))
 
 
-def test_colonies_that_play_stay_as_they_were():
+def test_episodes_do_not_modify_their_colonies():
     colonies = begun(9)
     copies = Colonies(*(leaf.clone() for leaf in colonies))
     returns(SMALL, colonies, random_policy(SMALL.rules, generator()))
@@ -93,9 +95,9 @@ def test_colonies_that_play_stay_as_they_were():
 def test_the_order_of_colonies_does_not_matter():
     colonies, order = begun(30), torch.randperm(30, generator=generator(3))
     gamma = torch.linspace(1, 15, 30)
-    found = returns(SMALL, colonies, feedback_policy(SMALL.rules, gamma))
+    result = returns(SMALL, colonies, feedback_policy(SMALL.rules, gamma))
     again = returns(SMALL, select(colonies, order), feedback_policy(SMALL.rules, gamma[order]))
-    assert torch.equal(again, found[order])
+    assert torch.equal(again, result[order])
 
 
 def test_a_batch_is_repeated_as_a_whole():
@@ -118,7 +120,7 @@ def search() -> reference_policies.Search:
     return searched()
 
 
-def test_the_search_begins_with_its_points_and_goes_on_for_four_rounds(
+def test_the_search_evaluates_its_points_and_four_rounds(
     search: reference_policies.Search,
 ):
     assert len(search.actions) == len(search.returns) == 60 + 4 * 48
@@ -146,21 +148,21 @@ def test_finalists_are_the_best_that_were_tried(search: reference_policies.Searc
         tuple(action.tolist()): float(score)
         for action, score in zip(search.actions, search.returns, strict=True)
     }
-    assert [scores[tuple(one.tolist())] for one in search.finalists] == best.tolist()
+    assert [scores[tuple(single.tolist())] for single in search.finalists] == best.tolist()
     assert not torch.equal(search.final_returns, best)  # on colonies of their own
 
 
-def test_the_best_in_the_end_need_not_be_the_best_before(search: reference_policies.Search):
-    found = [search, *(searched(seed=seed) for seed in (1, 2))]
-    winners = [int(one.final_returns.argmax()) for one in found]
+def test_the_final_comparison_selects_the_best_action(search: reference_policies.Search):
+    result = [search, *(searched(seed=seed) for seed in (1, 2))]
+    winners = [int(single.final_returns.argmax()) for single in result]
     assert set(winners) != {0}
     assert all(
-        torch.equal(one.best, one.finalists[winner])
-        for one, winner in zip(found, winners, strict=True)
+        torch.equal(single.best, single.finalists[winner])
+        for single, winner in zip(result, winners, strict=True)
     )
 
 
-def test_rounds_come_nearer_to_what_pays(search: reference_policies.Search):
+def test_later_rounds_have_higher_returns(search: reference_policies.Search):
     rounds = [search.returns[:60], *search.returns[60:].split(48)]
     assert rounds[-1].mean() > rounds[1].mean() > rounds[0].mean()
     assert search.actions[-48:].std(0).sum() < search.actions[60:108].std(0).sum()
@@ -171,11 +173,11 @@ def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
 ):
     batches = []
 
-    def noted(some_world: World, colonies: Colonies, act: ColonyPolicy) -> torch.Tensor:
+    def recorded(some_world: World, colonies: Colonies, act: ColonyPolicy) -> torch.Tensor:
         batches.append((colonies, returns(some_world, colonies, act)))
         return batches[-1][1]
 
-    monkeypatch.setattr(reference_policies, "returns", noted)
+    monkeypatch.setattr(reference_policies, "returns", recorded)
     search = searched()
     assert [len(scores) for _, scores in batches] == [60 * 16, *[48 * 32] * 4, 8 * 512]
     first, scores = batches[0]
@@ -187,7 +189,7 @@ def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
 
 
 @pytest.mark.parametrize("fixed", [HELD, {"delete_ratio": 0.5, "theta": 0.2}, {"alpha": 1.7}])
-def test_what_is_fixed_stays_so_in_every_point(fixed: dict[str, float]):
+def test_every_point_has_the_fixed_parameters(fixed: dict[str, float]):
     search = searched(fixed)
     for column, name in enumerate(("delete_ratio", "gamma", "alpha", "noise", "theta")):
         values = search.actions[:, column].unique()
@@ -196,22 +198,24 @@ def test_what_is_fixed_stays_so_in_every_point(fixed: dict[str, float]):
         )
 
 
-def test_the_same_seed_finds_the_same(search: reference_policies.Search):
+def test_the_same_seed_gives_the_same_search(search: reference_policies.Search):
     assert all(torch.equal(*pair) for pair in zip(searched(), search, strict=True))
     assert not torch.equal(searched(seed=1).actions, search.actions)
 
 
 def test_the_controllers_throw_is_the_best_of_eight_on_the_same_colonies():
-    found = best_gamma(SMALL, {}, generator(5))
+    result = best_gamma(SMALL, {}, generator(5))
     colonies = start(SMALL, reference_policies.GAMMA_COLONIES, generator(5))
     tried = torch.linspace(0.5, 15, 8)
     scores = [
-        returns(SMALL, colonies, feedback_policy(SMALL.rules, one.expand(len(colonies.n)))).mean()
-        for one in tried
+        returns(
+            SMALL, colonies, feedback_policy(SMALL.rules, single.expand(len(colonies.n)))
+        ).mean()
+        for single in tried
     ]
     assert len({float(score) for score in scores}) > 1
-    assert found == tried[int(np.argmax(scores))]
+    assert result == tried[int(np.argmax(scores))]
 
 
-def test_with_a_fixed_throw_there_is_nothing_to_choose():
+def test_a_fixed_gamma_leaves_nothing_to_search():
     assert best_gamma(SMALL, {"gamma": 3.0}, generator()) == 0.5

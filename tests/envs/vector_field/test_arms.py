@@ -1,4 +1,6 @@
-"""Rows of several arms: equal seeds share their randomness, and no arm depends on which others there are."""
+"""Rows of several arms: equal seeds share their randomness, and no arm depends on which others
+there are.
+"""
 
 import pytest
 import torch
@@ -14,18 +16,20 @@ EMISSIONS = [pytest.param(gaussian(), id="gaussian"), pytest.param(poisson(), id
 def path(
     world: World, arms: dict[str, tuple[int, int]], steps: int = 25
 ) -> dict[str, dict[str, Tensor]]:
-    """Of each arm {name: (its seed, that of its actions)}, with 4 replicates: what it did and what was drawn for it."""
+    """Of each arm {name: (its seed, that of its actions)}, with 4 replicates: what it did and what
+    was drawn for it.
+    """
     noise, counts = ([seeded(seed + more) for seed, _ in arms.values()] for more in (0, 1000))
     draws = draw(world, 4, noise)
-    state, seen, told = *reset(world, draws, counts), []
+    state, observed, reported = *reset(world, draws, counts), []
     for number in range(steps):
         actions = [points(4, 2, seed=100 * choice + number) for _, choice in arms.values()]
         draws = draw(world, 4, noise)
         stepped = step(world, state, torch.cat(actions), draws, counts)
         state = stepped.state
         drawn = {f"drawn_{name}": leaf for name, leaf in draws._asdict().items()}
-        told.append({**stepped._asdict(), "state": state.x, **drawn, "first": seen})
-    stacked = {name: torch.stack([moment[name] for moment in told], 1) for name in told[0]}
+        reported.append({**stepped._asdict(), "state": state.x, **drawn, "first": observed})
+    stacked = {name: torch.stack([moment[name] for moment in reported], 1) for name in reported[0]}
     return {
         arm: {name: leaf[4 * i : 4 * i + 4] for name, leaf in stacked.items()}
         for i, arm in enumerate(arms)
@@ -34,7 +38,9 @@ def path(
 
 @pytest.mark.parametrize("emission", EMISSIONS)
 def test_arms_with_equal_seeds_share_starts_and_noise(emission: EmissionSpec):
-    """Whatever they do, and although their episodes end at different times; other seeds have others."""
+    """Whatever they do, and although their episodes end at different times; other seeds have
+    others.
+    """
     arms = path(world_of(LEAVING, emission), {"active": (7, 1), "random": (7, 2), "other": (8, 1)})
     active, random, other = arms["active"], arms["random"], arms["other"]
     assert torch.equal(active["first"], random["first"])
@@ -63,7 +69,7 @@ def test_an_arm_stays_as_it_is_when_others_are_removed(emission: EmissionSpec):
                 assert torch.equal(alone[arm][name], leaf), (arm, name)
 
 
-def test_counts_are_integers_in_every_row():
+def test_counts_are_integers_in_every_env():
     arms = path(world_of(LEAVING, poisson()), {"active": (7, 1), "random": (8, 2)})
     for arm in arms.values():
         assert arm["truncated"].any()
@@ -72,7 +78,7 @@ def test_counts_are_integers_in_every_row():
             assert arm[name].max() > 1
 
 
-def test_as_much_is_drawn_whether_episodes_end_or_not():
+def test_each_step_draws_the_same_count_of_numbers():
     ending, endless = world_of(episode_transitions=1), world_of(episode_transitions=None)
     states = []
     for world in (ending, endless):

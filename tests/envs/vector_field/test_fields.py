@@ -1,4 +1,6 @@
-"""Velocities: by hand, against the plainest formulas, at the asked speed; and functions that are no field."""
+"""Velocities: by hand, against the plainest formulas, at the asked speed; and functions that are no
+field.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -51,7 +53,7 @@ def test_velocities_by_hand(kind: str, parameters: dict[str, float], x: tuple, v
 
 
 def plain(kind: str, x: float, y: float) -> tuple[float, float]:
-    """The formulas again, number by number, with other parameters than the default ones."""
+    """Computes the formulas number by number, with parameters that are not the defaults."""
     r = math.hypot(x, y)
     if kind == "limit_cycle":
         return x * (0.8 - r * r) - 1.5 * y, y * (0.8 - r * r) + 1.5 * x
@@ -84,26 +86,26 @@ def test_batches_equal_the_formula_point_by_point(kind: str):
     field, x = raw_field(kind, parameters=tuple(OTHERS[kind].items())), points(3, 5, 2, seed=4)
     velocity = field(x)
     assert velocity.shape == (3, 5, 2)
-    for found, place in zip(
+    for result, place in zip(
         velocity.reshape(-1, 2).tolist(), x.reshape(-1, 2).tolist(), strict=True
     ):
-        assert found == pytest.approx(plain(kind, *place), rel=1e-4, abs=1e-5)
+        assert result == pytest.approx(plain(kind, *place), rel=1e-4, abs=1e-5)
 
 
 def test_every_kind_is_the_field_it_names():
-    """None of them is silently another one."""
+    """All fields differ."""
     x = points(11, 2)
     velocities = [raw_field(kind)(x) for kind in SIX]
-    for one in range(len(SIX)):
-        for other in range(one):
-            assert (velocities[one] - velocities[other]).abs().max() > 0.1
+    for single in range(len(SIX)):
+        for other in range(single):
+            assert (velocities[single] - velocities[other]).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mine"])
 def test_any_leading_axes_give_the_same_velocities(kind: str):
     register_field("mine")(lambda x: torch.stack([x[:, 1], -(x[:, 0] ** 3)], 1))
-    given = {"linear": {"matrix": SPIRAL}, "table": {"table": wind()}}.get(kind, {})
-    field, x = raw_field(kind, **given), points(3, 4, 5, 2)
+    provided = {"linear": {"matrix": SPIRAL}, "table": {"table": wind()}}.get(kind, {})
+    field, x = raw_field(kind, **provided), points(3, 4, 5, 2)
     velocity = field(x)
     torch.testing.assert_close(field(x.reshape(60, 2)), velocity.reshape(60, 2), rtol=0, atol=1e-6)
     torch.testing.assert_close(field(x[2, 1, 3]), velocity[2, 1, 3], rtol=0, atol=1e-6)
@@ -150,7 +152,7 @@ def test_box_max_sets_the_greatest_speed_of_the_box(kind: str):
     assert max(speeds) == pytest.approx(2.0)
 
 
-def test_nothing_sets_the_speed_where_none_is_asked_for():
+def test_normalise_none_keeps_the_speed():
     assert raw_field("duffing", normalise="none", speed=5.0).alpha == 1
 
 
@@ -184,18 +186,18 @@ def test_the_box_has_40_points_per_axis():
 
 
 def test_the_same_seed_draws_the_same_field():
-    one, same, other = (
+    single, same, other = (
         make_field(field_spec("multi_attractor"), seeded(seed)) for seed in (3, 3, 4)
     )
-    assert torch.equal(one.table, same.table)
-    assert (one.table - other.table).abs().max() > 0.1
+    assert torch.equal(single.table, same.table)
+    assert (single.table - other.table).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mine"])
-def test_a_field_comes_back_from_what_a_dataset_keeps(kind: str):
+def test_a_field_is_restored_from_its_stored_arrays(kind: str):
     register_field("mine")(lambda x: -3 * x)
-    given = {"linear": {"matrix": SPIRAL}, "table": {"table": wind()}}.get(kind, {})
-    spec = field_spec(kind, normalise="region_rms", **given)
+    provided = {"linear": {"matrix": SPIRAL}, "table": {"table": wind()}}.get(kind, {})
+    spec = field_spec(kind, normalise="region_rms", **provided)
     field, x = make_field(spec, seeded(8)), points(9, 2)
     assert torch.equal(restore_field(spec, field.alpha.clone(), field.table.clone())(x), field(x))
     assert torch.equal(restore_field(spec, 2 * field.alpha, field.table)(x), 2 * field(x))
@@ -207,10 +209,11 @@ def refuses(velocity: Callable[[Tensor], Any], message: str) -> None:
         raw_field("my_field")
 
 
-def test_one_velocity_per_state_is_asked_for():
+def test_a_field_must_return_one_velocity_per_state():
     refuses(
         lambda x: x[:, 0],
-        r"^Field 'my_field' returned shape \(4,\) for input \(4, 2\): return one velocity per state, shape \(4, 2\)\.$",
+        r"^Field 'my_field' returned shape \(4,\) for input \(4, 2\): return one velocity per "
+        r"state, shape \(4, 2\)\.$",
     )
     refuses(lambda x: x.T, r"returned shape \(2, 4\) for input \(4, 2\)")
 
@@ -218,7 +221,8 @@ def test_one_velocity_per_state_is_asked_for():
 def test_a_field_returns_a_tensor():
     refuses(
         lambda x: x.tolist(),
-        r"^Field 'my_field' returned a list, not a tensor: return one velocity per state, shape \(4, 2\)\.$",
+        r"^Field 'my_field' returned a list, not a tensor: return one velocity per state, "
+        r"shape \(4, 2\)\.$",
     )
 
 
@@ -247,6 +251,6 @@ def test_a_field_that_is_zero_has_no_factor():
     assert raw_field("linear", matrix=STILL)(points(4, 2)).abs().max() == 0
 
 
-def test_a_registered_field_may_answer_in_another_type():
+def test_a_registered_field_may_return_another_dtype():
     register_field("my_field")(lambda x: -x.double())
     assert raw_field("my_field")(points(4, 2)).dtype == torch.float32

@@ -36,7 +36,7 @@ def actions(count: int) -> list[np.ndarray]:
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m")
-def test_gymnasium_finds_no_fault(env: VectorFieldGym):
+def test_gymnasium_environment_checker_passes(env: VectorFieldGym):
     check_env(env, skip_render_check=True)
 
 
@@ -68,14 +68,14 @@ def test_a_step_is_that_of_the_world():
 
 
 def test_an_action_outside_the_box_acts_as_the_nearest_within():
-    one, other = env_of(), env_of()
-    one.reset(seed=3)
+    single, other = env_of(), env_of()
+    single.reset(seed=3)
     other.reset(seed=3)
     beyond, nearest = np.array([5, -0.2], np.float32), np.array([1, -0.2], np.float32)
-    np.testing.assert_array_equal(one.step(beyond)[0], other.step(nearest)[0])
+    np.testing.assert_array_equal(single.step(beyond)[0], other.step(nearest)[0])
 
 
-def test_an_episode_is_truncated_where_the_row_leaves_the_box():
+def test_an_episode_is_truncated_when_the_state_leaves_the_box():
     env = env_of(AWAY)
     env.reset(seed=1)
     for _ in range(100):
@@ -117,7 +117,7 @@ def test_a_step_needs_an_episode():
         (np.zeros((1, 2)), r"^An action has shape \(2,\), got \(1, 2\)\.$"),
     ],
 )
-def test_what_is_no_action_is_refused(action: np.ndarray, message: str):
+def test_invalid_actions_raise(action: np.ndarray, message: str):
     env = env_of()
     env.reset(seed=0)
     with pytest.raises(ValueError, match=message):
@@ -133,26 +133,26 @@ def test_reset_takes_no_options():
 
 @pytest.mark.parametrize("emission", [gaussian(), poisson()])
 def test_the_same_seed_gives_the_same_episodes_and_another_others(emission: Any):
-    told = []
+    reported = []
     for seed in (5, 5, 6):
         env = env_of(AWAY, emission)
         env.reset(seed=seed)
-        told.append(np.stack([env.step(action)[0] for action in actions(5)]))
-    np.testing.assert_array_equal(told[0], told[1])
-    assert not np.array_equal(told[0], told[2])
+        reported.append(np.stack([env.step(action)[0] for action in actions(5)]))
+    np.testing.assert_array_equal(reported[0], reported[1])
+    assert not np.array_equal(reported[0], reported[2])
 
 
-def test_without_a_seed_random_numbers_go_on():
-    one, same = env_of(), env_of()
-    first, _ = one.reset(seed=5)
+def test_reset_without_a_seed_continues_the_random_numbers():
+    single, same = env_of(), env_of()
+    first, _ = single.reset(seed=5)
     same.reset(seed=5)
-    second, third = one.reset()[0], same.reset()[0]
+    second, third = single.reset()[0], same.reset()[0]
     np.testing.assert_array_equal(second, third)
     assert not np.array_equal(first, second)
     assert not np.array_equal(env_of().reset()[0], env_of().reset()[0])
 
 
-def test_what_was_returned_is_the_callers():
+def test_returned_arrays_never_change():
     env, same = env_of(), env_of()
     observation, info = env.reset(seed=1)
     same.reset(seed=1)

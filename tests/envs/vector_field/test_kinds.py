@@ -35,9 +35,10 @@ def test_the_six_fields_linear_ones_and_tables_are_known():
     assert set(KINDS) == {*SIX, "linear", "table"} == set(known_kinds())
 
 
-def test_a_misspelt_kind_is_told_the_nearest():
+def test_an_error_for_a_misspelt_kind_names_the_nearest():
     assert unknown_kind("limitcycle") == (
-        "'limitcycle' is unknown: did you mean 'limit_cycle'? Known: limit_cycle, double_limit_cycle, van_der_pol, "
+        "'limitcycle' is unknown: did you mean 'limit_cycle'? Known: limit_cycle, "
+        "double_limit_cycle, van_der_pol, "
         "duffing, snowman, multi_attractor, linear, table"
     )
     assert "did you mean 'snowman'?" in unknown_kind("?snow?")
@@ -59,7 +60,9 @@ def test_a_registered_field_is_a_kind_and_is_proposed_too():
 def test_built_in_kinds_keep_their_meaning(kind: str):
     refused = pytest.raises(
         FieldError,
-        match=f"^Field '{kind}' cannot be registered: a built-in kind has this name; choose another.$",
+        match=(
+            f"^Field '{kind}' cannot be registered: a built-in kind has this name; choose another.$"
+        ),
     )
     with refused:
         register_field(kind)
@@ -75,8 +78,8 @@ def test_the_decorator_gives_back_the_function():
     assert shrinking(torch.ones(1, 2)).tolist() == [[-1, -1]]
 
 
-def test_the_last_registration_counts():
-    """As in a notebook, whose cells run again."""
+def test_the_last_registration_replaces_earlier_ones():
+    """A notebook cell may run again."""
     x = torch.ones(1, 2)
     register_field("mine")(lambda x: -x)
     register_field("mine")(lambda x: 3 * x)
@@ -88,7 +91,7 @@ def test_the_last_registration_counts():
     assert known_kinds().count("mine") == 1
 
 
-def test_specs_know_their_sizes():
+def test_specs_have_dimensions():
     matrix = ((-1.0, 0.0, 0.0), (0.0, -1.0, 0.0), (0.0, 0.0, -1.0))
     assert (field_spec().d, field_spec("linear", matrix=matrix).d) == (2, 3)
     assert world_of().spec.action_size == 2

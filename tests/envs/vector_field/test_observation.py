@@ -13,7 +13,7 @@ KINDS = ("identity", "linear", "loglinear")
 
 
 def emission(kind: Any = "linear", noise: Any = "gaussian", obs: int = 7, d: int = 2) -> Emission:
-    """With another variance in each channel."""
+    """Returns channels with different variances."""
     channels = d if kind == "identity" else obs
     drawn = draw_emission(EmissionSpec(kind, channels, noise, 0.3, 0.5, 0.1), d, seeded(0))
     if noise == "poisson":
@@ -33,11 +33,11 @@ def test_the_mean_channel_by_channel(kind: str):
     it, x = emission(kind), points(3, 5, 2)
     for place, mean in zip(x.reshape(-1, 2), it.mean(x).reshape(15, -1), strict=True):
         drive = [float(it.weight[o] @ place + it.bias[o]) for o in range(len(it.bias))]
-        wanted = torch.tensor(drive).exp().tolist() if kind == "loglinear" else drive
-        assert mean.tolist() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+        expected = torch.tensor(drive).exp().tolist() if kind == "loglinear" else drive
+        assert mean.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-def test_identity_sees_the_state():
+def test_identity_observes_the_state():
     x = points(5, 2)
     assert torch.equal(emission("identity").mean(x), x)
 
@@ -61,8 +61,8 @@ def test_the_jacobian_is_that_of_the_mean(it: Emission):
 
 
 @pytest.mark.parametrize("it", ALL)
-def test_precision_and_pull_by_dense_matrices(it: Emission):
-    """Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), with R the variance of what is seen: of counts their rate."""
+def test_precision_and_information_vector_by_dense_matrices(it: Emission):
+    """Compares with Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), where R is the rate for counts."""
     it, (obs, d) = it.double(), it.weight.shape
     x, y = points(3, 5, d).double(), points(3, 5, obs, seed=2).double()
     precision, pull = it.precision(x), it.information_vector(y, x)
@@ -75,7 +75,7 @@ def test_precision_and_pull_by_dense_matrices(it: Emission):
             torch.testing.assert_close(pull[i, j], jacobian.T @ inverse @ (y[i, j] - mean))
 
 
-def test_what_counts_tell():
+def test_precision_of_counts():
     it, x, y = (
         emission("loglinear", "poisson").double(),
         points(4, 2).double(),
@@ -88,8 +88,8 @@ def test_what_counts_tell():
         torch.testing.assert_close(it.information_vector(y, x)[row], it.weight.T @ (y[row] - rate))
 
 
-def test_the_pull_is_the_slope_of_the_likelihood():
-    """Of counts, by autograd through the Poisson distribution itself."""
+def test_the_information_vector_is_the_gradient_of_the_log_likelihood():
+    """Compares with autograd through the Poisson distribution."""
     it, x = emission("loglinear", "poisson").double(), points(1, 2).double().requires_grad_()
     y = torch.arange(7.0).double()
     torch.distributions.Poisson(it.mean(x)[0]).log_prob(y).sum().backward()
@@ -116,7 +116,7 @@ def test_without_draws_the_generator_gives_the_noise():
 
 
 def test_counts_are_integers_whose_mean_and_variance_are_the_rate():
-    """Not noise on top of the rate: that would have the mean 2 rate."""
+    """Noise added to the rate would have the mean 2 rate."""
     it, count = draw_emission(poisson(), 2, seeded(1)), 40000
     x = points(1, 2).expand(count, 2)
     y, rate = it.sample(x, None, seeded(2)), it.mean(x[0])
@@ -140,7 +140,7 @@ def test_a_silent_channel_counts_next_to_nothing():
     assert it.information_vector(torch.ones(1000, 3), x).isfinite().all()
 
 
-def test_weights_and_biases_have_the_stated_law():
+def test_weights_and_biases_have_the_specified_distribution():
     drawn = draw_emission(
         EmissionSpec("linear", 20000, "gaussian", 0.2, weight_sd=0.5, bias_sd=0.1), 2, seeded(4)
     )
@@ -151,10 +151,10 @@ def test_weights_and_biases_have_the_stated_law():
 
 
 def test_the_same_seed_draws_the_same_channels():
-    one, same, other = (draw_emission(gaussian(), 2, seeded(seed)) for seed in (5, 5, 6))
-    assert torch.equal(one.weight, same.weight)
-    assert torch.equal(one.bias, same.bias)
-    assert not torch.equal(one.weight, other.weight)
+    element, same, other = (draw_emission(gaussian(), 2, seeded(seed)) for seed in (5, 5, 6))
+    assert torch.equal(element.weight, same.weight)
+    assert torch.equal(element.bias, same.bias)
+    assert not torch.equal(element.weight, other.weight)
 
 
 def test_identity_draws_nothing():
@@ -165,15 +165,15 @@ def test_identity_draws_nothing():
 
 
 @pytest.mark.parametrize("it", ALL)
-def test_doubled_it_works_in_double_precision(it: Emission):
+def test_double_computes_in_double_precision(it: Emission):
     obs, d = it.weight.shape
     x, y = points(3, d).double(), points(3, obs, seed=2).double()
     double = it.double()
-    for found, single in (
+    for result, single in (
         (double.mean(x), it.mean(x.float())),
         (double.precision(x), it.precision(x.float())),
         (double.information_vector(y, x), it.information_vector(y.float(), x.float())),
         (double.sample(x, y, seeded(0)), it.sample(x.float(), y.float(), seeded(0))),
     ):
-        assert (found.dtype, single.dtype) == (torch.float64, torch.float32)
-        torch.testing.assert_close(found.float(), single, rtol=1e-4, atol=1e-4)
+        assert (result.dtype, single.dtype) == (torch.float64, torch.float32)
+        torch.testing.assert_close(result.float(), single, rtol=1e-4, atol=1e-4)

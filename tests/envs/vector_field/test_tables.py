@@ -1,4 +1,6 @@
-"""Fields at the nodes of a grid: read at and between them, drawn with their law, refused where they do not fit."""
+"""Fields at the nodes of a grid: read at and between them, drawn with their law, refused where they
+do not fit.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +31,7 @@ def _forgotten_afterwards() -> Iterator[None]:
 
 
 def plain(table: Table, x: float, y: float) -> np.ndarray:
-    """Bilinear, cell by cell; outside the border's value."""
+    """Interpolates cell by cell; outside, uses the value at the border."""
     places = []
     for value, axis in zip((x, y), table.axes, strict=True):
         place = min(max((value - axis[0]) / (axis[1] - axis[0]), 0), len(axis) - 1)
@@ -59,7 +61,7 @@ def test_at_the_middle_of_a_cell_it_is_the_mean_of_the_corners():
             np.testing.assert_allclose(field(torch.tensor([x + 1, y + 1])), mean, rtol=1e-6)
 
 
-def test_anywhere_it_is_read_bilinearly_and_held_at_the_border():
+def test_a_table_is_interpolated_bilinearly_and_constant_beyond_its_border():
     table = wind(vectors=np.random.default_rng(0).normal(size=(3, 5, 2)))
     field, x = raw_field("table", table=table), points(200, 2, reach=8.0)
     outside = (x[:, 0].abs() > 2) | (x[:, 1] < -2) | (x[:, 1] > 6)
@@ -73,13 +75,13 @@ def test_a_transposed_table_is_another_field():
     turned = wind(axes=[EVEN, EVEN], vectors=np.array(table.vectors).transpose(1, 0, 2))
     swapped = wind(axes=[EVEN, EVEN], vectors=np.array(table.vectors)[..., ::-1])
     x = torch.tensor([1.0, -2.0])
-    found = [raw_field("table", table=it)(x).tolist() for it in (table, turned, swapped)]
-    assert found == [
+    result = [raw_field("table", table=it)(x).tolist() for it in (table, turned, swapped)]
+    assert result == [
         list(table.vectors[3][0]),
         list(table.vectors[0][3]),
         list(table.vectors[3][0])[::-1],
     ]
-    assert found[0] != found[1] != found[2] != found[0]
+    assert result[0] != result[1] != result[2] != result[0]
 
 
 def test_a_registered_table_is_the_same_field_as_one_of_the_config():
@@ -89,28 +91,30 @@ def test_a_registered_table_is_the_same_field_as_one_of_the_config():
     )
     register_table("my_wind", axes, vectors)
     registered = make_field(field_spec("my_wind", normalise="region_rms"), seeded(0))
-    given = make_field(
+    provided = make_field(
         field_spec("table", table=wind(axes, vectors), normalise="region_rms"), seeded(0)
     )
     x = points(50, 2, reach=7.0)
-    assert torch.equal(registered(x), given(x))
-    assert torch.equal(registered.table, given.table)
+    assert torch.equal(registered(x), provided(x))
+    assert torch.equal(registered.table, provided.table)
     assert registered.table.shape == (1, 2, 5, 3)
 
 
 @pytest.mark.parametrize("length", [0.5, 1.0])
-def test_a_drawn_field_has_the_stated_covariance(length: float):
-    """Of all pairs of nodes, within five standard errors; and none between the components."""
+def test_a_drawn_field_has_the_specified_covariance(length: float):
+    """Checks all pairs of nodes within five standard errors; components are independent."""
     s, generator, count = torch.linspace(-1, 1, 3, dtype=torch.float64), seeded(5), 4000
     drawn = torch.stack(
         [gaussian_process(s, length, 0.5, generator) for _ in range(count)]
     ).flatten(2)
     x = torch.cartesian_prod(s, s)
-    wanted = 0.5 * torch.exp(-torch.cdist(x, x).square() / (2 * length**2))
-    one, other = drawn.unbind(1)
-    for component in (one, other):
-        assert (component.T @ component / count - wanted).abs().max() < 5 * 0.5 * (2 / count) ** 0.5
-    assert (one.T @ other / count).abs().max() < 5 * 0.5 / count**0.5
+    expected = 0.5 * torch.exp(-torch.cdist(x, x).square() / (2 * length**2))
+    single, other = drawn.unbind(1)
+    for component in (single, other):
+        assert (component.T @ component / count - expected).abs().max() < 5 * 0.5 * (
+            2 / count
+        ) ** 0.5
+    assert (single.T @ other / count).abs().max() < 5 * 0.5 / count**0.5
     assert drawn.mean(0).abs().max() < 5 * (0.5 / count) ** 0.5
 
 
@@ -127,7 +131,7 @@ def test_arrows_have_one_length_but_for_the_pull_to_the_middle():
             assert arrow.norm() == pytest.approx(0.25, abs=1e-6)
 
 
-def test_a_multi_attractor_is_read_at_its_nodes():
+def test_a_multi_attractor_equals_its_nodes():
     field = raw_field("multi_attractor", parameters=(("nodes", 5.0),))
     for i, x1 in enumerate(EVEN):
         for j, x2 in enumerate(EVEN):
@@ -141,7 +145,8 @@ def test_a_multi_attractor_is_read_at_its_nodes():
         (
             [EVEN, np.array([-2, -1.9, -1.6, 2])],
             (5, 4, 2),
-            r"^wind\.npz axis_1 is not evenly spaced \(steps 0\.1 to 3\.6\): resample the field on a regular grid\.$",
+            r"^wind\.npz axis_1 is not evenly spaced \(steps 0\.1 to 3\.6\): resample the "
+            r"field on a regular grid\.$",
         ),
         (
             [np.array([-2.0, 2.0, 0.0]), EVEN],
@@ -172,7 +177,8 @@ def test_a_multi_attractor_is_read_at_its_nodes():
         (
             [np.linspace(-2, 2, 40), np.linspace(-2, 2, 30)],
             (40, 30, 3),
-            r"^wind\.npz vectors has shape \(40, 30, 3\), expected \(40, 30, 2\): one 2-vector per grid node\.$",
+            r"^wind\.npz vectors has shape \(40, 30, 3\), expected \(40, 30, 2\): one 2-vector "
+            r"per grid node\.$",
         ),
         ([EVEN, np.linspace(-2, 2, 3)], (3, 5, 2), r"has shape \(3, 5, 2\), expected \(5, 3, 2\)"),
         (
@@ -200,7 +206,10 @@ def test_a_table_with_a_hole_is_refused():
     vectors[3, 4, 1] = np.nan
     with pytest.raises(
         FieldError,
-        match=r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each node\.$",
+        match=(
+            r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at "
+            r"each node\.$"
+        ),
     ):
         raw_field("table", table=wind([EVEN, EVEN], vectors))
 
@@ -212,7 +221,7 @@ def test_a_table_that_just_covers_the_region_is_taken():
     ).tolist() == [1, 1]
 
 
-def test_a_table_of_whole_numbers_is_one_of_numbers():
+def test_a_table_may_hold_integers():
     register_table("my_wind", [np.arange(-2, 3), np.arange(-3, 5)], np.full((5, 8, 2), 3))
     assert raw_field("my_wind")(torch.zeros(2)).tolist() == [3, 3]
 

@@ -53,7 +53,7 @@ def state_at(x: Tensor, age: int = 0) -> EnvState:
 
 
 def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> StepResult:
-    """One step of rows that are one arm."""
+    """Computes one step of envs of one arm."""
     draws = draw(world, len(x), [seeded(seed)])
     return step(world, state_at(x), action, draws, [seeded(seed + 1)])
 
@@ -68,7 +68,7 @@ def test_a_step_by_hand():
 
 @pytest.mark.parametrize("kind", SIX)
 def test_a_step_is_euler_in_the_field_of_the_world(kind: str):
-    """Whichever field is asked for, not the first one."""
+    """Uses several kinds, so that a fixed field would fail."""
     world = world_of(field_spec(kind, normalise="region_rms"), dt=0.05)
     field = make_field(field_spec(kind, normalise="region_rms"), seeded_as_world())
     x, action = points(5, 2, reach=1.0), points(5, 2, seed=2, reach=1.0)
@@ -76,14 +76,14 @@ def test_a_step_is_euler_in_the_field_of_the_world(kind: str):
 
 
 def seeded_as_world() -> Generator:
-    """As it stands in `world_of` when the field is drawn."""
+    """Returns a generator in the state in which `world_of` draws the field."""
     generator = seeded(0)
     torch.randn(7, 2, generator=generator)
     torch.randn(7, generator=generator)
     return generator
 
 
-def test_actions_are_held_within_the_box():
+def test_actions_are_clamped_to_the_box():
     world = world_of(process_noise=0.0, action_bound=0.5)
     x = points(3, 2, reach=1.0)
     beyond = torch.tensor([[0.7, -9.0], [math.inf, 0.2], [0.5, -0.5]])
@@ -100,7 +100,7 @@ def test_linear_control_maps_actions_to_pushes():
     )
 
 
-def test_an_action_that_is_not_finite_is_refused_by_name_of_its_row():
+def test_an_infinite_action_raises_an_error_that_names_its_row():
     check_actions(torch.tensor([[0.0, 5.0], [-5.0, 1.0]]))
     for value in (math.nan, math.inf, -math.inf):
         with pytest.raises(
@@ -110,7 +110,7 @@ def test_an_action_that_is_not_finite_is_refused_by_name_of_its_row():
             check_actions(torch.tensor([[0.0, 1.0], [0.0, value], [0.0, math.nan]]))
 
 
-def test_a_number_that_is_not_finite_stays_in_its_row():
+def test_an_infinite_number_stays_in_its_env():
     world, x, action = world_of(), points(3, 2, reach=1.0), torch.zeros(3, 2)
     action[1, 0] = math.nan
     stepped = moved(world, x, action)
@@ -128,14 +128,16 @@ def test_process_noise_is_a_variance_per_unit_of_time():
 
 @pytest.mark.parametrize("parts", [2, 8])
 def test_halving_dt_leaves_the_variance(parts: int):
-    """The sum of the finer steps' noise has the law of one step's."""
+    """The summed noise of finer steps has the distribution of one step's noise."""
     rows = 20000
-    one = world_of(field_spec("linear", matrix=STILL), dt=0.4)
+    single = world_of(field_spec("linear", matrix=STILL), dt=0.4)
     finer = world_of(field_spec("linear", matrix=STILL), dt=0.4 / parts)
     x, still = torch.zeros(rows, 2), torch.zeros(rows, 2)
     for seed in range(parts):
         x = moved(finer, x, still, seed=10 + seed).final_x
-    torch.testing.assert_close(x.var(0), moved(one, 0 * x, still).final_x.var(0), rtol=0.06, atol=0)
+    torch.testing.assert_close(
+        x.var(0), moved(single, 0 * x, still).final_x.var(0), rtol=0.06, atol=0
+    )
     torch.testing.assert_close(x.var(0), torch.full((2,), 0.01 * 0.4), rtol=0.04, atol=0)
 
 
@@ -149,7 +151,7 @@ def test_noise_is_in_the_state_and_not_in_its_mean():
     assert torch.equal(mean, kept)
 
 
-def test_rows_start_uniformly_and_are_seen_there():
+def test_envs_start_uniformly_and_are_observed_there():
     world = world_of()
     draws = draw(world, 20000, [seeded(0)])
     started = reset(world, draws, [seeded(1)])
@@ -163,7 +165,7 @@ def test_rows_start_uniformly_and_are_seen_there():
     assert residual.std() == pytest.approx(0.1, rel=0.01)
 
 
-def test_what_is_seen_is_the_state_after_the_step():
+def test_observations_are_of_the_state_after_the_step():
     world, x = world_of(), points(5, 2, reach=1.0)
     draws = draw(world, 5, [seeded(3)])
     stepped = step(world, state_at(x), torch.zeros(5, 2), draws, [seeded(4)])
@@ -174,7 +176,7 @@ def test_what_is_seen_is_the_state_after_the_step():
 
 
 @pytest.mark.parametrize("emission", EMISSIONS)
-def test_a_row_that_leaves_the_box_begins_anew_in_the_same_step(emission: EmissionSpec):
+def test_an_env_that_leaves_the_box_is_reset_in_the_same_step(emission: EmissionSpec):
     world = world_of(LEAVING, emission)
     x = torch.tensor([[0.0, 1.0], [0.5, 2.5], [2.95, 0.0], [-0.5, -2.5]])
     draws = draw(world, 4, [seeded(5)])
@@ -224,24 +226,24 @@ def test_nothing_ends_within_the_box():
     assert state.age.tolist() == [200] * 3
 
 
-def test_rows_do_not_influence_each_other():
-    """Rows and their noise in another order go the same ways, through ends of episodes."""
+def test_envs_are_independent():
+    """Permuted envs and noise give permuted results, through ends of episodes."""
     world, order = world_of(LEAVING), torch.tensor([3, 0, 4, 1, 2])
     draws = [draw(world, 5, [seeded(seed)]) for seed in range(20)]
-    one = other = reset(world, draws[0], [seeded(0)]).state
-    other = EnvState(one.x[order], one.age[order])
+    single = other = reset(world, draws[0], [seeded(0)]).state
+    other = EnvState(single.x[order], single.age[order])
     ends = 0
     for number, drawn in enumerate(draws):
         action = points(5, 2, seed=number)
-        stepped = step(world, one, action, drawn, [seeded(0)])
+        stepped = step(world, single, action, drawn, [seeded(0)])
         permuted = step(
             world, other, action[order], Draws(*(leaf[order] for leaf in drawn)), [seeded(0)]
         )
-        for found, wanted in zip(
+        for result, expected in zip(
             (*permuted.state, *permuted[1:]), (*stepped.state, *stepped[1:]), strict=True
         ):
-            torch.testing.assert_close(found, wanted[order], rtol=1e-5, atol=1e-6)
-        one, other, ends = stepped.state, permuted.state, ends + int(stepped.truncated.sum())
+            torch.testing.assert_close(result, expected[order], rtol=1e-5, atol=1e-6)
+        single, other, ends = stepped.state, permuted.state, ends + int(stepped.truncated.sum())
     assert ends > 3
 
 
@@ -256,11 +258,14 @@ def refused(world: World) -> str:
     return str(raised.value)
 
 
-def test_a_dt_that_throws_paths_out_of_the_box_is_refused():
-    """A fast fall along x2: at dt 0.1 each step overshoots by half more, from all starts but those with x2 = 0."""
+def test_a_dt_that_makes_paths_leave_the_box_raises():
+    """A fast fall along x2: at dt 0.1 each step overshoots by half more, from all starts but those
+    with x2 = 0.
+    """
     falling = field_spec("linear", matrix=((-0.5, 0.0), (0.0, -25.0)))
     assert refused(world_of(falling)) == (
-        "dt 0.1 is too large for field 'linear': an undriven path left the box from 95 of 100 starts; "
+        "dt 0.1 is too large for field 'linear': an undriven path left the box from 95 of 100 "
+        "starts; "
         "lower active_dynamics.env.dt."
     )
     check_step(world_of(falling, dt=0.05))
@@ -268,7 +273,7 @@ def test_a_dt_that_throws_paths_out_of_the_box_is_refused():
         assert "from 100 of 100 starts" in refused(world_of(field_spec(), dt=10 * dt))
 
 
-def test_a_field_that_blows_out_of_the_box_is_no_fault_of_dt():
+def test_a_field_whose_orbits_leave_the_box_raises_no_error():
     register_table("wind", [torch.linspace(-2, 2, 5)] * 2, torch.ones(5, 5, 2))
     check_step(world_of(field_spec("wind")))
     check_step(world_of(field_spec("linear", matrix=((0.5, 0.0), (0.0, 0.5))), escape_radius=1.6))

@@ -24,7 +24,7 @@ def seeded(seed: int) -> Generator:
 
 
 def field_spec(kind: str = "limit_cycle", **changes: Any) -> FieldSpec:
-    """As it is, without being brought to a speed."""
+    """Returns the spec of an unscaled field."""
     plain = FieldSpec(kind, (), None, None, normalise="none", speed=1.0, region_radius=1.5)
     return plain._replace(**changes)
 
@@ -43,7 +43,9 @@ def world_of(
     seed: int = 0,
     **changes: Any,
 ) -> World:
-    """Limit cycle, loose box, 7 linear channels, but for the changes of the world's spec."""
+    """Returns a world with a limit cycle, a large box and 7 linear channels, with changes to its
+    spec.
+    """
     field, generator = field or field_spec(), seeded(seed)
     spec = WorldSpec(
         field,
@@ -69,7 +71,9 @@ def poisson(channels: int = 7) -> EmissionSpec:
 
 
 def wind(axes: Any = None, vectors: Any = None, name: str = "wind.npz") -> Table:
-    """A table of 3 x 5 nodes on two different axes, each with a vector of its own, but for the changes."""
+    """A table of 3 x 5 nodes on two different axes, each with a vector of its own, but for the
+    changes.
+    """
     axes = [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)] if axes is None else axes
     shape = (*map(len, axes), 2)
     vectors = np.arange(np.prod(shape)).reshape(shape) ** 2.0 if vectors is None else vectors
@@ -82,7 +86,7 @@ def wind(axes: Any = None, vectors: Any = None, name: str = "wind.npz") -> Table
 
 @contextmanager
 def fields_registered_here() -> Iterator[None]:
-    """What is registered within is forgotten afterwards."""
+    """Removes fields that are registered within the context."""
     functions, tables = dict(kinds._functions), dict(kinds._tables)
     try:
         yield
@@ -93,5 +97,5 @@ def fields_registered_here() -> Iterator[None]:
 
 
 def points(*shape: int, seed: int = 1, reach: float = 2.0) -> torch.Tensor:
-    """Uniform in the box of that reach."""
+    """Draws points uniformly in a box."""
     return reach * (2 * torch.rand(*shape, generator=seeded(seed)) - 1)

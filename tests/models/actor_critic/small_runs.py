@@ -54,14 +54,14 @@ def free(*names: str) -> dict[str, Any]:
 
 
 def run(config: ActorCriticConfig) -> Run:
-    dataset, found, last = collect(config, 0), [], 0
+    dataset, result, last = collect(config, 0), [], 0
     for progress in train(config, dataset, 1):
-        found += rows(progress, last)
+        result += rows(progress, last)
         last = progress.step
     return Run(
         config,
         dataset,
         progress.state,
-        history(found),
+        history(result),
         evaluate(config, progress.state, dataset, 0),
     )

@@ -1,4 +1,6 @@
-"""Plates, colonies, what is seen and what simple policies earn; and datasets that belong to another config."""
+"""Plates, colonies, what is seen and what simple policies earn; and datasets that belong to another
+config.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -52,9 +54,9 @@ def partly() -> tuple[ActorCriticConfig, Dataset]:
     return config, collect(config, SEED)
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(item: Any, other: Any) -> bool:
     """Of parts of datasets."""
-    first, second = to_arrays(one), to_arrays(other)
+    first, second = to_arrays(item), to_arrays(other)
     return first.keys() == second.keys() and all(
         first[name].tobytes() == second[name].tobytes() for name in first
     )
@@ -141,10 +143,10 @@ def test_parts_do_not_depend_on_each_others_sizes():
 def test_no_held_out_plate_is_one_to_train_on():
     many = collect(small("actor_critic", collect={"n_train": 300, "n_held_out": 300}), SEED)
     rows = [
-        set(zip(one.kind.tolist(), one.m.tolist(), one.b.tolist(), strict=True))
-        for one in plates_of(many)
+        set(zip(item.kind.tolist(), item.m.tolist(), item.b.tolist(), strict=True))
+        for item in plates_of(many)
     ]
-    assert [len(one) for one in rows] == [300, 300, 2]
+    assert [len(item) for item in rows] == [300, 300, 2]
     assert not rows[0] & rows[1]
 
 
@@ -219,9 +221,9 @@ def test_the_only_plate_stands_on_both_sides(plates: str):
 
 @cache
 def with_one_plate(plates: str) -> tuple[ActorCriticConfig, Dataset]:
-    given = {"name": "inputs/actor_critic/mine.npy", "numbers": OWN} if plates == "user" else None
-    own = {"n_train": 1, "n_held_out": 1, "n_outside": 0, "plates": plates, "plates_file": given}
-    config = small("actor_critic", collect=own)
+    tensors = {"name": "inputs/actor_critic/mine.npy", "numbers": OWN} if plates == "user" else None
+    ours = {"n_train": 1, "n_held_out": 1, "n_outside": 0, "plates": plates, "plates_file": tensors}
+    config = small("actor_critic", collect=ours)
     return config, collect(config, SEED)
 
 
@@ -243,14 +245,14 @@ def seen_by_loop(
         colonies, rows = start(some_world, 64, draws), torch.arange(64)
         while len(rows):
             for row in range(len(rows)):
-                seen = observe(
+                observed = observe(
                     some_world, Colonies(*(leaf[[row]] for leaf in colonies)), rules.max_nodes
                 )
                 cells += [
-                    logged(seen.node[0, slot], rules.features, 0)
+                    logged(observed.node[0, slot], rules.features, 0)
                     for slot in range(int(colonies.n[row]))
                 ]
-                graphs.append(logged(seen.graph[0], rules.features, 1))
+                graphs.append(logged(observed.graph[0], rules.features, 1))
             step = advance(
                 some_world,
                 colonies,
@@ -299,12 +301,12 @@ def test_stiffness_is_compressed_and_nothing_else():
     colonies = start(some_world, 7, torch.Generator().manual_seed(0))
     plain = observe(some_world, colonies, 80)
     kept = Observation(*(column.clone() for column in plain))
-    found = room.compress_stiffness(some_world.rules, plain)
-    torch.testing.assert_close(found.node[..., 2], plain.node[..., 2].log1p())
-    torch.testing.assert_close(found.graph[:, 16:], plain.graph[:, 16:].log1p())
+    result = room.compress_stiffness(some_world.rules, plain)
+    torch.testing.assert_close(result.node[..., 2], plain.node[..., 2].log1p())
+    torch.testing.assert_close(result.graph[:, 16:], plain.graph[:, 16:].log1p())
     others = [column for column in range(11) if column != 2]
-    assert torch.equal(found.node[..., others], plain.node[..., others])
-    assert torch.equal(found.graph[:, :16], plain.graph[:, :16])
+    assert torch.equal(result.node[..., others], plain.node[..., others])
+    assert torch.equal(result.graph[:, :16], plain.graph[:, :16])
     assert all(torch.equal(*pair) for pair in zip(plain, kept, strict=True))
 
 
@@ -337,7 +339,7 @@ def test_references_are_the_returns_of_the_chosen_policies_on_held_out_colonies(
         scored(random_policy(some_world.rules, torch.Generator().manual_seed(seed)))
         for seed in range(16)
     ]
-    error = float(np.std([one.mean() for one in chance]))
+    error = float(np.std([item.mean() for item in chance]))
     assert float(references.random.mean()) == pytest.approx(float(np.mean(chance)), abs=4.5 * error)
 
 
@@ -358,19 +360,19 @@ def test_what_is_fixed_is_fixed_in_all_that_is_tried():
 
 def acts_of_norm(monkeypatch: pytest.MonkeyPatch, config: ActorCriticConfig) -> list[torch.Tensor]:
     """All actions of the behaviour whose observations are measured."""
-    seen: list[torch.Tensor] = []
+    observed: list[torch.Tensor] = []
 
-    def noted(some_world: World, colonies: Colonies, act: ColonyPolicy) -> Any:
+    def recording(some_world: World, colonies: Colonies, act: ColonyPolicy) -> Any:
         def noting(rows: torch.Tensor, now: Colonies) -> torch.Tensor:
-            seen.append(act(rows, now))
-            return seen[-1]
+            observed.append(act(rows, now))
+            return observed[-1]
 
         return original(some_world, colonies, noting)
 
     original = room.episodes
-    monkeypatch.setattr(room, "episodes", noted)
+    monkeypatch.setattr(room, "episodes", recording)
     collect(config, SEED)
-    return seen
+    return observed
 
 
 def test_what_is_fixed_is_fixed_in_what_is_seen(monkeypatch: pytest.MonkeyPatch):
@@ -382,7 +384,9 @@ def test_what_is_fixed_is_fixed_in_what_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_the_shipped_task_is_worth_learning():
-    """Holding a size takes feedback: a controller earns far more than any constant action, and chance nothing."""
+    """Holding a size takes feedback: a controller earns far more than any constant action, and
+    chance nothing.
+    """
     dataset = collect(params_with({}).actor_critic, 0)
     chance, constant, feedback = (
         float(values.mean()) for values in dataset.held_out.references[:3]
@@ -474,9 +478,9 @@ def test_numbers_fixed_at_another_value_are_refused():
     check(config, dataset)
 
 
-def small_env(held: dict[str, float]) -> Any:
+def small_env(fixed: dict[str, float]) -> Any:
     return small(
-        "actor_critic", env={"action": PARTLY["env"]["action"] | {"fixed_params": held}}
+        "actor_critic", env={"action": PARTLY["env"]["action"] | {"fixed_params": fixed}}
     ).env
 
 

@@ -1,5 +1,5 @@
-"""Values of the section actor_critic that cannot be used, one by one or together: each ends in one line that says what
-to do. And of those that can be, each changes something.
+"""Values of the section actor_critic that cannot be used, one by one or together: each ends in one
+line that says what to do. And of those that can be, each changes something.
 """
 
 import re
@@ -62,7 +62,7 @@ def own_plate(**changes: Any) -> dict[str, Any]:
     }
 
 
-def chosen(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> ActorCriticConfig:
+def selected(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> ActorCriticConfig:
     return validate(
         overlaid(RAW, {"actor_critic": overlay}), {FILE: numbers}.__getitem__
     ).actor_critic
@@ -71,7 +71,7 @@ def chosen(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> Actor
 def refusal(overlay: dict[str, Any], numbers: tuple[float, ...] = STIFF) -> str:
     """The line that a user reads."""
     with pytest.raises(ConfigError) as caught:
-        chosen(overlay, numbers)
+        selected(overlay, numbers)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -81,7 +81,8 @@ OVERFLOWS = "n' = 2(n - floor(r n)) can then never shrink and each colony overfl
 COLONIES = {
     "more cells than there is room for": (
         env(n0_max=120),
-        "actor_critic.env: n0_max (120) exceeds env.max_nodes (100): colonies would overflow at reset; lower n0_max.",
+        "actor_critic.env: n0_max (120) exceeds env.max_nodes (100): colonies would overflow at "
+        "reset; lower n0_max.",
     ),
     "a start of no size": (
         env(n0_min=81),
@@ -93,7 +94,8 @@ COLONIES = {
     ),
     "a start above the plate": (
         env(y_center=[0.05, 0.75]),
-        "actor_critic.env: y_center [0.05, 0.75] with y_spread 0.1 leaves the plate: both ends must lie in [0.1, 0.9], "
+        "actor_critic.env: y_center [0.05, 0.75] with y_spread 0.1 leaves the plate: both ends "
+        "must lie in [0.1, 0.9], "
         "the first not above the second",
     ),
     "a start below the plate": (
@@ -120,19 +122,22 @@ COLONIES = {
     ),
     "a goal out of reach": (
         env(max_steps=20),
-        "env.max_steps 20 x longest spawn 15.5 px < 534 px to the goal: success is impossible; raise max_steps or "
+        "env.max_steps 20 x longest spawn 15.5 px < 534 px to the goal: success is impossible; "
+        "raise max_steps or "
         "gamma.",
     ),
     "a goal out of reach with a fixed throw": (
         action(active_params=["delete_ratio"], fixed_params=HELD | {"gamma": 4.0}),
-        "env.max_steps 120 x longest spawn 4.1 px < 534 px to the goal: success is impossible; raise max_steps or",
+        "env.max_steps 120 x longest spawn 4.1 px < 534 px to the goal: success is impossible; "
+        "raise max_steps or",
     ),
 }
 
 ACTIONS = {
     "a range of nothing": (
         bounds(alpha=[2.0, 2.0]),
-        "actor_critic.env.action.bounds: alpha: [2, 2] is no range; the first must be less than the second",
+        "actor_critic.env.action.bounds: alpha: [2, 2] is no range; the first must be less than "
+        "the second",
     ),
     "a range upside down": (
         bounds(gamma=[15.0, 0.5]),
@@ -163,7 +168,8 @@ ACTIONS = {
     "an unknown number": (action(active_params=["gama"]), "actor_critic.env.action.active_params"),
     "a number twice": (
         action(active_params=["delete_ratio", "delete_ratio"], fixed_params=HELD),
-        "actor_critic.env.action: active_params: name each once, in this order: delete_ratio, gamma, alpha, noise, "
+        "actor_critic.env.action: active_params: name each once, in this order: delete_ratio, "
+        "gamma, alpha, noise, "
         "theta",
     ),
     "numbers in another order": (
@@ -175,7 +181,8 @@ ACTIONS = {
     ),
     "a number without a value": (
         action(active_params=["delete_ratio", "gamma"], fixed_params={"alpha": 2.0}),
-        "actor_critic.env.action: fixed_params must give exactly those that are not active: alpha, noise, theta",
+        "actor_critic.env.action: fixed_params must give exactly those that are not active: alpha, "
+        "noise, theta",
     ),
     "a value of what is chosen": (
         action(fixed_params={"gamma": 5.0}),
@@ -194,11 +201,13 @@ ACTIONS = {
 REWARD = {
     "an unknown component": (
         reward(weights={"grwoth": 1.0}),
-        f"actor_critic.env.reward: weights: 'grwoth' is no component; known: {', '.join(COMPONENTS)}",
+        f"actor_critic.env.reward: weights: 'grwoth' is no component; known: "
+        f"{', '.join(COMPONENTS)}",
     ),
     "nothing that pays": (
         reward(weights=dict.fromkeys(REWARDS["goal_control"], 0.0)),
-        "actor_critic.env.reward: all weights are 0: nothing can be learned; give one component a weight",
+        "actor_critic.env.reward: all weights are 0: nothing can be learned; give one component a "
+        "weight",
     ),
     "a weight that is no number": (
         reward(weights={"growth": float("nan")}),
@@ -228,7 +237,8 @@ PLATES = {
     "a stiffness that is none": (
         own_plate(),
         (*STIFF[:17], float("nan"), *STIFF[18:]),
-        "actor_critic: collect.plates_file: value at column 17 is nan; intensities must be finite and > 0.",
+        "actor_critic: collect.plates_file: value at column 17 is nan; intensities must be finite "
+        "and > 0.",
     ),
     "an infinite stiffness": (
         own_plate(),
@@ -248,32 +258,38 @@ PLATES = {
     "a stiffness that would count as 1": (
         own_plate(),
         (1e-6, *STIFF[1:]),
-        "collect.plates_file: value at column 0 is 1e-06; intensities must be > 1e-06 and <= 1e+12.",
+        "collect.plates_file: value at column 0 is 1e-06; intensities must be > 1e-06 and <= "
+        "1e+12.",
     ),
     "a stiffness beyond float32": (
         own_plate(),
         (1e39, *STIFF[1:]),
-        "collect.plates_file: value at column 0 is 1e+39; intensities must be > 1e-06 and <= 1e+12.",
+        "collect.plates_file: value at column 0 is 1e+39; intensities must be > 1e-06 and <= "
+        "1e+12.",
     ),
     "a plate without its file": (
         own_plate(plates_file=None),
         STIFF,
-        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: null",
+        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: "
+        "null",
     ),
     "a file without its plate": (
         own_plate(plates="fixed"),
         STIFF,
-        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: null",
+        "actor_critic.collect: plates: user and plates_file go together; set both, or plates_file: "
+        "null",
     ),
     "one plate, drawn often": (
         own_plate(n_held_out=2),
         STIFF,
-        "actor_critic.collect: plates: user is one plate; set n_train: 1, n_held_out: 1, n_outside: 0",
+        "actor_critic.collect: plates: user is one plate; set n_train: 1, n_held_out: 1, "
+        "n_outside: 0",
     ),
     "the fixed plate, drawn often": (
         {"collect": {"plates": "fixed"}},
         STIFF,
-        "actor_critic.collect: plates: fixed is one plate; set n_train: 1, n_held_out: 1, n_outside: 0",
+        "actor_critic.collect: plates: fixed is one plate; set n_train: 1, n_held_out: 1, "
+        "n_outside: 0",
     ),
     "an unknown law": (
         {"collect": {"plates": "random"}},
@@ -306,11 +322,13 @@ TOGETHER = {
     ),
     "raw pixels for a network": (
         env(features="full", obs_norm="none"),
-        "actor_critic: env.obs_norm none with env.features full: they are raw pixels and stiffness; set dataset",
+        "actor_critic: env.obs_norm none with env.features full: they are raw pixels and "
+        "stiffness; set dataset",
     ),
     "a rollout beyond memory": (
         train(num_envs=2**17, horizon=128),
-        "actor_critic: a rollout of train.num_envs * train.horizon * env.max_nodes takes about 100 GiB; at most 64; "
+        "actor_critic: a rollout of train.num_envs * train.horizon * env.max_nodes takes about 100 "
+        "GiB; at most 64; "
         "lower one",
     ),
     "plates beyond memory": (
@@ -318,11 +336,13 @@ TOGETHER = {
             "env": {"width": 100_000, "max_steps": 10_000},
             "collect": {"n_train": 65536, "n_held_out": 65536, "n_outside": 65536},
         },
-        "actor_critic: collect.n_train, n_held_out and n_outside plates of env.width takes about 73 GiB; at most 64",
+        "actor_critic: collect.n_train, n_held_out and n_outside plates of env.width takes about "
+        "73 GiB; at most 64",
     ),
     "a search beyond memory": (
         {"collect": {"constant_search": 10**6}},
-        "actor_critic: collect.constant_search * 16 colonies of env.max_nodes takes about 298 GiB; at most 64",
+        "actor_critic: collect.constant_search * 16 colonies of env.max_nodes takes about 298 GiB; "
+        "at most 64",
     ),
     "colonies beyond memory": (
         {"env": {"max_nodes": 4096}, "collect": {"held_out_colonies": 10**6}},
@@ -475,31 +495,32 @@ def test_every_number_has_limits():
 
 def test_growth_without_bound_is_accepted_from_who_asks_for_it():
     asked = {"allow_unbounded_growth": True, "action": {"bounds": {"delete_ratio": [0.0, 0.5]}}}
-    assert chosen(env(**asked)).env.rules.bounds[0].high == 0.5
+    assert selected(env(**asked)).env.rules.bounds[0].high == 0.5
     half = action(active_params=list(PARAMETERS[1:]), fixed_params={"delete_ratio": 0.5})
-    assert chosen(half).env.action.fixed_params == {"delete_ratio": 0.5}
+    assert selected(half).env.action.fixed_params == {"delete_ratio": 0.5}
 
 
 @pytest.mark.parametrize("preset", ["centroid_distance_only", "simple_delete_only", "full"])
 def test_a_goal_out_of_reach_is_a_warning_where_it_is_not_the_task(preset: str):
     line = (
-        r"actor_critic\.env\.max_steps 20 x longest spawn 15\.5 px < 534 px to the goal: success is impossible; raise "
+        r"actor_critic\.env\.max_steps 20 x longest spawn 15\.5 px < 534 px to the goal: success "
+        r"is impossible; raise "
         r"max_steps or gamma\."
     )
     with pytest.warns(UserWarning, match=f"^{line}$"):
-        found = chosen(env(max_steps=20, reward={"preset": preset}))
-    assert found.env.max_steps == 20
+        result = selected(env(max_steps=20, reward={"preset": preset}))
+    assert result.env.max_steps == 20
 
 
 def test_a_goal_just_in_reach_is_none():
-    assert chosen(env(max_steps=35)).env.max_steps == 35  # 35 * 15.5 = 542.5
+    assert selected(env(max_steps=35)).env.max_steps == 35  # 35 * 15.5 = 542.5
     assert "env.max_steps 34 x longest spawn 15.5 px < 534 px" in refusal(env(max_steps=34))
 
 
 def test_weights_stand_in_place_of_a_presets_or_beside_them():
     weights = {"growth": 0.5, "time": 0.0, "milestone": 2.0}
-    found = dict(chosen(reward(weights=weights)).env.reward.weighted)
-    assert found == {
+    result = dict(selected(reward(weights=weights)).env.reward.weighted)
+    assert result == {
         "progress": 10,
         "growth": 0.5,
         "metabolic": 0.05,
@@ -507,23 +528,26 @@ def test_weights_stand_in_place_of_a_presets_or_beside_them():
         "terminal": 2,
         "milestone": 2,
     }
-    assert list(found) == [name for name in COMPONENTS if name in found]
+    assert list(result) == [name for name in COMPONENTS if name in result]
 
 
 @pytest.mark.parametrize("preset", REWARDS)
 def test_a_preset_pays_what_it_lists(preset: str):
-    assert dict(chosen(reward(preset=preset)).env.rules.reward) == REWARDS[preset]
+    assert dict(selected(reward(preset=preset)).env.rules.reward) == REWARDS[preset]
 
 
 def test_whole_iterations_are_counted():
-    assert chosen(train(transitions=200_000)).train.steps == 98
-    assert chosen(train(transitions=2048 * 98)).train.steps == 98
-    assert chosen(train(transitions=2048 * 98 + 1)).train.steps == 99
-    assert chosen(train(transitions=1)).train.steps == 1
+    assert selected(train(transitions=200_000)).train.steps == 98
+    assert selected(train(transitions=2048 * 98)).train.steps == 98
+    assert selected(train(transitions=2048 * 98 + 1)).train.steps == 99
+    assert selected(train(transitions=1)).train.steps == 1
 
 
 def test_half_precision_wants_a_gpu():
-    line = "actor_critic.train.amp bf16 needs a GPU: on CPU it was measured slower than float32; set none"
+    line = (
+        "actor_critic.train.amp bf16 needs a GPU: on CPU it was measured slower than float32; set "
+        "none"
+    )
     with pytest.raises(ConfigError) as caught:
         params_with({"device": "cpu", "actor_critic": train(amp="bf16")})
     assert line in str(caught.value)
@@ -535,38 +559,48 @@ def test_half_precision_wants_a_gpu():
 
 @pytest.mark.parametrize("preset", [None, "original", "large", "smoke"])
 def test_each_preset_can_be_used(preset: str | None):
-    found = read_params(ROOT, preset).actor_critic
-    assert found.env.rules.reward
-    again = ActorCriticConfig.model_validate_json(found.model_dump_json())
-    assert again == found
-    assert again.env.rules == found.env.rules
-    assert hash(again.env.rules) == hash(found.env.rules)
+    result = read_params(ROOT, preset).actor_critic
+    assert result.env.rules.reward
+    again = ActorCriticConfig.model_validate_json(result.model_dump_json())
+    assert again == result
+    assert again.env.rules == result.env.rules
+    assert hash(again.env.rules) == hash(result.env.rules)
 
 
 def test_the_original_has_the_numbers_of_the_original():
-    found = read_params(ROOT, "original").actor_critic
-    assert (found.env.n0_min, found.env.n0_max, found.env.target_nodes, found.env.max_steps) == (
+    result = read_params(ROOT, "original").actor_critic
+    assert (
+        result.env.n0_min,
+        result.env.n0_max,
+        result.env.target_nodes,
+        result.env.max_steps,
+    ) == (
         5,
         5,
         50,
         1000,
     )
-    assert found.env.action.fixed_params == {"gamma": 0.5, "alpha": 2.0, "noise": 0.1, "theta": 0.0}
-    assert found.env.reward.weighted == (
+    assert result.env.action.fixed_params == {
+        "gamma": 0.5,
+        "alpha": 2.0,
+        "noise": 0.1,
+        "theta": 0.0,
+    }
+    assert result.env.reward.weighted == (
         ("distance", 1.0),
         ("first_step", 1.0),
         ("terminal_scaled", 1.0),
     )
-    assert found.env.rules.bounds[0] == (0.0, 0.5)
-    assert (found.collect.plates, found.train.steps) == ("fixed", 489)
+    assert result.env.rules.bounds[0] == (0.0, 0.5)
+    assert (result.collect.plates, result.train.steps) == ("fixed", 489)
 
 
 def test_the_example_plate_can_be_used():
-    found = params_with(
+    result = params_with(
         {"actor_critic": own_plate(plates_file="inputs/actor_critic/two_steps.npy")}
     ).actor_critic
-    assert found.collect.plates_file is not None
-    assert len(found.collect.plates_file.numbers) == found.env.width
+    assert result.collect.plates_file is not None
+    assert len(result.collect.plates_file.numbers) == result.env.width
 
 
 # Each key is read by something.
@@ -613,7 +647,9 @@ BESIDE = {
 }
 """The same, of keys that count only beside others: those, and the change."""
 ELSEWHERE = {"env.allow_unbounded_growth", "env.check_actions", "env.obs_norm", "env.left_limit"}
-"""Read by the config itself, by `world.step`, while learning, and by `dynamics`: no law moves a colony to the left."""
+"""Read by the config itself, by `world.step`, while learning, and by `dynamics`: no law moves a
+colony to the left.
+"""
 
 
 def written(dataset: Dataset) -> dict[str, bytes]:
@@ -642,9 +678,9 @@ def test_a_key_of_env_or_collect_changes_what_is_collected(key: str, reference: 
 def test_a_key_that_needs_others_changes_what_is_collected_with_them(key: str):
     beside, change = BESIDE[key]
     base, plate = overlaid(SMALL["actor_critic"], beside), tuple(np.linspace(1, 4, 60).tolist())
-    one = chosen(base, plate)
-    other = chosen(overlaid(base, change), plate[::-1] if key == "collect.plates_file" else plate)
-    assert written(collect(one, 0)) != written(collect(other, 0))
+    item = selected(base, plate)
+    other = selected(overlaid(base, change), plate[::-1] if key == "collect.plates_file" else plate)
+    assert written(collect(item, 0)) != written(collect(other, 0))
 
 
 def test_no_key_of_env_or_collect_is_forgotten_above():
@@ -670,10 +706,10 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
     monkeypatch.setattr(room.Env, "__getattribute__", noting(read, "env"), raising=False)
     progress = list(learn(config, dataset, 0))[-1]
     evaluate(config, progress.state, dataset, 0)
-    wanted = {
+    expected = {
         f"{above}.{name}" for above, section in sections.items() for name in section.model_fields
     }
-    assert wanted | {"env.obs_norm"} <= read, wanted - read
+    assert expected | {"env.obs_norm"} <= read, expected - read
 
 
 def noting(read: set[str], above: str) -> Any:

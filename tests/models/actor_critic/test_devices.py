@@ -1,4 +1,5 @@
-"""A learner works where torch's default device is, asks it for nothing on the way, and is refused where it cannot work.
+"""A learner works where torch's default device is, asks it for nothing on the way, and is refused
+where it cannot work.
 
 The device `meta` holds no values, so whatever would wait for a GPU raises there, on any machine.
 """
@@ -40,8 +41,8 @@ without_a_compiler = pytest.mark.skipif(
 
 
 def config_of(features: str, policy: str, value_heads: str) -> ActorCriticConfig:
-    chosen = {"policy": policy, "value_heads": value_heads, "layers": 2}
-    return small("actor_critic", env={"features": features}, network=chosen)
+    selected = {"policy": policy, "value_heads": value_heads, "layers": 2}
+    return small("actor_critic", env={"features": features}, network=selected)
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=IDS)
@@ -85,7 +86,7 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
     """But for once in a rollout, when values are asked for of the episodes that were cut."""
     values = trainer.rollout.value.shape[2:]
     monkeypatch.setattr(rollout, "_final_values", lambda *_: torch.zeros(3, *values))
-    with MadeOnTheCpu() as seen:
+    with MadeOnTheCpu() as observed:
         trainer.rollout_state = rollout.collect_rollout(
             trainer.actor, trainer.rollout_state, trainer.rollout
         ).state
@@ -93,7 +94,7 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
         for index in buffer.minibatch_indices(len(transitions.n), 64, trainer.order):
             loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index, 32), 0.01)
             iteration.gradient_step(trainer, loss, row)
-    assert seen.found == []
+    assert observed.found == []
 
 
 @without_a_gpu
@@ -108,7 +109,9 @@ def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(case: tuple[ActorCriticConf
 
 
 class Answers(NamedTuple):
-    """What is seen of the same colonies, what the network says to it, and what a step of theirs leads to."""
+    """What is seen of the same colonies, what the network says to it, and what a step of theirs
+    leads to.
+    """
 
     graph: Tensor
     raw: Tensor
@@ -124,18 +127,18 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers
     world = make_world(config.env.rules, dataset.train.plates)
     colonies = by_hand.wandering(world, 64, 10)
     action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
-    given = (world, colonies, action, make_scale(config, dataset))
+    tensors = (world, colonies, action, make_scale(config, dataset))
     with torch.device(device):
         world, colonies, action, scale = tree_map(
-            lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, given
+            lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, tensors
         )
         actor = make_actor(config, world, scale, network.init(config, 3).to(device))
         graphs = observe(actor, colonies)
         output = actor.forward(graphs)
-        chosen = actor.policy.distribution(output.raw)
+        selected = actor.policy.distribution(output.raw)
         log_prob, entropy = (
-            actor.policy.log_prob(chosen, actor.policy.mean(chosen)),
-            actor.policy.entropy(chosen),
+            actor.policy.log_prob(selected, actor.policy.mean(selected)),
+            actor.policy.entropy(selected),
         )
         transition = advance(world, colonies, action)
         return Answers(
@@ -157,17 +160,17 @@ def test_half_precision_is_near_to_whole(
     config, dataset = case
     monkeypatch.setattr(acting, "on_gpu", lambda: True)
     whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
-    for one, other in zip(whole, half, strict=True):
+    for item, other in zip(whole, half, strict=True):
         assert other.dtype == torch.float32
-        assert not torch.equal(one, other)
-        torch.testing.assert_close(other, one, atol=5e-2, rtol=5e-2)
+        assert not torch.equal(item, other)
+        torch.testing.assert_close(other, item, atol=5e-2, rtol=5e-2)
 
 
 @pytest.mark.slow
 @without_a_compiler
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
 def test_what_is_compiled_is_what_is_written(kind: tuple[str, str, str]):
-    """In a process of its own, for what pytest has wrapped to check its shapes cannot be compiled."""
+    """Runs in another process: functions that pytest wraps with shape checks cannot be compiled."""
     script = (
         "import sys\n"
         "sys.path[:0] = ['src', '.']\n"
@@ -180,13 +183,17 @@ def test_what_is_compiled_is_what_is_written(kind: tuple[str, str, str]):
 
 
 def furthest_when_compiled(kind: tuple[str, str, str]) -> float:
-    """How far at most the outputs of a compiled network and its gradients are from those of the same one as written."""
+    """How far at most the outputs of a compiled network and its gradients are from those of the
+    same one as written.
+    """
     config = config_of(*kind)
     dataset = collect(config, 0)
     eager, compiled = (
-        outputs(config_with(config, compile=chosen), dataset) for chosen in (False, True)
+        outputs(config_with(config, compile=selected), dataset) for selected in (False, True)
     )
-    return max(float((one - other).abs().max()) for one, other in zip(eager, compiled, strict=True))
+    return max(
+        float((item - other).abs().max()) for item, other in zip(eager, compiled, strict=True)
+    )
 
 
 def config_with(config: ActorCriticConfig, **changes: Any) -> ActorCriticConfig:
@@ -215,7 +222,8 @@ def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
 def test_half_precision_without_a_gpu_is_refused(case: tuple[ActorCriticConfig, Dataset]):
     config, dataset = case
     expected = (
-        r"^params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here \(or is built without "
+        r"^params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here "
+        r"\(or is built without "
         r"CUDA\), and on a CPU it was measured slower than float32; set amp: none$"
     )
     with pytest.raises(DeviceMissing, match=expected):
@@ -225,7 +233,8 @@ def test_half_precision_without_a_gpu_is_refused(case: tuple[ActorCriticConfig, 
 FULL = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     RuntimeError(
-        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+        "you tried"
     ),
 ]
 
@@ -245,7 +254,8 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
     monkeypatch.setattr(rollout, where, full)
     expected = (
         r"^actor_critic: the device has no memory left; a rollout takes \d+ MiB\. Lower "
-        r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, or actor_critic\.env\.max_nodes\.$"
+        r"actor_critic\.train\.num_envs, \.horizon or \.minibatch_size, or "
+        r"actor_critic\.env\.max_nodes\.$"
     )
     with pytest.raises(DeviceFull, match=expected):
         next(train.train(config, dataset, 0))

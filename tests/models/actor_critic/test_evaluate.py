@@ -1,4 +1,4 @@
-"""Scores from outcomes made by hand, and outcomes of small worlds that can be episodes in advance."""
+"""Scores of outcomes made by hand, and outcomes of small worlds that are known in advance."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -70,8 +70,10 @@ def dataset_with(
         np.broadcast_to(np.float32(references[name]), count)
         for name in ("random", "constant", "feedback")
     ]
-    own = References(*columns, np.zeros(5, np.float32), np.float32(1))
-    return Dataset(None, HeldOut(plates, starts, plates, starts._replace(n=np.full(count, 3)), own))
+    ours = References(*columns, np.zeros(5, np.float32), np.float32(1))
+    return Dataset(
+        None, HeldOut(plates, starts, plates, starts._replace(n=np.full(count, 3)), ours)
+    )
 
 
 def scored(
@@ -81,7 +83,9 @@ def scored(
     others: Mapping[str, Outcome] | None = None,
     **sections: Any,
 ) -> dict[str, float]:
-    """What `evaluate` makes of outcomes made by hand, one per seed; `others`: with spread, and outside."""
+    """What `evaluate` makes of outcomes made by hand, one per seed; `others`: with spread, and
+    outside.
+    """
     episodes = {"drawn": outcomes[0], "outside": outcomes[0]} | (others or {})
     names: dict[int, int] = {}
 
@@ -132,7 +136,9 @@ def test_a_controller_no_better_than_chance_leaves_no_score(monkeypatch: pytest.
 
 
 def test_sizes_count_once_they_had_time_to_settle(monkeypatch: pytest.MonkeyPatch):
-    """From the fourth step on: here one colony, of 2 and then 4 cells, and one that ended before; the aim is 6."""
+    """From the fourth step on: here one colony, of 2 and then 4 cells, and one that ended before;
+    the aim is 6.
+    """
     n = np.array([[60, 60, 60, 2, 4, NAN], [60, 60, 60, NAN, NAN, NAN]]).T
     scores = scored(monkeypatch, [outcome([0.0, 0.0], n=n, lengths=np.array([5, 3]))])
     assert scores["size_rmse"] == pytest.approx(((16 + 4) / 2) ** 0.5)
@@ -154,16 +160,18 @@ def test_lanes_are_measured_from_the_middle_in_each_step(monkeypatch: pytest.Mon
     centroid = np.full((2, 2, 2), 30.0)
     centroid[..., 1] = [[33, 30], [26, NAN]]
     centroid[1, 1, 0] = NAN
-    found = outcome([0.0, 0.0], centroid=centroid, n=np.full((2, 2), 6.0), lengths=np.array([2, 1]))
-    assert scored(monkeypatch, [found])["lane_rms"] == pytest.approx(((9 + 16 + 0) / 3) ** 0.5)
+    result = outcome(
+        [0.0, 0.0], centroid=centroid, n=np.full((2, 2), 6.0), lengths=np.array([2, 1])
+    )
+    assert scored(monkeypatch, [result])["lane_rms"] == pytest.approx(((9 + 16 + 0) / 3) ** 0.5)
 
 
 def test_progress_is_where_each_colony_ended(monkeypatch: pytest.MonkeyPatch):
     centroid = np.full((3, 3, 2), 30.0)
     centroid[..., 0] = [[5, 29.5, 1], [10, NAN, 80], [11.8, NAN, NAN]]
-    found = outcome([0.0] * 3, centroid=centroid, lengths=np.array([3, 1, 2]))
-    np.testing.assert_array_equal(final_centroids(found)[:, 0], [11.8, 29.5, 80])
-    assert scored(monkeypatch, [found])["final_progress"] == pytest.approx((0.2 + 0.5 + 1) / 3)
+    result = outcome([0.0] * 3, centroid=centroid, lengths=np.array([3, 1, 2]))
+    np.testing.assert_array_equal(final_centroids(result)[:, 0], [11.8, 29.5, 80])
+    assert scored(monkeypatch, [result])["final_progress"] == pytest.approx((0.2 + 0.5 + 1) / 3)
 
 
 def test_success_is_a_reason_not_a_length(monkeypatch: pytest.MonkeyPatch):
@@ -249,9 +257,9 @@ def test_intervals_repeat_with_their_seed(monkeypatch: pytest.MonkeyPatch):
     assert not differing(*(scored(monkeypatch, [luck]) for _ in range(2)))
 
 
-def differing(one: Mapping[str, float], other: Mapping[str, float]) -> set[str]:
-    assert one.keys() == other.keys()
-    return {name for name in one if not np.array_equal(one[name], other[name], equal_nan=True)}
+def differing(item: Mapping[str, float], other: Mapping[str, float]) -> set[str]:
+    assert item.keys() == other.keys()
+    return {name for name in item if not np.array_equal(item[name], other[name], equal_nan=True)}
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest.MonkeyPatch):
@@ -310,25 +318,25 @@ def permuted(starts: InitialColonies, order: np.ndarray) -> InitialColonies:
     return InitialColonies(*(column[order] for column in starts))
 
 
-def equal(one: Outcome, other: Outcome) -> bool:
-    return all(np.array_equal(*pair, equal_nan=True) for pair in zip(one, other, strict=True))
+def equal(item: Outcome, other: Outcome) -> bool:
+    return all(np.array_equal(*pair, equal_nan=True) for pair in zip(item, other, strict=True))
 
 
 def test_every_held_out_colony_plays_exactly_one_episode():
     config, dataset, state = untrained()
-    (found,) = evaluate_policy(config, state, dataset)
+    (result,) = evaluate_policy(config, state, dataset)
     count = config.collect.held_out_colonies
-    assert found.returns.shape == found.lengths.shape == found.reasons.shape == (count,)
-    assert (found.reasons > 0).all()
-    assert ((found.lengths >= 1) & (found.lengths <= 9)).all()
-    assert len(set(found.lengths)) > 1
-    assert (found.lengths[found.reasons == TIMEOUT] == 9).all()
-    lives = np.arange(found.lengths.max())[:, None] < found.lengths
+    assert result.returns.shape == result.lengths.shape == result.reasons.shape == (count,)
+    assert (result.reasons > 0).all()
+    assert ((result.lengths >= 1) & (result.lengths <= 9)).all()
+    assert len(set(result.lengths)) > 1
+    assert (result.lengths[result.reasons == TIMEOUT] == 9).all()
+    lives = np.arange(result.lengths.max())[:, None] < result.lengths
     for trace in (
-        found.n,
-        found.centroid[..., 0],
-        found.centroid[..., 1],
-        *np.moveaxis(found.action, 2, 0),
+        result.n,
+        result.centroid[..., 0],
+        result.centroid[..., 1],
+        *np.moveaxis(result.action, 2, 0),
     ):
         np.testing.assert_array_equal(np.isfinite(trace), lives)
 
@@ -338,46 +346,46 @@ def test_traces_are_those_of_colonies_that_play_alone():
     draws = torch.Generator().manual_seed(1)
     low, high = torch.tensor(some_world.rules.bounds).unbind(1)
     actions = low + (high - low) * torch.rand(64, 5, generator=draws)
-    found = run_episodes(some_world, starts, constant_policy(actions))
+    result = run_episodes(some_world, starts, constant_policy(actions))
     for row in range(0, 64, 7):
         alone = run_episodes(
             some_world, permuted(starts, np.array([row])), constant_policy(actions[[row]])
         )
         length = int(alone.lengths[0])
-        assert (found.lengths[row], found.reasons[row]) == (length, alone.reasons[0])
-        np.testing.assert_array_equal(found.n[:length, row], alone.n[:, 0])
-        np.testing.assert_allclose(found.centroid[:length, row], alone.centroid[:, 0], atol=1e-4)
-        np.testing.assert_array_equal(found.action[:length, row], alone.action[:, 0])
-        np.testing.assert_array_equal(found.action[0, row], actions[row])
-        np.testing.assert_allclose(found.components[row], alone.components[0], atol=1e-5)
+        assert (result.lengths[row], result.reasons[row]) == (length, alone.reasons[0])
+        np.testing.assert_array_equal(result.n[:length, row], alone.n[:, 0])
+        np.testing.assert_allclose(result.centroid[:length, row], alone.centroid[:, 0], atol=1e-4)
+        np.testing.assert_array_equal(result.action[:length, row], alone.action[:, 0])
+        np.testing.assert_array_equal(result.action[0, row], actions[row])
+        np.testing.assert_allclose(result.components[row], alone.components[0], atol=1e-5)
 
 
 def test_returns_are_undiscounted_sums_of_weighted_components():
     some_world, starts = held_out()
     act = feedback_policy(some_world.rules, torch.full((64,), 9.0))
-    found = run_episodes(some_world, starts, act)
+    result = run_episodes(some_world, starts, act)
     expected = returns(some_world, make_colonies(some_world.rules, starts), act)
-    np.testing.assert_allclose(found.returns, expected, atol=1e-5)
+    np.testing.assert_allclose(result.returns, expected, atol=1e-5)
     weights = dict(some_world.rules.reward)
-    by_name = dict(zip(weights, found.components.T, strict=True))
-    np.testing.assert_array_equal(by_name["time"], -found.lengths)
+    by_name = dict(zip(weights, result.components.T, strict=True))
+    np.testing.assert_array_equal(by_name["time"], -result.lengths)
     np.testing.assert_array_equal(
-        by_name["terminal"], np.array([0, 1, -1, -1, -0.5, 0, -1])[found.reasons]
+        by_name["terminal"], np.array([0, 1, -1, -1, -0.5, 0, -1])[result.reasons]
     )
     total = sum(weights[name] * by_name[name] for name in COMPONENTS if name in weights)
-    np.testing.assert_allclose(found.returns, total)
-    assert (found.reasons == SUCCESS).any()
+    np.testing.assert_allclose(result.returns, total)
+    assert (result.reasons == SUCCESS).any()
 
 
 def test_the_order_of_colonies_does_not_matter():
     some_world, starts = held_out()
     order = np.random.default_rng(0).permutation(64)
     gamma = torch.linspace(1, 15, 64)
-    one = run_episodes(some_world, starts, feedback_policy(some_world.rules, gamma))
+    item = run_episodes(some_world, starts, feedback_policy(some_world.rules, gamma))
     other = run_episodes(
         some_world, permuted(starts, order), feedback_policy(some_world.rules, gamma[order])
     )
-    for name, values in one._asdict().items():
+    for name, values in item._asdict().items():
         traced = name in ("n", "centroid", "action")
         np.testing.assert_allclose(
             getattr(other, name), values[:, order] if traced else values[order], atol=1e-4
@@ -389,14 +397,14 @@ def test_the_order_does_not_matter_to_a_network():
     some_world, starts = held_out()
     act = deterministic_policy(load_actor(config, some_world, state.seeds[0]))
     order = np.random.default_rng(0).permutation(64)
-    one, other = (
+    item, other = (
         run_episodes(some_world, starts, act),
         run_episodes(some_world, permuted(starts, order), act),
     )
-    np.testing.assert_allclose(other.action[0], one.action[0, order], atol=1e-5)
-    assert one.action[0].std(0).min() > 1e-3
+    np.testing.assert_allclose(other.action[0], item.action[0, order], atol=1e-5)
+    assert item.action[0].std(0).min() > 1e-3
     assert (
-        np.mean(one.lengths[order] == other.lengths) > 0.9
+        np.mean(item.lengths[order] == other.lengths) > 0.9
     )  # a number that is nearly whole may be rounded both ways
     assert dataset.held_out.colonies is starts
 
@@ -407,8 +415,8 @@ def test_evaluation_repeats_bit_for_bit_and_changes_nothing():
         {name: array.copy() for name, array in arrays.items()}
         for arrays in (to_arrays(dataset), packed(state))
     ]
-    one, other = (evaluate(config, state, dataset, 4) for _ in range(2))
-    assert not differing(one, other)
+    item, other = (evaluate(config, state, dataset, 4) for _ in range(2))
+    assert not differing(item, other)
     (first,), (second,) = (evaluate_policy(config, state, dataset) for _ in range(2))
     assert equal(first, second)
     for arrays, copies in zip((to_arrays(dataset), packed(state)), before, strict=True):
@@ -422,8 +430,8 @@ def packed(state: State) -> dict[str, np.ndarray]:
 
 def test_only_draws_and_intervals_depend_on_the_seed():
     config, dataset, state = untrained()
-    one, other = (evaluate(config, state, dataset, seed) for seed in (1, 2))
-    differ = differing(one, other)
+    item, other = (evaluate(config, state, dataset, seed) for seed in (1, 2))
+    differ = differing(item, other)
     assert "stochastic_return_mean" in differ
     assert {name for name in differ if not name.endswith(("_low", "_high"))} == {
         "stochastic_return_mean"
@@ -439,8 +447,8 @@ def test_the_mean_is_played_not_a_draw():
     drawn = np.array(
         [act(torch.arange(64), make_colonies(some_world.rules, starts)).numpy() for act in draws]
     )
-    (found,) = evaluate_policy(config, state, dataset)
-    np.testing.assert_array_equal(found.action[0], mean)
+    (result,) = evaluate_policy(config, state, dataset)
+    np.testing.assert_array_equal(result.action[0], mean)
     error = drawn.std(0) / 64**0.5
     assert (np.abs(drawn.mean(0) - mean) < 5 * error).all()
 
@@ -453,10 +461,10 @@ def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
     )
     starts = dataset.held_out.colonies._replace(substrate=np.zeros(64, np.int64))
     flipped = [moved(dataset, *pair, starts) for pair in ((soft, stiff), (stiff, soft))]
-    one, other = (evaluate(config, state, one, 0) for one in flipped)
-    assert one["return_mean"] == other["outside/return_mean"] != other["return_mean"]
-    assert one["outside/return_mean"] == other["return_mean"]
-    assert one["final_progress"] < other["final_progress"]
+    item, other = (evaluate(config, state, item, 0) for item in flipped)
+    assert item["return_mean"] == other["outside/return_mean"] != other["return_mean"]
+    assert item["outside/return_mean"] == other["return_mean"]
+    assert item["final_progress"] < other["final_progress"]
 
 
 def moved(dataset: Dataset, plates: Plates, outside: Plates, starts: InitialColonies) -> Dataset:

@@ -31,7 +31,7 @@ def plain() -> Run:
 
 def test_steps_stand_beside_the_state_that_they_answered(plain: Run):
     held_out, (outcome,) = plain.dataset.held_out, plain.replays.learned
-    found = steps_of(held_out.plates, held_out.colonies, outcome)
+    result = steps_of(held_out.plates, held_out.colonies, outcome)
     n, y, stiffness, action = [], [], [], []
     for time in range(len(outcome.n)):
         for colony in range(COLONIES):
@@ -44,8 +44,8 @@ def test_steps_stand_beside_the_state_that_they_answered(plain: Run):
             y.append(y_at)
             stiffness.append(held_out.plates.intensity[plate, int(x_at)])
             action.append(outcome.action[time, colony])
-    for own, other in zip(found, (n, y, stiffness, action), strict=True):
-        np.testing.assert_allclose(own, other, rtol=1e-6)
+    for ours, other in zip(result, (n, y, stiffness, action), strict=True):
+        np.testing.assert_allclose(ours, other, rtol=1e-6)
 
 
 def test_next_sizes_and_throws_are_those_of_the_dynamics(plain: Run):
@@ -143,18 +143,18 @@ def test_pairs_are_returns_with_the_same_colony(plain: Run):
 def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
     held_out = plain.dataset.held_out
     replays = plain.replays
-    returns, seen = replays.learned[0].returns, 0
+    returns, observed = replays.learned[0].returns, 0
     for kind in baseline_comparison.KIND_NAMES:
-        found = baseline_comparison.by_plate(
+        result = baseline_comparison.by_plate(
             baseline_comparison.PlateReplays(held_out.plates, held_out.colonies, replays),
             returns,
             kind,
         )
-        for m, mean in zip(found.m, found.returns, strict=True):
+        for m, mean in zip(result.m, result.returns, strict=True):
             (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
             assert mean == pytest.approx(returns[held_out.colonies.substrate == plate].mean())
-            seen += 1
-    assert seen == len(np.unique(held_out.colonies.substrate))
+            observed += 1
+    assert observed == len(np.unique(held_out.colonies.substrate))
 
 
 def test_constants_below_the_edge_lie_on_it(plain: Run):
@@ -177,14 +177,14 @@ def test_constants_below_the_edge_lie_on_it(plain: Run):
 
 def test_the_film_shows_the_episode_that_was_judged(plain: Run):
     (outcome,) = plain.replays.learned
-    chosen = median_colony(outcome)
-    pictures = episode_strip.capture_frames(plain.config, plain.state, plain.dataset, chosen)
-    assert [seen.step for seen in pictures] == list(range(outcome.lengths[chosen] + 1))
-    assert [seen.n for seen in pictures[1:]] == outcome.n[
-        : outcome.lengths[chosen], chosen
+    selected = median_colony(outcome)
+    pictures = episode_strip.capture_frames(plain.config, plain.state, plain.dataset, selected)
+    assert [observed.step for observed in pictures] == list(range(outcome.lengths[selected] + 1))
+    assert [observed.n for observed in pictures[1:]] == outcome.n[
+        : outcome.lengths[selected], selected
     ].tolist()
     np.testing.assert_allclose(
-        pictures[-1].pos.mean(0), outcome.centroid[len(pictures) - 2, chosen], rtol=1e-4
+        pictures[-1].pos.mean(0), outcome.centroid[len(pictures) - 2, selected], rtol=1e-4
     )
     figure = episode_strip.draw_episode_strip(
         plain.config, plain.state, plain.dataset, plain.replays

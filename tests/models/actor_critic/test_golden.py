@@ -1,4 +1,6 @@
-"""The three terms of the loss of one small batch, as numbers: what moves them has changed what is learned."""
+"""The three terms of the loss of one small batch, as numbers: what moves them has changed what is
+learned.
+"""
 
 import pytest
 import torch
@@ -85,5 +87,5 @@ def test_the_terms_of_a_batch_are_these_numbers(
     _, row = iteration.objective(
         trainer, batch_of(() if value_heads == "total" else (COMPONENTS,)), 0.01
     )
-    found = dict(zip(MINIBATCH_METRICS, row.tolist(), strict=True))
-    assert [found[term] for term in TERMS] == pytest.approx(expected, rel=1e-4)
+    result = dict(zip(MINIBATCH_METRICS, row.tolist(), strict=True))
+    assert [result[term] for term in TERMS] == pytest.approx(expected, rel=1e-4)

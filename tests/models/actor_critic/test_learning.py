@@ -1,4 +1,6 @@
-"""Whole runs of minutes: what the committed settings reach on the committed plates, and that a fifth of them learns."""
+"""Whole runs of minutes: what the committed settings reach on the committed plates, and that a
+fifth of them learns.
+"""
 
 import sys
 from functools import lru_cache
@@ -21,7 +23,9 @@ GOALS = {"margin_over_constant": 0.25, "fraction_of_feedback": 0.95}
 
 
 def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
-    """Of each seed on its own, after collecting and training as the stages do; the first one is the stages' own."""
+    """Of each seed on its own, after collecting and training as the stages do; the first one is the
+    stages' own.
+    """
     params = read_params(ROOT, preset)
     seed = {
         verb: Stage(verb, "actor_critic", ROOT, params).seed(verb)
@@ -32,8 +36,8 @@ def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
         dataset = collect(alone, seed["collect"])
         *_, end = train(alone.model_copy(update={"seeds": seeds}), dataset, seed["train"])
         return [
-            evaluate(alone, State.from_seeds([one]), dataset, seed["evaluate"])
-            for one in end.state.seeds
+            evaluate(alone, State.from_seeds([item]), dataset, seed["evaluate"])
+            for item in end.state.seeds
         ]
 
 
@@ -51,7 +55,7 @@ def test_the_preset_reaches_its_goals_over_seeds(capsys: pytest.CaptureFixture[s
     scores = aggregate_seeds(preset_scores(), list(GOALS))
     with capsys.disabled():
         for name in GOALS:
-            each = " ".join(f"{one[name]:.4f}" for one in preset_scores())
+            each = " ".join(f"{item[name]:.4f}" for item in preset_scores())
             interval = f"{scores[f'{name}_low']:.4f} to {scores[f'{name}_high']:.4f}"
             sys.stdout.write(
                 f"\n{name}: {each}; mean {scores[name]:.4f}, 95 % of means {interval}\n"

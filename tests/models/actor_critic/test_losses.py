@@ -1,4 +1,6 @@
-"""The loss of proximal policy optimisation: worked numbers, where gradients flow, and what is recorded."""
+"""The loss of proximal policy optimisation: worked numbers, where gradients flow, and what is
+recorded.
+"""
 
 import pytest
 import torch
@@ -10,8 +12,8 @@ ADVANTAGE = torch.tensor([2.0, 2.0, -2.0, 2.0, -2.0, -1.0])
 
 
 def test_worked_policy_loss_takes_the_worse_of_the_ratio_and_the_clipped_one():
-    found = losses.policy(RATIO, ADVANTAGE, 0.2)
-    torch.testing.assert_close(found, torch.tensor([-2.0, -2.4, 3.0, -1.0, 1.6, 1.1]))
+    result = losses.policy(RATIO, ADVANTAGE, 0.2)
+    torch.testing.assert_close(result, torch.tensor([-2.0, -2.4, 3.0, -1.0, 1.6, 1.1]))
 
 
 def test_only_moves_that_do_not_yet_pay_enough_have_a_gradient():
@@ -60,8 +62,8 @@ def test_worked_value_loss():
 
 def test_errors_of_components_count_by_their_weight():
     values, returns = torch.stack([VALUES, VALUES - 1], 1), torch.stack([RETURNS, RETURNS + 1], 1)
-    found = losses.value(values, torch.zeros(4, 2), returns, torch.tensor([3.0, 0.5]), 0.0)
-    torch.testing.assert_close(found, torch.tensor([3 + 4.5, 3 + 0.5, 12 + 8, 3 + 4.5]))
+    result = losses.value(values, torch.zeros(4, 2), returns, torch.tensor([3.0, 0.5]), 0.0)
+    torch.testing.assert_close(result, torch.tensor([3 + 4.5, 3 + 0.5, 12 + 8, 3 + 4.5]))
 
 
 def test_terms_are_one_number_per_sample_and_all_named_functions():

@@ -70,24 +70,24 @@ def test_what_stands_in_padding_is_not_seen(net: network.Network):
 
 
 def test_the_order_of_cells_is_no_matter(net: network.Network):
-    one = graphs()
+    item = graphs()
     order = torch.randperm(11, generator=torch.Generator().manual_seed(1))
     place = order.argsort()
-    parent = one.parent[:, order]
+    parent = item.parent[:, order]
     moved = Graphs(
-        one.node[:, order],
-        one.graph,
+        item.node[:, order],
+        item.graph,
         torch.where(parent >= 0, place[parent], -1),
-        one.mask[:, order],
+        item.mask[:, order],
     )
-    torch.testing.assert_close(both(net(moved)), both(net(one)), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(both(net(moved)), both(net(item)), atol=1e-5, rtol=1e-5)
 
 
 def test_a_batch_gives_each_colony_its_own_value(net: network.Network):
-    found = both(net(graphs(64)))
-    assert len({tuple(row) for row in found.tolist()}) == 64
+    result = both(net(graphs(64)))
+    assert len({tuple(row) for row in result.tolist()}) == 64
     alone = both(net(Graphs(*(column[5:6] for column in graphs(64)))))
-    torch.testing.assert_close(alone[0], found[5], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(alone[0], result[5], atol=1e-5, rtol=1e-5)
 
 
 def test_one_cell_changes_policy_and_value_of_its_colony_alone(net: network.Network):
@@ -95,9 +95,9 @@ def test_one_cell_changes_policy_and_value_of_its_colony_alone(net: network.Netw
     node = before.node.clone()
     node[1, 3] += 1
     first, second = net(before), net(before._replace(node=node))
-    for one, other in ((first.raw, second.raw), (first.value, second.value)):
-        assert (one[1] != other[1]).all()
-        assert torch.equal(one[[0, 2, 3, 4, 5, 6]], other[[0, 2, 3, 4, 5, 6]])
+    for item, other in ((first.raw, second.raw), (first.value, second.value)):
+        assert (item[1] != other[1]).all()
+        assert torch.equal(item[[0, 2, 3, 4, 5, 6]], other[[0, 2, 3, 4, 5, 6]])
 
 
 def test_the_tree_is_seen(net: network.Network):
@@ -110,10 +110,10 @@ def test_the_tree_is_seen(net: network.Network):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("heads", ["total", "components"])
 def test_every_weight_gets_a_gradient(layers: int, heads: str):
-    chosen = small(
+    selected = small(
         "actor_critic", network={"d": 16, "heads": 2, "layers": layers, "value_heads": heads}
     )
-    net = network.init(chosen, seed=0)
+    net = network.init(selected, seed=0)
     output = net(graphs())
     mixed = torch.Generator().manual_seed(0)
     loss = sum((part * torch.randn(part.shape, generator=mixed)).sum() for part in output)
@@ -144,9 +144,9 @@ def test_the_colony_alone_asks_the_same_as_if_all_asked():
 
 def test_groups_are_one_batch(net: network.Network):
     whole, other = graphs(7), graphs(5, 4, seed=1)
-    found = net(whole, other)
-    torch.testing.assert_close(found.raw[:7], net(whole).raw, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(found.value[7:], net(other).value, atol=1e-6, rtol=1e-5)
+    result = net(whole, other)
+    torch.testing.assert_close(result.raw[:7], net(whole).raw, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(result.value[7:], net(other).value, atol=1e-6, rtol=1e-5)
 
 
 def test_the_first_policy_is_nearly_the_same_everywhere():
@@ -156,7 +156,7 @@ def test_the_first_policy_is_nearly_the_same_everywhere():
 def test_weights_depend_on_the_seed_alone_and_leave_torch_as_it_was():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    one, same, other = (network.init(config(), seed) for seed in (1, 1, 2))
+    item, same, other = (network.init(config(), seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(one.cells.weight, same.cells.weight)
-    assert not torch.equal(one.cells.weight, other.cells.weight)
+    assert torch.equal(item.cells.weight, same.cells.weight)
+    assert not torch.equal(item.cells.weight, other.cells.weight)

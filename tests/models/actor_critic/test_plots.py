@@ -83,10 +83,10 @@ def plain() -> Run:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_figure_is_drawn_for_every_run(name: str):
-    found = named(name)
-    figures = found.figures()
+    result = named(name)
+    figures = result.figures()
     assert set(figures) == (
-        ALWAYS if found.config.collect.plates != "default_law" else ALWAYS | {"slopes"}
+        ALWAYS if result.config.collect.plates != "default_law" else ALWAYS | {"slopes"}
     )
     for drawn, figure in figures.items():
         figure.canvas.draw()
@@ -157,8 +157,8 @@ def test_reasons_are_shares_of_those_that_occur():
 def test_before_the_first_episode_ends_nothing_is_shown():
     config = configured()
     episodes = {"episodes": (np.arange(1, 6), np.array([0.0, 0, 3, 0, 2]))}
-    found = training.episode_curve(config, recorded(config) | episodes, "return")
-    assert np.isfinite(found.values[0]).tolist() == [False, False, True, True, True]
+    result = training.episode_curve(config, recorded(config) | episodes, "return")
+    assert np.isfinite(result.values[0]).tolist() == [False, False, True, True, True]
 
 
 def test_several_seeds_have_bands():
@@ -173,22 +173,22 @@ def recorded(config: ActorCriticConfig) -> History:
     """Five iterations in which every component pays something; of several seeds, each one more."""
     rng, steps = np.random.default_rng(5), np.arange(1, 6)
     paid = {name: rng.normal(size=5) for name, _ in config.env.reward.weighted}
-    found = {f"reward/{name}": values for name, values in paid.items()}
-    found |= {f"reason/{name}": np.zeros(5) for name in training.REASON_COLORS}
-    found |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
-    found |= {
+    result = {f"reward/{name}": values for name, values in paid.items()}
+    result |= {f"reason/{name}": np.zeros(5) for name in training.REASON_COLORS}
+    result |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
+    result |= {
         "return": np.sum(
             [weight * paid[name] for name, weight in config.env.reward.weighted], axis=0
         )
     }
-    found |= {"episodes": np.ones(5), "transitions": 192.0 * steps}
+    result |= {"episodes": np.ones(5), "transitions": 192.0 * steps}
     by_seed = {}
     for seed in range(config.seeds if config.seeds > 1 else 0):
         by_seed |= {
             f"{name}/seed/{seed}": values + (name == "return") * (seed - 1)
-            for name, values in found.items()
+            for name, values in result.items()
         }
-    return {name: (steps, values) for name, values in (found | by_seed).items()}
+    return {name: (steps, values) for name, values in (result | by_seed).items()}
 
 
 def run_scores() -> dict[str, float]:

@@ -1,4 +1,6 @@
-"""Distributions of actions: worked numbers, Monte Carlo, what is stored is what is scored and executed."""
+"""Distributions of actions: worked numbers, Monte Carlo, what is stored is what is scored and
+executed.
+"""
 
 import math
 
@@ -95,8 +97,8 @@ def test_worked_squashed_gaussian():
 
 def test_the_entropy_of_a_squashed_action_falls_while_that_of_the_gaussian_rises():
     policy, widths = of_range("squashed_gaussian", 0.5), (-0.5, 0.5, 1.0)
-    found = [float(policy.entropy(params_of(0, log_s))) for log_s in widths]
-    assert found == pytest.approx([-1.2487, -0.7051, -0.8706], abs=6e-5)
+    result = [float(policy.entropy(params_of(0, log_s))) for log_s in widths]
+    assert result == pytest.approx([-1.2487, -0.7051, -0.8706], abs=6e-5)
     raw = [float(policy.raw_entropy(params_of(0, log_s))) for log_s in widths]
     assert raw == sorted(raw)
 
@@ -145,11 +147,11 @@ def test_gaussian_draws_have_its_mean_and_variance():
 @pytest.mark.parametrize("shape", [1.0, 2.5, 40.0])
 def test_gamma_draws_are_gamma_distributed_and_only_the_generator_decides(shape):
     concentration = torch.full((20_000,), shape)
-    found = policies.standard_gamma(concentration, generator(7))
-    assert stats.kstest(found.numpy(), stats.gamma(shape).cdf).pvalue > 0.01
+    result = policies.standard_gamma(concentration, generator(7))
+    assert stats.kstest(result.numpy(), stats.gamma(shape).cdf).pvalue > 0.01
     torch.manual_seed(0)
-    assert torch.equal(found, policies.standard_gamma(concentration, generator(7)))
-    assert not torch.equal(found, policies.standard_gamma(concentration, generator(8)))
+    assert torch.equal(result, policies.standard_gamma(concentration, generator(7)))
+    assert not torch.equal(result, policies.standard_gamma(concentration, generator(8)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -274,7 +276,9 @@ def test_a_draw_at_the_edge_is_the_one_that_is_stored_and_scored(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_ratio_is_as_exact_as_the_numbers_it_is_made_of(kind):
-    """The same parameters but for their last bit, and large: a ratio of 1 within 1e-5, a divergence of none."""
+    """The same parameters but for their last bit, and large: a ratio of 1 within 1e-5, a divergence
+    of none.
+    """
     policy = whole(kind)
     if kind == "beta":
         parameters = tuple(50 + 50 * torch.rand(2, 256, 5, generator=generator(17)))

@@ -122,22 +122,22 @@ def acting(**bounds: tuple[float, float]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def values(found: Solved) -> np.ndarray:
+def values(result: Solved) -> np.ndarray:
     """Of each colony, and of each component where each has a head."""
-    of_colonies = found.actor.forward(observe(found.actor, found.colonies)).value
+    of_colonies = result.actor.forward(observe(result.actor, result.colonies)).value
     return of_colonies.reshape(len(of_colonies), -1).numpy()
 
 
-def actions(found: Solved, name: str) -> np.ndarray:
+def actions(result: Solved, name: str) -> np.ndarray:
     """Without the policy's spread."""
-    return deterministic_policy(found.actor)(torch.zeros(0), found.colonies)[
+    return deterministic_policy(result.actor)(torch.zeros(0), result.colonies)[
         :, PARAMETERS.index(name)
     ].numpy()
 
 
-def turns_to_overflow(found: Solved) -> np.ndarray:
+def turns_to_overflow(result: Solved) -> np.ndarray:
     """Steps that colonies of 1..8 cells take to become more than 8, as each step doubles them."""
-    return 1 + np.floor(np.log2(8 / found.colonies.n.numpy()))
+    return 1 + np.floor(np.log2(8 / result.colonies.n.numpy()))
 
 
 # What is to come.
@@ -146,9 +146,9 @@ def turns_to_overflow(found: Solved) -> np.ndarray:
 @both_learners
 def test_a_clock_that_runs_out_ends_nothing(network: dict[str, str]):
     """Each episode is cut after one step; were that its end, the value would be -1."""
-    found = solved(15, env={**reward(time=1), "max_steps": 1, "max_nodes": 16}, network=network)
-    assert found.end.metrics["reason/timeout"].min() == 1
-    assert np.abs(values(found) + 1 / (1 - DISCOUNT)).mean() < 0.25
+    result = solved(15, env={**reward(time=1), "max_steps": 1, "max_nodes": 16}, network=network)
+    assert result.end.metrics["reason/timeout"].min() == 1
+    assert np.abs(values(result) + 1 / (1 - DISCOUNT)).mean() < 0.25
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,12 @@ def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(
     max_steps: int, policy: str
 ):
     env = {**reward(time=1, terminal=1), "max_steps": max_steps}
-    found = solved(24, env=env, network={"policy": policy, "value_heads": "components"})
-    left = DISCOUNT ** (turns_to_overflow(found) - 1)
+    result = solved(24, env=env, network={"policy": policy, "value_heads": "components"})
+    left = DISCOUNT ** (turns_to_overflow(result) - 1)
     expected = np.stack([-(1 - DISCOUNT * left) / (1 - DISCOUNT), -left], 1)
     assert set(left) == {1, 0.5, 0.25, 0.125}
-    for one in set(left):
-        errors = (values(found) - expected)[left == one]
+    for item in set(left):
+        errors = (values(result) - expected)[left == item]
         np.testing.assert_allclose(errors.mean(0), 0, atol=0.15)
         assert np.abs(errors).mean() < 0.15
 
@@ -174,20 +174,20 @@ def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(
 @both_learners
 def test_a_reward_that_depends_on_lane_and_plate(network: dict[str, str]):
     thrown = acting(gamma=(30, 30.01), alpha=(2, 2.01))
-    found = solved(24, env={**reward(lane=1, distance=1), **thrown, **ONE_STEP}, network=network)
-    expected = lane_and_distance(found)
-    assert found.end.metrics["reason/overflow"].min() == 1
+    result = solved(24, env={**reward(lane=1, distance=1), **thrown, **ONE_STEP}, network=network)
+    expected = lane_and_distance(result)
+    assert result.end.metrics["reason/overflow"].min() == 1
     assert expected.std(0).min() > 0.07
-    errors = values(found) - (
+    errors = values(result) - (
         expected if network["value_heads"] == "components" else expected.sum(1, keepdims=True)
     )
     np.testing.assert_allclose(errors.mean(0), 0, atol=0.1)
     assert errors.std(0).max() < 0.06
 
 
-def lane_and_distance(found: Solved) -> np.ndarray:
+def lane_and_distance(result: Solved) -> np.ndarray:
     """What a step pays that throws all children to the right, with gamma 30 and alpha 2."""
-    world, colonies = found.actor.world, found.colonies
+    world, colonies = result.actor.world, result.colonies
     stiffness = intensity_at(world, colonies.pos[..., 0], colonies.substrate)
     gamma, alpha, noise = (torch.full((len(colonies.n),), value) for value in (30.0, 2.0, 0.015))
     length = hill_length(gamma, alpha, noise, stiffness).mean(1)
@@ -202,10 +202,12 @@ def lane_and_distance(found: Solved) -> np.ndarray:
 @both_learners
 def test_effort_is_spared_and_a_colony_steered_to_the_middle(network: dict[str, str]):
     bounds = acting(gamma=(0.5, 5), noise=(10, 10.01), theta=(-1, 1))
-    found = solved(18, env={**reward(metabolic=0.1, lane=3), **bounds, **ONE_STEP}, network=network)
-    np.testing.assert_array_less(actions(found, "gamma"), 2.0)
-    off = found.colonies.centroid[:, 1].numpy() - found.actor.world.rules.height / 2
-    theta = actions(found, "theta")
+    result = solved(
+        18, env={**reward(metabolic=0.1, lane=3), **bounds, **ONE_STEP}, network=network
+    )
+    np.testing.assert_array_less(actions(result, "gamma"), 2.0)
+    off = result.colonies.centroid[:, 1].numpy() - result.actor.world.rules.height / 2
+    theta = actions(result, "theta")
     np.testing.assert_array_less(theta[off > 5], -0.5)
     np.testing.assert_array_less(0.5, theta[off < -5])
 
@@ -214,6 +216,6 @@ def test_an_end_that_is_steps_away_is_avoided():
     """Colonies of 4 cells that delete none overflow in their third step."""
     begun = {"n0_min": 4, "n0_max": 4, "max_nodes": 16, "max_steps": 12}
     env = {**reward(terminal=1), **acting(delete_ratio=(0.0, 0.7)), **begun}
-    found = solved(15, env=env, train={"discount": 0.9})
-    shares = found.end.metrics["reason/timeout"]
+    result = solved(15, env=env, train={"discount": 0.9})
+    shares = result.end.metrics["reason/timeout"]
     assert shares[-1] > 0.95

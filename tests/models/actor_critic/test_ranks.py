@@ -60,12 +60,12 @@ def other(group: ProcessGroup, dataset: Dataset, collected: Rollout) -> None:
 def test_two_ranks_have_the_gradient_of_one(dataset: Dataset):
     trainer = make_trainer(dataset, SINGLE_PROCESS)
     rollout.collect_rollout(trainer.actor, trainer.rollout_state, trainer.rollout)
-    wanted = gradients(dataset, trainer.rollout, SINGLE_PROCESS)
+    expected = gradients(dataset, trainer.rollout, SINGLE_PROCESS)
     with launch_ranks(2, other, dataset, trainer.rollout) as group:
-        found = gradients(dataset, trainer.rollout, group)
-    assert found.keys() == wanted.keys()
-    for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
+        result = gradients(dataset, trainer.rollout, group)
+    assert result.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(result[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
 
 
 def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):

@@ -1,4 +1,6 @@
-"""The same numbers again: of a seed, of a run that was cut off, and of the plainest world after the actions drawn."""
+"""The same numbers again: of a seed, of a run that was cut off, and of the plainest world after the
+actions drawn.
+"""
 
 from typing import Any
 
@@ -46,12 +48,12 @@ def case(request: pytest.FixtureRequest) -> tuple[ActorCriticConfig, Dataset, li
     return config, dataset, list(train.train(config, dataset, 0))
 
 
-def assert_same(one: Progress, other: Progress) -> None:
-    assert one.step == other.step
-    assert one.metrics.keys() == other.metrics.keys()
-    for name, values in one.metrics.items():
+def assert_same(item: Progress, other: Progress) -> None:
+    assert item.step == other.step
+    assert item.metrics.keys() == other.metrics.keys()
+    for name, values in item.metrics.items():
         np.testing.assert_array_equal(other.metrics[name], values, err_msg=name)
-    packed, others = train.to_arrays(one.state), train.to_arrays(other.state)
+    packed, others = train.to_arrays(item.state), train.to_arrays(other.state)
     assert packed.keys() == others.keys()
     for name, array in packed.items():
         np.testing.assert_array_equal(others[name], array, err_msg=name)
@@ -61,15 +63,15 @@ def test_the_same_seed_has_the_same_metrics(
     case: tuple[ActorCriticConfig, Dataset, list[Progress]],
 ):
     config, dataset, whole = case
-    for one, other in zip(whole, train.train(config, dataset, 0), strict=True):
-        assert_same(one, other)
+    for item, other in zip(whole, train.train(config, dataset, 0), strict=True):
+        assert_same(item, other)
 
 
 def test_resumed_after_three_iterations_nothing_differs(
     case: tuple[ActorCriticConfig, Dataset, list[Progress]],
 ):
     config, dataset, whole = case
-    assert [one.step for one in whole] == [3, 6]
+    assert [item.step for item in whole] == [3, 6]
     saved = train.from_arrays(config, dataset, train.to_arrays(whole[0].state))
     (rest,) = train.train(config, dataset, 0, saved)
     assert_same(whole[1], rest)
@@ -91,7 +93,9 @@ def test_actions_that_were_drawn_lead_where_the_plainest_world_says():
 
 
 def moved(config: ActorCriticConfig, dataset: Dataset, draws: int) -> Colonies:
-    """The colonies of a fresh learner after a step with actions drawn from that seed, checked one by one."""
+    """The colonies of a fresh learner after a step with actions drawn from that seed, checked one
+    by one.
+    """
     world = make_world(config.env.rules, dataset.train.plates)
     seed = train.init_state(config, dataset, 0).seeds[0]
     drawn = seed.ranks[0]._replace(policy=torch.Generator().manual_seed(draws).get_state())
@@ -109,9 +113,9 @@ def moved(config: ActorCriticConfig, dataset: Dataset, draws: int) -> Colonies:
         table = world.intensity[before.substrate[row]].tolist()
         colony = plain.Colony(config.env.rules, plain.Plate("user", table=table))
         colony.start(before.pos[row, : before.n[row]].tolist())
-        wanted = colony.step(action[row].tolist()).after
-        assert after.n[row] == len(wanted.x)
-        cells = torch.tensor([wanted.x, wanted.y]).T
+        expected = colony.step(action[row].tolist()).after
+        assert after.n[row] == len(expected.x)
+        cells = torch.tensor([expected.x, expected.y]).T
         torch.testing.assert_close(after.pos[row, : after.n[row]], cells, atol=1e-4, rtol=1e-4)
-        assert after.parent[row, : after.n[row]].tolist() == wanted.parent
+        assert after.parent[row, : after.n[row]].tolist() == expected.parent
     return after

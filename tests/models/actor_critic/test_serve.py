@@ -84,36 +84,36 @@ def lived(run: Trained) -> list[Colonies]:
 
     It never moves to the left; that they did is pretended.
     """
-    act, found, limit = deterministic_policy(run.actor), [], run.config.env.left_limit
+    act, result, limit = deterministic_policy(run.actor), [], run.config.env.left_limit
 
     def watched(rows: torch.Tensor, colonies: Colonies) -> torch.Tensor:
-        found.append(colonies._replace(left=rows % limit))
+        result.append(colonies._replace(left=rows % limit))
         return act(rows, colonies)
 
     for _ in episodes(
         run.world, make_colonies(run.config.env.rules, run.dataset.held_out.colonies), watched
     ):
         pass
-    return found
+    return result
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_in_every_step_of_an_episode_the_served_action_and_value_are_those_of_the_policy_that_is_judged(
+def test_served_actions_and_values_are_those_of_the_evaluated_policy_in_every_step(
     form: str,
 ):
     run, arrays = trained(form), trained(form).arrays
     steps = lived(run)
     assert max(int(colonies.age.max()) for colonies in steps) > 1
     for colonies in steps:
-        found = answer(run.config, arrays, run.asked(colonies))
-        action = np.stack([found[name] for name in PARAMETERS], 1)
+        result = answer(run.config, arrays, run.asked(colonies))
+        action = np.stack([result[name] for name in PARAMETERS], 1)
         np.testing.assert_allclose(
             action, deterministic_policy(run.actor)(colonies.n, colonies), **CLOSE
         )
         with torch.no_grad():
             value = run.actor.eager(observe(run.actor, colonies)).value.reshape(len(colonies.n), -1)
         weights = run.world.weights if value.shape[1] > 1 else torch.ones(1)
-        np.testing.assert_allclose(found["value"], value @ weights, **CLOSE)
+        np.testing.assert_allclose(result["value"], value @ weights, **CLOSE)
 
 
 def test_the_example_is_the_first_held_out_colonies_answered_as_in_the_first_step_of_evaluation():
@@ -125,12 +125,12 @@ def test_the_example_is_the_first_held_out_colonies_answered_as_in_the_first_ste
 
 
 def test_numbers_that_are_held_are_answered_as_they_are_held():
-    found, held = (
+    result, fixed = (
         trained("features as they are, two free numbers").answers(),
         free("delete_ratio", "theta")["fixed_params"],
     )
-    for name, value in held.items():
-        assert np.allclose(found[name], value), name
+    for name, value in fixed.items():
+        assert np.allclose(result[name], value), name
 
 
 def test_of_several_seeds_the_first_is_served():
@@ -148,7 +148,7 @@ def test_a_question_is_answered_alike_alone_and_among_others():
     run, together = trained(), trained().answers()
     for place in range(3):
         alone = answer(
-            run.config, run.arrays, {name: own[[place]] for name, own in run.request.items()}
+            run.config, run.arrays, {name: ours[[place]] for name, ours in run.request.items()}
         )
         for name, values in alone.items():
             np.testing.assert_allclose(values, together[name][[place]], **CLOSE)
@@ -173,8 +173,8 @@ def test_answering_changes_neither_request_nor_arrays_and_draws_nothing():
     before = torch.get_rng_state()
     once, again = (answer(run.config, arrays, asked) for _ in range(2))
     assert all(np.array_equal(once[name], again[name]) for name in once)
-    assert all(np.array_equal(arrays[name], own) for name, own in run.arrays.items())
-    assert all(np.array_equal(asked[name], own) for name, own in run.request.items())
+    assert all(np.array_equal(arrays[name], ours) for name, ours in run.arrays.items())
+    assert all(np.array_equal(asked[name], ours) for name, ours in run.request.items())
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -187,8 +187,8 @@ def test_answering_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
         update={"train": run.config.train.model_copy(update={"compile": True})}
     )
     monkeypatch.setattr(torch, "compile", refuse)
-    found = answer(compiled, run.arrays, run.request)
-    assert all(np.array_equal(found[name], own) for name, own in run.answers().items())
+    result = answer(compiled, run.arrays, run.request)
+    assert all(np.array_equal(result[name], ours) for name, ours in run.answers().items())
 
 
 def test_arrays_of_another_network_are_refused():

@@ -1,4 +1,6 @@
-"""PPO that is PPO: what an update sees, what it leaves alone, and what a saved learner goes on with."""
+"""PPO that is PPO: what an update sees, what it leaves alone, and what a saved learner goes on
+with.
+"""
 
 import copy
 from collections.abc import Callable
@@ -59,10 +61,10 @@ def test_at_the_first_minibatch_nothing_has_moved(policy: str, dataset: Dataset)
         transitions = collected(trainer)
         index = buffer.minibatch_indices(len(transitions.n), 50, trainer.order)[0]
         loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index), 0.01)
-        found = minibatch_metrics(row)
-        assert found["ratio_max_dev"] < 1e-5
-        assert abs(found["approx_kl"]) < 1e-6
-        assert found["clip_fraction"] == 0
+        result = minibatch_metrics(row)
+        assert result["ratio_max_dev"] < 1e-5
+        assert abs(result["approx_kl"]) < 1e-6
+        assert result["clip_fraction"] == 0
         loss.backward()
         assert max(param.grad.abs().max() for param in trainer.network.actor.parameters()) > 1e-6
         iteration.learn(trainer, transitions, iteration.scheduled_rates(trainer))
@@ -76,9 +78,9 @@ def test_stored_draws_and_advantages_carry_no_gradient(trainer: Trainer):
 
 
 def test_numbers_that_stand_still_get_no_gradient_and_are_never_drawn():
-    held = {"gamma": 9.0, "alpha": 0.5, "noise": 0.5, "theta": 0.1}
+    fixed = {"gamma": 9.0, "alpha": 0.5, "noise": 0.5, "theta": 0.1}
     config = small(
-        "actor_critic", env={"action": {"active_params": ["delete_ratio"], "fixed_params": held}}
+        "actor_critic", env={"action": {"active_params": ["delete_ratio"], "fixed_params": fixed}}
     )
     trainer = make_trainer(config, collect(config, 0))
     collected(trainer)
@@ -86,7 +88,7 @@ def test_numbers_that_stand_still_get_no_gradient_and_are_never_drawn():
     assert trainer.network.actor[-1].out_features == 2
     action = trainer.actor.policy.action(trainer.rollout.raw_action)
     np.testing.assert_allclose(
-        action[..., 1:].flatten(0, 1).unique(dim=0), [list(held.values())], rtol=1e-6
+        action[..., 1:].flatten(0, 1).unique(dim=0), [list(fixed.values())], rtol=1e-6
     )
 
 
@@ -135,11 +137,11 @@ def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset)
         recorded.terminated,
         recorded.truncated,
     )
-    wanted = gae.normalise(
+    expected = gae.normalise(
         gae.advantages(whole, CONFIG.train.discount, CONFIG.train.gae_lambda, "loop")[0]
     )
     torch.testing.assert_close(
-        iteration.compute_advantages(trainer).advantage, wanted.flatten(), atol=1e-4, rtol=1e-4
+        iteration.compute_advantages(trainer).advantage, expected.flatten(), atol=1e-4, rtol=1e-4
     )
 
 
@@ -157,12 +159,12 @@ def test_no_step_is_taken_once_the_policy_has_moved_too_far(dataset: Dataset):
 
 def test_rates_fall_linearly(trainer: Trainer):
     train_config = trainer.config.train
-    found = []
+    result = []
     for trainer.iterations in (0, train_config.steps // 2, train_config.steps):
-        found.append(
+        result.append(
             iteration.scheduled_rates(trainer)["learning_rate"] / train_config.learning_rate
         )
-    assert found == pytest.approx(
+    assert result == pytest.approx(
         [1, (1 + train_config.lr_final_fraction) / 2, train_config.lr_final_fraction]
     )
 
@@ -199,7 +201,10 @@ def broken(change: Callable[[dict[str, Any]], None], dataset: Dataset) -> train.
 
 def test_a_weight_that_is_not_finite_ends_the_training_with_its_name(dataset: Dataset):
     state = broken(lambda params: params["critic.3.weight"].fill_(float("nan")), dataset)
-    why = r"actor_critic: loss_policy is nan at iteration \d+, transition [\d,]+ \(update \d+\); lower .*learning_rate"
+    why = (
+        r"actor_critic: loss_policy is nan at iteration \d+, transition [\d,]+ \(update \d+\); "
+        r"lower .*learning_rate"
+    )
     with pytest.raises(TrainingDiverged, match=why):
         list(train.train(CONFIG, dataset, 0, state))
 
@@ -261,11 +266,11 @@ def test_a_small_network_learns_on_one_thread_whatever_there_are(
 ):
     used, before = [], torch.get_num_threads()
     monkeypatch.setattr(rollout, "collect_rollout", lambda *_: used.append(torch.get_num_threads()))
-    for units, wanted in ((16, 1), (72, 2)):
+    for units, expected in ((16, 1), (72, 2)):
         torch.set_num_threads(2)
         with pytest.raises(TrainingDiverged):  # nothing was collected
             next(train.train(small("actor_critic", network={"d": units}), dataset, 0))
-        assert (used.pop(), torch.get_num_threads()) == (wanted, 2)
+        assert (used.pop(), torch.get_num_threads()) == (expected, 2)
     torch.set_num_threads(before)
 
 

@@ -74,7 +74,10 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         self._returns = torch.zeros(num_envs)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[ObservationArrays, dict[str, Any]]:
         """Starts all episodes; without a seed continues the random numbers, or seeds them randomly.
 
@@ -94,7 +97,8 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         return self.observation(), {}
 
     def step(
-        self, actions: np.ndarray
+        self,
+        actions: np.ndarray,
     ) -> tuple[ObservationArrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all colonies; never clips actions.
 
@@ -201,7 +205,10 @@ class ColonyEnv(gymnasium.Env[ObservationArrays, np.ndarray]):
         """The first observation of the next episode, once an episode has ended."""
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[ObservationArrays, dict[str, Any]]:
         """Starts an episode; after an ended one and without a seed, with the colony already drawn.
 
@@ -218,7 +225,8 @@ class ColonyEnv(gymnasium.Env[ObservationArrays, np.ndarray]):
         return observation, info
 
     def step(
-        self, action: np.ndarray
+        self,
+        action: np.ndarray,
     ) -> tuple[ObservationArrays, float, bool, bool, dict[str, Any]]:
         """Steps the colony; never clips the action.
 

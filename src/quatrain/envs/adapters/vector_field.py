@@ -35,7 +35,10 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
         self._state: EnvState | None = None
 
     def reset(
-        self, *, seed: int | None = None, options: Info | None = None
+        self,
+        *,
+        seed: int | None = None,
+        options: Info | None = None,
     ) -> tuple[np.ndarray, Info]:
         """Starts an episode; without a seed continues the random numbers, or seeds them randomly.
 

@@ -20,7 +20,7 @@ class ActionBounds(Section):
     """Holds the lowest and highest value of each number of an action."""
 
     delete_ratio: Interval = Field(
-        description="share of the cells, the leftmost, that are removed; within 0..1"
+        description="share of the cells, the leftmost, that are removed; within 0..1",
     )
     gamma: Interval = Field(
         description="pixels: distance of a child from its parent on stiff ground"
@@ -78,7 +78,7 @@ class Reward(Section):
 
     preset: Literal["goal_control", "centroid_distance_only", "simple_delete_only", "full"]
     weights: dict[str, Annotated[float, Field(ge=-LARGEST, le=LARGEST)]] = Field(
-        description="component -> weight, in addition to the preset; 0 removes a component"
+        description="component -> weight, in addition to the preset; 0 removes a component",
     )
 
     @property
@@ -92,7 +92,7 @@ class Reward(Section):
         unknown = [name for name in self.weights if name not in COMPONENTS]
         if unknown:
             raise ValueError(
-                f"weights: {unknown[0]!r} is no component; known: {', '.join(COMPONENTS)}"
+                f"weights: {unknown[0]!r} is no component; known: {', '.join(COMPONENTS)}",
             )
         if not self.weighted:
             raise ValueError(
@@ -107,13 +107,15 @@ class Env(Section):
     width: int = Field(ge=50, le=100_000, description="pixels; the plate's stiffness rises with x")
     height: int = Field(ge=50, le=100_000, description="pixels")
     max_nodes: int = Field(
-        ge=8, le=4096, description="more cells are an overflow, which ends the episode"
+        ge=8,
+        le=4096,
+        description="more cells are an overflow, which ends the episode",
     )
     target_nodes: int = Field(ge=2, description="cells that the colony should hold")
     n0_min: int = Field(ge=1, description="cells at the start, at least")
     n0_max: int = Field(ge=1, description="cells at the start, at most")
     y_center: Interval = Field(
-        description="middle of the start, drawn from this range; shares of the height"
+        description="middle of the start, drawn from this range; shares of the height",
     )
     y_spread: float = Field(
         ge=0,
@@ -121,15 +123,19 @@ class Env(Section):
         description="largest distance of cells from it at the start; a share of the height",
     )
     max_steps: int = Field(
-        ge=1, le=100_000, description="steps after which an episode is truncated"
+        ge=1,
+        le=100_000,
+        description="steps after which an episode is truncated",
     )
     left_limit: int = Field(ge=1, description="consecutive moves to the left that end an episode")
     delta_time: int = Field(ge=1, description="reward `full`: steps after which a cell has settled")
     delta_intensity: float = Field(
-        ge=-LARGEST, le=LARGEST, description="reward `full`: stiffness that a good child gains"
+        ge=-LARGEST,
+        le=LARGEST,
+        description="reward `full`: stiffness that a good child gains",
     )
     features: Literal["light", "full"] = Field(
-        description="observed features: light, or all of the original"
+        description="observed features: light, or all of the original",
     )
     obs_norm: Literal["dataset", "none"] = Field(
         description="dataset: by mean and standard deviation of collected observations"

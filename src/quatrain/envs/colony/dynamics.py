@@ -112,7 +112,9 @@ def slot_indices(count: int, device: torch.device) -> Int64[Tensor, " slot"]:
 
 
 def intensity_at(
-    world: World, x: Float[Tensor, "env *cell"], substrate: Int64[Tensor, " env"]
+    world: World,
+    x: Float[Tensor, "env *cell"],
+    substrate: Int64[Tensor, " env"],
 ) -> Float[Tensor, "env *cell"]:
     """Returns the stiffness at the pixel that contains x."""
     width = world.intensity.shape[1]
@@ -185,7 +187,10 @@ def select_leftmost(
 
 
 def hill_length(
-    gamma: Tensor, alpha: Tensor, noise: Tensor, intensity: Float[Tensor, "env cell"]
+    gamma: Tensor,
+    alpha: Tensor,
+    noise: Tensor,
+    intensity: Float[Tensor, "env cell"],
 ) -> Float[Tensor, "env cell"]:
     """Computes the distance of a child from its parent, h = γ / (1 + (α/I)²) + ν, in pixels."""
     ratio = alpha[..., None] / intensity
@@ -207,7 +212,8 @@ def _children(world: World, colonies: Colonies, action: Tensor) -> Complex64[Ten
 
 
 def _surviving_ancestors(
-    parent: Int64[Tensor, "env cell"], deleted: Bool[Tensor, "env cell"]
+    parent: Int64[Tensor, "env cell"],
+    deleted: Bool[Tensor, "env cell"],
 ) -> Int64[Tensor, "env cell"]:
     """Follows chains of deleted cells by pointer jumping, in log2(cells) rounds.
 

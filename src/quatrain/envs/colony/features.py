@@ -119,7 +119,10 @@ def _light(rules: Rules, colonies: Colonies, cells: _Cells) -> _Features:
 
 
 def _light_graph(
-    rules: Rules, colonies: Colonies, cells: _Cells, stiffness: Float[Tensor, "env cell"]
+    rules: Rules,
+    colonies: Colonies,
+    cells: _Cells,
+    stiffness: Float[Tensor, "env cell"],
 ) -> list[Tensor]:
     share = cells.size / rules.target_nodes
     right = cells.x.amax(1)
@@ -211,7 +214,8 @@ def _block(x: Tensor, y: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _centrality(
-    to_others: hull.Differences, present: Float[Tensor, "env cell"]
+    to_others: hull.Differences,
+    present: Float[Tensor, "env cell"],
 ) -> Float[Tensor, "env cell"]:
     """Computes 1 / the mean distance to cells at other positions; 1 if there are none."""
     dx, dy = to_others

@@ -35,7 +35,8 @@ class Differences(NamedTuple):
 
 
 def hull_vertices(
-    pos: Float[Tensor, "env cell 2"], exists: Bool[Tensor, "env cell"]
+    pos: Float[Tensor, "env cell 2"],
+    exists: Bool[Tensor, "env cell"],
 ) -> Bool[Tensor, "env cell"]:
     """Returns which cells are corners of the convex hull of the existing cells.
 
@@ -65,7 +66,9 @@ def differences(x: Float[Tensor, "env cell"], y: Float[Tensor, "env cell"]) -> D
 
 
 def corners(
-    x: Float[Tensor, "env cell"], y: Float[Tensor, "env cell"], to_others: Differences
+    x: Float[Tensor, "env cell"],
+    y: Float[Tensor, "env cell"],
+    to_others: Differences,
 ) -> Bool[Tensor, "env cell"]:
     """Returns which points are corners of their hull. Overwrites `to_others`.
 

@@ -23,7 +23,9 @@ class PlateDistribution(NamedTuple):
 
 
 TRAINING = PlateDistribution(
-    linear=((0.01, 0.1),), exponential=((0.002, 0.008),), offset=(0.5, 2.0)
+    linear=((0.01, 0.1),),
+    exponential=((0.002, 0.008),),
+    offset=(0.5, 2.0),
 )
 OUTSIDE = PlateDistribution(
     linear=((0.002, 0.01), (0.1, 0.2)),
@@ -65,7 +67,10 @@ def make_plates(kind: np.ndarray, m: np.ndarray, b: np.ndarray, width: int) -> P
 
 
 def sample_plates(
-    distribution: PlateDistribution, count: int, width: int, rng: np.random.Generator
+    distribution: PlateDistribution,
+    count: int,
+    width: int,
+    rng: np.random.Generator,
 ) -> Plates:
     """Draws plates, half of them linear on average."""
     kind = rng.integers(LINEAR, EXPONENTIAL + 1, count)

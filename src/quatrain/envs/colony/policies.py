@@ -81,7 +81,10 @@ def feedback_policy(rules: Rules, gamma: Float[Tensor, " env"]) -> ColonyPolicy:
 
 
 def noisy_policy(
-    rules: Rules, act: ColonyPolicy, share: float, generator: Generator
+    rules: Rules,
+    act: ColonyPolicy,
+    share: float,
+    generator: Generator,
 ) -> ColonyPolicy:
     """Returns the policy with uniform noise of ± `share` of each range, clamped to the bounds."""
     low, high = action_bounds(rules)

@@ -60,15 +60,13 @@ def progress(world: World, step: Transition) -> PerColony:
 def growth(world: World, step: Transition) -> PerColony:
     """Computes −min(1, ((n' − Nc) / (Nc/2))²)."""
     target = world.rules.target_nodes
-    error = (step.after.n - target) / (0.5 * target)
-    return -(error.square().clamp(max=1))
+    return -(((step.after.n - target) / (0.5 * target)).square().clamp(max=1))
 
 
 def metabolic(world: World, step: Transition) -> PerColony:
     """Computes −(γ/γ_max)² · survivors / (Nc/2)."""
     largest = world.rules.bounds[1].high
-    gamma = step.action[..., 1]
-    return -(gamma / largest).square() * (step.after.n / world.rules.target_nodes)
+    return -(step.action[..., 1] / largest).square() * (step.after.n / world.rules.target_nodes)
 
 
 def off_center(world: World, step: Transition) -> PerColony:
@@ -118,8 +116,7 @@ def growth_full(world: World, step: Transition) -> PerColony:
     """Returns −5 for fewer than 2 cells, −3 (1 + (n' − Nc)/Nc) for more than Nc, otherwise 0.1."""
     target = world.rules.target_nodes
     n = step.after.n
-    too_large = -3 * (1 + (n - target) / target)
-    reward = torch.where(n > target, too_large, 0.1)
+    reward = torch.where(n > target, -3 * (1 + (n - target) / target), 0.1)
     return torch.where(n < 2, -5.0, reward)
 
 
@@ -209,8 +206,7 @@ def node(world: World, step: Transition) -> PerColony:
 def survival(world: World, step: Transition) -> PerColony:
     """Computes (0.01 + 0.02 [t ≥ 100]) (1 + min(1, t / (0.8 max_steps)))."""
     t = step.after.t
-    share = t / (0.8 * world.rules.max_steps)
-    return (0.01 + 0.02 * (t >= 100)) * (1 + share.clamp(max=1))
+    return (0.01 + 0.02 * (t >= 100)) * (1 + (t / (0.8 * world.rules.max_steps)).clamp(max=1))
 
 
 def milestone(world: World, step: Transition) -> PerColony:
@@ -235,8 +231,8 @@ def marks(world: World, step: Transition) -> Bool[Tensor, "env cell"]:
     soft = intensity < (1 - EVEN) * mean[..., None]
     candidates = used & (before.age >= world.rules.delta_time) & soft
     excess = before.n - world.rules.target_nodes
-    share = (15 * excess // 100).clamp(min=1)
-    return select_leftmost(-x, candidates, torch.where(excess > 0, share, 0))
+    count = torch.where(excess > 0, (15 * excess // 100).clamp(min=1), 0)
+    return select_leftmost(-x, candidates, count)
 
 
 def cells_after(world: World, step: Transition) -> Cells:

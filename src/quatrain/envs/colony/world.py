@@ -82,7 +82,10 @@ def colonies_at(
 
 
 def step(
-    world: World, colonies: Colonies, action: Float[Tensor, "env 5"], generator: Generator
+    world: World,
+    colonies: Colonies,
+    action: Float[Tensor, "env 5"],
+    generator: Generator,
 ) -> StepResult:
     """Computes one step of all colonies and resets those whose episode ended.
 
@@ -108,7 +111,10 @@ def step(
 
 
 def _reset_ended(
-    world: World, colonies: Colonies, ended: Bool[Tensor, " env"], generator: Generator
+    world: World,
+    colonies: Colonies,
+    ended: Bool[Tensor, " env"],
+    generator: Generator,
 ) -> Colonies:
     """Draws only as many colonies as ended on a CPU; on other devices all, because counting would
     synchronise.

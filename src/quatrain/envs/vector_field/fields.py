@@ -104,7 +104,9 @@ def make_field(spec: FieldSpec, generator: Generator) -> Field:
 
 
 def restore_field(
-    spec: FieldSpec, alpha: Float[Tensor, ""], table: Float[Tensor, "one component x2 x1"]
+    spec: FieldSpec,
+    alpha: Float[Tensor, ""],
+    table: Float[Tensor, "one component x2 x1"],
 ) -> Field:
     """Rebuilds a field of `make_field` from its stored arrays.
 
@@ -144,7 +146,8 @@ def _nodes(spec: FieldSpec, generator: Generator) -> Float[Tensor, "one componen
 
 
 def _raw(
-    spec: FieldSpec, nodes: Float[Tensor, "one component x2 x1"]
+    spec: FieldSpec,
+    nodes: Float[Tensor, "one component x2 x1"],
 ) -> Callable[[Tensor], Tensor]:
     """Returns the unscaled field."""
     function = registered_function(spec.kind)
@@ -168,13 +171,15 @@ def _parameters(spec: FieldSpec) -> dict[str, float]:
 
 
 def _linear(
-    x: Float[Tensor, "*batch d"], matrix: Float[Tensor, "d d"]
+    x: Float[Tensor, "*batch d"],
+    matrix: Float[Tensor, "d d"],
 ) -> Float[Tensor, "*batch d"]:
     return x @ matrix.T.to(x.dtype)
 
 
 def _with_one_batch_axis(
-    x: Float[Tensor, "*batch d"], function: Callable[[Any], Any]
+    x: Float[Tensor, "*batch d"],
+    function: Callable[[Any], Any],
 ) -> Float[Tensor, "*batch d"]:
     velocity = function(x.reshape(-1, x.shape[-1]))
     return velocity.to(x.dtype).reshape(x.shape)
@@ -220,7 +225,7 @@ def _dry_run(name: str, function: Callable[[Any], Any]) -> None:
     expected = f"return one velocity per state, shape {shape}."
     if not isinstance(velocity, Tensor):
         raise FieldError(
-            f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {expected}"
+            f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {expected}",
         )
     if velocity.shape != x.shape:
         raise FieldError(

@@ -73,7 +73,9 @@ class Emission(NamedTuple):
         return (weights @ squares).unflatten(-1, (d, d))
 
     def information_vector(
-        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
+        self,
+        y: Float[Tensor, "*batch obs"],
+        x: Float[Tensor, "*batch d"],
     ) -> Float[Tensor, "*batch d"]:
         """Computes Hᵀ R⁻¹ (y - h(x)), the gradient of log p(y | x) in x; Cᵀ (y - rate) for
         counts.

@@ -50,7 +50,11 @@ def init_policy_state(envs: int, action_size: int, generator: torch.Generator) -
 
 
 def act(
-    arm: str, spec: PolicySpec, state: PolicyState, transition: int, generator: torch.Generator
+    arm: str,
+    spec: PolicySpec,
+    state: PolicyState,
+    transition: int,
+    generator: torch.Generator,
 ) -> PolicyState:
     """Computes the actions of all environments of an arm in a transition.
 
@@ -91,14 +95,18 @@ def _hold_corners(spec: PolicySpec, state: PolicyState, generator: torch.Generat
 
 
 def _uniform(
-    state: PolicyState, bound: float, generator: torch.Generator
+    state: PolicyState,
+    bound: float,
+    generator: torch.Generator,
 ) -> Float[Tensor, "env action"]:
     uniform = torch.rand(state.action.shape, generator=generator, device=generator.device)
     return uniform * (2 * bound) - bound
 
 
 def _hold(
-    state: PolicyState, action: Float[Tensor, "env action"], duration: Int64[Tensor, " env"]
+    state: PolicyState,
+    action: Float[Tensor, "env action"],
+    duration: Int64[Tensor, " env"],
 ) -> PolicyState:
     """Replaces actions whose time is over by new ones of the given duration."""
     over = state.left == 0

@@ -29,7 +29,10 @@ Ends = Float[Tensor, "2 axis"]
 
 
 def gaussian_process(
-    s: Float64[Tensor, " node"], length: float, variance: float, generator: Generator
+    s: Float64[Tensor, " node"],
+    length: float,
+    variance: float,
+    generator: Generator,
 ) -> Float64[Tensor, "2 node node"]:
     """Draws two independent functions with covariance variance exp(-|x - x'|² / (2 length²)) at the
     nodes (s_i, s_j).
@@ -88,7 +91,9 @@ def axis_ends(axes: Sequence[Sequence[float]]) -> Ends:
 
 
 def interpolate(
-    x: Float[Tensor, "*batch 2"], nodes: Nodes, ends: Ends
+    x: Float[Tensor, "*batch 2"],
+    nodes: Nodes,
+    ends: Ends,
 ) -> Float[Tensor, "*batch 2"]:
     """Interpolates velocities at x; outside the table, those of its border."""
     low, high = ends.to(x.dtype)
@@ -107,13 +112,13 @@ def _check_axis(name: str, axis: Sequence[Any]) -> None:
     nodes = np.asarray(axis, np.float64)
     if nodes.ndim != 1 or len(nodes) < 2:
         raise FieldError(
-            f"{name} has shape {nodes.shape}, expected (n,) with n at least 2: give a grid."
+            f"{name} has shape {nodes.shape}, expected (n,) with n at least 2: give a grid.",
         )
     steps = np.diff(nodes)
     if not (steps > 0).all():
         place = int((~(steps > 0)).argmax())
         raise FieldError(
-            f"{name} is not increasing ({axis[place]:g}, then {axis[place + 1]:g}): sort the grid."
+            f"{name} is not increasing ({axis[place]:g}, then {axis[place + 1]:g}): sort the grid.",
         )
     if np.ptp(steps) > EVENNESS * steps.mean():
         sizes = f"steps {steps.min():.4g} to {steps.max():.4g}"

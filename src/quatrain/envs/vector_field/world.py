@@ -144,7 +144,9 @@ def step(
 
 
 def step_mean(
-    world: World, x: Float[Tensor, "*batch d"], action: Float[Tensor, "*batch action"]
+    world: World,
+    x: Float[Tensor, "*batch d"],
+    action: Float[Tensor, "*batch action"],
 ) -> Float[Tensor, "*batch d"]:
     """Computes the next state without noise."""
     bound = world.spec.action_bound
@@ -188,7 +190,10 @@ def check_step(world: World) -> None:
 
 
 def _leaves(
-    world: World, x: Float[Tensor, "start d"], steps: int, stride: float
+    world: World,
+    x: Float[Tensor, "start d"],
+    steps: int,
+    stride: float,
 ) -> Bool[Tensor, " start"]:
     """Returns whether paths leave the box of `escape_radius`; steps take dt, but are no longer than
     `stride`.

@@ -159,14 +159,17 @@ def _held_out_scores(
         "nodes_mean": np.nanmean(outcome.n),
         "length_mean": outcome.lengths.mean(),
     }
-    for code, reason in enumerate(REASONS):
-        if code:
-            scores[f"reason/{reason}"] = (outcome.reasons == code).mean()
     kinds = held_out.plates.kind[held_out.colonies.substrate]
-    for name, kind in KINDS.items():
-        if kind in kinds:
-            scores[f"return_{name}"] = outcome.returns[kinds == kind].mean()
-    return scores
+    of_kinds = {
+        f"return_{name}": outcome.returns[kinds == kind].mean()
+        for name, kind in KINDS.items()
+        if kind in kinds
+    }
+    shares = {
+        f"reason/{reason}": (outcome.reasons == code).mean()
+        for code, reason in enumerate(REASONS[1:], 1)
+    }
+    return scores | shares | of_kinds
 
 
 def size_rmse(config: ActorCriticConfig, outcome: Outcome) -> float:

@@ -101,9 +101,11 @@ class Block(nn.Module):
         mask: Bool[Tensor, "batch cell"],
     ) -> Float[Tensor, "batch d"]:
         """Computes the first token of `forward`."""
-        normed_colony = self.before_attention(colony)
-        normed_cells = self.before_attention(cells)
-        colony = colony + self.attention.of_colony(normed_colony, normed_cells, mask)
+        colony = colony + self.attention.of_colony(
+            self.before_attention(colony),
+            self.before_attention(cells),
+            mask,
+        )
         return colony + self.mix(self.before_mix(colony))
 
 
@@ -122,8 +124,9 @@ class Network(nn.Module):
             nn.GELU(),
             nn.Linear(d, d),
         )
-        blocks = (Block(d, config.network.heads) for _ in range(config.network.layers))
-        self.blocks = nn.ModuleList(blocks)
+        self.blocks = nn.ModuleList(
+            Block(d, config.network.heads) for _ in range(config.network.layers)
+        )
         self.actor = _trunk(2 * d, 2 * len(env.action.active_params), SMALL_GAIN)
         self.critic = _trunk(2 * d, values, 1.0)
 

@@ -72,18 +72,21 @@ def _rollout_metrics(trainer: Trainer, collected: RolloutResult) -> dict[str, fl
     }
     if trainer.config.network.policy == "beta":
         metrics["concentration"] = rollout.dist_params.sum(-2).mean()
-    for code, reason in enumerate(REASONS):
-        if code:
-            metrics[f"reason/{reason}"] = reasons[code]
-    for (component, _), total in zip(trainer.actor.world.rules.reward, components, strict=True):
-        metrics[f"reward/{component}"] = total
-    for parameter, mean in zip(PARAMETERS, action.mean(0), strict=True):
-        metrics[f"action_mean/{parameter}"] = mean
-    for parameter, std in zip(PARAMETERS, action.std(0, correction=0), strict=True):
-        metrics[f"action_std/{parameter}"] = std
+    metrics |= _name("reason", REASONS[1:], reasons[1:])
+    metrics |= _name("reward", [name for name, _ in trainer.config.env.reward.weighted], components)
+    metrics |= _name("action_mean", PARAMETERS, action.mean(0))
+    metrics |= _name("action_std", PARAMETERS, action.std(0, correction=0))
     values = torch.stack([value.float() for value in metrics.values()])
     numbers = dict(zip(metrics, values.tolist(), strict=True))
     return numbers | {"success": numbers["reason/success"]}
+
+
+def _name(
+    prefix: str,
+    names: Sequence[str],
+    values: Float[Tensor, " name"],
+) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": value for name, value in zip(names, values, strict=True)}
 
 
 def stack_entries(of_ranks: Sequence[Entries]) -> dict[str, Float[np.ndarray, "..."]]:

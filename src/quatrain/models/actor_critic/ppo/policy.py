@@ -115,7 +115,7 @@ def _beta(box: Box) -> Policy:
     return Policy(
         distribution=beta_distribution,
         sample=beta_sample,
-        mean=beta_mean,
+        mean=lambda params: params[0] / (params[0] + params[1]),
         action=partial(scale_to_bounds, box),
         log_prob=lambda params, z: beta_log_prob(params, z) - box.log_volume,
         entropy=lambda params: beta_entropy(params) + box.log_volume,
@@ -128,12 +128,6 @@ def beta_distribution(raw: Float[Tensor, "*batch two_active"]) -> Params:
     """Returns α and β > 1, so that the density is bounded and has one peak."""
     above_one = functional.softplus(raw + CONCENTRATION_OFFSET).clamp(max=MAX_CONCENTRATION)
     return (1 + above_one).chunk(2, -1)
-
-
-def beta_mean(params: Params) -> Float[Tensor, "*batch active"]:
-    """Returns α / (α + β)."""
-    alpha, beta = params
-    return alpha / (alpha + beta)
 
 
 def standard_gamma(
