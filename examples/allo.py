@@ -1,4 +1,4 @@
-"""Learn the eigenvectors of a map drawn right here, without DVC and MLflow: python examples/allo.py"""
+"""Learns the eigenvectors of the map below, without DVC and MLflow: python examples/allo.py"""
 
 from pathlib import Path
 

@@ -138,7 +138,7 @@ ONE_TURN = build(
     lambda _: (jnp.bool_(True), jnp.bool_(False)),
 )
 
-# Three turns. A coin decides whether the episode then terminates, and shows its turns, or is cut off, and does not.
+# Three turns. A coin decides: the episode terminates and shows its turns, or it is cut off.
 
 TURNS = 3
 ERRANDS = ("paid", "delayed", "cued")

@@ -111,7 +111,7 @@ CHANGES = {
     "held-out part without walkers": (
         "held_out_fraction: 0.1",
         "held_out_fraction: 0.0001",
-        r"allo.collect: held_out_fraction 0.0001 of 1000 walkers is none",
+        r"allo.collect: held_out_fraction 0.0001 of 1000 environments is none",
     ),
     "steps not divisible": (
         "    steps: 20000",

@@ -1,4 +1,4 @@
-"""allo: a step, a sample and the preparation of the data, against the plain reference and the proposals' ways"""
+"""allo: a step, a sample and the data preparation, against the reference and the proposals."""
 
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,18 @@ FEW_WALKS = 100  # on the larger maps
 WHOLE_RUN_STEPS = 20_000
 SHORT = 100  # transitions in a row of the original's first program
 NOTES = [
-    f"data preparation: before is {COPIED_WALKS} of 1000 walks, times 1000/{COPIED_WALKS} (extrapolated), and without "
-    "the walking; ours is walking and copying",
-    f"whole run: preparation + {WHOLE_RUN_STEPS:,} times the step of room4, sampling of {WHOLE_RUN_STEPS:,} steps: "
-    f"{2 * WHOLE_RUN_STEPS:,} samples (computed from these rows, not run)",
-    f"plots: ours are made once, after training, and counted for {PLOTS_OF_A_RUN} plots of the original; {FEW} rounds",
-    "lines with two blanks in front: parts of the work, by themselves, or points of a curve",
+    f"data preparation: before is {COPIED_WALKS} of 1000 walks, times 1000/{COPIED_WALKS} "
+    "(extrapolated), without the walking; ours is walking and copying",
+    f"whole run: preparation + {WHOLE_RUN_STEPS:,} times the step of room4, sampling of "
+    f"{WHOLE_RUN_STEPS:,} steps: {2 * WHOLE_RUN_STEPS:,} samples (computed from the rows, not run)",
+    f"plots: ours are drawn once, after training, which counts for {PLOTS_OF_A_RUN} plots of the "
+    f"original; {FEW} rounds",
+    "indented lines: parts of the work, by themselves, or points of a curve",
 ]
 
 
 def measure(root: Path, rounds: int) -> Report:
-    """All rows of allo's table."""
+    """Measures all rows of allo's table."""
     world = world_of(config_of(root), SEED)
     steps, notes = step_rows(world, rounds)
     rows, all_notes = [*steps], [notes]
@@ -54,32 +55,32 @@ def measure(root: Path, rounds: int) -> Report:
 
 
 def config_of(root: Path, **sections: Any) -> AlloConfig:
-    """The preset of the original program with sections of allo changed."""
+    """Returns the preset of the original program with changed sections of allo."""
     raw = overlaid(read_raw(root, PRESET), {"allo": sections})
     return validate(raw, lambda name: read_input(root, str(name))).allo
 
 
 def replay_rows(root: Path, world: World, rounds: int) -> list[Row]:
-    """Sampling out of rows of 100 and of 1000, and what it takes to remember."""
+    """Measures sampling from rows of 100 and of 1000, and the memory of the ends."""
     short = config_of(root, env={"max_episode_steps": SHORT}, collect={"steps_per_env": SHORT})
     states, discount = len(world.data.inputs), world.config.train.discounts[0]
     rows: list[Row] = []
     for episodes in (collect(short, SEED).train, world.dataset.train):
         law = pair_matrix(episodes, states, (discount,))
-        found = sampling_rows(episodes, law, discount, rounds)
-        rows += [*found, memory_row(episodes, rounds)]
+        sampled = sampling_rows(episodes, law, discount, rounds)
+        rows += [*sampled, memory_row(episodes, rounds)]
     curves = [
         *batch_rows(episodes, law, discount, rounds),
         *capacity_rows(episodes, law, discount, rounds),
     ]
-    return [*rows, whole_row(found[-1]), *curves]
+    return [*rows, whole_row(sampled[-1]), *curves]
 
 
 # Preparation of the data.
 
 
 def preparation_row(world: World, rounds: int) -> Row:
-    """A million transitions: the reference copies them scalar by scalar, the project walks and flattens."""
+    """Measures a million transitions: the reference copies scalars, ours walks and flattens."""
     config, walks = world.config, world.config.collect.num_envs
     columns = columns_of(world.dataset.train, COPIED_WALKS)
     jax.clear_caches()  # so that the first call compiles
@@ -96,7 +97,7 @@ def preparation_row(world: World, rounds: int) -> Row:
 
 
 def columns_of(episodes: Episodes, walks: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(state, next state, ended) of the first walks, on the device as a compiled walk leaves them.
+    """Returns (state, next state, ended) of the first walks, as device arrays.
 
     Raises:
         NotTheSame: copying them does not give the same rows.
@@ -119,8 +120,10 @@ def filled(states: jax.Array, next_states: jax.Array, ended: jax.Array) -> RowBu
 
 
 def whole_run_row(preparation: Row, step: Row) -> Row:
-    """Collecting and all steps of the original's default work, from the two rows' times; the proposal changes no
-    preparation."""
+    """Computes collecting and all steps of the original's default run from the two rows.
+
+    The proposal does not change the preparation.
+    """
 
     def whole(prepared: Measured | None, stepped: Measured | None) -> Measured:
         assert prepared is not None

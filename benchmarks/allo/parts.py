@@ -1,6 +1,6 @@
-"""a world -> rows about parts of a step that a proposal names one by one: encoder, gather, terms of the loss, transfers
+"""a world -> rows about parts of a step that a proposal names: encoder, gather, terms, transfers.
 
-Some of them are gone once XLA has compiled the step; they are measured all the same.
+XLA removes some of them when it compiles the step; they are measured all the same.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from benchmarks.table import NotTheSame, Row
 from quatrain.models.allo import losses
 
 GRADIENTS = 5
-"""Calls of a turn; one takes up to ten milliseconds."""
+"""Calls per round; one takes up to ten milliseconds."""
 GATHERED = 100
 INDEXED = 20
 UPDATED = 300
@@ -28,7 +28,7 @@ LOGGED = 200
 
 
 def part_rows(world: World, rounds: int) -> list[Row]:
-    """Every part; the world's gradients have been compared before."""
+    """Measures every part; the world's gradients have been compared before."""
     return [
         encoder_row(world, rounds),
         gather_row(world, rounds),
@@ -38,7 +38,7 @@ def part_rows(world: World, rounds: int) -> list[Row]:
 
 
 def encoder_row(world: World, rounds: int) -> Row:
-    """L and its gradient on one batch: three applications, one, or one of all states."""
+    """Measures L and its gradient on one batch: three encoder calls, one, or one of all states."""
     state, inputs = reference.start(world.config, world.state), first_inputs(world)
     here = gradient_here(world)
     programs: dict[str, Callable[[], Any]] = {
@@ -60,12 +60,13 @@ def encoder_row(world: World, rounds: int) -> Row:
 
 
 def gather_row(world: World, rounds: int) -> Row:
-    """The inputs of 3 x 256 states: indexing of JAX arrays as in the original's loop, or inside a compiled scan."""
+    """Measures the inputs of 3 x 256 states: JAX arrays indexed in a loop or in a compiled scan."""
     table, host = world.data.inputs, np.asarray(world.data.inputs)
     states = np.random.default_rng(0).integers(
         len(table), size=(GATHERED, 3, world.config.train.batch_size)
     )
-    one, every = tuple(map(jnp.asarray, states[0])), jnp.asarray(states)
+    batch = tuple(map(jnp.asarray, states[0]))
+    every = jnp.asarray(states)
     scan = jax.jit(
         lambda inputs, all_states: jax.lax.scan(
             lambda _, each: (None, inputs[each]), None, all_states
@@ -73,8 +74,8 @@ def gather_row(world: World, rounds: int) -> Row:
     )
     flat, out = states[0].ravel(), np.empty((states[0].size, host.shape[1]), host.dtype)
     for gathered in (
-        reference.three_gathers(table, one),
-        reference.one_gather(table, one),
+        reference.three_gathers(table, batch),
+        reference.one_gather(table, batch),
         scan(table, every)[0],
     ):
         if not np.array_equal(np.stack(gathered), host[states[0]]):
@@ -82,8 +83,8 @@ def gather_row(world: World, rounds: int) -> Row:
     scan.clear_cache()
     times = race(
         {
-            "before": _repeated(lambda: reference.three_gathers(table, one), INDEXED),
-            "proposed": _repeated(lambda: reference.one_gather(table, one), INDEXED),
+            "before": _repeated(lambda: reference.three_gathers(table, batch), INDEXED),
+            "proposed": _repeated(lambda: reference.one_gather(table, batch), INDEXED),
             "ours": Contestant(lambda: jax.block_until_ready(scan(table, every)), GATHERED),
             "limit": _repeated(
                 lambda: np.take(host, flat, axis=0, out=out, mode="clip"), 10 * GATHERED
@@ -97,7 +98,7 @@ def gather_row(world: World, rounds: int) -> Row:
 
 
 def term_rows(world: World, rounds: int) -> list[Row]:
-    """The constraints' terms and their gradient, compiled: the spelling of the same sums should not matter."""
+    """Measures the constraints' terms and gradient, compiled: equal sums in several spellings."""
     rng, (batch, d) = (
         np.random.default_rng(0),
         (world.config.train.batch_size, world.config.network.d),
@@ -105,9 +106,9 @@ def term_rows(world: World, rounds: int) -> list[Row]:
     phi, phi_2 = (jnp.asarray(rng.normal(size=(batch, d)), jnp.float32) for _ in range(2))
     duals = -2 * jnp.tril(jnp.ones((d, d)))
     programs = {name: updates(terms) for name, terms in ({"ours": terms_here} | TERMS).items()}
-    found = {name: program(phi, phi_2, duals) for name, program in programs.items()}
-    for name, features in found.items():
-        if not np.allclose(features, found["ours"], rtol=1e-3, atol=1e-3):
+    moved = {name: program(phi, phi_2, duals) for name, program in programs.items()}
+    for name, features in moved.items():
+        if not np.allclose(features, moved["ours"], rtol=1e-3, atol=1e-3):
             raise NotTheSame(f"terms: {name} moves features elsewhere than the project's")
         programs[name].clear_cache()
 
@@ -139,15 +140,17 @@ def term_rows(world: World, rounds: int) -> list[Row]:
 
 
 def terms_here(phi: jax.Array, phi_2: jax.Array, duals: jax.Array, barrier: jax.Array) -> jax.Array:
-    """The project's dual term and barrier term."""
+    """Computes the project's dual term and barrier term."""
     constraints = losses.two_batches(losses.Features(phi, phi, phi_2[None]))
     loss = losses.lagrangian(jnp.float32(0), constraints, duals, barrier, 1.0)
     return losses.total(loss)
 
 
 def updates(terms: Terms) -> Any:
-    """UPDATED descents of the terms in the features of the first batch; the second changes too, or it would be
-    computed once."""
+    """Compiles UPDATED gradient steps of the terms in the features of the first batch.
+
+    The second batch changes too: a constant would be computed once.
+    """
     gradient = jax.grad(terms)
 
     def body(carry: tuple[jax.Array, ...], _: None) -> Any:
@@ -162,9 +165,9 @@ def updates(terms: Terms) -> Any:
 
 
 def metrics_row(rounds: int) -> Row:
-    """Eight numbers of a step: each by itself, all of a step together, all of 100 steps together.
+    """Measures the transfer of eight numbers: one by one, per step, or per 100 steps.
 
-    An array keeps its number once it was fetched: each turn has new ones.
+    An array caches its number once it was fetched: each round has new ones.
     """
     names, scan = list("abcdefgh"), 100
     make = jax.jit(lambda start: {name: start + place for place, name in enumerate(names)})
@@ -176,11 +179,13 @@ def metrics_row(rounds: int) -> Row:
         ]
         return iter(turns)
 
-    one = {name: fresh(jnp.float32(0)) for name in ("before", "proposed")}
+    scalars = {name: fresh(jnp.float32(0)) for name in ("before", "proposed")}
     stacked = fresh(jnp.arange(scan, dtype=jnp.float32))
     runs: dict[str, Callable[[], list[Any]]] = {
-        "before": lambda: [reference.one_by_one(metrics) for metrics in next(one["before"])],
-        "proposed": lambda: [reference.all_together(metrics) for metrics in next(one["proposed"])],
+        "before": lambda: [reference.one_by_one(metrics) for metrics in next(scalars["before"])],
+        "proposed": lambda: [
+            reference.all_together(metrics) for metrics in next(scalars["proposed"])
+        ],
         "ours": lambda: [jax.device_get(metrics) for metrics in next(stacked)],
     }
     fetched = {name: run()[0] for name, run in runs.items()}

@@ -37,8 +37,8 @@ def plots_row(world: World) -> Row:
         return pictures(tables(config, world.state, dataset)[0])
 
     def ours() -> None:
-        made = plots(config, world.state, dataset, history, {"cosine_mean": 0.5})
-        if "vectors" not in made or not all(png(figure) for figure in made.values()):
+        figures = plots(config, world.state, dataset, history, {"cosine_mean": 0.5})
+        if "vectors" not in figures or not all(png(figure) for figure in figures.values()):
             raise NotTheSame("plots: the learned vectors are not among the project's")
 
     times = alternating(
@@ -54,28 +54,29 @@ def plots_row(world: World) -> Row:
 
 
 def alternating(works: Mapping[str, Callable[[], object]]) -> dict[str, Measured]:
-    """A race without untimed rounds, for what takes seconds; a small figure has matplotlib loaded before."""
+    """Times works that take seconds, without untimed rounds; a small figure loads matplotlib."""
     save([Figure()], dpi=10)
-    taken: dict[str, list[float]] = {name: [] for name in works}
+    durations: dict[str, list[float]] = {name: [] for name in works}
     for index in range(FEW):
         for name in list(works)[:: -1 if index % 2 else 1]:
             begin = time.perf_counter()
             works[name]()
-            taken[name].append(time.perf_counter() - begin)
-    return {name: Measured(np.array(seconds)) for name, seconds in taken.items()}
+            durations[name].append(time.perf_counter() - begin)
+    return {name: Measured(np.array(seconds)) for name, seconds in durations.items()}
 
 
 def history_of(world: World) -> History:
-    """What a chunk of steps recorded, as plots take it."""
+    """Returns the metrics of a chunk of steps, in the form that plots read."""
     d = world.config.network.d
-    _, recorded = run_chunk(world.config, world.state, world.data)
-    found = {name: values[:, 0] for name, values in jax.device_get(recorded).items()}
-    steps = np.arange(1, world.config.train.record_every + 1)
+    every = world.config.train.record_every
+    _, recorded = run_chunk(world.config, every, world.state, world.data)
+    measured = {name: values[:, 0] for name, values in jax.device_get(recorded).items()}
+    steps = np.arange(1, every + 1)
     rising = steps / (len(steps) + 1)
     names = [
         "cosine_mean",
         *(f"{name}/{i}" for name in ("cosine", "eigenvalue_dual", "duals_diag") for i in range(d)),
     ]
     return {
-        name: (steps, values) for name, values in (found | dict.fromkeys(names, rising)).items()
+        name: (steps, values) for name, values in (measured | dict.fromkeys(names, rising)).items()
     }

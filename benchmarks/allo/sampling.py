@@ -1,4 +1,4 @@
-"""episodes -> rows about drawing pairs: a search for every trajectory's end, a sorted table of ends, noted horizons"""
+"""episodes -> rows about sampling: ends searched, a sorted table of ends, or stored horizons."""
 
 import itertools
 from collections.abc import Callable
@@ -28,18 +28,18 @@ BATCHES = (64, 1024)
 WALKS = (10, 100, 1000)
 SCANNED = 1000  # samples in a call of the compiled sampler
 SLOW, MEDIUM, FAST = 20, 60, 500
-"""Calls of a turn."""
+"""Calls per round."""
 WHOLE_RUN_SAMPLES = 2 * 20_000
 """The original draws two batches a step."""
 MEMORY_ROWS = 100
 TRIED = (
-    "exponential numbers modulo the horizon in place of the inverse CDF, unchecked gathers, fewer temporaries: 1.4x "
-    "what it was. What is left is a dozen calls of NumPy; drawing a chunk at once meets its goal."
+    "exponential numbers modulo the horizon in place of the inverse CDF, unchecked gathers, fewer "
+    "temporaries: 1.4x faster. A dozen NumPy calls remain; drawing a chunk at once meets its goal."
 )
 
 
 def sampling_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: int) -> list[Row]:
-    """256 pairs out of rows of one length: on the host, and inside a compiled scan. The first row is the main one."""
+    """Measures 256 pairs from rows of equal length: on the host, and in a compiled scan."""
     contestants = samplers(episodes, discount)
     times = lawful_race(contestants, law, rounds)
     length = int(episodes.horizon[0])
@@ -65,18 +65,18 @@ def sampling_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: 
 
 
 def batch_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: int) -> list[Row]:
-    """Other sizes of the batch."""
-    found = []
+    """Measures other batch sizes."""
+    rows = []
     for size in (BATCHES[0], BATCH, BATCHES[1]):
         times = lawful_race(host_samplers(episodes, discount, size), law, rounds)
-        found.append(curve_row(f"  sample({size})", times, Point("batch", "batch size", size)))
-    return found
+        rows.append(curve_row(f"  sample({size})", times, Point("batch", "batch size", size)))
+    return rows
 
 
 def capacity_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: int) -> list[Row]:
-    """Fewer and more stored transitions, in equally long rows."""
+    """Measures fewer and more stored transitions, in equally long rows."""
     length = int(episodes.horizon[0])
-    found = []
+    rows = []
     for walks in WALKS:
         some = first_walks(episodes, walks)
         law_of_some = (
@@ -86,10 +86,10 @@ def capacity_rows(episodes: Episodes, law: np.ndarray, discount: float, rounds: 
         )
         times = lawful_race(host_samplers(some, discount, BATCH), law_of_some, rounds)
         stored = walks * length
-        found.append(
+        rows.append(
             curve_row(f"  of {stored:,} transitions", times, Point("stored", "transitions", stored))
         )
-    return found
+    return rows
 
 
 def curve_row(name: str, times: dict[str, Measured], point: Point) -> Row:
@@ -99,14 +99,14 @@ def curve_row(name: str, times: dict[str, Measured], point: Point) -> Row:
 
 
 def first_walks(episodes: Episodes, walks: int) -> Episodes:
-    """The first of equally long trajectories."""
+    """Returns the first of equally long trajectories."""
     length = int(episodes.horizon[0])
     slots, starts = walks * (length + 1), walks * length
     return Episodes(*(column[:slots] for column in episodes[:-1]), starts=episodes.starts[:starts])
 
 
 def whole_row(sampled: Row) -> Row:
-    """The sampling of the original's default run, from the times of one sample."""
+    """Computes the sampling time of the original's default run, from the times of one sample."""
 
     def whole(measured: Measured | None) -> Measured:
         assert measured is not None
@@ -118,7 +118,7 @@ def whole_row(sampled: Row) -> Row:
 
 
 def memory_row(episodes: Episodes, rounds: int) -> Row:
-    """What knowing the ends takes for 100 rows: the proposal's table, and our horizons and starts."""
+    """Measures the memory of the ends of 100 rows: the proposal's table, or horizons and starts."""
     some = first_walks(episodes, MEMORY_ROWS)
     buffer = rows_of(some)
 
@@ -140,7 +140,7 @@ def memory_row(episodes: Episodes, rounds: int) -> Row:
 def lawful_race(
     contestants: dict[str, Contestant], law: np.ndarray, rounds: int
 ) -> dict[str, Measured]:
-    """Times of samplers whose pairs follow the law; the limit draws none."""
+    """Measures samplers after checking that their pairs follow the law; the limit draws none."""
     for name, contestant in contestants.items():
         if name != "limit":
             refuse_another_law(name, contestant.run(), law)
@@ -149,7 +149,7 @@ def lawful_race(
 
 
 def samplers(episodes: Episodes, discount: float) -> dict[str, Contestant]:
-    """By name; each run gives the pairs (state, later state) of all its calls, but for the limit."""
+    """Returns all samplers by name; a run returns the pairs of its calls (the limit: nothing)."""
     rng, buffer, ended = (
         np.random.default_rng(SEED),
         rows_of(episodes),
@@ -163,7 +163,7 @@ def samplers(episodes: Episodes, discount: float) -> dict[str, Contestant]:
             lambda: jax.block_until_ready(program(jax.random.key(next(keys)), on_device)), SCANNED
         )
 
-    def one(key: jax.Array, data: Episodes) -> tuple[jax.Array, jax.Array]:
+    def draw_pairs(key: jax.Array, data: Episodes) -> tuple[jax.Array, jax.Array]:
         return sample(key, data, BATCH, (discount,), constraint_batches=0)[:2]
 
     return host_samplers(episodes, discount, BATCH) | {
@@ -172,14 +172,16 @@ def samplers(episodes: Episodes, discount: float) -> dict[str, Contestant]:
             SLOW, lambda: sample_by_search(rng, episodes, ended, BATCH, discount)
         ),
         "scan": compiled(
-            lambda each, data: jax.lax.scan(lambda _, key: (None, one(key, data)), None, each)[1]
+            lambda each, data: jax.lax.scan(
+                lambda _, key: (None, draw_pairs(key, data)), None, each
+            )[1]
         ),
-        "bulk": compiled(lambda each, data: jax.vmap(lambda key: one(key, data))(each)),
+        "bulk": compiled(lambda each, data: jax.vmap(lambda key: draw_pairs(key, data))(each)),
     }
 
 
 def host_samplers(episodes: Episodes, discount: float, size: int) -> dict[str, Contestant]:
-    """Those that compile nothing, and the limit: a gather of the pairs' states where random numbers cost nothing."""
+    """Returns the samplers on the host, and the limit: a gather without random numbers."""
     rng, buffer = np.random.default_rng(SEED), rows_of(episodes)
     slots, out = (
         rng.integers(len(episodes.state), size=2 * size),
@@ -198,7 +200,7 @@ def host_samplers(episodes: Episodes, discount: float, size: int) -> dict[str, C
 
 
 def repeated(calls: int, draw: Callable[[], Any]) -> Contestant:
-    """Each run gives what all its calls gave, column by column."""
+    """Returns a contestant whose run returns the results of all calls, column by column."""
     return Contestant(lambda: zip(*[draw() for _ in range(calls)], strict=True), calls)
 
 
@@ -213,14 +215,14 @@ def repeated_silently(calls: int, work: Callable[[], Any]) -> Contestant:
 def sample_by_search(
     rng: np.random.Generator, episodes: Episodes, ended: np.ndarray, size: int, discount: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`sample_numpy` without the horizons that were noted when the data were added: the next end is looked for."""
+    """Samples like `sample_numpy`, but searches each trajectory's end."""
     slots = episodes.starts[(rng.random(size) * len(episodes.starts)).astype(np.intp)]
     horizons = np.array([1 + ended[slot:].argmax() for slot in slots])
     return episodes.state[slots], episodes.state[slots + draw_lags(rng, horizons, (discount,))]
 
 
 def refuse_another_law(name: str, pairs: Any, law: np.ndarray) -> None:
-    """Drawn pairs must be as frequent as the exact law says (chi-square over pairs expected five times or more).
+    """Raises unless pairs are as frequent as the law says (chi-square, expected counts >= 5).
 
     Raises:
         NotTheSame: they are not.
@@ -229,11 +231,9 @@ def refuse_another_law(name: str, pairs: Any, law: np.ndarray) -> None:
     counts = np.bincount(states.astype(np.int64) * len(law) + later_states, minlength=law.size)
     expected = law.ravel() * len(states)
     often = expected >= 5
-    seen, wanted = counts[often], expected[often]
+    observed, frequencies = counts[often], expected[often]
     if expected[~often].any():
-        seen, wanted = (
-            np.append(seen, counts[~often].sum()),
-            np.append(wanted, expected[~often].sum()),
-        )
-    if (counts[expected == 0] > 0).any() or chisquare(seen, wanted).pvalue < 1e-6:
+        observed = np.append(observed, counts[~often].sum())
+        frequencies = np.append(frequencies, expected[~often].sum())
+    if (counts[expected == 0] > 0).any() or chisquare(observed, frequencies).pvalue < 1e-6:
         raise NotTheSame(f"{name}: {len(states):,} pairs do not follow the sampling law")

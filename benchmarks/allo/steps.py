@@ -1,4 +1,4 @@
-"""worlds -> rows about one gradient step of allo: the plain loop, a proposal's way, this project's, and parts of it"""
+"""worlds -> rows about one gradient step of allo: plain loop, proposal, ours, and parts of it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,22 +17,23 @@ from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State, encoder_is_table, run_chunk
 
 STEPS = 20
-"""Of a turn: the slow ways take up to half a second for them."""
+"""Steps per round; the slow ways take up to half a second."""
 TRIED = (
-    "Adam's weights written in place: +7 %, kept. Gradient norms by vdot, one scatter for both batches, a one-hot "
-    "product backwards, an unrolled scan, other products of XLA: within the spread. Two thirds of a step are products."
+    "Adam's weights written in place: +7 %, used. Gradient norms by vdot, one scatter for both "
+    "batches, a one-hot product backwards, an unrolled scan, other matrix products of XLA: within "
+    "the spread. Two thirds of a step are matrix products."
 )
 
 
 class Turn(NamedTuple):
-    """What an arm has become, and the loss that it began the turn with, where it has one."""
+    """Holds an arm's state after a round, and the loss at the start of the round, if any."""
 
     state: Any
     loss: float | None = None
 
 
 class Arm:
-    """A learner that goes on where it stopped: each call is `turn` more steps."""
+    """Runs a learner on from its last state: each call is `turn` more steps."""
 
     def __init__(self, advance: Callable[[Any], Turn], state: Any, turn: int) -> None:
         self.advance, self.state, self.turn, self.steps = advance, state, turn, 0
@@ -45,7 +46,7 @@ class Arm:
 
 
 def step_rows(world: World, rounds: int) -> tuple[list[Row], str]:
-    """Every way of making a step on the original's own map, the whole one first."""
+    """Measures every variant of a step on the original's map, the whole step first."""
     one_call = reference.Way(world.programs.one_call, sample_with_terminal_table)
     arms = main_arms(world) | {
         "proposed": looping(world, proposed(world)),
@@ -58,16 +59,17 @@ def step_rows(world: World, rounds: int) -> tuple[list[Row], str]:
     part = partial(Row, unit="ms/step", before=times["before"])
     return [
         whole_row(world, times),
-        part("  phase 1: ends noted, one encoder call", seed_way=times["phase 1"], ours=times["ours"],
-             claims=("allo-phase-1",)),
-        part("  one scan", ours=times["ours"], without=Without("the scan: a step is a call", times["no scan"])),
+        part("  phase 1: ends noted, one encoder call", seed_way=times["phase 1"],
+             ours=times["ours"], claims=("allo-phase-1",)),
+        part("  one scan", ours=times["ours"],
+             without=Without("the scan: a step is a call", times["no scan"])),
         part("  one scan, every state once", ours=times["ours"],
              without=Without("both: batches encoded, a step is a call", times["neither"])),
     ], note  # fmt: skip
 
 
 def step_row(world: World, rounds: int) -> tuple[Row, str]:
-    """The whole step on a larger map, where encoding every state pays less or not at all: never slower."""
+    """Measures the whole step on a larger map, where encoding every state gains less."""
     arms = main_arms(world) | {"ours": ours(world, record_every=STEPS)}
     times, note = compared(world, arms, rounds)
     return whole_row(world, times), note
@@ -79,7 +81,7 @@ def main_arms(world: World) -> dict[str, Arm]:
 
 
 def proposed(world: World) -> reference.Way:
-    """All that the proposal wants of a step."""
+    """Returns the step with all parts of the proposal."""
     programs = world.programs
     return reference.Way(
         programs.proposed, sample_with_terminal_table, reference.one_gather, reference.all_together
@@ -87,14 +89,14 @@ def proposed(world: World) -> reference.Way:
 
 
 def compared(world: World, arms: dict[str, Arm], rounds: int) -> tuple[dict[str, Measured], str]:
-    """Equality first, then times, then what the timed steps taught."""
+    """Checks equality, measures times, and describes what the timed steps learned."""
     refuse_another_gradient(world)
     times = race({name: Contestant(arm, arm.turn) for name, arm in arms.items()}, rounds)
     return times, learned(world, arms)
 
 
 def whole_row(world: World, times: dict[str, Measured]) -> Row:
-    """The step of the original's own map must be five times as fast; on a larger one, never slower."""
+    """Returns the row of a step; goal: 5x as fast on the original's map, not slower elsewhere."""
     states, chief = len(world.data.inputs), "proposed" in times
     row = Row(
         f"step, {world.config.env.map.name} ({states} states)",
@@ -115,7 +117,7 @@ def whole_row(world: World, times: dict[str, Measured]) -> Row:
 
 
 def looping(world: World, way: reference.Way) -> Arm:
-    """The reference's loop."""
+    """Returns an arm that runs the reference's loop."""
     table, rng = np.asarray(world.data.inputs), np.random.default_rng(0)
 
     def advance(state: reference.State) -> Turn:
@@ -128,14 +130,15 @@ def looping(world: World, way: reference.Way) -> Arm:
 
 
 def ours(world: World, **train: Any) -> Arm:
-    """The project's program, and the one transfer of what it recorded."""
+    """Returns an arm that runs the project's program, and transfers what it recorded."""
     config = world.config.model_copy(update={"train": world.config.train.model_copy(update=train)})
     turn = max(config.train.record_every, STEPS)
 
     def advance(state: State) -> Turn:
         losses = []
         for _ in range(turn // config.train.record_every):
-            state, recorded = run_chunk(config, state, world.data)
+            every = config.train.record_every
+            state, recorded = run_chunk(config, every, state, world.data)
             losses.append(jax.device_get(recorded)["loss"])
         return Turn(state, float(losses[0][0, 0]))
 
@@ -143,9 +146,10 @@ def ours(world: World, **train: Any) -> Arm:
 
 
 def matmuls(world: World) -> Arm:
-    """The limit: the products of the encoded rows' forward and backward pass and nothing else, by the same library.
+    """Returns the limit: only the matrix products of the encoder's forward and backward pass.
 
-    Weights are orthogonal, so that rows can go round for ever; what depends on the inputs' few columns is left out.
+    Weights are orthogonal, so that features keep their size over repeated passes; the products with
+    the inputs' few columns are left out.
     """
     rng, config = np.random.default_rng(0), world.config
     moved, frozen = rows_encoded(config, len(world.data.inputs))
@@ -180,17 +184,18 @@ def matmuls(world: World) -> Arm:
 
 
 def rows_encoded(config: AlloConfig, states: int) -> tuple[int, int]:
-    """How many rows go through the encoder forwards and backwards, and how many only forwards (the second batch)."""
+    """Returns how many rows the encoder passes in both directions, and how many only forwards."""
     if encoder_is_table(config.train, states):
         return states, 0
     return 2 * config.train.batch_size, config.train.batch_size
 
 
 def learned(world: World, arms: dict[str, Arm]) -> str:
-    """How well the contestants' tables fit the truth after the steps that were timed.
+    """Describes how well the contestants' tables fit the truth after the timed steps.
 
     Raises:
-        NotTheSame: one did not learn: no turn began with half the loss of the first. (The loss swings, at first.)
+        NotTheSame: a contestant did not learn: no round started with half of the first loss. (The
+            loss oscillates at first.)
     """
     truth, name = truth_of(world), world.config.env.map.name
     learners = [contestant for contestant in ("before", "proposed", "ours") if contestant in arms]
@@ -198,7 +203,8 @@ def learned(world: World, arms: dict[str, Arm]) -> str:
         losses = [loss for loss in arms[contestant].losses if loss is not None]
         if not min(losses) < losses[0] / 2:
             raise NotTheSame(
-                f"{name}: {contestant} began with loss {losses[0]:.3g} and came to {min(losses):.3g}"
+                f"{name}: {contestant} began with loss {losses[0]:.3g} "
+                f"and came to {min(losses):.3g}"
             )
     states = {contestant: arms[contestant].state for contestant in learners}
     states["ours"] = reference.start(world.config, arms["ours"].state)
@@ -210,6 +216,6 @@ def learned(world: World, arms: dict[str, Arm]) -> str:
         f"{who} {cosine:.2f} after {arms[who].steps:,}" for who, cosine in cosines.items()
     )
     return (
-        f"{name}, mean cosine after the timed steps, early in the learning and each with its own random stream: "
-        f"{reached}; untrained {untrained:.2f}"
+        f"{name}, mean cosine after the timed steps, early in the learning and each with its own "
+        f"random stream: {reached}; untrained {untrained:.2f}"
     )

@@ -1,4 +1,4 @@
-"""config -> a layout's data for both sides, the programs that they run, and the check that they do the same"""
+"""config -> a layout's data for both sides, their programs, and the check that they agree."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 
 
 class Programs(NamedTuple):
-    """The reference's compiled functions; they read nothing of the layout, so that one compilation serves all maps."""
+    """Holds the reference's compiled functions; independent of the map, so compiled once."""
 
     original: reference.Step
     one_call: reference.Step
@@ -37,7 +37,7 @@ class Programs(NamedTuple):
 
 
 class World(NamedTuple):
-    """A layout's data in both forms, and a learner that has not learned yet."""
+    """Holds a layout's data in both forms, and an untrained state."""
 
     config: AlloConfig
     dataset: Dataset
@@ -48,7 +48,7 @@ class World(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Mean cosine with the truth of the data, and L of one batch at the first duals and barrier."""
+    """Holds the mean cosine with the truth, and L of one batch at the initial duals and barrier."""
 
     cosine: float
     loss: float
@@ -57,8 +57,8 @@ class Fit(NamedTuple):
 def programs_of(config: AlloConfig) -> Programs:
     three, one = reference.three_calls(config), reference.one_call(config)
 
-    def step(**chosen: Any) -> reference.Step:
-        return jax.jit(partial(reference.step, config=config, **chosen))
+    def step(**parts: Any) -> reference.Step:
+        return jax.jit(partial(reference.step, config=config, **parts))
 
     def gradient(encode: reference.Encode) -> Any:
         return jax.jit(
@@ -75,7 +75,7 @@ def programs_of(config: AlloConfig) -> Programs:
 
 
 def world_of(config: AlloConfig, seed: int, programs: Programs | None = None) -> World:
-    """Programs of another layout serve where network and training are the same."""
+    """Returns the world of a config; reuses programs of the same network and training."""
     dataset = collect(config, seed)
     state = init_state(config, dataset, seed)
     data = Data(
@@ -87,7 +87,7 @@ def world_of(config: AlloConfig, seed: int, programs: Programs | None = None) ->
 
 
 def rows_of(episodes: Episodes) -> RowBuffer:
-    """The reference's buffer with the same trajectories, one a row; they must be equally long."""
+    """Returns the reference's buffer, one trajectory a row; they must be equally long."""
     slots = int(episodes.horizon[0]) + 1
     states, ended = episodes.state.reshape(-1, slots), episodes.horizon.reshape(-1, slots) == 0
     buffer = RowBuffer(len(states), slots)
@@ -97,24 +97,24 @@ def rows_of(episodes: Episodes) -> RowBuffer:
 
 
 def batches(batch: Batch, table: jax.Array | None) -> reference.Inputs:
-    """The three batches of a step, as inputs out of a table or as states."""
+    """Returns the three batches of a step, as inputs from a table or as states."""
     states = batch.state, batch.later_state, batch.constraint_states[0]
     return states if table is None else reference.three_gathers(table, states)
 
 
 def first_inputs(world: World) -> reference.Inputs:
-    """The batches of the learner's first step."""
+    """Returns the batches of the learner's first step."""
     config, key = world.config, jax.random.fold_in(world.state.base_key[0], 0)
     batch = sample(key, world.data.episodes, config.train.batch_size, config.train.discounts)
     return batches(batch, world.data.inputs)
 
 
 def gradient_here(world: World) -> Any:
-    """The project's loss and gradient on the learner's first batch, compiled; takes the encoder's parameters."""
+    """Returns a compiled function from encoder parameters to the project's loss and gradient."""
     config, data = world.config, world.data
     state = jax.tree.map(lambda leaf: leaf[0], world.state)
     batch = draw(config.train, data, state.base_key, jnp.int32(0))
-    # The batch as an argument: as a constant it would be picked while compiling.
+    # The batch is an argument: a constant would be gathered while compiling.
     program = jax.jit(
         jax.value_and_grad(lambda params, drawn: objective(params, config, state, data, drawn)[0])
     )
@@ -122,7 +122,7 @@ def gradient_here(world: World) -> Any:
 
 
 def refuse_another_gradient(world: World) -> None:
-    """Loss and gradient of project and reference on one batch must agree.
+    """Raises unless loss and gradient of project and reference agree on one batch.
 
     Raises:
         NotTheSame: they do not.
@@ -131,10 +131,9 @@ def refuse_another_gradient(world: World) -> None:
     expected = jax.tree.leaves(gradient_here(world)(state.params))
     for program in (world.programs.gradient, world.programs.gradient_of_one_call):
         (value, _), gradients = program(state.params, state, inputs)
-        for one, other in zip(expected, jax.tree.leaves((value, gradients)), strict=True):
-            if not np.allclose(
-                one, other, rtol=1e-3, atol=1e-5 * max(1.0, float(jnp.abs(other).max()))
-            ):
+        for ours, theirs in zip(expected, jax.tree.leaves((value, gradients)), strict=True):
+            tolerance = 1e-5 * max(1.0, float(jnp.abs(theirs).max()))
+            if not np.allclose(ours, theirs, rtol=1e-3, atol=tolerance):
                 name = world.config.env.map.name
                 raise NotTheSame(
                     f"{name}: loss or gradient of project and reference differ on one batch"
@@ -142,7 +141,7 @@ def refuse_another_gradient(world: World) -> None:
 
 
 def truth_of(world: World) -> spectrum.Spectrum:
-    """The exact answer to the world's data."""
+    """Computes the true spectrum of the world's data."""
     config = world.config
     operator = spectrum.operator(
         world.dataset.train, len(world.data.inputs), config.train.discounts
@@ -151,7 +150,7 @@ def truth_of(world: World) -> spectrum.Spectrum:
 
 
 def fit(world: World, truth: spectrum.Spectrum, params: Any) -> Fit:
-    """How close an encoder came."""
+    """Computes how close an encoder is to the truth."""
     state = world.state._replace(params=jax.tree.map(lambda leaf: leaf[None], params))
     table = tables(world.config, state, world.dataset)[0]
     state, inputs = reference.start(world.config, world.state), first_inputs(world)

@@ -46,11 +46,19 @@ def acting_rows(sides: Sides, rounds: int) -> list[Row]:
     row = partial(Row, unit=UNIT, before=times["before"], seed_way=times["seed"])
     drawn = Without("32 midpoints: 256 random quantiles", times["equal"])
     return [
-        row("world and acting, greedy, 256 quantiles, 1 world", ours=times["equal"], goal=Goal(2, "before")),
+        row(
+            "world and acting, greedy, 256 quantiles, 1 world",
+            ours=times["equal"],
+            goal=Goal(2, "before"),
+        ),
         row("  ours: 32 quantiles", ours=times["one"], goal=Goal(5, "before"), without=drawn),
-        row("  ours: 32 quantiles, 32 worlds", ours=times["many"], goal=Goal(20, "before"),
-            without=Without("32 worlds: 1", times["one"])),
-    ]  # fmt: skip
+        row(
+            "  ours: 32 quantiles, 32 worlds",
+            ours=times["many"],
+            goal=Goal(20, "before"),
+            without=Without("32 worlds: 1", times["one"]),
+        ),
+    ]
 
 
 def inference_rows(sides: Sides, rounds: int) -> list[Row]:
@@ -93,11 +101,19 @@ def inference_rows(sides: Sides, rounds: int) -> list[Row]:
     row = partial(Row, unit=UNIT, ours=times["ours"], before=times["before"])
     called = Without(f"{all_stacks.shape[1]} stacks in a call: 1", times["called"])
     return [
-        row("inference alone; ours: 32 quantiles, many stacks at once", seed_way=times["seed"], without=called,
-            claims=("agents-infer",)),
-        row("  seed's way: all agents at once (vmap), where none sees what the others just did: another game",
-            seed_way=times["together"], claims=("agents-act-together",)),
-    ]  # fmt: skip
+        row(
+            "inference alone; ours: 32 quantiles, many stacks at once",
+            seed_way=times["seed"],
+            without=called,
+            claims=("agents-infer",),
+        ),
+        row(
+            "  seed's way: all agents at once (vmap), where none sees what the others just "
+            "did: another game",
+            seed_way=times["together"],
+            claims=("agents-act-together",),
+        ),
+    ]
 
 
 _best_actions = jax.jit(greedy_actions, static_argnums=0)
@@ -179,9 +195,14 @@ def stacking_row(sides: Sides, rounds: int) -> Row:
         rounds,
     )
     return Row(
-        f"stack of {frames} frames", UNIT, times["ours"], times["before"], times["seed"], goal=Goal(1.5, "before"),
+        f"stack of {frames} frames",
+        UNIT,
+        times["ours"],
+        times["before"],
+        times["seed"],
+        goal=Goal(1.5, "before"),
         claims=("agents-stack",),
-    )  # fmt: skip
+    )
 
 
 def stacked(memory: Memory, frame: np.ndarray) -> np.ndarray:

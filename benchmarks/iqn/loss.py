@@ -42,10 +42,15 @@ def loss_row(sides: Sides, rounds: int) -> Row:
             raise NotTheSame(f"loss alone: {name} is {value}, before {expected[0]}")
     times = race(contestants, rounds)
     return Row(
-        f"loss and its gradient, B={size}, Q=P={count}", "us/call", times["ours"], times["before"], times["seed"],
-        without=Without("the scan: each loss called from Python", times["called"]), goal=Goal(1, "before"),
+        f"loss and its gradient, B={size}, Q=P={count}",
+        "us/call",
+        times["ours"],
+        times["before"],
+        times["seed"],
+        without=Without("the scan: each loss called from Python", times["called"]),
+        goal=Goal(1, "before"),
         claims=("agents-loss",),
-    )  # fmt: skip
+    )
 
 
 def loss_arms(

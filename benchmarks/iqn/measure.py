@@ -30,13 +30,17 @@ EQUAL_WORK = {
 }
 """Of train, with 32 worlds: 4000 agent-steps and 80 gradient steps a cycle."""
 NOTES = [
-    "before: the plain reference with the threads of the process; with 1 where a row says so, and where it acts or has "
+    "before: the plain reference with the threads of the process; with 1 where a row says "
+    "so, and where it acts or has "
     "only its loss, for that is faster there. seed's way: jitted "
-    "programs called from Python. Train steps count one agent's, with their sampling; noise on, if not said otherwise",
+    "programs called from Python. Train steps count one agent's, with their sampling; noise "
+    "on, if not said otherwise",
     "lines with two blanks in front: the same work with what they name changed, or a part of it",
-    "limit of a train step: its FLOP (three forward passes, one backward) at the rate of torch's (B*Q, units) x "
+    "limit of a train step: its FLOP (three forward passes, one backward) at the rate of "
+    "torch's (B*Q, units) x "
     "(units, units) in the same rounds; of a draw: np.take of as many rows",
-    "all agents at once: agents act one after another and see what those before them did, so that is another game; "
+    "all agents at once: agents act one after another and see what those before them did, so "
+    "that is another game; "
     "here worlds are the batch",
     "from nothing to a greedy return: `make bench-return`",
 ]
@@ -89,4 +93,5 @@ def copy_note(rows: list[Row], config: IqnConfig) -> str:
     figures = "; ".join(
         f"{kind} ...: {result[kind]:.3g} ms, {ORIGINAL_MS[kind]:.3g} there" for kind in result
     )
-    return f"matmul rate {rate:.0f} GFLOP/s; the original ran with {ORIGINAL_GFLOPS}. Before: {figures}"
+    rates = f"matmul rate {rate:.0f} GFLOP/s; the original ran with {ORIGINAL_GFLOPS}"
+    return f"{rates}. Before: {figures}"

@@ -49,10 +49,12 @@ def env_rows(config: IqnConfig, rounds: int) -> list[Row]:
         *(row(count) for count in WORLDS if count not in (1, MANY)),
         alone("  the observation alone", seed_way=times["jitted"], claims=("agents-observe",)),
         alone(
-            "  the same; seed's way: all agents at once (vmap), where none sees what the others just did: another game",
-            seed_way=times["together"], claims=("agents-observe-together",),
+            "  the same; seed's way: all agents at once (vmap), where none sees what the "
+            "others just did: another game",
+            seed_way=times["together"],
+            claims=("agents-observe-together",),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def project_world(rules: Rules, worlds: int, agent_steps: int) -> Contestant:

@@ -66,14 +66,19 @@ def measure(root: Path, runs: int) -> Report:
         name: Measured(np.array([run.seconds for run in each])) for name, each in reached.items()
     }
     row = Row(
-        f"greedy return {RETURN:g} from nothing", "s", seconds["ours"], seconds["before"],
-        goal=Goal(4, "before"), claims=("agents-overall",),
-    )  # fmt: skip
+        f"greedy return {RETURN:g} from nothing",
+        "s",
+        seconds["ours"],
+        seconds["before"],
+        goal=Goal(4, "before"),
+        claims=("agents-overall",),
+    )
     steps = ", ".join(
         f"{name} {[run.agent_steps for run in each]}" for name, each in reached.items()
     )
     notes = [
-        f"agent-steps of each run: {steps}; {JUDGING_WORLDS} worlds judge both; ours compiles anew in each run"
+        f"agent-steps of each run: {steps}; {JUDGING_WORLDS} worlds judge both; ours "
+        "compiles anew in each run"
     ]
     return Report([row], notes, jax.devices()[0].device_kind)
 
@@ -89,7 +94,8 @@ def until_return(name: str, run: Iterator[Evaluation]) -> Reached:
         seconds += time.perf_counter() - begin
         earned = evaluation.greedy()
         console.info(
-            f"{name}: {seconds:.0f} s, {evaluation.agent_steps:,} agent-steps: greedy return {earned:.1f}"
+            f"{name}: {seconds:.0f} s, {evaluation.agent_steps:,} agent-steps: greedy return "
+            f"{earned:.1f}"
         )
         if earned >= RETURN:
             return Reached(seconds, evaluation.agent_steps)

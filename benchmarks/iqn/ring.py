@@ -27,7 +27,10 @@ LANES = 16
 CAPACITIES = (4, 16, 64, 256)  # thousands
 TREASUREHUNT = Window(frames=5, n_step=1, discount=0.97)
 AGENTS, FRAME, TURNS, UPDATES, UPDATE_BATCH = 5, 125, 25, 32, 64  # a cycle of preset default
-TRIED = "whole stacks gathered at once: draws out of 4k and out of 64k both fell to a quarter of their time"
+TRIED = (
+    "whole stacks gathered at once: "
+    "draws out of 4k and out of 64k both fell to a quarter of their time"
+)
 EPISODES, EPISODE = 18, 50  # what about 1000 rows of the NumPy ring hold
 
 
@@ -130,23 +133,36 @@ def numpy_rows(rounds: int) -> list[Row]:
     turns.frames[:, 0, 0, :2] = np.stack([number // 100 + 1, number % 100], axis=-1)
     host, ring = host_ring(turns), jax.jit(partial(from_transitions, len(turns.turn)))(turns)
     contestants = {
-        "before": host_sampler(host, to_device=False), "moved": host_sampler(host, to_device=True),
-        "seed": jitted_sampler(host), "ours": our_sampler(ring), "called": called_sampler(ring),
-    }  # fmt: skip
+        "before": host_sampler(host, to_device=False),
+        "moved": host_sampler(host, to_device=True),
+        "seed": jitted_sampler(host),
+        "ours": our_sampler(ring),
+        "called": called_sampler(ring),
+    }
     refuse_other_transitions({name: joined(each.run()) for name, each in contestants.items()})
     jax.clear_caches()  # so that the first call compiles
     times = race(contestants | {"take": takes(turns)}, rounds)
     called = Without("the scan: each draw called from Python", times["called"])
     row = partial(Row, unit="us/call", ours=times["ours"], seed_way=times["seed"], without=called)
-    sizes = [Measured(np.full(rounds, float(sum(each.nbytes for each in jax.tree.leaves(side))))) for side in (
-        [host.states, host.actions, host.rewards, host.drawable], ring)]  # fmt: skip
+    sizes = [
+        Measured(np.full(rounds, float(sum(each.nbytes for each in jax.tree.leaves(side)))))
+        for side in ([host.states, host.actions, host.rewards, host.drawable], ring)
+    ]
     return [
-        row("sample(256), 5 frames of 125, one agent", before=times["before"], limit=times["take"],
-            goal=Goal(1.0, "before"), claims=("agents-sample",)),
-        row("  the batch on the device; before: drawn on the host, moved", before=times["moved"],
-            claims=("agents-device",)),
+        row(
+            "sample(256), 5 frames of 125, one agent",
+            before=times["before"],
+            limit=times["take"],
+            goal=Goal(1.0, "before"),
+            claims=("agents-sample",),
+        ),
+        row(
+            "  the batch on the device; before: drawn on the host, moved",
+            before=times["moved"],
+            claims=("agents-device",),
+        ),
         Row(f"  memory of {len(turns.turn)} transitions of one agent", "KiB", sizes[1], sizes[0]),
-    ]  # fmt: skip
+    ]
 
 
 def takes(turns: Transitions) -> Contestant:
@@ -267,5 +283,6 @@ def refuse_another_law(name: str, counts: np.ndarray, drawable: int, whole: bool
     actual = chisquare(counts[:drawable])
     if not whole or counts[drawable:].any() or actual.pvalue < 1e-6:
         raise NotTheSame(
-            f"{name}: draws are not uniform over {drawable:,} whole transitions (p = {actual.pvalue:.1e})"
+            f"{name}: draws are not uniform over {drawable:,} whole transitions (p = "
+            f"{actual.pvalue:.1e})"
         )

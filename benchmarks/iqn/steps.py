@@ -70,17 +70,40 @@ def train_rows(sides: Sides, rounds: int) -> list[Row]:
     row = partial(Row, unit="ms/step", before=times["two threads"], ours=times["ours"])
     return [
         row(
-            f"train step, {_shape(sides.config)}", seed_way=times["one by one"], limit=times["limit"],
-            goal=Goal(1.4, "before"), claims=("agents-train",), point=Point(*BATCHES, size),
+            f"train step, {_shape(sides.config)}",
+            seed_way=times["one by one"],
+            limit=times["limit"],
+            goal=Goal(1.4, "before"),
+            claims=("agents-train",),
+            point=Point(*BATCHES, size),
         ),
-        row(f"  B={size}, before: 1 thread", before=times["one thread"], goal=Goal(2.4, "before"), tried=TRIED_STEP),
-        row("  seed's way: all agents side by side (vmap)", seed_way=times["side by side"],
-            claims=("agents-train-together",)),
-        row("  the same against the jitted step of one agent after the other", before=times["one by one"],
-            seed_way=times["side by side"], against="jitted, one by one", claims=("agents-train-together",)),
-        row(f"  B={size}, no noise", before=None, ours=times["quiet"], limit=times["limit"],
-            goal=Goal(0.65, "limit"), tried=TRIED_STEP),
-    ]  # fmt: skip
+        row(
+            f"  B={size}, before: 1 thread",
+            before=times["one thread"],
+            goal=Goal(2.4, "before"),
+            tried=TRIED_STEP,
+        ),
+        row(
+            "  seed's way: all agents side by side (vmap)",
+            seed_way=times["side by side"],
+            claims=("agents-train-together",),
+        ),
+        row(
+            "  the same against the jitted step of one agent after the other",
+            before=times["one by one"],
+            seed_way=times["side by side"],
+            against="jitted, one by one",
+            claims=("agents-train-together",),
+        ),
+        row(
+            f"  B={size}, no noise",
+            before=None,
+            ours=times["quiet"],
+            limit=times["limit"],
+            goal=Goal(0.65, "limit"),
+            tried=TRIED_STEP,
+        ),
+    ]
 
 
 def batch_rows(sides: Sides, rounds: int) -> list[Row]:
@@ -125,13 +148,27 @@ def small_rows(sides: Sides, rounds: int) -> list[Row]:
     without = Without("the scan: each step called from Python", times["called"])
     row = partial(Row, unit="ms/step", before=times["one thread"], ours=times["vmap"])
     return [
-        row(f"train step, {_shape(sides.config)}", seed_way=times["one by one"], without=without,
-            goal=Goal(1.5, "before"), claims=("agents-train",), tried=TRIED_STEP),
-        row("  64 units, before: jitted, one agent after the other",
-            before=times["one by one"], against="jitted, one by one", seed_way=times["side by side"],
-            goal=Goal(1.3, "before"), claims=("agents-train-together",)),
-        row("  64 units, without vmap: agents in turn", without=Without("vmap over agents", times["scan"])),
-    ]  # fmt: skip
+        row(
+            f"train step, {_shape(sides.config)}",
+            seed_way=times["one by one"],
+            without=without,
+            goal=Goal(1.5, "before"),
+            claims=("agents-train",),
+            tried=TRIED_STEP,
+        ),
+        row(
+            "  64 units, before: jitted, one agent after the other",
+            before=times["one by one"],
+            against="jitted, one by one",
+            seed_way=times["side by side"],
+            goal=Goal(1.3, "before"),
+            claims=("agents-train-together",),
+        ),
+        row(
+            "  64 units, without vmap: agents in turn",
+            without=Without("vmap over agents", times["scan"]),
+        ),
+    ]
 
 
 def large_rows(sides: Sides, rounds: int) -> list[Row]:
@@ -147,14 +184,24 @@ def large_rows(sides: Sides, rounds: int) -> list[Row]:
         Row, unit="ms/step", ours=times["ours"], before=times["two threads"], limit=times["limit"]
     )
     return [
-        row(f"train step, {_shape(sides.config)}", seed_way=times["one by one"], goal=Goal(0.9, "before"),
-            claims=("agents-train",)),
-        row("  256 units, its share of the matmul rate", before=None, goal=Goal(0.3, "limit"), tried=TRIED_STEP),
-    ]  # fmt: skip
+        row(
+            f"train step, {_shape(sides.config)}",
+            seed_way=times["one by one"],
+            goal=Goal(0.9, "before"),
+            claims=("agents-train",),
+        ),
+        row(
+            "  256 units, its share of the matmul rate",
+            before=None,
+            goal=Goal(0.3, "limit"),
+            tried=TRIED_STEP,
+        ),
+    ]
 
 
 def _shape(config: IqnConfig) -> str:
-    return f"{config.network.hidden} units, B={config.train.batch_size}, Q={config.train.loss.quantiles}"
+    train = config.train
+    return f"{config.network.hidden} units, B={train.batch_size}, Q={train.loss.quantiles}"
 
 
 # The contestants; all count gradient steps of one agent, and all but the limit sample them.

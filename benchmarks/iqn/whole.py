@@ -56,9 +56,14 @@ def schedule_row(sides: Sides, rounds: int) -> Row:
         rounds,
     )
     return Row(
-        f"episode and a train step each, B={config.train.batch_size}; ours: 32 quantiles", "s", times["few"],
-        times["before"], times["seed"], goal=Goal(2.4, "before"), claims=("agents-overall",),
-    )  # fmt: skip
+        f"episode and a train step each, B={config.train.batch_size}; ours: 32 quantiles",
+        "s",
+        times["few"],
+        times["before"],
+        times["seed"],
+        goal=Goal(2.4, "before"),
+        claims=("agents-overall",),
+    )
 
 
 def society_of(sides: Sides, agents: list[Any]) -> Society:
@@ -99,7 +104,8 @@ def equal_work_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
         rounds,
     )
     agents = config.env.agents
-    name = f"{turns * agents} agent-steps and {updates * agents} train steps, B={config.train.batch_size}"
+    steps = f"{turns * agents} agent-steps and {updates * agents} train steps"
+    name = f"{steps}, B={config.train.batch_size}"
     return Row(
         name,
         "s",
@@ -123,6 +129,10 @@ def compile_row(config: IqnConfig, jitted: float) -> Row:
         seconds.append(time.perf_counter() - begin)
     ours, proposed = Measured(np.array([seconds[0] - seconds[1]])), Measured(np.array([jitted]))
     return Row(
-        "compile the whole training; seed's way: a gradient step", "s", ours, seed_way=proposed,
-        goal=Goal(COMPILE_SECONDS, "value"), claims=("agents-compile",),
-    )  # fmt: skip
+        "compile the whole training; seed's way: a gradient step",
+        "s",
+        ours,
+        seed_way=proposed,
+        goal=Goal(COMPILE_SECONDS, "value"),
+        claims=("agents-compile",),
+    )

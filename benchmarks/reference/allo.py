@@ -1,11 +1,12 @@
-"""replay rows -> weights, the slow way: two calls of the buffer, three of the encoder, a step called from Python.
+"""replay rows -> weights, the slow way: two samples, three encoder calls, a step from Python.
 
-Written from the descriptions of the original program, for its own settings: two constraint batches, a constant
-learning rate, the barrier's |Q|, unlimited duals. It shares with the project only the encoder and the start, so
-that both do the same work. A proposal's ways of doing each part stand beside the original's.
+Written from the descriptions of the original program, for its settings: two constraint batches, a
+constant learning rate, the barrier's |Q|, unlimited duals. It shares only the encoder and the
+initial state with the project, so that both do the same work. Each part also has the proposal's
+variant.
 
-What was made faster than the original, so that the comparison is not won on it: the inputs of a batch are gathered
-by NumPy, not by indexing JAX arrays.
+Faster than the original, so that the comparison does not depend on it: the inputs of a batch are
+gathered by NumPy, not by indexing JAX arrays.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +24,7 @@ from quatrain.models.allo import network, train
 from quatrain.models.allo.config import AlloConfig
 
 Inputs = tuple[Any, Any, Any]
-"""Of the states, their later states and the independent states."""
+"""Inputs of the states, of their later states, and of the independent states."""
 Metrics = dict[str, Array]
 Encode = Callable[[network.Params, Inputs], tuple[Array, Array, Array]]
 Sample = Callable[[np.random.Generator, RowBuffer, int, float], tuple[np.ndarray, np.ndarray]]
@@ -33,7 +34,7 @@ Fetch = Callable[[Metrics], dict[str, float]]
 
 
 class State(NamedTuple):
-    """What changes while learning."""
+    """Holds everything that changes while learning."""
 
     params: network.Params
     optimizer: Any
@@ -42,7 +43,7 @@ class State(NamedTuple):
 
 
 def start(config: AlloConfig, state: train.State) -> State:
-    """Where the first of the project's learners stands, with a fresh optimiser."""
+    """Returns the first of the project's learners, with a new optimiser."""
     params = jax.tree.map(lambda leaf: leaf[0], state.params)
     return State(
         params,
@@ -56,7 +57,7 @@ def start(config: AlloConfig, state: train.State) -> State:
 
 
 def three_calls(config: AlloConfig) -> Encode:
-    """One application of the encoder for each batch."""
+    """Returns an encoder that is applied to each batch separately."""
 
     def encode(params: network.Params, inputs: Inputs) -> tuple[Array, Array, Array]:
         phi = network.apply(config.network, params, inputs[0])
@@ -68,7 +69,7 @@ def three_calls(config: AlloConfig) -> Encode:
 
 
 def one_call(config: AlloConfig) -> Encode:
-    """The batches one after the other in one application: the proposal's way."""
+    """Returns an encoder that is applied once to all batches: the proposal's way."""
 
     def encode(params: network.Params, inputs: Inputs) -> tuple[Array, Array, Array]:
         features = network.apply(config.network, params, jnp.concatenate(inputs))
@@ -89,7 +90,7 @@ def loss(
     encode: Encode,
     errors: Errors = einsum_errors,
 ) -> tuple[Array, Metrics]:
-    """L, and what the dual step and the log need."""
+    """Computes L, and the values for the dual step and the log."""
     phi, next_phi, phi_2 = encode(params, inputs)
     graph = config.train.graph_coef * ((phi - next_phi) ** 2).mean(0).sum()
     error_1, error_2 = errors(phi, phi_2)
@@ -102,7 +103,7 @@ def loss(
 def step(
     state: State, inputs: Inputs, config: AlloConfig, encode: Encode, errors: Errors = einsum_errors
 ) -> tuple[State, Metrics]:
-    """One gradient step on the encoder, one ascent of duals and barrier, and eight scalars for the log."""
+    """Returns the state after a gradient step and a dual step, and eight scalars for the log."""
     gradient_of = jax.value_and_grad(loss, has_aux=True)
     (value, parts), gradients = gradient_of(state.params, state, inputs, config, encode, errors)
     updates, optimizer = optax.adam(config.train.learning_rate).update(gradients, state.optimizer)
@@ -127,29 +128,29 @@ def step(
 
 
 def three_gathers(table: Any, states: Inputs) -> Inputs:
-    """The inputs of each batch by itself; NumPy and JAX arrays."""
+    """Gathers the inputs of each batch separately; NumPy and JAX arrays."""
     return table[states[0]], table[states[1]], table[states[2]]
 
 
 def one_gather(table: Any, states: Inputs) -> Inputs:
-    """The inputs of all batches at once, then split: the proposal's way."""
+    """Gathers the inputs of all batches at once, then splits them: the proposal's way."""
     together = table[table.__array_namespace__().concatenate(states)]
     size = len(states[0])
     return together[:size], together[size : 2 * size], together[2 * size :]
 
 
 def one_by_one(metrics: Metrics) -> dict[str, float]:
-    """Each number by a transfer of its own."""
+    """Fetches each number separately."""
     return {name: float(value.item()) for name, value in metrics.items()}
 
 
 def all_together(metrics: Metrics) -> dict[str, float]:
-    """One transfer: the proposal's way."""
+    """Fetches all numbers in one transfer: the proposal's way."""
     return {name: float(value) for name, value in jax.device_get(metrics).items()}
 
 
 class Way(NamedTuple):
-    """How the loop does its parts; `step` is compiled, the rest runs in Python."""
+    """Holds the parts of the loop; `step` is compiled, the rest runs in Python."""
 
     step: Step
     sample: Sample = sample_searching
@@ -158,10 +159,15 @@ class Way(NamedTuple):
 
 
 def learn(
-    rng: np.random.Generator, state: State, buffer: RowBuffer, table: np.ndarray, config: AlloConfig, way: Way,
+    rng: np.random.Generator,
+    state: State,
+    buffer: RowBuffer,
+    table: np.ndarray,
+    config: AlloConfig,
+    way: Way,
     steps: Iterable[int],
-) -> tuple[State, list[dict[str, float]]]:  # fmt: skip
-    """The training loop: sample on the host, step on the device, a log every `record_every` steps."""
+) -> tuple[State, list[dict[str, float]]]:
+    """Trains: samples on the host, steps on the device, logs every `record_every` steps."""
     logged = []
     size, discount = config.train.batch_size, config.train.discounts[0]
     for number in steps:
@@ -174,9 +180,9 @@ def learn(
 
 
 def fill(buffer: RowBuffer, states: Array, next_states: Array, ended: Array) -> None:
-    """Walks on the device -> rows of the buffer, a scalar at a time; arrays are (walkers, steps).
+    """Copies walks on the device into rows of the buffer, scalar by scalar; arrays are (env, step).
 
-    Goes through JAX arrays as an iterator: a lookup by index takes about ten times as long.
+    Iterates over JAX arrays: a lookup by index takes about ten times as long.
     """
     for walk, next_walk, flags in zip(states, next_states, ended, strict=True):
         obs, terminals = [int(walk[0])], [0]

@@ -1,7 +1,7 @@
-"""features, history -> the pictures that the original program saves in the middle of training, every 1000 steps
+"""features, history -> the figures that the original program saves every 1000 steps.
 
-Written from their description: the eigenvectors on the map, the same beside the true ones, learning curves and the
-evolution of the duals, each saved as a PNG while the training waits.
+Written from their description: the eigenvectors on the map, the same beside the true ones, learning
+curves and the duals over time, each saved as a PNG while the training waits.
 """
 
 import io
@@ -17,7 +17,7 @@ CURVES = ("loss", "graph", "dual", "barrier_term", "total_error", "norm_error")
 
 
 def blocking_plots(learned: np.ndarray, true: np.ndarray, history: History) -> int:
-    """All figures at full resolution; maps are (d, height, width). Returns how many were saved."""
+    """Saves all figures at full resolution; maps are (d, height, width). Returns their number."""
     figures = [
         maps({"learned": learned}),
         maps({"true": true, "learned": learned}),
@@ -27,12 +27,12 @@ def blocking_plots(learned: np.ndarray, true: np.ndarray, history: History) -> i
 
 
 def proposed_plots(learned: np.ndarray, history: History) -> int:
-    """Still in the loop, but coarser and without the comparison."""
+    """Saves fewer figures, in the loop too, at a lower resolution."""
     return save([maps({"learned": learned}), *curves(history)], PROPOSED_DPI)
 
 
 def maps(rows: Mapping[str, np.ndarray]) -> Figure:
-    """One row of pictures for each entry."""
+    """Draws a row of maps for each entry."""
     d = len(next(iter(rows.values())))
     figure = Figure(figsize=(2 * d, 2.2 * len(rows)))
     grid = figure.subplots(len(rows), d, squeeze=False)
@@ -44,7 +44,7 @@ def maps(rows: Mapping[str, np.ndarray]) -> Figure:
 
 
 def curves(history: History) -> list[Figure]:
-    """Learning curves, and the duals."""
+    """Draws learning curves, and the duals."""
     learning, duals = Figure(figsize=(12, 8)), Figure(figsize=(8, 5))
     for axes, name in zip(learning.subplots(2, 3).flat, CURVES, strict=True):
         axes.plot(*history[name])
@@ -58,7 +58,7 @@ def curves(history: History) -> list[Figure]:
 
 
 def save(figures: list[Figure], dpi: int) -> int:
-    """As PNG into memory: a disk's speed is not what is asked."""
+    """Saves figures as PNG into memory: the disk is not measured. Returns their number."""
     for figure in figures:
         figure.savefig(io.BytesIO(), format="png", dpi=dpi)
     return len(figures)

@@ -1,6 +1,6 @@
-"""features -> the constraint terms of the loss, as the original program writes them and as a proposal would
+"""features -> the constraint terms of the loss, in the original's and a proposal's spelling.
 
-All give the same numbers; what a compiler makes of them is what the benchmark asks.
+All give the same numbers; the benchmark measures the compiled programs.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Helper = Callable[[Array, Array], Array]
 
 
 def einsum_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """The original's: einsum, and an identity matrix for each."""
+    """Computes the errors as the original: einsum, and an identity matrix for each."""
     n, d = phi.shape
     inner_product_1 = jnp.einsum("ij,ik->jk", phi, stop_gradient(phi)) / n
     inner_product_2 = jnp.einsum("ij,ik->jk", phi_2, stop_gradient(phi_2)) / n
@@ -26,17 +26,15 @@ def einsum_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
 
 
 def product_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """`@` in place of einsum."""
+    """Computes the errors with `@` in place of einsum."""
     n, d = phi.shape
-    inner_product_1, inner_product_2 = (
-        phi.T @ stop_gradient(phi) / n,
-        phi_2.T @ stop_gradient(phi_2) / n,
-    )
+    inner_product_1 = phi.T @ stop_gradient(phi) / n
+    inner_product_2 = phi_2.T @ stop_gradient(phi_2) / n
     return jnp.tril(inner_product_1 - jnp.eye(d)), jnp.tril(inner_product_2 - jnp.eye(d))
 
 
 def one_eye_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """One identity matrix for both."""
+    """Computes the errors with one identity matrix for both."""
     n, d = phi.shape
     eye = jnp.eye(d)
     inner_product_1 = jnp.einsum("ij,ik->jk", phi, stop_gradient(phi)) / n
@@ -45,7 +43,7 @@ def one_eye_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
 
 
 def proposed_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """`@` and one identity matrix."""
+    """Computes the errors with `@` and one identity matrix."""
     n, d = phi.shape
     eye = jnp.eye(d)
     return jnp.tril(phi.T @ stop_gradient(phi) / n - eye), jnp.tril(
@@ -54,14 +52,14 @@ def proposed_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
 
 
 def all_earlier_below(matrix: Array, threshold: Array) -> Array:
-    """1 in the rows before which every entry is below the threshold, else 0: the original's helper."""
+    """Returns 1 for rows where all earlier rows are below the threshold, else 0 (the original)."""
     below = (jnp.abs(matrix) < threshold).all(axis=1).astype(matrix.dtype)
     earlier = jnp.concatenate([jnp.ones(1, matrix.dtype), jnp.cumprod(below)[:-1]])
     return earlier[:, None]
 
 
 def terms_with(errors: Errors, helper: Helper | None = None) -> Terms:
-    """The two terms; with a helper the rows of E count that it lets through (with an infinite threshold: all)."""
+    """Returns the function of both terms; a helper masks rows of E (infinite threshold: none)."""
 
     def terms(phi: Array, phi_2: Array, duals: Array, barrier: Array) -> Array:
         error_1, error_2 = errors(phi, phi_2)

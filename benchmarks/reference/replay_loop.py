@@ -1,27 +1,27 @@
-"""rows of walks -> random pairs, the slow way: a search for the trajectory's end at every sample
+"""rows of walks -> random pairs, the slow way: the trajectory's end is searched at every sample.
 
-Three plain versions that the replay is measured against, written from the descriptions of the original and of two
-proposals: `sample_searching` loops over the batch and looks for the next flag; `sample_with_snippet` is a proposal's
-code that calls itself vectorised and loops all the same; `sample_with_terminal_table` sorts a table of flag positions
-that was filled when the row was added.
+Three plain versions for comparison with the replay, written from the descriptions of the original
+and of two proposals: `sample_searching` loops over the batch and searches the next flag;
+`sample_with_snippet` is a proposal's code, described as vectorised, which also loops;
+`sample_with_terminal_table` sorts a table of flag positions that is filled when a row is added.
 
-What was corrected, and no more, so that both draw from the same law as `quatrain.replay.episodes`:
+Only these corrections were applied, so that all sample the law of `quatrain.replay.episodes`:
 
-* A start on a flagged slot, which would pair across the reset, is drawn again. Hence the first flag from the
-  start on ends the trajectory; the originals took the second one if there were two.
+* A start on a flagged slot, which would pair across the reset, is drawn again. The first flag from
+  the start on ends the trajectory; the originals used the second one if there were two.
 * A row ends with a flag, so that an unfinished one has an end too.
-* The table grows beyond its 100 columns where a row has more flags, instead of leaving them out.
-* The lag starts at 1 and rounding may not carry it past the end.
+* The table grows beyond its 100 columns if a row has more flags, instead of dropping them.
+* The lag starts at 1 and rounding cannot move it past the end.
 
-The rows must be full and hold equally many transitions (rows are drawn uniformly, whatever they hold), and
-the discount must lie between 0 and 1, both excluded.
+The rows must be full and hold equally many transitions (rows are drawn uniformly), and the discount
+must lie between 0 and 1, both excluded.
 """
 
 import numpy as np
 
 
 class RowBuffer:
-    """Rows of `episode_length` slots, each of trajectories back to back with a flag on their last states."""
+    """Holds rows of `episode_length` slots: trajectories back to back, flagged at their ends."""
 
     def __init__(self, max_episodes: int, episode_length: int) -> None:
         self.obs = np.zeros((max_episodes, episode_length), np.int32)
@@ -58,7 +58,7 @@ class RowBuffer:
 def sample_searching(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (state, later state); each start's trajectory end is searched in a Python loop."""
+    """Samples pairs (state, later state); a Python loop searches each trajectory's end."""
     episode, start = buffer.draw_starts(rng, batch_size)
     horizons = np.zeros(batch_size, np.int32)
     for i in range(batch_size):
@@ -70,7 +70,7 @@ def sample_searching(
 def sample_with_snippet(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same pairs; the loop as the proposal writes it, with the row's length for a trajectory without a flag."""
+    """Samples the same pairs with the proposal's loop; without a flag the row's end is the end."""
     episode, start = buffer.draw_starts(rng, batch_size)
     transition_ranges = np.full(batch_size, buffer.obs.shape[1])
     max_durations = np.zeros(batch_size, dtype=np.int32)
@@ -88,7 +88,7 @@ def sample_with_snippet(
 def sample_with_terminal_table(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same pairs; each start's trajectory end is the smallest later entry in its row of the table."""
+    """Samples the same pairs; the end is the smallest later entry in the row of the table."""
     episode, start = buffer.draw_starts(rng, batch_size)
     terminals = buffer.terminal_indices[episode]
     valid = (terminals >= start[:, None]) & (terminals >= 0)

@@ -86,7 +86,8 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
     empty: dict[str, Any] = {"schema": SCHEMA, "model": model, "presets": {}}
     baseline = verdicts.read_baseline(baseline_path, model) or empty
     origin = provenance(root, work, model, preset, why)
-    metrics = {rule.metric: entry_of(rule, result.scores) for rule in rules}  # type: ignore[arg-type]
+    scores: Any = result.scores
+    metrics = {rule.metric: entry_of(rule, scores) for rule in rules}
     presets = baseline["presets"] | {preset: {"metrics": metrics, "provenance": origin}}
     baseline = baseline | {"presets": presets}
     return Promotion(baseline_path, baseline, result, origin["run_key"])

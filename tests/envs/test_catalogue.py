@@ -13,13 +13,12 @@ from quatrain.envs.grid.layouts import (
     LayoutError,
     count_states,
     keep_components,
-    layout_hash,
-    layout_rows,
     parse_layout,
 )
 from tests.conftest import PAPER_GRIDS
+from tests.envs.layout_text import layout_hash, layout_rows
 
-# Name -> S and the hash of the rows: a generator that changes changes the maps of everyone who names them.
+# Name -> S and the hash of the rows: a changed generator would change all maps of that name.
 EXPECTED = {
     "room1": (225, "6620ebb81e0d"),
     "room4": (104, "cfabaf6abe68"),
@@ -42,7 +41,7 @@ def fails(message):
 
 
 def walk_eigenvalues(layout):
-    """Of the uniform random walk, descending."""
+    """Returns the eigenvalues of the uniform random walk, descending."""
     next_state = make_grid(layout).next_state
     walk = np.zeros((len(next_state),) * 2)
     for state, row in enumerate(next_state):
@@ -52,7 +51,7 @@ def walk_eigenvalues(layout):
 
 
 def degree(layout, x, y):
-    """Open neighbours of a cell inside the frame."""
+    """Returns the number of open neighbours of a cell inside the frame."""
     return int(np.sum(~layout.walls[[y - 1, y + 1, y, y], [x, x, x - 1, x + 1]]))
 
 
@@ -95,8 +94,8 @@ def test_room4_reads_the_same_in_both_formats():
 def test_room4_has_the_known_eigenvalues_for_lags_without_end():
     mu = walk_eigenvalues(named_layout("room4"))[:10]
     g = 0.2
-    known = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
-    np.testing.assert_allclose(1 - (1 - g) * mu / (1 - g * mu), known, atol=5e-5)
+    expected = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
+    np.testing.assert_allclose(1 - (1 - g) * mu / (1 - g * mu), expected, atol=5e-5)
 
 
 def test_room4_has_the_known_eigenvalues_for_lags_within_50_steps():
@@ -105,8 +104,8 @@ def test_room4_has_the_known_eigenvalues_for_lags_within_50_steps():
     mean = sum(
         sum((1 - g) * g ** (k - 1) / (1 - g**m) * mu**k for k in range(1, m + 1)) for m in horizons
     ) / len(horizons)
-    known = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935]
-    np.testing.assert_allclose(1 - mean, known, atol=5e-5)
+    expected = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612, 0.4935]
+    np.testing.assert_allclose(1 - mean, expected, atol=5e-5)
 
 
 def test_room4_symmetric_looks_the_same_from_every_side_and_repeats_eigenvalues():
@@ -121,9 +120,9 @@ def test_room4_symmetric_looks_the_same_from_every_side_and_repeats_eigenvalues(
 
 def test_an_unknown_name_is_answered_with_the_nearest():
     with fails(
-        "unknown layout 'romo4'; did you mean 'room4'? Known: room1, room4, room4_symmetric, room16, room32, "
-        "room64, maze9, maze19, maze33, empty, obstacles, labyrinth, spiral; rooms and maze with numbers of "
-        "their own; or a path such as inputs/allo/map.txt"
+        "unknown layout 'romo4'; did you mean 'room4'? Known: room1, room4, room4_symmetric, "
+        "room16, room32, room64, maze9, maze19, maze33, empty, obstacles, labyrinth, spiral; "
+        "rooms and maze with numbers of their own; or a path such as inputs/allo/map.txt"
     ):
         named_layout("romo4")
 
@@ -187,7 +186,8 @@ def test_the_seed_moves_openings():
 def test_rooms_refuse_impossible_numbers():
     numbers = {"rows": 2, "cols": 3, "height": 4, "width": 5, "extra_doors": 3, "seed": 0}
     with fails(
-        "rooms: extra_doors 3 must lie in 0..2, the pairs of neighbours that 2 x 3 rooms have beyond the spanning tree"
+        "rooms: extra_doors 3 must lie in 0..2, the pairs of neighbours that 2 x 3 rooms have "
+        "beyond the spanning tree"
     ):
         rooms(**numbers)
     with fails("rooms: height 0 must be at least 1"):
@@ -227,7 +227,7 @@ def test_braid_opens_about_that_share_of_dead_ends():
         layout = maze(width=81, height=61, braid=braid, seed=3)
         return sum(degree(layout, x, y) == 1 for x in range(1, 81, 2) for y in range(1, 61, 2))
 
-    # An opening may end a second dead end beyond the wall, so a little less than the other half is left.
+    # An opening may end a second dead end beyond the wall: less than the other half is left.
     assert 0.3 < dead_ends(0.5) / dead_ends(0.0) < 0.55
 
 

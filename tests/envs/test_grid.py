@@ -162,7 +162,10 @@ def test_onehot_sees_the_state_itself():
 
 @pytest.mark.parametrize("observation", ["fourier", "pixels"])
 def test_an_unknown_observation_is_refused(observation):
-    message = f"unknown observation '{observation}'; known: centred, corner, paper, onehot; for fourier call fourier_inputs"
+    message = (
+        f"unknown observation '{observation}'; known: centred, corner, paper, onehot; "
+        "for fourier call fourier_inputs"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         observe(make_grid(SMALL), observation)
 

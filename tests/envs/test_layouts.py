@@ -16,11 +16,10 @@ from quatrain.envs.grid.layouts import (
     LayoutError,
     count_states,
     keep_components,
-    layout_hash,
-    layout_rows,
     parse_layout,
 )
 from tests.conftest import PAPER_GRIDS
+from tests.envs.layout_text import layout_hash, layout_rows
 
 # Two components, of 6 and 2 cells; the smaller one holds the last free cell.
 SPLIT = "...X.\n...X.\nXXXXX"
@@ -107,8 +106,8 @@ def test_written_rows_read_back_the_same_in_both_formats(rows):
 
 def test_ragged_lines_name_the_line():
     with fails(
-        "map.txt line 3: 2 cells, the first line has 4. An editor may have removed trailing spaces; "
-        "write free cells as '.' (a blank line inside the map is the same error)"
+        "map.txt line 3: 2 cells, the first line has 4. An editor may have removed trailing "
+        "spaces; write free cells as '.' (a blank line inside the map is the same error)"
     ):
         parse_layout("....\n....\n..\n....", "map.txt")
 
@@ -134,7 +133,8 @@ def test_a_blank_line_inside_the_map_has_no_cells(text):
 )
 def test_an_unknown_symbol_is_shown_with_its_place(text, symbol):
     with fails(
-        f"map.txt line 3, column 5: unknown symbol {symbol}; allowed: space . X x # S G (and D+UDLR in comma format)"
+        f"map.txt line 3, column 5: unknown symbol {symbol}; "
+        "allowed: space . X x # S G (and D+UDLR in comma format)"
     ):
         parse_layout(text, "map.txt")
 

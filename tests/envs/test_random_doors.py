@@ -1,4 +1,4 @@
-"""One-way doors drawn at random: distinct, between free cells, never both directions of a passage."""
+"""Random one-way doors: distinct, between free cells, never both directions of a passage."""
 
 import re
 

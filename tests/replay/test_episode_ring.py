@@ -1,4 +1,4 @@
-"""The ring of trajectories forgets whole trajectories, and forgets them wholly."""
+"""The ring of trajectories drops whole trajectories, and drops them completely."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quatrain.replay.episodes.pairs import pair_matrix
-from quatrain.replay.episodes.trajectories import (
-    Episodes,
-    ReplayError,
-    Ring,
-    Trajectory,
-    from_trajectories,
-)
+from quatrain.replay.episodes.trajectories import Episodes, ReplayError
+from tests.replay.episode_ring import EpisodeRing
+from tests.replay.trajectories import Trajectory, from_trajectories
 
 CAPACITY, STATES = 23, 6
 
@@ -26,28 +22,28 @@ def trajectory(state, terminated=False) -> Trajectory:
 
 
 def survivors_of_a_plain_list(capacity, trajectories) -> list[Trajectory]:
-    """Keeps (first slot, trajectory) and drops whatever overlaps the newcomer."""
-    kept, cursor = [], 0
+    """Keeps (first slot, trajectory) and drops what overlaps a new one."""
+    stored, cursor = [], 0
     for new in trajectories:
         begin = cursor if cursor + len(new.state) <= capacity else 0
         cursor = begin + len(new.state)
-        kept = [(at, old) for at, old in kept if at + len(old.state) <= begin or at >= cursor]
-        kept.append((begin, new))
-    return [old for _, old in kept]
+        stored = [(at, old) for at, old in stored if at + len(old.state) <= begin or at >= cursor]
+        stored.append((begin, new))
+    return [old for _, old in stored]
 
 
-def what_starts_see(episodes: Episodes) -> list[tuple]:
-    """Per start, all that is left of its trajectory: what sampling can reach, without slot numbers."""
-    seen = []
+def reachable_from_starts(episodes: Episodes) -> list[tuple]:
+    """For each start, the rest of its trajectory: what sampling can reach, without slot numbers."""
+    reachable = []
     for slot in episodes.starts:
         rest = slice(slot, slot + episodes.horizon[slot] + 1)
-        seen.append(tuple(tuple(column[rest].tolist()) for column in episodes[:5]))
-    return sorted(seen)
+        reachable.append(tuple(tuple(column[rest].tolist()) for column in episodes[:5]))
+    return sorted(reachable)
 
 
-def assert_same_replay(ring: Ring, fresh: Episodes) -> None:
+def assert_same_replay(ring: EpisodeRing, fresh: Episodes) -> None:
     episodes = ring.episodes()
-    assert what_starts_see(episodes) == what_starts_see(fresh)
+    assert reachable_from_starts(episodes) == reachable_from_starts(fresh)
     assert sorted(episodes.starts.tolist()) == episodes.horizon.nonzero()[0].tolist()
     np.testing.assert_allclose(
         pair_matrix(episodes, STATES, (0.5, 1.0)),
@@ -64,7 +60,7 @@ trajectories = st.builds(
 @settings(deadline=None, max_examples=150)
 @given(st.lists(trajectories, min_size=1, max_size=40))
 def test_any_history_leaves_what_a_fresh_buffer_of_the_survivors_holds(history):
-    ring = Ring(CAPACITY, STATES)
+    ring = EpisodeRing(CAPACITY, STATES)
     for new in history:
         ring.append(new)
     assert_same_replay(ring, from_trajectories(survivors_of_a_plain_list(CAPACITY, history)))
@@ -77,7 +73,7 @@ def test_many_short_trajectories_overwrite_long_ones_several_times_round():
         trajectory(rng.integers(STATES, size=23), True),
     ]
     history += [trajectory(rng.integers(STATES, size=rng.integers(2, 7))) for _ in range(70)]
-    ring = Ring(CAPACITY, STATES)
+    ring = EpisodeRing(CAPACITY, STATES)
     for appended, new in enumerate(history, start=1):
         ring.append(new)
         survivors = survivors_of_a_plain_list(CAPACITY, history[:appended])
@@ -85,7 +81,7 @@ def test_many_short_trajectories_overwrite_long_ones_several_times_round():
 
 
 def test_a_trajectory_that_does_not_fit_before_the_end_starts_at_slot_0_unsplit():
-    ring = Ring(8, STATES)
+    ring = EpisodeRing(8, STATES)
     ring.append(trajectory([0, 1, 2]))
     ring.append(trajectory([3, 4, 5]))
     ring.append(trajectory([1, 1, 2], terminated=True))
@@ -96,7 +92,7 @@ def test_a_trajectory_that_does_not_fit_before_the_end_starts_at_slot_0_unsplit(
 
 
 def test_an_old_trajectory_is_dropped_whole_even_if_one_slot_is_touched():
-    ring = Ring(8, STATES)
+    ring = EpisodeRing(8, STATES)
     ring.append(trajectory([0, 1]))
     ring.append(trajectory([2, 3, 4, 5, 5, 5], terminated=True))
     ring.append(trajectory([4, 4, 4]))
@@ -108,13 +104,13 @@ def test_an_old_trajectory_is_dropped_whole_even_if_one_slot_is_touched():
 
 
 def test_a_new_ring_holds_no_transition():
-    assert Ring(5, STATES).episodes().starts.tolist() == []
+    assert EpisodeRing(5, STATES).episodes().starts.tolist() == []
 
 
-def test_what_does_not_fit_is_refused_and_leaves_the_ring_as_it_was():
-    ring = Ring(4, STATES)
+def test_a_refused_trajectory_leaves_the_ring_unchanged():
+    ring = EpisodeRing(4, STATES)
     ring.append(trajectory([1, 2, 3]))
-    before = what_starts_see(ring.episodes())
+    before = reachable_from_starts(ring.episodes())
     with pytest.raises(
         ReplayError,
         match="of 4 transitions needs 5 slots, the ring has 4; raise its capacity or cut",
@@ -130,4 +126,4 @@ def test_what_does_not_fit_is_refused_and_leaves_the_ring_as_it_was():
         ring.append(trajectory([1]))
     with pytest.raises(ReplayError, match="terminated at transition 0, before its last"):
         ring.append(trajectory([1, 2, 3])._replace(terminated=np.array([True, False])))
-    assert what_starts_see(ring.episodes()) == before
+    assert reachable_from_starts(ring.episodes()) == before

@@ -1,4 +1,4 @@
-"""Walks become flat trajectories; pairs never leave theirs and follow the truncated geometric law."""
+"""Walks become flat trajectories; pairs stay inside them and follow the truncated geometric law."""
 
 from itertools import pairwise
 
@@ -12,12 +12,12 @@ from quatrain.replay.episodes.lags import lag_weights
 from quatrain.replay.episodes.trajectories import (
     Episodes,
     ReplayError,
-    Trajectory,
-    from_trajectories,
+    Walks,
     from_walks,
     sample,
     sample_numpy,
 )
+from tests.replay.trajectories import Trajectory, from_trajectories
 
 
 def trajectory(state, terminated=False) -> Trajectory:
@@ -34,40 +34,41 @@ def numbered(lengths) -> Episodes:
     return from_trajectories([trajectory(np.arange(begin, end)) for begin, end in pairwise(first)])
 
 
-def random_walks(walkers, steps, states, end_probability, seed=0):
-    """What a collection scan yields: next_state is the state before the reset."""
+def random_walks(num_envs, steps, states, end_probability, seed=0) -> Walks:
+    """Draws walks as a collection scan yields them: next_state is the state before the reset."""
     rng = np.random.default_rng(seed)
-    state = np.zeros((walkers, steps), np.int32)
-    next_state = rng.integers(states, size=(walkers, steps), dtype=np.int32)
-    terminated = rng.random((walkers, steps)) < end_probability
-    truncated = ~terminated & (rng.random((walkers, steps)) < end_probability)
-    state[:, 0] = rng.integers(states, size=walkers)
+    state = np.zeros((num_envs, steps), np.int32)
+    next_state = rng.integers(states, size=(num_envs, steps), dtype=np.int32)
+    terminated = rng.random((num_envs, steps)) < end_probability
+    truncated = ~terminated & (rng.random((num_envs, steps)) < end_probability)
+    state[:, 0] = rng.integers(states, size=num_envs)
     for step in range(1, steps):
         reset = terminated[:, step - 1] | truncated[:, step - 1]
-        fresh = rng.integers(states, size=walkers)
+        fresh = rng.integers(states, size=num_envs)
         state[:, step] = np.where(reset, fresh, next_state[:, step - 1])
-    action = rng.integers(4, size=(walkers, steps), dtype=np.int8)
-    return state, action, next_state, terminated, truncated
+    action = rng.integers(4, size=(num_envs, steps), dtype=np.int8)
+    return Walks(state, action, next_state, terminated, truncated)
 
 
 def flattened_by_a_plain_loop(state, action, next_state, terminated, truncated) -> list[list]:
-    """Rows (state, action, terminated, truncated, horizon), one a slot."""
-    rows, open_rows = [], []
-    for walker in range(state.shape[0]):
+    """Returns (state, action, terminated, truncated, horizon) of each slot."""
+    slots, open_slots = [], []
+    for env in range(state.shape[0]):
         for step in range(state.shape[1]):
             last_step = step == state.shape[1] - 1
-            cut = bool(truncated[walker, step] or (last_step and not terminated[walker, step]))
-            here = [state[walker, step], action[walker, step], terminated[walker, step], cut]
-            open_rows.append(here)
-            if cut or terminated[walker, step]:
-                open_rows.append([next_state[walker, step], -1, False, False])
-                rows += [[*row, len(open_rows) - 1 - i] for i, row in enumerate(open_rows)]
-                open_rows = []
-    return rows
+            cut = bool(truncated[env, step] or (last_step and not terminated[env, step]))
+            here = [state[env, step], action[env, step], terminated[env, step], cut]
+            open_slots.append(here)
+            if cut or terminated[env, step]:
+                open_slots.append([next_state[env, step], -1, False, False])
+                last = len(open_slots) - 1
+                slots += [[*slot, last - i] for i, slot in enumerate(open_slots)]
+                open_slots = []
+    return slots
 
 
 def draw_pairs(backend, episodes, batch_size, discounts, constraint_batches=1):
-    """One batch as NumPy arrays, from either twin."""
+    """Returns one batch as NumPy arrays, from either sampler."""
     if backend == "numpy":
         return sample_numpy(
             np.random.default_rng(5), episodes, batch_size, discounts, constraint_batches
@@ -95,45 +96,42 @@ def test_two_trajectories_lie_back_to_back_with_their_horizons_and_starts():
 
 def test_walks_give_the_same_slots_as_trajectories():
     walks = [np.array([row]) for row in ([5, 6, 2], [0, 1, 0], [6, 7, 3])]
-    episodes = from_walks(
-        *walks, np.array([[False, False, True]]), np.array([[False, True, False]])
-    )
+    terminated, truncated = np.array([[False, False, True]]), np.array([[False, True, False]])
+    episodes = from_walks(Walks(*walks, terminated, truncated))
     expected = from_trajectories([trajectory([5, 6, 7]), trajectory([2, 3], terminated=True)])
     for column, values in zip(episodes, expected, strict=True):
         np.testing.assert_array_equal(column, values)
 
 
 @pytest.mark.parametrize("end_probability", [0.0, 0.1, 0.5])
-def test_flattening_equals_a_plain_loop_over_walkers_and_steps(end_probability):
-    walks = random_walks(walkers=7, steps=31, states=5, end_probability=end_probability)
-    episodes = from_walks(*(jnp.asarray(column) for column in walks))
-    rows = flattened_by_a_plain_loop(*walks)
-    for column, values in zip(episodes[:5], zip(*rows, strict=True), strict=True):
+def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probability):
+    walks = random_walks(num_envs=7, steps=31, states=5, end_probability=end_probability)
+    episodes = from_walks(jax.tree.map(jnp.asarray, walks))
+    slots = flattened_by_a_plain_loop(*walks)
+    for column, values in zip(episodes[:5], zip(*slots, strict=True), strict=True):
         assert column.tolist() == list(values)
-    assert episodes.starts.tolist() == [slot for slot, row in enumerate(rows) if row[4] > 0]
+    assert episodes.starts.tolist() == [i for i, slot in enumerate(slots) if slot[4] > 0]
 
 
-def test_the_unfinished_tail_of_a_walker_is_kept_as_a_truncated_trajectory():
-    state, action, next_state, terminated, truncated = random_walks(3, 11, 4, end_probability=0.0)
-    episodes = from_walks(state, action, next_state, terminated, truncated)
+def test_the_unfinished_end_of_a_walk_becomes_a_truncated_trajectory():
+    walks = random_walks(3, 11, 4, end_probability=0.0)
+    episodes = from_walks(walks)
     assert episodes.truncated.nonzero()[0].tolist() == [10, 22, 34]
     assert episodes.horizon[[0, 12, 24]].tolist() == [11, 11, 11]
-    assert not truncated.any()  # the caller's array is left alone
+    assert not walks.truncated.any()  # the caller's array is left alone
 
 
 def test_a_step_that_terminates_and_is_cut_counts_as_terminated():
-    column = np.array([[1, 1]])
-    episodes = from_walks(
-        column, column, column, np.array([[False, True]]), np.array([[False, True]])
-    )
+    column, flag = np.array([[1, 1]]), np.array([[False, True]])
+    episodes = from_walks(Walks(column, column, column, flag, flag))
     assert episodes.terminated.tolist() == [False, True, False]
     assert not episodes.truncated.any()
 
 
-def test_trajectories_of_one_transition_fill_a_row_without_a_cap():
-    walks = random_walks(walkers=2, steps=160, states=6, end_probability=0.0)
+def test_trajectories_of_one_transition_may_fill_a_walk():
+    walks = random_walks(num_envs=2, steps=160, states=6, end_probability=0.0)
     always_cut = np.ones((2, 160), bool)
-    episodes = from_walks(*walks[:4], always_cut)
+    episodes = from_walks(walks._replace(truncated=always_cut))
     assert len(episodes.state) == 2 * 160 * 2
     assert episodes.starts.tolist() == list(range(0, 640, 2))
     batch = sample_numpy(np.random.default_rng(0), episodes, 500, (0.9,))
@@ -148,9 +146,9 @@ def test_a_walk_that_jumps_without_a_flag_is_refused():
         np.zeros((2, 3), bool),
     )
     with pytest.raises(
-        ReplayError, match="Walker 1 enters state 9 at step 1 but goes on from state 6; set term"
+        ReplayError, match="Walk 1 enters state 9 at step 1 but goes on from state 6; set term"
     ):
-        from_walks(state, state, next_state, off, off)
+        from_walks(Walks(state, state, next_state, off, off))
 
 
 def test_walks_without_steps_are_refused():
@@ -158,7 +156,7 @@ def test_walks_without_steps_are_refused():
     with pytest.raises(
         ReplayError, match="No transition in 3 walks of 0 steps; collect at least one step"
     ):
-        from_walks(empty, empty, empty, off, off)
+        from_walks(Walks(empty, empty, empty, off, off))
 
 
 def test_malformed_trajectories_are_refused_with_the_reason():
@@ -223,8 +221,8 @@ def test_every_transition_is_equally_likely_as_a_start(backend):
 def test_pairs_and_constraint_states_are_independent_draws(backend):
     batch = draw_pairs(backend, numbered([2, 5]), 40_000, (0.9,), constraint_batches=2)
     first, second = batch.constraint_states
-    for one, other in ((batch.state, first), (batch.state, second), (first, second)):
-        joint = np.bincount(one * 9 + other, minlength=81).reshape(9, 9)
+    for left, right in ((batch.state, first), (batch.state, second), (first, second)):
+        joint = np.bincount(left * 9 + right, minlength=81).reshape(9, 9)
         starts = [0, 1, 3, 4, 5, 6, 7]
         assert joint[np.ix_(starts, starts)].sum() == 40_000
         assert chisquare(joint[np.ix_(starts, starts)].ravel()).pvalue > 1e-3
@@ -248,8 +246,7 @@ def test_lags_of_mixed_trajectories_follow_their_law(backend, discounts):
     for longest in (1, 2, 7, 1000):
         lengths = np.repeat([1, 2, 7, 1000], [300, 200, 100, 1])
         of_length = np.repeat(lengths == longest, lengths + 1)
-        chosen = of_length[batch.state]
-        lags = (batch.later_state - batch.state)[chosen]
+        lags = (batch.later_state - batch.state)[of_length[batch.state]]
         horizons = episodes.horizon[of_length & (episodes.horizon > 0)]
         share = [
             lag_weights(lag, 1000, discounts)[horizons].mean() for lag in range(1, longest + 1)
@@ -260,7 +257,7 @@ def test_lags_of_mixed_trajectories_follow_their_law(backend, discounts):
 
 
 def chi_square_p_value(counts, probabilities) -> float:
-    """Cells that expect fewer than 20 counts are one cell."""
+    """Merges cells that expect fewer than 20 counts into one."""
     expected = probabilities * counts.sum()
     rare = expected < 20
     assert counts[probabilities == 0].sum() == 0
@@ -279,6 +276,6 @@ def test_drawing_a_whole_chunk_at_once_gives_the_bits_of_a_scan():
     steps = jnp.arange(13)
     scanned = jax.jit(lambda: jax.lax.map(draw, steps))()
     at_once = jax.jit(jax.vmap(draw))(steps)
-    for one, other in zip(scanned, at_once, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for from_scan, from_vmap in zip(scanned, at_once, strict=True):
+        np.testing.assert_array_equal(from_scan, from_vmap)
     assert len({tuple(row) for row in scanned.state.tolist()}) == 13

@@ -84,7 +84,7 @@ def test_single_precision_in_jax_agrees_with_double_precision_but_for_rounding(d
     double = lags(np.asarray(uniforms, np.float64), np.asarray(horizons), discounts)
     assert single.dtype == np.int32
     assert np.mean(single != double) < 2e-3
-    # Close to 1 a uniform number of 23 bits leaves a lag of some thousand steps undetermined by a few steps.
+    # Close to 1, 23 bits of a uniform number leave a lag of thousands of steps uncertain by a few.
     np.testing.assert_allclose(single, double, rtol=0.01, atol=1)
 
 
@@ -96,9 +96,9 @@ def test_the_smallest_and_largest_uniform_numbers_stay_within_every_horizon(disc
         (jnp.zeros(1000), jnp.full(1000, 1 - 2**-24), jnp.asarray(horizons)),
     ):
         assert (lags(zeros, every_horizon, discounts) == 1).all()
-        found = np.asarray(lags(largest, every_horizon, discounts))
-        assert (found >= 1).all()
-        assert (found <= horizons).all()
+        longest = np.asarray(lags(largest, every_horizon, discounts))
+        assert (longest >= 1).all()
+        assert (longest <= horizons).all()
 
 
 @pytest.mark.parametrize(

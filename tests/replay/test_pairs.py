@@ -11,11 +11,10 @@ from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import (
     Episodes,
     ReplayError,
-    Trajectory,
-    from_trajectories,
     sample,
     sample_numpy,
 )
+from tests.replay.trajectories import Trajectory, from_trajectories
 
 
 def walk(state) -> Trajectory:
@@ -48,7 +47,7 @@ def chi_square_p_value(state, later_state, matrix) -> float:
 
 
 @pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (1.0,), (0.9, 0.999)])
-def test_two_small_trajectories_give_the_matrix_found_by_hand(discounts):
+def test_two_small_trajectories_give_the_matrix_computed_by_hand(discounts):
     matrix = pair_matrix(from_trajectories([walk([0, 1, 1]), walk([1, 0])]), 2, discounts)
     np.testing.assert_allclose(matrix, np.array([[0, 1], [1, 1]]) / 3, atol=1e-15)
 
@@ -125,7 +124,9 @@ def test_the_slow_references_draw_from_the_same_law(reference):
     rows, buffer = [], RowBuffer(max_episodes=3, episode_length=2 * 110)
     for _ in range(3):  # more flags in a row than the reference's table has columns at first
         row = [walk(rng.integers(4, size=2)) for _ in range(110)]
-        buffer.add_episode(np.concatenate([one.state for one in row]), np.tile([0, 1], 110))
+        buffer.add_episode(
+            np.concatenate([trajectory.state for trajectory in row]), np.tile([0, 1], 110)
+        )
         rows += row
     matrix = pair_matrix(from_trajectories(rows), 4, (0.8,))
     state, later_state = reference(rng, buffer, 20_000, 0.8)
@@ -138,7 +139,8 @@ def test_the_slow_references_follow_long_rows():
     for _ in range(2):
         row = [walk(rng.integers(3, size=30)), walk(rng.integers(3, size=11))]
         buffer.add_episode(
-            np.concatenate([one.state for one in row]), np.isin(np.arange(41), [29, 40])
+            np.concatenate([trajectory.state for trajectory in row]),
+            np.isin(np.arange(41), [29, 40]),
         )
         rows += row
     matrix = pair_matrix(from_trajectories(rows), 3, (0.8,))

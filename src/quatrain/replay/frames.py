@@ -6,6 +6,7 @@ once; stacks and n-step returns are computed when sampled. All functions are pur
 jitted scan that carries the ring, XLA updates it in place.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -134,21 +135,19 @@ def write(ring: FrameRing, block: Transitions) -> FrameRing:
         ValueError: the length does not divide the capacity.
     """
     capacity = len(ring.data.turn)
-    turns = len(block.turn)
-    if capacity % turns:
+    if capacity % len(block.turn):
         raise ValueError(
-            f"A block of {turns} turns would go round the end of a ring of {capacity}; "
+            f"A block of {len(block.turn)} turns would go round the end of a ring of {capacity}; "
             "make the capacity a multiple of the block."
         )
     return _append(ring, block)
 
 
 def _append(ring: FrameRing, block: Transitions) -> FrameRing:
-    columns = zip(ring.data, block, strict=True)
-    written = [_write_slots(column, rows, ring.head) for column, rows in columns]
+    write_slots = partial(_write_slots, head=ring.head)
     turns = len(block.turn)
     return FrameRing(
-        data=Transitions(*written),
+        data=Transitions(*map(write_slots, ring.data, block)),
         head=(ring.head + turns) % len(ring.data.turn),
         written=ring.written + turns,
         candidates=_append_candidates(ring.candidates, block, ring.head),
@@ -301,10 +300,10 @@ def gather_transitions(
 ) -> Batch:
     """Returns the agent's transitions that start at these valid entries."""
     data = ring.data
-    path_entries = _path_entries(data, entries, window.n_step)
+    steps = jnp.arange(window.n_step, dtype=jnp.int32) * data.turn.shape[1]
+    path_entries = (entries[:, None] + steps) % data.turn.size
     path = _follow_path(data, path_entries)
-    discounts = [window.discount**k for k in range(window.n_step + 1)]
-    powers = jnp.asarray(discounts, jnp.float32)
+    powers = jnp.asarray([window.discount**k for k in range(window.n_step + 1)], jnp.float32)
     rewards = _take(data.rewards, _agent_entries(data, agent, path_entries), 3)
     # A terminal turn has no successor: its own stack stands in, without effect as bootstrap is 0.
     next_offset = jnp.where(path.terminal, 0, path.steps)
@@ -317,14 +316,6 @@ def gather_transitions(
         bootstrap=jnp.where(path.terminal, 0.0, powers[path.steps]),
         next_stack=stacks[:, 1],
     )
-
-
-def _path_entries(
-    data: Transitions, entries: Int32[Array, "batch"], n_step: int
-) -> Int32[Array, "batch n_step"]:
-    slots, envs = data.turn.shape
-    offsets = jnp.arange(n_step, dtype=jnp.int32) * envs
-    return (entries[:, None] + offsets) % (slots * envs)
 
 
 def _follow_path(data: Transitions, path: Int32[Array, "batch n_step"]) -> _Path:

@@ -62,7 +62,8 @@ def test_a_map_is_hashable_and_keeps_its_name():
     [
         (
             ["#" * 10, "#........#", "#........#", "#.......#", "#" * 10],
-            "iqn.env.layout row 4: 9 cells, row 1 has 10. Write floor as '.', an editor may have cut trailing blanks.",
+            "iqn.env.layout row 4: 9 cells, row 1 has 10. Write floor as '.', an editor may "
+            "have cut trailing blanks.",
         ),
         (["####", "", "####"], "iqn.env.layout row 2: 0 cells, row 1 has 4."),
         (

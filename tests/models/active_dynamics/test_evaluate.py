@@ -16,16 +16,16 @@ from quatrain.models.active_dynamics.bayes_filter.learner import weight_variance
 from quatrain.models.active_dynamics.collect import Dataset, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import (
-    AHEAD,
     GATED,
+    HORIZONS,
     FieldEstimate,
     calibration,
     estimate_field,
     evaluate,
-    floors,
     ratio_interval,
     ratios,
     reached_at,
+    reference_errors,
 )
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
@@ -86,7 +86,7 @@ def test_no_field_scores_1_and_explains_no_displacement():
     scores = evaluate(config, knowing(state, torch.zeros(2, 25).double()), dataset, 0)
     for arm in config.train.arms:
         assert scores[f"field_nrmse.{arm}"] == 1
-        for k in AHEAD:
+        for k in HORIZONS:
             assert scores[f"displacement_r2_{k}.{arm}"] == pytest.approx(0, abs=1e-6)
     assert scores["position_r2_1.active"] > 0.9  # that nothing moves is nearly right at first
     assert (
@@ -143,7 +143,7 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
         )
         scores.append(evaluate(config, own._replace(params=params), dataset, 0))
     one, same = scores
-    names = [f"{name}_{k}" for name in ("displacement_r2", "position_r2") for k in AHEAD]
+    names = [f"{name}_{k}" for name in ("displacement_r2", "position_r2") for k in HORIZONS]
     names += ["field_nrmse", "field_nlpd", "coverage_90", "calibration"]
     for name in names:
         assert same[f"{name}.active"] == pytest.approx(one[f"{name}.active"], rel=1e-4), name
@@ -231,14 +231,16 @@ def floors_of(draws: int = 1, **field: Any) -> list[dict[str, float]]:
     for _ in range(draws):
         truth = make_field(config.env.world.field, generator)(torch.tensor(held_out.grid)).numpy()
         found.append(
-            floors(config, any_dataset()._replace(held_out=held_out._replace(grid_field=truth)))
+            reference_errors(
+                config, any_dataset()._replace(held_out=held_out._replace(grid_field=truth))
+            )
         )
     return found
 
 
 def test_without_radial_functions_any_field_can_be_represented():
     config = configured("seq_vae", network={"seq_vae": {"dynamics": "mlp"}})
-    assert floors(config, collect(config, 0))["projection_floor"] == 0
+    assert reference_errors(config, collect(config, 0))["projection_floor"] == 0
 
 
 # Predictions.
@@ -252,7 +254,7 @@ def test_predictions_are_paths_of_the_mean_field_from_true_starts():
     )
     weight = 0.7 * best_weights(config, dataset)
     scores = evaluate(config, knowing(state, weight), dataset, 0)
-    held_out, paths = dataset.held_out, {k: [] for k in AHEAD}
+    held_out, paths = dataset.held_out, {k: [] for k in HORIZONS}
     for start, actions, truth in zip(
         held_out.starts, held_out.start_actions, held_out.clean_states, strict=True
     ):
@@ -262,10 +264,10 @@ def test_predictions_are_paths_of_the_mean_field_from_true_starts():
             pushed = pushed + 0.1 * effect @ action
             if np.linalg.norm(truth[k]) > 1.5:
                 break
-            if k in AHEAD:
+            if k in HORIZONS:
                 paths[k].append((x, truth[k], start + pushed))
     assert 8 == len(paths[1]) > len(paths[10]) > 1
-    for k in AHEAD:
+    for k in HORIZONS:
         x, there, carried = (np.array(part) for part in zip(*paths[k], strict=True))
         error, moved = ((x - there) ** 2).sum(), ((there - carried) ** 2).sum()
         assert scores[f"displacement_r2_{k}.random"] == pytest.approx(1 - error / moved, rel=1e-4)
@@ -355,7 +357,7 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
     field = Field("drawn", raw, torch.tensor(1.0), torch.empty(0, 0, 0, 0))
     world = world_of(config, dataset)._replace(field=field)
     actions = collecting.random_actions(world, (replicates, 1), draws)
-    own = dataset._replace(train=collecting.rolled(world, None, actions, draws))
+    own = dataset._replace(train=collecting.roll_out(world, None, actions, draws))
     training = TrainingState.init(config, own, 0)
     training.world = training.world._replace(field=field)
     advanced(training, 120)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
-from quatrain.models.active_dynamics.evaluate import AHEAD, FieldEstimate
+from quatrain.models.active_dynamics.evaluate import HORIZONS, FieldEstimate
 from quatrain.models.active_dynamics.figures import actions, calibration, horizon, plane, surprise
 from quatrain.models.active_dynamics.figures.parts import COLORS
 from quatrain.models.active_dynamics.figures.plane import Chart
@@ -207,11 +207,11 @@ def test_the_horizon_is_the_scored_r2(study: Study):
     (axes,) = horizon.draw_horizon(study).axes
     for arm in study.arms:
         (line,) = (line for line in axes.lines if line.get_color() == COLORS[arm])
-        assert tuple(line.get_xdata()) == AHEAD
+        assert tuple(line.get_xdata()) == HORIZONS
         rows = study.of_arm(arm, np.arange(4))
         scored = [
             np.median(horizon.nines(study.prediction_r2[f"displacement_r2_{k}"][rows]))
-            for k in AHEAD
+            for k in HORIZONS
         ]
         np.testing.assert_allclose(line.get_ydata(), scored)
 

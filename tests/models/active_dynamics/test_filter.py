@@ -184,7 +184,7 @@ def test_a_state_that_is_seen_first_is_found_within_its_claimed_deviation(
     rows, draws = 1500, Generator().manual_seed(count)
     channels = steep(noise, noise_sd, weight_sd, count, seed=count)
     x = 2 * torch.rand(rows, D, generator=draws, dtype=torch.float64) - 1
-    belief = beliefs.start(D, rows)
+    belief = beliefs.state_prior(D, rows)
     beliefs.correct(filter_of(channels), belief, channels.sample(x, None, draws))
     assert (torch.linalg.eigvalsh(belief.covariance) > 0).all()
     claimed = belief.covariance.diagonal(dim1=1, dim2=2).sqrt()
@@ -307,7 +307,7 @@ def test_with_certain_weights_a_belief_about_states_alone_is_the_same():
     given = filter_of(emission(channels=5))
     joint, weights = beliefs.prior(given.rbf, ROWS, 0.0), drawn(D, 9, seed=2)
     joint.mean[:, 2:] = weights.flatten()
-    alone = beliefs.start(D, ROWS)
+    alone = beliefs.state_prior(D, ROWS)
     for time in range(20):
         u, y = drawn(ROWS, D, seed=time), seen_of(given.emission, ROWS, time)
         beliefs.predict(given, joint, u)
@@ -346,7 +346,7 @@ def test_covariances_stay_symmetric_and_positive_definite(count: int):
         beliefs.correct(given, belief, given.emission.sample(x, None, draws))
         over = torch.tensor([time % 130 == 129, time % 170 == 169])
         x = torch.where(over[:, None], 0.5, x)
-        beliefs.begin(given, belief, over, given.emission.sample(x, None, draws))
+        beliefs.restart(given, belief, over, given.emission.sample(x, None, draws))
         if time % 50 == 49:
             assert (
                 belief.covariance - belief.covariance.mT
@@ -385,7 +385,7 @@ def test_where_an_episode_began_anew_the_state_is_forgotten_and_weights_are_not(
     given, belief = filter_of(emission(channels=5)), some_belief(ROWS, SIZE)
     before, y = copied(belief), seen_of(given.emission, ROWS, 3)
     over = torch.tensor([False, True, False, True])
-    beliefs.begin(given, belief, over, y)
+    beliefs.restart(given, belief, over, y)
     for row in range(ROWS):
         if not over[row]:
             assert torch.equal(belief.mean[row], before.mean[row])
@@ -395,7 +395,7 @@ def test_where_an_episode_began_anew_the_state_is_forgotten_and_weights_are_not(
         assert torch.equal(belief.covariance[row, 2:, 2:], before.covariance[row, 2:, 2:])
         assert not belief.covariance[row, :2, 2:].any()
         assert not belief.covariance[row, 2:, :2].any()
-        fresh = beliefs.start(D, 1)
+        fresh = beliefs.state_prior(D, 1)
         beliefs.correct(given, fresh, y[[row]])
         torch.testing.assert_close(belief.mean[row, :2], fresh.mean[0])
         torch.testing.assert_close(belief.covariance[row, :2, :2], fresh.covariance[0])
@@ -405,11 +405,8 @@ def test_where_an_episode_began_anew_the_state_is_forgotten_and_weights_are_not(
 def test_a_beginning_is_the_dense_one():
     given, belief = filter_of(emission("loglinear")), some_belief(ROWS, SIZE)
     y = seen_of(given.emission, ROWS, 3)
-    expected = [
-        filters.reset_observation(given.emission, y[row], row_of(belief, row))
-        for row in range(ROWS)
-    ]
-    beliefs.begin(given, belief, torch.ones(ROWS, dtype=torch.bool), y)
+    expected = [filters.begun(given.emission, y[row], row_of(belief, row)) for row in range(ROWS)]
+    beliefs.restart(given, belief, torch.ones(ROWS, dtype=torch.bool), y)
     near = filters.trusted(given.emission, 1e-9)
     for row, one in enumerate(expected):
         torch.testing.assert_close(belief.mean[row], one.mean, **near)
@@ -419,7 +416,7 @@ def test_a_beginning_is_the_dense_one():
 def test_where_no_episode_ended_nothing_changes():
     given, belief = filter_of(emission(channels=5)), some_belief(ROWS, SIZE)
     before = copied(belief)
-    beliefs.begin(
+    beliefs.restart(
         given, belief, torch.zeros(ROWS, dtype=torch.bool), seen_of(given.emission, ROWS, 3)
     )
     assert all(torch.equal(*pair) for pair in zip(belief, before, strict=True))
@@ -431,7 +428,7 @@ def test_what_follows_a_beginning_does_not_depend_on_the_state_before():
     other.mean[:, :2] += 1
     other.covariance[:, :2, :2] *= 2
     for one in (belief, other):
-        beliefs.begin(given, one, torch.ones(2, dtype=torch.bool), drawn(2, 5))
+        beliefs.restart(given, one, torch.ones(2, dtype=torch.bool), drawn(2, 5))
         beliefs.predict(given, one, drawn(2, 2))
         beliefs.correct(given, one, drawn(2, 5, seed=1))
     assert all(torch.equal(*pair) for pair in zip(belief, other, strict=True))
@@ -447,7 +444,7 @@ def transitions(given: Filter, belief: Belief, order: Tensor) -> Belief:
         beliefs.predict(given, belief, drawn(ROWS, D, seed=time)[order])
         beliefs.correct(given, belief, seen_of(given.emission, ROWS, time)[order])
         over = torch.tensor([time == 2, False, False, time == 3])[order]
-        beliefs.begin(given, belief, over, seen_of(given.emission, ROWS, 10 + time)[order])
+        beliefs.restart(given, belief, over, seen_of(given.emission, ROWS, 10 + time)[order])
     return belief
 
 

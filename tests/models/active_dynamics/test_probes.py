@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import collect, world_of
-from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate, floors
+from quatrain.models.active_dynamics.evaluate import (
+    FieldEstimate,
+    estimate_field,
+    evaluate,
+    reference_errors,
+)
 from quatrain.models.active_dynamics.learner import Observation
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import TrainingState
@@ -116,7 +121,7 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
     moments = rows.moments(grid.double()[None])
     truth = torch.tensor(dataset.held_out.grid_field)
     error = float((moments.mean - truth).norm() / truth.norm())
-    assert 0.999 < error / floors(config, dataset)["projection_floor"] < 1.06
+    assert 0.999 < error / reference_errors(config, dataset)["projection_floor"] < 1.06
     assert moments.variance.sqrt().max() < 0.005
 
 

@@ -1,4 +1,4 @@
-"""Every key of params.yaml's section `allo` has an effect on what is learned."""
+"""Every key of params.yaml's section `allo` changes what is learned."""
 
 from functools import cache, partial
 from typing import Any
@@ -15,7 +15,7 @@ allo = partial(small, "allo")
 
 
 @cache
-def learned(config: Any) -> np.ndarray:
+def weights(config: Any) -> np.ndarray:
     *_, last = train(config, collect(config, 0), 0)
     return np.concatenate(
         [array.ravel() for array in to_arrays(last.state).values() if array.dtype == np.float32]
@@ -74,6 +74,6 @@ MAZE = {"env": {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0
 def test_every_key_changes_what_is_learned(base: dict[str, Any], change: dict[str, Any]):
     quick = {"train": {"steps": 40}}
     before, after = (
-        learned(allo(**overlaid(quick, one))) for one in (base, overlaid(base, change))
+        weights(allo(**overlaid(quick, sections))) for sections in (base, overlaid(base, change))
     )
     assert before.shape != after.shape or not np.array_equal(before, after)

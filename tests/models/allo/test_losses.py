@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.allo import losses, spectrum
-from quatrain.replay.episodes.trajectories import Trajectory, from_trajectories
+from tests.replay.trajectories import Trajectory, from_trajectories
 
 PHI = jnp.array([[1.0, 0.0], [1.0, 1.0]])
 LATER = jnp.array([[0.0, 0.0], [1.0, 3.0]])

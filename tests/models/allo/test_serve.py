@@ -1,4 +1,4 @@
-"""What a served model says of cells, against the tables that evaluation judges."""
+"""Answers of a served model, compared with the tables that evaluation scores."""
 
 import re
 from functools import partial
@@ -22,7 +22,7 @@ DRAWN = {"name": "halls", "text": "#####\n#S..#\n#.#.#\n#####\n"}
 
 
 def untrained(config: AlloConfig) -> tuple[Dataset, State]:
-    """Weights of the seed serve as well as learned ones where tables are compared."""
+    """Initial weights are enough where tables are compared."""
     dataset = collect(config, 3)
     return dataset, init_state(config, dataset, 7)
 
@@ -31,8 +31,8 @@ def every_cell(dataset: Dataset) -> dict[str, np.ndarray]:
     return {"cells": np.asarray(dataset.grid.coords)[:, ::-1]}
 
 
-def close(found: np.ndarray, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+def close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
     [{"observation": "paper"}, {"observation": "onehot"}, FOURIER],
     ids=lambda env: env["observation"],
 )
-def test_cells_have_the_features_that_evaluation_judges(env: dict[str, Any]):
+def test_cells_have_the_features_that_evaluation_scores(env: dict[str, Any]):
     config = allo(env=env)
     dataset, state = untrained(config)
     answered = answer(config, export(config, state, dataset), every_cell(dataset))
@@ -63,9 +63,9 @@ def test_of_several_learners_the_first_answers():
     config = allo(seeds=2)
     dataset, state = untrained(config)
     first, second = tables(config, state, dataset)
-    found = answer(config, export(config, state, dataset), every_cell(dataset))["eigenvectors"]
-    close(found, first)
-    assert np.abs(found - second).max() > 0.01
+    vectors = answer(config, export(config, state, dataset), every_cell(dataset))["eigenvectors"]
+    close(vectors, first)
+    assert np.abs(vectors - second).max() > 0.01
 
 
 def test_a_cell_is_named_by_row_and_column_of_the_drawn_map():
@@ -83,7 +83,7 @@ def test_the_example_asks_for_the_ends_and_the_middle_of_the_map():
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ({"cell": [[1, 1]]}, "the request has the inputs cell; give exactly cells"),
         ({"cells": [1, 1]}, "cells is int64[2]; give whole numbers [questions, 2]"),
@@ -98,11 +98,11 @@ def test_the_example_asks_for_the_ends_and_the_middle_of_the_map():
         ),
     ],
 )
-def test_another_request_is_refused_with_what_is_right(asked: dict[str, Any], told: str):
+def test_a_wrong_request_is_refused_with_the_right_form(asked: dict[str, Any], message: str):
     config = allo(env={"layout": DRAWN}, network={"d": 2})
-    given = {name: np.asarray(values) for name, values in asked.items()}
-    with pytest.raises(ValueError, match=f"^{re.escape(f'allo: {told}')}$"):
-        answer(config, {}, given)
+    cells = {name: np.asarray(values) for name, values in asked.items()}
+    with pytest.raises(ValueError, match=f"^{re.escape(f'allo: {message}')}$"):
+        answer(config, {}, cells)
 
 
 def test_weights_of_another_network_are_refused():

@@ -1,4 +1,4 @@
-"""Truth from a buffer, and metrics that give 1 to the truth and less to anything else."""
+"""Truth from a buffer, and metrics that are 1 for the truth and less for anything else."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import parse_layout
 from quatrain.models.allo import spectrum
 from quatrain.models.allo.evaluate import true_table
-from quatrain.replay.episodes.trajectories import Trajectory, from_trajectories
+from tests.replay.trajectories import Trajectory, from_trajectories
 
 
 def trajectory(*states: int) -> Trajectory:
@@ -155,7 +155,7 @@ def test_a_state_that_never_starts_a_pair_is_left_out_of_the_truth():
 
 
 def test_a_free_state_takes_the_value_between_its_neighbours():
-    """2 is only ever an end: it costs nothing between 0 and 1, which are then half as far apart as through it."""
+    """State 2 is only an end: it is free between 0 and 1, which halves their distance."""
     walks = [trajectory(0, 2), trajectory(1, 2)]
     operator = spectrum.operator(from_trajectories(walks), 3, (0.0,))
     np.testing.assert_allclose(operator.laplacian, np.array([[1, -1], [-1, 1]]) / 8)

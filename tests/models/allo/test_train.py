@@ -1,4 +1,4 @@
-"""What the learner does between two yields, and that nothing about running it changes what it learns."""
+"""Steps between two yields, and that how a training is run does not change what is learned."""
 
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.train import (
     State,
-    ascend,
     draw,
     encoder_is_table,
     from_arrays,
@@ -25,6 +24,8 @@ from quatrain.models.allo.train import (
     tables,
     to_arrays,
     train,
+    update,
+    update_duals,
 )
 from quatrain.progress import TrainingDiverged
 from tests.conftest import params_with, small
@@ -37,14 +38,14 @@ def last(progress: Any) -> Any:
     return end
 
 
-def same(one: State, other: State) -> bool:
-    left, right = to_arrays(one), to_arrays(other)
+def same(first: State, second: State) -> bool:
+    left, right = to_arrays(first), to_arrays(second)
     return left.keys() == right.keys() and all(
         np.array_equal(left[name], right[name]) for name in left
     )
 
 
-def test_table_and_batch_rows_learn_the_same():
+def test_encoding_a_table_or_samples_learns_the_same():
     ends = []
     for rows in ("table", "batch"):
         config = allo(
@@ -55,7 +56,7 @@ def test_table_and_batch_rows_learn_the_same():
         np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-5, err_msg=name)
 
 
-def test_rows_are_chosen_by_size():
+def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes():
     config = allo(train={"batch_size": 32}).train
     assert encoder_is_table(config, 96)
     assert not encoder_is_table(config, 97)
@@ -63,7 +64,7 @@ def test_rows_are_chosen_by_size():
     assert encoder_is_table(allo(train={"mode": "exact"}).train, 10_000)
 
 
-def test_duals_and_barrier_ascend_as_computed_by_hand():
+def test_duals_and_barrier_are_updated_as_computed_by_hand():
     config = allo(
         network={"d": 2},
         train={"lr_dual": 0.1, "lr_barrier": 0.1, "b_init": 0.5, "b_max": 0.55, "dual_clip": None},
@@ -72,10 +73,10 @@ def test_duals_and_barrier_ascend_as_computed_by_hand():
     constraints = losses.two_batches(losses.Features(phi, phi, other[None]))
     state = jax.tree.map(lambda leaf: leaf[0], init_state(config, collect(config, 0), 0))
     state = state._replace(duals=jnp.array([[-2.0, 0.0], [1.0, -1.0]]))
-    unclipped = ascend(config.train.model_copy(update={"b_max": 9.0}), state, constraints)
+    unclipped = update_duals(config.train.model_copy(update={"b_max": 9.0}), state, constraints)
     np.testing.assert_allclose(unclipped.duals, [[-2, 0], [1.05, -1.05]])
     assert unclipped.barrier == pytest.approx(0.6)
-    assert ascend(config.train, state, constraints).barrier == pytest.approx(0.55)
+    assert update_duals(config.train, state, constraints).barrier == pytest.approx(0.55)
 
 
 def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
@@ -90,9 +91,9 @@ def test_positive_ema_barrier_moves_by_the_mean_positive_part_of_the_average():
     error = jnp.array([[2.0, 0.0], [1.0, -1.0]])
     other = jnp.array([[1.0, 0.0], [-3.0, -1.0]])
     constraints = losses.Constraints(error, error, other, jnp.float32(0))
-    first = ascend(config, state, constraints)
+    first = update_duals(config, state, constraints)
     assert first.barrier == pytest.approx(0.5 + (2 + 1) / 4)
-    second = ascend(
+    second = update_duals(
         config,
         first._replace(step=jnp.int32(1)),
         losses.Constraints(error, error, 2 * other, jnp.float32(0)),
@@ -114,9 +115,7 @@ def test_every_encoder_parameter_and_only_those_get_a_gradient():
     config = allo()
     dataset = collect(config, 0)
     state = jax.tree.map(lambda leaf: leaf[0], init_state(config, dataset, 0))
-    data = training._data(
-        config, dataset, inputs_for(config, init_state(config, dataset, 0), dataset)
-    )
+    data = training.make_data(config, init_state(config, dataset, 0), dataset)
     batch = draw(config.train, data, jax.random.key(1), jnp.int32(0))
     gradients = jax.grad(objective, has_aux=True)(state.params, config, state, data, batch)[0]
     assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
@@ -136,15 +135,13 @@ def test_exact_gradient_is_the_mean_of_stochastic_ones():
     state = jax.tree.map(lambda leaf: leaf[0], learners)._replace(barrier=jnp.float32(0.0))
     exact = allo(network={"hidden": 5, "layers": 1}, train={"mode": "exact"})
 
-    inputs = inputs_for(config, learners, dataset)
-    data_of = {chosen: training._data(chosen, dataset, inputs) for chosen in (config, exact)}
+    data_of = {mode: training.make_data(mode, learners, dataset) for mode in (config, exact)}
 
-    def gradient(chosen: Any, key: jax.Array) -> jax.Array:
-        batch = draw(chosen.train, data_of[chosen], key, jnp.int32(0))
-        found = jax.grad(objective, has_aux=True)(
-            state.params, chosen, state, data_of[chosen], batch
-        )[0]
-        return jax.flatten_util.ravel_pytree(found)[0]
+    def gradient(mode: Any, key: jax.Array) -> jax.Array:
+        data = data_of[mode]
+        batch = draw(mode.train, data, key, jnp.int32(0))
+        gradients, _ = jax.grad(objective, has_aux=True)(state.params, mode, state, data, batch)
+        return jax.flatten_util.ravel_pytree(gradients)[0]
 
     keys = jax.random.split(jax.random.key(5), 4000)
     many = np.asarray(jax.jit(jax.vmap(lambda key: gradient(config, key)))(keys), np.float64)
@@ -161,7 +158,31 @@ def test_records_of_fifty_or_hundred_steps_learn_the_same():
     assert same(*ends)
 
 
-def test_each_of_three_learners_is_the_one_that_would_be_trained_alone():
+@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("mode", ["stochastic", "exact"])
+def test_repeated_updates_equal_a_yield_of_train_but_for_rounding(seeds: int, mode: str):
+    config = allo(
+        seeds=seeds,
+        train={"mode": mode, "steps": 5, "record_every": 5, "evaluate_every": 5},
+    )
+    dataset = collect(config, 0)
+    start = init_state(config, dataset, 3)
+    before = to_arrays(start)
+    state, losses_of_steps = start, []
+    for _ in range(5):
+        state, metrics = update(config, dataset, state)
+        assert {values.shape for values in metrics.values()} == {(seeds,)}
+        losses_of_steps.append(metrics["loss"])
+    progress = last(train(config, dataset, 3))
+    expected = to_arrays(progress.state)
+    for name, array in to_arrays(state).items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    assert progress.metrics["loss"][0] == pytest.approx(np.mean(losses_of_steps), rel=1e-5)
+    for name, array in to_arrays(start).items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_each_of_three_learners_equals_one_trained_alone():
     config = allo(seeds=3, train={"steps": 20})
     dataset = collect(config, 0)
     together = last(train(config, dataset, 4))
@@ -176,7 +197,7 @@ def test_each_of_three_learners_is_the_one_that_would_be_trained_alone():
             np.testing.assert_allclose(array[i : i + 1], single[name], atol=1e-5, err_msg=name)
 
 
-def test_without_held_out_walkers_the_held_out_part_is_empty_and_its_scores_are_absent():
+def test_without_held_out_walks_the_held_out_part_is_empty_and_its_scores_are_absent():
     config = allo(collect={"held_out_fraction": 0.0})
     dataset = collect(config, 0)
     assert len(dataset.held_out.starts) == 0
@@ -236,14 +257,14 @@ def test_growing_errors_warn_once_at_the_end():
         training._warn_if_errors_grew([1.0] * 18 + [5.0] * 2)
 
 
-def test_fourier_inputs_follow_the_seed_and_travel_with_the_learner():
+def test_fourier_inputs_depend_on_the_seed_and_are_saved_with_the_learner():
     config = allo(env={"observation": "fourier", "fourier": {"scale": 6.0, "count": 7}})
     dataset = collect(config, 0)
-    one, other = (init_state(config, dataset, seed) for seed in (1, 2))
-    assert inputs_for(config, one, dataset).shape == (104, 16)
-    assert not np.array_equal(one.frequencies, other.frequencies)
-    restored = from_arrays(config, dataset, to_arrays(one))
-    np.testing.assert_array_equal(tables(config, restored, dataset), tables(config, one, dataset))
+    first, second = (init_state(config, dataset, seed) for seed in (1, 2))
+    assert inputs_for(config, first, dataset).shape == (104, 16)
+    assert not np.array_equal(first.frequencies, second.frequencies)
+    restored = from_arrays(config, dataset, to_arrays(first))
+    np.testing.assert_array_equal(tables(config, restored, dataset), tables(config, first, dataset))
 
 
 def test_exact_mode_solves_the_corridor_of_three_cells():
@@ -253,7 +274,7 @@ def test_exact_mode_solves_the_corridor_of_three_cells():
             "rooms": {"rows": 1, "cols": 1, "height": 1, "width": 3, "extra_doors": 0, "seed": 0},
         },
         network={"d": 3, "hidden": 32},
-        # b/κ = 4: at κ = ½ a barrier of ½ has other resting points, where components 1 and 2 never appear.
+        # b/κ = 4: at κ = ½ a barrier of ½ has other fixed points, without components 1 and 2.
         train={
             "mode": "exact",
             "b_init": 2.0,

@@ -49,7 +49,8 @@ def config(overlay: dict[str, Any], files: dict[str, str]) -> IqnConfig:
 MAPS = {
     "ragged rows": (
         drawn("####", "#..#", "#.#", "####"),
-        r"iqn.env: layout row 3: 3 cells, row 1 has 4\. Write floor as '\.', an editor may have cut trailing blanks\.",
+        r"iqn.env: layout row 3: 3 cells, row 1 has 4\. Write floor as '\.', an editor may "
+        r"have cut trailing blanks\.",
     ),
     "an unknown symbol": (
         drawn("####", "#.G#", "####"),
@@ -109,7 +110,8 @@ MAPS = {
     ),
     "eyes beyond the map": (
         env(vision_radius=15),
-        r"iqn.env: vision_radius 15 sees 31x31 cells of a 10x10 map\. At most 9 \(= larger side - 1\)\.",
+        r"iqn.env: vision_radius 15 sees 31x31 cells of a 10x10 map\. At most 9 \(= larger "
+        r"side - 1\)\.",
     ),
     "low map": (env(height=3), r"iqn.env.height = 3: .*greater than or equal to 4"),
     "wide map": (env(width=257), r"iqn.env.width = 257: .*less than or equal to 256"),
@@ -256,7 +258,8 @@ TOGETHER = {
     ),
     "a replay without a whole stack": (
         train(turns_per_cycle=50, capacity=800, record_every=32, evaluate_every=0),
-        r"iqn: env.worlds \* \(train.turns_per_cycle \+ network.frames \+ n_step\) = 896 exceeds train.capacity 800",
+        r"iqn: env.worlds \* \(train.turns_per_cycle \+ network.frames \+ n_step\) = 896 "
+        r"exceeds train.capacity 800",
     ),
     "targets longer than the prefill": (
         train(loss={"n_step": 50}),
@@ -286,11 +289,13 @@ TOGETHER = {
         env(max_turns=5)
         | {"network": {"frames": 5}}
         | train(turns_per_cycle=5, record_every=32, evaluate_every=0),
-        r"iqn: network.frames 5 must be less than env.max_turns 5: the blank frames before the start would tell",
+        r"iqn: network.frames 5 must be less than env.max_turns 5: the blank frames before "
+        r"the start would tell",
     ),
     "an epsilon that never arrives": (
         acting(epsilon={"over_transitions": 42_000}),
-        r"iqn: train.acting.epsilon.over_transitions 42000 exceeds the run's 16800 transitions of an agent: "
+        r"iqn: train.acting.epsilon.over_transitions 42000 exceeds the run's 16800 "
+        r"transitions of an agent: "
         r"epsilon would still be 0\.61 at the end",
     ),
     "a dataset beyond memory": (

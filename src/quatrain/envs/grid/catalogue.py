@@ -1,4 +1,4 @@
-"""names and a few numbers -> Layout: generators of rooms and mazes, and the maps that the project ships."""
+"""names and numbers -> Layout: generators of rooms and mazes, and the maps of the project."""
 
 import difflib
 from collections.abc import Callable
@@ -13,14 +13,23 @@ RoomPair = tuple[Cell, Cell]
 """Two neighbouring rooms as (column, row); the second is right of or below the first."""
 
 
-def rooms(*, rows: int, cols: int, height: int, width: int, extra_doors: int, seed: int) -> Layout:
-    """Rooms of height x width cells between walls one cell thick, connected by single-cell openings.
+def rooms(
+    *,
+    rows: int,
+    cols: int,
+    height: int,
+    width: int,
+    extra_doors: int,
+    seed: int,
+) -> Layout:
+    """Generates rooms of height x width cells, with walls and openings of one cell.
 
-    Each edge of a random spanning tree of the rooms has one opening at a random place of the shared wall, and
-    so have `extra_doors` further pairs of neighbours.
+    Each edge of a random spanning tree of the rooms has one opening at a random place of the shared
+    wall, and so do `extra_doors` further pairs of neighbours.
 
     Raises:
-        LayoutError: a size below 1, more extra doors than pairs of neighbours are left, a single free cell.
+        LayoutError: a size below 1, more extra doors than pairs of neighbours are left, or a single
+            free cell.
     """
     sizes = {"rows": rows, "cols": cols, "height": height, "width": width}
     for key, size in sizes.items():
@@ -30,14 +39,15 @@ def rooms(*, rows: int, cols: int, height: int, width: int, extra_doors: int, se
     tree, spare = _spanning_tree(_shuffled_pairs(rows, cols, rng))
     if not 0 <= extra_doors <= len(spare):
         raise LayoutError(
-            f"rooms: extra_doors {extra_doors} must lie in 0..{len(spare)}, the pairs of neighbours that "
-            f"{rows} x {cols} rooms have beyond the spanning tree"
+            f"rooms: extra_doors {extra_doors} must lie in 0..{len(spare)}, the pairs of "
+            f"neighbours that {rows} x {cols} rooms have beyond the spanning tree"
         )
     wall_rows = np.arange(rows * (height + 1) + 1) % (height + 1) == 0
     wall_cols = np.arange(cols * (width + 1) + 1) % (width + 1) == 0
     walls = wall_rows[:, None] | wall_cols
     for (col, row), (next_col, _) in tree + spare[:extra_doors]:
-        left, top = col * (width + 1), row * (height + 1)
+        left = col * (width + 1)
+        top = row * (height + 1)
         if next_col > col:
             walls[top + rng.integers(1, height + 1), left + width + 1] = False
         else:
@@ -45,10 +55,16 @@ def rooms(*, rows: int, cols: int, height: int, width: int, extra_doors: int, se
     return checked(_without_marks("rooms", walls))
 
 
-def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
-    """A maze of width x height cells: ways between the odd cells, carved depth-first from the top left one.
+def maze(
+    *,
+    width: int,
+    height: int,
+    braid: float,
+    seed: int,
+) -> Layout:
+    """Generates a maze of width x height cells: paths between the odd cells, carved depth-first.
 
-    Then each dead end is opened with probability `braid`.
+    Carving starts at the top left; then each dead end is opened with probability `braid`.
 
     Raises:
         LayoutError: an even size, a size below 5, or a braid outside 0..1.
@@ -67,10 +83,10 @@ def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
 
 
 def named_layout(name: str) -> Layout:
-    """A map of the catalogue.
+    """Returns a map of the catalogue.
 
     Raises:
-        LayoutError: no such name; proposes the nearest one.
+        LayoutError: no such name; the message names the nearest one.
     """
     if name not in CATALOGUE:
         nearest = difflib.get_close_matches(name, CATALOGUE, n=1, cutoff=0.0)[0]
@@ -86,14 +102,14 @@ def _without_marks(name: str, walls: Bool[np.ndarray, "height width"]) -> Layout
 
 
 def _shuffled_pairs(rows: int, cols: int, rng: np.random.Generator) -> list[RoomPair]:
-    beside = [((col, row), (col + 1, row)) for row in range(rows) for col in range(cols - 1)]
+    right = [((col, row), (col + 1, row)) for row in range(rows) for col in range(cols - 1)]
     below = [((col, row), (col, row + 1)) for row in range(rows - 1) for col in range(cols)]
-    pairs = beside + below
+    pairs = right + below
     return [pairs[i] for i in rng.permutation(len(pairs))]
 
 
 def _spanning_tree(pairs: list[RoomPair]) -> tuple[list[RoomPair], list[RoomPair]]:
-    """Kruskal's algorithm: the pairs that join two parts, in their order, and the others."""
+    """Returns the pairs that join two components (Kruskal's algorithm), and the other pairs."""
     parent: dict[Cell, Cell] = {}
 
     def root(room: Cell) -> Cell:
@@ -101,19 +117,21 @@ def _spanning_tree(pairs: list[RoomPair]) -> tuple[list[RoomPair], list[RoomPair
             room = parent[room]
         return room
 
-    tree, spare = [], []
+    tree = []
+    spare = []
     for pair in pairs:
-        one, other = root(pair[0]), root(pair[1])
-        if one == other:
+        first_root = root(pair[0])
+        second_root = root(pair[1])
+        if first_root == second_root:
             spare.append(pair)
         else:
-            parent[other] = one
+            parent[second_root] = first_root
             tree.append(pair)
     return tree, spare
 
 
 def _carve(width: int, height: int, rng: np.random.Generator) -> Bool[np.ndarray, "height width"]:
-    """A depth-first walk over the odd cells: every one is reached by exactly one way."""
+    """Connects the odd cells depth-first: exactly one path leads to each."""
     walls = np.ones((height, width), bool)
     walls[1, 1] = False
     path = [(1, 1)]
@@ -132,7 +150,7 @@ def _carve(width: int, height: int, rng: np.random.Generator) -> Bool[np.ndarray
 def _open_dead_ends(
     walls: Bool[np.ndarray, "height width"], braid: float, rng: np.random.Generator
 ) -> None:
-    """Break a wall of each dead end, in place, with probability `braid`, unless an earlier break ended it."""
+    """Opens a wall of each remaining dead end with probability `braid`, in place."""
     height, width = walls.shape
     for y in range(1, height, 2):
         for x in range(1, width, 2):
@@ -144,13 +162,13 @@ def _open_dead_ends(
 
 
 def _inner_moves(walls: Bool[np.ndarray, "height width"], x: int, y: int) -> list[Cell]:
-    """(dx, dy) of the moves from an odd cell whose next odd cell lies inside the frame."""
+    """Returns (dx, dy) of the moves from an odd cell to an odd cell inside the frame."""
     height, width = walls.shape
     return [(dx, dy) for dx, dy in MOVES if 0 < x + 2 * dx < width and 0 < y + 2 * dy < height]
 
 
 def _four_rooms(left_wall: int, right_wall: int, openings: tuple[Cell, ...]) -> Layout:
-    """13x13 cells: a frame, a wall along x = 6, and on either side of it a wall along the given row."""
+    """Returns 13x13 cells with a frame, a wall along x = 6, and a wall at a row on each side."""
     walls = np.zeros((13, 13), bool)
     walls[[0, -1], :] = walls[:, [0, -1]] = walls[:, 6] = True
     walls[left_wall, :6] = walls[right_wall, 7:] = True

@@ -1,4 +1,4 @@
-"""params.yaml's section `allo.env` -> a frozen config whose map exists."""
+"""params.yaml's section `allo.env` -> a frozen, checked config with an existing map."""
 
 from functools import lru_cache
 from typing import Literal
@@ -16,11 +16,11 @@ from quatrain.envs.grid.layouts import (
 from quatrain.section import InputFile, NameOrFile, Section
 
 MAX_STATES = 4000
-"""Truth and floors use dense eigendecompositions: 4000 states cost about a minute."""
+"""Limit of the dense eigendecompositions of evaluation: 4000 states take about a minute."""
 
 
 class Rooms(Section):
-    """Numbers of the generator behind `layout: rooms`."""
+    """Sets the generator behind `layout: rooms`."""
 
     rows: int = Field(ge=1, le=64, description="rooms from top to bottom")
     cols: int = Field(ge=1, le=64, description="rooms from left to right")
@@ -30,8 +30,9 @@ class Rooms(Section):
     seed: int = Field(ge=0, lt=2**32)
 
     @model_validator(mode="after")
-    def _few_enough_cells(self) -> "Rooms":
-        if (cells := self.rows * self.cols * self.height * self.width) > MAX_STATES:
+    def _check_size(self) -> "Rooms":
+        cells = self.rows * self.cols * self.height * self.width
+        if cells > MAX_STATES:
             raise ValueError(
                 f"{cells:,} cells; at most {MAX_STATES} can be compared with the truth"
             )
@@ -39,7 +40,7 @@ class Rooms(Section):
 
 
 class Maze(Section):
-    """Numbers of the generator behind `layout: maze`."""
+    """Sets the generator behind `layout: maze`."""
 
     width: int = Field(ge=5, le=199, description="cells, odd")
     height: int = Field(ge=5, le=199, description="cells, odd")
@@ -48,16 +49,21 @@ class Maze(Section):
 
 
 class Fourier(Section):
-    """Random Fourier features of a cell's centred coordinates: [x, y, sin(B xy), cos(B xy)], B ~ N(0, scale²)."""
+    """Sets random Fourier features of a cell's centred coordinates.
+
+    [x, y, sin(B xy), cos(B xy)], B ~ N(0, scale²).
+    """
 
     scale: float = Field(gt=0, le=100)
     count: int = Field(
-        ge=1, le=4096, description="rows of B; the encoder then sees 2 + 2*count inputs"
+        ge=1,
+        le=4096,
+        description="rows of B; the encoder has 2 + 2*count inputs",
     )
 
 
 class Env(Section):
-    """The grid world that is walked."""
+    """Sets the grid world."""
 
     layout: NameOrFile = Field(
         description="a catalogue name, `rooms`, `maze`, or a path such as inputs/allo/map.txt"
@@ -67,22 +73,24 @@ class Env(Section):
     )
     rooms: Rooms | None = Field(description="only with layout: rooms, else null")
     maze: Maze | None = Field(description="only with layout: maze, else null")
-    doors: int = Field(ge=0, description="random one-way doors beyond those that the map draws")
+    doors: int = Field(ge=0, description="random one-way doors beside those of the map")
     door_seed: int = Field(ge=0, lt=2**32)
     observation: Literal["centred", "corner", "paper", "onehot", "fourier"] = Field(
-        description="what the encoder sees of a cell"
+        description="encoder input for a cell"
     )
     fourier: Fourier | None = Field(description="only with observation: fourier, else null")
     start: Literal["uniform", "layout"] = Field(
-        description="where a trajectory begins; layout: at S if the map has one"
+        description="where a trajectory starts; layout: at S if the map has one"
     )
     max_episode_steps: int = Field(
-        ge=1, le=10**7, description="transitions after which a trajectory is truncated"
+        ge=1,
+        le=10**7,
+        description="transitions after which a trajectory is truncated",
     )
 
     @property
     def map(self) -> Layout:
-        """The layout with its doors, reduced to the components that are kept.
+        """Returns the layout with its doors, reduced to the selected components.
 
         Raises:
             LayoutError: the map cannot be read or does not fit the other keys.
@@ -90,18 +98,15 @@ class Env(Section):
         return _map(self)
 
     @model_validator(mode="after")
-    def _generators_come_with_their_layout(self) -> "Env":
-        for key, chosen in (
-            ("rooms", self.layout),
-            ("maze", self.layout),
-            ("fourier", self.observation),
-        ):
-            given, wanted = getattr(self, key) is not None, chosen == key
-            if wanted and not given:
+    def _check_generators(self) -> "Env":
+        selected = {"rooms": self.layout, "maze": self.layout, "fourier": self.observation}
+        for key, name in selected.items():
+            is_null = getattr(self, key) is None
+            if name == key and is_null:
                 raise ValueError(f"'{key}' is chosen but its numbers are null; give {key}: {{...}}")
-            if given and not wanted:
+            if name != key and not is_null:
                 raise ValueError(
-                    f"{key}: {{...}} has no effect with {chosen!r}; set it to null or choose '{key}'"
+                    f"{key}: {{...}} has no effect with {name!r}; set it to null or choose '{key}'"
                 )
         return self
 
@@ -116,6 +121,5 @@ def _map(env: Env) -> Layout:
         layout = maze(**env.maze.model_dump())
     else:
         layout = named_layout(env.layout)
-    return with_random_doors(
-        keep_components(layout, env.layout_components), env.doors, env.door_seed
-    )
+    connected = keep_components(layout, env.layout_components)
+    return with_random_doors(connected, env.doors, env.door_seed)

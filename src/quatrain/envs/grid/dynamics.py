@@ -1,4 +1,4 @@
-"""Layout -> tables of a grid world (where actions lead, what is seen of a state); a pure reset and step."""
+"""Layout -> tables of a grid world (transitions, observations); a pure reset and step."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,10 +15,11 @@ AnyArray = np.ndarray | Array
 
 
 class Grid(NamedTuple):
-    """The whole world as tables; a pytree, so it may be an argument of a compiled program.
+    """Holds the world as tables; a pytree, so it may be an argument of a compiled program.
 
-    States are the free cells in row-major order. coords: (x, y) of each state, y grows downward. next_state:
-    one column per action up, right, down, left; a blocked move stays. start, goal: a state, or -1 for none.
+    States are the free cells in row-major order. coords: (x, y) of each state, y grows downward.
+    next_state: one column per action up, right, down, left; a blocked move stays. start, goal: a
+    state, or -1 for none.
     """
 
     walls: Bool[AnyArray, "height width"]
@@ -29,7 +30,7 @@ class Grid(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """What one step leads to; at most one of the two flags is set."""
+    """Holds the result of one step; at most one of the two flags is set."""
 
     next_state: Int32[Array, ""]
     terminated: Bool[Array, ""]
@@ -37,31 +38,49 @@ class Transition(NamedTuple):
 
 
 def make_grid(layout: Layout) -> Grid:
-    """The tables of a map, as NumPy arrays."""
+    """Returns the tables of a map, as NumPy arrays."""
     free = ~layout.walls
     coords = np.argwhere(free)[:, ::-1].astype(np.int32)
     states = np.arange(len(coords), dtype=np.int32)
     # The state at (y+1, x+1); -1 at walls and, thanks to the frame, beyond the border.
-    framed = np.full(np.add(free.shape, 2), -1, np.int32)
+    framed = np.full(
+        np.add(free.shape, 2),
+        -1,
+        np.int32,
+    )
     framed[1:-1, 1:-1][free] = states
     target_xy = coords[:, None] + np.array(MOVES, np.int32)
     target = framed[target_xy[..., 1] + 1, target_xy[..., 0] + 1]
     next_state = np.where(target >= 0, target, states[:, None])
-    if layout.doors:
-        x, y, action = np.transpose(layout.doors)
+    for x, y, action in layout.doors:
         behind = next_state[framed[y + 1, x + 1], action]
-        next_state[behind, [reverse(door.action) for door in layout.doors]] = behind
+        next_state[behind, reverse(action)] = behind
+    return Grid(
+        walls=layout.walls,
+        coords=coords,
+        next_state=next_state,
+        start=_state_at(layout.start, framed),
+        goal=_state_at(layout.goal, framed),
+    )
 
-    def state_at(cell: Cell | None) -> Int32[np.ndarray, ""]:
-        return np.asarray(-1 if cell is None else framed[cell[1] + 1, cell[0] + 1], np.int32)
 
-    return Grid(layout.walls, coords, next_state, state_at(layout.start), state_at(layout.goal))
+def _state_at(cell: Cell | None, framed: np.ndarray) -> Int32[np.ndarray, ""]:
+    if cell is None:
+        return np.asarray(-1, np.int32)
+    x, y = cell
+    return np.asarray(framed[y + 1, x + 1], np.int32)
 
 
 def reset(key: Key[Array, ""], grid: Grid, uniform: bool) -> Int32[Array, ""]:
-    """A first state: uniform over the states that are not the goal, or the map's start if it has one."""
+    """Draws a first state, uniform over all but the goal; or the map's start, if it has one."""
     has_goal = grid.goal >= 0
-    drawn = jax.random.randint(key, (), 0, len(grid.coords) - has_goal, jnp.int32)
+    drawn = jax.random.randint(
+        key,
+        (),
+        0,
+        len(grid.coords) - has_goal,
+        jnp.int32,
+    )
     state = drawn + (has_goal & (drawn >= grid.goal))  # skips the goal
     return state if uniform else jnp.where(grid.start >= 0, grid.start, state)
 
@@ -73,39 +92,50 @@ def step(
     action: Int[Array, ""],
     max_episode_steps: int,
 ) -> Transition:
-    """One step of one walker; `elapsed` counts the steps that its trajectory took before this one.
+    """Moves one environment; `elapsed` counts the steps of its trajectory before this one.
 
-    terminated: the step entered the goal. truncated: it was the last one allowed and did not enter the goal.
+    terminated: the step entered the goal. truncated: it was the last step of the limit and did not
+    enter the goal.
     """
     next_state = jnp.asarray(grid.next_state)[state, action]
     terminated = next_state == grid.goal
-    return Transition(
-        next_state, terminated, truncated=~terminated & (elapsed + 1 >= max_episode_steps)
-    )
+    at_limit = elapsed + 1 >= max_episode_steps
+    return Transition(next_state, terminated, truncated=~terminated & at_limit)
 
 
 def observe(grid: Grid, observation: str) -> Float32[np.ndarray, "states inputs"]:
-    """What the encoder sees of each state: `centred`, `corner`, `paper` (two inputs each) or `onehot`.
+    """Returns the encoder input for each state.
+
+    `centred`, `corner` and `paper` have two inputs each, `onehot` one per state.
 
     Raises:
-        ValueError: another name; `fourier` takes two calls, `fourier_frequencies` and `fourier_inputs`.
+        ValueError: unknown name; for `fourier` call `fourier_frequencies` and `fourier_inputs`.
     """
     if observation not in OBSERVATIONS:
         raise ValueError(
-            f"unknown observation {observation!r}; known: {', '.join(OBSERVATIONS)}; for fourier call fourier_inputs"
+            f"unknown observation {observation!r}; known: {', '.join(OBSERVATIONS)}; "
+            "for fourier call fourier_inputs"
         )
     return OBSERVATIONS[observation](grid).astype(np.float32)
 
 
 def fourier_frequencies(scale: float, count: int, seed: int) -> Float32[np.ndarray, "count 2"]:
-    """B ~ N(0, scale²): the frequencies of `fourier_inputs`, drawn once and kept with the learner."""
-    return np.random.default_rng(seed).normal(0.0, scale, (count, 2)).astype(np.float32)
+    """Draws B ~ N(0, scale²), the frequencies of `fourier_inputs`; stored with the learner."""
+    return (
+        np.random.default_rng(seed)
+        .normal(
+            0.0,
+            scale,
+            (count, 2),
+        )
+        .astype(np.float32)
+    )
 
 
 def fourier_inputs(
     grid: Grid, frequencies: Float32[np.ndarray, "count 2"]
 ) -> Float32[np.ndarray, "states inputs"]:
-    """[x, y, sin(B xy), cos(B xy)] of the centred coordinates: 2 + 2*count inputs for each state.
+    """Computes [x, y, sin(B xy), cos(B xy)] of the centred coordinates: 2 + 2*count inputs each.
 
     Source: Tancik et al. 2020, 'Fourier Features Let Networks Learn High Frequency Functions'.
     """
@@ -115,19 +145,19 @@ def fourier_inputs(
 
 
 def _centred(grid: Grid) -> Float[np.ndarray, "states 2"]:
-    """Symmetric about the middle of the map, within (-1, 1)."""
+    """Returns coordinates symmetric about the middle of the map, within (-1, 1)."""
     width_height = np.array(grid.walls.shape[::-1])
     return (2 * np.asarray(grid.coords) + 1 - width_height) / width_height.max()
 
 
 def _corner(grid: Grid) -> Float[np.ndarray, "states 2"]:
-    """Cell corners instead of middles, as the original program has it: not symmetric."""
+    """Returns cell corners instead of middles, as in the original program: not symmetric."""
     width_height = np.array(grid.walls.shape[::-1])
     return (np.asarray(grid.coords) - width_height / 2) / (width_height.max() / 2)
 
 
 def _paper(grid: Grid) -> Float[np.ndarray, "states 2"]:
-    """(y, x), as the paper's code has it."""
+    """Returns (y, x), as in the paper's code."""
     return np.asarray(grid.coords)[:, ::-1] / np.array(grid.walls.shape) - 0.5
 
 

@@ -1,6 +1,5 @@
 """text -> Layout: a checked map of walls, start, goal and one-way doors."""
 
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -18,7 +17,7 @@ MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 """(dx, dy) of each action."""
 
 LETTERS = "URDL"
-"""How a tile names each action."""
+"""Letter of each action in a tile."""
 
 # Walls and free cells stand alone; a start, a goal or an empty tile may carry doors.
 _TILE = re.compile(r"[ .Xx#]|(?P<mark>[SG]?)(?:D(?P<doors>[UDLR]+))?")
@@ -26,11 +25,11 @@ _SIZES_SHOWN = 5
 
 
 class LayoutError(ValueError):
-    """A map cannot be used: says which one, where, why and what to change."""
+    """A map that cannot be used: names the map, the place, the reason and the remedy."""
 
 
 class Door(NamedTuple):
-    """A one-way door out of cell (x, y): its action passes, the way back is blocked."""
+    """Holds a one-way door out of cell (x, y): its action passes, the way back is blocked."""
 
     x: int
     y: int
@@ -38,7 +37,10 @@ class Door(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A map of at least two free cells. start, goal: (x, y) or None; no door leads into a wall."""
+    """Holds a map of at least two free cells.
+
+    start, goal: (x, y) or None. No door leads into a wall.
+    """
 
     name: str
     walls: Bool[np.ndarray, "height width"]
@@ -48,32 +50,32 @@ class Layout(NamedTuple):
 
 
 def reverse(action: int) -> int:
-    """The action that leads back."""
     return (action + 2) % 4
 
 
 def parse_layout(text: str, name: str) -> Layout:
-    """Read a map in plain format (one character a cell) or, if any line has a comma, in tiles.
+    """Parses a map in plain format (one character a cell) or, if any line has a comma, in tiles.
 
-    Free: space or '.'; wall: X x #; S start, G goal. A tile may also be empty (free) or hold, after an
-    optional S or G, `D` with letters of UDLR: one-way doors out of its cell. Blank last lines are dropped.
+    Free: space or '.'; wall: X x #; S start, G goal. A tile may also be empty (free) or hold, after
+    an optional S or G, `D` with letters of UDLR: one-way doors out of its cell. Blank lines at the
+    end are dropped.
 
     Raises:
-        LayoutError: ragged lines, an unknown symbol, two starts or goals, an impossible door, fewer than two
-            free cells.
+        LayoutError: ragged lines, an unknown symbol, two starts or goals, an impossible door, or
+            fewer than two free cells.
     """
     rows = _split(text)
     _check_lengths(rows, name)
     tiles = {
-        (x, y): _read(tile, name, x, y) for y, row in enumerate(rows) for x, tile in enumerate(row)
+        (x, y): _match_tile(tile, name, x, y)
+        for y, row in enumerate(rows)
+        for x, tile in enumerate(row)
     }
     layout = Layout(
         name=name,
         walls=np.array([[tile in ("X", "x", "#") for tile in row] for row in rows], bool),
-        start=_only_one(
-            [cell for cell, tile in tiles.items() if tile["mark"] == "S"], "start", name
-        ),
-        goal=_only_one([cell for cell, tile in tiles.items() if tile["mark"] == "G"], "goal", name),
+        start=_marked_cell(tiles, "S", "start", name),
+        goal=_marked_cell(tiles, "G", "goal", name),
         doors=tuple(
             Door(*cell, LETTERS.index(letter))
             for cell, tile in tiles.items()
@@ -86,10 +88,10 @@ def parse_layout(text: str, name: str) -> Layout:
 
 
 def checked(layout: Layout) -> Layout:
-    """The layout itself.
+    """Returns the layout itself.
 
     Raises:
-        LayoutError: fewer than two free cells, so that nothing could walk.
+        LayoutError: fewer than two free cells.
     """
     states = count_states(layout)
     if states == 0:
@@ -97,34 +99,27 @@ def checked(layout: Layout) -> Layout:
     if states == 1:
         ((y, x),) = np.argwhere(~layout.walls).tolist()
         raise LayoutError(
-            f"{layout.name}: only one free cell, {_shown((x, y))}; a walk needs two, free a neighbour of it"
+            f"{layout.name}: only one free cell, {_format((x, y))}; "
+            "a walk needs two, free a neighbour of it"
         )
     return layout
 
 
 def count_states(layout: Layout) -> int:
-    """S, the number of free cells."""
+    """Returns S, the number of free cells."""
     return int(np.sum(~layout.walls))
 
 
-def layout_rows(layout: Layout) -> tuple[str, ...]:
-    """The map as text, top row first: walls `X`, every other cell `.`, without start, goal and doors."""
-    return tuple("".join("X" if wall else "." for wall in row) for row in layout.walls)
-
-
-def layout_hash(layout: Layout) -> str:
-    """The first 12 hex digits of the sha256 of the rows, joined by newlines."""
-    return hashlib.sha256("\n".join(layout_rows(layout)).encode()).hexdigest()[:12]
-
-
 def keep_components(layout: Layout, mode: Components) -> Layout:
-    """Turn the cells outside the kept connected component into walls; doors do not disconnect.
+    """Turns the cells outside the selected connected component into walls.
 
-    auto: the component of S, without S there must be only one. start: the component of S. largest: of equal
-    ones the first in row-major order. all: every one. error: there must be only one.
+    auto: the component of S; without S there must be only one. start: the component of S. largest:
+    of equal ones the first in row-major order. all: every one. error: there must be only one.
+    Doors do not disconnect.
 
     Raises:
-        LayoutError: several components and no rule to choose, `start` without S, or a single cell is kept.
+        LayoutError: several components and no rule to choose, `start` without S, or a single cell
+            remains.
     """
     if mode == "start" and layout.start is None:
         raise LayoutError(
@@ -138,13 +133,12 @@ def keep_components(layout: Layout, mode: Components) -> Layout:
         return checked(_restricted(layout, components[0]))
     if mode == "error" or layout.start is None:
         raise LayoutError(_several(layout, components, mode))
-    return checked(
-        _restricted(layout, next(cells for cells in components if layout.start in cells))
-    )
+    of_start = next(cells for cells in components if layout.start in cells)
+    return checked(_restricted(layout, of_start))
 
 
 def with_random_doors(layout: Layout, doors: int, door_seed: int) -> Layout:
-    """Add `doors` one-way doors in distinct passages that have none yet, each in a random direction.
+    """Adds `doors` one-way doors in distinct passages without a door, in random directions.
 
     Raises:
         LayoutError: the map has fewer such passages.
@@ -152,26 +146,27 @@ def with_random_doors(layout: Layout, doors: int, door_seed: int) -> Layout:
     passages = _passages_without_door(layout)
     if doors > len(passages):
         raise LayoutError(
-            f"{layout.name}: doors: {doors} but only {len(passages)} passages between two cells have no door "
-            "yet; lower doors"
+            f"{layout.name}: doors: {doors} but only {len(passages)} passages between two cells "
+            "have no door yet; lower doors"
         )
     rng = np.random.default_rng(door_seed)
-    chosen = [passages[i] for i in rng.choice(len(passages), doors, replace=False)]
-    turned = rng.integers(2, size=doors)
-    added = [_other_side(door) if turn else door for door, turn in zip(chosen, turned, strict=True)]
-    return layout._replace(doors=layout.doors + tuple(added))
+    selected = [passages[i] for i in rng.choice(len(passages), doors, replace=False)]
+    reversed_doors = rng.integers(2, size=doors)
+    added = tuple(
+        _other_side(door) if is_reversed else door
+        for door, is_reversed in zip(selected, reversed_doors, strict=True)
+    )
+    return layout._replace(doors=layout.doors + added)
 
 
 def _split(text: str) -> list[list[str]]:
-    """The tiles of each line; a blank line has none in tiles format."""
+    """Returns the tiles of each line; a blank line has none in tiles format."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
-    if any("," in line for line in lines):
-        return [
-            [tile.strip() for tile in line.split(",")] if line.strip() else [] for line in lines
-        ]
-    return [list(line) for line in lines]
+    if not any("," in line for line in lines):
+        return [list(line) for line in lines]
+    return [[tile.strip() for tile in line.split(",")] if line.strip() else [] for line in lines]
 
 
 def _check_lengths(rows: list[list[str]], name: str) -> None:
@@ -186,7 +181,12 @@ def _check_lengths(rows: list[list[str]], name: str) -> None:
             )
 
 
-def _read(tile: str, name: str, x: int, y: int) -> re.Match[str]:
+def _match_tile(
+    tile: str,
+    name: str,
+    x: int,
+    y: int,
+) -> re.Match[str]:
     match = _TILE.fullmatch(tile)
     if match is None:
         raise LayoutError(
@@ -196,89 +196,100 @@ def _read(tile: str, name: str, x: int, y: int) -> re.Match[str]:
     return match
 
 
-def _only_one(cells: list[Cell], what: str, name: str) -> Cell | None:
+def _marked_cell(
+    tiles: dict[Cell, re.Match[str]],
+    mark: str,
+    label: str,
+    name: str,
+) -> Cell | None:
+    cells = [cell for cell, tile in tiles.items() if tile["mark"] == mark]
     if len(cells) > 1:
-        raise LayoutError(f"{name}: two {what} cells, {_shown(cells[0])} and {_shown(cells[1])}")
+        raise LayoutError(f"{name}: two {label} cells, {_format(cells[0])} and {_format(cells[1])}")
     return cells[0] if cells else None
 
 
 def _check_door(door: Door, layout: Layout) -> None:
     height, width = layout.walls.shape
     back = _other_side(door)
-    here = f"{layout.name} line {door.y + 1}: door 'D{LETTERS[door.action]}' at {_shown(door[:2])}"
+    label = f"door 'D{LETTERS[door.action]}' at {_format(door[:2])}"
+    where = f"{layout.name} line {door.y + 1}: {label}"
     if not (0 <= back.x < width and 0 <= back.y < height):
-        raise LayoutError(f"{here} leads over the border")
+        raise LayoutError(f"{where} leads over the border")
     if layout.walls[back.y, back.x]:
-        raise LayoutError(f"{here} leads into a wall")
+        raise LayoutError(f"{where} leads into a wall")
     if back in layout.doors:
         raise LayoutError(
-            f"{here} and door 'D{LETTERS[back.action]}' at {_shown(back[:2])} are doors both ways, "
-            "which would close the passage; keep one of them"
+            f"{where} and door 'D{LETTERS[back.action]}' at {_format(back[:2])} are doors both "
+            "ways, which would close the passage; keep one of them"
         )
 
 
 def _other_side(door: Door) -> Door:
-    """The door of the same passage in the other direction."""
+    """Returns the door of the same passage in the other direction."""
     dx, dy = MOVES[door.action]
     return Door(door.x + dx, door.y + dy, reverse(door.action))
 
 
 def _passages_without_door(layout: Layout) -> list[Door]:
-    """Every passage between two free cells that has no door, once each: to the right or down."""
+    """Returns every passage between two free cells without a door, once: to the right or down."""
     free = ~layout.walls
     rightward = [Door(int(x), int(y), RIGHT) for y, x in np.argwhere(free[:, :-1] & free[:, 1:])]
     downward = [Door(int(x), int(y), DOWN) for y, x in np.argwhere(free[:-1] & free[1:])]
-    taken = {*layout.doors, *map(_other_side, layout.doors)}
-    return [door for door in rightward + downward if door not in taken]
+    existing = {*layout.doors, *map(_other_side, layout.doors)}
+    return [door for door in rightward + downward if door not in existing]
 
 
 def _components(layout: Layout) -> list[list[Cell]]:
-    """The cells of each connected component, largest first; within one the first in row-major order leads."""
+    """Returns the cells of each connected component, largest first.
+
+    The first cell of a component is its first in row-major order.
+    """
     cells = [(x, y) for y, x in np.argwhere(~layout.walls).tolist()]
-    unseen = set(cells)
-    found = [_flood(cell, unseen) for cell in cells if cell in unseen]
-    return sorted(found, key=len, reverse=True)
+    unvisited = set(cells)
+    components = [_flood(cell, unvisited) for cell in cells if cell in unvisited]
+    return sorted(components, key=len, reverse=True)
 
 
-def _flood(first: Cell, unseen: set[Cell]) -> list[Cell]:
-    """Take everything connected with `first` out of `unseen`."""
-    unseen.remove(first)
-    reached = [first]
-    for x, y in reached:  # grows while it is walked through
+def _flood(first: Cell, unvisited: set[Cell]) -> list[Cell]:
+    """Returns the cells connected with `first`, and removes them from `unvisited`."""
+    unvisited.remove(first)
+    component = [first]
+    for x, y in component:  # grows during the loop
         for dx, dy in MOVES:
             cell = (x + dx, y + dy)
-            if cell in unseen:
-                unseen.remove(cell)
-                reached.append(cell)
-    return reached
+            if cell in unvisited:
+                unvisited.remove(cell)
+                component.append(cell)
+    return component
 
 
 def _restricted(layout: Layout, cells: list[Cell]) -> Layout:
     walls = np.ones_like(layout.walls)
     x, y = np.transpose(cells)
     walls[y, x] = False
-    kept = set(cells)
+    free = set(cells)
     return Layout(
         name=layout.name,
         walls=walls,
-        start=layout.start if layout.start in kept else None,
-        goal=layout.goal if layout.goal in kept else None,
-        doors=tuple(door for door in layout.doors if door[:2] in kept),
+        start=layout.start if layout.start in free else None,
+        goal=layout.goal if layout.goal in free else None,
+        doors=tuple(door for door in layout.doors if door[:2] in free),
     )
 
 
 def _several(layout: Layout, components: list[list[Cell]], mode: Components) -> str:
     *sizes, last = [str(len(cells)) for cells in components]
     if len(sizes) > _SIZES_SHOWN:
-        sizes, last = sizes[:_SIZES_SHOWN], f"at most {sizes[_SIZES_SHOWN]}"
+        last = f"at most {sizes[_SIZES_SHOWN]}"
+        sizes = sizes[:_SIZES_SHOWN]
     choose = "put an S into the one you mean or set" if mode == "auto" else "set"
     options = "largest / all" if layout.start is None else "start / largest / all"
     return (
-        f"{layout.name} has {len(components)} components of {', '.join(sizes)} and {last} cells (for example "
-        f"{_shown(components[1][0])} cannot reach {_shown(components[0][0])}); "
+        f"{layout.name} has {len(components)} components of {', '.join(sizes)} and {last} cells "
+        f"(for example {_format(components[1][0])} cannot reach {_format(components[0][0])}); "
         f"{choose} layout_components: {options}"
     )
 
 
-def _shown(cell: Sequence[int]) -> str:
+def _format(cell: Sequence[int]) -> str:
     return f"({cell[0]},{cell[1]})"

@@ -1,1 +1,1 @@
-"""What JAX models share."""
+"""Shared parts of the JAX models."""

@@ -1,4 +1,4 @@
-"""learner of a JAX model <-> flat arrays by name, which any file format can hold."""
+"""state of a JAX model <-> flat arrays by name, which any file format can hold."""
 
 from typing import Any, TypeVar
 
@@ -11,24 +11,26 @@ from quatrain.frameworks.arrays import ArraySpec, verify
 State = TypeVar("State")
 
 
-def to_arrays(learner: Any) -> dict[str, np.ndarray]:
-    """Each leaf of a pytree under its path (`params/hidden/bias`); typed random keys as their uint32 data."""
-    return {name: np.asarray(_plain(leaf)) for name, leaf in _named(learner).items()}
+def to_arrays(state: Any) -> dict[str, np.ndarray]:
+    """Returns each leaf of a pytree under its path (`params/hidden/bias`); keys as uint32."""
+    return {name: np.asarray(_key_data(leaf)) for name, leaf in _named_leaves(state).items()}
 
 
 def from_arrays(template: State, arrays: dict[str, np.ndarray]) -> State:
-    """The inverse of `pack`; of the template only structure, shapes and dtypes count (`jax.eval_shape` gives them).
+    """Returns the pytree that these arrays hold; the inverse of `to_arrays`.
+
+    Only structure, shapes and dtypes of the template are read (`jax.eval_shape` provides them).
 
     Raises:
         ValueError: names, shapes or dtypes are not those of the template.
     """
-    wanted = _named(template)
-    verify(arrays, {name: _form(like) for name, like in wanted.items()})
-    leaves = [_restored(like, arrays[name]) for name, like in wanted.items()]
+    expected = _named_leaves(template)
+    verify(arrays, {name: _spec(leaf) for name, leaf in expected.items()})
+    leaves = [_to_leaf(leaf, arrays[name]) for name, leaf in expected.items()]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
-def _named(tree: Any) -> dict[str, Any]:
+def _named_leaves(tree: Any) -> dict[str, Any]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
@@ -37,19 +39,18 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _plain(leaf: Any) -> Any:
+def _key_data(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _form(like: Any) -> ArraySpec:
-    plain = jax.eval_shape(_plain, like)
-    return ArraySpec(plain.dtype, plain.shape)
+def _spec(leaf: Any) -> ArraySpec:
+    stored = jax.eval_shape(_key_data, leaf)
+    return ArraySpec(stored.dtype, stored.shape)
 
 
-def _restored(like: Any, array: np.ndarray) -> jax.Array:
-    if not _is_key(like):
+def _to_leaf(template: Any, array: np.ndarray) -> jax.Array:
+    if not _is_key(template):
         return jnp.asarray(array)
-    one = jnp.empty(
-        (), like.dtype
-    )  # key_impl wants an array, and `like` may be but its shape and dtype
-    return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(one))
+    # key_impl needs an array, and the template may be a ShapeDtypeStruct.
+    impl = jax.random.key_impl(jnp.empty((), template.dtype))
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=impl)

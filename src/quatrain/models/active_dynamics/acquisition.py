@@ -1,20 +1,20 @@
-"""a learner's surrogate, and actions it might take -> how much it would learn from each.
+"""surrogate, candidate actions -> how much a learner would learn from each.
 
-Higher is better. Candidates are imagined by the mean dynamics z <- z + (f(z) + Ba) dt. Φ [H, C] are the features φ at
-the H moments a decision is taken, Σ the covariance of the weights of one output, P that of all weights, Γ = mean_g φφᵀ
-over the region of interest. Λ = Hᵀ R⁻¹ H = Lᵀ L is what a look at the state tells of it, and a decision that is held
-for `hold` steps of dt shows the field with the noise q = (Q dt + mean diag Λ⁻¹) / (hold dt²).
+Higher is better. Candidates follow the mean dynamics z <- z + (f(z) + Ba) dt. Φ [H, C] are the features
+φ at the H decisions, Σ the covariance of the weights of one output, P that of all weights, Γ = mean_g φφᵀ
+over the region of interest. Λ = Hᵀ R⁻¹ H = Lᵀ L is the precision of an observed state, and a decision
+held for `hold` steps of dt measures the field with noise q = (Q dt + mean diag Λ⁻¹) / (hold dt²).
 
     variance     = tr[ (qI + ΦΣΦᵀ)⁻¹ ΦΣΓΣΦᵀ ]        expected drop of an output's variance over the region: A-optimal
     information  = d/2 logdet(I + ΦΣΦᵀ/q)            nats about the weights: D-optimal
-    fisher_d     = 1/2 logdet(I + APAᵀ)              the same, seen through the states that the weights lead to
+    fisher_d     = 1/2 logdet(I + APAᵀ)              the same, by the states that depend on the weights
     fisher_a     = tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]         drop of the trace of P
     disagreement = mean_t mean_i Var_m f_mi(z_t)     of the members m of an ensemble
     action_cost  = -Σ |a|²
 
     A = rows L S_t       S_{t+1} = (I + dt J) S_t + dt (I ⊗ φᵀ),  S_0 = 0
 
-Each function makes what the candidates of a plan share, once, and gives back the value of imagined paths.
+Each function computes once what the candidates of a plan share, and returns the value of their paths.
 """
 
 from collections.abc import Callable
@@ -29,17 +29,17 @@ from quatrain.models.active_dynamics.config import Acquisition
 from quatrain.models.active_dynamics.learner import Surrogate
 
 OUTSIDE = -10.0
-"""Value of a unit of distance by which a path leaves the region and its margin."""
+"""Value per unit of distance beyond the region and its margin."""
 WORST = -1e9
-"""Of a candidate whose value is not finite, which the others do not feel."""
+"""Score of a candidate whose value is not finite; the other scores do not depend on it."""
 LEAST_NOISE = 1e-5
-"""q in units of the largest variance of a weight: single precision cannot tell less noise from none."""
+"""Least q in units of the largest weight variance; less is lost in single precision."""
 
 
 class Imagined(NamedTuple):
-    """Paths of the mean dynamics, by candidate.
+    """Holds the paths of candidates under the mean dynamics.
 
-    states: now, and after each step. features: when each decision is taken. actions: the decisions.
+    states: now, and after each step. features: at each decision. actions: the decisions.
     """
 
     states: Float[Tensor, "learner n moment d"]
@@ -53,9 +53,9 @@ Score = Callable[[Float[Tensor, "learner n decision action"]], Float[Tensor, "le
 
 @threads.single_threaded(if_small=True)
 def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
-    """Weighted values of actions, less what leaving the region costs.
+    """Returns a function of actions: their weighted values, minus the cost of leaving the region.
 
-    Each value counts in units of its largest size among the candidates it is asked for together.
+    Each value is divided by its largest size among the candidates of a call.
     """
     weighted = [
         (weight, VALUES[name](surrogate, hold))
@@ -69,8 +69,8 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
         farthest = imagined.states[:, :, 1:].square().sum(3).amax(2).sqrt()
         total = (farthest - reach).clamp(min=0) * OUTSIDE
         for weight, value in weighted:
-            found = value(imagined)
-            total = torch.add(total, found / _largest(found), alpha=weight)
+            values = value(imagined)
+            total = torch.add(total, values / _largest(values), alpha=weight)
         return total.nan_to_num(nan=WORST, posinf=WORST, neginf=WORST)
 
     return score
@@ -79,82 +79,83 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
 def imagine(
     surrogate: Surrogate, actions: Float[Tensor, "learner n decision action"], hold: int
 ) -> Imagined:
-    """Paths from the states of now, each decision held for some steps."""
+    """Computes paths from the current states, with each decision held for `hold` steps."""
     pushes = (actions @ (surrogate.control.T * surrogate.dt)).unbind(2)
     state = surrogate.state[:, None].expand(-1, actions.shape[1], -1)
-    states, features = [state], []
+    states = [state]
+    features = []
     for push in pushes:
         for step in range(hold):
-            felt = surrogate.field(state)
+            value, phi = surrogate.field(state)
             if step == 0:
-                features.append(felt.features)
-            state = torch.add(state + push, felt.value, alpha=surrogate.dt)
+                features.append(phi)
+            state = torch.add(state + push, value, alpha=surrogate.dt)
             states.append(state)
     return Imagined(torch.stack(states, 2), torch.stack(features, 2), actions)
 
 
 def variance(surrogate: Surrogate, hold: int) -> Value:
-    """q tr[ (I + KΦᵀ)⁻¹ KΓKᵀ ] with K = ΦΣ/q."""
+    """Computes q tr[ (I + KΦᵀ)⁻¹ KΓKᵀ ] with K = ΦΣ/q."""
     region, noise = surrogate.region, _noise(surrogate, hold)
     assert region is not None
-    known = _per(noise, surrogate)
+    scaled = _scaled_covariance(noise, surrogate)
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        told = _times(imagined.features, known)
-        return noise[:, None] * _solved_trace(
-            told @ imagined.features.mT, _times(told, region) @ told.mT
-        )
+        gains = _times(imagined.features, scaled)
+        drop = _times(gains, region) @ gains.mT
+        return noise[:, None] * _solved_trace(gains @ imagined.features.mT, drop)
 
     return value
 
 
 def information(surrogate: Surrogate, hold: int) -> Value:
-    """d/2 logdet(I + ΦΣΦᵀ/q)."""
-    known, d = _per(_noise(surrogate, hold), surrogate), surrogate.state.shape[1]
+    """Computes d/2 logdet(I + ΦΣΦᵀ/q)."""
+    scaled = _scaled_covariance(_noise(surrogate, hold), surrogate)
+    d = surrogate.state.shape[1]
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        return d * _half_logdet(_times(imagined.features, known) @ imagined.features.mT)
+        return d * _half_logdet(_times(imagined.features, scaled) @ imagined.features.mT)
 
     return value
 
 
 def fisher_d(surrogate: Surrogate, _hold: int) -> Value:
-    """1/2 logdet(I + APAᵀ)."""
-    look = _look(surrogate)
+    """Computes 1/2 logdet(I + APAᵀ)."""
+    factors = _fisher_factors(surrogate)
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        return _half_logdet(look(imagined).signal)
+        return _half_logdet(factors(imagined).signal)
 
     return value
 
 
 def fisher_a(surrogate: Surrogate, _hold: int) -> Value:
-    """tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]."""
-    look = _look(surrogate)
+    """Computes tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]."""
+    factors = _fisher_factors(surrogate)
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        seen = look(imagined)
-        gain = seen.led @ (seen.told @ seen.told.mT) @ seen.led.mT
-        return _solved_trace(seen.signal, gain)
+        led, covariance, signal = factors(imagined)
+        gain = led @ (covariance @ covariance.mT) @ led.mT
+        return _solved_trace(signal, gain)
 
     return value
 
 
 def disagreement(surrogate: Surrogate, _hold: int) -> Value:
-    """mean_t mean_i Var_m f_mi(z_t), where the steps start."""
+    """Computes mean_t mean_i Var_m f_mi(z_t) at the starts of the steps."""
     members = surrogate.members
     assert members is not None
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         starts = imagined.states[:, :, :-1]
-        found = members(starts.flatten(1, 2)).var(2, correction=0).mean(2)
-        return found.unflatten(1, starts.shape[1:3]).mean(2)
+        variance = members(starts.flatten(1, 2)).var(2, correction=0).mean(2)
+        return variance.unflatten(1, starts.shape[1:3]).mean(2)
 
     return value
 
 
 def action_cost(_surrogate: Surrogate, _hold: int) -> Value:
-    """-Σ |a|²."""
+    """Computes -Σ |a|²."""
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         return -imagined.actions.square().sum((2, 3))
@@ -175,69 +176,69 @@ VALUES: dict[str, Callable[[Surrogate, int], Value]] = {
 def responses(
     jacobians: Float[Tensor, "path step d d"], dt: float
 ) -> Float[Tensor, "path step d step d"]:
-    """∂z_{t+1}/∂v_s of a velocity v_s that is added in step s: S_{t+1} = Σ_s response_ts ⊗ φ_sᵀ."""
+    """Computes ∂z_{t+1}/∂v_s of a velocity v_s added in step s: S_{t+1} = Σ_s response_ts ⊗ φ_sᵀ."""
     paths, steps, d, _ = jacobians.shape
-    one = torch.eye(d, dtype=jacobians.dtype, device=jacobians.device)
-    state, found = jacobians.new_zeros(paths, d, steps * d), []
-    for step, transition in enumerate((one + dt * jacobians).unbind(1)):
+    identity = torch.eye(d, dtype=jacobians.dtype, device=jacobians.device)
+    state = jacobians.new_zeros(paths, d, steps * d)
+    states = []
+    for step, transition in enumerate((identity + dt * jacobians).unbind(1)):
         state = torch.bmm(transition, state)
-        state[:, :, step * d : (step + 1) * d] = dt * one
-        found.append(state)
-    return torch.stack(found, 1).view(paths, steps, d, steps, d)
+        state[:, :, step * d : (step + 1) * d] = dt * identity
+        states.append(state)
+    return torch.stack(states, 1).view(paths, steps, d, steps, d)
 
 
 class FisherFactors(NamedTuple):
-    """What the states of paths tell of all weights: A = led (I ⊗ Φ), AP = led told and APAᵀ = signal."""
+    """Holds A = led (I ⊗ Φ) of the states of paths, in factors: AP = led covariance, APAᵀ = signal."""
 
-    led: Float[Tensor, "learner n seen moved"]
-    told: Float[Tensor, "learner n moved weight"]
-    signal: Float[Tensor, "learner n seen seen"]
+    led: Float[Tensor, "learner n observed moved"]
+    covariance: Float[Tensor, "learner n moved weight"]
+    signal: Float[Tensor, "learner n observed observed"]
 
 
-def _look(surrogate: Surrogate) -> Callable[[Imagined], FisherFactors]:
-    """Blocks of P meet features first, and sensitivities [d, d·C] of a step are never made."""
-    d, covariance = surrogate.state.shape[1], surrogate.full_covariance
-    assert covariance is not None
-    blocks = (
-        covariance.unflatten(1, (d, -1)).transpose(1, 2).flatten(2)
-    )  # row, feature, output · weight
-    sight = _root(surrogate.precision)
+def _fisher_factors(surrogate: Surrogate) -> Callable[[Imagined], FisherFactors]:
+    """Multiplies blocks of P by features first, so that sensitivities [d, d·C] are never materialised."""
+    assert surrogate.full_covariance is not None
+    d = surrogate.state.shape[1]
+    by_output = surrogate.full_covariance.unflatten(1, (d, -1))
+    blocks = by_output.transpose(1, 2).flatten(2)  # learner, feature, output · weight
+    root = _root(surrogate.precision)
 
-    def look(imagined: Imagined) -> FisherFactors:
+    def factors(imagined: Imagined) -> FisherFactors:
         starts = imagined.states[:, :, :-1]
-        row, n, steps, _ = starts.shape
-        at = starts.flatten(1, 2)
-        features = surrogate.field(at).features.view(row, n, steps, -1)
-        told = _times(features, blocks).view(row, n, steps * d, -1)
-        between = (
-            told.unflatten(3, (d, -1)).flatten(2, 3) @ features.mT
-        )  # row, n, step · output · output, step
+        learners, n, steps, _ = starts.shape
+        x = starts.flatten(1, 2)
+        features = surrogate.field(x).features.view(learners, n, steps, -1)
+        covariance = _times(features, blocks).view(learners, n, steps * d, -1)
+        between = covariance.unflatten(3, (d, -1)).flatten(2, 3) @ features.mT
+        # From (step · output · output, step) to (step · output, step · output).
         between = between.unflatten(2, (steps * d, d)).mT.flatten(3)
-        jacobians = surrogate.jacobian(at).reshape(row * n, steps, d, d)
-        led = responses(jacobians, surrogate.dt).view(row, n * steps, d, steps * d)
-        led = torch.einsum("rij,rtjs->rtis", sight, led).reshape(row, n, steps * d, steps * d)
-        return FisherFactors(led, told, led @ between @ led.mT)
+        jacobians = surrogate.jacobian(x).reshape(learners * n, steps, d, d)
+        led = responses(jacobians, surrogate.dt).view(learners, n * steps, d, steps * d)
+        led = torch.einsum("rij,rtjs->rtis", root, led)
+        led = led.reshape(learners, n, steps * d, steps * d)
+        return FisherFactors(led, covariance, led @ between @ led.mT)
 
-    return look
+    return factors
 
 
 def _root(precision: Float[Tensor, "learner d d"]) -> Float[Tensor, "learner d d"]:
-    """L of Λ = Lᵀ L, singular or not."""
+    """Computes L of Λ = Lᵀ L, which may be singular."""
     values, vectors = torch.linalg.eigh(precision)
     return values.clamp(min=0).sqrt()[:, :, None] * vectors.mT
 
 
 def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " learner"]:
-    """q."""
+    """Computes q."""
     assert surrogate.covariance is not None
     least = LEAST_NOISE * surrogate.covariance.diagonal(dim1=1, dim2=2).amax(1)
     return torch.maximum(surrogate.step_variance / (hold * surrogate.dt**2), least)
 
 
-def _per(
+def _scaled_covariance(
     noise: Float[Tensor, " learner"], surrogate: Surrogate
 ) -> Float[Tensor, "learner feature feature"]:
-    """Σ/q."""
+    """Computes Σ/q."""
     assert surrogate.covariance is not None
     return surrogate.covariance / noise[:, None, None]
 
@@ -245,30 +246,30 @@ def _per(
 def _times(
     of_paths: Tensor, matrix: Float[Tensor, "*learner feature other"]
 ) -> Float[Tensor, "learner n moment other"]:
-    """All paths of a row at once."""
+    """Multiplies all paths of a learner at once."""
     return (of_paths.flatten(1, 2) @ matrix).unflatten(1, of_paths.shape[1:3])
 
 
 def _factor(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, "learner n seen seen"]:
-    """Cholesky factor of I + signal; NaN where rounding has left none."""
+    """Computes the Cholesky factor of I + signal; NaN if rounding leaves none."""
     one = torch.eye(signal.shape[-1], dtype=signal.dtype, device=signal.device)
     factor, failed = torch.linalg.cholesky_ex(signal + one)
     return factor.masked_fill((failed > 0)[:, :, None, None], torch.nan)
 
 
 def _half_logdet(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, "learner n"]:
-    """1/2 logdet(I + signal)."""
+    """Computes 1/2 logdet(I + signal)."""
     return _factor(signal).diagonal(dim1=2, dim2=3).log().sum(2)
 
 
 def _solved_trace(
     signal: Float[Tensor, "learner n seen seen"], gain: Float[Tensor, "learner n seen seen"]
 ) -> Float[Tensor, "learner n"]:
-    """tr[ (I + signal)⁻¹ gain ] of symmetric matrices."""
+    """Computes tr[ (I + signal)⁻¹ gain ] of symmetric matrices."""
     return (torch.cholesky_inverse(_factor(signal)) * gain).sum((2, 3))
 
 
 def _largest(value: Float[Tensor, "learner n"]) -> Float[Tensor, "learner 1"]:
-    """Of the finite sizes; 1 where all are 0."""
+    """Returns the largest finite size; 1 if all are 0."""
     largest = value.nan_to_num(nan=0, posinf=0, neginf=0).abs().amax(1, keepdim=True)
     return torch.where(largest > 0, largest, 1)

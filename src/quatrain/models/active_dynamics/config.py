@@ -1,4 +1,4 @@
-"""What an active_dynamics run depends on: field and channels, warm-up, learner, arms and planner, evaluation."""
+"""params.yaml -> typed configuration of active_dynamics."""
 
 from typing import Annotated, Literal, get_args
 
@@ -11,7 +11,7 @@ from quatrain.section import Section
 MAX_BYTES = 2**36
 MAX_FEATURES, MAX_STATE = 1024, 2048
 LEARNED_WARMUP = 1000
-"""Transitions from which the directions of the channels can be told."""
+"""Least warm-up from which the directions of the channels are identified."""
 POSTERIORS = ("variance", "information", "fisher_d", "fisher_a")
 VALUES = (*POSTERIORS, "disagreement", "action_cost")
 Units = Annotated[int, Field(ge=1, le=4096)]
@@ -21,7 +21,7 @@ ARMS: tuple[str, ...] = get_args(Arm)
 
 
 class Collect(Section):
-    """The start that all arms share, and what they are judged with."""
+    """Holds the sizes of the common start and of the held-out data."""
 
     warmup: int = Field(
         ge=1, le=10**6, description="random transitions, counted as transitions of every arm"
@@ -31,7 +31,7 @@ class Collect(Section):
 
 
 class RbfGrid(Section):
-    """Radial basis functions on a grid, whose weighted sum is the field."""
+    """Holds the grid of radial basis functions whose weighted sum is the field."""
 
     side: int = Field(ge=3, le=31, description="centres along each dimension")
     range: Positive = Field(description="they stand on [-range, range]")
@@ -48,7 +48,7 @@ class RbfGrid(Section):
 
 
 class SeqVaeNetwork(Section):
-    """Sizes of the sequential variational autoencoder."""
+    """Holds the sizes of the sequential variational autoencoder."""
 
     hidden: Units = Field(description="units of the recurrent encoder")
     head: Units = Field(
@@ -68,7 +68,7 @@ class SeqVaeNetwork(Section):
 
 
 class Network(Section):
-    """The learner of state and field."""
+    """Holds the family of the learner and its sizes."""
 
     family: Literal["bayes_filter", "seq_vae"] = Field(
         description="learns by Bayes' rule, or by gradients"
@@ -93,7 +93,7 @@ class Network(Section):
 
 
 class Acquisition(Section):
-    """What the active arm looks for."""
+    """Holds the weights of the values that the active arm maximises."""
 
     weights: dict[str, Annotated[float, Field(ge=0, le=LARGEST)]] = Field(
         description="value -> weight"
@@ -113,7 +113,7 @@ class Acquisition(Section):
 
 
 class Planner(Section):
-    """Search for a sequence of actions: sample, judge, move to the best."""
+    """Holds the settings of the search for a sequence of actions."""
 
     kind: Literal["icem", "mppi"]
     candidates: int = Field(ge=2, le=65536, description="sequences per iteration")
@@ -134,12 +134,10 @@ class Planner(Section):
 
     @model_validator(mode="after")
     def _counts_fit(self) -> "Planner":
-        keep, elites, candidates, longest = (
-            self.keep,
-            self.elites,
-            self.candidates,
-            self.horizon * self.hold,
-        )
+        keep = self.keep
+        elites = self.elites
+        candidates = self.candidates
+        longest = self.horizon * self.hold
         if not keep <= elites < candidates:
             raise ValueError(
                 f"keep {keep} <= elites {elites} < candidates {candidates} does not hold; mend one"
@@ -155,7 +153,7 @@ class Planner(Section):
 
 
 class Policies(Section):
-    """Arms that do not plan."""
+    """Holds the settings of arms that do not plan."""
 
     step_hold: int = Field(ge=1, le=10**9, description="transitions of one draw of arm `step`")
     prbs_hold: tuple[Hold, Hold] = Field(
@@ -174,7 +172,7 @@ class Policies(Section):
 
 
 class SeqVaeTraining(Section):
-    """Gradient steps on windows of the replay, between transitions."""
+    """Holds the settings of gradient steps on windows of the replay."""
 
     samples: int = Field(ge=1, le=1024, description="of the states of a window")
     horizons: int = Field(ge=1, le=256, description="steps ahead that the dynamics must explain")
@@ -204,7 +202,7 @@ class SeqVaeTraining(Section):
 
     @property
     def length(self) -> int:
-        """Transitions of a window with its burn-in."""
+        """The transitions of a window with its burn-in."""
         return self.burn_in + self.window
 
     @model_validator(mode="after")
@@ -217,7 +215,7 @@ class SeqVaeTraining(Section):
 
 
 class Train(Section):
-    """Arms that learn side by side, each by its own actions, from the same start."""
+    """Holds the arms, which learn from the same start by their own actions, and their settings."""
 
     arms: tuple[Arm, ...] = Field(
         min_length=1, strict=False, description="how actions are chosen: active plans them"
@@ -254,7 +252,7 @@ class Train(Section):
 
 
 class Evaluate(Section):
-    """How sure the scores are."""
+    """Holds the settings of the evaluation."""
 
     elbo_samples: int = Field(
         ge=1, le=4096, description="of the states of held-out rollouts, for seq_vae's bound"
@@ -262,7 +260,7 @@ class Evaluate(Section):
 
 
 class ActiveDynamicsConfig(Section):
-    """Everything an active_dynamics run depends on."""
+    """Holds everything an active_dynamics run depends on."""
 
     seeds: int = Field(ge=1, le=1024, description="replicates of each arm")
     env: Env
@@ -273,12 +271,13 @@ class ActiveDynamicsConfig(Section):
 
     @property
     def learners(self) -> int:
-        """Learners: of each arm all replicates, one after the other."""
+        """The number of learners: all replicates of each arm, one arm after the other."""
         return len(self.train.arms) * self.seeds
 
     @model_validator(mode="after")
     def _features_are_few_enough(self) -> "ActiveDynamicsConfig":
-        d, side = self.env.d, self.network.rbf.side
+        d = self.env.d
+        side = self.network.rbf.side
         if not self.network.uses_rbf:
             return self
         if d > 3 or side**d > MAX_FEATURES:
@@ -293,12 +292,14 @@ class ActiveDynamicsConfig(Section):
 
     @model_validator(mode="after")
     def _decoder_can_be_learned(self) -> "ActiveDynamicsConfig":
-        env, chosen, warmup = self.env, self.network.decoder, self.collect.warmup
-        if env.observation.noise == "poisson" and chosen in ("linear", "mlp"):
+        env = self.env
+        decoder = self.network.decoder
+        warmup = self.collect.warmup
+        if env.observation.noise == "poisson" and decoder in ("linear", "mlp"):
             raise ValueError(
-                f"network.decoder: {chosen} gives no rates for noise: poisson; set known or loglinear"
+                f"network.decoder: {decoder} gives no rates for noise: poisson; set known or loglinear"
             )
-        if self.network.family != "bayes_filter" or chosen != "linear":
+        if self.network.family != "bayes_filter" or decoder != "linear":
             return self
         what = "network.decoder: linear"
         if env.observation.kind == "loglinear":
@@ -321,7 +322,9 @@ class ActiveDynamicsConfig(Section):
 
     @model_validator(mode="after")
     def _lengths_fit(self) -> "ActiveDynamicsConfig":
-        train, windows, episode = self.train, self.train.seq_vae, self.env.episode_transitions
+        train = self.train
+        windows = train.seq_vae
+        episode = self.env.episode_transitions
         if self.collect.warmup >= train.transitions:
             most = f"train.transitions {train.transitions}"
             raise ValueError(
@@ -334,10 +337,8 @@ class ActiveDynamicsConfig(Section):
             )
         if self.network.family == "bayes_filter":
             return self
-        what, nothing = (
-            f"train.seq_vae: window + burn_in {windows.length}",
-            "nothing would be learned; lower one",
-        )
+        what = f"train.seq_vae: window + burn_in {windows.length}"
+        nothing = "nothing would be learned; lower one"
         if episode is not None and windows.length > episode:
             raise ValueError(f"{what} exceeds env.episode_transitions {episode}: {nothing}")
         if windows.length + windows.min_windows > train.transitions:
@@ -348,11 +349,9 @@ class ActiveDynamicsConfig(Section):
 
     @model_validator(mode="after")
     def _value_is_defined(self) -> "ActiveDynamicsConfig":
-        network, weights = self.network, self.train.acquisition.weights
-        asked, what = (
-            [name for name, weight in weights.items() if weight],
-            "train.acquisition.weights",
-        )
+        network = self.network
+        what = "train.acquisition.weights"
+        asked = [name for name, weight in self.train.acquisition.weights.items() if weight]
         ensemble = network.family == "seq_vae" and network.seq_vae.dynamics == "ensemble"
         if "active" not in self.train.arms:
             return self
@@ -370,8 +369,11 @@ class ActiveDynamicsConfig(Section):
 
     @model_validator(mode="after")
     def _arrays_fit_into_memory(self) -> "ActiveDynamicsConfig":
-        env, train, plan = self.env, self.train, self.train.planner
-        channels, rollouts = env.observation.channels, self.collect.held_out_rollouts
+        env = self.env
+        train = self.train
+        plan = train.planner
+        channels = env.observation.channels
+        rollouts = self.collect.held_out_rollouts
         features = env.d * self.network.rbf.side**env.d if self.network.uses_rbf else 64
         for what, numbers in {
             "rows * train.transitions * env.observation.channels": self.learners

@@ -1,4 +1,4 @@
-"""learner, held-out data -> scores: how wrong and how sure each arm is of the field, and how much sooner it knew."""
+"""state, held-out data -> scores: error and calibration of each arm's field, and the gain of active learning."""
 
 from typing import NamedTuple
 
@@ -14,32 +14,34 @@ from quatrain.models.active_dynamics.bayes_filter.filter import Filter
 from quatrain.models.active_dynamics.bayes_filter.learner import frozen_innovation
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import FieldLearner
+from quatrain.models.active_dynamics.learner import FieldLearner, Weights
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
-AHEAD = (1, 5, 10, 20)
-"""Transitions after which a predicted state is compared."""
+HORIZONS = (1, 5, 10, 20)
+"""Transitions after which a predicted state is compared with the true one."""
 LEVELS = np.arange(0.1, 0.95, 0.1)
-"""Nominal shares of calibration."""
-FLOORS, CEILINGS = ("zero_field", "affine_field"), ("projection_floor",)
+"""Nominal levels of the credible intervals whose coverage is measured."""
+LOWER_REFERENCES = ("zero_field", "affine_field")
+UPPER_REFERENCES = ("projection_floor",)
 GATED = (
-    Gated("field_nrmse.active", "lower", 0.02, {}, FLOORS, CEILINGS),
+    Gated("field_nrmse.active", "lower", 0.02, {}, LOWER_REFERENCES, UPPER_REFERENCES),
     Gated("transition_ratio.random", "higher", 1.5, {"default": 5.0}),
     Gated("displacement_r2_20.active", "higher", 0.02, {}),
     Gated("coverage_90.active", "near", 0.08, {}),
 )
-JUDGED = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
+WITH_INTERVAL = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
+"""Metrics that are scored with a 95 % interval."""
 SMALLEST = 1e-12
 RESAMPLES = 1000
-"""Of the replicates, for the interval of a ratio."""
+"""Bootstrap resamples of the replicates, for the interval of a ratio."""
 LARGEST_EXACT = 1e-3
-"""Error of an affine fit at which the field itself is affine."""
+"""Error of an affine fit up to which the true field counts as affine."""
 
 
 class FieldEstimate(NamedTuple):
-    """What all rows know of the field on the grid, in the true gauge; by checkpoint their errors."""
+    """Holds the field of all learners on the grid, in true coordinates, and its error at each checkpoint."""
 
     mean: Float64[np.ndarray, "learner point d"]
     variance: Float64[np.ndarray, "learner point d"]
@@ -49,80 +51,85 @@ class FieldEstimate(NamedTuple):
 def evaluate(
     config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int
 ) -> dict[str, float]:
-    """Metrics of active_dynamics: of each arm medians over replicates, what is judged with 95 % intervals.
+    """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
-    Intervals are order statistics, from 6 replicates on. `transition_ratio.ARM` says how many times as many transitions
-    ARM took for its median final error as the active arm's replicates did; both are uncertain, so its interval is
-    bootstrapped over replicates, in pairs.
+    Intervals are order statistics, for at least 6 replicates. `transition_ratio.ARM` is how many times
+    the transitions ARM took to its final median error, relative to the replicates of the active arm.
+    Both are uncertain, so its interval is a paired bootstrap over replicates.
     """
     training = TrainingState.from_state(config, dataset, state)
-    known = estimate_field(config, training.learner, state, dataset)
-    columns = {"field_nrmse": known.nrmse[-1], **calibration(known, dataset.held_out)}
-    columns |= predictions(config, training.world, training.learner, dataset.held_out)
-    columns |= {
-        name: _array(value)
-        for name, value in training.learner.evaluate(dataset.held_out, seed).items()
-    }
+    learner = training.learner
+    held_out = dataset.held_out
+    field = estimate_field(config, learner, state, dataset)
+    columns = {"field_nrmse": field.nrmse[-1], **calibration(field, held_out)}
+    columns |= predictions(config, training.world, learner, held_out)
+    for name, value in learner.evaluate(held_out, seed).items():
+        columns[name] = _array(value)
     columns["information_gained"] = _array(state.information)
-    by_arm = {
-        f"{name}.{arm}": own
-        for name, column in columns.items()
-        for arm, own in zip(
-            config.train.arms, column.reshape(len(config.train.arms), -1), strict=True
-        )
-    }
-    intervals = {
-        name: median_interval(own)
-        for name, own in by_arm.items()
-        if name.rsplit(".", 1)[0] in JUDGED
-    }
-    by_arm |= (found := ratios(config, known.nrmse))
-    intervals |= {name: ratio_interval(config, known.nrmse, name, seed) for name in found}
-    scores = {name: float(np.median(own)) for name, own in by_arm.items()}
+
+    by_arm = {}
+    intervals = {}
+    for name, column in columns.items():
+        replicates = column.reshape(len(config.train.arms), -1)
+        for arm, values in zip(config.train.arms, replicates, strict=True):
+            by_arm[f"{name}.{arm}"] = values
+            if name in WITH_INTERVAL:
+                intervals[f"{name}.{arm}"] = median_interval(values)
+    for name, values in ratios(config, field.nrmse).items():
+        by_arm[name] = values
+        intervals[name] = ratio_interval(config, field.nrmse, name, seed)
+
+    scores = {name: float(np.median(values)) for name, values in by_arm.items()}
     for name, interval in intervals.items():
         if interval is not None:
             scores |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    return (
-        scores
-        | floors(config, dataset)
-        | {"innovation_nll_oracle": oracle(config, training.world, dataset.held_out)}
-    )
+    scores |= reference_errors(config, dataset)
+    scores["innovation_nll_oracle"] = oracle(config, training.world, held_out)
+    return scores
 
 
 @torch.no_grad()
 def estimate_field(
-    config: ActiveDynamicsConfig, rows: FieldLearner, state: State, dataset: Dataset
+    config: ActiveDynamicsConfig, learner: FieldLearner, state: State, dataset: Dataset
 ) -> FieldEstimate:
-    """What was learned, and at each checkpoint how wrong it was; at one that is to come, how wrong it is now."""
-    grid, truth = (
-        torch.tensor(part).double() for part in (dataset.held_out.grid, dataset.held_out.grid_field)
-    )
+    """Computes the field now, and its error at each checkpoint; at later checkpoints the error now."""
+    held_out = dataset.held_out
+    truth = torch.tensor(held_out.grid_field).double()
+    grid = torch.tensor(held_out.grid).double().expand(config.learners, -1, -1)
     errors = []
     for place, step in enumerate(checkpoint_steps(config)):
-        kept = {name: value[place] for name, value in state.snapshots.items()}
-        weights = kept if step <= int(state.transitions) else rows.weights
-        alignment = rows.alignment(weights, dataset.held_out)
-        mean = alignment.to_velocity(
-            rows.drift(
-                weights, alignment.to_latent(grid.expand(config.learners, -1, -1)).float()
-            ).double()
-        )
-        errors.append((mean - truth).square().sum((1, 2)) / truth.square().sum())
-    alignment = rows.alignment(rows.weights, dataset.held_out)
-    found = rows.moments(alignment.to_latent(grid.expand(config.learners, -1, -1)))
-    mean, variance = (
-        alignment.to_velocity(found.mean),
-        alignment.to_velocity_variance(found.variance),
+        weights = learner.weights
+        if step <= int(state.transitions):
+            weights = {name: value[place] for name, value in state.snapshots.items()}
+        velocity = _true_velocity(learner, weights, held_out, grid)
+        errors.append((velocity - truth).square().sum((1, 2)) / truth.square().sum())
+    alignment = learner.alignment(learner.weights, held_out)
+    moments = learner.moments(alignment.to_latent(grid))
+    return FieldEstimate(
+        mean=_array(alignment.to_velocity(moments.mean)),
+        variance=_array(alignment.to_velocity_variance(moments.variance)),
+        nrmse=_array(torch.stack(errors).sqrt()),
     )
-    return FieldEstimate(_array(mean), _array(variance), _array(torch.stack(errors).sqrt()))
+
+
+def _true_velocity(
+    learner: FieldLearner,
+    weights: Weights,
+    held_out: HeldOut,
+    x: Float64[Tensor, "learner point d"],
+) -> Float64[Tensor, "learner point d"]:
+    """Computes the learned field in true coordinates."""
+    alignment = learner.alignment(weights, held_out)
+    drift = learner.drift(weights, alignment.to_latent(x).float())
+    return alignment.to_velocity(drift.double())
 
 
 def calibration(
-    known: FieldEstimate, held_out: HeldOut
+    field: FieldEstimate, held_out: HeldOut
 ) -> dict[str, Float64[np.ndarray, " learner"]]:
-    """Whether the field is where its uncertainty says."""
-    variance = np.maximum(known.variance, SMALLEST)
-    square = (known.mean - held_out.grid_field) ** 2 / variance
+    """Computes how well the uncertainty of the field matches its error."""
+    variance = np.maximum(field.variance, SMALLEST)
+    square = (field.mean - held_out.grid_field) ** 2 / variance
     inside = [(square <= ndtri((1 + level) / 2) ** 2).mean((1, 2)) for level in LEVELS]
     return {
         "field_nlpd": ((square + np.log(2 * np.pi * variance)) / 2).mean((1, 2)),
@@ -133,61 +140,62 @@ def calibration(
 
 @torch.no_grad()
 def predictions(
-    config: ActiveDynamicsConfig, world: World, rows: FieldLearner, held_out: HeldOut
+    config: ActiveDynamicsConfig, world: World, learner: FieldLearner, held_out: HeldOut
 ) -> dict[str, Float64[np.ndarray, " learner"]]:
-    """R² of states some transitions ahead, from true starts, along actions that were not learned from.
+    """Computes R² of predicted states after each of HORIZONS, from true starts with held-out actions.
 
-    The field is followed in the true gauge, in which it is known what actions do: no field then explains nothing.
-    Paths count as long as the true one is in the region: beyond it the field need not be known.
+    Paths follow the field in true coordinates, where the effect of actions is known: a zero field has
+    a `displacement_r2` of 0. A path counts as long as the true one stays in the region; outside of it
+    the field need not be known.
     """
-    alignment, weights = rows.alignment(rows.weights, held_out), rows.weights
     truth = torch.tensor(held_out.clean_states).double()
     u = torch.tensor(held_out.start_actions).double() @ world.control.T.double()
     inside = (truth.norm(dim=2) <= config.env.region_radius).cumprod(1).bool()
-    dt, x = world.spec.dt, truth[:, 0].expand(config.learners, -1, -1)
+    dt = world.spec.dt
+    alignment = learner.alignment(learner.weights, held_out)
+    weights = learner.weights
+    x = truth[:, 0].expand(config.learners, -1, -1)
     scores = {}
-    for time in range(1, max(AHEAD) + 1):
-        velocity = alignment.to_velocity(
-            rows.drift(weights, alignment.to_latent(x).float()).double()
-        )
-        x = x + (velocity + u[:, time - 1]) * dt
-        if time in AHEAD:
-            judged = inside[:, time] if inside[:, time].any() else inside[:, 0]
-            there, begun, pushed = (
-                truth[judged, time],
-                truth[judged, 0],
-                u[judged, :time].sum(1) * dt,
-            )
-            error = (x[:, judged] - there).square().sum((1, 2))
-            scores[f"displacement_r2_{time}"] = _array(
-                1 - error / (there - begun - pushed).square().sum()
-            )
-            scores[f"position_r2_{time}"] = _array(
-                1 - error / (there - there.mean(0)).square().sum()
-            )
+    for time in range(1, max(HORIZONS) + 1):
+        drift = learner.drift(weights, alignment.to_latent(x).float())
+        x = x + (alignment.to_velocity(drift.double()) + u[:, time - 1]) * dt
+        if time in HORIZONS:
+            paths = inside[:, time] if inside[:, time].any() else inside[:, 0]
+            final = truth[paths, time]
+            pushed = u[paths, :time].sum(1) * dt
+            error = (x[:, paths] - final).square().sum((1, 2))
+            displacement = (final - truth[paths, 0] - pushed).square().sum()
+            spread = (final - final.mean(0)).square().sum()
+            scores[f"displacement_r2_{time}"] = _array(1 - error / displacement)
+            scores[f"position_r2_{time}"] = _array(1 - error / spread)
     return scores
 
 
 def ratios(
     config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint learner"]
 ) -> dict[str, Float64[np.ndarray, " replicate"]]:
-    """N / T for each arm but the active one: T transitions, and a replicate of that one is as good as ARM after N.
+    """Computes T / N for each arm but the active one.
 
-    Between checkpoints errors are interpolated, logarithm against logarithm; 0 where that good is never reached.
+    T is the number of transitions in training, and N that after which a replicate of the active arm
+    reaches ARM's final median error. Errors are interpolated between checkpoints, log against log; the
+    ratio is 0 if that error is never reached.
     """
     arms = config.train.arms
     if "active" not in arms:
         return {}
-    of_arm = nrmse.reshape(len(nrmse), len(arms), -1)
-    active = of_arm[:, arms.index("active")].T
-    found = {}
-    for arm, place in ((arm, place) for place, arm in enumerate(arms) if arm != "active"):
-        wanted = float(np.median(of_arm[-1, place]))
-        reached = [reached_at(checkpoint_steps(config), errors, wanted) for errors in active]
-        found[f"transition_ratio.{arm}"] = np.array(
-            [config.train.transitions / one if one else 0.0 for one in reached]
+    by_arm = nrmse.reshape(len(nrmse), len(arms), -1)
+    active = by_arm[:, arms.index("active")].T
+    steps = checkpoint_steps(config)
+    result = {}
+    for place, arm in enumerate(arms):
+        if arm == "active":
+            continue
+        target = float(np.median(by_arm[-1, place]))
+        reached = [reached_at(steps, errors, target) for errors in active]
+        result[f"transition_ratio.{arm}"] = np.array(
+            [config.train.transitions / step if step else 0.0 for step in reached]
         )
-    return found
+    return result
 
 
 def ratio_interval(
@@ -196,72 +204,74 @@ def ratio_interval(
     name: str,
     seed: int,
 ) -> Interval | None:
-    """Of a median of `ratios`; None of fewer replicates than a median's interval takes."""
-    of_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)
-    replicates = np.arange(of_arm.shape[2], dtype=float)
+    """Computes the interval of a median of `ratios`; None if there are too few replicates for one."""
+    by_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)
+    replicates = np.arange(by_arm.shape[2], dtype=float)
     if median_interval(replicates) is None:
         return None
 
-    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
-        def one(chosen: np.ndarray) -> float:
-            return float(
-                np.median(
-                    ratios(config, of_arm[..., chosen.astype(int)].reshape(len(nrmse), -1))[name]
-                )
-            )
+    def median_ratio(selected: np.ndarray) -> float:
+        resampled = by_arm[..., selected.astype(int)].reshape(len(nrmse), -1)
+        return float(np.median(ratios(config, resampled)[name]))
 
-        return np.apply_along_axis(one, axis, drawn)
+    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
+        return np.apply_along_axis(median_ratio, axis, drawn)
 
     return bootstrap_interval([replicates], statistic, np.random.default_rng(seed), RESAMPLES)
 
 
 def reached_at(
-    steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], wanted: float
+    steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], target: float
 ) -> float | None:
-    """Transitions after which an error was first as low as wanted; None: never."""
-    hits = np.flatnonzero(errors <= wanted)
+    """Computes the transitions after which an error is first at most `target`; None if it never is."""
+    hits = np.flatnonzero(errors <= target)
     if not len(hits):
         return None
     place = int(hits[0])
     if place == 0:
         return float(steps[0])
-    after, before = (np.log(max(error, SMALLEST)) for error in (errors[place], errors[place - 1]))
-    share = (before - np.log(wanted)) / (before - after)
+    after = np.log(max(errors[place], SMALLEST))
+    before = np.log(max(errors[place - 1], SMALLEST))
+    share = (before - np.log(target)) / (before - after)
     return float(np.exp(np.log(steps[place - 1]) + share * np.log(steps[place] / steps[place - 1])))
 
 
-def floors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
-    """Relative errors of no field, of the best affine one, and of the best that the features can be.
+def reference_errors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
+    """Computes relative errors of the zero field, of the best affine field, and of the best RBF field.
 
-    Of a field that is affine itself the best affine one is no floor, and counts as no field.
+    If the true field is affine, the best affine field is no reference and its error counts as 1.
     """
-    grid, truth = dataset.held_out.grid.astype(float), dataset.held_out.grid_field.astype(float)
-    affine = _best(np.column_stack([grid, np.ones(len(grid))]), truth)
-    found = {"zero_field": 1.0, "affine_field": affine if affine > LARGEST_EXACT else 1.0}
+    grid = dataset.held_out.grid.astype(float)
+    truth = dataset.held_out.grid_field.astype(float)
+    affine = _fit_error(np.column_stack([grid, np.ones(len(grid))]), truth)
+    projection = 0.0
     if config.network.uses_rbf:
-        features = make_rbf(config.network.rbf, config.env.d).features(
-            torch.tensor(dataset.held_out.grid).double()
-        )
-        found["projection_floor"] = _best(_array(features), truth)
-    else:
-        found["projection_floor"] = 0.0
-    return found
+        rbf = make_rbf(config.network.rbf, config.env.d)
+        features = rbf.features(torch.tensor(dataset.held_out.grid).double())
+        projection = _fit_error(_array(features), truth)
+    return {
+        "zero_field": 1.0,
+        "affine_field": affine if affine > LARGEST_EXACT else 1.0,
+        "projection_floor": projection,
+    }
 
 
 def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> float:
-    """Innovation of a filter that knows field and channels, on the held-out rollouts."""
+    """Computes the innovation of a filter with the true field and channels on the held-out rollouts."""
     rbf = make_rbf(config.network.rbf, config.env.d)
-    given = Filter(rbf, world.emission.double(), config.env.dt, config.env.process_noise)
+    filter = Filter(rbf, world.emission.double(), config.env.dt, config.env.process_noise)
     u = torch.tensor(held_out.rollouts.actions).double() @ world.control.T.double()
 
     def field(x: Tensor) -> Tensor:
-        return world.field(x.float()).double()  # a user's function may know single precision alone
+        return world.field(x.float()).double()  # a user's function may need single precision
 
-    return float(frozen_innovation(given, field, held_out.rollouts, u, 1))
+    return float(frozen_innovation(filter, field, held_out.rollouts, u, 1))
 
 
-def _best(columns: Float[np.ndarray, "point column"], truth: Float[np.ndarray, "point d"]) -> float:
-    """Relative error of the least-squares fit."""
+def _fit_error(
+    columns: Float[np.ndarray, "point column"], truth: Float[np.ndarray, "point d"]
+) -> float:
+    """Computes the relative error of the least-squares fit."""
     fit = columns @ np.linalg.lstsq(columns, truth, rcond=None)[0]
     return float(np.sqrt(((fit - truth) ** 2).sum() / (truth**2).sum()))
 

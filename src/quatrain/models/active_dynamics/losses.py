@@ -1,4 +1,4 @@
-"""what the learners make of observations -> the terms they are judged by: a bound on the evidence, innovations.
+"""predictions, observations -> the terms that are optimised: a bound on the evidence, or innovations.
 
 seq_vae, 'Auto-Encoding Variational Bayes' (2014) over time. Of a window of T transitions, with the belief N(μ_t, v_t)
 of the encoder, S samples z_t = μ_t + √v_t ε (z̃_t where a masked one is replaced by the step m(z_{t-1}) + √(s dt) ε),
@@ -42,7 +42,7 @@ def terms(config: ActiveDynamicsConfig) -> tuple[str, ...]:
 
 
 def weights(times: int, transitions: int, beta: float) -> dict[str, float]:
-    """Of each term in the loss."""
+    """Returns the weight of each ELBO term in the loss."""
     return {
         "ell": -1 / times,
         "kl_first": beta / times,
@@ -52,7 +52,7 @@ def weights(times: int, transitions: int, beta: float) -> dict[str, float]:
 
 
 def beta_at(config: SeqVaeTraining, updates: int) -> float:
-    """β of the update after so many: 0 during the warm-up, then at once or along a line to its value."""
+    """Returns β after some updates: 0 in the warm-up, then its value at once or linearly."""
     if updates < config.warmup:
         return 0.0
     if config.anneal_kind == "none":
@@ -61,7 +61,7 @@ def beta_at(config: SeqVaeTraining, updates: int) -> float:
 
 
 def horizon_weights(horizons: int, decay: float) -> Float[Tensor, " horizon"]:
-    """w."""
+    """Computes w_k."""
     powers = decay ** torch.arange(horizons, dtype=torch.float32)
     return powers / powers.sum()
 
@@ -69,7 +69,7 @@ def horizon_weights(horizons: int, decay: float) -> Float[Tensor, " horizon"]:
 def horizon_mask_weights(
     weights_k: Float[Tensor, " horizon"], times: int
 ) -> Float[Tensor, "horizon time_m1"]:
-    """How much the KL of k steps from t counts: w_k, and nothing where t + k is beyond the window."""
+    """Computes the weight of the KL of k steps from t: w_k, and 0 if t + k is beyond the window."""
     ahead = torch.arange(1, len(weights_k) + 1, device=weights_k.device)
     start = torch.arange(1, times, device=weights_k.device)
     return weights_k[:, None] * (start + ahead[:, None] <= times)
@@ -78,7 +78,7 @@ def horizon_mask_weights(
 def gaussian(
     error: Float[Tensor, "lead obs *batch"], variance: Float[Tensor, " obs"]
 ) -> Float[Tensor, "lead *batch"]:
-    """ln p(y) of y = mean + error, summed over channels."""
+    """Computes ln p(y) of y = mean + error, summed over channels."""
     squares = variance.reciprocal() @ error.flatten(2).square()
     return -0.5 * (squares + (variance.log().sum() + len(variance) * LOG_2PI)).unflatten(
         1, error.shape[2:]
@@ -88,7 +88,7 @@ def gaussian(
 def poisson(
     y: Float[Tensor, "obs *#batch"], log_rate: Float[Tensor, "lead obs *batch"]
 ) -> Float[Tensor, "lead *batch"]:
-    """ln p(y) of counts, summed over channels."""
+    """Computes ln p(y) of counts, summed over channels."""
     return (y * log_rate - log_rate.exp()).sum(1) - torch.lgamma(y + 1).sum(0)
 
 
@@ -98,13 +98,13 @@ def kl(
     mean_p: Float[Tensor, "*#batch d"],
     variance_p: Float[Tensor, "*#batch d"],
 ) -> Float[Tensor, "*batch"]:
-    """KL(q ‖ p) of normal distributions with independent dimensions, summed over them."""
+    """Computes KL(q ‖ p) of normal distributions with independent dimensions, summed over them."""
     ratio = variance_q / variance_p
     return 0.5 * ((mean_q - mean_p).square() / variance_p + ratio - ratio.log() - 1).sum(-1)
 
 
 def weight_prior(weight: Float[Tensor, "*any"], variance: float) -> Float[Tensor, ""]:
-    """-ln p(W) but for a constant, of independent weights of this variance."""
+    """Computes -ln p(W) up to a constant, of independent weights of this variance."""
     return weight.square().sum() / (2 * variance)
 
 
@@ -115,13 +115,16 @@ def innovation_nll(
     precision: Float[Tensor, "*#batch d d"],
     covariance: Float[Tensor, "*batch d d"],
 ) -> Float[Tensor, "*batch"]:
-    """Nats of all channels together, at the cost of d x d matrices. pull: η, precision: Λ, covariance: P."""
-    seen = precision @ covariance
-    seen = seen + torch.eye(seen.shape[-1], dtype=seen.dtype, device=seen.device)
+    """Computes the nats of all channels together, by d x d matrices.
+
+    information_vector: η, precision: Λ, covariance: P.
+    """
+    damped = precision @ covariance
+    damped = damped + torch.eye(damped.shape[-1], dtype=damped.dtype, device=damped.device)
     explained = (
         information_vector
-        * (covariance @ torch.linalg.solve(seen, information_vector[..., None]))[..., 0]
+        * (covariance @ torch.linalg.solve(damped, information_vector[..., None]))[..., 0]
     ).sum(-1)
-    logdets = noise_variance.log().sum(-1) + torch.linalg.slogdet(seen).logabsdet
+    logdets = noise_variance.log().sum(-1) + torch.linalg.slogdet(damped).logabsdet
     squares = (residual.square() / noise_variance).sum(-1)
     return 0.5 * (residual.shape[-1] * LOG_2PI + logdets + squares - explained)

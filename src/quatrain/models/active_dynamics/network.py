@@ -1,4 +1,4 @@
-"""states -> radial basis functions, whose weighted sum is a vector field; and the prior of its weights."""
+"""states -> radial basis functions, whose weighted sum is a vector field; prior of the weights."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from quatrain.models.active_dynamics.config import RbfGrid
 
 
 class Rbf(NamedTuple):
-    """φ_c(x) = exp(-|x - c|²/2l²) with centres c on a grid, which is the product of `axis` with itself."""
+    """Holds φ_c(x) = exp(-|x - c|²/2l²), with centres c on the product grid of `axis`."""
 
     axis: Float[Tensor, " side"]
     length: float
@@ -18,27 +18,27 @@ class Rbf(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Features: side ** d."""
+        """The number of features: side ** d."""
         return len(self.axis) ** self.d
 
     def features(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch feature"]:
-        """The product of d·side exponentials; of the features the first coordinate changes slowest."""
+        """Computes φ as products of d·side exponentials; the first coordinate changes slowest."""
         return _product(self._along_axes(x))
 
     def with_derivatives(self, x: Float[Tensor, "*batch d"]) -> "Derived":
-        """Features and their derivatives."""
+        """Computes features and their derivatives."""
         along = self._along_axes(x)
         slope = -along * (x[..., None] - self.axis) / self.length**2
         derivatives = []
         for axis in range(self.d):
-            changed = [slope if place == axis else along for place in range(self.d)]
-            derivatives.append(
-                _product(torch.stack([one[..., place, :] for place, one in enumerate(changed)], -2))
-            )
+            factors = [
+                (slope if place == axis else along)[..., place, :] for place in range(self.d)
+            ]
+            derivatives.append(_product(torch.stack(factors, -2)))
         return Derived(_product(along), torch.stack(derivatives, -1))
 
     def to(self, dtype: torch.dtype) -> "Rbf":
-        """The same in another precision."""
+        """Returns a copy in another precision."""
         return self._replace(axis=self.axis.to(dtype))
 
     def _along_axes(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d side"]:
@@ -47,26 +47,26 @@ class Rbf(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """φ(x) and ∂φ_c/∂x_k."""
+    """Holds φ(x) and ∂φ_c/∂x_k."""
 
     features: Float[Tensor, "*batch feature"]
     derivatives: Float[Tensor, "*batch feature d"]
 
 
 def _product(along: Float[Tensor, "*batch d side"]) -> Float[Tensor, "*batch feature"]:
-    found = along[..., 0, :]
+    product = along[..., 0, :]
     for axis in range(1, along.shape[-2]):
-        found = (found[..., :, None] * along[..., axis, None, :]).flatten(-2)
-    return found
+        product = (product[..., :, None] * along[..., axis, None, :]).flatten(-2)
+    return product
 
 
 def make_rbf(config: RbfGrid, d: int) -> Rbf:
-    """The grid of a config, in d dimensions."""
+    """Returns the grid of a config, in d dimensions."""
     return Rbf(torch.linspace(-config.range, config.range, config.side), config.length, d)
 
 
 def prior_weight_variance(rbf: Rbf, grid: Float[Tensor, "point d"], prior_field_sd: float) -> float:
-    """s_w² of independent weights under which the field has this deviation, as a mean over the grid.
+    """Computes s_w² such that the field has this standard deviation, averaged over the grid.
 
     s_w² = prior_field_sd² / mean_g Σ_c φ_c(g)².
     """
@@ -74,5 +74,5 @@ def prior_weight_variance(rbf: Rbf, grid: Float[Tensor, "point d"], prior_field_
 
 
 def region_products(features: Float[Tensor, "point feature"]) -> Float[Tensor, "feature feature"]:
-    """Γ = mean_g φ(g) φ(g)ᵀ."""
+    """Computes Γ = mean_g φ(g) φ(g)ᵀ."""
     return features.T @ features / len(features)

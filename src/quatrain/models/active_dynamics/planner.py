@@ -1,12 +1,12 @@
-"""the score of actions -> the decisions to take: sample, judge, move towards the best.
+"""score of actions -> the decisions to take: sample, score, move towards the best.
 
 iCEM ('Sample-efficient Cross-Entropy Method for Real-time Planning', 2020) draws around a mean with coloured noise,
-judges the best of before again, and moves mean and deviation to those of the elites. MPPI ('Information Theoretic MPC
-for Model-Based Reinforcement Learning', 2017) draws alike, keeps the deviation, and lets all candidates count:
+scores the previous best again, and moves mean and deviation to those of the elites. MPPI ('Information Theoretic MPC
+for Model-Based Reinforcement Learning', 2017) draws the same way, keeps the deviation, and weights all candidates:
 
     mean <- Σ_n softmax_n( (score_n - mean of scores) / (deviation of scores · temperature) ) candidate_n
 
-of the candidates whose score could be found.
+over the candidates whose score is finite.
 """
 
 from functools import cache
@@ -22,14 +22,14 @@ from quatrain.models.active_dynamics.config import Planner
 
 
 class Plan(NamedTuple):
-    """mean: decisions from the last planning on. elites: the best sequences that it judged, best first."""
+    """Holds the decisions from the last planning on, and its best sequences, best first."""
 
     mean: Float[Tensor, "learner decision action"]
     elites: Float[Tensor, "learner keep decision action"]
 
 
 class ScoredCandidates(NamedTuple):
-    """Candidates of an iteration, the law they are from, and their scores."""
+    """Holds the candidates of an iteration, the distribution they are from, and their scores."""
 
     mean: Float[Tensor, "learner decision action"]
     deviation: Float[Tensor, "learner decision action"]
@@ -37,13 +37,13 @@ class ScoredCandidates(NamedTuple):
     scores: Float[Tensor, "learner n"]
 
     def best(self, count: int) -> Float[Tensor, "learner best decision action"]:
-        """Those of the highest scores, best first."""
+        """Returns the candidates with the highest scores, best first."""
         places = self.scores.topk(count, 1).indices
         return self.candidates.take_along_dim(places[:, :, None, None], 1)
 
 
 def first_plan(config: Planner, rows: int, action_size: int) -> Plan:
-    """No action, as long as nothing is planned."""
+    """Returns the plan of no actions."""
     mean = torch.zeros(rows, config.horizon, action_size)
     return Plan(mean, mean[:, None].repeat(1, config.keep, 1, 1))
 
@@ -53,7 +53,7 @@ def first_plan(config: Planner, rows: int, action_size: int) -> Plan:
 def replan(
     config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator
 ) -> Plan:
-    """A plan from now on, `replan_every` transitions after the one before; actions are in [-bound, bound]."""
+    """Plans anew, `replan_every` transitions after the last plan; actions are in [-bound, bound]."""
     rows, decisions, action_size = plan.mean.shape
     shape = (config.iterations, rows, config.candidates - 1 - config.keep, action_size, decisions)
     white = torch.randn(shape, generator=generator, device=generator.device)
@@ -62,16 +62,16 @@ def replan(
 
 
 def decision(config: Planner, plan: Plan, age: int) -> Float[Tensor, "learner action"]:
-    """What to do `age` transitions after the planning."""
+    """Returns the action `age` transitions after the planning."""
     return plan.mean[:, age // config.hold]
 
 
 def shifted(plan: Plan, decisions: int) -> Plan:
-    """The same seen so many decisions later; the last one stays."""
+    """Shifts a plan by some decisions; the last one is repeated."""
 
     def later(sequence: Tensor) -> Tensor:
-        kept, last = sequence[..., decisions:, :], sequence[..., -1:, :]
-        return torch.cat([kept, *[last] * decisions], -2)
+        last = sequence[..., -1:, :]
+        return torch.cat([sequence[..., decisions:, :], *[last] * decisions], -2)
 
     return Plan(later(plan.mean), later(plan.elites))
 
@@ -83,16 +83,16 @@ def improved(
     plan: Plan,
     noise: Float[Tensor, "iteration learner drawn decision action"],
 ) -> Plan:
-    """After all iterations. The mean and the elites of before are judged beside what is drawn."""
+    """Runs all iterations; the mean and the previous elites are scored beside new draws."""
     move = {"icem": _to_elites, "mppi": _to_weighted}[config.kind]
     mean, elites = plan
     deviation = torch.full_like(mean, config.init_std * bound)
-    for of_iteration in noise:
-        drawn = torch.addcmul(mean[:, None], deviation[:, None], of_iteration).clamp(-bound, bound)
+    for draws in noise:
+        drawn = torch.addcmul(mean[:, None], deviation[:, None], draws).clamp(-bound, bound)
         candidates = torch.cat([mean[:, None], elites, drawn], 1)
-        judged = ScoredCandidates(mean, deviation, candidates, score(candidates))
-        mean, deviation = move(config, judged)
-        elites = judged.best(config.keep)
+        scored = ScoredCandidates(mean, deviation, candidates, score(candidates))
+        mean, deviation = move(config, scored)
+        elites = scored.best(config.keep)
     return Plan(mean, elites)
 
 
@@ -100,7 +100,7 @@ def improved(
 def colouring(
     decisions: int, colour: float, device: torch.device
 ) -> Float[Tensor, "decision decision"]:
-    """L such that L @ (white noise) has unit variance at each time and the power f^-colour at frequency f.
+    """Computes L such that L @ (white noise) has unit variance at each time and the power f^-colour at frequency f.
 
     Symmetric, and periodic in the horizon; the power of f = 0 is that of the lowest other.
     """
@@ -115,24 +115,24 @@ def colouring(
     return torch.fft.ifft(amplitude[:, None] * torch.fft.fft(white, dim=0), dim=0).real.float()
 
 
-def _to_elites(config: Planner, judged: ScoredCandidates) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of the elites, and a little of those of before."""
-    elites = judged.best(config.elites)
-    mean = elites.mean(1).lerp(judged.mean, config.alpha)
-    return mean, elites.std(1, correction=0).lerp(judged.deviation, config.alpha)
+def _to_elites(config: Planner, scored: ScoredCandidates) -> tuple[Tensor, Tensor]:
+    """Returns mean and deviation of the elites, mixed with the previous ones by `alpha`."""
+    elites = scored.best(config.elites)
+    mean = elites.mean(1).lerp(scored.mean, config.alpha)
+    return mean, elites.std(1, correction=0).lerp(scored.deviation, config.alpha)
 
 
-def _to_weighted(config: Planner, judged: ScoredCandidates) -> tuple[Tensor, Tensor]:
-    """By standardised scores; where all are the worst, all candidates count alike."""
-    failed = judged.scores <= WORST
+def _to_weighted(config: Planner, scored: ScoredCandidates) -> tuple[Tensor, Tensor]:
+    """Weights candidates by standardised scores; all alike if all have failed."""
+    failed = scored.scores <= WORST
     failed = failed & ~failed.all(1, keepdim=True)
     count = (~failed).sum(1, keepdim=True)
-    mean = judged.scores.masked_fill(failed, 0).sum(1, keepdim=True) / count
-    scores = (judged.scores - mean).masked_fill(failed, 0)
+    mean = scored.scores.masked_fill(failed, 0).sum(1, keepdim=True) / count
+    scores = (scored.scores - mean).masked_fill(failed, 0)
     deviation = (
         (scores.square().sum(1, keepdim=True) / count)
         .sqrt()
         .clamp(min=torch.finfo(scores.dtype).tiny)
     )
     weights = (scores / (deviation * config.temperature)).masked_fill(failed, -torch.inf).softmax(1)
-    return (weights[:, :, None, None] * judged.candidates).sum(1), judged.deviation
+    return (weights[:, :, None, None] * scored.candidates).sum(1), scored.deviation

@@ -1,4 +1,4 @@
-"""config, seed -> walks of a uniform random policy through the grid world, for training and held out."""
+"""config, seed -> walks of a uniform random policy in the grid world: for training and held out."""
 
 from functools import partial
 from typing import NamedTuple
@@ -14,98 +14,108 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import Grid
 from quatrain.errors import DatasetMismatch
 from quatrain.models.allo.config import AlloConfig
-from quatrain.replay.episodes.trajectories import Episodes, from_trajectories, from_walks
+from quatrain.replay.episodes.trajectories import Episodes, Walks, empty_episodes, from_walks
 
 
 class Dataset(NamedTuple):
-    """Walks to learn from, independent walks to check with (none: empty arrays), and the world that they share."""
+    """Holds walks for training, independent held-out walks (may be empty), and their grid world."""
 
     train: Episodes
     held_out: Episodes
     grid: Grid
 
 
-class Walker(NamedTuple):
-    """One walker between two steps."""
+class EnvState(NamedTuple):
+    """Holds all environments between two steps; `elapsed` counts the steps of each episode."""
 
     state: Array
     elapsed: Array
 
 
 def collect(config: AlloConfig, seed: int) -> Dataset:
-    """`num_envs` walks of `steps_per_env` transitions, and held-out walks from independent keys."""
+    """Collects `num_envs` walks of `steps_per_env` transitions, and independent held-out walks."""
     grid = dynamics.make_grid(config.env.map)
     train_key, held_out_key = jax.random.split(jax.random.key(seed))
     return Dataset(
-        train=_walks(config, grid, train_key, config.collect.num_envs),
-        held_out=_walks(config, grid, held_out_key, config.collect.held_out_envs),
+        train=_collect_walks(config, grid, train_key, config.collect.num_envs),
+        held_out=_collect_walks(config, grid, held_out_key, config.collect.held_out_envs),
         grid=grid,
     )
 
 
-def _walks(config: AlloConfig, grid: Grid, key: Array, walkers: int) -> Episodes:
-    if walkers == 0:
-        return from_trajectories([])
-    return from_walks(
-        *jax.device_get(_walk(config.env, config.collect.steps_per_env, walkers, grid, key))
-    )
+def _collect_walks(
+    config: AlloConfig,
+    grid: Grid,
+    key: Array,
+    num_envs: int,
+) -> Episodes:
+    if num_envs == 0:
+        return empty_episodes(slots=0)
+    walks = _walk(config.env, config.collect.steps_per_env, num_envs, grid, key)
+    return from_walks(jax.device_get(walks))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _walk(env: Env, steps: int, walkers: int, grid: Grid, key: Array) -> tuple[Array, ...]:
-    """(state, action, next state, terminated, truncated) of every transition, each (walkers, steps)."""
+def _walk(
+    env: Env,
+    steps: int,
+    num_envs: int,
+    grid: Grid,
+    key: Array,
+) -> Walks:
+    """Returns every transition; each column is (env, step)."""
     reset_key, action_key = jax.random.split(key)
-    reset = jax.vmap(lambda one: dynamics.reset(one, grid, uniform=env.start == "uniform"))
+    reset_env = partial(dynamics.reset, grid=grid, uniform=env.start == "uniform")
+    step_env = partial(dynamics.step, grid, max_episode_steps=env.max_episode_steps)
 
-    def step(walker: Walker, index: Array) -> tuple[Walker, tuple[Array, ...]]:
-        action = jax.random.randint(
-            jax.random.fold_in(action_key, index), (walkers,), 0, 4, jnp.int32
-        )
-        moved = jax.vmap(lambda s, e, a: dynamics.step(grid, s, e, a, env.max_episode_steps))(
-            walker.state, walker.elapsed, action
-        )
-        ended = moved.terminated | moved.truncated
-        fresh = reset(jax.random.split(jax.random.fold_in(reset_key, index + 1), walkers))
-        following = Walker(
-            jnp.where(ended, fresh, moved.next_state), jnp.where(ended, 0, walker.elapsed + 1)
-        )
-        return following, (
-            walker.state,
-            action.astype(jnp.int8),
-            moved.next_state,
-            moved.terminated,
-            moved.truncated,
-        )
+    def first_states(index: Array | int) -> Array:
+        keys = jax.random.split(jax.random.fold_in(reset_key, index), num_envs)
+        return jax.vmap(reset_env)(keys)
 
-    first = Walker(
-        reset(jax.random.split(jax.random.fold_in(reset_key, 0), walkers)),
-        jnp.zeros(walkers, jnp.int32),
-    )
-    _, transitions = jax.lax.scan(step, first, jnp.arange(steps))
-    return tuple(jnp.swapaxes(column, 0, 1) for column in transitions)
+    def step(envs: EnvState, index: Array) -> tuple[EnvState, Walks]:
+        step_key = jax.random.fold_in(action_key, index)
+        action = jax.random.randint(step_key, (num_envs,), 0, 4, jnp.int32)
+        transition = jax.vmap(step_env)(envs.state, envs.elapsed, action)
+        ended = transition.terminated | transition.truncated
+        next_envs = EnvState(
+            state=jnp.where(ended, first_states(index + 1), transition.next_state),
+            elapsed=jnp.where(ended, 0, envs.elapsed + 1),
+        )
+        return next_envs, Walks(envs.state, action.astype(jnp.int8), *transition)
+
+    envs = EnvState(first_states(0), jnp.zeros(num_envs, jnp.int32))
+    _, by_step = jax.lax.scan(step, envs, jnp.arange(steps))
+    return jax.tree.map(lambda column: jnp.swapaxes(column, 0, 1), by_step)
 
 
 def check(config: AlloConfig, dataset: Dataset) -> None:
-    """Refuse a dataset that was collected in another world.
+    """Raises unless the dataset was collected on the config's map.
 
     Raises:
         DatasetMismatch: the tables of the dataset and of the config's map differ.
     """
     expected = dynamics.make_grid(config.env.map)
-    for name, wanted in expected._asdict().items():
-        if not np.array_equal(getattr(dataset.grid, name), wanted):
+    for name, table in expected._asdict().items():
+        if not np.array_equal(getattr(dataset.grid, name), table):
             raise DatasetMismatch(
-                f"the dataset was collected on another map than {config.env.map.name} ({name} differs); "
-                "run `dvc repro` to collect it again"
+                f"the dataset was collected on another map than {config.env.map.name} "
+                f"({name} differs); run `dvc repro` to collect it again"
             )
 
 
-def inputs_of(
-    env: Env, grid: Grid, seed: int = 0, frequencies: np.ndarray | None = None
-) -> tuple[Float[np.ndarray, "count 2"], Float[np.ndarray, "states inputs"]]:
-    """The Fourier frequencies (those given, else drawn from the seed) and what the encoder sees of each state."""
+def draw_frequencies(env: Env, seed: int) -> Float[np.ndarray, "count 2"]:
+    """Draws the Fourier frequencies; without `fourier` there are none."""
     if env.fourier is None:
-        return np.zeros((0, 2), np.float32), dynamics.observe(grid, env.observation)
-    if frequencies is None:
-        frequencies = dynamics.fourier_frequencies(env.fourier.scale, env.fourier.count, seed)
-    return frequencies, dynamics.fourier_inputs(grid, frequencies)
+        return np.zeros((0, 2), np.float32)
+    return dynamics.fourier_frequencies(env.fourier.scale, env.fourier.count, seed)
+
+
+def encoder_inputs(
+    env: Env,
+    grid: Grid,
+    frequencies: Float[np.ndarray, "count 2"],
+) -> Float[np.ndarray, "states inputs"]:
+    """Returns the encoder's input for each state."""
+    if env.fourier is None:
+        return dynamics.observe(grid, env.observation)
+    return dynamics.fourier_inputs(grid, frequencies)

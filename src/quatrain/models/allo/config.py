@@ -1,60 +1,58 @@
-"""params.yaml's section `allo` -> a frozen config whose map exists and whose numbers fit together."""
+"""params.yaml's section `allo` -> a frozen, checked config with an existing map."""
 
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from quatrain.envs.grid.config import MAX_STATES, Env
-from quatrain.envs.grid.layouts import (
-    Layout,
-    LayoutError,
-    count_states,
-)
+from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
 from quatrain.section import Section
 
 MAX_DRAWN = 10**8
-"""Samples of one record, of all learners: 4 GB of states with their random numbers."""
+"""Limit of samples drawn at once, over all learners: 4 GB of states and random numbers."""
 LARGEST = 1e38
-"""Of coefficients and rates: what float32 holds."""
+"""Upper limit of coefficients and rates, about the largest float32."""
 
 Discount = float | tuple[float, ...]
 
 
 def count_starts(layout: Layout) -> int:
-    """States at which a pair can start, so at most so many components can be told apart: all but the goal."""
+    """Returns how many states can start a pair (all but the goal): the upper limit of d."""
     return count_states(layout) - (layout.goal is not None)
 
 
 class Collect(Section):
-    """How many walks fill the replay buffer."""
+    """Sets how many walks fill the replay buffer."""
 
-    num_envs: int = Field(ge=1, le=10**6, description="walkers")
-    steps_per_env: int = Field(ge=1, le=10**6, description="transitions of each walker")
+    num_envs: int = Field(ge=1, le=10**6, description="parallel environments")
+    steps_per_env: int = Field(ge=1, le=10**6, description="transitions of each environment")
     held_out_fraction: float = Field(
-        ge=0, le=0.5, description="further walkers whose data only evaluate"
+        ge=0,
+        le=0.5,
+        description="further environments, as a fraction of num_envs, for evaluation only",
     )
 
     @property
     def held_out_envs(self) -> int:
-        """Walkers of the held-out part."""
         return round(self.held_out_fraction * self.num_envs)
 
     @model_validator(mode="after")
-    def _held_out_walkers_exist(self) -> "Collect":
-        if self.num_envs * self.steps_per_env > 10**8:
+    def _check_sizes(self) -> "Collect":
+        transitions = self.num_envs * self.steps_per_env
+        if transitions > 10**8:
             raise ValueError(
-                f"num_envs * steps_per_env = {self.num_envs * self.steps_per_env:,} transitions; at most 100,000,000"
+                f"num_envs * steps_per_env = {transitions:,} transitions; at most 100,000,000"
             )
         if self.held_out_fraction > 0 and self.held_out_envs == 0:
             raise ValueError(
-                f"held_out_fraction {self.held_out_fraction} of {self.num_envs} walkers is none; "
-                "raise num_envs or set it to 0"
+                f"held_out_fraction {self.held_out_fraction} of {self.num_envs} environments "
+                "is none; raise num_envs or set it to 0"
             )
         return self
 
 
 class Network(Section):
-    """The encoder: state -> R^d."""
+    """Sets the size of the encoder, state -> R^d."""
 
     d: int = Field(ge=1, le=1000, description="outputs: how many eigenvectors are learned")
     hidden: int = Field(ge=1, le=4096, description="units of a hidden layer")
@@ -62,10 +60,10 @@ class Network(Section):
 
 
 class Train(Section):
-    """The augmented Lagrangian and its optimisation."""
+    """Sets the augmented Lagrangian and its optimisation."""
 
     discount: Discount = Field(
-        description="γ of the geometric lag; a list is a mixture, each pair draws one of it"
+        description="γ of the geometric lag; a list is a mixture: each pair draws one of them"
     )
     batch_size: int = Field(ge=1, le=10**6)
     steps: int = Field(ge=1, le=10**9, description="gradient steps")
@@ -78,52 +76,57 @@ class Train(Section):
     )
     dual_init: float = Field(ge=-1e6, le=1e6)
     dual_init_mask: Literal["lower", "diagonal"] = Field(
-        description="which duals begin at dual_init"
+        description="which duals start at dual_init"
     )
     lr_dual: float = Field(ge=0, le=LARGEST)
     dual_clip: float | None = Field(
-        gt=0, le=LARGEST, description="duals stay within ±dual_clip; null: no limit"
+        gt=0,
+        le=LARGEST,
+        description="duals stay within ±dual_clip; null: no limit",
     )
-    b_init: float = Field(ge=0, le=LARGEST, description="barrier coefficient b at first")
+    b_init: float = Field(ge=0, le=LARGEST, description="initial barrier coefficient b")
     b_min: float = Field(ge=0, le=LARGEST)
     b_max: float = Field(ge=0, le=LARGEST)
     lr_barrier: float = Field(ge=0, le=LARGEST)
     barrier_update: Literal["abs", "positive_ema"]
     mode: Literal["stochastic", "exact"] = Field(
-        description="exact: pairs replaced by their expectation"
+        description="exact: expectations in place of sampled pairs"
     )
     encoder_rows: Literal["auto", "table", "batch"] = Field(
         description="encode every state once, or every sample"
     )
     record_every: int = Field(
-        ge=1, description="steps per record, and per call of the compiled program"
+        ge=1,
+        description="steps per record, and per call of the compiled program",
     )
     evaluate_every: int = Field(ge=1, description="steps between two comparisons with the truth")
 
     @property
     def discounts(self) -> tuple[float, ...]:
-        """The components of the mixture."""
+        """Returns the components of the mixture."""
         return self.discount if isinstance(self.discount, tuple) else (self.discount,)
 
     @property
     def constraint_batches(self) -> int:
-        """Independent batches of starts beside the pairs."""
+        """Returns how many independent batches of starts are drawn beside the pairs."""
         return {"two": 1, "three": 2}[self.constraint]
 
     @model_validator(mode="after")
-    def _numbers_fit_together(self) -> "Train":
+    def _check_numbers(self) -> "Train":
         if not self.discounts or not all(0 <= g <= 1 for g in self.discounts):
             raise ValueError(
                 f"discount {self.discount} must be a number, or a list of numbers, in 0..1"
             )
         for key in ("steps", "evaluate_every"):
-            if getattr(self, key) % self.record_every:
+            steps = getattr(self, key)
+            if steps % self.record_every:
                 raise ValueError(
-                    f"{key} {getattr(self, key)} is not a multiple of record_every {self.record_every}"
+                    f"{key} {steps} is not a multiple of record_every {self.record_every}"
                 )
         if self.evaluate_every > self.steps:
             raise ValueError(
-                f"evaluate_every {self.evaluate_every} exceeds steps {self.steps}: nothing would be compared"
+                f"evaluate_every {self.evaluate_every} exceeds steps {self.steps}: "
+                "nothing would be compared"
             )
         if not self.b_min <= self.b_init <= self.b_max:
             raise ValueError(
@@ -135,7 +138,7 @@ class Train(Section):
 
 
 class Evaluate(Section):
-    """How the learned table is compared with the truth."""
+    """Sets how the learned table is compared with the true eigenvectors."""
 
     degeneracy_tol: float = Field(
         ge=0,
@@ -145,8 +148,6 @@ class Evaluate(Section):
 
 
 class AlloConfig(Section):
-    """Everything an allo run depends on."""
-
     seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same data")
     env: Env
     collect: Collect
@@ -155,21 +156,20 @@ class AlloConfig(Section):
     evaluate: Evaluate
 
     @model_validator(mode="after")
-    def _samples_fit_into_memory(self) -> "AlloConfig":
+    def _check_sizes(self) -> "AlloConfig":
         drawn = self.train.record_every * self.train.batch_size * self.seeds
         if drawn > MAX_DRAWN:
             raise ValueError(
-                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; at most {MAX_DRAWN:,}"
+                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; "
+                f"at most {MAX_DRAWN:,}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _map_holds_the_eigenvectors(self) -> "AlloConfig":
-        states, starts = count_states(self.env.map), count_starts(self.env.map)
+        states = count_states(self.env.map)
+        starts = count_starts(self.env.map)
         if self.network.d > starts:
             besides = "" if starts == states else " beside its goal, where no pair starts"
             raise LayoutError(
-                f"d={self.network.d} but the map has only {starts} states{besides}; lower allo.network.d"
+                f"d={self.network.d} but the map has only {starts} states{besides}; "
+                "lower allo.network.d"
             )
         if states > MAX_STATES:
             raise LayoutError(

@@ -5,8 +5,9 @@
     L = κ Σ_i mean_b (φ_bi − φ'_bi)²  +  Σ_ij sg(β_ij) E_ij  +  sg(b) Q
         graph                            dual                   barrier_term
 
-E_ij measures how far <φ_i, sg(φ_j)> is from δ_ij for j <= i: component i moves, the earlier component j is frozen,
-and that asymmetry alone makes the order. At the fixed point A v = λ R v with λ ascending, and β_ii = −4κ λ_i.
+E_ij measures how far <φ_i, sg(φ_j)> is from δ_ij for j <= i. Component i gets the gradient and the
+earlier component j gets none: this asymmetry alone determines the order of the components. At the
+fixed point A v = λ R v with λ ascending, and β_ii = −4κ λ_i.
 """
 
 from typing import Any, NamedTuple
@@ -23,12 +24,11 @@ TERMS = ("graph", "dual", "barrier_term")
 
 
 def terms(config: AlloConfig) -> tuple[str, ...]:
-    """Returns the names of the terms that are optimised."""
     return TERMS
 
 
 class Features(NamedTuple):
-    """Encoder outputs of one step: the pair, and the batches of independent starts."""
+    """Holds the encoder outputs of one step: of the pairs and of the independent starts."""
 
     state: Float[Array, "batch d"]
     later_state: Float[Array, "batch d"]
@@ -36,7 +36,7 @@ class Features(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """E and its two independent estimates, and Q, the estimate of Σ E² that the barrier weighs."""
+    """Holds E, its two independent estimates, and Q, the estimate of Σ E² in the barrier term."""
 
     error: Float[Array, "d d"]
     first: Float[Array, "d d"]
@@ -45,50 +45,76 @@ class Constraints(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Weighted terms, and the constraints that the dual update needs again."""
+    """Holds the weighted terms, and the constraints for the dual update."""
 
     terms: dict[str, Float[Array, ""]]
     constraints: Constraints
 
 
 def error_matrix(phi: Float[Array, "batch d"]) -> Float[Array, "d d"]:
-    """tril(φᵀ sg(φ) / B − I): row i moves, column j <= i is frozen (for j = i too)."""
+    """Computes tril(φᵀ sg(φ) / B − I): gradients flow to row i only, never to column j <= i."""
     batch, d = phi.shape
     return jnp.tril(phi.T @ stop_gradient(phi) / batch - jnp.eye(d))
 
 
 def graph_term(
-    state: Float[Array, "batch d"], later_state: Float[Array, "batch d"]
+    state: Float[Array, "batch d"],
+    later_state: Float[Array, "batch d"],
 ) -> Float[Array, ""]:
-    """Σ_i mean_b (φ_bi − φ'_bi)²: how much the features change along a walk."""
+    """Computes Σ_i mean_b (φ_bi − φ'_bi)²: how much the features change along a walk."""
     return jnp.square(state - later_state).mean(0).sum()
 
 
 def two_batches(features: Features) -> Constraints:
-    """`constraint: two`: E from the pairs' own starts, Q = 2 Σ E1∘sg(E2) with E2 from one independent batch."""
+    """Computes `constraint: two`: E from the pairs' starts, Q = 2 Σ E1∘sg(E2).
+
+    E1 = E, and E2 comes from one independent batch.
+    """
     first = error_matrix(features.state)
     second = stop_gradient(error_matrix(features.constraint[0]))
-    return Constraints(first, first, second, 2 * (first * second).sum())
+    return Constraints(
+        error=first,
+        first=first,
+        second=second,
+        quadratic=2 * (first * second).sum(),
+    )
 
 
 def three_batches(features: Features) -> Constraints:
-    """`constraint: three` (the paper's code): E1, E2 from two independent batches, E their mean, Q = Σ E1∘E2."""
-    first, second = error_matrix(features.constraint[0]), error_matrix(features.constraint[1])
-    return Constraints((first + second) / 2, first, second, (first * second).sum())
+    """Computes `constraint: three` (the paper's code): E = (E1 + E2) / 2, Q = Σ E1∘E2.
+
+    E1 and E2 come from two independent batches.
+    """
+    first = error_matrix(features.constraint[0])
+    second = error_matrix(features.constraint[1])
+    return Constraints(
+        error=(first + second) / 2,
+        first=first,
+        second=second,
+        quadratic=(first * second).sum(),
+    )
 
 
 def exact_constraints(
-    table: Float[Array, "states d"], starts: Float[Array, " states"]
+    table: Float[Array, "states d"],
+    starts: Float[Array, " states"],
 ) -> Constraints:
-    """The expectation over the buffer: E = tril(Uᵀ R sg(U) − I), Q = 2 Σ E∘sg(E)."""
-    error = jnp.tril(table.T @ (starts[:, None] * stop_gradient(table)) - jnp.eye(table.shape[1]))
-    return Constraints(error, error, error, 2 * (error * stop_gradient(error)).sum())
+    """Computes the expectation over the buffer: E = tril(Uᵀ R sg(U) − I), Q = 2 Σ E∘sg(E)."""
+    weighted = starts[:, None] * stop_gradient(table)
+    error = jnp.tril(table.T @ weighted - jnp.eye(table.shape[1]))
+    return Constraints(
+        error=error,
+        first=error,
+        second=error,
+        quadratic=2 * (error * stop_gradient(error)).sum(),
+    )
 
 
 def exact_graph_term(
-    table: Float[Array, "states d"], laplacian: Float[Array, "states states"]
+    table: Float[Array, "states d"],
+    laplacian: Float[Array, "states states"],
 ) -> Float[Array, ""]:
-    """2 Σ_i u_iᵀ A u_i, the expectation of `graph_term` over the buffer's pairs."""
+    """Computes 2 Σ_i u_iᵀ A u_i, the expectation of `graph_term` over the buffer's pairs."""
     return 2 * (table * (laplacian @ table)).sum()
 
 
@@ -99,8 +125,8 @@ def lagrangian(
     barrier: Float[Array, ""],
     graph_coef: float,
 ) -> Loss:
-    """The weighted terms of L; only the encoder is differentiated."""
-    terms = {
+    """Computes the weighted terms of L; duals and barrier get no gradient."""
+    values = {
         "graph": graph,
         "dual": (stop_gradient(duals) * constraints.error).sum(),
         "barrier_term": constraints.quadratic,
@@ -110,10 +136,11 @@ def lagrangian(
         "dual": 1.0,
         "barrier_term": stop_gradient(barrier),
     }
-    assert terms.keys() == weights.keys() == set(TERMS)
-    return Loss({name: weights[name] * terms[name] for name in TERMS}, constraints)
+    assert values.keys() == weights.keys() == set(TERMS)
+    weighted = {name: weights[name] * values[name] for name in TERMS}
+    return Loss(weighted, constraints)
 
 
 def total(loss: Loss) -> Float[Array, ""]:
-    """L."""
+    """Computes L, the sum of the weighted terms."""
     return jax.tree.reduce(jnp.add, loss.terms)

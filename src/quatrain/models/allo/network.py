@@ -9,29 +9,34 @@ from jaxtyping import Float
 from quatrain.models.allo.config import Network
 
 Params = Any
-"""The encoder's arrays, as flax nests them."""
+"""The encoder's arrays, nested as in flax."""
 
 
 class Encoder(nn.Module):
-    """`layers` times [Dense(hidden), relu], then Dense(d), linear; truncated LeCun-normal weights, zero biases."""
+    """Applies `layers` times [Dense(hidden), relu], then a linear Dense(d).
+
+    Weights are truncated LeCun-normal, biases zero.
+    """
 
     network: Network
 
     @nn.compact
-    def __call__(self, inputs: Float[Array, "*rows inputs"]) -> Float[Array, "*rows d"]:
+    def __call__(self, inputs: Float[Array, "*batch inputs"]) -> Float[Array, "*batch d"]:
         hidden = inputs
         for _ in range(self.network.layers):
             hidden = nn.relu(nn.Dense(self.network.hidden)(hidden))
         return nn.Dense(self.network.d)(hidden)
 
 
-def init(network: Network, key: Array, inputs: Float[Array, "rows inputs"]) -> Params:
-    """Fresh encoder parameters for inputs of this width."""
+def init(network: Network, key: Array, inputs: Float[Array, "states inputs"]) -> Params:
+    """Returns initial encoder parameters for inputs of this width."""
     return Encoder(network).init(key, inputs[:1])
 
 
 def apply(
-    network: Network, params: Params, inputs: Float[Array, "*rows inputs"]
-) -> Float[Array, "*rows d"]:
-    """Features of each row."""
+    network: Network,
+    params: Params,
+    inputs: Float[Array, "*batch inputs"],
+) -> Float[Array, "*batch d"]:
+    """Returns the features of each input."""
     return Encoder(network).apply(params, inputs)  # type: ignore[return-value]

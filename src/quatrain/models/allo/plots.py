@@ -1,4 +1,4 @@
-"""learner, dataset, history -> figures: is each vector right, when did it become right, and what limits it?"""
+"""state, dataset, history -> figures: is each vector right, since when, and what limits it?"""
 
 from collections.abc import Mapping
 
@@ -17,6 +17,21 @@ from quatrain.models.allo.train import State, tables
 from quatrain.plots import curve
 from quatrain.progress import History
 
+COMPARED = (
+    "floor_constant",
+    "floor_random",
+    "floor_untrained",
+    "cosine_min",
+    "cosine_index",
+    "cosine_paper",
+    "ceiling_paper",
+    "held_out_cosine",
+    "cosine_mean",
+    "ceiling_truth",
+)
+"""Scores of `baseline_comparison`, from bottom to top."""
+PREFIX_COLORS = {"floor": "0.6", "ceiling": "0.3", "held": "0.3"}
+
 
 def plots(
     config: AlloConfig,
@@ -25,8 +40,12 @@ def plots(
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
-    """Figures of one trained allo (with several learners: maps of the first, curves of all)."""
-    operator = spectrum.operator(dataset.train, len(dataset.grid.coords), config.train.discounts)
+    """Draws the figures of a trained allo: maps of the first learner, curves of all."""
+    operator = spectrum.operator(
+        dataset.train,
+        len(dataset.grid.coords),
+        config.train.discounts,
+    )
     truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
     table = np.asarray(tables(config, state, dataset)[0], np.float64)
     return {
@@ -36,65 +55,61 @@ def plots(
         "losses": draw_losses(config, history),
         "orthogonality": draw_orthogonality(table, truth),
         "visits": draw_visits(truth, dataset),
-        "ladder": draw_ladder(config, scores),
+        "baseline_comparison": draw_baseline_comparison(config, scores),
     }
 
 
 def aligned(
-    table: Float[np.ndarray, "states d"], truth: spectrum.Spectrum
+    table: Float[np.ndarray, "states d"],
+    truth: spectrum.Spectrum,
 ) -> Float[np.ndarray, "states d"]:
-    """The learned vectors, normalised and turned to the truth: each by its sign, groups by a Procrustes rotation."""
+    """Returns the normalised learned vectors, rotated to the truth.
+
+    Single vectors are aligned by sign, groups by a Procrustes rotation.
+    """
     d = table.shape[1]
-    found = np.zeros(table.shape)
-    found[truth.visited] = spectrum.normalised(table, truth)
+    vectors = np.zeros(table.shape)
+    vectors[truth.visited] = spectrum.normalised(table, truth)
     overlaps = spectrum.overlaps(table, truth)[:d]
-    for group in np.unique(truth.group[:d]):
-        members = np.flatnonzero(truth.group[:d] == group)
+    groups = truth.group[:d]
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
         left, _, right = np.linalg.svd(overlaps[np.ix_(members, members)].T)
-        found[:, members] = found[:, members] @ (left @ right)
-    return found
+        vectors[:, members] = vectors[:, members] @ (left @ right)
+    return vectors
 
 
 def on_map(
-    values: Float[np.ndarray, " states"], dataset: Dataset
+    values: Float[np.ndarray, " states"],
+    dataset: Dataset,
 ) -> Float[np.ndarray, "height width"]:
-    """Values of states at their cells; NaN where there is a wall."""
+    """Returns the values of states at their cells, NaN at walls."""
     picture = np.full(dataset.grid.walls.shape, np.nan)
     x, y = np.asarray(dataset.grid.coords).T
     picture[y, x] = values
     return picture
 
 
-def _show(axes: Axes, values: np.ndarray, dataset: Dataset, limit: float) -> None:
-    axes.set_facecolor("0.25")
-    axes.imshow(
-        on_map(values, dataset), cmap="RdBu", vmin=-limit, vmax=limit, interpolation="nearest"
-    )
-    axes.set(xticks=[], yticks=[])
-
-
 def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) -> Figure:
-    """True above learned, component by component, with the cosine of each."""
+    """Draws true above learned vectors with the cosine of each component."""
     d = min(table.shape[1], truth.eigenvectors.shape[1])
     columns = min(d, 11)
     blocks = -(-d // columns)
     figure = Figure(figsize=(1.5 * columns, 3.5 * blocks))
     grid = figure.subplots(2 * blocks, columns, squeeze=False)
-    true, found, cosines = (
-        true_table(truth, d),
-        aligned(table, truth),
-        spectrum.cosine(table, truth),
-    )
     for axes in grid.flat:
         axes.axis("off")
+    true = true_table(truth, d)
+    learned = aligned(table, truth)
+    cosines = spectrum.cosine(table, truth)
     for i in range(d):
-        row, column = 2 * (i // columns), i % columns
+        upper = grid[2 * (i // columns), i % columns]
+        lower = grid[2 * (i // columns) + 1, i % columns]
         limit = np.abs(true[:, i]).max()
-        for axes, values in ((grid[row, column], true), (grid[row + 1, column], found)):
-            axes.axis("on")
-            _show(axes, values[:, i], dataset, limit)
-        grid[row, column].set_title(f"λ{i} = {max(truth.eigenvalues[i], 0):.4g}", fontsize=8)
-        grid[row + 1, column].set_xlabel(f"cos {cosines[i]:.4f}", fontsize=8)
+        _show_vector(upper, true[:, i], dataset, limit)
+        _show_vector(lower, learned[:, i], dataset, limit)
+        upper.set_title(f"λ{i} = {max(truth.eigenvalues[i], 0):.4g}", fontsize=8)
+        lower.set_xlabel(f"cos {cosines[i]:.4f}", fontsize=8)
     for block in range(blocks):
         grid[2 * block, 0].set_ylabel("true")
         grid[2 * block + 1, 0].set_ylabel("learned")
@@ -104,45 +119,96 @@ def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) 
     return figure
 
 
-def _band(
-    axes: Axes, steps: np.ndarray, values: np.ndarray, label: str, color: object = None
+def _show_vector(
+    axes: Axes,
+    values: np.ndarray,
+    dataset: Dataset,
+    limit: float,
 ) -> None:
-    (line,) = axes.plot(steps, values.mean(0), label=label, color=color, linewidth=1.3)
+    axes.axis("on")
+    axes.set_facecolor("0.25")
+    axes.imshow(
+        on_map(values, dataset),
+        cmap="RdBu",
+        vmin=-limit,
+        vmax=limit,
+        interpolation="nearest",
+    )
+    axes.set(xticks=[], yticks=[])
+
+
+def _two_panels() -> tuple[Figure, np.ndarray]:
+    figure = Figure(figsize=(12, 4.5))
+    panels = figure.subplots(1, 2)
+    for axes in panels:
+        axes.grid(alpha=0.3)
+    return figure, panels
+
+
+def _draw_band(
+    axes: Axes,
+    steps: np.ndarray,
+    values: np.ndarray,
+    label: str,
+    color: object = None,
+) -> None:
+    """Draws the mean over learners, and the range of all learners as a band."""
+    (line,) = axes.plot(
+        steps,
+        values.mean(0),
+        label=label,
+        color=color,
+        linewidth=1.3,
+    )
     if len(values) > 1:
         axes.fill_between(
-            steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.2, linewidth=0
+            steps,
+            values.min(0),
+            values.max(0),
+            color=line.get_color(),
+            alpha=0.2,
+            linewidth=0,
         )
 
 
 def draw_cosine(config: AlloConfig, history: History) -> Figure:
-    """Cosine of each component with its true space over training, and how far it is from 1; bands span the learners."""
-    figure = Figure(figsize=(12, 4.5))
-    left, right = figure.subplots(1, 2)
+    """Draws the cosine of each component with its true space, and its distance from 1."""
+    figure, (left, right) = _two_panels()
     d = config.network.d
-    shown = [(f"cosine/{i}", f"{i}", matplotlib.colormaps["viridis"](i / d)) for i in range(d)]
-    for name, label, color in [*shown, ("cosine_mean", "mean", "crimson")]:
+    colors = [
+        *map(
+            matplotlib.colormaps["viridis"],
+            np.arange(d) / d,
+        ),
+        "crimson",
+    ]
+    labels = [*map(str, range(d)), "mean"]
+    for label, color in zip(labels, colors, strict=True):
+        name = "cosine_mean" if label == "mean" else f"cosine/{label}"
         steps, values = curve(history, name, config.seeds)
-        _band(left, steps, values, label, color)
-        _band(right, steps, 1 - values + 1e-7, label, color)
+        _draw_band(left, steps, values, label, color)
+        _draw_band(right, steps, 1 - values + 1e-7, label, color)
     left.set(xlabel="gradient steps", ylabel="cosine with the truth", ylim=(0, 1.02))
-    right.set(xlabel="gradient steps", ylabel="1 − cosine", yscale="log", ylim=(1e-6, 1.2))
+    right.set(
+        xlabel="gradient steps",
+        ylabel="1 − cosine",
+        yscale="log",
+        ylim=(1e-6, 1.2),
+    )
     left.legend(title="component", ncols=2, fontsize=8, loc="lower right")
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
     return figure
 
 
 def draw_eigenvalues(config: AlloConfig, truth: spectrum.Spectrum, history: History) -> Figure:
-    """Eigenvalues read off the duals, and how far they are from the truth."""
-    figure = Figure(figsize=(12, 4.5))
-    left, right = figure.subplots(1, 2)
+    """Draws the eigenvalues that the duals imply, and their distance from the truth."""
+    figure, (left, right) = _two_panels()
     d = min(config.network.d, len(truth.eigenvalues))
-    for i in range(d):
+    for i, true in enumerate(truth.eigenvalues[:d]):
         color = matplotlib.colormaps["viridis"](i / d)
         steps, values = curve(history, f"eigenvalue_dual/{i}", config.seeds)
-        _band(left, steps, values, f"{i}", color)
-        left.axhline(truth.eigenvalues[i], color=color, linestyle=":", linewidth=1)
-        _band(right, steps, np.abs(values - truth.eigenvalues[i]) + 1e-9, f"{i}", color)
+        _draw_band(left, steps, values, f"{i}", color)
+        left.axhline(true, color=color, linestyle=":", linewidth=1)
+        _draw_band(right, steps, np.abs(values - true) + 1e-9, f"{i}", color)
     left.set(xlabel="gradient steps", ylabel="λ from the duals (dotted: true)")
     right.set(
         xlabel="gradient steps",
@@ -151,41 +217,42 @@ def draw_eigenvalues(config: AlloConfig, truth: spectrum.Spectrum, history: Hist
         ylim=(1e-5, None),
     )
     right.legend(title="component", ncols=2, fontsize=8)
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
     return figure
 
 
 def draw_losses(config: AlloConfig, history: History) -> Figure:
-    """The terms of the Lagrangian, and how far the constraints are from being met."""
-    figure = Figure(figsize=(12, 4.5))
-    panels = figure.subplots(1, 2)
-    shown = (
+    """Draws the terms of the Lagrangian, and the violation of the constraints."""
+    figure, panels = _two_panels()
+    metrics = (
         ("graph", "dual", "barrier_term", "loss"),
         ("total_error", "norm_error", "manifold_distance", "grad_norm"),
     )
-    for axes, names in zip(panels, shown, strict=True):
+    for axes, names in zip(panels, metrics, strict=True):
         for name in names:
-            _band(axes, *curve(history, name, config.seeds), name)
+            _draw_band(axes, *curve(history, name, config.seeds), name)
         axes.set(xlabel="gradient steps", yscale="symlog" if "loss" in names else "log")
-        axes.grid(alpha=0.3)
         axes.legend()
     return figure
 
 
 def draw_orthogonality(table: np.ndarray, truth: spectrum.Spectrum) -> Figure:
-    """|FᵀRF − I|: bright off the diagonal means two components that are not apart."""
+    """Draws |FᵀRF − I|: bright off the diagonal are two components that overlap."""
     figure = Figure(figsize=(5.5, 4.5))
     axes = figure.subplots()
     error = spectrum.orthogonality(table, truth)
-    picture = axes.imshow(np.log10(error + 1e-6), cmap="magma", vmin=-4, vmax=0)
+    picture = axes.imshow(
+        np.log10(error + 1e-6),
+        cmap="magma",
+        vmin=-4,
+        vmax=0,
+    )
     figure.colorbar(picture, ax=axes, label="log10 |FᵀRF − I|")
     axes.set(title=f"largest {error.max():.3g}", xlabel="component", ylabel="component")
     return figure
 
 
 def draw_visits(truth: spectrum.Spectrum, dataset: Dataset) -> Figure:
-    """How often each state starts a pair (1 = as often as uniform), and one-way doors as arrows."""
+    """Draws how often each state starts a pair (1: uniform), and one-way doors as arrows."""
     figure = Figure(figsize=(6, 5))
     axes = figure.subplots()
     share = np.zeros(len(truth.visited))
@@ -193,46 +260,42 @@ def draw_visits(truth: spectrum.Spectrum, dataset: Dataset) -> Figure:
     axes.set_facecolor("0.25")
     picture = axes.imshow(on_map(share, dataset), cmap="viridis", interpolation="nearest")
     figure.colorbar(picture, ax=axes, label="visits relative to uniform")
-    coords, following = np.asarray(dataset.grid.coords), np.asarray(dataset.grid.next_state)
-    states, actions = np.nonzero(following != np.arange(len(following))[:, None])
-    back = following[following[states, actions], (actions + 2) % 4]
-    one_way = back != states
-    x, y = coords[states[one_way]].T
-    dx, dy = np.array(MOVES)[actions[one_way]].T
-    axes.quiver(x, y, dx, dy, color="crimson", angles="xy", scale_units="xy", scale=1)
+    _draw_doors(axes, dataset)
     axes.set(xticks=[], yticks=[], title="Visit distribution of the buffer")
     return figure
 
 
-def draw_ladder(config: AlloConfig, scores: Mapping[str, float]) -> Figure:
-    """Floors, ours and ceilings on one axis."""
-    rungs = [
-        name
-        for name in (
-            "floor_constant",
-            "floor_random",
-            "floor_untrained",
-            "cosine_min",
-            "cosine_index",
-            "cosine_paper",
-            "ceiling_paper",
-            "held_out_cosine",
-            "cosine_mean",
-            "ceiling_truth",
-        )
-        if name in scores
-    ]
-    values = [scores[name] for name in rungs]
-    colors = [
-        "0.6" if n.startswith("floor") else "0.3" if n.startswith(("ceil", "held")) else "crimson"
-        for n in rungs
-    ]
-    figure = Figure(figsize=(8, 0.42 * len(rungs) + 1))
+def _draw_doors(axes: Axes, dataset: Dataset) -> None:
+    coords = np.asarray(dataset.grid.coords)
+    next_state = np.asarray(dataset.grid.next_state)
+    states, actions = np.nonzero(next_state != np.arange(len(next_state))[:, None])
+    back = next_state[next_state[states, actions], (actions + 2) % 4]
+    one_way = back != states
+    x, y = coords[states[one_way]].T
+    dx, dy = np.array(MOVES)[actions[one_way]].T
+    axes.quiver(
+        x,
+        y,
+        dx,
+        dy,
+        color="crimson",
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+    )
+
+
+def draw_baseline_comparison(config: AlloConfig, scores: Mapping[str, float]) -> Figure:
+    names = [name for name in COMPARED if name in scores]
+    values = [scores[name] for name in names]
+    colors = [PREFIX_COLORS.get(name.split("_")[0], "crimson") for name in names]
+    figure = Figure(figsize=(8, 0.42 * len(names) + 1))
     axes = figure.subplots()
-    axes.barh(rungs, values, color=colors)
-    for row, value in enumerate(values):
-        axes.text(value, row, f" {value:.4f}", va="center", fontsize=9)
+    axes.barh(names, values, color=colors)
+    for position, value in enumerate(values):
+        axes.text(value, position, f" {value:.4f}", va="center", fontsize=9)
     axes.set(
-        xlim=(0, 1.12), title=f"{config.env.map.name}: floors (grey), ours (red), ceilings (dark)"
+        xlim=(0, 1.12),
+        title=f"{config.env.map.name}: lower references (grey), learned (red), upper (dark)",
     )
     return figure

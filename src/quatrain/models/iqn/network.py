@@ -44,7 +44,6 @@ class NoisyDense(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: Array, init_keys: LayerKeys, noise_keys: LayerKeys) -> Array:
-        """Returns the outputs; a layer without a noise key uses the means."""
         shape = (inputs.shape[-1], self.features)
         bound = (3 / shape[0]) ** 0.5 if self.noise == "independent" else shape[0] ** -0.5
         init_key = init_keys.get(str(self.name))
@@ -69,13 +68,11 @@ class ActionHeads(nn.Module):
     network: Network
 
     def setup(self) -> None:
-        """Declares the heads, under the names of their parameters."""
         self.advantage = NoisyDense(ACTIONS, self.network.noisy)
         if self.network.dueling:
             self.value = NoisyDense(1, self.network.noisy)
 
     def __call__(self, feature: Array, init_keys: LayerKeys, noise_keys: LayerKeys) -> Array:
-        """Returns Z; with dueling heads v + a − mean_actions a."""
         advantage = self.advantage(feature, init_keys, noise_keys)
         if not self.network.dueling:
             return advantage
@@ -88,7 +85,6 @@ class QuantileNetwork(nn.Module):
     network: Network
 
     def setup(self) -> None:
-        """Declares the layers, all in one flat tree of parameters."""
         self.hidden = NoisyDense(self.network.hidden)
         self.cosine = NoisyDense(self.network.hidden)
         self.feature = NoisyDense(self.network.hidden, self.network.noisy)
@@ -98,7 +94,6 @@ class QuantileNetwork(nn.Module):
     def __call__(
         self, stack: Array, taus: Array, init_keys: LayerKeys, noise_keys: LayerKeys
     ) -> Array:
-        """Returns Z; `taus` with one row serve all samples."""
         keys = (init_keys, noise_keys)
         hidden = nn.relu(self.hidden(stack.astype(jnp.float32), *keys))
         cosine = nn.relu(self.cosine(embed(self.network.cosines, taus), *keys))
@@ -155,13 +150,12 @@ def draw_noise(
     inputs' and the outputs' noise, and the bias has the outputs' noise, each sign(n) √|n|.
     """
     first_key, second_key = jax.random.split(key)
-    inputs, outputs = shape
+    output_noise = jax.random.normal(second_key, shape[1:])
     if not factorised:
-        kernel = jax.random.normal(first_key, (inputs, outputs))
-        return kernel, jax.random.normal(second_key, (outputs,))
-    of_inputs = _signed_root(jax.random.normal(first_key, (inputs,)))
-    of_outputs = _signed_root(jax.random.normal(second_key, (outputs,)))
-    return jnp.outer(of_inputs, of_outputs), of_outputs
+        return jax.random.normal(first_key, shape), output_noise
+    input_noise = _signed_root(jax.random.normal(first_key, shape[:1]))
+    output_noise = _signed_root(output_noise)
+    return jnp.outer(input_noise, output_noise), output_noise
 
 
 def _signed_root(normal: Float[Array, " unit"]) -> Float[Array, " unit"]:

@@ -151,8 +151,7 @@ def update_target(
 ) -> network.Params:
     """Returns the target network after this number of updates."""
     if isinstance(config.target, HardTarget):
-        copies = updates % config.target.copy_every == 0
-        select = partial(jnp.where, copies)
+        select = partial(jnp.where, updates % config.target.copy_every == 0)
         return jax.tree.map(select, params, target_params)
     return optax.incremental_update(params, target_params, config.target.rate)
 
@@ -174,8 +173,8 @@ def update_agents(
         return jax.lax.scan(step, agent, numbers)
 
     agents = Agent(state.params, state.target_params, state.optimizer)
-    indices = jnp.arange(config.env.agents)
-    agents, metrics = map_axis(config, update_repeatedly)((agents, indices))
+    update_all = map_axis(config, update_repeatedly)
+    agents, metrics = update_all((agents, jnp.arange(config.env.agents)))
     return agents, {name: values.T for name, values in metrics.items()}
 
 

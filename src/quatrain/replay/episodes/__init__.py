@@ -1,1 +1,1 @@
-"""Walks of any length back to back, sampled in pairs whose lag is geometric."""
+"""Walks of any length, stored back to back and sampled in pairs with a geometric lag."""

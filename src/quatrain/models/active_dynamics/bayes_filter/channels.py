@@ -1,4 +1,4 @@
-"""what a filter is told of channels: the same ones for all rows, or those that each replicate has learned."""
+"""states -> observations: the true channels, or those identified for each replicate."""
 
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from quatrain.envs.vector_field.observation import Emission
 
 
 class LearnedChannels(NamedTuple):
-    """y = C x + b + noise with a C and b of each row; offers what `Emission` does."""
+    """Holds C, b and R of y = C x + b + noise for each learner, with the methods of `Emission`."""
 
     weight: Float[Tensor, "learner obs d"]
     bias: Float[Tensor, "learner obs"]
@@ -21,25 +21,26 @@ class LearnedChannels(NamedTuple):
         return "linear"
 
     def mean(self, x: Float[Tensor, "learner d"]) -> Float[Tensor, "learner obs"]:
-        """C x + b."""
+        """Computes C x + b."""
         return torch.einsum("rod,rd->ro", self.weight, x) + self.bias
 
     def variance(self, x: Float[Tensor, "learner d"]) -> Float[Tensor, "learner obs"]:
-        """R, per channel."""
+        """Returns the diagonal of R."""
         return self.noise_variance
 
     def precision(self, x: Float[Tensor, "learner d"]) -> Float[Tensor, "learner d d"]:
-        """Λ = Cᵀ R⁻¹ C."""
+        """Computes Λ = Cᵀ R⁻¹ C."""
         return (self.weight / self.noise_variance[..., None]).mT @ self.weight
 
     def information_vector(
         self, y: Float[Tensor, "learner obs"], x: Float[Tensor, "learner d"]
     ) -> Float[Tensor, "learner d"]:
-        """Cᵀ R⁻¹ (y - h(x))."""
-        return torch.einsum("rod,ro->rd", self.weight, (y - self.mean(x)) / self.noise_variance)
+        """Computes η = Cᵀ R⁻¹ (y - h(x))."""
+        residual = (y - self.mean(x)) / self.noise_variance
+        return torch.einsum("rod,ro->rd", self.weight, residual)
 
     def double(self) -> "LearnedChannels":
-        """The same in float64."""
+        """Returns a copy in float64."""
         return LearnedChannels(*(part.double() for part in self))
 
 

@@ -110,7 +110,7 @@ class BayesFilterLearner:
         bayes.predict(self.filter, self.belief, observation.control.double())
         nll = bayes.correct(self.filter, self.belief, observation.observation.double())
         first = observation.reset_observation.double()
-        bayes.begin(self.filter, self.belief, observation.truncated, first)
+        bayes.restart(self.filter, self.belief, observation.truncated, first)
         return nll
 
     def improve(self, replay: WindowRing) -> None:
@@ -274,7 +274,7 @@ def frozen_innovation(
     """
     count = len(u)
     filter = filter._replace(emission=_repeated(filter.emission, count))
-    belief = bayes.start(filter.d, learners * count)
+    belief = bayes.state_prior(filter.d, learners * count)
 
     def at(column: np.ndarray, time: int) -> Float64[Tensor, "learner_rollout obs"]:
         """Returns one time for all learners; all times together would take gigabytes."""
@@ -289,7 +289,7 @@ def frozen_innovation(
         bayes.predict_state(filter, belief, flat_drift, u[:, time].repeat(learners, 1))
         nll.append(bayes.correct(filter, belief, at(rollouts.next_observations, time)))
         ended = torch.tensor(rollouts.truncated[:, time]).repeat(learners)
-        bayes.begin(filter, belief, ended, at(rollouts.observations, time + 1))
+        bayes.restart(filter, belief, ended, at(rollouts.observations, time + 1))
     return torch.stack(nll).mean(0).unflatten(0, (learners, count)).mean(1)
 
 

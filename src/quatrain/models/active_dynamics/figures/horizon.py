@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float64
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.evaluate import AHEAD, SMALLEST
+from quatrain.models.active_dynamics.evaluate import HORIZONS, SMALLEST
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     end_label,
@@ -24,17 +24,17 @@ def draw_horizon(study: Study) -> Figure:
     axes = figure.subplots()
     ends = []
     for arm in study.arms:
-        columns = [study.prediction_r2[f"displacement_r2_{k}"] for k in AHEAD]
+        columns = [study.prediction_r2[f"displacement_r2_{k}"] for k in HORIZONS]
         r2 = study.of_arm(arm, np.stack(columns, 1))
         style = {"color": COLORS[arm], "linewidth": 2, "marker": "o"}
-        median = median_with_band(axes, AHEAD, nines(r2), **style)
+        median = median_with_band(axes, HORIZONS, nines(r2), **style)
         ends.append(end_label(arm, median[-1], f" {np.median(r2[:, -1]):.4f}"))
     axes.set_yticks(nines(np.array(R2_TICKS)), [f"{tick:g}" for tick in R2_TICKS])
     low, high = axes.dataLim.intervaly
     axes.set_ylim(low - 0.15, high + 0.15)
-    axes.set_xticks(AHEAD)
+    axes.set_xticks(HORIZONS)
     summary = study.pair_text(ends)
-    set_title(axes, f"R² of the displacement by the field in {AHEAD[-1]} transitions: {summary}")
+    set_title(axes, f"R² of the displacement by the field in {HORIZONS[-1]} transitions: {summary}")
     axes.set(xlabel="transitions ahead", ylabel="R² of the displacement by the field")
     axes.grid(alpha=0.25)
     label_ends(axes, ends)

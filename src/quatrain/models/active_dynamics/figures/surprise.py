@@ -60,7 +60,7 @@ def oracle_nll(study: Study) -> Float64[np.ndarray, "learner transition"]:
         env.process_noise,
     )
     first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
-    belief = filters.start(env.d, study.config.learners)
+    belief = filters.state_prior(env.d, study.config.learners)
     filters.correct(oracle, belief, first.double())
     nll = []
     for time in range(study.path.shape[1]):
