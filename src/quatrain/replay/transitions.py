@@ -167,8 +167,9 @@ class HostRing(Generic[Columns]):
         lengths = [len(column) if column.ndim else None for column in columns]
         count = lengths[0]
         if count is None or lengths.count(count) < len(lengths):
-            named = zip(self._names, lengths, strict=True)
-            actual = ", ".join(f"{name} {length}" for name, length in named)
+            actual = ", ".join(
+                f"{name} {length}" for name, length in zip(self._names, lengths, strict=True)
+            )
             raise ReplayError(
                 f"Columns of a batch must have equally many rows, not {actual}; `add` takes one.",
             )

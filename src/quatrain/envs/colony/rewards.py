@@ -65,8 +65,8 @@ def growth(world: World, step: Transition) -> PerColony:
 
 def metabolic(world: World, step: Transition) -> PerColony:
     """Computes −(γ/γ_max)² · survivors / (Nc/2)."""
-    largest = world.rules.bounds[1].high
-    return -(step.action[..., 1] / largest).square() * (step.after.n / world.rules.target_nodes)
+    gamma = step.action[..., 1] / world.rules.bounds[1].high
+    return -gamma.square() * (step.after.n / world.rules.target_nodes)
 
 
 def off_center(world: World, step: Transition) -> PerColony:
@@ -98,8 +98,11 @@ def first_step(world: World, step: Transition) -> PerColony:
     (W − 1).
     """
     last_pixel = world.rules.width - 1
-    first = -(last_pixel - step.after.centroid[..., 0]) / last_pixel
-    return torch.where(step.after.t == 1, first - distance(world, step), 0.0)
+    return torch.where(
+        step.after.t == 1,
+        -(last_pixel - step.after.centroid[..., 0]) / last_pixel - distance(world, step),
+        0.0,
+    )
 
 
 def terminal_raw(world: World, step: Transition) -> PerColony:
@@ -116,8 +119,7 @@ def growth_full(world: World, step: Transition) -> PerColony:
     """Returns −5 for fewer than 2 cells, −3 (1 + (n' − Nc)/Nc) for more than Nc, otherwise 0.1."""
     target = world.rules.target_nodes
     n = step.after.n
-    reward = torch.where(n > target, -3 * (1 + (n - target) / target), 0.1)
-    return torch.where(n < 2, -5.0, reward)
+    return torch.where(n < 2, -5.0, torch.where(n > target, -3 * (1 + (n - target) / target), 0.1))
 
 
 def growth_penalty(world: World, step: Transition) -> PerColony:
@@ -140,22 +142,19 @@ def spawn(world: World, step: Transition) -> PerColony:
     −1; less at edges.
     """
     before = step.before
-    nearest = _nearest(step.child, before.pos, in_use(before))
-    child_intensity = intensity_at(world, step.child[..., 0], before.substrate)
-    nearest_x = before.pos[..., 0].gather(1, nearest)
-    gain = child_intensity - intensity_at(world, nearest_x, before.substrate)
+    nearest_x = before.pos[..., 0].gather(1, _nearest(step.child, before.pos, in_use(before)))
+    gain = intensity_at(world, step.child[..., 0], before.substrate)
+    gain = gain - intensity_at(world, nearest_x, before.substrate)
     edge = _to_edge(world, step.child[..., 1])
     reward = torch.where(gain >= world.rules.delta_intensity, 2.5, -1.0)
-    near_edge = torch.where(edge < 0.15, -3.0, 0.0)
-    reward = reward + torch.where(edge < 0.08, -8.0, near_edge)
+    reward = reward + torch.where(edge < 0.08, -8.0, torch.where(edge < 0.15, -3.0, 0.0))
     return _sum_where(step.survives, reward)
 
 
 def delete(world: World, step: Transition) -> PerColony:
     """Sums over cells before the step: 2 if marked and deleted, −2 if only one of the two."""
     marked = marks(world, step)
-    mistake = torch.where(marked ^ step.deleted, -2.0, 0.0)
-    reward = torch.where(marked & step.deleted, 2.0, mistake)
+    reward = torch.where(marked & step.deleted, 2.0, torch.where(marked ^ step.deleted, -2.0, 0.0))
     return _sum_where(in_use(step.before), reward)
 
 
@@ -167,8 +166,7 @@ def delete_penalty(world: World, step: Transition) -> PerColony:
 def efficiency(world: World, step: Transition) -> PerColony:
     """Sums over deleted cells: 0.05 max(0, age − 50) + 0.1 max(0, age − 20)."""
     age = step.before.age
-    reward = 0.05 * (age - 50).clamp(min=0) + 0.1 * (age - 20).clamp(min=0)
-    return _sum_where(step.deleted, reward)
+    return _sum_where(step.deleted, 0.05 * (age - 50).clamp(min=0) + 0.1 * (age - 20).clamp(min=0))
 
 
 def edge(world: World, step: Transition) -> PerColony:
@@ -176,9 +174,8 @@ def edge(world: World, step: Transition) -> PerColony:
     left by as much.
     """
     x = step.before.pos[..., 0]
-    ancestor_x = x.gather(1, step.ancestor.clamp(min=0))
     has_parent = step.survives & (step.ancestor >= 0)
-    survivors = _sum_where(has_parent, _edge_reward(x - ancestor_x))
+    survivors = _sum_where(has_parent, _edge_reward(x - x.gather(1, step.ancestor.clamp(min=0))))
     return survivors + _sum_where(step.survives, _edge_reward(step.child[..., 0] - x))
 
 
@@ -273,11 +270,14 @@ def _nearest(
     memory of pairs.
     """
     size = max(1, PAIRS // (pos.shape[1] * others.shape[1]))
-    blocks = zip(pos.split(size), others.split(size), exist.split(size), strict=True)
     nearest = []
+    blocks = zip(pos.split(size), others.split(size), exist.split(size), strict=True)
     for block, other, mask in blocks:
-        apart = torch.cdist(block, other, compute_mode="donot_use_mm_for_euclid_dist")
-        nearest.append(apart.masked_fill_(~mask[:, None], torch.inf).argmin(2))
+        nearest.append(
+            torch.cdist(block, other, compute_mode="donot_use_mm_for_euclid_dist")
+            .masked_fill_(~mask[:, None], torch.inf)
+            .argmin(2)
+        )
     return torch.cat(nearest)
 
 
@@ -293,8 +293,7 @@ def _border_penalty(to_edge: Tensor) -> Tensor:
 
 
 def _edge_reward(dx: Tensor) -> Tensor:
-    left = torch.where(dx < -0.01, -0.05, 0.0)
-    return torch.where(dx > 0.01, 0.5, left)
+    return torch.where(dx > 0.01, 0.5, torch.where(dx < -0.01, -0.05, 0.0))
 
 
 _FUNCTIONS: Mapping[str, Callable[[World, Transition], PerColony]] = {

@@ -99,8 +99,9 @@ def step(
     """
     next_state = jnp.asarray(grid.next_state)[state, action]
     terminated = next_state == grid.goal
-    at_limit = elapsed + 1 >= max_episode_steps
-    return Transition(next_state, terminated, truncated=~terminated & at_limit)
+    return Transition(
+        next_state, terminated, truncated=~terminated & (elapsed + 1 >= max_episode_steps)
+    )
 
 
 def observe(grid: Grid, observation: str) -> Float32[np.ndarray, "states inputs"]:

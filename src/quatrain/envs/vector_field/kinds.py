@@ -129,8 +129,9 @@ def register_table(name: str, axes: Sequence[Any], vectors: Any) -> None:
     """
     _refuse_built_in(name)
     _functions.pop(name, None)
-    nested_axes = tuple(_nested(axis.tolist()) for axis in axes)
-    _tables[name] = Table(name, nested_axes, _nested(vectors.tolist()))
+    _tables[name] = Table(
+        name, tuple(_nested(axis.tolist()) for axis in axes), _nested(vectors.tolist())
+    )
 
 
 def known_kinds() -> tuple[str, ...]:

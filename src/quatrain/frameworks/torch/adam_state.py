@@ -46,5 +46,6 @@ def get_state(optimizer: Optimizer, network: nn.Module) -> AdamState:
         }
         for key in MOMENTS
     )
-    steps = next(iter(states.values())).get("step", torch.zeros(()))
-    return AdamState(average, square, steps.clone())
+    return AdamState(
+        average, square, next(iter(states.values())).get("step", torch.zeros(())).clone()
+    )

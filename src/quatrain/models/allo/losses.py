@@ -100,8 +100,7 @@ def exact_constraints(
     starts: Float[Array, " states"],
 ) -> Constraints:
     """Computes the expectation over the buffer: E = tril(Uᵀ R sg(U) − I), Q = 2 Σ E∘sg(E)."""
-    weighted = starts[:, None] * stop_gradient(table)
-    error = jnp.tril(table.T @ weighted - jnp.eye(table.shape[1]))
+    error = jnp.tril(table.T @ (starts[:, None] * stop_gradient(table)) - jnp.eye(table.shape[1]))
     return Constraints(
         error=error,
         first=error,
@@ -137,8 +136,7 @@ def lagrangian(
         "barrier_term": stop_gradient(barrier),
     }
     assert values.keys() == weights.keys() == set(TERMS)
-    weighted = {name: weights[name] * values[name] for name in TERMS}
-    return Loss(weighted, constraints)
+    return Loss({name: weights[name] * values[name] for name in TERMS}, constraints)
 
 
 def total(loss: Loss) -> Float[Array, ""]:
