@@ -128,7 +128,6 @@ def _record_start(
 
 
 def window_counts(ring: WindowRing) -> Int64[Tensor, " env"]:
-    """Returns the number of valid windows of each env."""
     return ring.starts.end - ring.starts.first
 
 

@@ -122,7 +122,6 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         )
 
     def observation(self) -> ObservationArrays:
-        """Returns the current observation, as `step` does."""
         return self._observe(self._running())
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -183,7 +182,6 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         }
 
     def _final_observations(self, final: Colonies, ended: Tensor) -> np.ndarray:
-        """Returns the last observation of each ended episode, None for other colonies."""
         indices = ended.nonzero()[:, 0]
         batch = self._observe(select(final, indices))
         observations = np.full(self.num_envs, None, dtype=object)

@@ -98,7 +98,6 @@ def make_world(rules: Rules, plates: Plates) -> World:
 
 
 def in_use(colonies: Colonies) -> Bool[Tensor, "env cell"]:
-    """Returns which slots hold a cell."""
     return slot_indices(colonies.parent.shape[1], colonies.n.device) < colonies.n[..., None]
 
 
@@ -132,7 +131,8 @@ def advance(world: World, colonies: Colonies, action: Float[Tensor, "env 5"]) ->
     count = (action[..., 0] * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
     deleted = select_leftmost(colonies.pos[..., 0], used, count)
     survives = used ^ deleted
-    position = as_complex(colonies.pos)
+    # x + iy, because on a CPU complex numbers are gathered several times faster than pairs.
+    position = torch.view_as_complex(colonies.pos.contiguous())
     child = _children(world, colonies, action)
     ancestor = _surviving_ancestors(colonies.parent, deleted)
     after = _compact(colonies, survives, position, child, ancestor, slots)
@@ -147,13 +147,6 @@ def advance(world: World, colonies: Colonies, action: Float[Tensor, "env 5"]) ->
         ancestor=ancestor,
         reason=_reason(world.rules, after),
     )
-
-
-def as_complex(pos: Float[Tensor, "env cell 2"]) -> Complex64[Tensor, "env cell"]:
-    """Returns x + iy, because on a CPU complex numbers are gathered several times faster than
-    pairs.
-    """
-    return torch.view_as_complex(pos.contiguous())
 
 
 def drop_unused_slots(colonies: Colonies) -> Colonies:
@@ -280,9 +273,12 @@ def _update_progress(
 ) -> Colonies:
     """Updates t, left, centroid and furthest; a colony without cells keeps its centroid."""
     deleted = ~survives
-    total = torch.view_as_real((position + child).masked_fill_(deleted, 0.0)).sum(1)
     n = after.n[..., None]
-    centroid = torch.where(n > 0, total / n.clamp(min=1), before.centroid)
+    centroid = torch.where(
+        n > 0,
+        torch.view_as_real((position + child).masked_fill_(deleted, 0.0)).sum(1) / n.clamp(min=1),
+        before.centroid,
+    )
     return after._replace(
         t=before.t + 1,
         left=(before.left + 1).masked_fill_(~(centroid[..., 0] < before.centroid[..., 0]), 0),

@@ -52,11 +52,8 @@ class _Cells(NamedTuple):
     cy: Float[Tensor, " env"]
 
 
-class _Features(NamedTuple):
-    """Holds the columns of `Observation.node` and `Observation.graph`."""
-
-    node: list[Tensor]
-    graph: list[Tensor]
+_Features = tuple[list[Tensor], list[Tensor]]
+"""Columns of `Observation.node` and of `Observation.graph`."""
 
 
 def observe(world: World, colonies: Colonies, cells: int) -> Observation:
@@ -103,7 +100,7 @@ def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> 
 def _light(rules: Rules, colonies: Colonies, cells: _Cells) -> _Features:
     """Computes features of order 1, in time linear in the cells."""
     stiffness = cells.intensity / (1 + cells.intensity)
-    return _Features(
+    return (
         [
             cells.x / rules.width,
             cells.y * (2 / rules.height) - 1,
@@ -149,7 +146,7 @@ def _full(colonies: Colonies, cells: _Cells) -> _Features:
     centrality, corner = (torch.cat(column) for column in zip(*blocks, strict=True))
     corner = corner & cells.mask
     age = colonies.age[:, :slots]
-    return _Features(
+    return (
         [
             cells.x,
             cells.y,
@@ -168,7 +165,6 @@ def _full(colonies: Colonies, cells: _Cells) -> _Features:
 
 
 def _shape(cells: _Cells) -> list[Tensor]:
-    """Computes the numbers of cells and edges, and the position and size of the bounding box."""
     edges = cells.has_parent.sum(1)
     left = _lowest(cells.x, cells)
     right = cells.x.amax(1)
@@ -193,7 +189,6 @@ def _shape(cells: _Cells) -> list[Tensor]:
 
 
 def _sums(cells: _Cells) -> list[Tensor]:
-    """Computes mean, maximum and sum of all in- and out-degrees, and of all intensities."""
     edges = cells.has_parent.sum(1)
     intensity = cells.intensity * cells.present
     total = intensity.sum(1)

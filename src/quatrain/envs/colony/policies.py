@@ -21,7 +21,6 @@ SMALLEST = 0.5
 
 
 def action_bounds(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
-    """Returns the lowest and the highest action."""
     low, high = torch.tensor(rules.bounds).T
     return low, high
 

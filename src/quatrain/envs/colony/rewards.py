@@ -6,7 +6,6 @@ survivors and their children in the slots before the step, so that an overflow i
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -33,15 +32,6 @@ PAIRS = 2**22
 """Pairs of cells whose distances are computed at once."""
 
 PerColony = Float[Tensor, " env"]
-
-
-class Cells(NamedTuple):
-    """Holds the cells after a step, unordered: survivors, then children."""
-
-    pos: Float[Tensor, "env cell 2"]
-    exists: Bool[Tensor, "env cell"]
-    age: Float[Tensor, "env cell"]
-    intensity: Float[Tensor, "env cell"]
 
 
 def components(world: World, step: Transition) -> Float[Tensor, "env component"]:
@@ -76,7 +66,6 @@ def off_center(world: World, step: Transition) -> PerColony:
 
 
 def time(world: World, step: Transition) -> PerColony:
-    """Returns −1."""
     return torch.full_like(step.after.furthest, -1.0)
 
 
@@ -154,8 +143,10 @@ def spawn(world: World, step: Transition) -> PerColony:
 def delete(world: World, step: Transition) -> PerColony:
     """Sums over cells before the step: 2 if marked and deleted, −2 if only one of the two."""
     marked = marks(world, step)
-    reward = torch.where(marked & step.deleted, 2.0, torch.where(marked ^ step.deleted, -2.0, 0.0))
-    return _sum_where(in_use(step.before), reward)
+    return _sum_where(
+        in_use(step.before),
+        torch.where(marked & step.deleted, 2.0, torch.where(marked ^ step.deleted, -2.0, 0.0)),
+    )
 
 
 def delete_penalty(world: World, step: Transition) -> PerColony:
@@ -175,8 +166,9 @@ def edge(world: World, step: Transition) -> PerColony:
     """
     x = step.before.pos[..., 0]
     has_parent = step.survives & (step.ancestor >= 0)
-    survivors = _sum_where(has_parent, _edge_reward(x - x.gather(1, step.ancestor.clamp(min=0))))
-    return survivors + _sum_where(step.survives, _edge_reward(step.child[..., 0] - x))
+    return _sum_where(
+        has_parent, _edge_reward(x - x.gather(1, step.ancestor.clamp(min=0)))
+    ) + _sum_where(step.survives, _edge_reward(step.child[..., 0] - x))
 
 
 def node(world: World, step: Transition) -> PerColony:
@@ -184,20 +176,21 @@ def node(world: World, step: Transition) -> PerColony:
     with its mean.
     """
     rules = world.rules
-    cells = cells_after(world, step)
-    x, y = cells.pos.unbind(2)
+    pos = torch.cat([step.before.pos, step.child], 1)  # survivors, then children
+    exists = torch.cat([step.survives, step.survives], 1)
+    age = torch.cat([step.before.age + 1, torch.zeros_like(step.before.age)], 1)
+    x, y = pos.unbind(2)
+    intensity = intensity_at(world, x, step.before.substrate)
     half = rules.height / 2
-    border = _border_penalty(_to_edge(world, y))
-    mean = _sum_where(cells.exists, cells.intensity) / step.after.n.clamp(min=1)
-    soft = cells.intensity < (1 - EVEN) * mean[..., None]
+    to_edge = _to_edge(world, y)
+    border = torch.where(to_edge < 0.08, -2.0, torch.where(to_edge < 0.15, -0.5, 0.0))
+    border = torch.where(to_edge < 0.03, -5.0, border)
+    mean = _sum_where(exists, intensity) / step.after.n.clamp(min=1)
+    soft = intensity < (1 - EVEN) * mean[..., None]
+    reward = 0.3 * intensity + 0.1 * hull_vertices(pos, exists) + border
+    reward = reward - 0.2 * (x < 0.1 * rules.width) + 0.05 * ((y - half).abs() / half < 0.3)
     settled = torch.where(soft, -0.3, 1.5)
-    hull = hull_vertices(cells.pos, cells.exists)
-    left = x < 0.1 * rules.width
-    middle = (y - half).abs() / half < 0.3
-    reward = 0.3 * cells.intensity + 0.1 * hull + border
-    reward = reward - 0.2 * left + 0.05 * middle
-    reward = reward + torch.where(cells.age >= rules.delta_time, settled, 0.0)
-    return _sum_where(cells.exists, reward)
+    return _sum_where(exists, reward + torch.where(age >= rules.delta_time, settled, 0.0))
 
 
 def survival(world: World, step: Transition) -> PerColony:
@@ -211,8 +204,7 @@ def milestone(world: World, step: Transition) -> PerColony:
     reward = torch.zeros_like(step.after.furthest)
     for share, value in MILESTONES:
         x = share * world.rules.width
-        passed = (step.before.furthest < x) & (step.after.furthest >= x)
-        reward = reward + value * passed
+        reward = reward + value * ((step.before.furthest < x) & (step.after.furthest >= x))
     return reward
 
 
@@ -230,17 +222,6 @@ def marks(world: World, step: Transition) -> Bool[Tensor, "env cell"]:
     excess = before.n - world.rules.target_nodes
     count = torch.where(excess > 0, (15 * excess // 100).clamp(min=1), 0)
     return select_leftmost(-x, candidates, count)
-
-
-def cells_after(world: World, step: Transition) -> Cells:
-    before = step.before
-    pos = torch.cat([before.pos, step.child], 1)
-    return Cells(
-        pos=pos,
-        exists=torch.cat([step.survives, step.survives], 1),
-        age=torch.cat([before.age + 1, torch.zeros_like(before.age)], 1),
-        intensity=intensity_at(world, pos[..., 0], before.substrate),
-    )
 
 
 def _advance(step: Transition) -> PerColony:
@@ -284,12 +265,6 @@ def _nearest(
 def _to_edge(world: World, y: Tensor) -> Tensor:
     """Computes the distance to the upper or lower side, as a share of the height."""
     return torch.minimum(y, world.rules.height - y) / world.rules.height
-
-
-def _border_penalty(to_edge: Tensor) -> Tensor:
-    penalty = torch.where(to_edge < 0.15, -0.5, 0.0)
-    penalty = torch.where(to_edge < 0.08, -2.0, penalty)
-    return torch.where(to_edge < 0.03, -5.0, penalty)
 
 
 def _edge_reward(dx: Tensor) -> Tensor:

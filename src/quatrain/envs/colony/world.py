@@ -118,8 +118,12 @@ def _reset_ended(
     """
     if not ended.is_cpu:
         drawn = start(world, len(ended), generator)
-        masks = [ended.view(-1, *[1] * (leaf.dim() - 1)) for leaf in colonies]
-        return Colonies(*map(torch.where, masks, drawn, colonies))
+        return Colonies(
+            *(
+                torch.where(ended.view(-1, *[1] * (leaf.dim() - 1)), new, leaf)
+                for leaf, new in zip(colonies, drawn, strict=True)
+            )
+        )
     indices = ended.nonzero()[..., 0]
     if not len(indices):
         return colonies

@@ -25,7 +25,7 @@ _SIZES_SHOWN = 5
 
 
 class LayoutError(ValueError):
-    """A map that cannot be used: names the map, the place, the reason and the remedy."""
+    """Reports a map that cannot be used: names the map, the place, the reason and the remedy."""
 
 
 class Door(NamedTuple):
@@ -228,7 +228,6 @@ def _check_door(door: Door, layout: Layout) -> None:
 
 
 def _other_side(door: Door) -> Door:
-    """Returns the door of the same passage in the other direction."""
     dx, dy = MOVES[door.action]
     return Door(door.x + dx, door.y + dy, reverse(door.action))
 

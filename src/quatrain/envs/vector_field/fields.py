@@ -148,7 +148,6 @@ def _raw(
     spec: FieldSpec,
     nodes: Float[Tensor, "one component x2 x1"],
 ) -> Callable[[Tensor], Tensor]:
-    """Returns the unscaled field."""
     function = registered_function(spec.kind)
     if function is not None:
         return partial(_with_one_batch_axis, function=function)

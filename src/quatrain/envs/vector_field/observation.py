@@ -81,7 +81,6 @@ class Emission(NamedTuple):
         return (self._slope(x) * (y - self.mean(x)) / self.variance(x)) @ self.weight
 
     def double(self) -> "Emission":
-        """Returns the same in float64."""
         return self._replace(
             weight=self.weight.double(),
             bias=self.bias.double(),

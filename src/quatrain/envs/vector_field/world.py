@@ -72,7 +72,6 @@ class StepResult(NamedTuple):
 
 
 def make_world(spec: WorldSpec, field: Field, emission: Emission) -> World:
-    """Builds the world on torch's default device."""
     if spec.control is None:
         control = torch.eye(spec.field.d)
     else:
@@ -124,7 +123,9 @@ def step(
     )
     final = EnvState(x, state.age + 1)
     final_observation = _observe(world, x, draws.observation, generators)
-    truncated = _truncated(world.spec, final)
+    truncated = x.abs().amax(1) > world.spec.escape_radius
+    if world.spec.episode_transitions is not None:
+        truncated |= final.age >= world.spec.episode_transitions
     state = final
     observation = final_observation
     # Counts always draw a reset. On other devices than a CPU the test would wait for the device.
@@ -206,13 +207,6 @@ def _leaves(
         x = x + velocity * (stride / velocity.norm(dim=1, keepdim=True)).clamp(max=world.spec.dt)
         left |= ~(x.abs().amax(1) <= world.spec.escape_radius)
     return left
-
-
-def _truncated(spec: WorldSpec, state: EnvState) -> Bool[Tensor, " env"]:
-    escaped = state.x.abs().amax(1) > spec.escape_radius
-    if spec.episode_transitions is None:
-        return escaped
-    return escaped | (state.age >= spec.episode_transitions)
 
 
 def _observe(

@@ -116,7 +116,6 @@ def encoder_inputs(
     grid: Grid,
     frequencies: Float[np.ndarray, "count 2"],
 ) -> Float[np.ndarray, "states inputs"]:
-    """Returns the encoder's input for each state."""
     if env.fourier is None:
         return dynamics.observe(grid, env.observation)
     return dynamics.fourier_inputs(grid, frequencies)

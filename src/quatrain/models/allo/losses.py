@@ -10,7 +10,7 @@ earlier component j gets none: this asymmetry alone determines the order of the 
 fixed point A v = λ R v with λ ascending, and β_ii = −4κ λ_i.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -125,18 +125,13 @@ def lagrangian(
     graph_coef: float,
 ) -> Loss:
     """Computes the weighted terms of L; duals and barrier get no gradient."""
-    values = {
-        "graph": graph,
+    weighted = {
+        "graph": graph_coef * graph,
         "dual": (stop_gradient(duals) * constraints.error).sum(),
-        "barrier_term": constraints.quadratic,
+        "barrier_term": stop_gradient(barrier) * constraints.quadratic,
     }
-    weights: dict[str, Any] = {
-        "graph": graph_coef,
-        "dual": 1.0,
-        "barrier_term": stop_gradient(barrier),
-    }
-    assert values.keys() == weights.keys() == set(TERMS)
-    return Loss({name: weights[name] * values[name] for name in TERMS}, constraints)
+    assert tuple(weighted) == TERMS
+    return Loss(weighted, constraints)
 
 
 def total(loss: Loss) -> Float[Array, ""]:

@@ -185,8 +185,7 @@ def draw_cosine(config: AlloConfig, history: History) -> Figure:
         ),
         "crimson",
     ]
-    labels = [*map(str, range(d)), "mean"]
-    for label, color in zip(labels, colors, strict=True):
+    for label, color in zip([*map(str, range(d)), "mean"], colors, strict=True):
         steps, values = curve(
             history, "cosine_mean" if label == "mean" else f"cosine/{label}", config.seeds
         )

@@ -97,7 +97,6 @@ def _apply(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
 
 
 def _states(layout: Layout, request: dict[str, np.ndarray]) -> Int32[np.ndarray, " questions"]:
-    """Returns the state number of each requested cell."""
     numbers = np.full(layout.walls.shape, -1, np.int32)
     numbers[~layout.walls] = np.arange(count_states(layout))
     specs = {INPUT: Input(np.int32, (2,), 0, np.array(numbers.shape) - 1)}

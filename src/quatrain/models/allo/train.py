@@ -70,8 +70,7 @@ def encoder_is_table(config: Train, states: int) -> bool:
     """Returns whether every state is encoded once, which `auto` does if samples are not fewer."""
     if config.encoder_rows != "auto":
         return config.encoder_rows == "table"
-    samples = (2 + config.constraint_batches) * config.batch_size
-    return config.mode == "exact" or states <= samples
+    return config.mode == "exact" or states <= (2 + config.constraint_batches) * config.batch_size
 
 
 def encode(
@@ -225,7 +224,6 @@ def run_chunk(
 
 
 def init_state(config: AlloConfig, dataset: Dataset, seed: int) -> State:
-    """Returns `seeds` new learners; the randomness of learner i is fold_in(key(seed), i)."""
     frequencies = draw_frequencies(config.env, seed)
     return _init_learners(
         config,
@@ -263,7 +261,6 @@ def _init_learners(
 
 
 def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Array, "states inputs"]:
-    """Returns the encoder's input for each state, with this state's frequencies."""
     return jnp.asarray(encoder_inputs(config.env, dataset.grid, np.asarray(state.frequencies[0])))
 
 

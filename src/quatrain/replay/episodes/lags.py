@@ -110,10 +110,7 @@ def horizon_scale(
 
 def longest_lag(max_horizon: int, discounts: tuple[float, ...]) -> int:
     """Returns the last lag whose weight g^(k-1) exceeds 1e-15 for the largest discount."""
-    return min(
-        max_horizon,
-        math.ceil(math.log(NEGLIGIBLE) / _log(max(discounts))),
-    )
+    return min(max_horizon, math.ceil(math.log(NEGLIGIBLE) / _log(max(discounts))))
 
 
 def _log(discount: float) -> float:

@@ -19,7 +19,7 @@ NO_ACTION = -1  # at a trajectory's last slot
 
 
 class ReplayError(DataError):
-    """Data that cannot be stored or sampled."""
+    """Reports data that cannot be stored or sampled."""
 
 
 class Episodes(NamedTuple):
