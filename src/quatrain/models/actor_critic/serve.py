@@ -23,8 +23,6 @@ EXAMPLES = 3
 
 
 class Weights(NamedTuple):
-    """Holds the part of a state that inference needs."""
-
     params: dict[str, Tensor]
     scale: Scale
 
@@ -42,8 +40,7 @@ class Question(NamedTuple):
 
 def export(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the network of the first seed and the scale of its observations."""
-    seed = state.seeds[0]
-    return packing.to_arrays(Weights(seed.params, seed.scale))
+    return packing.to_arrays(Weights(state.params[0], state.scale[0]))
 
 
 def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -90,11 +87,10 @@ def answer(
         policy = actor.policy
         output = actor.eager(observe(actor, _make_colonies(question)))
         action = policy.action(policy.mean(policy.distribution(output.raw)))
-        value = output.value
-        if value.ndim > 1:
-            value = value @ actor.world.weights
-    columns = zip((*PARAMETERS, "value"), (*action.unbind(1), value), strict=True)
-    return {name: column.numpy(force=True) for name, column in columns}
+        total = output.value.ndim == 1
+        value = output.value if total else output.value @ actor.world.weights
+    outputs = dict(zip(PARAMETERS, action.unbind(1), strict=True)) | {"value": value}
+    return {name: column.numpy(force=True) for name, column in outputs.items()}
 
 
 def _load_actor(
@@ -111,11 +107,16 @@ def _load_actor(
     net = network.init(config, 0)
     node = torch.zeros(NODE_FEATURES[rules.features])
     graph = torch.zeros(GRAPH_FEATURES[rules.features])
-    template = Weights(net.state_dict(), Scale(node, node, graph, graph))
-    weights = packing.from_arrays(template, arrays)
+    weights = packing.from_arrays(
+        Weights(net.state_dict(), Scale(node, node, graph, graph)),
+        arrays,
+    )
     net.load_state_dict(weights.params)
-    reward_weights = torch.tensor([weight for _, weight in rules.reward])
-    world = World(rules, torch.tensor(stiffness), reward_weights)
+    world = World(
+        rules,
+        torch.tensor(stiffness),
+        torch.tensor([weight for _, weight in rules.reward]),
+    )
     return make_actor(config, world, weights.scale, net)
 
 
@@ -129,12 +130,11 @@ def _make_colonies(question: Question) -> Colonies:
     parents = torch.tensor(question.parents)
     ages = torch.tensor(question.ages)
     used = torch.arange(parents.shape[1]) < cells[:, None]
-    stepped = ages.amax(1, keepdim=True) > 0
     colonies = colonies_at(torch.tensor(question.positions), cells.long(), torch.arange(len(cells)))
     return colonies._replace(
         parent=parents.long(),
         age=ages.float(),
-        new=used & (ages == 0) & stepped,
+        new=used & (ages == 0) & (ages.amax(1, keepdim=True) > 0),
         left=torch.tensor(question.left_moves).long(),
     )
 
@@ -145,14 +145,17 @@ def inputs(config: ActorCriticConfig) -> dict[str, Input]:
     """
     env = config.env
     slots = env.max_nodes
-    size = np.array([env.width, env.height])
-    earlier = np.arange(slots) - 1
-    stiffest = float(np.finfo(np.float32).max)
     return {
         "cells": Input(np.int32, (), 1, slots),
-        "positions": Input(np.float32, (slots, 2), 0, size, "cells"),
-        "parents": Input(np.int32, (slots,), -1, earlier, "cells"),
+        "positions": Input(
+            np.float32,
+            (slots, 2),
+            0,
+            np.array([env.width, env.height]),
+            "cells",
+        ),
+        "parents": Input(np.int32, (slots,), -1, np.arange(slots) - 1, "cells"),
         "ages": Input(np.int32, (slots,), 0, env.max_steps, "cells"),
         "left_moves": Input(np.int32, (), 0, env.left_limit - 1),
-        "stiffness": Input(np.float32, (env.width,), FLOOR, stiffest),
+        "stiffness": Input(np.float32, (env.width,), FLOOR, float(np.finfo(np.float32).max)),
     }

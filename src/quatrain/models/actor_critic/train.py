@@ -45,12 +45,10 @@ class State(NamedTuple):
 
     @classmethod
     def from_seeds(cls, seeds: list[SeedState]) -> "State":
-        """Returns the state whose `seeds` are these."""
         return cls(*zip(*seeds, strict=True))
 
     @property
     def seeds(self) -> list[SeedState]:
-        """The state of each seed."""
         return [SeedState(*parts) for parts in zip(*self, strict=True)]
 
 
@@ -139,22 +137,20 @@ def _iterate(
         memory = rollout.allocate_rollout(config, config.train.num_envs // group.size)
         trainers = [trainer.from_state(config, world, seed, group, memory) for seed in state.seeds]
     for count in counts:
-        small = config.network.d <= SMALL
-        with explain_out_of_memory(config), threads.single_threaded(small):
+        with explain_out_of_memory(config), threads.single_threaded(config.network.d <= SMALL):
             entries = [[run_iteration(learner) for learner in trainers] for _ in range(count)]
         rank_states = [
             trainer.to_rank_state(learner.rollout_state, learner.order) for learner in trainers
         ]
-        gathered = group.all_gather_object((entries, rank_states))
-        of_seeds = zip(*(rank_states for _, rank_states in gathered), strict=True)
-        seeds = [
-            trainer.to_state(learner, ranks)
-            for learner, ranks in zip(trainers, of_seeds, strict=True)
-        ]
+        of_entries, of_states = zip(
+            *group.all_gather_object((entries, rank_states)),
+            strict=True,
+        )
+        seeds = map(trainer.to_state, trainers, zip(*of_states, strict=True))
         yield Progress(
             step=trainers[0].iterations,
-            state=State.from_seeds(seeds),
-            metrics=metrics.stack_entries([entries for entries, _ in gathered]),
+            state=State.from_seeds(list(seeds)),
+            metrics=metrics.stack_entries(of_entries),
         )
 
 

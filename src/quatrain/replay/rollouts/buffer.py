@@ -185,8 +185,7 @@ def minibatch_indices(
     generator: torch.Generator,
 ) -> tuple[Int64[Tensor, " minibatch"], ...]:
     """Returns the indices of all transitions, shuffled, in minibatches; the last may be smaller."""
-    order = torch.randperm(transitions, generator=generator, device=generator.device)
-    return order.split(size)
+    return torch.randperm(transitions, generator=generator, device=generator.device).split(size)
 
 
 def minibatch(

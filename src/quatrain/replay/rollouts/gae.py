@@ -72,11 +72,9 @@ def gae(
 
     Gradients are not propagated.
     """
-    coef = coef.detach()
     columns = delta.detach().flatten(1)
-    if delta.ndim > 2:
-        per_env = coef.reshape(*coef.shape, *[1] * (delta.ndim - 2))
-        coef = per_env.expand_as(delta).flatten(1)
+    per_env = coef.detach().reshape(*coef.shape, *[1] * (delta.ndim - 2))
+    coef = per_env.expand_as(delta).flatten(1)
     name = fastest(columns, coef) if implementation == "auto" else implementation
     return IMPLEMENTATIONS[name](columns, coef).reshape(delta.shape)
 
@@ -182,9 +180,8 @@ def gae_lfilter(
 
 
 def _filter(delta: np.ndarray, factor: np.floating) -> np.ndarray:
-    numerator = np.ones(1, delta.dtype)
     denominator = np.array([1, -factor], delta.dtype)
-    return lfilter(numerator, denominator, delta[::-1], axis=0)[::-1].copy()
+    return lfilter(np.ones(1, delta.dtype), denominator, delta[::-1], axis=0)[::-1].copy()
 
 
 IMPLEMENTATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -59,8 +59,10 @@ def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
         fills_memory=MEMORY.fill_uninitialized_memory,
     )
     context = multiprocessing.get_context("spawn")
-    jobs = [(rank, settings, work, args) for rank in range(1, size)]
-    others = [context.Process(target=_run_rank, args=job, daemon=True) for job in jobs]
+    others = [
+        context.Process(target=_run_rank, args=(rank, settings, work, args), daemon=True)
+        for rank in range(1, size)
+    ]
     try:
         for other in others:
             other.start()

@@ -36,7 +36,6 @@ LOG_STD_OFFSET = 2.2
 """Squashed Gaussian: raw outputs of 0 give units the same spread as the initial Beta distribution.
 """
 QUADRATURE_POINTS = 32
-"""Points of the Gauss-Hermite quadrature."""
 
 Params = tuple[Tensor, ...]
 """The two parameters of a distribution, each [*batch, active]."""
@@ -89,15 +88,13 @@ def make_policy(
         fixed: values of all other parameters.
     """
     columns = [PARAMETERS.index(name) for name in active]
-    lows = [bounds[column].low for column in columns]
     widths = [bounds[column].high - bounds[column].low for column in columns]
-    constants = [0.0 if name in active else fixed[name] for name in PARAMETERS]
     box = Box(
-        low=torch.tensor(lows, dtype=torch.float32),
+        low=torch.tensor([bounds[column].low for column in columns], dtype=torch.float32),
         width=torch.tensor(widths, dtype=torch.float32),
         log_volume=sum(map(math.log, widths)),
         columns=torch.tensor(columns),
-        constants=torch.tensor(constants),
+        constants=torch.tensor([0.0 if name in active else fixed[name] for name in PARAMETERS]),
     )
     return _beta(box) if kind == "beta" else _squashed_gaussian(box)
 
@@ -107,8 +104,11 @@ def scale_to_bounds(
     unit: Float[Tensor, "*batch active"],
 ) -> Float[Tensor, "*batch parameters"]:
     """Returns the actions of units in [0, 1]; below the upper bound for every unit <= 1 − EDGE."""
-    constants = box.constants.expand(*unit.shape[:-1], -1)
-    return constants.index_copy(-1, box.columns, box.low + box.width * unit)
+    return box.constants.expand(*unit.shape[:-1], -1).index_copy(
+        -1,
+        box.columns,
+        box.low + box.width * unit,
+    )
 
 
 def _beta(box: Box) -> Policy:
@@ -239,8 +239,7 @@ def gaussian_log_prob(
     """Computes the log-density of z before squashing."""
     mean, log_std = params
     deviation = (z - mean) * (-log_std).exp()
-    density = -0.5 * deviation.square() - log_std - 0.5 * math.log(2 * math.pi)
-    return density.sum(-1)
+    return (-0.5 * deviation.square() - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
 def log_slope(z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

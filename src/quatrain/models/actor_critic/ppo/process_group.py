@@ -33,7 +33,6 @@ class ProcessGroup(NamedTuple):
         return value if self.size == 1 else self.all_reduce_sum(value) / self.size
 
     def all_reduce_sum(self, value: Tensor) -> Tensor:
-        """Returns the sum over ranks."""
         if self.size == 1:
             return value
         total = value.detach().clone()
