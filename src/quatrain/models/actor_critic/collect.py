@@ -79,10 +79,6 @@ class InitialColonies(NamedTuple):
 
 
 class References(NamedTuple):
-    """Holds the returns of reference policies with each held-out colony, and the two choices made
-    in training.
-    """
-
     random: Float32[np.ndarray, " colony"]
     constant: Float32[np.ndarray, " colony"]
     feedback: Float32[np.ndarray, " colony"]
@@ -256,7 +252,6 @@ def _references(
     colonies: Colonies,
     draws: Generator,
 ) -> tuple[Search, References]:
-    """Selects constant action and gamma on training plates; scores them on held-out colonies."""
     fixed = config.env.action.fixed_params
     count = len(colonies.n)
     search = best_constant(train, config.collect.constant_search, fixed, draws)
@@ -322,7 +317,6 @@ def _shapes(
 
 
 def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool]:
-    """Returns problems, and whether the dataset is free of them."""
     train, held_out = dataset
     env = config.env
     low, high = np.array(env.rules.bounds, np.float32).T

@@ -14,13 +14,10 @@ STIFFEST = 1e12
 float32.
 """
 MAX_BYTES = 2**36
-CELL_BYTES = 200
-"""Approximate memory of one cell slot during a step of its colony."""
+CELL_BYTES = 200  # approximate memory of one cell slot during a step of its colony
 
 
 class Collect(Section):
-    """Sets plates, colonies for evaluation, and the search for reference policies."""
-
     plates: Literal["default_law", "fixed", "user"] = Field(
         description="drawn from a law; the fixed plate of the original; or that of plates_file"
     )
@@ -62,8 +59,6 @@ class Collect(Section):
 
 
 class Network(Section):
-    """Sets an encoder of cells by attention, with a policy head and a value head."""
-
     policy: Literal["beta", "squashed_gaussian"]
     d: int = Field(ge=4, le=4096, description="units per cell")
     layers: int = Field(ge=1, le=64, description="attention blocks")
@@ -80,8 +75,6 @@ class Network(Section):
 
 
 class Train(Section):
-    """Sets proximal policy optimisation: iterations of a rollout and some epochs on it."""
-
     num_envs: int = Field(ge=1, le=2**20, description="parallel colonies")
     horizon: int = Field(ge=1, le=100_000, description="steps of a rollout")
     transitions: int = Field(
@@ -139,7 +132,6 @@ class Train(Section):
 
     @property
     def batch(self) -> int:
-        """Returns the transitions of an iteration."""
         return self.num_envs * self.horizon
 
     @property

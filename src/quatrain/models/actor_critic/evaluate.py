@@ -20,17 +20,21 @@ from quatrain.models.actor_critic.ppo.trainer import SeedState, load_actor
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
-LOWER_REFERENCES = ("random_return", "constant_return")
-UPPER_REFERENCES = ("feedback_return",)
 GATED = (
-    Gated("return_mean", "higher", 0.3, {}, LOWER_REFERENCES, UPPER_REFERENCES),
+    Gated(
+        "return_mean",
+        "higher",
+        0.3,
+        {},
+        ("random_return", "constant_return"),
+        ("feedback_return",),
+    ),
     Gated("margin_over_constant", "higher", 0.1, {"default": 0.25}),
     Gated("fraction_of_feedback", "higher", 0.03, {"default": 0.95}),
     Gated("success_rate", "higher", 0.02, {}),
     Gated("size_rmse", "lower", 1.0, {}),
 )
-SETTLING_STEPS = 4
-"""Steps until the size of a colony enters `size_rmse`."""
+SETTLING_STEPS = 4  # steps until the size of a colony enters `size_rmse`
 KINDS = {"linear": LINEAR, "exponential": EXPONENTIAL}
 TINY = 1e-6
 
@@ -193,9 +197,6 @@ def _further_scores(
     dataset: Dataset,
     seed: int,
 ) -> dict[str, Any]:
-    """Returns the scores of the stochastic policy, and of the deterministic one on plates outside
-    the training law.
-    """
     held_out = dataset.held_out
     world = make_world(config.env.rules, held_out.plates)
     draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)

@@ -112,8 +112,6 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """Computes policy and value of colonies, with a common encoder."""
-
     def __init__(self, config: ActorCriticConfig) -> None:
         super().__init__()
         env = config.env

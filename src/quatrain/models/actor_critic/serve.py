@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from quatrain.envs.colony.dynamics import Colonies, World
@@ -25,17 +24,6 @@ EXAMPLES = 3
 class Weights(NamedTuple):
     params: dict[str, Tensor]
     scale: Scale
-
-
-class Question(NamedTuple):
-    """Holds colonies; the fields are the inputs of a request."""
-
-    cells: Int32[np.ndarray, " question"]
-    positions: Float32[np.ndarray, "question slot 2"]
-    parents: Int32[np.ndarray, "question slot"]
-    ages: Int32[np.ndarray, "question slot"]
-    left_moves: Int32[np.ndarray, " question"]
-    stiffness: Float32[np.ndarray, "question pixel"]
 
 
 def export(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -81,9 +69,9 @@ def answer(
         ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
             config.
     """
-    question = Question(**validate_request("actor_critic", request, inputs(config)))
+    question = validate_request("actor_critic", request, inputs(config))
     with torch.no_grad():
-        actor = _load_actor(config, arrays, question.stiffness)
+        actor = _load_actor(config, arrays, question["stiffness"])
         policy = actor.policy
         output = actor.eager(observe(actor, _make_colonies(question)))
         action = policy.action(policy.mean(policy.distribution(output.raw)))
@@ -120,22 +108,24 @@ def _load_actor(
     return make_actor(config, world, weights.scale, net)
 
 
-def _make_colonies(question: Question) -> Colonies:
+def _make_colonies(question: dict[str, np.ndarray]) -> Colonies:
     """Returns colonies, each on its own plate.
 
     Cells of age 0 were born in the last step, unless all cells have age 0: then the colony has not
     stepped yet.
     """
-    cells = torch.tensor(question.cells)
-    parents = torch.tensor(question.parents)
-    ages = torch.tensor(question.ages)
+    cells = torch.tensor(question["cells"])
+    parents = torch.tensor(question["parents"])
+    ages = torch.tensor(question["ages"])
     used = torch.arange(parents.shape[1]) < cells[:, None]
-    colonies = colonies_at(torch.tensor(question.positions), cells.long(), torch.arange(len(cells)))
+    colonies = colonies_at(
+        torch.tensor(question["positions"]), cells.long(), torch.arange(len(cells))
+    )
     return colonies._replace(
         parent=parents.long(),
         age=ages.float(),
         new=used & (ages == 0) & (ages.amax(1, keepdim=True) > 0),
-        left=torch.tensor(question.left_moves).long(),
+        left=torch.tensor(question["left_moves"]).long(),
     )
 
 

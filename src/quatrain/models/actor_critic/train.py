@@ -16,11 +16,8 @@ from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import metrics, rollout, trainer
+from quatrain.models.actor_critic.ppo import iteration, launch, memory, metrics, rollout, trainer
 from quatrain.models.actor_critic.ppo.acting import Scale, make_scale, on_gpu
-from quatrain.models.actor_critic.ppo.iteration import run_iteration
-from quatrain.models.actor_critic.ppo.launch import launch_ranks
-from quatrain.models.actor_critic.ppo.memory import explain_out_of_memory
 from quatrain.models.actor_critic.ppo.process_group import ProcessGroup
 from quatrain.models.actor_critic.ppo.trainer import RankState, SeedState
 from quatrain.progress import Progress
@@ -77,7 +74,9 @@ def update(
         TrainingDiverged: something is not finite.
         DeviceFull: the device has no memory left.
     """
-    with launch_ranks(config.train.world_size, _follow, config, dataset, state, [1]) as group:
+    with launch.launch_ranks(
+        config.train.world_size, _follow, config, dataset, state, [1]
+    ) as group:
         (progress,) = _iterate(group, config, dataset, state, [1])
     return progress.state, {name: values[0] for name, values in progress.metrics.items()}
 
@@ -105,7 +104,9 @@ def train(
     steps = config.train.steps
     every = config.train.record_every
     counts = [min(every, steps - done) for done in range(int(state.iterations[0]), steps, every)]
-    with launch_ranks(config.train.world_size, _follow, config, dataset, state, counts) as group:
+    with launch.launch_ranks(
+        config.train.world_size, _follow, config, dataset, state, counts
+    ) as group:
         yield from _iterate(group, config, dataset, state, counts)
 
 
@@ -133,12 +134,17 @@ def _iterate(
     All ranks take the same gradient steps, averaged over the minibatches of their own colonies.
     """
     world = make_world(config.env.rules, dataset.train.plates)
-    with explain_out_of_memory(config):
-        memory = rollout.allocate_rollout(config, config.train.num_envs // group.size)
-        trainers = [trainer.from_state(config, world, seed, group, memory) for seed in state.seeds]
+    with memory.explain_out_of_memory(config):
+        shared = rollout.allocate_rollout(config, config.train.num_envs // group.size)
+        trainers = [trainer.from_state(config, world, seed, group, shared) for seed in state.seeds]
     for count in counts:
-        with explain_out_of_memory(config), threads.single_threaded(config.network.d <= SMALL):
-            entries = [[run_iteration(learner) for learner in trainers] for _ in range(count)]
+        with (
+            memory.explain_out_of_memory(config),
+            threads.single_threaded(config.network.d <= SMALL),
+        ):
+            entries = [
+                [iteration.run_iteration(learner) for learner in trainers] for _ in range(count)
+            ]
         rank_states = [
             trainer.to_rank_state(learner.rollout_state, learner.order) for learner in trainers
         ]

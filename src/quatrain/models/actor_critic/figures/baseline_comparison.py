@@ -1,7 +1,6 @@
 """episodes of several policies -> figures that compare them by step, colony, and slope."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
+from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Dataset, InitialColonies, Search
+from quatrain.models.actor_critic.collect import Dataset, Search
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import Outcome, size_rmse
 from quatrain.models.actor_critic.figures.replays import (
@@ -29,8 +28,7 @@ from quatrain.models.actor_critic.figures.replays import (
 from quatrain.plots import BLACK, EndLabel, caption, label_ends
 
 COMPARED = ("learned", "feedback", "constant")
-BELOW = 0.2
-"""Space below the worst policy, as a share of the range of policies."""
+BELOW = 0.2  # space below the worst policy, as a share of the range of policies
 DRAWN_COLONIES = 32
 NEVER_SETTLED = "no episode is long enough to settle"
 KIND_NAMES = {LINEAR: "linear", EXPONENTIAL: "exponential"}
@@ -125,18 +123,6 @@ def draw_paired(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -
 # By slope.
 
 
-class PlateReplays(NamedTuple):
-    plates: Plates
-    initial: InitialColonies
-    replays: Replays
-
-
-class PlateMeans(NamedTuple):
-    m: Float[np.ndarray, " plate"]
-    b: Float[np.ndarray, " plate"]
-    returns: Float[np.ndarray, " plate"]
-
-
 def draw_slopes(
     config: ActorCriticConfig,
     dataset: Dataset,
@@ -144,16 +130,13 @@ def draw_slopes(
     outside: Replays,
 ) -> Figure:
     """Draws return by slope and by offset of the plate, inside and outside the training range."""
-    held_out = dataset.held_out
-    groups = [PlateReplays(held_out.plates, held_out.colonies, inside)]
-    if config.collect.n_outside:
-        groups.append(PlateReplays(held_out.outside, held_out.colonies_outside, outside))
+    groups = [inside, outside] if config.collect.n_outside else [inside]
     drawn = [group.plates.kind[group.initial.substrate] for group in groups]
     kinds = [kind for kind in KIND_NAMES if kind in np.concatenate(drawn)]
     figure = Figure(figsize=(max(6 * len(kinds), 8), 7.5), layout="constrained")
     panels = figure.subplots(2, len(kinds), squeeze=False, sharey=True)
     for (upper, lower), kind in zip(panels.T, kinds, strict=True):
-        means = [_draw_plates(upper, lower, group, kind, group is groups[0]) for group in groups]
+        means = [_draw_plates(upper, lower, group, kind, group is inside) for group in groups]
         slopes = dataset.train.plates.m[dataset.train.plates.kind == kind]
         if len(slopes):
             upper.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
@@ -176,27 +159,27 @@ def draw_slopes(
 
 
 def by_plate(
-    group: PlateReplays,
+    replays: Replays,
     returns: Float[np.ndarray, " colony"],
     kind: int,
-) -> PlateMeans:
-    """Returns the means of the plates of a kind that have colonies."""
-    plates = group.plates
-    plate = group.initial.substrate
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns slope, offset and mean return of the plates of a kind that have colonies."""
+    plates = replays.plates
+    plate = replays.initial.substrate
     count = np.bincount(plate, minlength=len(plates.m))
     total = np.bincount(plate, returns, minlength=len(plates.m))
     shown = (plates.kind == kind) & (count > 0)
-    return PlateMeans(plates.m[shown], plates.b[shown], total[shown] / count[shown])
+    return plates.m[shown], plates.b[shown], total[shown] / count[shown]
 
 
-def _draw_plates(upper: Axes, lower: Axes, group: PlateReplays, kind: int, filled: bool) -> str:
+def _draw_plates(upper: Axes, lower: Axes, replays: Replays, kind: int, filled: bool) -> str:
     """Draws a dot per plate and policy; returns the learned policy's formatted mean."""
     for name in reversed(COMPARED):
-        means = by_plate(group, mean_returns(group.replays.outcomes(name)), kind)
-        for axes, x in ((upper, means.m), (lower, means.b)):
+        m, b, means = by_plate(replays, mean_returns(replays.outcomes(name)), kind)
+        for axes, x in ((upper, m), (lower, b)):
             axes.plot(
                 x,
-                means.returns,
+                means,
                 "o",
                 color=COLORS[name],
                 markersize=4.5,
@@ -205,7 +188,7 @@ def _draw_plates(upper: Axes, lower: Axes, group: PlateReplays, kind: int, fille
             )
             axes.grid(alpha=0.25)
     # The learned policy is drawn last, in front of the others.
-    return format_number(float(means.returns.mean())) if len(means.returns) else "none"
+    return format_number(float(means.mean())) if len(means) else "none"
 
 
 # Search for a constant action.

@@ -28,17 +28,13 @@ from quatrain.models.actor_critic.figures.training import format_thousands, tran
 from quatrain.plots import BLACK, BLUE, ORANGE, RED, Curve, caption, curve, mean_with_interval
 from quatrain.progress import History
 
-THROW = {"gamma", "alpha", "noise"}
-"""Parameters that decide how far a child is thrown."""
+THROW = {"gamma", "alpha", "noise"}  # parameters that decide how far a child is thrown
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-MIN_RUNNING = 0.1
-"""Smallest share of running episodes; later steps are not drawn."""
+MIN_RUNNING = 0.1  # smallest share of running episodes; later steps are not drawn
 BINS = 24
-MIN_STEPS = 10
-"""Fewest steps of a bin that is drawn."""
+MIN_STEPS = 10  # fewest steps of a bin that is drawn
 DOTS = 1500
-NEAR = 2
-"""Distance from the target size, in cells, that counts as reaching it."""
+NEAR = 2  # distance from the target size, in cells, that counts as reaching it
 
 
 class Response(NamedTuple):

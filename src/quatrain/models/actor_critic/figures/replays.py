@@ -38,6 +38,8 @@ UNITS = {
 class Replays(NamedTuple):
     """Holds one episode of each colony under each policy; of the learned policy for each seed."""
 
+    plates: Plates
+    initial: InitialColonies
     learned: list[Outcome]
     constant: Outcome
     feedback: Outcome
@@ -76,6 +78,8 @@ def replay_policies(
         config.env.action.fixed_params, feedback_policy(world.rules, gamma)
     )
     return Replays(
+        plates=plates,
+        initial=initial,
         learned=[run_policy(config, seed, plates, initial) for seed in state.seeds],
         constant=run_episodes(world, initial, constant_policy(constant)),
         feedback=run_episodes(world, initial, feedback),

@@ -213,7 +213,6 @@ def reward_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
 
 
 def reason_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
-    """Returns the shares of reasons that ever ended an episode; means over seeds."""
     layers = []
     for name, color in REASON_COLORS.items():
         share = episode_curve(config, history, f"reason/{name}").values.mean(0)

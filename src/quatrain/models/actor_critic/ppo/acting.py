@@ -17,8 +17,7 @@ from quatrain.models.actor_critic.network import Network, Output
 from quatrain.models.actor_critic.ppo.policy import Params, Policy, make_policy
 from quatrain.replay.rollouts.buffer import Graphs
 
-CLIP = 10.0
-"""Standard deviations at which observations are clipped."""
+CLIP = 10.0  # standard deviations at which observations are clipped
 WIDTHS = (16, 32, 48, 64, 80, 104, 128)
 """Numbers of cells that compiled programs take; above them multiples of 64. Each width is compiled
 separately.
@@ -120,7 +119,6 @@ def round_up_width(actor: Actor, cells: int) -> int:
 
 
 def deterministic_policy(actor: Actor) -> ColonyPolicy:
-    """Returns the policy that acts by the mean of its distribution."""
 
     return _act(actor, actor.policy.mean)
 

@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from quatrain.models.actor_critic import losses
 from quatrain.models.actor_critic.ppo import metrics, rollout
 from quatrain.models.actor_critic.ppo.acting import round_up_width
-from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS, UpdateResult
 from quatrain.models.actor_critic.ppo.policy import Params
 from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.replay.rollouts import buffer, gae
-from quatrain.replay.rollouts.buffer import Minibatch, Transitions
 
 
 def run_iteration(trainer: Trainer) -> dict[str, float]:
@@ -52,7 +50,7 @@ def scheduled_rates(trainer: Trainer) -> dict[str, float]:
     }
 
 
-def compute_advantages(trainer: Trainer) -> Transitions:
+def compute_advantages(trainer: Trainer) -> buffer.Transitions:
     """Returns the transitions of the rollout with returns, and advantages normalised over all
     ranks.
     """
@@ -74,7 +72,9 @@ def compute_advantages(trainer: Trainer) -> Transitions:
     return buffer.to_transitions(collected, of_ranks[group.rank], estimate.returns)
 
 
-def learn(trainer: Trainer, transitions: Transitions, rates: dict[str, float]) -> UpdateResult:
+def learn(
+    trainer: Trainer, transitions: buffer.Transitions, rates: dict[str, float]
+) -> metrics.UpdateResult:
     """Takes gradient steps on minibatches for `epochs` passes, or until the KL divergence exceeds
     `target_kl`.
     """
@@ -93,13 +93,13 @@ def learn(trainer: Trainer, transitions: Transitions, rates: dict[str, float]) -
         loss, row = objective(trainer, batch, rates["entropy_coef"])
         # On a GPU, reading the KL divergence waits for the device: it is read once per epoch.
         if on_cpu or place == 0:
-            approx_kl = float(row[MINIBATCH_METRICS.index("approx_kl")])
+            approx_kl = float(row[metrics.MINIBATCH_METRICS.index("approx_kl")])
         if approx_kl > config.target_kl:
             break
         measured.append(gradient_step(trainer, loss * len(index) / size, row))
     rows = torch.stack(measured or [row]).cpu()
     metrics.check_finite(trainer, rows, trainer.updates - len(rows))
-    return UpdateResult(rows, approx_kl)
+    return metrics.UpdateResult(rows, approx_kl, approx_kl > config.target_kl)
 
 
 def _shuffled_indices(trainer: Trainer, count: int, size: int) -> Iterator[tuple[int, Tensor]]:
@@ -110,7 +110,7 @@ def _shuffled_indices(trainer: Trainer, count: int, size: int) -> Iterator[tuple
 
 def objective(
     trainer: Trainer,
-    batch: Minibatch,
+    batch: buffer.Minibatch,
     entropy_coef: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " metric"]]:
     """Computes the loss of a minibatch, and its metrics in the order of MINIBATCH_METRICS."""
@@ -146,7 +146,7 @@ def objective(
 @torch.no_grad()
 def _minibatch_metrics(
     trainer: Trainer,
-    batch: Minibatch,
+    batch: buffer.Minibatch,
     params: Params,
     ratio: Float[Tensor, " minibatch"],
     terms: dict[str, Float[Tensor, ""]],
@@ -162,7 +162,7 @@ def _minibatch_metrics(
         "raw_entropy": policy.raw_entropy(params).mean(),
         "ratio_max_dev": (ratio - 1).abs().max(),
     }
-    return torch.stack([measured[name].detach() for name in MINIBATCH_METRICS])
+    return torch.stack([measured[name].detach() for name in metrics.MINIBATCH_METRICS])
 
 
 def gradient_step(
@@ -180,7 +180,7 @@ def gradient_step(
     loss.backward()
     params = list(trainer.network.parameters())
     trainer.process_group.average_gradients(params)
-    row[MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
+    row[metrics.MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
         params,
         trainer.config.train.max_grad_norm,
     )

@@ -15,18 +15,14 @@ from torch import distributed, multiprocessing
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 
 HOST = "127.0.0.1"
-COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-"""Longest time that a rank waits for the slowest rank."""
-EXIT_TIMEOUT = 5.0
-"""Seconds to wait for the exit code of a rank whose connection broke."""
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)  # longest time that a rank waits for the slowest rank
+EXIT_TIMEOUT = 5.0  # seconds to wait for the exit code of a rank whose connection broke
 POLL_SECONDS = 0.02
 MEMORY: Any = torch.utils.deterministic
 Work = Callable[..., None]
 
 
 class Settings(NamedTuple):
-    """Holds the settings of rank 0 that all other ranks use too."""
-
     port: int
     size: int
     threads: int

@@ -19,15 +19,17 @@ MINIBATCH_METRICS = (
     *FINITE_METRICS,
     *("entropy", "raw_entropy", "approx_kl", "clip_fraction", "ratio_max_dev"),
 )
-Entries = Sequence[Sequence[Mapping[str, float]]]
-"""Metrics of each iteration and seed."""
+Entries = Sequence[Sequence[Mapping[str, float]]]  # metrics of each iteration and seed
 
 
 class UpdateResult(NamedTuple):
-    """Holds the metrics of the minibatches, and the last measured KL divergence."""
+    """Holds the metrics of the minibatches, the last measured KL divergence, and whether it ended
+    the iteration.
+    """
 
     metrics: Float[Tensor, "minibatch metric"]
     approx_kl: float
+    stopped: bool
 
 
 def iteration_metrics(
@@ -44,7 +46,7 @@ def iteration_metrics(
         **means,
         "approx_kl": updated.approx_kl,
         "ratio_first_max_dev": float(updated.metrics[0, MINIBATCH_METRICS.index("ratio_max_dev")]),
-        "kl_stop": float(updated.approx_kl > trainer.config.train.target_kl),
+        "kl_stop": float(updated.stopped),
         "updates": float(trainer.updates),
         **rates,
     }

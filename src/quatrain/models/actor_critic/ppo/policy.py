@@ -23,13 +23,10 @@ from torch.nn import functional
 
 from quatrain.envs.colony.rules import PARAMETERS, Bounds
 
-EDGE = 1e-5
-"""Smallest distance of a drawn unit from 0 and 1."""
+EDGE = 1e-5  # smallest distance of a drawn unit from 0 and 1
 MAX_LOGIT = math.log((1 - EDGE) / EDGE)
-CONCENTRATION_OFFSET = 1.5
-"""Beta: raw outputs of 0 give α = β = 1 + softplus(1.5) = 2.70."""
-MAX_CONCENTRATION = 500.0
-"""Beta: largest α − 1 and β − 1."""
+CONCENTRATION_OFFSET = 1.5  # Beta: raw outputs of 0 give α = β = 1 + softplus(1.5) = 2.70
+MAX_CONCENTRATION = 500.0  # Beta: largest α − 1 and β − 1
 MIN_LOG_STD = -5.0
 MAX_LOG_STD = 0.5
 LOG_STD_OFFSET = 2.2
@@ -37,8 +34,7 @@ LOG_STD_OFFSET = 2.2
 """
 QUADRATURE_POINTS = 32
 
-Params = tuple[Tensor, ...]
-"""The two parameters of a distribution, each [*batch, active]."""
+Params = tuple[Tensor, ...]  # the two parameters of a distribution, each [*batch, active]
 
 
 class Box(NamedTuple):
@@ -236,7 +232,6 @@ def gaussian_log_prob(
     params: Params,
     z: Float[Tensor, "*batch active"],
 ) -> Float[Tensor, "*batch"]:
-    """Computes the log-density of z before squashing."""
     mean, log_std = params
     deviation = (z - mean) * (-log_std).exp()
     return (-0.5 * deviation.square() - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)

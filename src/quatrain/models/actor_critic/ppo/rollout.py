@@ -15,7 +15,6 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, observe
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 from quatrain.replay.rollouts import buffer
-from quatrain.replay.rollouts.buffer import Rollout, Sizes, Step
 
 RETURN, LENGTH = range(2)
 """Places in the statistics of an episode; the shares of reasons follow, then the sums of
@@ -64,11 +63,11 @@ def init_rollout_state(
     )
 
 
-def allocate_rollout(config: ActorCriticConfig, colonies: int) -> Rollout:
+def allocate_rollout(config: ActorCriticConfig, colonies: int) -> buffer.Rollout:
     env = config.env
     components = len(env.reward.weighted)
     return buffer.allocate(
-        Sizes(
+        buffer.Sizes(
             horizon=config.train.horizon,
             envs=colonies,
             cells=env.max_nodes,
@@ -85,7 +84,7 @@ def allocate_rollout(config: ActorCriticConfig, colonies: int) -> Rollout:
 def collect_rollout(
     actor: Actor,
     state: RolloutState,
-    rollout: Rollout,
+    rollout: buffer.Rollout,
     process_group: ProcessGroup = SINGLE_PROCESS,
 ) -> RolloutResult:
     """Runs `horizon` steps of all colonies and writes them into the rollout, in place.
@@ -126,7 +125,7 @@ def _step(
     actor: Actor,
     state: RolloutState,
     colonies: Colonies,
-    rollout: Rollout,
+    rollout: buffer.Rollout,
     time: int,
 ) -> StepResult:
     policy = actor.policy
@@ -138,7 +137,7 @@ def _step(
     buffer.write(
         rollout,
         time,
-        Step(
+        buffer.Step(
             graphs=graphs,
             raw_action=raw_action,
             log_prob=policy.log_prob(params, raw_action),
@@ -157,7 +156,6 @@ def _sum_over_ended(
     stepped: StepResult,
     components: Float[Tensor, "colony component"],
 ) -> Float[Tensor, " one_plus_statistic"]:
-    """Returns the number of episodes that ended in this step, and sums of their statistics."""
     over = (stepped.terminated | stepped.truncated).float()
     columns = [
         torch.ones_like(over)[:, None],
@@ -171,7 +169,7 @@ def _sum_over_ended(
 
 def _final_values(
     actor: Actor,
-    rollout: Rollout,
+    rollout: buffer.Rollout,
     final_colonies: list[Colonies],
 ) -> Float[Tensor, "truncated *values"]:
     """Returns the values of the final states of truncated episodes, as `buffer.fill_next_values`

@@ -10,7 +10,6 @@ from torch.optim import Adam
 
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.frameworks.torch import adam_state
-from quatrain.frameworks.torch.adam_state import AdamState
 from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
@@ -44,7 +43,7 @@ class SeedState(NamedTuple):
 
     params: dict[str, Tensor]
     scale: Scale
-    optimizer: AdamState
+    optimizer: adam_state.AdamState
     ranks: tuple[RankState, ...]
     iterations: Int64[Tensor, ""]
     updates: Int64[Tensor, ""]
@@ -118,7 +117,6 @@ def load_network(config: ActorCriticConfig, seed: SeedState) -> Network:
 
 
 def load_actor(config: ActorCriticConfig, world: World, seed: SeedState) -> Actor:
-    """Returns the seed's policy, for any world with the rules of this config."""
     return make_actor(config, world, seed.scale, load_network(config, seed))
 
 
