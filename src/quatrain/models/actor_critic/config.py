@@ -50,8 +50,9 @@ class Collect(Section):
             raise ValueError(
                 "plates: user and plates_file go together; set both, or plates_file: null"
             )
-        counts = (self.n_train, self.n_held_out, self.n_outside)
-        if self.plates != "default_law" and counts != (1, 1, 0):
+        if self.plates != "default_law" and (
+            (self.n_train, self.n_held_out, self.n_outside) != (1, 1, 0)
+        ):
             raise ValueError(
                 f"plates: {self.plates} is one plate; set n_train: 1, n_held_out: 1, n_outside: 0"
             )

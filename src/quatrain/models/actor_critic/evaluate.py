@@ -201,8 +201,8 @@ def _further_scores(
     world = make_world(config.env.rules, held_out.plates)
     draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
     policy = stochastic_policy(load_actor(config, world, seed_state), draws)
-    stochastic = run_episodes(world, held_out.colonies, policy)
-    scores = {"stochastic_return_mean": stochastic.returns.mean()}
+    returns = run_episodes(world, held_out.colonies, policy).returns
+    scores = {"stochastic_return_mean": returns.mean()}
     if config.collect.n_outside:
         outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)
         scores["outside/return_mean"] = outside.returns.mean()

@@ -175,8 +175,9 @@ def check_device(config: ActorCriticConfig) -> None:
             "(or is built without CUDA), and on a CPU it was measured slower than float32; "
             "set amp: none"
         )
-    compilers = (os.environ.get("CXX", "g++"), "clang++")
-    if config.train.compile and not any(map(shutil.which, compilers)):
+    if config.train.compile and not (
+        shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+    ):
         raise DeviceMissing(
             "params.yaml: actor_critic.train.compile = True, but no C++ compiler "
             "(g++, or what CXX names) is found here; install one, or set compile: false"

@@ -212,8 +212,10 @@ def minibatch(
         _select_graphs(transitions, part, part_width)
         for part, part_width in zip(index.split(counts), widths, strict=True)
     ]
-    columns = [getattr(transitions, name) for name in Minibatch._fields[1:]]
-    return Minibatch(tuple(groups), *(column.index_select(0, index) for column in columns))
+    return Minibatch(
+        tuple(groups),
+        *(getattr(transitions, name).index_select(0, index) for name in Minibatch._fields[1:]),
+    )
 
 
 def _select_graphs(transitions: Transitions, index: Tensor, width: int) -> Graphs:

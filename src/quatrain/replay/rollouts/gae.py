@@ -171,8 +171,7 @@ def gae_lfilter(
         env, time = np.nonzero(ends.T)
         carried = result[time + 1, env]
         same_env = env[1:] == env[:-1]
-        decay = factor ** (same_env * np.diff(time))
-        carried[:-1] -= same_env * decay * carried[1:]
+        carried[:-1] -= same_env * factor ** (same_env * np.diff(time)) * carried[1:]
         delta_tb = delta_tb.copy()
         delta_tb[time, env] -= factor * carried
         result = _filter(delta_tb, factor)

@@ -167,8 +167,8 @@ def by_plate(
     plates = replays.plates
     plate = replays.initial.substrate
     count = np.bincount(plate, minlength=len(plates.m))
-    total = np.bincount(plate, returns, minlength=len(plates.m))
     shown = (plates.kind == kind) & (count > 0)
+    total = np.bincount(plate, returns, minlength=len(plates.m))
     return plates.m[shown], plates.b[shown], total[shown] / count[shown]
 
 

@@ -58,13 +58,19 @@ def make_actor(config: ActorCriticConfig, world: World, scale: Scale, network: N
     if config.train.compile:
         torch._dynamo.config.recompile_limit = PROGRAMS
         forward = torch.compile(eager, dynamic=False)
-    policy = make_policy(
-        config.network.policy,
-        config.env.rules.bounds,
-        config.env.action.active_params,
-        config.env.action.fixed_params,
+    return Actor(
+        config=config,
+        world=world,
+        scale=scale,
+        policy=make_policy(
+            config.network.policy,
+            config.env.rules.bounds,
+            config.env.action.active_params,
+            config.env.action.fixed_params,
+        ),
+        forward=forward,
+        eager=eager,
     )
-    return Actor(config, world, scale, policy, forward, eager)
 
 
 def on_gpu() -> bool:

@@ -54,9 +54,10 @@ def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
         deterministic=torch.get_deterministic_debug_mode(),
         fills_memory=MEMORY.fill_uninitialized_memory,
     )
-    context = multiprocessing.get_context("spawn")
     others = [
-        context.Process(target=_run_rank, args=(rank, settings, work, args), daemon=True)
+        multiprocessing.get_context("spawn").Process(
+            target=_run_rank, args=(rank, settings, work, args), daemon=True
+        )
         for rank in range(1, size)
     ]
     try:

@@ -164,8 +164,7 @@ def beta_entropy(params: Params) -> Float[Tensor, "*batch"]:
     alpha, beta = params
     stacked = _stack_with_sum(alpha, beta)
     weights = _stack_with_sum(alpha - 1, beta - 1)
-    terms = torch.lgamma(stacked) - weights * torch.digamma(stacked)
-    return _first_two_minus_third(terms).sum(-1)
+    return _first_two_minus_third(torch.lgamma(stacked) - weights * torch.digamma(stacked)).sum(-1)
 
 
 def beta_kl(old: Params, new: Params) -> Float[Tensor, "*batch"]:

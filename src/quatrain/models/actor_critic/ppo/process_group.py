@@ -52,9 +52,12 @@ class ProcessGroup(NamedTuple):
         if self.size == 1:
             return
         gradients = [param.grad for param in params if param.grad is not None]
-        sizes = [gradient.numel() for gradient in gradients]
         flat = self.all_reduce_mean(torch.cat([gradient.flatten() for gradient in gradients]))
-        for gradient, mean in zip(gradients, flat.split(sizes), strict=True):
+        for gradient, mean in zip(
+            gradients,
+            flat.split([gradient.numel() for gradient in gradients]),
+            strict=True,
+        ):
             gradient.copy_(mean.view_as(gradient))
 
 
