@@ -54,7 +54,7 @@ class Both(NamedTuple):
     """The same minibatch twice, and what its loss weighs."""
 
     ours: Minibatch
-    plain: list[reference.Taken]
+    plain: list[reference.Sample]
     coefs: reference.Coefficients
 
 
@@ -223,7 +223,7 @@ def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
     coefs = reference.Coefficients(
         config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
     )
-    return Both(ours, [reference.Taken(*each) for each in columns], coefs)
+    return Both(ours, [reference.Sample(*each) for each in columns], coefs)
 
 
 def fewer(both: Both, count: int) -> Both:

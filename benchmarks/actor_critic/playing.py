@@ -161,7 +161,7 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
     return result
 
 
-def seen_plainly(colony: Colony) -> colony_features.Seen:
+def seen_plainly(colony: Colony) -> colony_features.Observation:
     state = colony.state()
     if colony.rules.features == "light":
         return colony_features.light(state, colony.rules, colony.left)

@@ -24,7 +24,7 @@ SEED = 0
 PLATES = 16
 HALF = 0.5
 """Share of the cells that is removed in each step: an even colony then keeps its size."""
-HELD: dict[str, Any] = {
+FIXED_VALUES: dict[str, Any] = {
     "active_params": ["gamma", "alpha", "noise", "theta"],
     "fixed_params": {"delete_ratio": HALF},
 }
@@ -50,7 +50,9 @@ def config_of(root: Path, preset: str | None = None, **sections: Any) -> ActorCr
     """A preset (None: params.yaml as it is) with sections of actor_critic changed; sizes of
     colonies are held.
     """
-    constants = overlaid({"actor_critic": {"env": {"action": HELD}}}, {"actor_critic": sections})
+    constants = overlaid(
+        {"actor_critic": {"env": {"action": FIXED_VALUES}}}, {"actor_critic": sections}
+    )
     raw = overlaid(read_raw(root, preset), constants)
     return validate(raw, lambda name: read_input(root, str(name))).actor_critic
 

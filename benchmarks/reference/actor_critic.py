@@ -262,7 +262,7 @@ def policy(raw: Tensor) -> Beta:
 # Learning.
 
 
-class Taken(NamedTuple):
+class Sample(NamedTuple):
     """A transition to learn from."""
 
     graph: Graph
@@ -284,7 +284,7 @@ class Coefficients(NamedTuple):
     log_volume: float
 
 
-def loss(network: GraphNetwork, batch: Sequence[Taken], coefs: Coefficients) -> Tensor:
+def loss(network: GraphNetwork, batch: Sequence[Sample], coefs: Coefficients) -> Tensor:
     """PPO's, graph by graph."""
     losses = []
     for transition in batch:
@@ -305,7 +305,7 @@ def loss(network: GraphNetwork, batch: Sequence[Taken], coefs: Coefficients) -> 
 def update(
     network: GraphNetwork,
     optimiser: torch.optim.Optimizer,
-    batch: Sequence[Taken],
+    batch: Sequence[Sample],
     coefs: Coefficients,
 ) -> float:
     """One gradient step."""

@@ -16,7 +16,7 @@ from benchmarks.reference.actor_critic import (
     Acting,
     Coefficients,
     Graph,
-    Taken,
+    Sample,
     graph_of,
     policy,
     update,
@@ -54,7 +54,7 @@ class Iteration(NamedTuple):
     coefs: Coefficients
 
 
-class Met(NamedTuple):
+class StepRecord(NamedTuple):
     """A step."""
 
     graph: Graph
@@ -84,14 +84,14 @@ def iterate(
     )
     columns = zip(transitions, advantages, result.returns, strict=True)
     batch = [
-        Taken(each.graph, each.z, each.log_prob, advantage, returns)
+        Sample(each.graph, each.z, each.log_prob, advantage, returns)
         for each, advantage, returns in columns
     ]
     return [update(acting.network, optimiser, batch, asked.coefs) for _ in range(asked.epochs)]
 
 
 @torch.no_grad()
-def act(acting: Acting, ways: Ways, log_volume: float) -> Met:
+def act(acting: Acting, ways: Ways, log_volume: float) -> StepRecord:
     """The policy also marks the cells that are to go, which the environment finds for itself."""
     graph = graph_of(acting.colony, acting.scale)
     raw, value = acting.network(graph)
@@ -102,4 +102,4 @@ def act(acting: Acting, ways: Ways, log_volume: float) -> Met:
     action = acting.box.action(z)
     ways.leftmost(graph.node, int(action[0] * len(graph.node)))
     paid = ways.reward(goal_control(acting.colony.step(action)))
-    return Met(graph, z, distribution.log_prob(z).sum() - log_volume, value, paid["total"])
+    return StepRecord(graph, z, distribution.log_prob(z).sum() - log_volume, value, paid["total"])

@@ -10,7 +10,7 @@ from scipy.spatial import ConvexHull, QhullError
 from benchmarks.reference.colony import State
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """A row of features a cell, and one row of the whole."""
 
     node: list[list[float]]
@@ -36,7 +36,7 @@ def hull(points: Sequence[tuple[float, float]]) -> Hull:
     return Hull({int(index) for index in result.vertices}, float(result.volume))
 
 
-def light(state: State, rules: Any, left: int) -> Seen:
+def light(state: State, rules: Any, left: int) -> Observation:
     """Scaled by hand, no pair of cells is compared. There must be cells."""
     children = _children(state)
     (x_mean, y_mean), size, target = state.centroid, state.size, rules.target_nodes
@@ -60,10 +60,10 @@ def light(state: State, rules: Any, left: int) -> Seen:
     graph.append(sum(each / (1 + each) for each in state.intensity) / size)
     graph.append(sum(math.log(max(each, 1e-6)) for each in state.intensity) / size / 3)
     graph += [2 * max(state.x) / rules.width - 1, left / rules.left_limit]
-    return Seen(node, graph)
+    return Observation(node, graph)
 
 
-def full(state: State) -> Seen:
+def full(state: State) -> Observation:
     """The original's, raw: degrees, centralities, hull. There must be cells."""
     children, points = _children(state), list(zip(state.x, state.y, strict=True))
     outline, centroid = hull(points), state.centroid
@@ -84,7 +84,7 @@ def full(state: State) -> Seen:
             float(state.new[index]),
         ]
         node.append([*row, state.age[index] / 100, state.age[index] / 50])
-    return Seen(node, _whole(state, children, outline))
+    return Observation(node, _whole(state, children, outline))
 
 
 def _whole(state: State, children: list[int], outline: Hull) -> list[float]:

@@ -107,10 +107,10 @@ def growth(step: Step) -> float:
 
 def deletion(step: Step) -> float:
     """Whether those went that were marked."""
-    wanted, earned = marked(step), 0.0
+    selected, earned = marked(step), 0.0
     for pid in step.before.pid:
         gone = pid in step.deleted
-        if pid in wanted:
+        if pid in selected:
             earned += 2.0 if gone else -2.0
         elif gone:
             earned -= 2.0
