@@ -26,7 +26,7 @@ from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
 
 
 class Ways(NamedTuple):
-    """Of doing what the proposal changes."""
+    """Holds the implementations of what the proposal changes."""
 
     leftmost: Callable[[Tensor, int], set[int]]
     reward: Callable[[dict[str, float]], dict[str, float]]
@@ -45,7 +45,7 @@ SEED = Ways(
 
 
 class Iteration(NamedTuple):
-    """How much of what."""
+    """Holds the sizes of an iteration."""
 
     steps: int
     epochs: int
@@ -55,7 +55,7 @@ class Iteration(NamedTuple):
 
 
 class StepRecord(NamedTuple):
-    """A step."""
+    """Holds one step."""
 
     graph: Graph
     z: Tensor
@@ -67,7 +67,7 @@ class StepRecord(NamedTuple):
 def iterate(
     acting: Acting, optimiser: torch.optim.Optimizer, ways: Ways, asked: Iteration
 ) -> list[float]:
-    """One iteration, of an episode that does not end in it; the loss of each epoch."""
+    """Runs one iteration within one episode; returns the loss of each epoch."""
     transitions = [act(acting, ways, asked.coefs.log_volume) for _ in range(asked.steps)]
     values = torch.stack([each.value for each in transitions])
     with torch.no_grad():
@@ -92,7 +92,9 @@ def iterate(
 
 @torch.no_grad()
 def act(acting: Acting, ways: Ways, log_volume: float) -> StepRecord:
-    """The policy also marks the cells that are to go, which the environment finds for itself."""
+    """Takes one step; the policy also marks the cells to delete, which the environment determines
+    itself.
+    """
     graph = graph_of(acting.colony, acting.scale)
     raw, value = acting.network(graph)
     for _ in range(acting.passes - 1):

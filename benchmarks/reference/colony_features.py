@@ -11,7 +11,7 @@ from benchmarks.reference.colony import State
 
 
 class Observation(NamedTuple):
-    """A row of features a cell, and one row of the whole."""
+    """Holds features of each cell, and features of the colony."""
 
     node: list[list[float]]
     graph: list[float]
@@ -25,7 +25,7 @@ class Hull(NamedTuple):
 
 
 def hull(points: Sequence[tuple[float, float]]) -> Hull:
-    """Convex hull; of up to two cells all are vertices, of cells in a line the two ends."""
+    """Computes the convex hull: all of up to two cells, or the two ends of collinear cells."""
     if len(points) < 3:
         return Hull(set(range(len(points))), 0.0)
     try:
@@ -37,7 +37,7 @@ def hull(points: Sequence[tuple[float, float]]) -> Hull:
 
 
 def light(state: State, rules: Any, left: int) -> Observation:
-    """Scaled by hand, no pair of cells is compared. There must be cells."""
+    """Computes features scaled by hand, without pairs of cells. There must be cells."""
     children = _children(state)
     (x_mean, y_mean), size, target = state.centroid, state.size, rules.target_nodes
     node = []
@@ -64,7 +64,7 @@ def light(state: State, rules: Any, left: int) -> Observation:
 
 
 def full(state: State) -> Observation:
-    """The original's, raw: degrees, centralities, hull. There must be cells."""
+    """Computes the original's raw features: degrees, centralities, hull. There must be cells."""
     children, points = _children(state), list(zip(state.x, state.y, strict=True))
     outline, centroid = hull(points), state.centroid
     node = []
