@@ -33,25 +33,29 @@ class Result(NamedTuple):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Returns the judgement of each metric."""
         return self.model_verdict.verdict.lines
 
     @property
     def broken(self) -> list[Line]:
-        """Returns the judgements that did not pass."""
         return [line for line in self.lines if line.status not in PASSED]
 
 
 def model_section(result: Result, draw: Draw) -> str:
-    """Returns a model's scores, baseline, run, rules, speed, plots and all its numbers."""
     name = result.model
     verdict = result.model_verdict
     head = ("metric", "score", "baseline", "difference", "where it stands", "status")
+    count = len(result.lines)
+    summary = f"Passed: {count} of {count} scores hold."
+    if result.broken:
+        summary = f"**Broken:** {len(result.broken)} of {count} scores."
+    search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
+    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
     parts = [
         f"## {name}",
-        f"{summary_line(result)} {baseline_origin(verdict.baseline.provenance)}",
+        f"{summary} {baseline_origin(verdict.baseline.provenance)}",
         markdown_table(head, score_rows(result, draw)),
-        run_link(result.run_key),
+        # Run ids differ from store to store, the run key does not.
+        f"Run: {link}, or search any tracking server for `{search}`",
         folded("Rules, floors and ceilings", rules_table(verdict)),
         speed_section(name, result.speed),
         plots_section(result.plots),
@@ -59,14 +63,6 @@ def model_section(result: Result, draw: Draw) -> str:
     if verdict.scores:
         parts.append(folded(f"All scores of {name}", all_scores(verdict.scores)))
     return "\n\n".join(parts)
-
-
-def summary_line(result: Result) -> str:
-    """Returns `Passed: 3 of 3 scores hold.`, or how many are broken."""
-    count = len(result.lines)
-    if result.broken:
-        return f"**Broken:** {len(result.broken)} of {count} scores."
-    return f"Passed: {count} of {count} scores hold."
 
 
 def score_rows(result: Result, draw: Draw) -> list[list[str]]:
@@ -135,13 +131,6 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     return f"Baseline: {place}, {seeds}{why}."
 
 
-def run_link(run_key: str) -> str:
-    """Links the search for a run: run ids differ from store to store, the run key does not."""
-    search = f"tags.\"quatrain.run_key\" = '{run_key}'"
-    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
-    return f"Run: {link}, or search any tracking server for `{search}`"
-
-
 def speed_section(model: str, results: Results | None) -> str:
     """Returns how much faster than plain references the model is, and on which machine."""
     command = f"make bench BENCH={model}"
@@ -162,7 +151,6 @@ def speed_section(model: str, results: Results | None) -> str:
 
 
 def plots_section(paths: Sequence[str]) -> str:
-    """Returns the plots below one another, each under its name."""
     if not paths:
         return "No plots."
     images = []
@@ -190,7 +178,6 @@ def natural_order(name: str) -> tuple[str, int]:
 
 
 def folded(summary: str, body: str, state: str = "") -> str:
-    """Returns a collapsible part of the page."""
     return f"<details{state}><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 

@@ -109,7 +109,6 @@ class Alias(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Returns the alias in MLflow's notation."""
         return f"{self.model}@{self.name}"
 
 
@@ -137,18 +136,16 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
             aliases.append(Alias(name, CANDIDATE, key))
         with suppress(ArtifactError, ConfigError, KeyError, TypeError):
             baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
-            passed = verdicts.check(work, model, preset).verdict.passed
+            fallback = key if verdicts.check(work, model, preset).verdict.passed else None
             champion = baseline["presets"][preset]["provenance"]["run_key"]
-            aliases.append(Alias(name, CHAMPION, champion, key if passed else None))
+            aliases.append(Alias(name, CHAMPION, champion, fallback))
     return aliases
 
 
 def _models_of(root: Path, preset: str) -> Collection[str]:
     """Returns the models that a preset has a section for; none if its file is gone."""
-    if preset == "default":
-        return MODELS
     with suppress(ConfigError):
-        return parse(root / "presets" / f"{preset}.yaml")
+        return MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
     return ()
 
 
@@ -194,13 +191,13 @@ def _set_alias(client: Any, alias: Alias) -> AliasResult:
     if current is not None and current.version == version.version:
         return AliasResult(is_settled=True, message=None)
     client.set_registered_model_alias(alias.model, alias.name, version.version)
-    run_key = version.tags[RUN_KEY_TAG]
-    return AliasResult(True, f"version {version.version}, run {run_key[:12]}")
+    return AliasResult(True, f"version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}")
 
 
 def _newest_version(client: Any, name: str, run_key: str) -> Any:
-    query = f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
-    versions = client.search_model_versions(query)
+    versions = client.search_model_versions(
+        f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
+    )
     return max(versions, key=lambda version: int(version.version), default=None)
 
 

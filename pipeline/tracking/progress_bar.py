@@ -29,10 +29,9 @@ class ProgressBar:
         self.step = start
         self.printed_step = start
         self.first_step = start
-        """Step of the first yield."""
         self.started_at = time.monotonic()
         self.first_at = self.started_at
-        """Time of the first yield."""
+        """Time of the first yield; `first_step` is its step."""
 
     def __enter__(self) -> Self:
         if self.start:
@@ -53,7 +52,6 @@ class ProgressBar:
         self.bar.close()
 
     def show(self, progress: Progress) -> None:
-        """Moves on to a yield."""
         if self.step == self.start:
             self.first_at = time.monotonic()
             self.first_step = progress.step

@@ -39,7 +39,6 @@ class Shipper:
         threading.Thread(target=self._run, name="tracking", daemon=True).start()
 
     def wake(self) -> None:
-        """Starts the delivery, because something is recorded."""
         self._woken.set()
 
     def finish(self) -> bool:
