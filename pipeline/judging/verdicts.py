@@ -183,8 +183,9 @@ def stored_verdict(
     try:
         stored = StoredVerdict.model_validate(content)
     except ValidationError as error:
-        where = f"{model}/{paths.verdict.name}: {first_error(error)}"
-        raise ArtifactError(f"{where}; run `dvc repro` to write it anew") from None
+        raise ArtifactError(
+            f"{model}/verdict.json: {first_error(error)}; run `dvc repro` to write it anew"
+        ) from None
     weights = root / "models" / model
     if stored.preset != preset:
         reason = f"the verdict is one of preset {stored.preset!r}, not of {preset!r}"
@@ -200,13 +201,11 @@ def stored_verdict(
 
 
 def first_error(error: ValidationError) -> str:
-    """Returns the place and the message of the first error of a validation."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
 
 
 def repro_hint(preset: str) -> str:
-    """Returns the command that brings scores, verdict and report up to date."""
     return "run `make repro`" if preset == "default" else f"run `make repro PRESET={preset}`"
 
 
@@ -235,8 +234,10 @@ def read_scores(path: Path) -> dict[str, float | None]:
     try:
         return SCORES.validate_python(artifacts.read_json(path))
     except ValidationError:
-        why = "must map names to numbers; run `dvc repro` to write it anew"
-        raise ArtifactError(f"{path.parent.name}/{path.name}: {why}") from None
+        raise ArtifactError(
+            f"{path.parent.name}/{path.name}: must map names to numbers; "
+            "run `dvc repro` to write it anew"
+        ) from None
 
 
 def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
@@ -252,8 +253,9 @@ def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
     except ArtifactError as error:
         raise ArtifactError(f"{str(error).rpartition('; ')[0]}; {_restore(model)}") from None
     if not isinstance(baseline, dict) or baseline.get("model") != model:
-        why = f"is not the baseline of {model}; {_restore(model)}"
-        raise ArtifactError(f"baselines/{model}.json: {why}")
+        raise ArtifactError(
+            f"baselines/{model}.json: is not the baseline of {model}; {_restore(model)}"
+        )
     return baseline
 
 
@@ -262,7 +264,6 @@ def _restore(model: str) -> str:
 
 
 def table(verdicts: Sequence[ModelVerdict]) -> str:
-    """Returns the score table that a person reads in a terminal."""
     return _text_table(
         ("model", "preset", "metric", "score", "baseline", "tolerance", "status"),
         [

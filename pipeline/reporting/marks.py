@@ -119,8 +119,7 @@ def as_svg(mark: Mark) -> str:
         parts.append(f'<circle class="score" cx="{_x(mark.score)}" cy="{middle}" r="5"/>')
     else:
         tip = WIDTH if mark.score > 1 else 0
-        arrow = f"M{tip} {middle}L{abs(tip - 10)} 5V{HEIGHT - 5}Z"
-        parts.append(f'<path class="score" d="{arrow}"/>')
+        parts.append(f'<path class="score" d="M{tip} {middle}L{abs(tip - 10)} 5V{HEIGHT - 5}Z"/>')
     label = html.escape(
         f"score at {mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}"
     )

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score
 from pipeline.reporting.marks import Mark, mark_of
-from pipeline.reporting.speed import Results, comparisons, path_of, reach
+from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
 from pipeline.reporting.tables import markdown_table
 from quatrain.baselines import PASSED, Line, Scores
 
@@ -66,7 +66,6 @@ def model_section(result: Result, draw: Draw) -> str:
 
 
 def score_rows(result: Result, draw: Draw) -> list[list[str]]:
-    """Returns a row per judged metric: score, baseline, difference, position and status."""
     scores = result.model_verdict.scores
     rows = []
     for line, comparison in zip(result.lines, result.model_verdict.comparisons, strict=True):
@@ -121,7 +120,6 @@ def reference_cell(values: Mapping[str, float]) -> str:
 
 
 def baseline_origin(provenance: Mapping[str, Any]) -> str:
-    """Returns the date, commit and number of seeds of the baseline."""
     if not provenance:
         return "Baseline: none."
     count = provenance.get("seeds")
@@ -132,15 +130,16 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
 
 
 def speed_section(model: str, results: Results | None) -> str:
-    """Returns how much faster than plain references the model is, and on which machine."""
     command = f"make bench BENCH={model}"
     if results is None:
         return f"Speed: not measured yet; `{command}` does."
-    rows = comparisons(results)
+    rows = main_rows(results)
     reached = [row.is_reached for row in rows if row.is_reached is not None]
     goals = f"{sum(reached)} of {len(reached)} goals reached"
     marks = {None: "", True: ", reached", False: ", **missed**"}
-    cells = [[plain(row.work), row.ratio, plain(row.goal) + marks[row.is_reached]] for row in rows]
+    cells = [
+        [plain(row.row), ratio_of(row), plain(goal_of(row)) + marks[row.is_reached]] for row in rows
+    ]
     machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
     rounds = f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}"
     return folded(
@@ -162,7 +161,6 @@ def plots_section(paths: Sequence[str]) -> str:
 
 
 def all_scores(scores: Scores) -> str:
-    """Returns a table with a row per score; its interval is in the same row."""
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
     rows = [
         [plain(name), score_with_interval(name, scores)]

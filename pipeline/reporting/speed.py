@@ -1,7 +1,7 @@
 """benchmarks/results/MODEL.json -> a model's speed against plain references, beside its goals."""
 
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -64,15 +64,6 @@ class Results(Stored):
     rows: list[Row]
 
 
-class Comparison(NamedTuple):
-    """Holds, for one piece of work, the ratio to its plain reference and the goal, as text."""
-
-    work: str
-    ratio: str
-    goal: str
-    is_reached: bool | None
-
-
 def read_results(root: Path, model: str) -> Results | None:
     """Reads what `make bench BENCH=MODEL` wrote; None if it was not run.
 
@@ -93,20 +84,12 @@ def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | 
     try:
         return form.model_validate(artifacts.read_json(root / path))
     except ValidationError as error:
-        reason = f"{first_error(error)}; `{command}` writes it anew"
-        raise ArtifactError(f"{path}: {reason}") from None
+        raise ArtifactError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
 
 
 def path_of(model: str) -> Path:
     """Returns the path of a model's comparisons, relative to the project's folder."""
     return Path("benchmarks", "results", f"{model}.json")
-
-
-def comparisons(results: Results) -> list[Comparison]:
-    return [
-        Comparison(row.row, ratio_of(row), goal_of(row), row.is_reached)
-        for row in main_rows(results)
-    ]
 
 
 def ratio_of(row: Row) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import StaleVerdict
 from pipeline.runtime import console, stage
 from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
@@ -49,7 +48,7 @@ def missing_records(root: Path, params: Params, model: str, uri: str) -> list[st
     Results of other params are ignored.
     """
     missing = []
-    with suppress(ArtifactError, DataError, StaleVerdict, KeyError, TypeError):
+    with suppress(ArtifactError, DataError, verdicts.StaleVerdict, KeyError, TypeError):
         key = artifacts.read_json(root / "models" / model / MANIFEST)["info"]["run_key"]
         config = artifacts.read_json(root / "models" / model / "config.json")
         if config != getattr(params, model).model_dump(mode="json"):
@@ -66,7 +65,6 @@ def missing_records(root: Path, params: Params, model: str, uri: str) -> list[st
 
 
 def has_scores(journal: Journal, run_key: str, scores: Mapping[str, float | None]) -> bool:
-    """Returns whether a journal has exactly these scores of this run."""
     if journal.header is None or journal.header.run_key != run_key:
         return False
     recorded = {
@@ -162,8 +160,10 @@ def metrics_in_store(uri: str, run_key: str) -> dict[str, float]:
         query = f"tags.`{RUN_KEY_TAG}` = '{run_key}'"
         runs = client.search_runs([experiment.experiment_id], query) if experiment else []
     except Exception as error:
-        reason = f"the tracking store cannot be asked ({reason_of(error, uri)})"
-        raise StoreUnavailable(f"{reason}; run `make sync` when that is mended") from None
+        raise StoreUnavailable(
+            f"the tracking store cannot be asked ({reason_of(error, uri)}); "
+            "run `make sync` when that is mended"
+        ) from None
     return {
         name: math.copysign(math.inf, value) if abs(value) >= LARGEST else value
         for run in runs

@@ -4,7 +4,7 @@ import json
 import math
 import time
 import zipfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -201,7 +201,6 @@ class Delivery:
         self.artifacts += 1
 
     def _find_or_create(self, header: Header) -> str:
-        """Returns the run of this key, below the run of the whole pipeline."""
         with folder_lock(self._journal.folder.parent):
             has_parent = header.parent is not None
             tags = {PARENT_TAG: self._find_or_create_parent(header)} if has_parent else {}
@@ -274,9 +273,8 @@ class Delivery:
 def _read_cursor(folder: Path, uri: str) -> dict[str, Any]:
     """Returns what was delivered to `uri`; a cursor at the start for another or a damaged file."""
     start = {"uri": uri, "run_id": None, "offset": 0}
-    try:
+    with suppress(OSError, ValueError):
         cursor = json.loads((folder / "cursor.json").read_bytes())
-    except (OSError, ValueError):
-        return start
-    is_valid = isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri
-    return cursor if is_valid else start
+        if isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri:
+            return cursor
+    return start

@@ -36,8 +36,6 @@ _SECRET = re.compile(r"(?i)(?<=[?&])(password|passwd|token|secret|api_key)=[^&\s
 
 
 class DatasetInput(NamedTuple):
-    """Holds a dataset that a run read."""
-
     name: str
     digest: str
     context: str
@@ -100,8 +98,10 @@ class Journal:
         if self.header is None:
             self._append([_begin_line(header)])
         elif self.header.run_key != header.run_key:
-            conflict = f"holds run {self.header.run_key}, not {header.run_key}"
-            raise ValueError(f"{self.folder} {conflict}; use another folder")
+            raise ValueError(
+                f"{self.folder} holds run {self.header.run_key}, not {header.run_key}; "
+                "use another folder"
+            )
         elif self._is_over:
             self._append([{"kind": "resume", "time": _now()}])
         for name, value in header.params.items():
@@ -174,8 +174,9 @@ class Journal:
                 line = _parse(raw)
                 if line is None:
                     if file.read(1):
-                        where = f"{self._path} line {number}"
-                        raise DataError(f"{where}: cannot be read; move its folder away")
+                        raise DataError(
+                            f"{self._path} line {number}: cannot be read; move its folder away"
+                        )
                     return
                 self._end += len(raw)
                 self._apply(line)
@@ -279,8 +280,9 @@ def _check_name(kind: str, name: str) -> None:
     """Applies MLflow's own rule when a name is recorded, not hours later on delivery."""
     is_plain = posixpath.normpath(name) == name != "." and not name.startswith(("/", ".."))
     if not _NAME.fullmatch(name) or not is_plain:
-        rule = "use up to 250 letters, digits, spaces, . _ - : and inner /"
-        raise ValueError(f"{kind} name {name!r}: {rule}")
+        raise ValueError(
+            f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
+        )
 
 
 def _parse(raw: bytes) -> Line | None:

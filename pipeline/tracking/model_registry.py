@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pipeline.judging import verdicts
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import parse
 from pipeline.tracking.journal import redact
@@ -87,7 +86,6 @@ def version_with_alias(get: Callable[[str, str], Any], name: str, alias: str) ->
 
 @contextmanager
 def ignoring(*codes: str) -> Iterator[None]:
-    """Ignores MLflow errors with one of these codes."""
     try:
         yield
     except Exception as error:
@@ -132,7 +130,9 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
         name = registered_name(model, preset)
         key = None
         with suppress(ArtifactError, KeyError, TypeError):
-            key = artifacts.read_json(work / "models" / model / MANIFEST)["info"]["run_key"]
+            key = artifacts.read_json(work / "models" / model / artifacts.MANIFEST)["info"][
+                "run_key"
+            ]
             aliases.append(Alias(name, CANDIDATE, key))
         with suppress(ArtifactError, ConfigError, KeyError, TypeError):
             baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
@@ -143,7 +143,6 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
 
 
 def _models_of(root: Path, preset: str) -> Collection[str]:
-    """Returns the models that a preset has a section for; none if its file is gone."""
     with suppress(ConfigError):
         return MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
     return ()
@@ -203,8 +202,7 @@ def _newest_version(client: Any, name: str, run_key: str) -> Any:
 
 def _read_cache(path: Path, uri: str) -> dict[str, str]:
     """Returns alias -> run key as set last in this store; nothing if the file is damaged."""
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(path.read_bytes())
         return dict(content["aliases"]) if content["uri"] == uri else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    return {}

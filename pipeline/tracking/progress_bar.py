@@ -69,9 +69,11 @@ class ProgressBar:
         self.printed_step = self.step
         rate = self.rate()
         seconds_left = (self.total - self.step) / rate if rate else 0.0
-        position = f"{self.name}: {self.step:,}/{self.total:,}"
         values = "  ".join(f"{name} {value}" for name, value in self.values.items())
-        console.info(f"{position}  {rate:,.0f} steps/s  {seconds_left:.0f} s left  {values}")
+        console.info(
+            f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  "
+            f"{seconds_left:.0f} s left  {values}"
+        )
 
     def rate(self) -> float:
         """Returns steps per second since the first yield, so without compilation; 0 if unknown."""

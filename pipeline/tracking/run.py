@@ -165,12 +165,9 @@ def pipeline_run(root: Path, params: Params) -> Parent:
 
 
 def tags(stage: Stage) -> dict[str, str]:
-    """Returns the tags of a model's run: code, stage, preset, device, threads and versions."""
+    versions = settings(stage.params, stage.framework)
     return {
-        **{
-            f"quatrain.{name}": value
-            for name, value in settings(stage.params, stage.framework).items()
-        },
+        **{f"quatrain.{name}": value for name, value in versions.items()},
         **origin_tags(stage.root, stage.params),
         "quatrain.model": stage.model,
         "dvc.stage": stage.name,
@@ -178,7 +175,6 @@ def tags(stage: Stage) -> dict[str, str]:
 
 
 def origin_tags(root: Path, params: Params) -> dict[str, str]:
-    """Returns the tags of any run: code, preset and params."""
     return {
         "quatrain.preset": params.preset,
         "quatrain.seed": str(params.seed),
