@@ -13,13 +13,15 @@ MAX_RING_BYTES = 2**36
 
 
 class Collect(Section):
-    """Holds the prefill of the replay by a random policy, and the number of held-out envs."""
-
     turns: int = Field(
-        ge=1, le=10**7, description="turns of a random policy in each training world"
+        ge=1,
+        le=10**7,
+        description="turns of a random policy in each training world",
     )
     held_out_worlds: int = Field(
-        ge=2, le=65536, description="worlds used only for evaluation, for one episode"
+        ge=2,
+        le=65536,
+        description="worlds used only for evaluation, for one episode",
     )
 
 
@@ -27,7 +29,9 @@ class Network(Section):
     """Holds the network: observations of the last turns and quantiles -> values of the actions."""
 
     frames: int = Field(
-        ge=1, le=32, description="stacked observations: this turn's and those before"
+        ge=1,
+        le=32,
+        description="stacked observations: this turn's and those before",
     )
     hidden: int = Field(ge=8, le=4096, description="units of each layer")
     cosines: int = Field(ge=1, le=512, description="cosines that embed a quantile")
@@ -38,13 +42,15 @@ class Network(Section):
 
 
 class Loss(Section):
-    """Holds the quantile Huber loss and its targets."""
-
     quantiles: int = Field(
-        ge=1, le=256, description="online quantiles of a sample (N of the paper)"
+        ge=1,
+        le=256,
+        description="online quantiles of a sample (N of the paper)",
     )
     target_quantiles: int = Field(
-        ge=1, le=256, description="target quantiles of a sample (N' of the paper)"
+        ge=1,
+        le=256,
+        description="target quantiles of a sample (N' of the paper)",
     )
     kappa: float = Field(gt=0, le=LARGEST, description="errors beyond it have linear loss")
     double_q: bool = Field(
@@ -64,7 +70,9 @@ class LinearEpsilon(Section):
     start: float = Field(ge=0, le=1)
     end: float = Field(ge=0, le=1)
     over_transitions: int = Field(
-        ge=1, le=10**12, description="transitions of an agent until `end` is reached"
+        ge=1,
+        le=10**12,
+        description="transitions of an agent until `end` is reached",
     )
 
 
@@ -78,9 +86,11 @@ class GeometricEpsilon(Section):
 
 
 class Acting(Section):
-    """Holds how agents act while learning, and which network acts in evaluations."""
-
-    quantiles: int = Field(ge=1, le=1024, description="quantiles whose mean is an action's value")
+    quantiles: int = Field(
+        ge=1,
+        le=1024,
+        description="quantiles whose mean is an action's value",
+    )
     taus: Literal["midpoints", "uniform"] = Field(
         description="midpoints (g + 1/2)/G, or drawn uniformly for each action"
     )
@@ -107,27 +117,37 @@ class HardTarget(Section):
 class Train(Section):
     """Holds cycles of `turns_per_cycle` turns and `updates_per_cycle` updates."""
 
-    turns: int = Field(ge=1, le=10**9, description="turns of each world, without the prefill")
+    turns: int = Field(
+        ge=1,
+        le=10**9,
+        description="turns of each world, without the prefill",
+    )
     turns_per_cycle: int = Field(ge=1, le=10_000)
     updates_per_cycle: int = Field(ge=1, le=10_000, description="gradient steps of each agent")
     batch_size: int = Field(ge=1, le=65536)
     capacity: int = Field(
-        ge=1, le=10**9, description="transitions of each agent that the replay holds"
+        ge=1,
+        le=10**9,
+        description="transitions of each agent that the replay holds",
     )
     learning_rate: float = Field(gt=0, le=1)
     adam_eps: float = Field(gt=0, le=1)
     max_grad_norm: float = Field(
-        gt=0, le=LARGEST, description="norm to which one agent's gradient is clipped"
+        gt=0,
+        le=LARGEST,
+        description="norm to which one agent's gradient is clipped",
     )
     target: Annotated[PolyakTarget | HardTarget, Field(discriminator="kind")]
     agent_parallelism: Literal["auto", "vmap", "scan"] = Field(
         description="agents learn vectorised, or in a loop"
     )
     record_every: int = Field(
-        ge=1, description="updates per record, and per call of the compiled program"
+        ge=1,
+        description="updates per record, and per call of the compiled program",
     )
     evaluate_every: int = Field(
-        ge=0, description="updates between two greedy evaluations; 0: none while training"
+        ge=0,
+        description="updates between two greedy evaluations; 0: none while training",
     )
     evaluation_worlds: int = Field(ge=1, le=65536, description="worlds of such an evaluation")
     loss: Loss
@@ -171,17 +191,19 @@ def _check_multiple(key: str, value: int, unit_key: str, unit: int) -> None:
 
 
 class Evaluate(Section):
-    """Holds how confidence intervals of scores are computed."""
-
     bootstrap_samples: int = Field(
-        ge=100, le=10**6, description="resamples of the held-out worlds for an interval"
+        ge=100,
+        le=10**6,
+        description="resamples of the held-out worlds for an interval",
     )
 
 
 class IqnConfig(Section):
-    """Holds everything an iqn run depends on."""
-
-    seeds: int = Field(ge=1, le=256, description="independent learners, each with its own worlds")
+    seeds: int = Field(
+        ge=1,
+        le=256,
+        description="independent learners, each with its own worlds",
+    )
     env: Env
     collect: Collect
     network: Network
@@ -213,13 +235,26 @@ class IqnConfig(Section):
         cycle = worlds * train.turns_per_cycle
         cycle_key = "env.worlds * train.turns_per_cycle ="
         _check_multiple("collect.turns", turns, "env.max_turns", self.env.max_turns)
-        _check_multiple("collect.turns", turns, "train.turns_per_cycle", train.turns_per_cycle)
+        _check_multiple(
+            "collect.turns",
+            turns,
+            "train.turns_per_cycle",
+            train.turns_per_cycle,
+        )
         _check_multiple("train.capacity", train.capacity, cycle_key, cycle)
         _check_at_most(
-            "train.turns_per_cycle", train.turns_per_cycle, "env.max_turns", self.env.max_turns
+            "train.turns_per_cycle",
+            train.turns_per_cycle,
+            "env.max_turns",
+            self.env.max_turns,
         )
         prefill_key = "the prefill of collect.turns * env.worlds ="
-        _check_at_most("train.batch_size", train.batch_size, prefill_key, turns * worlds)
+        _check_at_most(
+            "train.batch_size",
+            train.batch_size,
+            prefill_key,
+            turns * worlds,
+        )
         slots_key = "the turns of train.capacity / env.worlds ="
         _check_at_most("collect.turns", turns, slots_key, self.slots)
         last_key = "the last target of the prefill, collect.turns - 1 ="

@@ -40,7 +40,9 @@ class CycleRollout(NamedTuple):
 
 
 def epsilon_at(
-    acting: Acting, transitions: Int[Array, ""], episodes: Int[Array, ""] | Float[Array, ""]
+    acting: Acting,
+    transitions: Int[Array, ""],
+    episodes: Int[Array, ""] | Float[Array, ""],
 ) -> Float[Array, ""]:
     """Computes epsilon after an agent's transitions and finished episodes in all envs.
 
@@ -78,8 +80,8 @@ def play(
 
 def _count_turn(play_state: PlayState, envs: EnvStates, turn: Turn) -> PlayState:
     ended = turn.terminated | turn.truncated
-    sums = play_state.reward_sums + turn.rewards
     finished = ended.sum(dtype=jnp.int32)
+    sums = play_state.reward_sums + turn.rewards
     mean = jnp.where(ended, sums, 0.0).sum(-1) / jnp.maximum(finished, 1)
     return PlayState(
         envs=envs,
@@ -110,7 +112,7 @@ def named_events(env: Env) -> dict[str, int]:
 
 def event_rates(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agent"]]:
     """Computes, per agent, the mean reward of a turn and the share of turns with each event."""
-    rates = {"reward_per_turn": turn.rewards.mean((0, 2))}
-    for name, event in named_events(config.env).items():
-        rates[name] = (turn.events == event).mean((0, 2))
-    return rates
+    return {"reward_per_turn": turn.rewards.mean((0, 2))} | {
+        name: (turn.events == event).mean((0, 2))
+        for name, event in named_events(config.env).items()
+    }

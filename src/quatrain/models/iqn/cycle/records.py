@@ -41,11 +41,10 @@ def raise_if_diverged(cycles: Cycle, updates: int) -> None:
     not_finite = np.argwhere(~np.isfinite(by_time))
     if not len(not_finite):
         return
-    first = tuple(not_finite[0])
-    cycle, update, agent, name, seed = first
+    cycle, update, agent, name, seed = not_finite[0]
     number = updates + cycle * by_time.shape[1] + update + 1
     raise TrainingDiverged(
-        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became {by_time[first]} "
+        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became {by_time[tuple(not_finite[0])]} "
         f"at update {number} (agent-steps {int(cycles.agent_steps[seed, cycle]):,}). {REMEDY}"
     )
 
@@ -64,11 +63,14 @@ def metrics(
     for name, values in (agent_metrics | cycles.play_metrics).items():
         columns[name] = values.mean(-1)
         columns[f"{name}/agent"] = values
-    for name in COUNTS:
-        columns[name] = getattr(cycles, name)
-    by_time = {name: np.swapaxes(values, 0, 1) for name, values in columns.items()}
+    columns |= {name: getattr(cycles, name) for name in COUNTS}
     if greedy is None:
         seeds, _, agents = cycles.play_metrics["episode_return"].shape
         greedy = np.zeros((0, seeds, agents))
-    by_time |= {"greedy_return": greedy.mean(-1), "greedy_return/agent": greedy}
-    return by_seed(by_time)
+    return by_seed(
+        {
+            **{name: np.swapaxes(values, 0, 1) for name, values in columns.items()},
+            "greedy_return": greedy.mean(-1),
+            "greedy_return/agent": greedy,
+        }
+    )
