@@ -44,7 +44,8 @@ def raise_if_diverged(cycles: Cycle, updates: int) -> None:
     cycle, update, agent, name, seed = not_finite[0]
     number = updates + cycle * by_time.shape[1] + update + 1
     raise TrainingDiverged(
-        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became {by_time[tuple(not_finite[0])]} "
+        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became "
+        f"{by_time[cycle, update, agent, name, seed]} "
         f"at update {number} (agent-steps {int(cycles.agent_steps[seed, cycle]):,}). {REMEDY}"
     )
 
