@@ -194,7 +194,7 @@ def _append_candidates(
             candidates.modulo(numbers[::envs]),
             head,
         ),
-        end=candidates.modulo(candidates.end + _count(eligible)),
+        end=candidates.modulo(candidates.end + eligible.sum(dtype=jnp.int32)),
     )
 
 
@@ -202,10 +202,6 @@ def _has_successor(
     terminated: Bool[AnyArray, "*any"], truncated: Bool[AnyArray, "*any"]
 ) -> Bool[Array, "*any"]:
     return jnp.asarray(terminated | ~truncated)
-
-
-def _count(flags: Bool[Array, "*any"]) -> Int32[Array, ""]:
-    return jnp.sum(flags, dtype=jnp.int32)
 
 
 def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
@@ -239,9 +235,9 @@ def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
     )
     return ValidStarts(
         early=_entries_where(early, early_slots),
-        early_count=_count(early),
+        early_count=early.sum(dtype=jnp.int32),
         later=later,
-        total=_count(early) + later_count,
+        total=early.sum(dtype=jnp.int32) + later_count,
     )
 
 

@@ -25,20 +25,16 @@ _NEVER = np.iinfo(np.int32).max
 def random_policy(_rules: Rules) -> Policy:
     """Returns the policy that draws uniformly among the four actions."""
 
-    def act(key: Array, _agent: Array, stack: Array, _states: object) -> Int8[Array, " env"]:
-        return (jax.random.bits(key, (len(stack),), jnp.uint8) % ACTIONS).astype(jnp.int8)
-
-    return act
+    return lambda key, _agent, stack, _states: (
+        jax.random.bits(key, (len(stack),), jnp.uint8) % ACTIONS
+    ).astype(jnp.int8)
 
 
 @lru_cache(maxsize=64)
 def constant_policy(_rules: Rules) -> Policy:
     """Returns the policy that always moves up."""
 
-    def act(_key: Array, _agent: Array, stack: Array, _states: object) -> Int8[Array, " env"]:
-        return jnp.full(len(stack), UP, jnp.int8)
-
-    return act
+    return lambda _key, _agent, stack, _states: jnp.full(len(stack), UP, jnp.int8)
 
 
 @lru_cache(maxsize=64)

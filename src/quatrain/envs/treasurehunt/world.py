@@ -153,8 +153,12 @@ def _act(rules: Rules, state: State, agent: Array, action: Array) -> ActionResul
     cell = targets(state, agent)[action]
     event = events(rules, state, cell)
     # Negative events index from the end.
-    item_values = [entity.value for entity in rules.entities]
-    rewards = (0.0, *item_values, rules.agent_value, rules.wall_value)
+    rewards = (
+        0.0,
+        *(entity.value for entity in rules.entities),
+        rules.agent_value,
+        rules.wall_value,
+    )
     moves = (jnp.arange(rules.agents) == agent)[:, None] & (event >= 0)
     next_state = state._replace(
         # Walls and agents stand on no item, so a cell that blocks may be cleared as well.

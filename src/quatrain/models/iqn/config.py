@@ -171,12 +171,20 @@ class Train(Section):
     @model_validator(mode="after")
     def _records_hold_whole_cycles(self) -> "Train":
         cycle = self.updates_per_cycle
-        record = self.record_every
-        steps = f"turns / turns_per_cycle * {cycle} ="
         _check_multiple("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
-        _check_multiple("record_every", record, "updates_per_cycle", cycle)
-        _check_multiple(steps, self.steps, "record_every", record)
-        _check_multiple("evaluate_every", self.evaluate_every, "record_every", record)
+        _check_multiple("record_every", self.record_every, "updates_per_cycle", cycle)
+        _check_multiple(
+            f"turns / turns_per_cycle * {cycle} =",
+            self.steps,
+            "record_every",
+            self.record_every,
+        )
+        _check_multiple(
+            "evaluate_every",
+            self.evaluate_every,
+            "record_every",
+            self.record_every,
+        )
         if self.evaluate_every > self.steps:
             raise ValueError(
                 f"evaluate_every {self.evaluate_every} exceeds the {self.steps} updates; "
@@ -223,15 +231,15 @@ class IqnConfig(Section):
     @property
     def replay_bytes(self) -> int:
         """Returns the size of all replays: a frame, an action and a reward per transition."""
-        per_turn = self.seeds * self.env.worlds * self.env.agents * (frame_size(self.env.rules) + 5)
-        return per_turn * self.slots
+        transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
+        return transitions * (frame_size(self.env.rules) + 5)
 
     @model_validator(mode="after")
     def _turns_fit_together(self) -> "IqnConfig":
         train = self.train
-        worlds = self.env.worlds
         turns = self.collect.turns
         n_step = train.loss.n_step
+        worlds = self.env.worlds
         cycle = worlds * train.turns_per_cycle
         cycle_key = "env.worlds * train.turns_per_cycle ="
         _check_multiple("collect.turns", turns, "env.max_turns", self.env.max_turns)
@@ -248,20 +256,30 @@ class IqnConfig(Section):
             "env.max_turns",
             self.env.max_turns,
         )
-        prefill_key = "the prefill of collect.turns * env.worlds ="
         _check_at_most(
             "train.batch_size",
             train.batch_size,
-            prefill_key,
+            "the prefill of collect.turns * env.worlds =",
             turns * worlds,
         )
-        slots_key = "the turns of train.capacity / env.worlds ="
-        _check_at_most("collect.turns", turns, slots_key, self.slots)
-        last_key = "the last target of the prefill, collect.turns - 1 ="
-        _check_at_most("train.loss.n_step", n_step, last_key, turns - 1)
-        required_key = "env.worlds * (train.turns_per_cycle + network.frames + n_step) ="
-        required = cycle + worlds * (self.network.frames + n_step)
-        _check_at_most(required_key, required, "train.capacity", train.capacity)
+        _check_at_most(
+            "collect.turns",
+            turns,
+            "the turns of train.capacity / env.worlds =",
+            self.slots,
+        )
+        _check_at_most(
+            "train.loss.n_step",
+            n_step,
+            "the last target of the prefill, collect.turns - 1 =",
+            turns - 1,
+        )
+        _check_at_most(
+            "env.worlds * (train.turns_per_cycle + network.frames + n_step) =",
+            cycle + worlds * (self.network.frames + n_step),
+            "train.capacity",
+            train.capacity,
+        )
         return self
 
     @model_validator(mode="after")
@@ -302,20 +320,22 @@ class IqnConfig(Section):
                 f"env.agents * env.worlds * all turns = {steps:,} agent-steps; "
                 f"at most {2**31 - 1:,}"
             )
-        dataset_bytes = self.replay_bytes * self.collect.turns // self.slots
-        _check_memory("collect.turns", dataset_bytes, MAX_DATASET_BYTES)
-        _check_memory("train.capacity", self.replay_bytes, MAX_RING_BYTES)
+        for key, size, limit in (
+            (
+                "collect.turns",
+                self.replay_bytes * self.collect.turns // self.slots,
+                MAX_DATASET_BYTES,
+            ),
+            ("train.capacity", self.replay_bytes, MAX_RING_BYTES),
+        ):
+            if size > limit:
+                raise ValueError(
+                    f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; "
+                    f"at most {limit // 2**30}"
+                )
         return self
 
 
 def _check_at_most(key: str, value: int, limit_key: str, limit: int) -> None:
     if value > limit:
         raise ValueError(f"{key} {value} exceeds {limit_key} {limit}")
-
-
-def _check_memory(key: str, size: int, limit: int) -> None:
-    if size > limit:
-        raise ValueError(
-            f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; "
-            f"at most {limit // 2**30}"
-        )

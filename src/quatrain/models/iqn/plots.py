@@ -149,30 +149,15 @@ def _draw_returns(axes: Axes, config: IqnConfig, history: History) -> list[EndLa
     for name in recorded:
         text, color = styles[name]
         mean_curve = curve(history, name, config.seeds)
-        ends.append(
-            _draw_mean(
-                axes,
-                steps(mean_curve),
-                mean_curve.values,
-                text,
-                color=color,
-                linewidth=2,
-            )
+        mean_with_interval(
+            axes,
+            steps(mean_curve),
+            mean_curve.values,
+            color=color,
+            linewidth=2,
         )
+        ends.append(EndLabel(mean_curve.values[:, -1].mean(), text, color))
     return ends
-
-
-def _draw_mean(
-    axes: Axes,
-    x: np.ndarray,
-    values: np.ndarray,
-    text: str,
-    *,
-    color: str,
-    **style: Any,
-) -> EndLabel:
-    mean_with_interval(axes, x, values, color=color, **style)
-    return EndLabel(values[:, -1].mean(), text, color)
 
 
 def _finish(axes: Axes, ends: list[EndLabel]) -> None:
@@ -264,9 +249,22 @@ def draw_within_episode(replays: Replays) -> Figure:
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     window = max(1, len(replays.learned[0].rewards) // 10)
-    moving_mean = partial(sliding_window_view, window_shape=window, axis=0)
-    _draw_over_turns(left, replays, lambda rewards: moving_mean(rewards).mean(-1))
-    _draw_over_turns(right, replays, lambda rewards: rewards.cumsum(0))
+    _draw_policies(
+        left,
+        replays,
+        lambda outcome: sliding_window_view(_mean_rewards(outcome), window, 0).mean(-1),
+        first=(window + 1) / 2,
+        linewidth=1.8,
+    )
+    _draw_policies(
+        right,
+        replays,
+        lambda outcome: _mean_rewards(outcome).cumsum(0),
+        first=1,
+        linewidth=1.8,
+    )
+    for axes in (left, right):
+        axes.set_xlabel("turn of the episode")
     left.set_title(
         f"Reward of an agent per turn (mean of {window} turns)",
         **SMALL_TITLE,
@@ -280,23 +278,24 @@ def draw_within_episode(replays: Replays) -> Figure:
     return figure
 
 
-def _draw_over_turns(
+def _mean_rewards(outcome: Outcome) -> Float[np.ndarray, "turn env"]:
+    return outcome.rewards.mean(1, dtype=np.float64)
+
+
+def _draw_policies(
     axes: Axes,
     replays: Replays,
-    quantity: Callable[[Float[np.ndarray, "turn env"]], np.ndarray],
+    quantity: Callable[[Outcome], np.ndarray],
+    first: float,
+    **style: Any,
 ) -> None:
-    """Draws a quantity of the mean rewards over agents, centred over the turns it covers."""
-    turns = len(replays.learned[0].rewards)
+    """Draws a quantity (point, env) of each compared policy over first, first + 1, ..."""
     ends = []
     for name, color in COMPARED.items():
-        values = samples(
-            replays.of(name),
-            lambda outcome: quantity(outcome.rewards.mean(1, dtype=np.float64)),
-        )
-        points = values.shape[1]
-        x = np.arange(points) + 1 + (turns - points) / 2
-        ends.append(_draw_mean(axes, x, values, NAMES[name], color=color, linewidth=1.8))
-    axes.set_xlabel("turn of the episode")
+        values = samples(replays.of(name), quantity)
+        x = np.arange(values.shape[1]) + first
+        mean_with_interval(axes, x, values, color=color, **style)
+        ends.append(EndLabel(values[:, -1].mean(), NAMES[name], color))
     _finish(axes, ends)
 
 
@@ -358,31 +357,17 @@ def _draw_by_agent(
     replays: Replays,
     scores: Mapping[str, float],
 ) -> None:
-    agents = np.arange(config.env.agents)
-    ends = []
-    for name, color in COMPARED.items():
-        ends.append(
-            _draw_mean(
-                axes,
-                agents,
-                samples(replays.of(name), returns),
-                NAMES[name],
-                color=color,
-                marker="o",
-                markersize=4,
-            )
-        )
     order = "who act in a new order each turn"
     if config.env.agent_order == "fixed":
         order = "in the order in which they act"
     axes.set(
         xlabel=f"agents, {order}",
         ylabel="return per episode",
-        xticks=agents,
+        xticks=range(config.env.agents),
     )
+    _draw_policies(axes, replays, returns, first=0, marker="o", markersize=4)
     gaps = f"learned {scores['order_gap']:.1f}, oracle {scores['oracle_view_order_gap']:.1f}"
     axes.set_title(f"First minus last: {gaps}", **SMALL_TITLE)
-    _finish(axes, ends)
 
 
 def _draw_lorenz(

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int, Int32, UInt8
+from jaxtyping import Float, Int
 
 from quatrain.envs.treasurehunt import policies, turns
 from quatrain.envs.treasurehunt.rules import channels
@@ -28,11 +28,6 @@ WALK = np.uint32(2**32 - 2)
 """Number folded into a held-out env's key, in place of an episode, for the walk to the example."""
 LARGEST = 2
 """Largest number in a view: a wall on sand counts twice."""
-
-
-class Question(NamedTuple):
-    views: UInt8[np.ndarray, "question frame channel row column"]
-    agents: Int32[np.ndarray, " question"]
 
 
 class ActionValues(NamedTuple):
@@ -101,21 +96,22 @@ def answer(
         ValueError: other inputs or another shape, a number that no view holds, no such agent;
             arrays of another config.
     """
-    question = Question(**validate_request("iqn", request, inputs(config)))
+    question = validate_request("iqn", request, inputs(config))
+    agents = question["agents"]
     keys = jax.random.split(jax.random.key(0), config.env.agents)
     template = jax.eval_shape(lambda: {"params": init_params(config, keys)})
     params = packing.from_arrays(template, arrays)["params"]
-    size = len(question.agents)
+    size = len(agents)
     shape = (size, config.train.acting.quantiles, network.ACTIONS)
     answers = ActionValues(
         action=np.zeros(size, np.int32),
         values=np.zeros((size, network.ACTIONS), np.float32),
         quantiles=np.zeros(shape, np.float32),
     )
-    for agent in np.unique(question.agents):
-        numbers = np.flatnonzero(question.agents == agent)
+    for agent in np.unique(agents):
+        numbers = np.flatnonzero(agents == agent)
         for block in np.split(numbers, range(BLOCK, len(numbers), BLOCK)):
-            views = question.views[np.resize(block, BLOCK)].reshape(BLOCK, config.inputs)
+            views = question["views"][np.resize(block, BLOCK)].reshape(BLOCK, config.inputs)
             values = _action_values(config, params, jnp.int32(agent), jnp.asarray(views))
             for answer_column, block_column in zip(answers, values, strict=True):
                 answer_column[block] = block_column[: len(block)]

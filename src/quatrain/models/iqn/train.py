@@ -158,8 +158,8 @@ def update_agent(
         targets(config, agent, batch, target_key),
         online_key,
     )
-    steps, adam = optimizer(config.train).update(gradients, agent.optimizer)
-    params = optax.apply_updates(agent.params, steps)
+    updates, adam = optimizer(config.train).update(gradients, agent.optimizer)
+    params = optax.apply_updates(agent.params, updates)
     norm = optax.tree.norm(gradients)
     target_params = update_target(
         config.train,
@@ -297,19 +297,9 @@ def init_state(config: IqnConfig, dataset: Dataset, seed: int) -> State:
     return init_in_world(
         config,
         make_world(config.env.rules),
-        dataset,
+        dataset.train,
         base_keys(config, seed),
     )
-
-
-def init_in_world(
-    config: IqnConfig,
-    world: World,
-    dataset: Dataset,
-    base_key: Key[Array, " seed"],
-) -> State:
-    """Returns what `init_state` returns, in any world and with a base key per seed."""
-    return _init(config, world, jax.tree.map(jnp.asarray, dataset.train), base_key)
 
 
 def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seed"]:
@@ -323,12 +313,13 @@ def init_params(config: IqnConfig, keys: Key[Array, " agent"]) -> network.Params
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _init(
+def init_in_world(
     config: IqnConfig,
     world: World,
     prefill: frames.Transitions,
-    base_key: Array,
+    base_key: Key[Array, " seed"],
 ) -> State:
+    """Returns what `init_state` returns, in any world and with a base key per seed."""
 
     def init_seed(
         prefill_and_key: tuple[frames.Transitions, Array],

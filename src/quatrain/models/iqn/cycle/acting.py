@@ -33,12 +33,12 @@ def agent_params(params: network.Params, agent: Int[Array, ""]) -> network.Param
 
 def greedy_policy(config: IqnConfig, params: network.Params) -> Policy:
     """Returns the policy of all agents, greedy at the midpoints; `params` begin with axis agent."""
-    taus = midpoints(config.train.acting.quantiles)
-
-    def act(_key: Array, agent: Array, stack: Array, _states: object) -> Array:
-        return greedy_actions(config, agent_params(params, agent), stack, taus)
-
-    return act
+    return lambda _key, agent, stack, _states: greedy_actions(
+        config,
+        agent_params(params, agent),
+        stack,
+        midpoints(config.train.acting.quantiles),
+    )
 
 
 def epsilon_greedy_policy(

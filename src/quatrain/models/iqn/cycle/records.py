@@ -15,18 +15,18 @@ COUNTS = ("epsilon", "agent_steps", "replay_valid")
 
 
 class Cycle(NamedTuple):
-    """Holds the record of one cycle of one seed; stacked records begin with seeds and cycles."""
+    """Holds the record of one cycle of one seed; stacked records begin with seeds and cycles.
+
+    update_metrics: name -> (update, agent). play_metrics: name -> (agent,). epsilon: in the last
+    turn. agent_steps: since the beginning, with the prefill. replay_valid: number of transitions
+    that can be sampled.
+    """
 
     update_metrics: dict[str, Any]
-    """Name -> (update, agent)."""
     play_metrics: dict[str, Any]
-    """Name -> (agent,)."""
     epsilon: Any
-    """Epsilon of the last turn."""
     agent_steps: Any
-    """Agent-steps since the beginning, with the prefill."""
     replay_valid: Any
-    """Number of transitions that can be sampled."""
 
 
 def raise_if_diverged(cycles: Cycle, updates: int) -> None:
