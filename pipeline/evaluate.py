@@ -23,10 +23,10 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
     curves = history.from_csv(files.contents["history.csv"])
-    model = load(stage.model)
-    scores = model.evaluate.evaluate(stage.config, state, dataset, stage.seed("evaluate"))
+    evaluate_model = load(stage.model).evaluate.evaluate
+    scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
-    figures = model.plots.plots(stage.config, state, dataset, curves, scores)
+    figures = load(stage.model).plots.plots(stage.config, state, dataset, curves, scores)
     images = {f"{name}.png": png(figure) for name, figure in figures.items()}
     write_figures(stage.reports / "plots", images)
     key = stage.key([digest, files.digest])

@@ -125,7 +125,7 @@ def test_a_line_without_length_has_no_mark():
 
 
 @pytest.mark.parametrize(
-    ("found", "line"),
+    ("result", "line"),
     [
         (Mark(Span(0, 1, "a", "b"), 0.5, None, None, None), "`├──────────●──────────┤`"),
         (Mark(Span(0, 1, "a", "b"), 0.75, 0.5, 0.25, None), "`├─────┊────┼────●─────┤`"),

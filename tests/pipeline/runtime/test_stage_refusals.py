@@ -126,7 +126,7 @@ def test_a_full_disk_leaves_nothing_half_written_and_the_next_run_continues(
     shutil.rmtree(evaluated.root / ".state")
     disk = Disk(monkeypatch, evaluated.root)
     assert evaluated.call(verb) == 0
-    writes = disk.taken
+    writes = disk.used
     for used in (0, writes // 3, writes - 1):
         shutil.rmtree(evaluated.root / out, ignore_errors=True)
         shutil.rmtree(evaluated.root / ".state", ignore_errors=True)
