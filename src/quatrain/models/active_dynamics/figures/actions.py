@@ -20,13 +20,11 @@ from quatrain.plots import caption
 
 TRANSITIONS_SHOWN = 150
 WARMUP_SHOWN = 20
-"""Greatest number of shown transitions that belong to the warm-up."""
 TRACES = 4
 """Greatest number of shown dimensions of an action."""
 SPACING = 2.4
 """Distance between traces, in units of the largest action."""
 CELLS = 15
-"""Cells along the region's diameter."""
 CELL_COLORS = "viridis"
 
 

@@ -47,8 +47,13 @@ def _draw_coverage(axes: Axes, study: Study) -> list[EndLabel]:
     ends = []
     for arm in study.arms:
         color = COLORS[arm]
-        values = study.of_arm(arm, observed)
-        median = median_with_band(axes, NOMINAL, values, color=color, linewidth=2)
+        median = median_with_band(
+            axes,
+            NOMINAL,
+            study.of_arm(arm, observed),
+            color=color,
+            linewidth=2,
+        )
         axes.plot(NOMINAL[place], median[place], "o", color=color, markersize=6, zorder=3)
         ends.append(end_label(arm, median[place], f" {median[place]:.0%}"))
     return ends

@@ -20,9 +20,9 @@ def draw_horizon(study: Study) -> Figure:
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     ends = []
+    r2_by_learner = np.stack([study.prediction_r2[f"displacement_r2_{k}"] for k in HORIZONS], 1)
     for arm in study.arms:
-        columns = [study.prediction_r2[f"displacement_r2_{k}"] for k in HORIZONS]
-        r2 = study.of_arm(arm, np.stack(columns, 1))
+        r2 = study.of_arm(arm, r2_by_learner)
         text = f" {np.median(r2[:, -1]):.4f}"
         ends.append(draw_arm(axes, arm, HORIZONS, nines(r2), text, linewidth=2, marker="o"))
     axes.set_yticks(nines(np.array(R2_TICKS)), [f"{tick:g}" for tick in R2_TICKS])

@@ -32,7 +32,6 @@ REFERENCES = {
     "affine_field": "best affine field",
     "projection_floor": "best of these features",
 }
-"""Scores that are drawn as horizontal lines, and their labels."""
 REFERENCE_COLOR = "0.35"
 MARGIN = 0.6
 """Lower end of the axis, relative to the lowest drawn error."""

@@ -11,7 +11,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from quatrain.plots import BLACK, ORANGE, RED, EndLabel, label_ends
-from quatrain.statistics import Interval, median_interval
+from quatrain.statistics import median_interval
 
 COLORS = {
     "active": RED,
@@ -21,21 +21,10 @@ COLORS = {
     "chirp": "#009E73",
     "off": "#882255",
 }
-"""Colour of each arm, the same in all figures."""
 TRUTH = BLACK
 DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
 LOG_AXIS_RATIO = 2.5
 """Ratio of the ends of an axis from which on it is logarithmic."""
-
-
-def interval(values: Float[np.ndarray, " replicate"]) -> Interval | None:
-    """Returns the 95 % confidence interval of the median.
-
-    Returns the range for fewer than 6 values, and None for a single one.
-    """
-    if len(values) == 1:
-        return None
-    return median_interval(values) or Interval(float(values.min()), float(values.max()))
 
 
 def median_with_band(
@@ -46,13 +35,14 @@ def median_with_band(
 ) -> Float[np.ndarray, " point"]:
     """Draws the median over replicates as a line and its interval as a band; returns the median.
 
-    The band does not widen the axis.
+    The band is the 95 % confidence interval, or the range for fewer than 6 replicates; a single
+    one has none. It does not widen the axis.
     """
     median = np.median(values, 0)
     (line,) = axes.plot(x, median, **style)
-    bands = [interval(column) for column in values.T]
-    if None not in bands:
+    if len(values) > 1:
         limits = axes.dataLim.frozen()
+        bands = [median_interval(column) or (column.min(), column.max()) for column in values.T]
         low, high = np.array(bands).T
         axes.fill_between(x, low, high, color=line.get_color(), alpha=0.18, linewidth=0)
         axes.dataLim.set(limits)

@@ -34,9 +34,8 @@ EDGE = 1.1
 LOWEST_QUANTILE = 0.02
 """Quantile of errors at the lower end of the colour scale."""
 FAN_STARTS = 12
-"""Starts of undriven paths on each circle."""
 FAN_RADII = (0.95, 0.25)
-"""Radii of these circles, in units of the region's radius."""
+"""Radii of the circles of starts of undriven paths, in units of the region's radius."""
 FAN_TIME = 5.0
 """Duration of undriven paths, in units of time."""
 

@@ -51,8 +51,12 @@ def oracle_nll(study: Study) -> Float64[np.ndarray, "learner transition"]:
     env = study.config.env
     world = study.training.world
     ring = study.training.replay
-    rbf = make_rbf(study.config.network.rbf, env.d)
-    oracle = Filter(rbf, world.emission.double(), env.dt, env.process_noise)
+    oracle = Filter(
+        make_rbf(study.config.network.rbf, env.d),
+        world.emission.double(),
+        env.dt,
+        env.process_noise,
+    )
     first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
     belief = filters.state_prior(env.d, study.config.learners)
     start_covariance = START_VARIANCE * torch.eye(env.d, dtype=torch.float64)

@@ -114,10 +114,10 @@ def encode_windows(network: SeqVae, windows: Windows, burn_in: int) -> EncodedWi
     if burn_in:
         with torch.no_grad():
             hidden = network.encoder(inputs[:burn_in], hidden)[-1]
-    beliefs = network.encoder.belief_sequence(network.encoder(inputs[burn_in:], hidden))
+    mean, variance = network.encoder.belief_sequence(network.encoder(inputs[burn_in:], hidden))
     observations, actions = (part[burn_in:].movedim(2, 0).contiguous() for part in windows[:2])
     control_dt = (network.control * network.dt) @ actions.flatten(1)
-    return EncodedWindows(observations, control_dt.view(beliefs.mean.shape), *beliefs)
+    return EncodedWindows(observations, control_dt.view(mean.shape), mean, variance)
 
 
 def compute_terms(

@@ -43,13 +43,6 @@ class Belief(NamedTuple):
     variance: Float[Tensor, "*batch d"]
 
 
-class BeliefSequence(NamedTuple):
-    """Holds the beliefs about all times of several windows, dimensions first."""
-
-    mean: Float[Tensor, "d time batch"]
-    variance: Float[Tensor, "d time batch"]
-
-
 class Encoder(nn.Module):
     """Computes hidden states, of whole windows or step by step, and the beliefs they encode."""
 
@@ -84,10 +77,13 @@ class Encoder(nn.Module):
         mean, raw = outputs.mT.reshape(2, *hidden.shape[:-1], -1).unbind(0)
         return Belief(mean, to_variance(raw))
 
-    def belief_sequence(self, hidden: Float[Tensor, "time batch hidden"]) -> BeliefSequence:
+    def belief_sequence(
+        self, hidden: Float[Tensor, "time batch hidden"]
+    ) -> tuple[Float[Tensor, "d time batch"], Float[Tensor, "d time batch"]]:
+        """Returns mean and variance of the beliefs of hidden states, dimensions first."""
         outputs = self.heads.mlp()(hidden.flatten(0, 1).T.expand(2, -1, -1))
         mean, raw = outputs.unflatten(2, hidden.shape[:2]).unbind(0)
-        return BeliefSequence(mean, to_variance(raw))
+        return mean, to_variance(raw)
 
     def initial_hidden(self, batch: int) -> Float[Tensor, "batch hidden"]:
         """Returns the hidden state before an episode's first transition: zeros."""

@@ -65,17 +65,12 @@ class StackedMlp(NamedTuple):
 
         With σ of the layer before, W tanh + b = 2W σ + (b - W 1); twice that before a further σ.
         """
-        layers = []
-        last = len(self.weights) - 1
-        for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            if place > 0:
-                bias = bias - weight.sum(2, keepdim=True)
-                weight = 2 * weight
-            if place < last:
-                weight = 2 * weight
-                bias = 2 * bias
-            layers.append((weight, bias))
-        return SigmoidMlp(tuple(layers))
+        first, *others = zip(self.weights, self.biases, strict=True)
+        after_sigmoid = [
+            (2 * weight, bias - weight.sum(2, keepdim=True)) for weight, bias in others
+        ]
+        *inner, last = [first, *after_sigmoid]
+        return SigmoidMlp((*((2 * weight, 2 * bias) for weight, bias in inner), last))
 
 
 class SigmoidMlp(NamedTuple):

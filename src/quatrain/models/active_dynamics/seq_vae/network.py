@@ -22,7 +22,8 @@ from quatrain.models.active_dynamics.seq_vae.encoder import (
 class SeqVae(nn.Module):
     """Holds everything one learner optimises.
 
-    prior_variance: s_w², of the weights that the field is linear in.
+    prior_variance: s_w², of the weights that the field is linear in. has_weight_posterior: False
+    for an ensemble, whose members show the uncertainty.
     """
 
     control: Tensor
@@ -38,6 +39,7 @@ class SeqVae(nn.Module):
         control = torch.eye(env.d) if env.control is None else torch.tensor(env.control)
         self.dt = env.dt
         self.members = network.members
+        self.has_weight_posterior = network.members == 1
         self.is_rbf = rbf is not None
         self.prior_variance = _prior_variance(config, rbf)
         # The order of the modules sets the order of their random draws.
@@ -56,11 +58,6 @@ class SeqVae(nn.Module):
         for name, constant in constants.items():
             self.register_buffer(name, constant, persistent=False)
 
-    @property
-    def has_weight_posterior(self) -> bool:
-        """Returns False for an ensemble, whose members show the uncertainty."""
-        return self.members == 1
-
     def transition_model(self) -> TransitionModel:
         field = self.dynamics.field().for_large_batches()
         return TransitionModel(field, self.step_variance, self.dt)
@@ -76,9 +73,11 @@ class SeqVae(nn.Module):
 
     def weight_prior(self) -> Float[Tensor, ""]:
         """Returns the loss term of the RBF weights; 0 for other dynamics."""
-        if not self.is_rbf:
-            return self.zero
-        return losses.weight_prior(self.dynamics.weight, self.prior_variance)
+        return (
+            losses.weight_prior(self.dynamics.weight, self.prior_variance)
+            if self.is_rbf
+            else self.zero
+        )
 
 
 def _prior_variance(config: ActiveDynamicsConfig, rbf: Rbf | None) -> float:

@@ -64,18 +64,18 @@ def make_surrogate(
 
     grid: of the region of interest. The outputs have equal and independent posteriors.
     """
-    network = trainers[0].network
-    fields = learner_fields([trainer.network for trainer in trainers])
+    networks = [trainer.network for trainer in trainers]
+    fields = learner_fields(networks)
     posteriors = zip(*(trainer.posterior for trainer in trainers), strict=True)
     covariance, step_variance = map(torch.stack, posteriors)
-    is_single = network.has_weight_posterior
+    is_single = networks[0].has_weight_posterior
     full_covariance = None
     if is_single and needs_joint_covariance(config.train.acquisition):
         blocks = [torch.block_diag(*[block] * config.env.d) for block in covariance]
         full_covariance = torch.stack(blocks)
     return Surrogate(
         state=torch.stack([trainer.belief.mean for trainer in trainers]),
-        control=network.control,
+        control=networks[0].control,
         dt=config.env.dt,
         region_radius=config.env.region_radius,
         field=fields.mean_and_features,
@@ -85,9 +85,10 @@ def make_surrogate(
         full_covariance=full_covariance,
         region=fields.region_products(grid) if is_single else None,
         step_variance=step_variance,
-        precision=torch.stack([_precision(trainer) for trainer in trainers]),
+        precision=torch.stack(
+            [
+                trainer.network.decoder.channels().precision(trainer.belief.mean)
+                for trainer in trainers
+            ],
+        ),
     )
-
-
-def _precision(trainer: SeqVaeTrainer) -> Float[Tensor, "d d"]:
-    return trainer.network.decoder.channels().precision(trainer.belief.mean)

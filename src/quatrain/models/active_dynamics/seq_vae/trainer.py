@@ -54,12 +54,11 @@ def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> S
     network_seed, batch_seed, elbo_seed, bootstrap_seed = np.random.SeedSequence(seed).spawn(4)
     network = init_network(config, emission, int(network_seed.generate_state(1)[0]))
     params = _copy_params(network)
-    belief = network.initial_belief
     return SeqVaeState(
         params=params,
         optimizer=adam_state.init_state(params),
         hidden=network.encoder.initial_hidden(1).detach(),
-        belief=Belief(belief.mean.detach().clone(), belief.variance.detach().clone()),
+        belief=Belief(*(part.detach().clone() for part in network.initial_belief)),
         posterior=posteriors.initial_posterior(network),
         bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
         batch_rng=generator_from_seed(batch_seed).get_state(),
