@@ -35,7 +35,7 @@ def result(**scores: float) -> dict[str, Any]:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with the committed params, in which results are kept."""
+    """Returns a folder with the committed params, for results."""
     for name in ("params.yaml", "presets"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)

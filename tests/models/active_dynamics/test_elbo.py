@@ -35,7 +35,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def make_case(masked: bool = False, **form: Any) -> Case:
-    """In double precision."""
+    """Returns a case in double precision."""
     case = make_trainer(config := configured(**form, seq_vae=TRAINING))
     network = case.network.double()
     with torch.no_grad():  # away from what all begin with

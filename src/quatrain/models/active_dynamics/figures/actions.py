@@ -112,8 +112,13 @@ def _draw_visits(figure: Figure, panels: np.ndarray, study: Study) -> None:
     shares = [visit_shares(study.of_arm(arm, study.path), edges).mean(0) for arm in study.arms]
     norm = LogNorm(1 / (study.path.shape[1] * study.config.seeds), float(np.max(shares)))
     for axes, arm, share in zip(panels, study.arms, shares, strict=True):
-        visited = np.where(share > 0, share, np.nan)
-        axes.pcolormesh(edges, edges, visited.T, cmap=CELL_COLORS, norm=norm)
+        axes.pcolormesh(
+            edges,
+            edges,
+            np.where(share > 0, share, np.nan).T,
+            cmap=CELL_COLORS,
+            norm=norm,
+        )
         axes.add_patch(region_border(study.radius))
         title = f"{arm}: visited {visited_share(study, arm):.0%} of the region"
         set_title(axes, title, color=COLORS[arm])

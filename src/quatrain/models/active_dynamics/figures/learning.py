@@ -55,9 +55,14 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
     axes = figure.subplots()
     axes.set(yscale="log", ylabel="error of the field, relative to its size")
     set_transitions_axis(axes, study.steps)
-    nrmse = study.estimate.nrmse.T
     ends = [
-        draw_arm(axes, arm, study.steps, study.of_arm(arm, nrmse), **DOTTED_LINE)
+        draw_arm(
+            axes,
+            arm,
+            study.steps,
+            study.of_arm(arm, study.estimate.nrmse.T),
+            **DOTTED_LINE,
+        )
         for arm in study.arms
     ]
     low, high = axes.dataLim.intervaly
@@ -158,8 +163,14 @@ def draw_information(study: Study, history: History) -> Figure:
 def _draw_errors(axes: Axes, study: Study, history: History, arm: str) -> None:
     steps = history[f"field_sd.{arm}"][0]
     color = COLORS[arm]
-    deviation = arm_metric(study, history, "field_sd", arm)
-    median_with_band(axes, steps, deviation, color=color, linewidth=2, marker=".")
+    median_with_band(
+        axes,
+        steps,
+        arm_metric(study, history, "field_sd", arm),
+        color=color,
+        linewidth=2,
+        marker=".",
+    )
     size = float(np.sqrt(np.square(study.dataset.held_out.grid_field.astype(float)).mean()))
     error = size * np.median(arm_metric(study, history, "monitor/field_nrmse", arm), 0)
     axes.plot(steps, error, "o", color=color, markersize=4, fillstyle="none")

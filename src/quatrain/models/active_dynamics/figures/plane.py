@@ -235,8 +235,12 @@ def draw_portraits(study: Study) -> Figure:
         learned = paths.learned[study.median_learner(arm)]
         _draw_fan(axes, study, paths.true, learned, COLORS[arm])
         distance = format_number(path_distance(study, paths.true, learned))
-        title = f"Undriven paths by {arm}: {distance} off the true ones"
-        _set_frame(axes, study, title, color=COLORS[arm])
+        _set_frame(
+            axes,
+            study,
+            f"Undriven paths by {arm}: {distance} off the true ones",
+            color=COLORS[arm],
+        )
     caption(
         figure,
         f"Black: true field; dashed: learned field; rings: starts; {FAN_TIME:g} units of time."

@@ -97,6 +97,8 @@ class Dynamics(nn.Module):
             self.layers = MlpParameters(config.members, (d, *hidden, d))
 
     def field(self) -> Field:
-        if self.length is None:
-            return self.layers.mlp()
-        return RbfField(Rbf(self.axis, self.length, self.d), self.weight)
+        return (
+            self.layers.mlp()
+            if self.length is None
+            else RbfField(Rbf(self.axis, self.length, self.d), self.weight)
+        )

@@ -69,10 +69,7 @@ def make_surrogate(
     posteriors = zip(*(trainer.posterior for trainer in trainers), strict=True)
     covariance, step_variance = map(torch.stack, posteriors)
     is_single = networks[0].has_weight_posterior
-    full_covariance = None
-    if is_single and needs_joint_covariance(config.train.acquisition):
-        blocks = [torch.block_diag(*[block] * config.env.d) for block in covariance]
-        full_covariance = torch.stack(blocks)
+    needs_joint = is_single and needs_joint_covariance(config.train.acquisition)
     return Surrogate(
         state=torch.stack([trainer.belief.mean for trainer in trainers]),
         control=networks[0].control,
@@ -82,7 +79,7 @@ def make_surrogate(
         jacobian=fields.jacobian,
         members=None if is_single else fields.member_values,
         covariance=covariance if is_single else None,
-        full_covariance=full_covariance,
+        full_covariance=_block_diagonals(covariance, config.env.d) if needs_joint else None,
         region=fields.region_products(grid) if is_single else None,
         step_variance=step_variance,
         precision=torch.stack(
@@ -92,3 +89,10 @@ def make_surrogate(
             ],
         ),
     )
+
+
+def _block_diagonals(
+    covariance: Float[Tensor, "learner feature feature"],
+    d: int,
+) -> Float[Tensor, "learner weight weight"]:
+    return torch.stack([torch.block_diag(*[block] * d) for block in covariance])
