@@ -212,7 +212,7 @@ def _reset_ended(world: World, envs: EnvStates, ended: Bool[Array, " env"]) -> E
     """Starts the next episode, with a blank history, in the envs whose episode ended."""
 
     def reset_envs() -> EnvStates:
-        select = partial(jax.vmap(jnp.where), ended)
+        select = partial(_select_envs, ended)
         reset_state = jax.vmap(world.reset)(envs.state.key, envs.state.episode + 1)
         return EnvStates(
             state=jax.tree.map(select, reset_state, envs.state),
@@ -220,3 +220,8 @@ def _reset_ended(world: World, envs: EnvStates, ended: Bool[Array, " env"]) -> E
         )
 
     return lax.cond(ended.any(), reset_envs, lambda: envs)
+
+
+def _select_envs(mask: Array, where_true: Array, where_false: Array) -> Array:
+    shape = (-1, *[1] * (where_false.ndim - 1))
+    return jnp.where(mask.reshape(shape), where_true, where_false)
