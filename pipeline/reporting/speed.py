@@ -36,8 +36,6 @@ class Measured(Stored):
 
 
 class Ratio(Measured):
-    """Holds the ratio of two sides over all rounds."""
-
     least: float
     greatest: float
 

@@ -84,8 +84,10 @@ class Delivery:
     def pending(self) -> tuple[int, int]:
         """Returns how many metrics and files are not acknowledged."""
         lines = [line for _, line in self._journal.lines(self._cursor["offset"])]
-        files = sum(line["kind"] in ("artifact", "model") for line in lines)
-        return sum(len(line.get("rows", ())) for line in lines), files
+        return (
+            sum(len(line.get("rows", ())) for line in lines),
+            sum(line["kind"] in ("artifact", "model") for line in lines),
+        )
 
     def close(self) -> None:
         """Releases the lock, so that another process can deliver."""
@@ -208,8 +210,9 @@ class Delivery:
 
     def _find_or_create_parent(self, header: Header) -> str:
         assert header.parent is not None
-        parent = header._replace(**header.parent._asdict())
-        return self._oldest_or_new(parent, {PIPELINE_TAG: "true"})
+        return self._oldest_or_new(
+            header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"}
+        )
 
     def _oldest_or_new(self, header: Header, tags: dict[str, str]) -> str:
         """Returns the oldest active run of this key, or a new one.

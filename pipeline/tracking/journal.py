@@ -73,7 +73,6 @@ class Journal:
         self.folder = folder
         self.header: Header | None = None
         self.has_model = False
-        """Whether a model is recorded, to be registered on delivery."""
         self._path = folder / "journal.jsonl"
         self._descriptor: int | None = None
         self._end = 0

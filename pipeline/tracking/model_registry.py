@@ -110,13 +110,6 @@ class Alias(NamedTuple):
         return f"{self.model}@{self.name}"
 
 
-class AliasResult(NamedTuple):
-    """Holds whether an alias needs no further attempt, and a message if there is news."""
-
-    is_settled: bool
-    message: str | None
-
-
 def registered_name(model: str, preset: str) -> str:
     """Returns the name of the registered model; each preset has a model of its own."""
     return f"quatrain-{model}" if preset == "default" else f"quatrain-{model}-{preset}"
@@ -167,16 +160,17 @@ def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -
     client = open_client(uri)
     messages = []
     for alias in pending:
-        result = _set_alias(client, alias)
-        if result.is_settled:
+        is_settled, message = _set_alias(client, alias)
+        if is_settled:
             settled[alias.label] = alias.run_key
-        if result.message is not None:
-            messages.append(f"{alias.label}: {result.message}")
+        if message is not None:
+            messages.append(f"{alias.label}: {message}")
     write_durably(cache, json.dumps({"uri": redact(uri), "aliases": settled}).encode())
     return messages
 
 
-def _set_alias(client: Any, alias: Alias) -> AliasResult:
+def _set_alias(client: Any, alias: Alias) -> tuple[bool, str | None]:
+    """Returns whether an alias needs no further attempt, and a message if there is news."""
     current = version_with_alias(client.get_model_version_by_alias, alias.model, alias.name)
     version = _newest_version(client, alias.model, alias.run_key)
     if version is None and current is None and alias.fallback is not None:
@@ -184,13 +178,13 @@ def _set_alias(client: Any, alias: Alias) -> AliasResult:
 
     run_is_absent = f"run {alias.run_key[:12]} has no version in this store"
     if version is None and current is None:
-        return AliasResult(is_settled=False, message=run_is_absent)
+        return False, run_is_absent
     if version is None:
-        return AliasResult(True, f"{run_is_absent}; version {current.version} stays")
+        return True, f"{run_is_absent}; version {current.version} stays"
     if current is not None and current.version == version.version:
-        return AliasResult(is_settled=True, message=None)
+        return True, None
     client.set_registered_model_alias(alias.model, alias.name, version.version)
-    return AliasResult(True, f"version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}")
+    return True, f"version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}"
 
 
 def _newest_version(client: Any, name: str, run_key: str) -> Any:

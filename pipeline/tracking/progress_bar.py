@@ -62,10 +62,8 @@ class ProgressBar:
                 self.values[name] = f"{np.mean(progress.metrics[name][-1]):.4g}"
         self.bar.set_postfix(self.values, refresh=False)
         is_due = (self.step - self.printed_step) * LINES >= self.total
-        if not self.is_terminal and (is_due or self.step == self.total):
-            self._print_line()
-
-    def _print_line(self) -> None:
+        if self.is_terminal or not (is_due or self.step == self.total):
+            return
         self.printed_step = self.step
         rate = self.rate()
         seconds_left = (self.total - self.step) / rate if rate else 0.0

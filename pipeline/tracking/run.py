@@ -69,7 +69,6 @@ class Run:
 
     @classmethod
     def start(cls, root: Path, stage: str, key: str, header: Header) -> Self:
-        """Starts or continues the journal of a computation, and its delivery."""
         folder = journals(root) / f"{stage}-{key[:16]}"
         lock = ExitStack()
         lock.enter_context(folder_lock(folder / WRITER))
