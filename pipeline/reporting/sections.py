@@ -149,10 +149,10 @@ def speed_section(model: str, results: Results | None) -> str:
 def plots_section(paths: Sequence[str]) -> str:
     if not paths:
         return "No plots."
-    images = []
-    for path in paths:
-        name = plain(PurePosixPath(path).stem)
-        images.append(f"**{name}**\n\n![{name}]({quote(path)})")
+    names = [plain(PurePosixPath(path).stem) for path in paths]
+    images = [
+        f"**{name}**\n\n![{name}]({quote(path)})" for name, path in zip(names, paths, strict=True)
+    ]
     count = f"{len(paths)} picture{'' if len(paths) == 1 else 's'}"
     return folded(count, "\n\n".join(images), " open")
 

@@ -14,7 +14,6 @@ from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.tracking import model_registry
 from pipeline.tracking.journal import ROWS_PER_LINE, Header, Journal, Line, redact
-from pipeline.tracking.model_registry import RUN_KEY_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
     Unreachable,
@@ -223,7 +222,7 @@ class Delivery:
         runs = self._find(experiment, header.run_key)
         if not runs:
             start = next(line["time"] for _, line in self._journal.lines())
-            tags = {RUN_KEY_TAG: header.run_key, **tags}
+            tags = {model_registry.RUN_KEY_TAG: header.run_key, **tags}
             created = self._call("create_run", experiment, start, tags, header.run_name)
             runs = self._find(experiment, header.run_key) or [created]
         for duplicate in runs[1:]:
@@ -232,7 +231,9 @@ class Delivery:
         return str(runs[0].info.run_id)
 
     def _find(self, experiment: str, run_key: str) -> list[Any]:
-        runs = self._call("search_runs", [experiment], f"tags.`{RUN_KEY_TAG}` = '{run_key}'")
+        runs = self._call(
+            "search_runs", [experiment], f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
+        )
         return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
 
     def _experiment(self, name: str) -> str:

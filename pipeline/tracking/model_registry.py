@@ -118,7 +118,9 @@ def registered_name(model: str, preset: str) -> str:
 def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[Alias]:
     """Returns the aliases that the trained models in `work` and the baselines in `root` ask for."""
     aliases = []
-    covered = _models_of(root, preset)
+    covered: Collection[str] = ()
+    with suppress(ConfigError):
+        covered = MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
     for model in (model for model in models if model in covered):
         name = registered_name(model, preset)
         key = None
@@ -133,12 +135,6 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
             champion = baseline["presets"][preset]["provenance"]["run_key"]
             aliases.append(Alias(name, CHAMPION, champion, fallback))
     return aliases
-
-
-def _models_of(root: Path, preset: str) -> Collection[str]:
-    with suppress(ConfigError):
-        return MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
-    return ()
 
 
 def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -> list[str]:

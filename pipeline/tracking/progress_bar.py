@@ -89,9 +89,8 @@ class ProgressBar:
         compilation = self.first_at - self.started_at
         if rate:
             compilation = max(0.0, compilation - (self.first_step - self.start) / rate)
-        total = time.monotonic() - self.started_at
         return {
             "compile_seconds": compilation,
-            "run_seconds": total - compilation,
+            "run_seconds": time.monotonic() - self.started_at - compilation,
             "steps_per_second": rate,
         }

@@ -47,14 +47,13 @@ class Run:
         An evaluation adds to the run of its training.
         """
         context = "evaluation" if stage.verb == "evaluate" else "training"
-        dataset = DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}")
         header = Header(
             run_key=run_key,
             experiment=EXPERIMENT,
             run_name=f"{stage.model}-{run_key[:8]}",
             params=flatten(stage.config.model_dump(mode="json")),
             tags={**(tags(stage) if stage.verb == "train" else {}), **(extra_tags or {})},
-            inputs=(dataset,),
+            inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
             parent=pipeline_run(stage.root, stage.params),
         )
         return cls.start(stage.root, stage.name, key, header)
