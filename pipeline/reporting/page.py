@@ -53,10 +53,9 @@ def _image(
     if not data.startswith(PNG) or len(data) < 24:
         raise ArtifactError(f"reports/{source}: is no PNG; run `dvc repro` to write it anew")
     width = int.from_bytes(data[16:20])
-    height = int.from_bytes(data[20:24])
     return (
         f'<span class="picture"><img alt="{html.escape(token.content)}" '
-        f'width="{width}" height="{height}" style="min-width:{round(READABLE * width)}px" '
+        f'width="{width}" height="{int.from_bytes(data[20:24])}" style="min-width:{round(READABLE * width)}px" '
         f'src="data:image/png;base64,{base64.b64encode(data).decode()}"></span>'
     )
 

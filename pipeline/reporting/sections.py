@@ -85,8 +85,9 @@ def score_rows(result: Result, draw: Draw) -> list[list[str]]:
 
 
 def score_with_interval(metric: str, scores: Scores) -> str:
-    interval = (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
-    return format_score(scores.get(metric)) + format_interval(interval)
+    return format_score(scores.get(metric)) + format_interval(
+        (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
+    )
 
 
 def format_interval(interval: tuple[float | None, float | None] | None) -> str:
@@ -103,8 +104,11 @@ def rules_table(verdict: ModelVerdict) -> str:
         stored = verdict.baseline.metrics.get(line.metric)
         if stored is not None:
             goal = "-" if stored.goal is None else f"{stored.goal:g}"
-            references = (stored.lower_references, stored.upper_references)
-            row[3:] = [goal, *map(reference_cell, references)]
+            row[3:] = [
+                goal,
+                reference_cell(stored.lower_references),
+                reference_cell(stored.upper_references),
+            ]
         rows.append(row)
     return markdown_table(("metric", "better", "tolerance", "goal", "floors", "ceilings"), rows)
 
@@ -133,16 +137,19 @@ def speed_section(model: str, results: Results | None) -> str:
     rows = main_rows(results)
     reached = [row.is_reached for row in rows if row.is_reached is not None]
     marks = {None: "", True: ", reached", False: ", **missed**"}
-    cells = [
-        [plain(row.row), ratio_of(row), plain(goal_of(row)) + marks[row.is_reached]] for row in rows
-    ]
-    machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
     return folded(
         f"Speed: {reach(results)} that of plain references; "
         f"{sum(reached)} of {len(reached)} goals reached",
-        f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}; "
+        f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on "
+        f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads; "
         f"all rows in `{path_of(model)}`.\n\n"
-        + markdown_table(("work", "times as fast", "goal"), cells),
+        + markdown_table(
+            ("work", "times as fast", "goal"),
+            [
+                [plain(row.row), ratio_of(row), plain(goal_of(row)) + marks[row.is_reached]]
+                for row in rows
+            ],
+        ),
     )
 
 

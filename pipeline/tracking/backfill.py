@@ -189,8 +189,10 @@ def is_in_store(
 
 def current_scores(stage: Stage) -> list[tuple[str, float]]:
     """Returns name and value of each score; NaN if it was not finite."""
-    scores = scores_of(stage.root, stage.params, stage.model)
-    return [(name, math.nan if value is None else value) for name, value in scores.items()]
+    return [
+        (name, math.nan if value is None else value)
+        for name, value in scores_of(stage.root, stage.params, stage.model).items()
+    ]
 
 
 def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: str) -> None:
@@ -219,8 +221,7 @@ def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest
         digest,
         {f"{CACHE_HIT}.evaluate": "true"},
     ) as run:
-        step = stage.config.train.steps
-        run.metrics((f"eval/{name}", step, value) for name, value in scores)
+        run.metrics((f"eval/{name}", stage.config.train.steps, value) for name, value in scores)
         for plot in sorted((stage.reports / "plots").glob("*.png")):
             run.artifact(plot, "plots")
         run.artifact(stage.weights / "history.csv", "data")

@@ -134,8 +134,13 @@ class Delivery:
                 self._send_metrics(run_id, group)
             case "artifact":
                 path = self._journal.folder / "artifacts" / line["file"]
-                size = path.stat().st_size
-                self._call("log_artifact", run_id, str(path), line["path"] or None, size=size)
+                self._call(
+                    "log_artifact",
+                    run_id,
+                    str(path),
+                    line["path"] or None,
+                    size=path.stat().st_size,
+                )
                 self.artifacts += 1
             case "model":
                 self._send_model(run_id, line)
@@ -179,8 +184,11 @@ class Delivery:
                 source_type="local",
                 source=json.dumps({"uri": entry["source"]}),
             )
-            context = InputTag("mlflow.data.context", entry["context"])
-            self._call("log_inputs", run_id, [DatasetInput(dataset, [context])])
+            self._call(
+                "log_inputs",
+                run_id,
+                [DatasetInput(dataset, [InputTag("mlflow.data.context", entry["context"])])],
+            )
 
     def _send_metrics(self, run_id: str, group: list[Line]) -> None:
         from mlflow.entities import Metric
@@ -231,10 +239,11 @@ class Delivery:
         return str(runs[0].info.run_id)
 
     def _find(self, experiment: str, run_key: str) -> list[Any]:
-        runs = self._call(
-            "search_runs", [experiment], f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
+        query = f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
+        return sorted(
+            self._call("search_runs", [experiment], query),
+            key=lambda run: (run.info.start_time, run.info.run_id),
         )
-        return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
 
     def _experiment(self, name: str) -> str:
         experiment = self._call("get_experiment_by_name", name)

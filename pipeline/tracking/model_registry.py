@@ -184,10 +184,12 @@ def _set_alias(client: Any, alias: Alias) -> tuple[bool, str | None]:
 
 
 def _newest_version(client: Any, name: str, run_key: str) -> Any:
-    versions = client.search_model_versions(
-        f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
+    query = f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
+    return max(
+        client.search_model_versions(query),
+        key=lambda version: int(version.version),
+        default=None,
     )
-    return max(versions, key=lambda version: int(version.version), default=None)
 
 
 def _read_cache(path: Path, uri: str) -> dict[str, str]:

@@ -63,8 +63,12 @@ class Run:
         """Starts or continues the journal of the results `key`: the parent of all stages' runs."""
         run_key, run_name = pipeline_run(root, params)
         shared = flatten(params.model_dump(mode="json", exclude=set(MODELS)))
-        header = Header(run_key, EXPERIMENT, run_name, shared, origin_tags(root, params))
-        return cls.start(root, "report", digest_of([run_key, key]), header)
+        return cls.start(
+            root,
+            "report",
+            digest_of([run_key, key]),
+            Header(run_key, EXPERIMENT, run_name, shared, origin_tags(root, params)),
+        )
 
     @classmethod
     def start(cls, root: Path, stage: str, key: str, header: Header) -> Self:
