@@ -293,8 +293,8 @@ def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
 
 
 def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = tabulate(rows, head, tablefmt="simple", disable_numparse=True).splitlines()
-    return "\n".join(map(str.rstrip, lines))
+    text = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
+    return "\n".join(map(str.rstrip, text.splitlines()))
 
 
 def format_score(value: float | None) -> str:

@@ -55,7 +55,8 @@ def _image(
     width = int.from_bytes(data[16:20])
     return (
         f'<span class="picture"><img alt="{html.escape(token.content)}" '
-        f'width="{width}" height="{int.from_bytes(data[20:24])}" style="min-width:{round(READABLE * width)}px" '
+        f'width="{width}" height="{int.from_bytes(data[20:24])}" '
+        f'style="min-width:{round(READABLE * width)}px" '
         f'src="data:image/png;base64,{base64.b64encode(data).decode()}"></span>'
     )
 
