@@ -205,7 +205,6 @@ def _items(transition: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
 
 
 def _batch_maker(example: Any) -> Callable[[list[np.ndarray]], Any]:
-    """Returns a function that makes a batch of the example's type from columns."""
     if not isinstance(example, Mapping):
         return type(example)._make
     names = tuple(example)
@@ -233,7 +232,6 @@ def _column(name: str, value: np.ndarray, capacity: int) -> Column:
 
 
 def _check_column(name: str, values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Raises ReplayError unless values fit into a column, as they are or cast."""
     if values.shape != shape:
         raise ReplayError(
             f"Column {name} has shape {values.shape}, not {shape}; "

@@ -203,7 +203,6 @@ def _sums(cells: _Cells) -> list[Tensor]:
 
 
 def _block(x: Tensor, y: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes the centrality of each cell and whether it is a corner of the hull."""
     to_others = hull.differences(x, y)
     return _centrality(to_others, present), hull.corners(x, y, to_others)
 

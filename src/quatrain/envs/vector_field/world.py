@@ -51,8 +51,6 @@ class Draws(NamedTuple):
 
 
 class ResetResult(NamedTuple):
-    """Holds environments at their first state."""
-
     state: EnvState
     observation: Float[Tensor, "env obs"]
 

@@ -61,7 +61,6 @@ def _children(tree: Any) -> dict[str, Any]:
 
 
 def _unflatten(tree: Any, leaves: Iterator[Tensor]) -> Any:
-    """Returns the same tree with other tensors, in the order of `_leaves`."""
     if isinstance(tree, Tensor):
         return next(leaves)
     children = [_unflatten(child, leaves) for child in _children(tree).values()]

@@ -69,7 +69,6 @@ def evaluate(
 
 
 def _warn_if_truth_is_weak(config: AlloConfig, truth: spectrum.Spectrum) -> None:
-    """Warns of unvisited states, and of groups so large that `cosine` means little."""
     unvisited = int((~truth.visited).sum()) - (config.env.map.goal is not None)
     if unvisited > 0:
         warnings.warn(

@@ -155,7 +155,6 @@ def _draw_band(
     label: str,
     color: object = None,
 ) -> None:
-    """Draws the mean over learners, and the range of all learners as a band."""
     (line,) = axes.plot(
         steps,
         values.mean(0),
