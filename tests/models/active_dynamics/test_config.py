@@ -1,5 +1,5 @@
-"""Values of the section active_dynamics that cannot be used, one by one or together: each ends in one line that says
-what to do. And of those that can be, each changes something.
+"""Values of the section active_dynamics that cannot be used, one by one or together: each ends in
+one line that says what to do. And of those that can be, each changes something.
 """
 
 import re
@@ -406,11 +406,11 @@ TOGETHER = {
     ),
     "a replay beyond memory": (
         together(train(transitions=10**7), {"seeds": 1024}),
-        "active_dynamics: rows * train.transitions * env.observation.channels takes about 11444 GiB; at most 64; lower",
+        "active_dynamics: learners * train.transitions * env.observation.channels takes about 11444 GiB; at most 64; lower",
     ),
     "covariances beyond memory": (
         together(network(rbf={"side": 31}), {"seeds": 1024}),
-        "active_dynamics: rows * (network.rbf.side ** d * d) ** 2 takes about 169 GiB; at most 64; lower one",
+        "active_dynamics: learners * (network.rbf.side ** d * d) ** 2 takes about 169 GiB; at most 64; lower one",
     ),
     "plans beyond memory": (
         planner(candidates=65536, horizon=256),
@@ -833,7 +833,9 @@ RUNS = (
 
 
 def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytest.MonkeyPatch):
-    """Read by what runs, not by the config's own checks, which are done before; the tests above look after Collect."""
+    """Read by what runs, not by the config's own checks, which are done before; the tests above
+    look after Collect.
+    """
     brief = {"seeds": 1, "train": {"transitions": 20, "record_every": 10, "checkpoints": 2}}
     configs = [small("active_dynamics", **together(brief, run)) for run in RUNS]
     datasets = [collect(config, 0) for config in configs]

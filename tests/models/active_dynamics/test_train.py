@@ -1,4 +1,6 @@
-"""Arms that begin alike, ask their own questions, and learn from what they see alone, transition by transition."""
+"""Arms that begin alike, ask their own questions, and learn from what they see alone, transition by
+transition.
+"""
 
 import copy
 import re
@@ -167,7 +169,9 @@ def farther(record: StepRecord) -> StepRecord:
 def test_the_next_plan_knows_what_was_seen_last(
     family: str, moment: int, first: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """It plans before the transitions 10, 12, 14 ... What is seen after transition t is what t + 1 begins with."""
+    """It plans before the transitions 10, 12, 14 ... What is seen after transition t is what t + 1
+    begins with.
+    """
     config = configured(family, train={"transitions": 20, "planner": PLANNED})
     dataset = collect(config, 0)
     whole = at(config, 20, dataset)
@@ -402,7 +406,9 @@ def test_ends_are_counted_and_the_region_s_outside_is_a_share():
 
 @pytest.mark.parametrize(("min_windows", "before"), [(9, 13), (1, WARMUP)])
 def test_updates_begin_with_enough_windows_after_the_warm_up(min_windows: int, before: int):
-    """Windows are of six transitions, so that the ninth is there after the fourteenth transition."""
+    """Windows are of six transitions, so that the ninth is there after the fourteenth
+    transition.
+    """
     windows_of_six = {**BRIEF, "window": 5, "min_windows": min_windows}
     found = run(
         configured(
