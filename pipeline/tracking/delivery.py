@@ -4,18 +4,16 @@ import json
 import math
 import time
 import zipfile
-from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.tracking import model_registry
 from pipeline.tracking.journal import ROWS_PER_LINE, Header, Journal, Line, redact
-from pipeline.tracking.model_registry import RUN_KEY_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
     Unreachable,
@@ -38,8 +36,6 @@ DIGEST_LENGTH = 36
 """Characters of a dataset's digest that MLflow takes."""
 DELETED_RUN_CODES = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """Error codes of a write to a deleted run; other failures have them, too."""
-
-Item = TypeVar("Item")
 
 
 class Delivery:
@@ -77,7 +73,8 @@ class Delivery:
         except Exception as error:
             last_run_id = self._run_id
             self._run_id = None
-            if last_run_id is not None and self._was_deleted(last_run_id, error):
+            may_be_deleted = getattr(error, "error_code", None) in DELETED_RUN_CODES
+            if last_run_id is not None and may_be_deleted and not self._is_active(last_run_id):
                 return True  # The next step creates another run.
             raise
         self._keep_cursor(run_id, offset)
@@ -86,18 +83,19 @@ class Delivery:
     def pending(self) -> tuple[int, int]:
         """Returns how many metrics and files are not acknowledged."""
         lines = [line for _, line in self._journal.lines(self._cursor["offset"])]
-        files = sum(line["kind"] in ("artifact", "model") for line in lines)
-        return sum(len(line.get("rows", ())) for line in lines), files
+        return (
+            sum(len(line.get("rows", ())) for line in lines),
+            sum(line["kind"] in ("artifact", "model") for line in lines),
+        )
 
     def close(self) -> None:
         """Releases the lock, so that another process can deliver."""
         self._lock.close()
 
     def _open(self, header: Header) -> str:
-        folder = self._journal.folder
         self._lock.close()
-        self._lock.enter_context(folder_lock(folder, patience_seconds=0.0))
-        sweep_temporaries(folder)
+        self._lock.enter_context(folder_lock(self._journal.folder, patience_seconds=0.0))
+        sweep_temporaries(self._journal.folder)
         self.patient_until = time.monotonic() + PATIENCE_SECONDS
         check_reachable(self._uri)
         self.patient_until = math.inf
@@ -136,8 +134,13 @@ class Delivery:
                 self._send_metrics(run_id, group)
             case "artifact":
                 path = self._journal.folder / "artifacts" / line["file"]
-                size = path.stat().st_size
-                self._call("log_artifact", run_id, str(path), line["path"] or None, size=size)
+                self._call(
+                    "log_artifact",
+                    run_id,
+                    str(path),
+                    line["path"] or None,
+                    size=path.stat().st_size,
+                )
                 self.artifacts += 1
             case "model":
                 self._send_model(run_id, line)
@@ -163,13 +166,13 @@ class Delivery:
                 params.append(Param(name, value))
             elif existing[name] != value:
                 changed.append(f"{name} = {value}")
-        tags = dict(line["tags"])
+        tags = [RunTag(*item) for item in line["tags"].items()]
         if changed:
-            tags[CHANGED_PARAMS_TAG] = ", ".join(changed)
-        for chunk in _chunks(params):
-            self._call("log_batch", run_id, params=chunk, synchronous=True)
-        for tag_chunk in _chunks(RunTag(*item) for item in tags.items()):
-            self._call("log_batch", run_id, tags=tag_chunk, synchronous=True)
+            tags.append(RunTag(CHANGED_PARAMS_TAG, ", ".join(changed)))
+        for kind, entries in (("params", params), ("tags", tags)):
+            for start in range(0, len(entries), ENTRIES_PER_CALL):
+                chunk: Any = entries[start : start + ENTRIES_PER_CALL]
+                self._call("log_batch", run_id, synchronous=True, **{kind: chunk})
 
     def _send_inputs(self, run_id: str, line: Line) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -181,8 +184,11 @@ class Delivery:
                 source_type="local",
                 source=json.dumps({"uri": entry["source"]}),
             )
-            context = InputTag("mlflow.data.context", entry["context"])
-            self._call("log_inputs", run_id, [DatasetInput(dataset, [context])])
+            self._call(
+                "log_inputs",
+                run_id,
+                [DatasetInput(dataset, [InputTag("mlflow.data.context", entry["context"])])],
+            )
 
     def _send_metrics(self, run_id: str, group: list[Line]) -> None:
         from mlflow.entities import Metric
@@ -204,17 +210,16 @@ class Delivery:
         self.artifacts += 1
 
     def _find_or_create(self, header: Header) -> str:
-        """Returns the run of this key, below the run of the whole pipeline."""
         with folder_lock(self._journal.folder.parent):
-            tags = {}
-            if header.parent is not None:
-                tags[PARENT_TAG] = self._find_or_create_parent(header)
+            has_parent = header.parent is not None
+            tags = {PARENT_TAG: self._find_or_create_parent(header)} if has_parent else {}
             return self._oldest_or_new(header, tags)
 
     def _find_or_create_parent(self, header: Header) -> str:
         assert header.parent is not None
-        parent = header._replace(**header.parent._asdict())
-        return self._oldest_or_new(parent, {PIPELINE_TAG: "true"})
+        return self._oldest_or_new(
+            header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"}
+        )
 
     def _oldest_or_new(self, header: Header, tags: dict[str, str]) -> str:
         """Returns the oldest active run of this key, or a new one.
@@ -225,7 +230,7 @@ class Delivery:
         runs = self._find(experiment, header.run_key)
         if not runs:
             start = next(line["time"] for _, line in self._journal.lines())
-            tags = {RUN_KEY_TAG: header.run_key, **tags}
+            tags = {model_registry.RUN_KEY_TAG: header.run_key, **tags}
             created = self._call("create_run", experiment, start, tags, header.run_name)
             runs = self._find(experiment, header.run_key) or [created]
         for duplicate in runs[1:]:
@@ -234,16 +239,20 @@ class Delivery:
         return str(runs[0].info.run_id)
 
     def _find(self, experiment: str, run_key: str) -> list[Any]:
-        runs = self._call("search_runs", [experiment], f"tags.`{RUN_KEY_TAG}` = '{run_key}'")
-        return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
+        query = f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
+        return sorted(
+            self._call("search_runs", [experiment], query),
+            key=lambda run: (run.info.start_time, run.info.run_id),
+        )
 
     def _experiment(self, name: str) -> str:
         experiment = self._call("get_experiment_by_name", name)
         if experiment is None:
             folder = artifacts_of(self._uri, self._journal.folder.resolve().parents[2])
-            arguments = (name, folder and str(folder), EXPERIMENT_TAGS)
             try:
-                return str(self._call("create_experiment", *arguments))
+                return str(
+                    self._call("create_experiment", name, folder and str(folder), EXPERIMENT_TAGS)
+                )
             except Exception:
                 # Another process may have created it meanwhile.
                 experiment = self._call("get_experiment_by_name", name)
@@ -252,10 +261,6 @@ class Delivery:
         if experiment.lifecycle_stage != "active":
             raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
         return str(experiment.experiment_id)
-
-    def _was_deleted(self, run_id: str, error: Exception) -> bool:
-        code = getattr(error, "error_code", None)
-        return code in DELETED_RUN_CODES and not self._is_active(run_id)
 
     def _is_active(self, run_id: str) -> bool:
         try:
@@ -267,8 +272,8 @@ class Delivery:
 
     def _call(self, method: str, *arguments: Any, size: int = 0, **named: Any) -> Any:
         """Calls a method of the client; only calls to a server limit how long a stage waits."""
-        patience = PATIENCE_SECONDS + size / UPLOAD_RATE
-        self.patient_until = time.monotonic() + patience if is_server(self._uri) else math.inf
+        seconds = PATIENCE_SECONDS + size / UPLOAD_RATE if is_server(self._uri) else math.inf
+        self.patient_until = time.monotonic() + seconds
         return getattr(self._client, method)(*arguments, **named)
 
     def _keep_cursor(self, run_id: str, offset: int) -> None:
@@ -281,15 +286,8 @@ class Delivery:
 def _read_cursor(folder: Path, uri: str) -> dict[str, Any]:
     """Returns what was delivered to `uri`; a cursor at the start for another or a damaged file."""
     start = {"uri": uri, "run_id": None, "offset": 0}
-    try:
+    with suppress(OSError, ValueError):
         cursor = json.loads((folder / "cursor.json").read_bytes())
-    except (OSError, ValueError):
-        return start
-    is_valid = isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri
-    return cursor if is_valid else start
-
-
-def _chunks(items: Iterable[Item]) -> list[list[Item]]:
-    entries = list(items)
-    starts = range(0, len(entries), ENTRIES_PER_CALL)
-    return [entries[start : start + ENTRIES_PER_CALL] for start in starts]
+        if isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri:
+            return cursor
+    return start

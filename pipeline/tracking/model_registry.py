@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pipeline.judging import verdicts
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import parse
 from pipeline.tracking.journal import redact
@@ -87,7 +86,6 @@ def version_with_alias(get: Callable[[str, str], Any], name: str, alias: str) ->
 
 @contextmanager
 def ignoring(*codes: str) -> Iterator[None]:
-    """Ignores MLflow errors with one of these codes."""
     try:
         yield
     except Exception as error:
@@ -109,15 +107,7 @@ class Alias(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Returns the alias in MLflow's notation."""
         return f"{self.model}@{self.name}"
-
-
-class AliasResult(NamedTuple):
-    """Holds whether an alias needs no further attempt, and a message if there is news."""
-
-    is_settled: bool
-    message: str | None
 
 
 def registered_name(model: str, preset: str) -> str:
@@ -128,28 +118,23 @@ def registered_name(model: str, preset: str) -> str:
 def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[Alias]:
     """Returns the aliases that the trained models in `work` and the baselines in `root` ask for."""
     aliases = []
-    covered = _models_of(root, preset)
+    covered: Collection[str] = ()
+    with suppress(ConfigError):
+        covered = MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
     for model in (model for model in models if model in covered):
         name = registered_name(model, preset)
         key = None
         with suppress(ArtifactError, KeyError, TypeError):
-            key = artifacts.read_json(work / "models" / model / MANIFEST)["info"]["run_key"]
+            key = artifacts.read_json(work / "models" / model / artifacts.MANIFEST)["info"][
+                "run_key"
+            ]
             aliases.append(Alias(name, CANDIDATE, key))
         with suppress(ArtifactError, ConfigError, KeyError, TypeError):
             baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
-            passed = verdicts.check(work, model, preset).verdict.passed
+            fallback = key if verdicts.check(work, model, preset).verdict.passed else None
             champion = baseline["presets"][preset]["provenance"]["run_key"]
-            aliases.append(Alias(name, CHAMPION, champion, key if passed else None))
+            aliases.append(Alias(name, CHAMPION, champion, fallback))
     return aliases
-
-
-def _models_of(root: Path, preset: str) -> Collection[str]:
-    """Returns the models that a preset has a section for; none if its file is gone."""
-    if preset == "default":
-        return MODELS
-    with suppress(ConfigError):
-        return parse(root / "presets" / f"{preset}.yaml")
-    return ()
 
 
 def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -> list[str]:
@@ -171,16 +156,17 @@ def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -
     client = open_client(uri)
     messages = []
     for alias in pending:
-        result = _set_alias(client, alias)
-        if result.is_settled:
+        is_settled, message = _set_alias(client, alias)
+        if is_settled:
             settled[alias.label] = alias.run_key
-        if result.message is not None:
-            messages.append(f"{alias.label}: {result.message}")
+        if message is not None:
+            messages.append(f"{alias.label}: {message}")
     write_durably(cache, json.dumps({"uri": redact(uri), "aliases": settled}).encode())
     return messages
 
 
-def _set_alias(client: Any, alias: Alias) -> AliasResult:
+def _set_alias(client: Any, alias: Alias) -> tuple[bool, str | None]:
+    """Returns whether an alias needs no further attempt, and a message if there is news."""
     current = version_with_alias(client.get_model_version_by_alias, alias.model, alias.name)
     version = _newest_version(client, alias.model, alias.run_key)
     if version is None and current is None and alias.fallback is not None:
@@ -188,26 +174,27 @@ def _set_alias(client: Any, alias: Alias) -> AliasResult:
 
     run_is_absent = f"run {alias.run_key[:12]} has no version in this store"
     if version is None and current is None:
-        return AliasResult(is_settled=False, message=run_is_absent)
+        return False, run_is_absent
     if version is None:
-        return AliasResult(True, f"{run_is_absent}; version {current.version} stays")
+        return True, f"{run_is_absent}; version {current.version} stays"
     if current is not None and current.version == version.version:
-        return AliasResult(is_settled=True, message=None)
+        return True, None
     client.set_registered_model_alias(alias.model, alias.name, version.version)
-    run_key = version.tags[RUN_KEY_TAG]
-    return AliasResult(True, f"version {version.version}, run {run_key[:12]}")
+    return True, f"version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}"
 
 
 def _newest_version(client: Any, name: str, run_key: str) -> Any:
     query = f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
-    versions = client.search_model_versions(query)
-    return max(versions, key=lambda version: int(version.version), default=None)
+    return max(
+        client.search_model_versions(query),
+        key=lambda version: int(version.version),
+        default=None,
+    )
 
 
 def _read_cache(path: Path, uri: str) -> dict[str, str]:
     """Returns alias -> run key as set last in this store; nothing if the file is damaged."""
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(path.read_bytes())
         return dict(content["aliases"]) if content["uri"] == uri else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    return {}

@@ -29,10 +29,9 @@ class ProgressBar:
         self.step = start
         self.printed_step = start
         self.first_step = start
-        """Step of the first yield."""
         self.started_at = time.monotonic()
         self.first_at = self.started_at
-        """Time of the first yield."""
+        """Time of the first yield; `first_step` is its step."""
 
     def __enter__(self) -> Self:
         if self.start:
@@ -53,7 +52,6 @@ class ProgressBar:
         self.bar.close()
 
     def show(self, progress: Progress) -> None:
-        """Moves on to a yield."""
         if self.step == self.start:
             self.first_at = time.monotonic()
             self.first_step = progress.step
@@ -64,16 +62,16 @@ class ProgressBar:
                 self.values[name] = f"{np.mean(progress.metrics[name][-1]):.4g}"
         self.bar.set_postfix(self.values, refresh=False)
         is_due = (self.step - self.printed_step) * LINES >= self.total
-        if not self.is_terminal and (is_due or self.step == self.total):
-            self._print_line()
-
-    def _print_line(self) -> None:
+        if self.is_terminal or not (is_due or self.step == self.total):
+            return
         self.printed_step = self.step
         rate = self.rate()
         seconds_left = (self.total - self.step) / rate if rate else 0.0
-        position = f"{self.name}: {self.step:,}/{self.total:,}"
         values = "  ".join(f"{name} {value}" for name, value in self.values.items())
-        console.info(f"{position}  {rate:,.0f} steps/s  {seconds_left:.0f} s left  {values}")
+        console.info(
+            f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  "
+            f"{seconds_left:.0f} s left  {values}"
+        )
 
     def rate(self) -> float:
         """Returns steps per second since the first yield, so without compilation; 0 if unknown."""
@@ -91,9 +89,8 @@ class ProgressBar:
         compilation = self.first_at - self.started_at
         if rate:
             compilation = max(0.0, compilation - (self.first_step - self.start) / rate)
-        total = time.monotonic() - self.started_at
         return {
             "compile_seconds": compilation,
-            "run_seconds": total - compilation,
+            "run_seconds": time.monotonic() - self.started_at - compilation,
             "steps_per_second": rate,
         }

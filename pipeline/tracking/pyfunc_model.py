@@ -18,7 +18,6 @@ class ServedModel(PythonModel):
     """Answers requests by a trained model; the first axis of each array counts questions."""
 
     def load_context(self, context: Any) -> None:
-        """Reads the stored config and weights, with the code that was stored beside them."""
         from safetensors.numpy import load_file
 
         from quatrain.params import Params
@@ -29,7 +28,7 @@ class ServedModel(PythonModel):
         self.arrays = load_file(context.artifacts["weights"])
         self.serve = import_module(f"quatrain.models.{stored['model']}.serve")
 
-    def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> Any:  # noqa: ARG002, MLflow's own
+    def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> Any:  # noqa: ARG002
         """Answers a request, a dictionary of arrays.
 
         The type hint of `model_input` is the only one that makes MLflow neither convert nor warn.
