@@ -15,8 +15,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: Options) -> int:
-    models = options.selected_models(args.models)
-    return repro.run(Path.cwd(), args.preset, models, args.jobs)
+    return repro.run(Path.cwd(), args.preset, options.selected_models(args.models), args.jobs)
 
 
 main = Command(

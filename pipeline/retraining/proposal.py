@@ -18,7 +18,6 @@ from pipeline.storage import artifacts
 from quatrain.registry import MODELS
 
 PROPOSED = ("dvc.lock", "params.yaml", "reports", "baselines")
-"""What a retraining may change in git."""
 BRANCH = "retrain"
 FIGURES_BRANCH = "retrain-pictures"
 
@@ -44,7 +43,6 @@ def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
 
 
 def has_changes(copy: Worktree) -> bool:
-    """Returns whether a result differs from the commit."""
     return copy.git("status", "--porcelain", "--", *PROPOSED) != ""
 
 
@@ -66,17 +64,15 @@ def propose(
     branch = f"{BRANCH}/{digest}"
     figures_branch = f"{FIGURES_BRANCH}/{digest}"
     figures = body.figures(work / "reports", figures_branch, target.figures_url)
-    diff = metrics_diff(copy, origin.preset)
-    message = body.proposal(origin, results, changes, diff, figures)
+    message = body.proposal(origin, results, changes, metrics_diff(copy, origin.preset), figures)
     if worktree.commit_of(copy, target.remote, branch):
         log(f"this result is proposed already: branch {branch}")
         return branch, message
     report = worktree.commit_without_parent(copy, work, "reports", f"Report of {branch}")
     promote(copy, origin.preset, changes)
     text = f"{message.title}\n\nFrom {origin.summary}.\n{changes.summary}"
-    existing = worktree.commit_of(copy, None, branch)
     commits = {
-        branch: existing or worktree.commit(copy, PROPOSED, text),
+        branch: worktree.commit_of(copy, None, branch) or worktree.commit(copy, PROPOSED, text),
         figures_branch: report,
     }
     destination = "; --push would send it"
@@ -94,8 +90,14 @@ def result_digest(work: Path, changes: BaselineChanges) -> str:
     tomorrow.
     """
     names = ("params.yaml", "dvc.lock", *(f"reports/{model}/scores.json" for model in MODELS))
-    files = {name: hashlib.sha256((work / name).read_bytes()).hexdigest() for name in names}
-    return artifacts.digest_of({"files": files, "better": changes.moved})[:12]
+    return artifacts.digest_of(
+        {
+            "files": {
+                name: hashlib.sha256((work / name).read_bytes()).hexdigest() for name in names
+            },
+            "better": changes.moved,
+        }
+    )[:12]
 
 
 def metrics_diff(copy: Worktree, preset: str) -> str:
@@ -114,8 +116,8 @@ def promote(copy: Worktree, preset: str, changes: BaselineChanges) -> None:
     """
     if not changes.moved:
         return
-    arguments = ("--preset", preset, "--keep-champion", *changes.moved)
-    code = copy.python("pipeline.commands.promote", *arguments)
+    options = ("--preset", preset, "--keep-champion", *changes.moved)
+    code = copy.python("pipeline.commands.promote", *options)
     if code:
         raise CommandFailed(
             "pipeline.commands.promote did not take the better scores; the lines above say why",
@@ -134,10 +136,15 @@ def push(copy: Worktree, target: Target, commits: Mapping[str, str], with_outs: 
         raise CommandFailed(
             "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
         )
-    refs = [f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()]
-    copy.git("push", "--quiet", "--atomic", "--force", str(target.remote), *refs)
+    copy.git(
+        "push",
+        "--quiet",
+        "--atomic",
+        "--force",
+        str(target.remote),
+        *(f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()),
+    )
 
 
 def log(line: str) -> None:
-    """Prints a line about the progress to stdout."""
     print(f"retrain: {line}", flush=True)

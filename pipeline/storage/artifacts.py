@@ -34,8 +34,6 @@ Tree = TypeVar("Tree", bound=tuple)
 
 
 class File(BaseModel):
-    """Declares hash, size and arrays of a file."""
-
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     sha256: str
     size: int = Field(ge=0)
@@ -80,9 +78,12 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
     files: dict[str, bytes] = {}
     entries = {}
     for name, content in sorted(contents.items()):
-        data, arrays = _encode(folder / name, content)
-        files[name] = data
-        entries[name] = {"sha256": _sha256(data), "size": len(data), "arrays": arrays}
+        files[name], arrays = _encode(folder / name, content)
+        entries[name] = {
+            "sha256": _sha256(files[name]),
+            "size": len(files[name]),
+            "arrays": arrays,
+        }
     manifest = {"schema_version": SCHEMA, "info": dict(info), "files": entries}
     manifest["digest"] = _sha256(_encode(folder / MANIFEST, manifest)[0])
     _validated(folder / MANIFEST, manifest, UNTOUCHED)
@@ -105,12 +106,16 @@ def load(folder: Path) -> Loaded:
     missing = sorted(manifest.files.keys() - present)
     others = sorted(present - manifest.files.keys())
     if missing or others:
-        reason = f"files that are missing: {missing}, that do not belong to it: {others}"
-        raise _refused(folder, reason)
+        raise _refused(
+            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
+        )
     if sum(file.size for file in manifest.files.values()) > LARGEST:
         raise _refused(folder, f"declares more than {LARGEST:,} bytes")
-    contents = {name: _read_declared(folder / name, file) for name, file in manifest.files.items()}
-    return Loaded(contents, manifest.info, manifest.digest)
+    return Loaded(
+        {name: _read_declared(folder / name, file) for name, file in manifest.files.items()},
+        manifest.info,
+        manifest.digest,
+    )
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -146,8 +151,7 @@ def to_arrays(tree: tuple) -> Arrays:
     flat: Arrays = {}
     for name, value in tree._asdict().items():  # type: ignore[attr-defined]
         if hasattr(value, "_fields"):
-            inner = to_arrays(value)
-            flat |= {f"{name}/{key}": array for key, array in inner.items()}
+            flat |= {f"{name}/{key}": array for key, array in to_arrays(value).items()}
         else:
             flat[name] = np.asarray(value)
     return flat
@@ -193,7 +197,6 @@ def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tr
 
 
 def digest_of(value: Any) -> str:
-    """Returns the sha256 of a JSON value; the order of its keys does not matter."""
     return _sha256(formats.to_json(value))
 
 
@@ -242,8 +245,8 @@ def _validated(path: Path, manifest: dict[str, Any], remedy: str) -> Manifest:
         return Manifest.model_validate(manifest)
     except ValidationError as error:
         first = error.errors()[0]
-        key = "/".join(map(str, first["loc"]))
-        raise _refused(path, f"{key[:80]!r}: {first['msg']}", remedy) from None
+        key = "/".join(map(str, first["loc"]))[:80]
+        raise _refused(path, f"{key!r}: {first['msg']}", remedy) from None
 
 
 def _read_declared(path: Path, file: File) -> Any:
@@ -293,9 +296,7 @@ def _encode(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
 
 
 def _others(folder: Path, keep: set[str]) -> list[Path]:
-    """Returns files of an earlier version of the folder; refuses files that `save` never writes."""
-    existing = sorted(folder.glob("*"))
-    others = [path for path in existing if path.name not in keep or path.is_dir()]
+    others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
     allowed = {*formats.FORMATS, PARTIAL}
     for path in others:
         if path.is_symlink() or not path.is_file() or path.suffix not in allowed:
