@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.retraining import outcome
-from pipeline.retraining.outcome import ISSUE
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.errors import PipelineError
 
@@ -35,9 +34,8 @@ def announce(folder: Path, base: str, link: str) -> str:
     if result.kind in ("broken", "stopped"):
         return open_issue(text)
     title = result.message.title
-    action = "nothing to propose"
-    if result.branch is not None:
-        action = open_pull_request(result.branch, base, title, text)
+    branch = result.branch
+    action = open_pull_request(branch, base, title, text) if branch else "nothing to propose"
     numbers = open_issues()
     for number in numbers:
         run_gh("issue", "close", number, "--comment", f"A later retraining passed: {title}")
@@ -66,12 +64,12 @@ def open_issue(text: Path) -> str:
     if numbers:
         run_gh("issue", "edit", numbers[0], "--body-file", str(text))
         return f"issue {numbers[0]} brought up to date"
-    return f"opened {run_gh('issue', 'create', '--title', ISSUE, '--body-file', str(text))}"
+    return f"opened {run_gh('issue', 'create', '--title', outcome.ISSUE, '--body-file', str(text))}"
 
 
 def open_issues() -> list[str]:
     issues = list_on_github("issue", "--state", "open", "--limit", "1000", "--json", "number,title")
-    return [str(issue["number"]) for issue in issues if issue["title"] == ISSUE]
+    return [str(issue["number"]) for issue in issues if issue["title"] == outcome.ISSUE]
 
 
 def list_on_github(kind: str, *arguments: str) -> list[dict[str, Any]]:

@@ -163,7 +163,8 @@ def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -
     print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
     if len(results) < len(paths):
         raise ConfigError(
-            f"{len(paths) - len(results)} of {len(paths)} maps could not be used; the lines above say why"
+            f"{len(paths) - len(results)} of {len(paths)} maps could not be used; "
+            "the lines above say why"
         )
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from pipeline.dvc import repro
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
@@ -30,7 +29,7 @@ class PromotionRefused(PipelineError):
 class Promotion(NamedTuple):
     path: Path
     baseline: dict[str, Any]
-    result: ModelVerdict
+    result: verdicts.ModelVerdict
     run_key: str
 
     @property

@@ -14,9 +14,7 @@ from typing import NamedTuple
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
 from pipeline.retraining import body, outcome, worktree
-from pipeline.retraining.body import Origin
-from pipeline.retraining.outcome import Outcome
-from pipeline.retraining.proposal import Target, baseline_changes, has_changes, log, propose
+from pipeline.retraining.proposal import PROPOSED, Target, baseline_changes, log, propose
 from pipeline.retraining.worktree import Worktree
 from pipeline.runtime import console, options
 from pipeline.runtime.command import DISK_EXIT_CODE, Command, Options, Parser, UsageError
@@ -42,7 +40,7 @@ class Request(NamedTuple):
     figures_url: str
 
 
-def retrain(root: Path, request: Request, commands: CommandSequence) -> Outcome:
+def retrain(root: Path, request: Request, commands: CommandSequence) -> outcome.Outcome:
     """Runs in a git worktree; the checkout is never modified.
 
     Raises:
@@ -109,7 +107,7 @@ def fetch_outs(copy: Worktree) -> bool:
     return has_remote
 
 
-def choose_seed(copy: Worktree, commit: str, request: Request) -> Origin:
+def choose_seed(copy: Worktree, commit: str, request: Request) -> body.Origin:
     """Writes the requested seed into params.yaml, whose comments stay."""
     path = copy.path / "params.yaml"
     old = read_params(copy.path).seed
@@ -117,7 +115,7 @@ def choose_seed(copy: Worktree, commit: str, request: Request) -> Origin:
         path.write_text(
             re.sub(r"(?m)^seed:[ ]*\d+", f"seed: {request.seed}", path.read_text(), count=1)
         )
-    return Origin(
+    return body.Origin(
         commit,
         request.preset,
         read_params(copy.path, request.preset).seed,
@@ -125,7 +123,7 @@ def choose_seed(copy: Worktree, commit: str, request: Request) -> Origin:
     )
 
 
-def conclude(copy: Worktree, target: Target, origin: Origin, passed: bool) -> Outcome:
+def conclude(copy: Worktree, target: Target, origin: body.Origin, passed: bool) -> outcome.Outcome:
     """Returns the outcome after the gate: a report of failure, nothing, or a proposal."""
     work = workspace_of(copy.path, origin.preset)
     results = [verdicts.check(work, model, origin.preset) for model in MODELS]
@@ -133,16 +131,16 @@ def conclude(copy: Worktree, target: Target, origin: Origin, passed: bool) -> Ou
     shutil.rmtree(report, ignore_errors=True)
     shutil.copytree(work / "reports", report)
     if not passed:
-        return Outcome(
+        return outcome.Outcome(
             kind="broken",
             code=BaselineBroken.exit_code,
             message=body.broken(origin, results, str(REPORT)),
         )
     changes = baseline_changes(results)
-    if not changes.moved and not has_changes(copy):
-        return Outcome("unchanged", 0, body.unchanged(origin))
+    if not changes.moved and not copy.git("status", "--porcelain", "--", *PROPOSED):
+        return outcome.Outcome("unchanged", 0, body.unchanged(origin))
     branch, message = propose(copy, target, origin, results, changes)
-    return Outcome("proposed", 0, message, branch)
+    return outcome.Outcome("proposed", 0, message, branch)
 
 
 def retrain_and_record(

@@ -34,11 +34,10 @@ class Out(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """How to restore it; `dvc checkout` skips what looks unchanged, so it is removed first."""
+        # `dvc checkout` skips what looks unchanged, so it is removed first.
         name = self.path.relative_to(self.work)
-        restore = f"`git checkout {name}` restores it"
-        if self.is_cached:
-            restore = f"remove it, then `dvc checkout {name}`"
+        cached = f"remove it, then `dvc checkout {name}`"
+        restore = cached if self.is_cached else f"`git checkout {name}` restores it"
         return f"{restore}, or `dvc repro` if it was you who changed it"
 
 
@@ -125,7 +124,6 @@ def verify(root: Path) -> None:
 
 def outs_of(work: Path) -> list[Out]:
     def read(repo: Any) -> list[Out]:
-        outs = [out for stage in repo.index.stages for out in stage.outs if out.hash_info]
         return [
             Out(
                 work=work,
@@ -134,7 +132,9 @@ def outs_of(work: Path) -> list[Out]:
                 is_cached=out.use_cache,
                 files=tuple(files_of(repo, Path(out.fs_path))),
             )
-            for out in outs
+            for stage in repo.index.stages
+            for out in stage.outs
+            if out.hash_info
         ]
 
     return ask_dvc(work, read)

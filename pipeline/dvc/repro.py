@@ -21,9 +21,8 @@ DVC = (sys.executable, "-m", "dvc")
 
 
 def dvc(root: Path, work: Path, *arguments: str) -> int:
-    return wait_for_child(
-        subprocess.Popen([*DVC, *arguments], cwd=work, env=environment(root, work))
-    )
+    command = [*DVC, *arguments]
+    return wait_for_child(subprocess.Popen(command, cwd=work, env=environment(root, work)))
 
 
 def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
@@ -102,9 +101,11 @@ def finish_run(
         set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
-    if all_models:
-        results = f"report   {reports / 'report.md'}"
-    print(f"\n{results}\nruns     `make ui`, then http://127.0.0.1:5000", flush=True)
+    report = f"report   {reports / 'report.md'}"
+    print(
+        f"\n{report if all_models else results}\nruns     `make ui`, then http://127.0.0.1:5000",
+        flush=True,
+    )
     return code
 
 

@@ -44,9 +44,7 @@ def gate(root: Path, models: Sequence[str]) -> int:
 def broken_lines(result: ModelVerdict) -> list[str]:
     """Returns a line per broken metric with the origin of its baseline, then the remedies."""
     origin = result.baseline.provenance
-    source = ""
-    if origin:
-        source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}"
+    source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}" if origin else ""
     lines = [
         f"gate: {result.model}: {line.status}: {line.why}{source} [exit {BaselineBroken.exit_code}]"
         for line in result.verdict.lines

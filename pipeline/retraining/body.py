@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import ModelVerdict
 from pipeline.reporting.tables import markdown_table
 from pipeline.retraining.outcome import ISSUE, Message
 from quatrain.baselines import PASSED
@@ -38,30 +37,28 @@ class BaselineChanges(NamedTuple):
     def summary(self) -> str:
         if not self.moved:
             return "No baseline moves: the scores hold them, and none is clearly better."
-        text = f"Baselines of {', '.join(self.moved)} move"
-        text += ": a score is clearly better, none is worse."
-        if self.unchanged:
-            text += f" Those of {', '.join(self.unchanged)} stay: their scores hold them."
-        return text
+        text = (
+            f"Baselines of {', '.join(self.moved)} move: a score is clearly better, none is worse."
+        )
+        rest = f" Those of {', '.join(self.unchanged)} stay: their scores hold them."
+        return text + rest if self.unchanged else text
 
 
 def proposal(
     origin: Origin,
-    results: Sequence[ModelVerdict],
+    results: Sequence[verdicts.ModelVerdict],
     changes: BaselineChanges,
     diff: str,
     figures: str,
 ) -> Message:
-    title = "Retrain: scores hold their baselines"
-    if changes.moved:
-        title = f"Retrain: {', '.join(changes.moved)} better"
-    if origin.is_new_seed:
-        title += f" (seed {origin.seed})"
-    details = ""
-    if len(diff.splitlines()) > HEADER_LINES:
-        details = folded("dvc metrics diff", shortened(diff))
+    result = (
+        f"{', '.join(changes.moved)} better" if changes.moved else "scores hold their baselines"
+    )
+    seed = f" (seed {origin.seed})" if origin.is_new_seed else ""
+    has_rows = len(diff.splitlines()) > HEADER_LINES
+    details = folded("dvc metrics diff", shortened(diff)) if has_rows else ""
     return Message(
-        title,
+        f"Retrain: {result}{seed}",
         paragraphs(
             [
                 f"The gate passed ({origin.summary}).",
@@ -74,7 +71,7 @@ def proposal(
     )
 
 
-def broken(origin: Origin, results: Sequence[ModelVerdict], report: str) -> Message:
+def broken(origin: Origin, results: Sequence[verdicts.ModelVerdict], report: str) -> Message:
     gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
     reasons = [
         f"* **{result.model}**: {line.why}"
@@ -98,7 +95,7 @@ def paragraphs(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(results: Sequence[ModelVerdict]) -> str:
+def table(results: Sequence[verdicts.ModelVerdict]) -> str:
     """Returns the scores against baselines in Markdown, a row per judged metric."""
     rows = []
     for result in results:

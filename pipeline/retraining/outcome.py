@@ -33,12 +33,13 @@ class Outcome(NamedTuple):
 
 
 def stopped(reason: str, code: int) -> Outcome:
-    nothing = "Nothing was promoted and no branch was pushed."
     return Outcome(
         "stopped",
         code,
         Message(
-            ISSUE, f"The retraining stopped with exit code {code}:\n\n    {reason}\n\n{nothing}\n"
+            ISSUE,
+            f"The retraining stopped with exit code {code}:\n\n    {reason}\n\n"
+            "Nothing was promoted and no branch was pushed.\n",
         ),
     )
 

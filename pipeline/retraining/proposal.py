@@ -10,7 +10,6 @@ from typing import NamedTuple
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.retraining import body, worktree
-from pipeline.retraining.body import BaselineChanges, Origin
 from pipeline.retraining.outcome import Message
 from pipeline.retraining.worktree import Worktree
 from pipeline.runtime.errors import CommandFailed
@@ -30,7 +29,7 @@ class Target(NamedTuple):
     figures_url: str
 
 
-def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
+def baseline_changes(results: Sequence[ModelVerdict]) -> body.BaselineChanges:
     """Returns which models have a clearly better score; equal scores must not wear their baselines
     down.
     """
@@ -39,19 +38,15 @@ def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
     for result in results:
         is_better = any(line.status == "better" for line in result.verdict.lines)
         (moved if is_better else unchanged).append(result.model)
-    return BaselineChanges(tuple(moved), tuple(unchanged))
-
-
-def has_changes(copy: Worktree) -> bool:
-    return copy.git("status", "--porcelain", "--", *PROPOSED) != ""
+    return body.BaselineChanges(tuple(moved), tuple(unchanged))
 
 
 def propose(
     copy: Worktree,
     target: Target,
-    origin: Origin,
+    origin: body.Origin,
     results: Sequence[ModelVerdict],
-    changes: BaselineChanges,
+    changes: body.BaselineChanges,
 ) -> tuple[str, Message]:
     """Commits the result to a branch, and pushes it if there is a remote; returns the branch and
     the message of its pull request.
@@ -64,7 +59,10 @@ def propose(
     branch = f"{BRANCH}/{digest}"
     figures_branch = f"{FIGURES_BRANCH}/{digest}"
     figures = body.figures(work / "reports", figures_branch, target.figures_url)
-    message = body.proposal(origin, results, changes, metrics_diff(copy, origin.preset), figures)
+    # The scores of a preset are not in git, so that DVC has no earlier ones.
+    command = [*worktree.DVC, "metrics", "diff", "--md"]
+    diff = copy.commands.read(command, copy.path) if origin.preset == "default" else ""
+    message = body.proposal(origin, results, changes, diff, figures)
     if worktree.commit_of(copy, target.remote, branch):
         log(f"this result is proposed already: branch {branch}")
         return branch, message
@@ -85,7 +83,7 @@ def propose(
     return branch, message
 
 
-def result_digest(work: Path, changes: BaselineChanges) -> str:
+def result_digest(work: Path, changes: body.BaselineChanges) -> str:
     """Returns the name of a result; without the dates of promotions, so that it is the same
     tomorrow.
     """
@@ -100,14 +98,7 @@ def result_digest(work: Path, changes: BaselineChanges) -> str:
     )[:12]
 
 
-def metrics_diff(copy: Worktree, preset: str) -> str:
-    """Returns DVC's table of all scores; empty for a preset, whose scores are not in git."""
-    if preset != "default":
-        return ""
-    return copy.commands.read([*worktree.DVC, "metrics", "diff", "--md"], copy.path)
-
-
-def promote(copy: Worktree, preset: str, changes: BaselineChanges) -> None:
+def promote(copy: Worktree, preset: str, changes: body.BaselineChanges) -> None:
     """Stores the better scores as baselines of the worktree; the alias `champion` moves when they
     are merged.
 

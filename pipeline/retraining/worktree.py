@@ -175,9 +175,9 @@ def git_remote(commands: CommandSequence, root: Path) -> str | None:
 
 def commits_behind(commands: CommandSequence, root: Path) -> int:
     """Returns how many commits the branch's upstream, as last fetched, is ahead."""
-    if not git_succeeds(commands, root, "rev-parse", "--verify", "--quiet", "@{upstream}"):
-        return 0
-    return int(git(commands, root, "rev-list", "--count", "HEAD..@{upstream}"))
+    has_upstream = git_succeeds(commands, root, "rev-parse", "--verify", "--quiet", "@{upstream}")
+    command = ("rev-list", "--count", "HEAD..@{upstream}")
+    return int(git(commands, root, *command)) if has_upstream else 0
 
 
 def commit_of(worktree: Worktree, remote: str | None, branch: str) -> str | None:
@@ -188,9 +188,10 @@ def commit_of(worktree: Worktree, remote: str | None, branch: str) -> str | None
         CommandFailed: the remote does not answer.
     """
     ref = f"refs/heads/{branch}"
-    if remote is not None:
-        return worktree.git("ls-remote", remote, ref).partition("\t")[0] or None
-    return worktree.git("for-each-ref", "--format=%(objectname)", ref) or None
+    command = (
+        ("for-each-ref", "--format=%(objectname)") if remote is None else ("ls-remote", remote)
+    )
+    return worktree.git(*command, ref).partition("\t")[0] or None
 
 
 def commit(worktree: Worktree, paths: Sequence[str], message: str) -> str:

@@ -67,6 +67,5 @@ class Interrupted(PipelineError):
 
 def exit_code_of(error: BaseException) -> int | None:
     """Returns the exit code of an error that a user can mend; None for any other."""
-    if isinstance(error, PipelineError):
-        return error.exit_code
-    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), None)
+    codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
+    return error.exit_code if isinstance(error, PipelineError) else next(codes, None)

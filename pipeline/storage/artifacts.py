@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import formats
 from pipeline.storage.atomic_write import PARTIAL, remove, write_durably, write_together
-from pipeline.storage.formats import ArrayName, Arrays, ArraySpec, FormatError
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -37,7 +36,7 @@ class File(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     sha256: str
     size: int = Field(ge=0)
-    arrays: dict[ArrayName, ArraySpec]
+    arrays: dict[formats.ArrayName, formats.ArraySpec]
 
 
 class Manifest(BaseModel):
@@ -146,9 +145,9 @@ def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
 # Trees of arrays.
 
 
-def to_arrays(tree: tuple) -> Arrays:
+def to_arrays(tree: tuple) -> formats.Arrays:
     """Returns the arrays of nested NamedTuples by name, e.g. `train/state`."""
-    flat: Arrays = {}
+    flat: formats.Arrays = {}
     for name, value in tree._asdict().items():  # type: ignore[attr-defined]
         if hasattr(value, "_fields"):
             flat |= {f"{name}/{key}": array for key, array in to_arrays(value).items()}
@@ -184,12 +183,12 @@ def _leaves(cls: type[tuple], prefix: str) -> set[str]:
 
 
 def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
-    fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(cls).items():
-        if hasattr(hint, "_fields"):
-            fields[name] = _build(hint, arrays, f"{prefix}{name}/")
-        else:
-            fields[name] = arrays[prefix + name]
+    fields: dict[str, Any] = {
+        name: _build(hint, arrays, f"{prefix}{name}/")
+        if hasattr(hint, "_fields")
+        else arrays[prefix + name]
+        for name, hint in get_type_hints(cls).items()
+    }
     return cls(**fields)
 
 
@@ -278,10 +277,10 @@ def _open(path: Path) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def _decode(path: Path, data: bytes, arrays: Mapping[str, ArraySpec]) -> Any:
+def _decode(path: Path, data: bytes, arrays: Mapping[str, formats.ArraySpec]) -> Any:
     try:
         return formats.decode(path.name, data, arrays)
-    except FormatError as error:
+    except formats.FormatError as error:
         raise _refused(path, str(error)) from None
 
 
@@ -291,7 +290,7 @@ def _decode(path: Path, data: bytes, arrays: Mapping[str, ArraySpec]) -> Any:
 def _encode(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
     try:
         return formats.encode(path.name, content)
-    except FormatError as error:
+    except formats.FormatError as error:
         raise _refused(path, str(error), UNTOUCHED) from None
 
 
