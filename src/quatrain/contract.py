@@ -72,6 +72,17 @@ class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
     def init_state(self, config: ConfigIn, dataset: DatasetIn, seed: int) -> State:
         """Returns the state before the first update; training draws all randomness from `seed`."""
 
+    def update(
+        self, config: ConfigIn, dataset: DatasetIn, state: State
+    ) -> tuple[State, Mapping[str, Any]]:
+        """Returns the state after one iteration of learning, and what was measured in it.
+
+        An iteration is the unit that `train` repeats: a gradient step (allo), turns of all
+        environments and the updates that follow (iqn), a rollout and its epochs (actor_critic), a
+        transition of every learner and what is learned from it (active_dynamics). For tests and
+        notebooks: `train` runs many of them per call.
+        """
+
     def train(
         self, config: ConfigIn, dataset: DatasetIn, seed: int, state: State | None = None
     ) -> Iterator[Progress]:

@@ -49,12 +49,11 @@ def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
         batch = sample(key, world.data.episodes, 32, config.train.discounts)
         state, metrics = step(state, worlds.batches(batch, world.data.inputs))
         logged.append(metrics)
-    state, recorded = run_chunk(config, STEPS, world.state, world.data)
+    ours, recorded = run_chunk(config, STEPS, world.state, world.data)
     for name in ("params", "duals", "barrier"):
-        pairs = zip(
-            *map(jax.tree.leaves, (getattr(state, name), getattr(state, name))), strict=True
-        )
-        for project, plain in pairs:
+        project_leaves = jax.tree.leaves(getattr(ours, name))
+        plain_leaves = jax.tree.leaves(getattr(state, name))
+        for project, plain in zip(project_leaves, plain_leaves, strict=True):
             np.testing.assert_allclose(project[0], plain, atol=1e-5, err_msg=name)
     for name, values in recorded.items():
         plain = [metrics[name] for metrics in logged]

@@ -1,3 +1,1 @@
-"""A point that flows in a vector field, is pushed by actions, and is seen through noisy
-channels.
-"""
+"""A vector field with actions, observed through noisy channels."""

@@ -81,7 +81,7 @@ def update(
     """
     with launch_ranks(config.train.world_size, _follow, config, dataset, state, [1]) as group:
         (progress,) = _iterate(group, config, dataset, state, [1])
-    return progress.state, {name: values[0] for name, values in progress.metrics.items()}
+    return progress.state, progress.metrics
 
 
 def train(
