@@ -191,7 +191,7 @@ def fresh(
     if train_part is None:
         train_part = prefill(config, world, jax.random.key(seed))
     return train.init_in_world(
-        config, world, dataset(config, train_part), train.base_keys(config, seed)
+        config, world, train_part, train.base_keys(config, seed)
     )
 
 

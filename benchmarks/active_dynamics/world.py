@@ -95,7 +95,7 @@ def own_steps(world: World, count: int) -> Contestant:
 
 
 def plain_steps(world: World, count: int) -> Contestant:
-    """One after another."""
+    """Returns steps of one environment after another."""
     plain, begun, walk = plain_world_of(world), Walk(world, count), Walk(world, count)
     noise, action = plain_noise(walk.step().draws), [[0.1] * world.spec.action_size] * count
     states = {"x": begun.state.x.tolist()}

@@ -23,13 +23,13 @@ PLAIN_STEPS = 1000
 
 
 def rows(rounds: int) -> list[Row]:
-    """One lane of one episode, and many lanes with ends in them."""
+    """Measures one environment with one episode, and many environments with several episodes."""
     singles = [row for name in SINGLE for row in single_rows(name, rounds)]
     return singles + [batch_row(name, rounds) for name in BATCHED]
 
 
 def single_rows(name: str, rounds: int) -> list[Row]:
-    """One episode, unbroken."""
+    """Measures one uninterrupted episode."""
     trace = trace_of(name)
     episode = episodes_of(trace)[0]
     lists = [column.tolist() for column in episode]
@@ -60,7 +60,7 @@ def single_rows(name: str, rounds: int) -> list[Row]:
 
 
 def batch_row(name: str, rounds: int) -> Row:
-    """Many episodes, one after another in the original."""
+    """Measures many episodes, which the original processes one after another."""
     trace = trace_of(name)
     refuse_others(name, trace)
     each, share = first_of(episodes_of(trace))
@@ -84,12 +84,12 @@ def batch_row(name: str, rounds: int) -> Row:
 
 
 def ours(trace: Trace, how: Implementation = "auto") -> Contestant:
-    """With what goes before: differences of values, and where episodes end."""
+    """Computes the project's advantages, temporal differences and episode ends included."""
     return repeat(lambda: advantages(trace, DISCOUNT, LAMBDA, how))
 
 
 def env_by_env(trace: Trace) -> Contestant:
-    """Each lane by itself, a loop over its steps; of many the first ones, counted up."""
+    """Loops over the steps of each environment; of many, times the first ones and extrapolates."""
     steps, envs = trace.rewards.shape
     some = max(1, min(envs, PLAIN_STEPS // steps))
     each = [
@@ -99,22 +99,22 @@ def env_by_env(trace: Trace) -> Contestant:
 
 
 def recurrence(trace: Trace) -> Contestant:
-    """A_t = r_t + c A_{t+1} of all lanes, without anything that goes before or is cut."""
+    """Computes A_t = r_t + c A_{t+1} for all environments, without its inputs."""
     backwards = np.ascontiguousarray(trace.rewards.numpy()[::-1])
     numerator, denominator = np.ones(1, np.float32), np.array([1, -DISCOUNT * LAMBDA], np.float32)
     return repeat(lambda: lfilter(numerator, denominator, backwards, axis=0))
 
 
 def first_of(episodes: list[Episode]) -> tuple[list[Episode], float]:
-    """As many as make up PLAIN_STEPS, and their share of all steps."""
+    """Returns as many episodes as make up PLAIN_STEPS, and their share of all steps."""
     sizes = np.cumsum([len(episode.rewards) for episode in episodes])
     count = min(int(np.searchsorted(sizes, PLAIN_STEPS)) + 1, len(episodes))
     return episodes[:count], float(sizes[count - 1] / sizes[-1])
 
 
 def episodes_of(trace: Trace) -> list[Episode]:
-    """The episodes of all lanes, and what is left of one at the end of a lane; the next value is 0
-    where it ended.
+    """Returns the episodes of all environments, unfinished ones included; the next value is 0 where
+    an episode ended.
     """
     result = []
     next_values = trace.next_values.masked_fill(trace.terminated, 0)
@@ -128,8 +128,8 @@ def episodes_of(trace: Trace) -> list[Episode]:
 
 
 def refuse_others(name: str, trace: Trace) -> None:
-    """Both loops and the project must find the same advantages and returns, of the episodes that
-    are timed.
+    """Checks that both loops and the project compute the same advantages and returns of the timed
+    episodes.
 
     Raises:
         NotTheSame: they do not.

@@ -51,10 +51,10 @@ UPDATES = 4
 
 
 class Both(NamedTuple):
-    """The same minibatch twice, and what its loss weighs."""
+    """Holds the same minibatch for both implementations, and the coefficients of the loss."""
 
     ours: Minibatch
-    plain: list[reference.Taken]
+    plain: list[reference.Sample]
     coefs: reference.Coefficients
 
 
@@ -68,7 +68,7 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
-    """Forward, backward, one step of Adam."""
+    """Measures forward and backward pass, and one step of Adam."""
     both = minibatch_of(sides, GRAPHS, cells)
     refuse_another_gradient(sides, both)
     trainer, wide = trainer_of(sides, sides.config), padded(both.ours, sides.world.rules.max_nodes)
@@ -102,7 +102,7 @@ def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
 
 
 def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
-    """The same update in bfloat16, against float32, which is what the project runs."""
+    """Measures the same update in bfloat16, against the project's float32."""
     arms = {
         "float32": trainer_of(sides, sides.config),
         "bfloat16": trainer_of(sides, changed(sides.config, amp="bf16")),
@@ -128,9 +128,7 @@ def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
 
 
 def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
-    """Of the forward pass, as it acts: with gradients there are three times as many kernels to
-    build.
-    """
+    """Measures the compiled forward pass without gradients, which triple the kernels to build."""
     configs = (sides.config, changed(sides.config, compile=True))
     eager, compiled = (trainer_of(sides, config).actor.forward for config in configs)
     with threads(1), uncached(), torch.no_grad():
@@ -154,7 +152,7 @@ def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
 
 
 def update_flops(trainer: Trainer, batch: Minibatch) -> float:
-    """Of products of matrices, forward and backward."""
+    """Returns operations of matrix products, forward and backward."""
     with FlopCounterMode(display=False) as counter:
         iteration.objective(trainer, batch, ENTROPY_COEF)[0].backward()
     trainer.optimizer.zero_grad()
@@ -162,7 +160,7 @@ def update_flops(trainer: Trainer, batch: Minibatch) -> float:
 
 
 def padded(batch: Minibatch, slots: int) -> Minibatch:
-    """The same graphs in so many slots."""
+    """Returns the same graphs, padded to this number of slots."""
 
     def widened(graphs: Graphs) -> Graphs:
         more = slots - graphs.mask.shape[1]
@@ -178,8 +176,8 @@ def padded(batch: Minibatch, slots: int) -> Minibatch:
 
 
 def asking_everyone(trainer: Trainer) -> Trainer:
-    """With a last block in which each cell asks all others, though nobody hears the answer but the
-    colony's token.
+    """Replaces the last block by one with queries from all cells, though only the colony token's
+    output is used.
     """
     block = trainer.network.blocks[-1]
     assert isinstance(block, Block)
@@ -223,18 +221,18 @@ def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
     coefs = reference.Coefficients(
         config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
     )
-    return Both(ours, [reference.Taken(*each) for each in columns], coefs)
+    return Both(ours, [reference.Sample(*each) for each in columns], coefs)
 
 
 def fewer(both: Both, count: int) -> Both:
-    """The first of them."""
+    """Returns the first of them."""
     columns = (column[:count] for column in both.ours[1:])
     groups = tuple(Graphs(*(part[:count] for part in graphs)) for graphs in both.ours.groups)
     return Both(Minibatch(groups, *columns), both.plain[:count], both.coefs)
 
 
 def own_update(trainer: Trainer, batch: Minibatch) -> Contestant:
-    """As in training, with all that is noted."""
+    """Takes one step as training does, with all metrics."""
 
     def run() -> None:
         for _ in range(UPDATES):
@@ -246,7 +244,7 @@ def own_update(trainer: Trainer, batch: Minibatch) -> Contestant:
 def plain_update(
     sides: Sides, plain: reference.GraphNetwork, both: Both, graphs: int
 ) -> Contestant:
-    """Of so many of the graphs, counted up."""
+    """Takes one step on this number of graphs, extrapolated to all."""
     params = [param for param in plain.parameters() if param.requires_grad]
     optimiser = torch.optim.Adam(
         params, lr=sides.config.train.learning_rate, eps=sides.config.train.adam_eps
@@ -258,7 +256,7 @@ def plain_update(
 
 
 def plain_copy(sides: Sides) -> reference.GraphNetwork:
-    """Its weights may be changed."""
+    """Copies the network, whose weights may then be changed."""
     shape = sides.plain.shape
     copy = reference.GraphNetwork(shape)
     copy.load_state_dict(sides.network.state_dict())
@@ -266,7 +264,7 @@ def plain_copy(sides: Sides) -> reference.GraphNetwork:
 
 
 def refuse_another_gradient(sides: Sides, both: Both) -> None:
-    """The loss and its gradient must be the same, with the residual networks and without.
+    """Checks that loss and gradient are equal, with the residual networks and without.
 
     Raises:
         NotTheSame: they are not.
@@ -289,7 +287,7 @@ def refuse_another_gradient(sides: Sides, both: Both) -> None:
 
 
 def refuse_another_program(arms: dict[str, Trainer], batch: Minibatch) -> None:
-    """If all cells ask the loss must be the same, in half precision nearly so.
+    """Checks that the loss with queries from all cells is equal, and in half precision close.
 
     Raises:
         NotTheSame: it is not.
@@ -306,7 +304,7 @@ def refuse_another_program(arms: dict[str, Trainer], batch: Minibatch) -> None:
 
 
 def refuse_another_output(compiled: Output, eager: Output) -> None:
-    """Compiled the network must give the same.
+    """Checks that the compiled network returns the same.
 
     Raises:
         NotTheSame: it does not.

@@ -29,7 +29,7 @@ NOTES = [
 
 
 def measure(root: Path, rounds: int) -> Report:
-    """All rows of actor_critic's table."""
+    """Measures all rows of actor_critic's table."""
     with threads(1):
         rows = parts.rows(rounds)
         rows += gae.rows(rounds)

@@ -26,8 +26,8 @@ DISCOUNT, LAMBDA = 0.98, 0.95
 
 
 def rows(root: Path) -> list[Row]:
-    """What each takes beyond what the libraries do, at its peak; the processes run at once, as none
-    is timed.
+    """Measures the peak memory of each implementation beyond that of the libraries; processes run
+    concurrently, as none is timed.
     """
     started = {side: begun(root, side) for side in SIDES}
     peaks = {side: grown(process) for side, process in started.items()}
@@ -61,7 +61,7 @@ def grown(process: subprocess.Popen[str]) -> Measured:
 
 
 def plain(ways: Ways) -> tuple[object, object]:
-    """Step by step and colony by colony; then colony by colony what is to be learned from it."""
+    """Collects steps colony by colony, then the training samples of each colony."""
     kept: list[list[dict[str, Any]]] = [[] for _ in range(COLONIES)]
     for _ in range(STEPS):
         graphs = observed()
@@ -71,7 +71,7 @@ def plain(ways: Ways) -> tuple[object, object]:
 
 
 def kept_of(graphs: Graphs, row: int, ways: Ways) -> dict[str, Any]:
-    """A step of one colony."""
+    """Returns what is stored of one step of one colony."""
     return {
         "state": {
             "node": graphs.node[row].clone(),
@@ -94,7 +94,7 @@ def episode_of(steps: list[dict[str, Any]]) -> Episode:
 
 
 def ours() -> tuple[object, object]:
-    """Into one block."""
+    """Collects steps into one block."""
     components = len(GOAL_WEIGHTS)
     rollout = allocate(Sizes(STEPS, COLONIES, SLOTS, NODE, GRAPH, NUMBERS, components, ()))
     flags = torch.zeros(COLONIES, dtype=torch.bool)
@@ -119,7 +119,7 @@ def ours() -> tuple[object, object]:
 
 
 def observed() -> Graphs:
-    """Random graphs of one size."""
+    """Returns random graphs of one size."""
     return Graphs(
         node=torch.randn(COLONIES, CELLS, NODE),
         graph=torch.randn(COLONIES, GRAPH),

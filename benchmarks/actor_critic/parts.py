@@ -99,9 +99,7 @@ def own_leftmost(node: Tensor, count: int) -> set[int]:
 
 
 def ties_note() -> str:
-    """How often the seed's selection picks other cells than sorting, where some stand at the same
-    x.
-    """
+    """Reports how often the seed's selection differs from sorting where cells share the same x."""
     rng, other = np.random.default_rng(SEED), 0
     for _ in range(TIES):
         size = int(rng.integers(10, 60))
@@ -155,7 +153,7 @@ def reward_rows(rounds: int) -> list[Row]:
 
 
 def own_reward(columns: tuple[Tensor, ...], weights: Tensor) -> Tensor:
-    """As a step of the project's colonies adds components up."""
+    """Adds up components as a step of the project's colonies does."""
     return torch.stack(columns, 1) @ weights
 
 
@@ -163,8 +161,8 @@ def own_reward(columns: tuple[Tensor, ...], weights: Tensor) -> Tensor:
 
 
 def entropy_rows(rounds: int) -> list[Row]:
-    """Of the policies in many states; the proposal's is a Gaussian's, because only the raw
-    variable's is closed.
+    """Compares policies in many states; the proposal's is a Gaussian, whose raw entropy alone has a
+    closed form.
     """
     generator = torch.Generator().manual_seed(SEED)
     first, second = 1 + 5 * torch.rand(2, STATES, NUMBERS, generator=generator)

@@ -69,7 +69,7 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def env_rows(world: World, rounds: int) -> list[Row]:
-    """Constant actions, reward, beginning anew; nothing is observed."""
+    """Measures constant actions, rewards and resets, without observations."""
     with threads(1):
         sides = {"before": plain_steps(world), "limit": copied(world)}
         times = race(sides | {str(count): own_steps(world, count) for count in COUNTS}, rounds)
@@ -77,7 +77,7 @@ def env_rows(world: World, rounds: int) -> list[Row]:
 
 
 def env_row(times: dict[str, Measured], count: int) -> Row:
-    """The one of so many colonies as the headline has stands for all."""
+    """Measures one number of colonies; that of the headline represents all."""
     name, point = f"environment, {count} x {CELLS} cells", Point("environment", "colonies", count)
     row = Row(name, UNIT, times[str(count)], times["before"], point=point)
     if count != COLONIES:
@@ -95,7 +95,7 @@ def env_row(times: dict[str, Measured], count: int) -> Row:
 
 
 def own_steps(world: World, count: int) -> Contestant:
-    """The project's colonies, which go on where the last call left them."""
+    """Steps the project's colonies, which continue from the last call."""
     generator, action = Generator().manual_seed(0), steady(world.rules, count)
     state, steps = {"colonies": colonies_of(world, count)}, steps_of(count)
 
@@ -107,18 +107,18 @@ def own_steps(world: World, count: int) -> Contestant:
 
 
 def steps_of(count: int) -> int:
-    """In a call of so many colonies."""
+    """Returns the number of steps per call for this number of colonies."""
     return max(LEAST_STEPS, min(MOST_STEPS, OWN_STEPS // count))
 
 
 def copied(world: World) -> Contestant:
-    """What a step at least does to colonies: all that is known of them is written anew."""
+    """Copies all arrays of the colonies: the least work of a step."""
     begun = colonies_of(world, COLONIES)
     return repeat(lambda: [leaf.clone() for leaf in begun], COLONIES)
 
 
 def plain_steps(world: World) -> Contestant:
-    """One plain colony."""
+    """Steps one plain colony."""
     begun = colonies_of(world, 1)
     colony, action = plain_colony(world, begun, 0), steady(world.rules, 1)[0].tolist()
 
@@ -161,7 +161,7 @@ def seeing_rows(world: World, rounds: int) -> list[Row]:
     return result
 
 
-def seen_plainly(colony: Colony) -> colony_features.Seen:
+def seen_plainly(colony: Colony) -> colony_features.Observation:
     state = colony.state()
     if colony.rules.features == "light":
         return colony_features.light(state, colony.rules, colony.left)
@@ -207,8 +207,8 @@ def acting_rows(sides: Sides, rounds: int, thread_count: int) -> list[Row]:
 
 
 def size_rows(sides: Sides, rounds: int) -> list[Row]:
-    """The same by the size of colonies; the plain one without residual networks, which would hide
-    all else.
+    """Measures acting by the size of colonies; the plain loop without residual networks, which
+    would dominate.
     """
     result = []
     for cells in SIZES:
@@ -225,7 +225,7 @@ def size_rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def forward_flops(sides: Sides, world: World) -> float:
-    """Of the network, for all colonies."""
+    """Returns the network's operations for all colonies."""
     observed = acting.observe(sides.actor._replace(world=world), colonies_of(world, COLONIES))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         sides.actor.eager(observed)
@@ -233,8 +233,8 @@ def forward_flops(sides: Sides, world: World) -> float:
 
 
 def products(flops: float, d: int, units: float) -> Contestant:
-    """So many operations as products of matrices of a size that suits the network's width: what
-    they take at least.
+    """Computes as many operations as matrix products of a size that suits the network's width: a
+    lower bound of the time.
     """
     rows: Tensor = torch.randn(COLONIES * CELLS, d)
     weight, item = torch.randn(d, 2 * d), 4.0 * COLONIES * CELLS * d * d
@@ -243,7 +243,7 @@ def products(flops: float, d: int, units: float) -> Contestant:
 
 @torch.no_grad()
 def acted(sides: Sides, world: World, colonies: Colonies, draws: Generator) -> Colonies:
-    """One step as training takes it."""
+    """Takes one step as training does."""
     actor = sides.actor._replace(world=world)
     selected = actor.policy.distribution(actor.forward(acting.observe(actor, colonies)).raw)
     return step(
@@ -252,7 +252,7 @@ def acted(sides: Sides, world: World, colonies: Colonies, draws: Generator) -> C
 
 
 def own_acting(sides: Sides, world: World, count: int) -> Contestant:
-    """The project's colonies and its network."""
+    """Acts with the project's colonies and network."""
     draws, state = Generator().manual_seed(0), {"colonies": colonies_of(world, count)}
     steps = steps_of(count)
 
@@ -266,7 +266,7 @@ def own_acting(sides: Sides, world: World, count: int) -> Contestant:
 def plain_acting(
     sides: Sides, world: World, plain: reference.GraphNetwork, passes: int, steps: int
 ) -> Contestant:
-    """One plain colony and the plain network."""
+    """Acts with one plain colony and the plain network."""
     begun = colonies_of(world, 1)
     colony = plain_colony(world, begun, 0)
     acting = reference.Acting(plain, colony, plain_scale(sides.actor), sides.box, passes)

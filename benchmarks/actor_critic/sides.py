@@ -24,7 +24,7 @@ SEED = 0
 PLATES = 16
 HALF = 0.5
 """Share of the cells that is removed in each step: an even colony then keeps its size."""
-HELD: dict[str, Any] = {
+FIXED_VALUES: dict[str, Any] = {
     "active_params": ["gamma", "alpha", "noise", "theta"],
     "fixed_params": {"delete_ratio": HALF},
 }
@@ -36,7 +36,7 @@ PAST = 5
 
 
 class Sides(NamedTuple):
-    """The same policy twice."""
+    """Holds the same policy for both implementations."""
 
     config: ActorCriticConfig
     world: World
@@ -47,17 +47,19 @@ class Sides(NamedTuple):
 
 
 def config_of(root: Path, preset: str | None = None, **sections: Any) -> ActorCriticConfig:
-    """A preset (None: params.yaml as it is) with sections of actor_critic changed; sizes of
-    colonies are held.
+    """Returns a preset (None: params.yaml) with sections of actor_critic changed; a constant action
+    holds the sizes of colonies.
     """
-    constants = overlaid({"actor_critic": {"env": {"action": HELD}}}, {"actor_critic": sections})
+    constants = overlaid(
+        {"actor_critic": {"env": {"action": FIXED_VALUES}}}, {"actor_critic": sections}
+    )
     raw = overlaid(read_raw(root, preset), constants)
     return validate(raw, lambda name: read_input(root, str(name))).actor_critic
 
 
 def sides_of(config: ActorCriticConfig) -> Sides:
-    """Before the first gradient step; what is seen is scaled by what colonies of all sizes look
-    like.
+    """Returns both policies before the first gradient step; observations are scaled over colonies
+    of all sizes.
     """
     world = make_world(
         config.env.rules,
@@ -75,7 +77,7 @@ def sides_of(config: ActorCriticConfig) -> Sides:
 
 
 def plain_network(config: ActorCriticConfig, images: bool = False) -> reference.GraphNetwork:
-    """With fresh weights, and with the original's residual networks on demand."""
+    """Returns a network with fresh weights; with the original's residual networks on demand."""
     selected, features = config.network, config.env.features
     if (selected.policy, selected.value_heads) != ("beta", "total"):
         raise ValueError("the plain network has the policy beta and one value")
@@ -125,7 +127,9 @@ def colonies_of(world: World, count: int) -> Colonies:
 
 
 def sized(world: World, cells: int) -> World:
-    """Where every colony begins with so many cells; an even number is held."""
+    """Returns a config where every colony starts with this number of cells; an even number stays
+    constant.
+    """
     return world._replace(rules=world.rules._replace(n0_min=cells, n0_max=cells))
 
 
@@ -137,7 +141,7 @@ def steady(rules: Rules, count: int) -> Tensor:
 
 
 def plain_colony(world: World, colonies: Colonies, row: int) -> Colony:
-    """The plain loop's copy of one colony."""
+    """Copies one colony into the plain loop."""
     plate = Plate("user", table=world.intensity[colonies.substrate[row]].tolist())
     colony, n = Colony(world.rules, plate), int(colonies.n[row])
     colony.start(colonies.pos[row, :n].tolist(), colonies.parent[row, :n].tolist())
@@ -150,7 +154,7 @@ def plain_colony(world: World, colonies: Colonies, row: int) -> Colony:
 
 
 def plain_scale(actor: Actor) -> reference.Scale:
-    """The project's, for one graph."""
+    """Returns the project's scale for one graph."""
     scale = actor.scale
 
     def scaled(node: Tensor, graph: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,7 +165,7 @@ def plain_scale(actor: Actor) -> reference.Scale:
 
 
 def plain_graphs(graphs: Graphs) -> list[reference.Graph]:
-    """One by one, without padding."""
+    """Returns graphs without padding."""
     sizes = graphs.mask.sum(1).tolist()
     return [
         reference.Graph(
@@ -173,7 +177,7 @@ def plain_graphs(graphs: Graphs) -> list[reference.Graph]:
 
 @torch.no_grad()
 def refuse_another_policy(sides: Sides, cells: int) -> None:
-    """What is seen, the policy's numbers and the value must be the same, colony by colony, with
+    """Checks that observations, parameters of the policy and values are equal for each colony, with
     images and without.
 
     Raises:

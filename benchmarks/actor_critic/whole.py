@@ -32,7 +32,7 @@ ANY_KL = 1e9
 
 
 def rows(sides: Sides, rounds: int) -> list[Row]:
-    """Collecting, advantages, and two epochs of updates, counted by transition."""
+    """Measures a rollout, advantages, and two epochs of updates, per transition."""
     refuse_another_iteration(sides)
     plain = {"before": BEFORE, "seed": SEED}
     with threads(1):
@@ -62,7 +62,7 @@ def rows(sides: Sides, rounds: int) -> list[Row]:
 
 
 def own_training(sides: Sides, colonies: int) -> Contestant:
-    """As `train` does it."""
+    """Trains as `train` does."""
     keys = {"num_envs": colonies, "horizon": HORIZON, "minibatch_size": MINIBATCH, "epochs": EPOCHS}
     project = sides._replace(world=sized(sides.world, CELLS))
     trainer = trainer_of(project, changed(sides.config, target_kl=ANY_KL, **keys))
@@ -70,13 +70,13 @@ def own_training(sides: Sides, colonies: int) -> Contestant:
 
 
 def plain_training(sides: Sides, ways: Ways, steps: int, passes: int) -> Contestant:
-    """One plain colony. passes: through residual networks in a step; 0 without any."""
+    """Trains one plain colony. passes: through residual networks per step, or 0."""
     iteration = Plain(sides, ways, steps, passes)
     return Contestant(iteration.run, steps)
 
 
 class Plain:
-    """A colony that begins anew with each iteration, its network and optimiser."""
+    """Holds a colony that restarts with each iteration, its network and its optimiser."""
 
     def __init__(self, sides: Sides, ways: Ways, steps: int, passes: int) -> None:
         world, config = sized(sides.world, CELLS), sides.config.train
@@ -96,14 +96,14 @@ class Plain:
         self.asked = Iteration(steps, EPOCHS, config.discount, config.gae_lambda, coefs)
 
     def run(self) -> list[float]:
-        """One iteration."""
+        """Runs one iteration."""
         begin_again(self.acting.colony, self.begun)
         return iterate(self.acting, self.optimiser, self.ways, self.asked)
 
 
 def refuse_another_iteration(sides: Sides) -> None:
-    """With the proposals and without the same must be learned; that it is what ours learns is
-    refused part by part.
+    """Checks that training is the same with the proposals and without; agreement with the project
+    is checked part by part.
 
     Raises:
         NotTheSame: it is not.

@@ -86,10 +86,10 @@ def playing(
             world, envs, policy_of(params), key, jnp.int32(0), count
         )
     )
-    state = {"lanes": begun(rules, jax.random.key(SEED), worlds, frames), "calls": 0}
+    state = {"envs": begun(rules, jax.random.key(SEED), worlds, frames), "calls": 0}
 
     def run() -> None:
-        played = program(state["lanes"], params, jax.random.key(state["calls"]))
+        played = program(state["envs"], params, jax.random.key(state["calls"]))
         state.update(envs=jax.block_until_ready(played).envs, calls=state["calls"] + 1)
 
     return Contestant(run, count * worlds * rules.agents)

@@ -14,7 +14,7 @@ JITTER = 1e-6
 
 
 def limit_cycle(x: Sequence[float], w: float = 1.0, d: float = 1.0) -> list[float]:
-    """x (d - r^2) + w (-x2, x1)"""
+    """Computes x (d - r^2) + w (-x2, x1)."""
     pull = d - (x[0] ** 2 + x[1] ** 2)
     return [x[0] * pull - w * x[1], x[1] * pull + w * x[0]]
 

@@ -31,7 +31,7 @@ Scale = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Graph(NamedTuple):
-    """One colony as the network takes it."""
+    """Holds one colony as the network reads it."""
 
     node: Tensor
     graph: Tensor
@@ -80,8 +80,8 @@ class Block(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """One graph in, raw parameters of the policy and a value out; parameters are named as the
-    project's are.
+    """Maps one graph to raw parameters of the policy and a value; parameters are named as the
+    project's.
     """
 
     def __init__(self, shape: Shape, images: "Images | None" = None) -> None:
@@ -109,8 +109,8 @@ class GraphNetwork(nn.Module):
 
 
 class Images(nn.Module):
-    """What the original does with tokens besides: a frozen ResNet18 for its actor, another one for
-    its critic.
+    """Computes the original's additional image networks: a frozen ResNet18 for its actor, another
+    for its critic.
     """
 
     def __init__(self, d: int) -> None:
@@ -121,12 +121,12 @@ class Images(nn.Module):
             body.eval().requires_grad_(False)
 
     def train(self, mode: bool = True) -> "Images":
-        """The bodies keep their statistics."""
+        """Keeps the batch statistics of the image networks fixed."""
         self.training = mode
         return self
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Zero."""
+        """Returns zero."""
         graph, cells = tokens[0], tokens[1:]
         observed = self.of_cell(torch.cat([cells, graph.expand_as(cells)], 1))
         result = [self.actor_body(_image(part)) for part in observed.split(IMAGES_AT_ONCE)]
@@ -135,7 +135,7 @@ class Images(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two convolutions beside a way around them."""
+    """Computes two convolutions with a skip connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -152,8 +152,8 @@ class Residual(nn.Module):
 
 
 def resnet18() -> nn.Sequential:
-    """'Deep Residual Learning for Image Recognition', table 1, without its classifier; images of
-    one channel.
+    """Returns the network of 'Deep Residual Learning for Image Recognition', table 1, without its
+    classifier, for images of one channel.
     """
     layers: list[nn.Module] = [*_convolution(1, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     width = 64
@@ -197,7 +197,7 @@ class Box(NamedTuple):
 
 
 class Acting:
-    """A colony and its policy, step after step.
+    """Holds a colony and its policy, and steps them.
 
     In each step the network is passed `passes` times, and the first one acts. The original passes
     two: its environment acts again with a network of its own.
@@ -227,20 +227,20 @@ class Acting:
 
 
 def rewarded(transition: Step) -> dict[str, float]:
-    """All components, and their sum."""
+    """Returns all components, and their sum."""
     paid = goal_control(transition)
     paid["total"] = sum(weight * paid[name] for name, weight in GOAL_WEIGHTS.items())
     return paid
 
 
 def graph_of(colony: Colony, scale: Scale) -> Graph:
-    """What the policy sees, normalised."""
+    """Returns the policy's normalised observation."""
     observed = features_of(colony)
     return Graph(*scale(observed.node, observed.graph), observed.parent)
 
 
 def features_of(colony: Colony) -> Graph:
-    """What there is to see; of `full` features the logarithm of stiffness, which grows
+    """Returns the features; of `full` features the logarithm of stiffness, which grows
     exponentially.
     """
     state = colony.state()
@@ -254,7 +254,7 @@ def features_of(colony: Colony) -> Graph:
 
 
 def policy(raw: Tensor) -> Beta:
-    """The distribution of the numbers of an action within their bounds."""
+    """Returns the distribution of the parameters of an action within their bounds."""
     first, second = (LEAST + nn.functional.softplus(raw + SHIFT).clamp(max=MOST)).chunk(2, -1)
     return Beta(first, second)
 
@@ -262,8 +262,8 @@ def policy(raw: Tensor) -> Beta:
 # Learning.
 
 
-class Taken(NamedTuple):
-    """A transition to learn from."""
+class Sample(NamedTuple):
+    """Holds a transition to learn from."""
 
     graph: Graph
     z: Tensor
@@ -273,8 +273,8 @@ class Taken(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Of PPO's loss. log_volume: of the box of actions; densities and entropies are those of the
-    action.
+    """Holds the coefficients of PPO's loss. log_volume: of the box of actions; densities and
+    entropies are those of the action.
     """
 
     clip: float
@@ -284,8 +284,8 @@ class Coefficients(NamedTuple):
     log_volume: float
 
 
-def loss(network: GraphNetwork, batch: Sequence[Taken], coefs: Coefficients) -> Tensor:
-    """PPO's, graph by graph."""
+def loss(network: GraphNetwork, batch: Sequence[Sample], coefs: Coefficients) -> Tensor:
+    """Computes PPO's loss graph by graph."""
     losses = []
     for transition in batch:
         raw, value = network(transition.graph)
@@ -305,10 +305,10 @@ def loss(network: GraphNetwork, batch: Sequence[Taken], coefs: Coefficients) -> 
 def update(
     network: GraphNetwork,
     optimiser: torch.optim.Optimizer,
-    batch: Sequence[Taken],
+    batch: Sequence[Sample],
     coefs: Coefficients,
 ) -> float:
-    """One gradient step."""
+    """Takes one gradient step."""
     optimiser.zero_grad()
     result = loss(network, batch, coefs)
     result.backward()

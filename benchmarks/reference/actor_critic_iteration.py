@@ -16,7 +16,7 @@ from benchmarks.reference.actor_critic import (
     Acting,
     Coefficients,
     Graph,
-    Taken,
+    Sample,
     graph_of,
     policy,
     update,
@@ -26,7 +26,7 @@ from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
 
 
 class Ways(NamedTuple):
-    """Of doing what the proposal changes."""
+    """Holds the implementations of what the proposal changes."""
 
     leftmost: Callable[[Tensor, int], set[int]]
     reward: Callable[[dict[str, float]], dict[str, float]]
@@ -45,7 +45,7 @@ SEED = Ways(
 
 
 class Iteration(NamedTuple):
-    """How much of what."""
+    """Holds the sizes of an iteration."""
 
     steps: int
     epochs: int
@@ -54,8 +54,8 @@ class Iteration(NamedTuple):
     coefs: Coefficients
 
 
-class Met(NamedTuple):
-    """A step."""
+class StepRecord(NamedTuple):
+    """Holds one step."""
 
     graph: Graph
     z: Tensor
@@ -67,7 +67,7 @@ class Met(NamedTuple):
 def iterate(
     acting: Acting, optimiser: torch.optim.Optimizer, ways: Ways, asked: Iteration
 ) -> list[float]:
-    """One iteration, of an episode that does not end in it; the loss of each epoch."""
+    """Runs one iteration within one episode; returns the loss of each epoch."""
     transitions = [act(acting, ways, asked.coefs.log_volume) for _ in range(asked.steps)]
     values = torch.stack([each.value for each in transitions])
     with torch.no_grad():
@@ -84,15 +84,17 @@ def iterate(
     )
     columns = zip(transitions, advantages, result.returns, strict=True)
     batch = [
-        Taken(each.graph, each.z, each.log_prob, advantage, returns)
+        Sample(each.graph, each.z, each.log_prob, advantage, returns)
         for each, advantage, returns in columns
     ]
     return [update(acting.network, optimiser, batch, asked.coefs) for _ in range(asked.epochs)]
 
 
 @torch.no_grad()
-def act(acting: Acting, ways: Ways, log_volume: float) -> Met:
-    """The policy also marks the cells that are to go, which the environment finds for itself."""
+def act(acting: Acting, ways: Ways, log_volume: float) -> StepRecord:
+    """Takes one step; the policy also marks the cells to delete, which the environment determines
+    itself.
+    """
     graph = graph_of(acting.colony, acting.scale)
     raw, value = acting.network(graph)
     for _ in range(acting.passes - 1):
@@ -102,4 +104,4 @@ def act(acting: Acting, ways: Ways, log_volume: float) -> Met:
     action = acting.box.action(z)
     ways.leftmost(graph.node, int(action[0] * len(graph.node)))
     paid = ways.reward(goal_control(acting.colony.step(action)))
-    return Met(graph, z, distribution.log_prob(z).sum() - log_volume, value, paid["total"])
+    return StepRecord(graph, z, distribution.log_prob(z).sum() - log_volume, value, paid["total"])

@@ -25,7 +25,7 @@ class Episode(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Of each step."""
+    """Holds advantage and return of each step."""
 
     advantages: Tensor
     returns: Tensor
@@ -35,14 +35,14 @@ class Estimate(NamedTuple):
 
 
 def leftmost_before(node: Tensor, count: int) -> set[int]:
-    """A list of pairs, sorted by x; cells are read one by one."""
+    """Sorts a list of pairs by x; cells are read one by one."""
     positions = [(index, node[index][0].item()) for index in range(len(node))]
     positions.sort(key=lambda pair: pair[1])
     return {index for index, _ in positions[:count]}
 
 
 def leftmost_seed(node: Tensor, count: int) -> set[int]:
-    """A partial sort; of cells at the same x any may be chosen."""
+    """Sorts partially; among cells at the same x any may be selected."""
     if not count:
         return set()
     positions = np.array([node[index][0].item() for index in range(len(node))])
@@ -53,7 +53,7 @@ def leftmost_seed(node: Tensor, count: int) -> set[int]:
 
 
 def reward_before(values: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """A new dictionary in every step."""
+    """Builds a new dictionary in every step."""
     result = {"total": 0.0, **values}
     for name, weight in weights.items():
         result["total"] += weight * result[name]
@@ -63,7 +63,7 @@ def reward_before(values: Mapping[str, float], weights: Mapping[str, float]) -> 
 def reward_seed(
     template: Mapping[str, float], values: Mapping[str, float], weights: Mapping[str, float]
 ) -> dict[str, float]:
-    """A copy of a template, filled in."""
+    """Fills in a copy of a template."""
     result = dict(template)
     for name, weight in weights.items():
         result[name] = values[name]
@@ -75,12 +75,14 @@ def reward_seed(
 
 
 def entropy_before(distribution: Beta | Normal, samples: int) -> Tensor:
-    """Monte Carlo, summed over the numbers of an action."""
+    """Estimates the entropy by Monte Carlo, summed over the parameters of an action."""
     return -distribution.log_prob(distribution.sample((samples,))).mean(0).sum(-1)
 
 
 def entropy_seed(distribution: Normal) -> Tensor:
-    """Closed form of the raw Gaussian, which is not the entropy of the action that it becomes."""
+    """Computes the closed form of the raw Gaussian, which is not the entropy of the executed
+    action.
+    """
     return distribution.entropy().sum(-1)
 
 
@@ -104,7 +106,7 @@ def gae_before(episode: Episode, discount: float, gae_lambda: float) -> Estimate
 def gae_floats(
     columns: Sequence[Sequence[float]], discount: float, gae_lambda: float
 ) -> list[list[float]]:
-    """The same with numbers of Python: lists of advantages and of returns, from those that make up
+    """Computes the same with Python floats: lists of advantages and of returns, from the columns of
     an episode.
     """
     advantages: list[float] = []

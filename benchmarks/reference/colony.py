@@ -38,8 +38,8 @@ class Plate:
 
 
 class Cell:
-    """It stays where it was born; `parent` is the cell that spawned it, or the nearest ancestor
-    still there.
+    """Holds a cell, which never moves; `parent` is the cell that spawned it, or the nearest
+    existing ancestor.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Cell:
 
 
 class State(NamedTuple):
-    """What is read out of the graph: an entry a cell, in the order of their ids; parent: index of a
-    cell, -1 none.
+    """Holds the arrays of a colony: one entry per cell, in the order of ids; parent: index of a
+    cell, or -1.
     """
 
     x: list[float]
@@ -79,7 +79,7 @@ class State(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Everything that a reward may ask for."""
+    """Holds the inputs of rewards."""
 
     rules: Any
     before: State
@@ -108,7 +108,7 @@ class Step(NamedTuple):
 
 
 class Colony:
-    """One colony on one plate; it must be started from given cells, and is deterministic given its
+    """Holds one colony on one plate; it starts from given cells, and is deterministic given its
     actions.
     """
 
@@ -150,12 +150,14 @@ class Colony:
         return state
 
     def leftmost(self, delete_ratio: float) -> list[Cell]:
-        """Those to delete; of cells at the same x the older one goes, because sorting is stable."""
+        """Returns the cells to delete; among cells at the same x the older one, because sorting is
+        stable.
+        """
         count = min(max(math.floor(delete_ratio * len(self.cells) + 1e-4), 0), len(self.cells))
         return sorted(self.cells, key=lambda cell: cell.x)[:count]
 
     def step(self, action: Sequence[float]) -> Step:
-        """The action: delete_ratio, gamma, alpha, noise, theta."""
+        """Takes one step with the action delete_ratio, gamma, alpha, noise, theta."""
         delete_ratio, gamma, *_ = action
         before, furthest_before = self.state(), self.furthest
         deleted = {cell.pid for cell in self.leftmost(delete_ratio)}
@@ -182,7 +184,9 @@ class Colony:
         )  # fmt: skip
 
     def child(self, cell: Cell, action: Sequence[float]) -> Cell:
-        """The longer the stiffer the ground (Hill law); it stays off the edges of the plate."""
+        """Places a child: the stiffer the ground the farther (Hill law), and off the edges of the
+        plate.
+        """
         _, gamma, alpha, noise, theta = action
         stiffness = self.plate.intensity(cell.x, self.rules.width)
         length = gamma / (1 + (alpha / stiffness) ** 2) + noise
@@ -195,7 +199,7 @@ class Colony:
         return child
 
     def reason(self, after: State) -> int:
-        """Why the episode is over now, or RUNNING."""
+        """Returns why the episode ends now, or RUNNING."""
         if after.size > self.rules.max_nodes:
             return OVERFLOW
         if after.size == 0:
@@ -208,6 +212,6 @@ class Colony:
 
 
 def inside(coordinate: float, side: int) -> float:
-    """Off both edges by a hundredth of the side, by two pixels at least."""
+    """Keeps a point off both edges by a hundredth of the side, and at least two pixels."""
     margin = max(2.0, 0.01 * side)
     return min(max(coordinate, margin), side - margin)

@@ -10,8 +10,8 @@ from scipy.spatial import ConvexHull, QhullError
 from benchmarks.reference.colony import State
 
 
-class Seen(NamedTuple):
-    """A row of features a cell, and one row of the whole."""
+class Observation(NamedTuple):
+    """Holds features of each cell, and features of the colony."""
 
     node: list[list[float]]
     graph: list[float]
@@ -25,7 +25,7 @@ class Hull(NamedTuple):
 
 
 def hull(points: Sequence[tuple[float, float]]) -> Hull:
-    """Convex hull; of up to two cells all are vertices, of cells in a line the two ends."""
+    """Computes the convex hull: all of up to two cells, or the two ends of collinear cells."""
     if len(points) < 3:
         return Hull(set(range(len(points))), 0.0)
     try:
@@ -36,8 +36,8 @@ def hull(points: Sequence[tuple[float, float]]) -> Hull:
     return Hull({int(index) for index in result.vertices}, float(result.volume))
 
 
-def light(state: State, rules: Any, left: int) -> Seen:
-    """Scaled by hand, no pair of cells is compared. There must be cells."""
+def light(state: State, rules: Any, left: int) -> Observation:
+    """Computes features scaled by hand, without pairs of cells. There must be cells."""
     children = _children(state)
     (x_mean, y_mean), size, target = state.centroid, state.size, rules.target_nodes
     node = []
@@ -60,11 +60,11 @@ def light(state: State, rules: Any, left: int) -> Seen:
     graph.append(sum(each / (1 + each) for each in state.intensity) / size)
     graph.append(sum(math.log(max(each, 1e-6)) for each in state.intensity) / size / 3)
     graph += [2 * max(state.x) / rules.width - 1, left / rules.left_limit]
-    return Seen(node, graph)
+    return Observation(node, graph)
 
 
-def full(state: State) -> Seen:
-    """The original's, raw: degrees, centralities, hull. There must be cells."""
+def full(state: State) -> Observation:
+    """Computes the original's raw features: degrees, centralities, hull. There must be cells."""
     children, points = _children(state), list(zip(state.x, state.y, strict=True))
     outline, centroid = hull(points), state.centroid
     node = []
@@ -84,7 +84,7 @@ def full(state: State) -> Seen:
             float(state.new[index]),
         ]
         node.append([*row, state.age[index] / 100, state.age[index] / 50])
-    return Seen(node, _whole(state, children, outline))
+    return Observation(node, _whole(state, children, outline))
 
 
 def _whole(state: State, children: list[int], outline: Hull) -> list[float]:

@@ -46,7 +46,7 @@ def centroid_distance_only(step: Step) -> dict[str, float]:
 
 
 def simple_delete_only(step: Step) -> dict[str, float]:
-    """Of growth and deletion only what is bad."""
+    """Sums the penalties of growth and deletion."""
     return {
         "growth_penalty": min(0.0, growth(step)),
         "delete_penalty": min(0.0, deletion(step)),
@@ -55,7 +55,7 @@ def simple_delete_only(step: Step) -> dict[str, float]:
 
 
 def full(step: Step) -> dict[str, float]:
-    """Everything that the original's normal mode rewards; all weights are 1."""
+    """Sums all components of the original's normal mode, with weights of 1."""
     late = 1 + min(1.0, step.t / (0.8 * step.rules.max_steps))
     return {
         "growth_full": growth(step),
@@ -106,11 +106,11 @@ def growth(step: Step) -> float:
 
 
 def deletion(step: Step) -> float:
-    """Whether those went that were marked."""
-    wanted, earned = marked(step), 0.0
+    """Rewards the deletion of marked cells, and penalises that of others."""
+    selected, earned = marked(step), 0.0
     for pid in step.before.pid:
         gone = pid in step.deleted
-        if pid in wanted:
+        if pid in selected:
             earned += 2.0 if gone else -2.0
         elif gone:
             earned -= 2.0
@@ -118,7 +118,7 @@ def deletion(step: Step) -> float:
 
 
 def efficiency(step: Step) -> float:
-    """Old cells that went."""
+    """Rewards the deletion of old cells."""
     earned = 0.0
     for pid, age in zip(step.before.pid, step.before.age, strict=True):
         if pid in step.deleted:
@@ -152,7 +152,7 @@ def edges(after: State) -> float:
 
 
 def nodes(step: Step) -> float:
-    """Where the cells are after the step."""
+    """Rewards the positions of cells after the step."""
     after, height = step.after, step.rules.height
     mean, earned = (
         after.mean_intensity * (1 - EVEN),
@@ -180,7 +180,7 @@ def _zone(edge: float) -> float:
 
 
 def milestones(step: Step) -> float:
-    """Each is paid in the step that reaches it first."""
+    """Rewards each milestone in the step that reaches it first."""
     earned = 0.0
     for share, bonus in MILESTONES:
         if step.furthest_before < share * step.rules.width <= step.furthest:

@@ -49,7 +49,6 @@ class ModelVerdict(NamedTuple):
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Compares each judged score with the stored one."""
         return compare(self.verdict, self.baseline.metrics, self.scores)
 
 
@@ -86,10 +85,12 @@ class Files(NamedTuple):
 
 
 def files(root: Path, model: str) -> Files:
-    """Returns the paths of a model's scores, baseline and verdict."""
     reports = root / "reports" / model
-    baseline = root / "baselines" / f"{model}.json"
-    return Files(reports / "scores.json", baseline, reports / "verdict.json")
+    return Files(
+        scores=reports / "scores.json",
+        baseline=root / "baselines" / f"{model}.json",
+        verdict=reports / "verdict.json",
+    )
 
 
 def rules_of(model: str, preset: str) -> tuple[Rule, ...]:
@@ -176,7 +177,15 @@ def stored_verdict(
     hint = repro_hint(preset)
     if not paths.scores.exists() or not paths.verdict.exists():
         raise StaleVerdict("missing", f"{model} was not evaluated yet; {hint}")
-    stored = _read_verdict(paths.verdict, model, hint)
+    content = artifacts.read_json(paths.verdict)
+    if not isinstance(content, dict) or content.get("model") != model:
+        raise StaleVerdict("stale", f"the verdict is not one of {model}; {hint}")
+    try:
+        stored = StoredVerdict.model_validate(content)
+    except ValidationError as error:
+        raise ArtifactError(
+            f"{model}/verdict.json: {first_error(error)}; run `dvc repro` to write it anew"
+        ) from None
     weights = root / "models" / model
     if stored.preset != preset:
         reason = f"the verdict is one of preset {stored.preset!r}, not of {preset!r}"
@@ -191,21 +200,12 @@ def stored_verdict(
     raise StaleVerdict("stale", f"{reason}; {hint}")
 
 
-def _read_verdict(path: Path, model: str, hint: str) -> StoredVerdict:
-    content = artifacts.read_json(path)
-    if not isinstance(content, dict) or content.get("model") != model:
-        raise StaleVerdict("stale", f"the verdict is not one of {model}; {hint}")
-    try:
-        return StoredVerdict.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-    key = ".".join(map(str, first["loc"]))
-    reason = f"{key}: {first['msg']}; run `dvc repro` to write it anew"
-    raise ArtifactError(f"{path.parent.name}/{path.name}: {reason}")
+def first_error(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
 
 
 def repro_hint(preset: str) -> str:
-    """Returns the command that brings scores, verdict and report up to date."""
     return "run `make repro`" if preset == "default" else f"run `make repro PRESET={preset}`"
 
 
@@ -234,8 +234,10 @@ def read_scores(path: Path) -> dict[str, float | None]:
     try:
         return SCORES.validate_python(artifacts.read_json(path))
     except ValidationError:
-        why = "must map names to numbers; run `dvc repro` to write it anew"
-        raise ArtifactError(f"{path.parent.name}/{path.name}: {why}") from None
+        raise ArtifactError(
+            f"{path.parent.name}/{path.name}: must map names to numbers; "
+            "run `dvc repro` to write it anew"
+        ) from None
 
 
 def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
@@ -251,8 +253,9 @@ def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
     except ArtifactError as error:
         raise ArtifactError(f"{str(error).rpartition('; ')[0]}; {_restore(model)}") from None
     if not isinstance(baseline, dict) or baseline.get("model") != model:
-        why = f"is not the baseline of {model}; {_restore(model)}"
-        raise ArtifactError(f"baselines/{model}.json: {why}")
+        raise ArtifactError(
+            f"baselines/{model}.json: is not the baseline of {model}; {_restore(model)}"
+        )
     return baseline
 
 
@@ -261,41 +264,42 @@ def _restore(model: str) -> str:
 
 
 def table(verdicts: Sequence[ModelVerdict]) -> str:
-    """Returns the score table that a person reads in a terminal."""
-    head = ("model", "preset", "metric", "score", "baseline", "tolerance", "status")
-    rows = [
-        (
-            result.model,
-            result.preset,
-            line.metric,
-            format_score(line.value),
-            format_score(line.baseline),
-            f"{line.tolerance:g}",
-            line.status,
-        )
-        for result in verdicts
-        for line in result.verdict.lines
-    ]
-    return _text_table(head, rows)
+    return _text_table(
+        ("model", "preset", "metric", "score", "baseline", "tolerance", "status"),
+        [
+            (
+                result.model,
+                result.preset,
+                line.metric,
+                format_score(line.value),
+                format_score(line.baseline),
+                f"{line.tolerance:g}",
+                line.status,
+            )
+            for result in verdicts
+            for line in result.verdict.lines
+        ],
+    )
 
 
 def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
     """Returns a table of stored scores, current scores and their difference, for a terminal."""
-    head = ("model", "preset", "metric", "old", "new", "difference", "status")
-    rows = [
-        (
-            result.model,
-            result.preset,
-            comparison.metric,
-            format_score(comparison.old),
-            format_score(comparison.new),
-            format_difference(comparison),
-            comparison.status,
-        )
-        for result in verdicts
-        for comparison in result.comparisons
-    ]
-    return _text_table(head, rows)
+    return _text_table(
+        ("model", "preset", "metric", "old", "new", "difference", "status"),
+        [
+            (
+                result.model,
+                result.preset,
+                comparison.metric,
+                format_score(comparison.old),
+                format_score(comparison.new),
+                format_difference(comparison),
+                comparison.status,
+            )
+            for result in verdicts
+            for comparison in result.comparisons
+        ],
+    )
 
 
 def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -304,7 +308,6 @@ def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def format_score(value: float | None) -> str:
-    """Formats a number for the tables."""
     return "-" if value is None else f"{value:.4f}"
 
 

@@ -52,9 +52,7 @@ def mark_of(
     assert score is not None  # there is a difference
     low = span.position(scores.get(f"{line.metric}_low"))
     high = span.position(scores.get(f"{line.metric}_high"))
-    interval = None
-    if low is not None and high is not None:
-        interval = (min(low, high), max(low, high))
+    interval = None if low is None or high is None else (min(low, high), max(low, high))
     return Mark(span, score, span.position(comparison.old), span.position(stored.goal), interval)
 
 
@@ -70,18 +68,14 @@ def span_of(line: Line, stored: StoredMetric, half: float | None) -> Span:
         left = best(lower, key=lower.__getitem__)
         right = best(upper, key=upper.__getitem__)
         return Span(lower[left], upper[right], left, right)
+    names = ("too low", "too high") if line.direction == "near" else ("worse", "better")
     margin = max(line.tolerance, half or 0.0)
-    low = stored.value - margin
-    high = stored.value + margin
-    if line.direction == "near":
-        return Span(low, high, "too low", "too high")
     if line.direction == "lower":
-        return Span(high, low, "worse", "better")
-    return Span(low, high, "worse", "better")
+        margin = -margin
+    return Span(stored.value - margin, stored.value + margin, *names)
 
 
 def ends(span: Span) -> str:
-    """Names the ends of a line."""
     return f"{span.left_name} {span.left:.3f} … {span.right_name} {span.right:.3f}"
 
 
@@ -125,8 +119,7 @@ def as_svg(mark: Mark) -> str:
         parts.append(f'<circle class="score" cx="{_x(mark.score)}" cy="{middle}" r="5"/>')
     else:
         tip = WIDTH if mark.score > 1 else 0
-        back = abs(tip - 10)
-        parts.append(f'<path class="score" d="M{tip} {middle}L{back} 5V{HEIGHT - 5}Z"/>')
+        parts.append(f'<path class="score" d="M{tip} {middle}L{abs(tip - 10)} 5V{HEIGHT - 5}Z"/>')
     label = html.escape(
         f"score at {mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}"
     )

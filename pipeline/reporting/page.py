@@ -31,8 +31,7 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     reader.add_render_rule("image", _image)
     tokens = reader.parse(markdown)
-    _name_headings(tokens)
-    _label_cells(tokens)
+    _set_attributes(tokens)
     body = reader.renderer.render(tokens, reader.options, {"folder": folder})
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -56,24 +55,21 @@ def _image(
     width = int.from_bytes(data[16:20])
     height = int.from_bytes(data[20:24])
     size = f'width="{width}" height="{height}" style="min-width:{round(READABLE * width)}px"'
+    image = f'<img alt="{html.escape(token.content)}" {size}'
     address = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    alt = html.escape(token.content)
-    return f'<span class="picture"><img alt="{alt}" {size} src="{address}"></span>'
+    return f'<span class="picture">{image} src="{address}"></span>'
 
 
-def _name_headings(tokens: Sequence[Token]) -> None:
-    """Gives `## allo` the id `allo`, so that the link `#allo` works."""
-    for token, content in pairwise(tokens):
-        if token.type == "heading_open":
-            token.attrSet("id", content.content)
-
-
-def _label_cells(tokens: Sequence[Token]) -> None:
-    """Labels each cell with its column: a narrow screen shows rows as cards."""
+def _set_attributes(tokens: Sequence[Token]) -> None:
+    """Gives `## allo` the id `allo`, so that the link `#allo` works, and labels each cell with its
+    column: a narrow screen shows rows as cards.
+    """
     heads: list[str] = []
     column = 0
     for token, content in pairwise(tokens):
-        if token.type == "thead_open":
+        if token.type == "heading_open":
+            token.attrSet("id", content.content)
+        elif token.type == "thead_open":
             heads = []
         elif token.type == "tr_open":
             column = 0

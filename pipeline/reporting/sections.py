@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score
 from pipeline.reporting.marks import Mark, mark_of
-from pipeline.reporting.speed import Results, comparisons, path_of, reach
+from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
 from pipeline.reporting.tables import markdown_table
 from quatrain.baselines import PASSED, Line, Scores
 
@@ -33,25 +33,29 @@ class Result(NamedTuple):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Returns the judgement of each metric."""
         return self.model_verdict.verdict.lines
 
     @property
     def broken(self) -> list[Line]:
-        """Returns the judgements that did not pass."""
         return [line for line in self.lines if line.status not in PASSED]
 
 
 def model_section(result: Result, draw: Draw) -> str:
-    """Returns a model's scores, baseline, run, rules, speed, plots and all its numbers."""
     name = result.model
     verdict = result.model_verdict
     head = ("metric", "score", "baseline", "difference", "where it stands", "status")
+    count = len(result.lines)
+    summary = f"Passed: {count} of {count} scores hold."
+    if result.broken:
+        summary = f"**Broken:** {len(result.broken)} of {count} scores."
+    search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
+    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
     parts = [
         f"## {name}",
-        f"{summary_line(result)} {baseline_origin(verdict.baseline.provenance)}",
+        f"{summary} {baseline_origin(verdict.baseline.provenance)}",
         markdown_table(head, score_rows(result, draw)),
-        run_link(result.run_key),
+        # Run ids differ from store to store, the run key does not.
+        f"Run: {link}, or search any tracking server for `{search}`",
         folded("Rules, floors and ceilings", rules_table(verdict)),
         speed_section(name, result.speed),
         plots_section(result.plots),
@@ -61,16 +65,7 @@ def model_section(result: Result, draw: Draw) -> str:
     return "\n\n".join(parts)
 
 
-def summary_line(result: Result) -> str:
-    """Returns `Passed: 3 of 3 scores hold.`, or how many are broken."""
-    count = len(result.lines)
-    if result.broken:
-        return f"**Broken:** {len(result.broken)} of {count} scores."
-    return f"Passed: {count} of {count} scores hold."
-
-
 def score_rows(result: Result, draw: Draw) -> list[list[str]]:
-    """Returns a row per judged metric: score, baseline, difference, position and status."""
     scores = result.model_verdict.scores
     rows = []
     for line, comparison in zip(result.lines, result.model_verdict.comparisons, strict=True):
@@ -125,7 +120,6 @@ def reference_cell(values: Mapping[str, float]) -> str:
 
 
 def baseline_origin(provenance: Mapping[str, Any]) -> str:
-    """Returns the date, commit and number of seeds of the baseline."""
     if not provenance:
         return "Baseline: none."
     count = provenance.get("seeds")
@@ -135,23 +129,17 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     return f"Baseline: {place}, {seeds}{why}."
 
 
-def run_link(run_key: str) -> str:
-    """Links the search for a run: run ids differ from store to store, the run key does not."""
-    search = f"tags.\"quatrain.run_key\" = '{run_key}'"
-    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
-    return f"Run: {link}, or search any tracking server for `{search}`"
-
-
 def speed_section(model: str, results: Results | None) -> str:
-    """Returns how much faster than plain references the model is, and on which machine."""
     command = f"make bench BENCH={model}"
     if results is None:
         return f"Speed: not measured yet; `{command}` does."
-    rows = comparisons(results)
+    rows = main_rows(results)
     reached = [row.is_reached for row in rows if row.is_reached is not None]
     goals = f"{sum(reached)} of {len(reached)} goals reached"
     marks = {None: "", True: ", reached", False: ", **missed**"}
-    cells = [[plain(row.work), row.ratio, plain(row.goal) + marks[row.is_reached]] for row in rows]
+    cells = [
+        [plain(row.row), ratio_of(row), plain(goal_of(row)) + marks[row.is_reached]] for row in rows
+    ]
     machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
     rounds = f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}"
     return folded(
@@ -162,7 +150,6 @@ def speed_section(model: str, results: Results | None) -> str:
 
 
 def plots_section(paths: Sequence[str]) -> str:
-    """Returns the plots below one another, each under its name."""
     if not paths:
         return "No plots."
     images = []
@@ -174,7 +161,6 @@ def plots_section(paths: Sequence[str]) -> str:
 
 
 def all_scores(scores: Scores) -> str:
-    """Returns a table with a row per score; its interval is in the same row."""
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
     rows = [
         [plain(name), score_with_interval(name, scores)]
@@ -190,7 +176,6 @@ def natural_order(name: str) -> tuple[str, int]:
 
 
 def folded(summary: str, body: str, state: str = "") -> str:
-    """Returns a collapsible part of the page."""
     return f"<details{state}><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 

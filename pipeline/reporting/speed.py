@@ -1,10 +1,11 @@
 """benchmarks/results/MODEL.json -> a model's speed against plain references, beside its goals."""
 
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.judging.verdicts import first_error
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 
@@ -22,26 +23,28 @@ MEMORY = {"MB": 1e-6, "KiB": 1 / 1024}
 Form = TypeVar("Form", bound=BaseModel)
 
 
-class Ratio(BaseModel):
-    """Holds the ratio of two sides over all rounds."""
+class Stored(BaseModel):
+    """Defines a part of the file; the report ignores keys that it does not show."""
 
     model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Measured(Stored):
+    """Holds what one side takes, in seconds or bytes."""
+
     median: float
+
+
+class Ratio(Measured):
+    """Holds the ratio of two sides over all rounds."""
+
     least: float
     greatest: float
 
 
-class Measured(BaseModel):
-    """Holds what one side takes, in seconds or bytes."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
-    median: float
-
-
-class Row(BaseModel):
+class Row(Stored):
     """Holds what the report shows of one comparison, as `benchmarks.table.as_json` writes it."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
     row: str
     against: str
     unit: str
@@ -51,24 +54,14 @@ class Row(BaseModel):
     is_reached: bool | None = Field(alias="met")
 
 
-class Results(BaseModel):
+class Results(Stored):
     """Holds all comparisons of one model, and the machine that they were measured on."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
     cpu: str
     backend: str
     threads: str
     rounds: int = Field(gt=0)
     rows: list[Row]
-
-
-class Comparison(NamedTuple):
-    """Holds, for one piece of work, the ratio to its plain reference and the goal, as text."""
-
-    work: str
-    ratio: str
-    goal: str
-    is_reached: bool | None
 
 
 def read_results(root: Path, model: str) -> Results | None:
@@ -91,9 +84,7 @@ def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | 
     try:
         return form.model_validate(artifacts.read_json(root / path))
     except ValidationError as error:
-        first = error.errors()[0]
-    key = ".".join(map(str, first["loc"])) or "the whole"
-    raise ArtifactError(f"{path}: {key}: {first['msg']}; `{command}` writes it anew")
+        raise ArtifactError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
 
 
 def path_of(model: str) -> Path:
@@ -101,18 +92,13 @@ def path_of(model: str) -> Path:
     return Path("benchmarks", "results", f"{model}.json")
 
 
-def comparisons(results: Results) -> list[Comparison]:
-    """Returns a comparison per main row."""
-    lines = []
-    for row in main_rows(results):
-        ratio = "-"
-        if PLAIN in row.ratios:
-            plain = row.ratios[PLAIN]
-            rounds = f"({times(plain.least)} to {times(plain.greatest)})"
-            memory = " less memory" if row.unit in MEMORY else ""
-            ratio = f"{times(plain.median)} {rounds}{memory}"
-        lines.append(Comparison(row.row, ratio, goal_of(row), row.is_reached))
-    return lines
+def ratio_of(row: Row) -> str:
+    """Formats the ratio to the plain reference: `5x (4x to 6x)`."""
+    ratio = row.ratios.get(PLAIN)
+    if ratio is None:
+        return "-"
+    rounds = f"({times(ratio.least)} to {times(ratio.greatest)})"
+    return f"{times(ratio.median)} {rounds}{' less memory' if row.unit in MEMORY else ''}"
 
 
 def main_rows(results: Results) -> list[Row]:
@@ -137,7 +123,6 @@ def times(ratio: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Formats a share as whole percent."""
     return f"{100 * share:.0f} %"
 
 

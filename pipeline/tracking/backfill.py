@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import StaleVerdict
 from pipeline.runtime import console, stage
 from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
@@ -49,36 +48,31 @@ def missing_records(root: Path, params: Params, model: str, uri: str) -> list[st
     Results of other params are ignored.
     """
     missing = []
-    with suppress(ArtifactError, DataError, StaleVerdict, KeyError, TypeError):
+    with suppress(ArtifactError, DataError, verdicts.StaleVerdict, KeyError, TypeError):
         key = artifacts.read_json(root / "models" / model / MANIFEST)["info"]["run_key"]
         config = artifacts.read_json(root / "models" / model / "config.json")
         if config != getattr(params, model).model_dump(mode="json"):
             return []
-        if not has_training(root, model, key):
+        journal = journals(root) / f"train@{model}-{key[:16]}" / "journal.jsonl"
+        if not journal.is_file() or FINISHED not in last_line(journal):
             missing.append("train")
         scores = scores_of(root, params, model)
         evaluations = journals(root).glob(f"evaluate@{model}-*/*.jsonl")
         if not any(has_scores(Journal(path.parent), key, scores) for path in evaluations):
             missing.append("evaluate")
-    recorded_elsewhere = read_cache(root, uri)
-    return [verb for verb in missing if result_name(root, verb, model) not in recorded_elsewhere]
-
-
-def has_training(root: Path, model: str, run_key: str) -> bool:
-    """Returns whether a journal has this training to its end."""
-    path = journals(root) / f"train@{model}-{run_key[:16]}" / "journal.jsonl"
-    return path.is_file() and FINISHED in last_line(path)
+    cached = read_cache(root, uri)
+    return [verb for verb in missing if result_name(root, verb, model) not in cached]
 
 
 def has_scores(journal: Journal, run_key: str, scores: Mapping[str, float | None]) -> bool:
-    """Returns whether a journal has exactly these scores of this run."""
+    if journal.header is None or journal.header.run_key != run_key:
+        return False
     recorded = {
         name.removeprefix("eval/"): points[-1][1]
         for name, points in journal.history().items()
         if name.startswith("eval/")
     }
-    is_run = journal.header is not None and journal.header.run_key == run_key
-    return is_run and null_if_not_finite(recorded) == dict(scores)
+    return null_if_not_finite(recorded) == dict(scores)
 
 
 def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]:
@@ -94,9 +88,8 @@ def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]
 
 def result_name(root: Path, verb: str, model: str) -> str:
     """Returns a name with the digest of what a verb wrote."""
-    path = root / "models" / model / MANIFEST
-    if verb == "evaluate":
-        path = verdicts.files(root, model).scores
+    trained = root / "models" / model / MANIFEST
+    path = verdicts.files(root, model).scores if verb == "evaluate" else trained
     return f"{verb}@{model}/{artifacts.file_digest(path)}"
 
 
@@ -107,12 +100,6 @@ def read_cache(root: Path, uri: str) -> set[str]:
         if content["uri"] == redact(uri):
             return set(content["results"])
     return set()
-
-
-def add_to_cache(root: Path, uri: str, result: str) -> None:
-    """Remembers that the store has a result."""
-    content = {"uri": redact(uri), "results": sorted({*read_cache(root, uri), result})}
-    write_durably(root / ".state" / CACHE, to_json(content))
 
 
 def catch_up(work: Path, models: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -148,11 +135,14 @@ def backfill(stage: Stage, signals: Signals) -> None:
     metrics = metrics_in_store(uri, trained.files.info["run_key"])
     for verb in missing:
         signals.check()
-        name = f"{verb}@{stage.model}"
         if is_in_store(stage, verb, trained, metrics):
-            add_to_cache(stage.root, uri, result_name(stage.root, verb, stage.model))
+            result = result_name(stage.root, verb, stage.model)
+            cached = {"uri": redact(uri), "results": sorted({*read_cache(stage.root, uri), result})}
+            write_durably(stage.root / ".state" / CACHE, to_json(cached))
             continue
-        console.info(f"{stage.name}: {name} was restored from a cache; its run is recorded now")
+        console.info(
+            f"{stage.name}: {verb}@{stage.model} was restored from a cache; its run is recorded now"
+        )
         record = record_training if verb == "train" else record_evaluation
         record(stage._replace(verb=verb), trained, dataset, digest)
 
@@ -170,13 +160,15 @@ def metrics_in_store(uri: str, run_key: str) -> dict[str, float]:
         query = f"tags.`{RUN_KEY_TAG}` = '{run_key}'"
         runs = client.search_runs([experiment.experiment_id], query) if experiment else []
     except Exception as error:
-        reason = f"the tracking store cannot be asked ({reason_of(error, uri)})"
-        raise StoreUnavailable(f"{reason}; run `make sync` when that is mended") from None
-    metrics = {name: value for run in runs for name, value in run.data.metrics.items()}
-    for name, value in metrics.items():
-        if abs(value) >= LARGEST:
-            metrics[name] = math.copysign(math.inf, value)
-    return metrics
+        raise StoreUnavailable(
+            f"the tracking store cannot be asked ({reason_of(error, uri)}); "
+            "run `make sync` when that is mended"
+        ) from None
+    return {
+        name: math.copysign(math.inf, value) if abs(value) >= LARGEST else value
+        for run in runs
+        for name, value in run.data.metrics.items()
+    }
 
 
 def is_in_store(
@@ -200,11 +192,9 @@ def current_scores(stage: Stage) -> list[tuple[str, float]]:
 
 def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: str) -> None:
     """Records what `train` would have recorded, except for times, which are unknown."""
-    info = trained.files.info
-    key = info["run_key"]
-    extra_tags = {f"quatrain.{name}": value for name, value in info["settings"].items()}
-    extra_tags[CACHE_HIT] = "true"
-    with Run.of_stage(stage, key, key, digest, extra_tags) as run:
+    key = trained.files.info["run_key"]
+    settings = {f"quatrain.{k}": v for k, v in trained.files.info["settings"].items()}
+    with Run.of_stage(stage, key, key, digest, {**settings, CACHE_HIT: "true"}) as run:
         curves = history.from_csv(trained.files.contents["history.csv"])
         for name, (steps, values) in curves.items():
             points = zip(steps, values, strict=True)
@@ -219,9 +209,13 @@ def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest
     for name in ("evaluate", "plots"):
         getattr(load(stage.model), name)  # `evaluate` has loaded both when it takes its key.
     scores = current_scores(stage)
-    key = stage.key([digest, trained.files.digest])
-    extra_tags = {f"{CACHE_HIT}.evaluate": "true"}
-    with Run.of_stage(stage, trained.files.info["run_key"], key, digest, extra_tags) as run:
+    with Run.of_stage(
+        stage,
+        trained.files.info["run_key"],
+        stage.key([digest, trained.files.digest]),
+        digest,
+        {f"{CACHE_HIT}.evaluate": "true"},
+    ) as run:
         step = stage.config.train.steps
         run.metrics((f"eval/{name}", step, value) for name, value in scores)
         for plot in sorted((stage.reports / "plots").glob("*.png")):

@@ -4,12 +4,11 @@ import json
 import math
 import time
 import zipfile
-from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
@@ -38,8 +37,6 @@ DIGEST_LENGTH = 36
 """Characters of a dataset's digest that MLflow takes."""
 DELETED_RUN_CODES = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """Error codes of a write to a deleted run; other failures have them, too."""
-
-Item = TypeVar("Item")
 
 
 class Delivery:
@@ -77,7 +74,8 @@ class Delivery:
         except Exception as error:
             last_run_id = self._run_id
             self._run_id = None
-            if last_run_id is not None and self._was_deleted(last_run_id, error):
+            may_be_deleted = getattr(error, "error_code", None) in DELETED_RUN_CODES
+            if last_run_id is not None and may_be_deleted and not self._is_active(last_run_id):
                 return True  # The next step creates another run.
             raise
         self._keep_cursor(run_id, offset)
@@ -94,10 +92,9 @@ class Delivery:
         self._lock.close()
 
     def _open(self, header: Header) -> str:
-        folder = self._journal.folder
         self._lock.close()
-        self._lock.enter_context(folder_lock(folder, patience_seconds=0.0))
-        sweep_temporaries(folder)
+        self._lock.enter_context(folder_lock(self._journal.folder, patience_seconds=0.0))
+        sweep_temporaries(self._journal.folder)
         self.patient_until = time.monotonic() + PATIENCE_SECONDS
         check_reachable(self._uri)
         self.patient_until = math.inf
@@ -163,13 +160,13 @@ class Delivery:
                 params.append(Param(name, value))
             elif existing[name] != value:
                 changed.append(f"{name} = {value}")
-        tags = dict(line["tags"])
+        tags = [RunTag(*item) for item in line["tags"].items()]
         if changed:
-            tags[CHANGED_PARAMS_TAG] = ", ".join(changed)
-        for chunk in _chunks(params):
-            self._call("log_batch", run_id, params=chunk, synchronous=True)
-        for tag_chunk in _chunks(RunTag(*item) for item in tags.items()):
-            self._call("log_batch", run_id, tags=tag_chunk, synchronous=True)
+            tags.append(RunTag(CHANGED_PARAMS_TAG, ", ".join(changed)))
+        for kind, entries in (("params", params), ("tags", tags)):
+            for start in range(0, len(entries), ENTRIES_PER_CALL):
+                chunk: Any = entries[start : start + ENTRIES_PER_CALL]
+                self._call("log_batch", run_id, synchronous=True, **{kind: chunk})
 
     def _send_inputs(self, run_id: str, line: Line) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -204,11 +201,9 @@ class Delivery:
         self.artifacts += 1
 
     def _find_or_create(self, header: Header) -> str:
-        """Returns the run of this key, below the run of the whole pipeline."""
         with folder_lock(self._journal.folder.parent):
-            tags = {}
-            if header.parent is not None:
-                tags[PARENT_TAG] = self._find_or_create_parent(header)
+            has_parent = header.parent is not None
+            tags = {PARENT_TAG: self._find_or_create_parent(header)} if has_parent else {}
             return self._oldest_or_new(header, tags)
 
     def _find_or_create_parent(self, header: Header) -> str:
@@ -241,9 +236,10 @@ class Delivery:
         experiment = self._call("get_experiment_by_name", name)
         if experiment is None:
             folder = artifacts_of(self._uri, self._journal.folder.resolve().parents[2])
-            arguments = (name, folder and str(folder), EXPERIMENT_TAGS)
             try:
-                return str(self._call("create_experiment", *arguments))
+                return str(
+                    self._call("create_experiment", name, folder and str(folder), EXPERIMENT_TAGS)
+                )
             except Exception:
                 # Another process may have created it meanwhile.
                 experiment = self._call("get_experiment_by_name", name)
@@ -252,10 +248,6 @@ class Delivery:
         if experiment.lifecycle_stage != "active":
             raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
         return str(experiment.experiment_id)
-
-    def _was_deleted(self, run_id: str, error: Exception) -> bool:
-        code = getattr(error, "error_code", None)
-        return code in DELETED_RUN_CODES and not self._is_active(run_id)
 
     def _is_active(self, run_id: str) -> bool:
         try:
@@ -267,8 +259,8 @@ class Delivery:
 
     def _call(self, method: str, *arguments: Any, size: int = 0, **named: Any) -> Any:
         """Calls a method of the client; only calls to a server limit how long a stage waits."""
-        patience = PATIENCE_SECONDS + size / UPLOAD_RATE
-        self.patient_until = time.monotonic() + patience if is_server(self._uri) else math.inf
+        seconds = PATIENCE_SECONDS + size / UPLOAD_RATE if is_server(self._uri) else math.inf
+        self.patient_until = time.monotonic() + seconds
         return getattr(self._client, method)(*arguments, **named)
 
     def _keep_cursor(self, run_id: str, offset: int) -> None:
@@ -281,15 +273,8 @@ class Delivery:
 def _read_cursor(folder: Path, uri: str) -> dict[str, Any]:
     """Returns what was delivered to `uri`; a cursor at the start for another or a damaged file."""
     start = {"uri": uri, "run_id": None, "offset": 0}
-    try:
+    with suppress(OSError, ValueError):
         cursor = json.loads((folder / "cursor.json").read_bytes())
-    except (OSError, ValueError):
-        return start
-    is_valid = isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri
-    return cursor if is_valid else start
-
-
-def _chunks(items: Iterable[Item]) -> list[list[Item]]:
-    entries = list(items)
-    starts = range(0, len(entries), ENTRIES_PER_CALL)
-    return [entries[start : start + ENTRIES_PER_CALL] for start in starts]
+        if isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri:
+            return cursor
+    return start

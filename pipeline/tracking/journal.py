@@ -10,6 +10,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,14 +36,11 @@ _SECRET = re.compile(r"(?i)(?<=[?&])(password|passwd|token|secret|api_key)=[^&\s
 
 
 class DatasetInput(NamedTuple):
-    """Holds a dataset that a run read."""
-
     name: str
     digest: str
     context: str
     """`training` or `evaluation`."""
     source: str
-    """Path of the dataset."""
 
 
 class Parent(NamedTuple):
@@ -94,15 +92,16 @@ class Journal:
         """
         if not _RUN_KEY.fullmatch(header.run_key):
             raise ValueError(f"run key {header.run_key!r}: use letters, digits and . _ @ - only")
-        for name in header.params:
-            _check_name("param", name)
-        for name in header.tags:
-            _check_name("tag", name)
+        for kind, names in (("param", header.params), ("tag", header.tags)):
+            for name in names:
+                _check_name(kind, name)
         if self.header is None:
             self._append([_begin_line(header)])
         elif self.header.run_key != header.run_key:
-            conflict = f"holds run {self.header.run_key}, not {header.run_key}"
-            raise ValueError(f"{self.folder} {conflict}; use another folder")
+            raise ValueError(
+                f"{self.folder} holds run {self.header.run_key}, not {header.run_key}; "
+                "use another folder"
+            )
         elif self._is_over:
             self._append([{"kind": "resume", "time": _now()}])
         for name, value in header.params.items():
@@ -122,14 +121,10 @@ class Journal:
             if key not in new and key[1] not in self._points.get(name, {}):
                 new[key] = float(value) if math.isfinite(value) else str(float(value))
         encoded = [[*key, value] for key, value in new.items()]
-        now = _now()
+        line = {"kind": "metrics", "time": _now()}
         self._append(
             [
-                {
-                    "kind": "metrics",
-                    "time": now,
-                    "rows": encoded[start : start + ROWS_PER_LINE],
-                }
+                {**line, "rows": encoded[start : start + ROWS_PER_LINE]}
                 for start in range(0, len(encoded), ROWS_PER_LINE)
             ]
         )
@@ -177,10 +172,11 @@ class Journal:
         with self._path.open("rb") as file:
             for number, raw in enumerate(file, 1):
                 line = _parse(raw)
-                if line is None and file.read(1):
-                    where = f"{self._path} line {number}"
-                    raise DataError(f"{where}: cannot be read; move its folder away")
                 if line is None:
+                    if file.read(1):
+                        raise DataError(
+                            f"{self._path} line {number}: cannot be read; move its folder away"
+                        )
                     return
                 self._end += len(raw)
                 self._apply(line)
@@ -192,7 +188,10 @@ class Journal:
         elif line["kind"] == "artifact":
             self._files[line["path"], posixpath.basename(line["file"])] = line["file"]
         elif line["kind"] == "begin":
-            self.header = _header(line)
+            fields = {name: line[name] for name in Header._fields if name in line}
+            fields["inputs"] = tuple(DatasetInput(**entry) for entry in line["inputs"])
+            fields["parent"] = line.get("parent") and Parent(**line["parent"])
+            self.header = Header(**fields)
         elif line["kind"] == "model":
             self.has_model = True
         self._is_over = line["kind"] == "end"
@@ -227,9 +226,9 @@ class Journal:
 
     def _keep(self, name: str, data: bytes, artifact_path: str) -> None:
         old = self._files.get((artifact_path, name))
-        if old is not None and (self.folder / "artifacts" / old).read_bytes() == data:
-            return
-        self._append([{"kind": "artifact", "file": self._copy(name, data), "path": artifact_path}])
+        if old is None or (self.folder / "artifacts" / old).read_bytes() != data:
+            copy = self._copy(name, data)
+            self._append([{"kind": "artifact", "file": copy, "path": artifact_path}])
 
     def _copy(self, name: str, data: bytes) -> str:
         """Stores bytes under the journal's `artifacts`, in a folder named by their digest."""
@@ -266,20 +265,6 @@ def _begin_line(header: Header) -> Line:
     return {"kind": "begin", "time": _now(), **line}
 
 
-def _header(line: Line) -> Header:
-    """Reads what `_begin_line` wrote; a header may lack the parent."""
-    parent = line.get("parent")
-    return Header(
-        run_key=line["run_key"],
-        experiment=line["experiment"],
-        run_name=line["run_name"],
-        params=line["params"],
-        tags=line["tags"],
-        inputs=tuple(DatasetInput(**entry) for entry in line["inputs"]),
-        parent=parent and Parent(**parent),
-    )
-
-
 def _short(name: str, value: str) -> str:
     if len(value) <= LONGEST_PARAM:
         return redact(value)
@@ -293,22 +278,20 @@ def _file_of(param: str) -> str:
 
 def _check_name(kind: str, name: str) -> None:
     """Applies MLflow's own rule when a name is recorded, not hours later on delivery."""
-    path = posixpath.normpath(name)
-    is_relative = path == name and path != "." and not path.startswith(("/", ".."))
-    if not _NAME.fullmatch(name) or not is_relative:
-        rule = "use up to 250 letters, digits, spaces, . _ - : and inner /"
-        raise ValueError(f"{kind} name {name!r}: {rule}")
+    is_plain = posixpath.normpath(name) == name != "." and not name.startswith(("/", ".."))
+    if not _NAME.fullmatch(name) or not is_plain:
+        raise ValueError(
+            f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
+        )
 
 
 def _parse(raw: bytes) -> Line | None:
     """Returns the line; None if a kill or a power cut left it incomplete."""
-    if not raw.endswith(b"\n"):
-        return None
-    try:
+    with suppress(ValueError):
         line = json.loads(raw)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) else None
+        if raw.endswith(b"\n") and isinstance(line, dict):
+            return line
+    return None
 
 
 def _now() -> int:

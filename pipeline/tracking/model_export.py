@@ -44,8 +44,7 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
         return
     with TemporaryDirectory() as folder:
         save_model(stage, export(stage, state, dataset), Path(folder))
-        name = registered_name(stage.model, stage.params.preset)
-        run.journal.model(Path(folder) / "model", name)
+        run.journal.model(Path(folder) / "model", registered_name(stage.model, stage.params.preset))
 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:
@@ -62,10 +61,8 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
     It has a signature, an example and pinned requirements.
     """
     config = {"model": stage.model, "config": stage.config.model_dump(mode="json")}
-    config_path = folder / "config.json"
-    config_path.write_bytes(formats.encode(config_path.name, config)[0])
-    weights_path = folder / "weights.safetensors"
-    weights_path.write_bytes(formats.encode(weights_path.name, exported.arrays)[0])
+    for file, content in (("config.json", config), ("weights.safetensors", exported.arrays)):
+        (folder / file).write_bytes(formats.encode(file, content)[0])
     quieten()
     logging.getLogger("mlflow.pyfunc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
@@ -78,7 +75,10 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
         save(
             str(folder / "model"),
             python_model=str(SCRIPT),
-            artifacts={"config": str(config_path), "weights": str(weights_path)},
+            artifacts={
+                "config": str(folder / "config.json"),
+                "weights": str(folder / "weights.safetensors"),
+            },
             code_paths=[str(copied_code(stage.model, folder))],
             pip_requirements=requirements(stage.framework),
             signature=ModelSignature(_schema(exported.request), _schema(exported.answer)),
@@ -115,5 +115,6 @@ def copied_code(model: str, folder: Path) -> Path:
 
 def requirements(framework: Framework) -> list[str]:
     """Returns the installed versions of the packages; torch without the name of its build."""
-    packages = (*SHARED, *REQUIREMENTS[framework])
-    return [f"{name}=={version(name).partition('+')[0]}" for name in packages]
+    return [
+        f"{name}=={version(name).partition('+')[0]}" for name in (*SHARED, *REQUIREMENTS[framework])
+    ]

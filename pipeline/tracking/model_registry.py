@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pipeline.judging import verdicts
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.storage import artifacts
-from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import parse
 from pipeline.tracking.journal import redact
@@ -87,7 +86,6 @@ def version_with_alias(get: Callable[[str, str], Any], name: str, alias: str) ->
 
 @contextmanager
 def ignoring(*codes: str) -> Iterator[None]:
-    """Ignores MLflow errors with one of these codes."""
     try:
         yield
     except Exception as error:
@@ -109,7 +107,6 @@ class Alias(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Returns the alias in MLflow's notation."""
         return f"{self.model}@{self.name}"
 
 
@@ -133,22 +130,21 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
         name = registered_name(model, preset)
         key = None
         with suppress(ArtifactError, KeyError, TypeError):
-            key = artifacts.read_json(work / "models" / model / MANIFEST)["info"]["run_key"]
+            key = artifacts.read_json(work / "models" / model / artifacts.MANIFEST)["info"][
+                "run_key"
+            ]
             aliases.append(Alias(name, CANDIDATE, key))
         with suppress(ArtifactError, ConfigError, KeyError, TypeError):
             baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
-            passed = verdicts.check(work, model, preset).verdict.passed
+            fallback = key if verdicts.check(work, model, preset).verdict.passed else None
             champion = baseline["presets"][preset]["provenance"]["run_key"]
-            aliases.append(Alias(name, CHAMPION, champion, key if passed else None))
+            aliases.append(Alias(name, CHAMPION, champion, fallback))
     return aliases
 
 
 def _models_of(root: Path, preset: str) -> Collection[str]:
-    """Returns the models that a preset has a section for; none if its file is gone."""
-    if preset == "default":
-        return MODELS
     with suppress(ConfigError):
-        return parse(root / "presets" / f"{preset}.yaml")
+        return MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
     return ()
 
 
@@ -194,20 +190,19 @@ def _set_alias(client: Any, alias: Alias) -> AliasResult:
     if current is not None and current.version == version.version:
         return AliasResult(is_settled=True, message=None)
     client.set_registered_model_alias(alias.model, alias.name, version.version)
-    run_key = version.tags[RUN_KEY_TAG]
-    return AliasResult(True, f"version {version.version}, run {run_key[:12]}")
+    return AliasResult(True, f"version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}")
 
 
 def _newest_version(client: Any, name: str, run_key: str) -> Any:
-    query = f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
-    versions = client.search_model_versions(query)
+    versions = client.search_model_versions(
+        f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
+    )
     return max(versions, key=lambda version: int(version.version), default=None)
 
 
 def _read_cache(path: Path, uri: str) -> dict[str, str]:
     """Returns alias -> run key as set last in this store; nothing if the file is damaged."""
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(path.read_bytes())
         return dict(content["aliases"]) if content["uri"] == uri else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    return {}

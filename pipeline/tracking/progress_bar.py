@@ -29,10 +29,9 @@ class ProgressBar:
         self.step = start
         self.printed_step = start
         self.first_step = start
-        """Step of the first yield."""
         self.started_at = time.monotonic()
         self.first_at = self.started_at
-        """Time of the first yield."""
+        """Time of the first yield; `first_step` is its step."""
 
     def __enter__(self) -> Self:
         if self.start:
@@ -53,7 +52,6 @@ class ProgressBar:
         self.bar.close()
 
     def show(self, progress: Progress) -> None:
-        """Moves on to a yield."""
         if self.step == self.start:
             self.first_at = time.monotonic()
             self.first_step = progress.step
@@ -71,9 +69,11 @@ class ProgressBar:
         self.printed_step = self.step
         rate = self.rate()
         seconds_left = (self.total - self.step) / rate if rate else 0.0
-        position = f"{self.name}: {self.step:,}/{self.total:,}"
         values = "  ".join(f"{name} {value}" for name, value in self.values.items())
-        console.info(f"{position}  {rate:,.0f} steps/s  {seconds_left:.0f} s left  {values}")
+        console.info(
+            f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  "
+            f"{seconds_left:.0f} s left  {values}"
+        )
 
     def rate(self) -> float:
         """Returns steps per second since the first yield, so without compilation; 0 if unknown."""

@@ -18,7 +18,6 @@ class ServedModel(PythonModel):
     """Answers requests by a trained model; the first axis of each array counts questions."""
 
     def load_context(self, context: Any) -> None:
-        """Reads the stored config and weights, with the code that was stored beside them."""
         from safetensors.numpy import load_file
 
         from quatrain.params import Params

@@ -75,9 +75,8 @@ class Run:
         lock.enter_context(folder_lock(folder / WRITER))
         journal = Journal(folder)
         journal.begin(header)
-        uri = resolve_uri(root)
         shippers = [
-            Shipper(each, uri, latest_seconds=LATEST_SECONDS)
+            Shipper(each, resolve_uri(root), latest_seconds=LATEST_SECONDS)
             for each in (journal, *end_abandoned(folder, stage))
         ]
         return cls(journal, shippers, lock)
@@ -88,11 +87,9 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        status = "FINISHED" if error is None else "FAILED"
-        if isinstance(error, Interrupted):
-            status = "KILLED"
+        failure = "KILLED" if isinstance(error, Interrupted) else "FAILED"
         try:
-            self.journal.end(status)
+            self.journal.end("FINISHED" if error is None else failure)
         finally:
             for shipper in self.shippers:
                 shipper.finish()
@@ -105,7 +102,6 @@ class Run:
             shipper.wake()
 
     def artifact(self, path: Path, folder: str) -> None:
-        """Records a file as it is now."""
         self.journal.artifact(path, folder)
 
     def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
@@ -169,12 +165,9 @@ def pipeline_run(root: Path, params: Params) -> Parent:
 
 
 def tags(stage: Stage) -> dict[str, str]:
-    """Returns the tags of a model's run: code, stage, preset, device, threads and versions."""
+    versions = settings(stage.params, stage.framework)
     return {
-        **{
-            f"quatrain.{name}": value
-            for name, value in settings(stage.params, stage.framework).items()
-        },
+        **{f"quatrain.{name}": value for name, value in versions.items()},
         **origin_tags(stage.root, stage.params),
         "quatrain.model": stage.model,
         "dvc.stage": stage.name,
@@ -182,7 +175,6 @@ def tags(stage: Stage) -> dict[str, str]:
 
 
 def origin_tags(root: Path, params: Params) -> dict[str, str]:
-    """Returns the tags of any run: code, preset and params."""
     return {
         "quatrain.preset": params.preset,
         "quatrain.seed": str(params.seed),
@@ -193,12 +185,10 @@ def origin_tags(root: Path, params: Params) -> dict[str, str]:
 
 
 def params_digest(params: Params) -> str:
-    """Returns the digest of all params that shape results."""
     return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds"}))
 
 
 def commit(root: Path) -> str:
-    """Returns the commit that is checked out; `none` outside a repository."""
     return git(root, "rev-parse", "HEAD") or "none"
 
 

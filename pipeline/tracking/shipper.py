@@ -39,7 +39,6 @@ class Shipper:
         threading.Thread(target=self._run, name="tracking", daemon=True).start()
 
     def wake(self) -> None:
-        """Starts the delivery, because something is recorded."""
         self._woken.set()
 
     def finish(self) -> bool:
@@ -58,10 +57,11 @@ class Shipper:
         if self._delivered:
             return True
         metrics, files = self._delivery.pending()
-        pending = f"{metrics:,} metrics and {files} files of {self._journal.folder.name}"
-        store = f"{redact(self._uri)} ({self._reason})"
-        remedy = "they are kept: `make sync` sends them"
-        console.info(f"warning: tracking: {pending} are not yet at {store}; {remedy}")
+        console.info(
+            f"warning: tracking: {metrics:,} metrics and {files} files of "
+            f"{self._journal.folder.name} are not yet at {redact(self._uri)} ({self._reason}); "
+            "they are kept: `make sync` sends them"
+        )
         return False
 
     def _run(self) -> None:

@@ -34,11 +34,6 @@ class Unreachable(PipelineError):
     exit_code = 6
 
 
-def default_uri(root: Path) -> str:
-    """Returns the sqlite store of a checkout."""
-    return f"sqlite:///{(root / '.mlflow' / 'mlflow.db').absolute()}"
-
-
 def resolve_uri(root: Path) -> str:
     """Returns MLFLOW_TRACKING_URI, or else the sqlite store of the checkout.
 
@@ -46,7 +41,7 @@ def resolve_uri(root: Path) -> str:
     its working folder afterwards. A relative sqlite path is relative to the checkout.
     """
     checkout = Path(os.environ.get("DVC_ROOT") or root)
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or default_uri(checkout)
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or "sqlite:///.mlflow/mlflow.db"
     database = database_of(uri)
     return uri if database is None else f"sqlite:///{(checkout / database).absolute()}"
 
@@ -95,7 +90,6 @@ def prepare_store(uri: str) -> None:
 
 
 def database_of(uri: str) -> Path | None:
-    """Returns the file of an sqlite URI."""
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
@@ -111,7 +105,6 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
 
 
 def is_server(uri: str) -> bool:
-    """Returns whether calls go to a server, which may not answer."""
     return urlsplit(uri).scheme in ("http", "https")
 
 

@@ -35,7 +35,7 @@ def result(**scores: float) -> dict[str, Any]:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with the committed params, in which results are kept."""
+    """Returns a folder with the committed params, for results."""
     for name in ("params.yaml", "presets"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
@@ -51,9 +51,9 @@ def test_errors_between_checkpoints_lie_on_a_power_law():
 
 
 def test_few_replicates_have_no_interval():
-    assert fields.to_velocity_variance(np.array([0.1, 0.3, 0.2])) == "0.200"
-    assert fields.to_velocity_variance(np.arange(10) / 10) == "0.450 [0.100 0.800]"
-    assert fields.to_velocity_variance(np.array([])) == "-"
+    assert fields.spread(np.array([0.1, 0.3, 0.2])) == "0.200"
+    assert fields.spread(np.arange(10) / 10) == "0.450 [0.100 0.800]"
+    assert fields.spread(np.array([])) == "-"
 
 
 def test_table_says_errors_floors_and_ratios():

@@ -281,7 +281,7 @@ def test_python_objects_count_too():
 
 
 def test_another_variance_is_refused(monkeypatch):
-    monkeypatch.setattr(parts, "positive", torch.exp)
+    monkeypatch.setattr(parts, "to_variance", torch.exp)
     with pytest.raises(NotTheSame, match="variance: the seed's is another"):
         parts.variance_row(1)
 

@@ -1,4 +1,6 @@
-"""The plain reference does the original's work, the project the same, and the benchmark refuses where they do not."""
+"""The plain reference does the original's work, the project the same, and the benchmark refuses
+where they do not.
+"""
 
 from collections.abc import Iterator
 
@@ -71,10 +73,10 @@ def test_reference_has_the_parameters_of_the_original():
 
 
 def test_reference_loss_is_the_mean_over_quantiles():
-    taus, values, wanted = (
+    taus, values, target = (
         torch.tensor([each]) for each in ([0.25, 0.75], [1.0, 3.0], [0.0, 2.0, 4.5])
     )
-    errors = wanted[:, None, :] - values[:, :, None]
+    errors = target[:, None, :] - values[:, :, None]
     assert reference.quantile_huber(errors, taus, torch.ones(1)).item() == pytest.approx(
         0.458333, abs=1e-6
     )
@@ -173,8 +175,8 @@ def test_all_agents_at_once_do_as_one_after_the_other(sides):
     rules = sides.config.env.rules
     world = ObjectWorld(rules, np.random.default_rng(2))
     world.reset()
-    seen = [world.observe(agent) for agent in range(rules.agents)]
-    np.testing.assert_array_equal(playing.jitted_views(world), seen)
+    observed = [world.observe(agent) for agent in range(rules.agents)]
+    np.testing.assert_array_equal(playing.jitted_views(world), observed)
 
 
 def test_draws_of_every_kind_are_the_same_transitions_and_others_are_refused(monkeypatch):
@@ -249,5 +251,5 @@ def test_what_an_agent_saw_last_is_there_wherever_the_ring_stands():
     memory.ring.begin_episode()
     for number in range(1, 30):
         memory.ring.add(np.array([number]), 0, 0.0, False)
-        seen = [max(0, each) for each in range(number - 2, number + 1)]
-        np.testing.assert_array_equal(memory.latest()[:, 0], seen)
+        observed = [max(0, each) for each in range(number - 2, number + 1)]
+        np.testing.assert_array_equal(memory.latest()[:, 0], observed)

@@ -13,7 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Bool, Float32, Int, Int8, Int16, Int32, PRNGKeyArray, Shaped, UInt32
+from jaxtyping import (
+    Bool,
+    Float32,
+    Int,
+    Int8,
+    Int16,
+    Int32,
+    PRNGKeyArray,
+    Shaped,
+    UInt32,
+)
 
 AnyArray = np.ndarray | Array
 AgentIndex = Int[AnyArray, ""] | int
@@ -42,11 +52,9 @@ class Candidates(NamedTuple):
     end: Int32[Array, ""]  # number of the next candidate
 
     def place(self, number: Int32[Array, "*any"]) -> Int32[Array, "*any"]:
-        """Returns the index of a candidate number in `entries`."""
         return number % len(self.entries)
 
     def modulo(self, number: Int32[Array, "*any"]) -> Int32[Array, "*any"]:
-        """Returns the number modulo 2 * size."""
         return number % (2 * len(self.entries))
 
 
@@ -94,8 +102,6 @@ class Batch(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """Holds what happens in the `n_step` turns from each start on."""
-
     rewarded: Bool[Array, "batch n_step"]  # whether the reward of this turn counts
     terminal: Bool[Array, "batch"]  # whether the episode terminates on the way
     steps: Int32[Array, "batch"]  # number of rewards that count
@@ -106,9 +112,16 @@ def init(capacity: int, template: Transitions) -> FrameRing:
     columns = [jnp.zeros((capacity, *column.shape[1:]), column.dtype) for column in template]
     data = Transitions(*columns)
     zero = jnp.zeros((), jnp.int32)
-    entries = jnp.zeros(data.turn.size, jnp.int32)
-    candidates = Candidates(entries, before=jnp.zeros(capacity, jnp.int32), end=zero)
-    return FrameRing(data, zero, zero, candidates)
+    return FrameRing(
+        data,
+        head=zero,
+        written=zero,
+        candidates=Candidates(
+            entries=jnp.zeros(data.turn.size, jnp.int32),
+            before=jnp.zeros(capacity, jnp.int32),
+            end=zero,
+        ),
+    )
 
 
 def from_transitions(capacity: int, transitions: Transitions) -> FrameRing:
@@ -144,10 +157,9 @@ def write(ring: FrameRing, block: Transitions) -> FrameRing:
 
 
 def _append(ring: FrameRing, block: Transitions) -> FrameRing:
-    write_slots = partial(_write_slots, head=ring.head)
     turns = len(block.turn)
     return FrameRing(
-        data=Transitions(*map(write_slots, ring.data, block)),
+        data=Transitions(*map(partial(_write_slots, head=ring.head), ring.data, block)),
         head=(ring.head + turns) % len(ring.data.turn),
         written=ring.written + turns,
         candidates=_append_candidates(ring.candidates, block, ring.head),
@@ -165,30 +177,31 @@ def _write_slots(
 def _append_candidates(
     candidates: Candidates, block: Transitions, head: Int32[Array, ""]
 ) -> Candidates:
-    """Appends the block's candidates; overwritten ones drop out, as `before` moves past them."""
+    # Overwritten candidates drop out, as `before` moves past them.
     envs = block.turn.shape[1]
     eligible = _has_successor(block.terminated, block.truncated).ravel()
     numbers = candidates.end + jnp.cumsum(eligible, dtype=jnp.int32) - eligible
     entries = head * envs + jnp.arange(len(eligible), dtype=jnp.int32)
     places = jnp.where(eligible, candidates.place(numbers), len(candidates.entries))
-    scatter = candidates.entries.at[places].set
-    first_numbers = candidates.modulo(numbers[::envs])
     return Candidates(
-        entries=scatter(entries, mode="drop", unique_indices=True),
-        before=_write_slots(candidates.before, first_numbers, head),
-        end=candidates.modulo(candidates.end + _count(eligible)),
+        entries=candidates.entries.at[places].set(
+            entries,
+            mode="drop",
+            unique_indices=True,
+        ),
+        before=_write_slots(
+            candidates.before,
+            candidates.modulo(numbers[::envs]),
+            head,
+        ),
+        end=candidates.modulo(candidates.end + eligible.sum(dtype=jnp.int32)),
     )
 
 
 def _has_successor(
     terminated: Bool[AnyArray, "*any"], truncated: Bool[AnyArray, "*any"]
 ) -> Bool[Array, "*any"]:
-    """Returns whether a turn's outcome is known: it terminated, or was not truncated."""
     return jnp.asarray(terminated | ~truncated)
-
-
-def _count(flags: Bool[Array, "*any"]) -> Int32[Array, ""]:
-    return jnp.sum(flags, dtype=jnp.int32)
 
 
 def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
@@ -215,28 +228,34 @@ def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
     early = _early_starts(ring, early_slots, stored - window.n_step)
     later = candidates.before[(oldest + back) % capacity]
     later_end = candidates.before[(ring.head - window.n_step) % capacity]
-    later_count = candidates.modulo(later_end - later)
-    has_later = stored > back + window.n_step
+    later_count = jnp.where(
+        stored > back + window.n_step,
+        candidates.modulo(later_end - later),
+        0,
+    )
     return ValidStarts(
         early=_entries_where(early, early_slots),
-        early_count=_count(early),
+        early_count=early.sum(dtype=jnp.int32),
         later=later,
-        total=_count(early) + jnp.where(has_later, later_count, 0),
+        total=early.sum(dtype=jnp.int32) + later_count,
     )
 
 
 def _early_starts(
-    ring: FrameRing, slots: Int32[Array, "slot"], followed_turns: Int32[Array, ""]
+    ring: FrameRing,
+    slots: Int32[Array, "slot"],
+    followed_turns: Int32[Array, ""],
 ) -> Bool[Array, "slot env"]:
     """Finds valid starts among the oldest turns, whose stacks may reach beyond the ring.
 
     Such a stack is whole only if its episode began within the ring.
     """
     order = jnp.arange(len(slots), dtype=jnp.int32)[:, None]
-    terminated = ring.data.terminated[slots]
-    truncated = ring.data.truncated[slots]
-    eligible = _has_successor(terminated, truncated) & (order < followed_turns)
-    return eligible & (ring.data.turn[slots] <= order)
+    return (
+        _has_successor(ring.data.terminated[slots], ring.data.truncated[slots])
+        & (order < followed_turns)
+        & (ring.data.turn[slots] <= order)
+    )
 
 
 def _entries_where(
@@ -296,7 +315,10 @@ def sample_from_words(
 
 
 def gather_transitions(
-    ring: FrameRing, agent: AgentIndex, entries: Int32[Array, "batch"], window: Window
+    ring: FrameRing,
+    agent: AgentIndex,
+    entries: Int32[Array, "batch"],
+    window: Window,
 ) -> Batch:
     """Returns the agent's transitions that start at these valid entries."""
     data = ring.data
@@ -320,9 +342,8 @@ def gather_transitions(
 
 def _follow_path(data: Transitions, path: Int32[Array, "batch n_step"]) -> _Path:
     terminated = _take(data.terminated, path, 2)
-    later_truncated = _take(data.truncated, path[:, 1:], 2)
     # A valid start is truncated only if it also terminated, so its own flag is not needed.
-    truncated = jnp.pad(later_truncated, ((0, 0), (1, 0)))
+    truncated = jnp.pad(_take(data.truncated, path[:, 1:], 2), ((0, 0), (1, 0)))
     ended = (terminated | truncated).astype(jnp.int32)
     reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
     rewarded = reached & _has_successor(terminated, truncated)
@@ -345,24 +366,25 @@ def _stacks(
     The entry and the turn belong to the same episode.
     """
     data = ring.data
-    back = jnp.arange(1 - frames, 1, dtype=jnp.int32)
-    turn_offsets = offsets[:, :, None] + back
+    turn_offsets = offsets[:, :, None] + jnp.arange(1 - frames, 1, dtype=jnp.int32)
     path = (entries[:, :, None] + turn_offsets * data.turn.shape[1]) % data.turn.size
     rows = _agent_entries(data, agent, path)
-    begun = _take(data.turn, entries, 2)[:, :, None] + turn_offsets >= 0
-
-    def stacked() -> Array:
-        return jnp.where(begun[..., None], _take(data.frames, rows, 3), 0)
-
-    def blank() -> Array:
-        return jnp.zeros((*rows.shape, data.frames.shape[-1]), data.frames.dtype)
-
     if frames == 1:
         return _take(data.frames, rows, 3).reshape(*offsets.shape, -1)
+    begun = _take(data.turn, entries, 2)[:, :, None] + turn_offsets >= 0
+
+    def gather() -> Array:
+        return jnp.where(begun[..., None], _take(data.frames, rows, 3), 0)
+
     # On CPU, XLA would fuse the gather into the flat stack and index each number by divisions, ten
     # times slower. It cannot fuse through a branch; this branch is always taken.
     stacks = lax.platform_dependent(
-        cpu=lambda: lax.cond(ring.head >= 0, stacked, blank), default=stacked
+        cpu=lambda: lax.cond(
+            ring.head >= 0,
+            gather,
+            lambda: jnp.zeros((*rows.shape, data.frames.shape[-1]), data.frames.dtype),
+        ),
+        default=gather,
     )
     return stacks.reshape(*offsets.shape, -1)
 
@@ -372,8 +394,7 @@ def _agent_entries(
 ) -> Int32[Array, "*any"]:
     """Returns the entries' rows in the columns per agent, whose axes are slot, agent, env."""
     _, agents, envs = data.actions.shape
-    agents_before = entries // envs * (agents - 1) + agent
-    return entries + agents_before * envs
+    return entries + (entries // envs * (agents - 1) + agent) * envs
 
 
 def _take(column: AnyArray, rows: Int32[Array, "*any"], axes: int = 1) -> Shaped[Array, "..."]:

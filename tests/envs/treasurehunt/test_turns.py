@@ -141,7 +141,7 @@ def test_two_policies_meet_the_same_growth():
 
 
 class Countdown(NamedTuple):
-    """A world whose lanes end apart: by its key after 2, 3, ... turns."""
+    """A world whose envs end apart: by its key after 2, 3, ... turns."""
 
     left: Array
     turn: Array
@@ -165,7 +165,7 @@ COUNTDOWN = World(
 )
 
 
-def test_lanes_end_apart_and_only_they_lose_their_history():
+def test_envs_end_apart_and_only_they_lose_their_history():
     keys = jax.random.split(jax.random.key(3), 6)
     lengths = np.asarray(jax.vmap(lambda key: 2 + jax.random.randint(key, (), 0, 3))(keys))
     assert len(set(lengths.tolist())) > 1

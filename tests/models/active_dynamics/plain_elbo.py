@@ -112,7 +112,7 @@ def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
     ell, kl_steps = [torch.zeros(members, dtype=y.dtype) for _ in range(2)]
 
     def after(member: int, x: Tensor, time: int) -> Tensor:
-        """Mean of the step that leads to a time."""
+        """Returns the mean of the step that leads to a time."""
         return x + field(network, member, x) * network.dt + pushes[time]
 
     for m in range(members):

@@ -35,7 +35,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def make_case(masked: bool = False, **form: Any) -> Case:
-    """In double precision."""
+    """Returns a case in double precision."""
     case = make_trainer(config := configured(**form, seq_vae=TRAINING))
     network = case.network.double()
     with torch.no_grad():  # away from what all begin with
@@ -104,8 +104,8 @@ def test_in_single_precision_the_terms_are_the_same():
 def test_one_step_without_masks_is_the_exact_bound():
     case = make_case(dynamics="ensemble")
     single = case.draws._replace(steps=case.draws.steps[:0])
-    single = torch.ones(1, TRAINING["window"] - 1, dtype=torch.float64)
-    scored = elbo.compute_terms(case.network, case.scene, single, single)
+    weights = torch.ones(1, TRAINING["window"] - 1, dtype=torch.float64)
+    scored = elbo.compute_terms(case.network, case.scene, single, weights)
     exact = elbo.evidence_bound(case.network, case.scene, case.draws)
     torch.testing.assert_close(exact, (scored.ell - scored.kl_first - scored.kl_steps).mean(0))
     torch.testing.assert_close(exact, scored.bound.mean(0))

@@ -24,7 +24,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def plain(encoder: Encoder, inputs: Tensor, hidden: Tensor) -> Tensor:
-    """One time after the other, in the words of autograd."""
+    """Computes the states one time after the other, by autograd."""
     result = []
     for entry in inputs:
         hidden = encoder.cell(entry, hidden)

@@ -33,7 +33,7 @@ def chart(study: Study) -> Chart:
 
 
 def with_error(error: np.ndarray, study: Study, sd: float = 1.0) -> Study:
-    """The same learners, each wrong by this."""
+    """Returns the same learners, each with this error."""
     mean = np.repeat(study.dataset.held_out.grid_field[None] + error, study.config.learners, 0)
     return study._replace(
         estimate=FieldEstimate(mean, np.full(mean.shape, sd**2), study.estimate.nrmse)
@@ -142,7 +142,7 @@ def turned(study: Study, monkeypatch: pytest.MonkeyPatch) -> Study:
 
 
 def of_row_1(study: Study, z: np.ndarray) -> np.ndarray:
-    """dz/dt."""
+    """Computes dz/dt."""
     features = make_rbf(study.config.network.rbf, 2).features(torch.tensor(z).float())
     return (features @ study.training.learner.weights["weight"][1].T).double().numpy()
 

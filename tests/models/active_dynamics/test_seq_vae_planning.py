@@ -47,7 +47,7 @@ def surrogate_of(trainer: list[SeqVaeTrainer]) -> Surrogate:
 
 
 def features(trainer: SeqVaeTrainer, x: Tensor) -> Tensor:
-    """[point, feature] in plain words."""
+    """Computes the features [point, feature] by plain formulas."""
     network = trainer.network
     if network.is_rbf:
         centres = torch.cartesian_prod(*[network.dynamics.axis] * 2)
@@ -221,7 +221,7 @@ def test_worked_posterior_of_one_weight():
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_the_field_is_uncertain_everywhere_also_where_the_state_is_0(dynamics: str):
-    """The bias is as uncertain as other weights, a lower bound at each unvisited place."""
+    """Checks that the bias is as uncertain as other weights."""
     trainer = make_trainer(configured(dynamics=dynamics))
     field, x = trainer.network.dynamics.field(), torch.zeros(1, 2, 1)
     variances = []
@@ -253,7 +253,7 @@ def test_a_posterior_that_cannot_be_found_is_not_finite():
 @pytest.mark.parametrize("dynamics", SINGLE)
 @torch.no_grad()
 def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
-    """Refreshed from the replay, and one by one from the prior; episodes are encoded apart."""
+    """Computes it from the replay, and transition by transition from the prior."""
     trainer = make_trainer(config := configured(dynamics=dynamics))
     ring, prior = replay(config, count=30, ends=(11,)), trainer.posterior
     for number in range(30):

@@ -103,7 +103,7 @@ def test_members_of_an_ensemble_differ_and_learn_different_fields():
 
 
 def test_the_loss_weighs_terms_members_and_windows():
-    """Each member sees each window as often as its bootstrap says."""
+    """Weighs each window for a member as often as its bootstrap says."""
     trainer = make_trainer(
         config := configured("ensemble", "linear", seq_vae={**EARLY, "beta": 0.3})
     )
@@ -321,7 +321,7 @@ def test_no_module_of_the_family_moves_tensors_between_devices_or_empties_caches
 
 
 def walked(config: Any, count: int) -> WindowRing:
-    """A limit cycle pushed about at random, as the known channels show it."""
+    """Returns a limit cycle with random actions, observed by the known channels."""
     draws, emission = Generator().manual_seed(0), channels(config)
     flow, x = make_field(config.env.world.field, draws), torch.zeros(1, 2)
     ring = windows.allocate(1, count, config.env.observation.channels, 2)

@@ -36,9 +36,11 @@ from tests.colonies import world
 from tests.conftest import params_with, small
 
 SEED = 11
-HELD = {"gamma": 7.3, "alpha": 1.1, "noise": 0.1}
-PARTLY = {"env": {"action": {"active_params": ["delete_ratio", "theta"], "fixed_params": HELD}}}
-OWN = tuple(np.linspace(0.5, 9, 60).tolist())
+FIXED_VALUES = {"gamma": 7.3, "alpha": 1.1, "noise": 0.1}
+PARTLY = {
+    "env": {"action": {"active_params": ["delete_ratio", "theta"], "fixed_params": FIXED_VALUES}}
+}
+USER_PLATE = tuple(np.linspace(0.5, 9, 60).tolist())
 CONFIG = small("actor_critic")
 
 
@@ -209,7 +211,9 @@ def sequence(place: int) -> np.random.SeedSequence:
 def test_the_only_plate_stands_on_both_sides(plates: str):
     config, dataset = with_one_plate(plates)
     expected = (
-        laws.fixed_plate(60) if plates == "fixed" else laws.user_plate(np.array(OWN, np.float32))
+        laws.fixed_plate(60)
+        if plates == "fixed"
+        else laws.user_plate(np.array(USER_PLATE, np.float32))
     )
     assert equal(dataset.train.plates, expected)
     assert equal(dataset.held_out.plates, expected)
@@ -221,7 +225,11 @@ def test_the_only_plate_stands_on_both_sides(plates: str):
 
 @cache
 def with_one_plate(plates: str) -> tuple[ActorCriticConfig, Dataset]:
-    tensors = {"name": "inputs/actor_critic/mine.npy", "numbers": OWN} if plates == "user" else None
+    tensors = (
+        {"name": "inputs/actor_critic/mine.npy", "numbers": USER_PLATE}
+        if plates == "user"
+        else None
+    )
     ours = {"n_train": 1, "n_held_out": 1, "n_outside": 0, "plates": plates, "plates_file": tensors}
     config = small("actor_critic", collect=ours)
     return config, collect(config, SEED)
@@ -353,7 +361,7 @@ def test_the_constant_action_is_the_winner_of_the_search():
 def test_what_is_fixed_is_fixed_in_all_that_is_tried():
     dataset = partly()[1]
     for actions in (dataset.train.search.actions, dataset.train.search.finalists):
-        for name, value in HELD.items():
+        for name, value in FIXED_VALUES.items():
             assert (actions[:, PARAMETERS.index(name)] == np.float32(value)).all()
     assert len(np.unique(dataset.train.search.actions[:, 0])) > 100
 
@@ -377,7 +385,7 @@ def acts_of_norm(monkeypatch: pytest.MonkeyPatch, config: ActorCriticConfig) -> 
 
 def test_what_is_fixed_is_fixed_in_what_is_seen(monkeypatch: pytest.MonkeyPatch):
     actions = torch.cat(acts_of_norm(monkeypatch, small("actor_critic", **PARTLY)))
-    for name, value in HELD.items():
+    for name, value in FIXED_VALUES.items():
         assert (actions[:, PARAMETERS.index(name)] == torch.tensor(value)).all()
     assert len(actions[:, 0].unique()) > 100
 
@@ -472,7 +480,7 @@ def test_plates_of_another_law_are_refused(ours: str, theirs: str):
 
 def test_numbers_fixed_at_another_value_are_refused():
     config, dataset = partly()
-    changed = config.model_copy(update={"env": small_env(HELD | {"gamma": 7.4})})
+    changed = config.model_copy(update={"env": small_env(FIXED_VALUES | {"gamma": 7.4})})
     with pytest.raises(DatasetMismatch, match="it has numbers held that are free"):
         check(changed, dataset)
     check(config, dataset)

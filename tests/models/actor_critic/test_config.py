@@ -25,7 +25,7 @@ from tests.conftest import ROOT, SMALL, params_with, small
 
 RAW = parse(ROOT / "params.yaml")
 FILE = "inputs/actor_critic/mine.npy"
-HELD = {"gamma": 5.0, "alpha": 2.0, "noise": 0.1, "theta": 0.0}
+FIXED_VALUES = {"gamma": 5.0, "alpha": 2.0, "noise": 0.1, "theta": 0.0}
 STIFF = tuple(np.linspace(1, 31, 600).tolist())
 
 
@@ -127,7 +127,7 @@ COLONIES = {
         "gamma.",
     ),
     "a goal out of reach with a fixed throw": (
-        action(active_params=["delete_ratio"], fixed_params=HELD | {"gamma": 4.0}),
+        action(active_params=["delete_ratio"], fixed_params=FIXED_VALUES | {"gamma": 4.0}),
         "env.max_steps 120 x longest spawn 4.1 px < 534 px to the goal: success is impossible; "
         "raise max_steps or",
     ),
@@ -162,12 +162,12 @@ ACTIONS = {
     "three bounds": (bounds(gamma=[0.5, 2.0, 15.0]), "actor_critic.env.action.bounds.gamma"),
     "one bound": (bounds(gamma=15.0), "actor_critic.env.action.bounds.gamma = 15.0: "),
     "nothing to choose": (
-        action(active_params=[], fixed_params=HELD | {"delete_ratio": 0.5}),
+        action(active_params=[], fixed_params=FIXED_VALUES | {"delete_ratio": 0.5}),
         "actor_critic.env.action.active_params",
     ),
     "an unknown number": (action(active_params=["gama"]), "actor_critic.env.action.active_params"),
     "a number twice": (
-        action(active_params=["delete_ratio", "delete_ratio"], fixed_params=HELD),
+        action(active_params=["delete_ratio", "delete_ratio"], fixed_params=FIXED_VALUES),
         "actor_critic.env.action: active_params: name each once, in this order: delete_ratio, "
         "gamma, alpha, noise, "
         "theta",
@@ -189,11 +189,11 @@ ACTIONS = {
         "fixed_params must give exactly those that are not active: none",
     ),
     "a value outside": (
-        action(active_params=["delete_ratio"], fixed_params=HELD | {"alpha": 4.5}),
+        action(active_params=["delete_ratio"], fixed_params=FIXED_VALUES | {"alpha": 4.5}),
         "actor_critic.env.action: fixed_params.alpha 4.5 is outside its bounds [0.5, 4]",
     ),
     "an infinite value": (
-        action(active_params=["delete_ratio"], fixed_params=HELD | {"alpha": float("inf")}),
+        action(active_params=["delete_ratio"], fixed_params=FIXED_VALUES | {"alpha": float("inf")}),
         "actor_critic.env.action.fixed_params.alpha = inf: ",
     ),
 }

@@ -145,12 +145,8 @@ def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
     replays = plain.replays
     returns, observed = replays.learned[0].returns, 0
     for kind in baseline_comparison.KIND_NAMES:
-        result = baseline_comparison.by_plate(
-            baseline_comparison.PlateReplays(held_out.plates, held_out.colonies, replays),
-            returns,
-            kind,
-        )
-        for m, mean in zip(result.m, result.returns, strict=True):
+        slopes, _, means = baseline_comparison.by_plate(replays, returns, kind)
+        for m, mean in zip(slopes, means, strict=True):
             (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
             assert mean == pytest.approx(returns[held_out.colonies.substrate == plate].mean())
             observed += 1

@@ -38,25 +38,27 @@ def test_at_the_policy_that_played_the_gradient_is_the_policy_gradient():
 
 
 VALUES, OLD_VALUES = torch.tensor([1.0, 3.0, 0.0, 5.0]), torch.tensor([1.1, 1.0, 0.0, 7.0])
-RETURNS, ONE = torch.tensor([2.0, 2.0, 2.0, 6.0]), torch.tensor(1.0)
+RETURNS, UNIT_WEIGHT = torch.tensor([2.0, 2.0, 2.0, 6.0]), torch.tensor(1.0)
 
 
 @pytest.mark.parametrize("clip", [0.001, 0.05, 0.5, 3.0])
 def test_a_clipped_value_never_lowers_the_error(clip):
-    clipped, free = (losses.value(VALUES, OLD_VALUES, RETURNS, ONE, each) for each in (clip, 0.0))
+    clipped, free = (
+        losses.value(VALUES, OLD_VALUES, RETURNS, UNIT_WEIGHT, each) for each in (clip, 0.0)
+    )
     assert (clipped >= free).all()
 
 
 def test_a_value_that_moved_too_far_towards_the_return_learns_no_more():
     values = torch.tensor([0.1, 0.5, -0.5], requires_grad=True)
-    losses.value(values, torch.zeros(3), torch.ones(3), ONE, 0.2).sum().backward()
+    losses.value(values, torch.zeros(3), torch.ones(3), UNIT_WEIGHT, 0.2).sum().backward()
     torch.testing.assert_close(values.grad, torch.tensor([-1.8, 0.0, -3.0]))
 
 
 def test_worked_value_loss():
-    free = losses.value(VALUES, OLD_VALUES, RETURNS, ONE, 0.0)
+    free = losses.value(VALUES, OLD_VALUES, RETURNS, UNIT_WEIGHT, 0.0)
     assert free.tolist() == [1, 1, 4, 1]
-    clipped = losses.value(VALUES, OLD_VALUES, torch.tensor([0.0, 4.0, 2.0, 4.5]), ONE, 0.2)
+    clipped = losses.value(VALUES, OLD_VALUES, torch.tensor([0.0, 4.0, 2.0, 4.5]), UNIT_WEIGHT, 0.2)
     torch.testing.assert_close(clipped, torch.tensor([1.0, 2.8**2, 4.0, 2.3**2]))
 
 

@@ -17,17 +17,17 @@ from quatrain.replay.rollouts import buffer
 from quatrain.replay.rollouts.buffer import Rollout, Transitions
 from tests.conftest import small
 
-ONE, TWO = small("actor_critic"), small("actor_critic", train={"world_size": 2})
+ONE_RANK, TWO_RANKS = small("actor_critic"), small("actor_critic", train={"world_size": 2})
 
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    return collect(ONE, 0)
+    return collect(ONE_RANK, 0)
 
 
 def make_trainer(dataset: Dataset, group: ProcessGroup) -> trainers.Trainer:
-    world = make_world(ONE.env.rules, dataset.train.plates)
-    config = ONE if group.size == 1 else TWO
+    world = make_world(ONE_RANK.env.rules, dataset.train.plates)
+    config = ONE_RANK if group.size == 1 else TWO_RANKS
     return trainers.from_state(config, world, train.init_state(config, dataset, 3).seeds[0], group)
 
 
@@ -69,24 +69,24 @@ def test_two_ranks_have_the_gradient_of_one(dataset: Dataset):
 
 
 def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):
-    whole = list(train.train(TWO, dataset, 3))
-    assert whole[-1].step == ONE.train.steps
+    whole = list(train.train(TWO_RANKS, dataset, 3))
+    assert whole[-1].step == ONE_RANK.train.steps
     assert len(whole[0].state.ranks[0]) == 2
     first, second = whole[-1].state.ranks[0]
     assert not torch.equal(first.colonies.pos, second.colonies.pos)
-    saved = train.from_arrays(TWO, dataset, train.to_arrays(whole[1].state))
-    rest = list(train.train(TWO, dataset, 3, saved))
+    saved = train.from_arrays(TWO_RANKS, dataset, train.to_arrays(whole[1].state))
+    rest = list(train.train(TWO_RANKS, dataset, 3, saved))
     packed: list[dict[str, Any]] = [train.to_arrays(run[-1].state) for run in (whole, rest)]
     for name, array in packed[0].items():
         np.testing.assert_array_equal(packed[1][name], array, err_msg=name)
 
 
 def test_a_learner_of_another_number_of_ranks_is_refused(dataset: Dataset):
-    arrays = train.to_arrays(next(train.train(ONE, dataset, 0)).state)
+    arrays = train.to_arrays(next(train.train(ONE_RANK, dataset, 0)).state)
     with pytest.raises(
         ValueError, match=r"not a learner of this config: differing arrays .*ranks/0/1"
     ):
-        train.from_arrays(TWO, dataset, arrays)
+        train.from_arrays(TWO_RANKS, dataset, arrays)
 
 
 def broken(group: ProcessGroup) -> None:

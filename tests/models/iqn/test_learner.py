@@ -50,7 +50,7 @@ def dataset(seed: int = 0) -> Dataset:
 
 def fresh(seed: int = 0) -> State:
     return init_in_world(
-        CONFIG, WORLD, dataset(seed), base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1]
+        CONFIG, WORLD, dataset(seed).train, base_keys(probes.hunt(seeds=SEEDS), 7)[seed : seed + 1]
     )
 
 

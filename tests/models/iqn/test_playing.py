@@ -97,17 +97,17 @@ UNEVEN = probes.build(
 )
 
 
-def test_returns_are_of_whole_episodes_whenever_their_lanes_end():
+def test_returns_are_of_whole_episodes_whenever_their_envs_end():
     config = probes.config(UNEVEN, train={"turns_per_cycle": 4})
     state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))
     play = jax.jit(partial(playing.play, config, UNEVEN))
     play_state, sums, episodes = state.play_state, np.zeros((2, 16)), int(state.play_state.episodes)
     for _ in range(3):
-        played = play(state.params, play_state, jax.random.key(4))
-        play_state, mean = played.play_state, np.asarray(play_state.episode_return)
-        over = np.asarray(played.turns.terminated)
+        mean = np.asarray(play_state.episode_return)
+        play_state, played, _ = play(state.params, play_state, jax.random.key(4))
+        over = np.asarray(played.terminated)
         for turn in range(4):
-            sums += np.asarray(played.turns.rewards[turn])
+            sums += np.asarray(played.rewards[turn])
             if over[turn].any():
                 mean = sums[:, over[turn]].mean(1)
             sums[:, over[turn]] = 0
@@ -158,9 +158,9 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
         patch.setattr(playing, "epsilon_greedy_policy", spying)
         play = jax.jit(partial(playing.play, config, world))
         for _ in range(3):
-            played = play(state.params, play_state, state.base_key)
-            play_state, turns = played.play_state, [*turns, played.turns]
-            stored = frames.write(stored, to_transitions(played.turns))
+            play_state, played, _ = play(state.params, play_state, state.base_key)
+            turns.append(played)
+            stored = frames.write(stored, to_transitions(played))
         jax.effects_barrier()
     return stored, views, turns
 

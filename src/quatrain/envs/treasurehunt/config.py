@@ -5,7 +5,14 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from quatrain.envs.treasurehunt.layouts import Map, items, open_map, parse_map, spawnable, starts
+from quatrain.envs.treasurehunt.layouts import (
+    Map,
+    items,
+    open_map,
+    parse_map,
+    spawnable,
+    starts,
+)
 from quatrain.envs.treasurehunt.rules import Entity, Rules
 from quatrain.section import FileOrNone, Section
 
@@ -20,10 +27,14 @@ class EntityKind(Section):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)
     value: float = Field(
-        ge=-LARGEST, le=LARGEST, description="reward of the agent that steps on it"
+        ge=-LARGEST,
+        le=LARGEST,
+        description="reward of the agent that steps on it",
     )
     weight: float = Field(
-        ge=0, le=LARGEST, description="how often it spawns, relative to the other kinds"
+        ge=0,
+        le=LARGEST,
+        description="how often it spawns, relative to the other kinds",
     )
 
 
@@ -32,28 +43,46 @@ class Env(Section):
 
     worlds: int = Field(ge=1, le=65536, description="parallel training worlds")
     height: int | None = Field(
-        ge=4, le=256, description="height of an open map; null with layout or layout_file"
+        ge=4,
+        le=256,
+        description="height of an open map; null with layout or layout_file",
     )
     width: int | None = Field(
-        ge=4, le=256, description="width of an open map; null with layout or layout_file"
+        ge=4,
+        le=256,
+        description="width of an open map; null with layout or layout_file",
     )
     layout: str | None = Field(
-        max_length=2**17, description="a map as text: # wall, . floor, - bare floor, A start, 1-9"
+        max_length=2**17,
+        description="a map as text: # wall, . floor, - bare floor, A start, 1-9",
     )
     layout_file: FileOrNone = Field(description="a path such as inputs/iqn/map.txt, or null")
     agents: int = Field(ge=1, le=64)
     max_turns: int = Field(
-        ge=1, le=10_000, description="turns of an episode, which is then truncated"
+        ge=1,
+        le=10_000,
+        description="turns of an episode, which is then truncated",
     )
     entities: tuple[EntityKind, ...] = Field(
-        min_length=1, max_length=9, strict=False, description="kinds of items, at most 9"
+        min_length=1,
+        max_length=9,
+        strict=False,
+        description="kinds of items, at most 9",
     )
     spawn_probability: float = Field(
-        ge=0, le=1, description="probability of a new item in an empty cell, per turn"
+        ge=0,
+        le=1,
+        description="probability of a new item in an empty cell, per turn",
     )
-    wall_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into a wall")
+    wall_value: float = Field(
+        ge=-LARGEST,
+        le=LARGEST,
+        description="reward for walking into a wall",
+    )
     agent_value: float = Field(
-        ge=-LARGEST, le=LARGEST, description="reward for walking into another agent"
+        ge=-LARGEST,
+        le=LARGEST,
+        description="reward for walking into another agent",
     )
     vision_radius: int = Field(ge=1, le=15, description="cells that an agent sees to each side")
     ground: Literal["sand", "plain"] = Field(
@@ -129,12 +158,11 @@ class Env(Section):
 
 @lru_cache(maxsize=16)
 def _rules(env: Env) -> Rules:
-    entities = [Entity(kind.name, kind.value, kind.weight) for kind in env.entities]
     return Rules(
         map=_map(env),
         agents=env.agents,
         max_turns=env.max_turns,
-        entities=tuple(entities),
+        entities=tuple(Entity(kind.name, kind.value, kind.weight) for kind in env.entities),
         spawn_probability=env.spawn_probability,
         wall_value=env.wall_value,
         agent_value=env.agent_value,
@@ -146,8 +174,7 @@ def _rules(env: Env) -> Rules:
 
 def _map(env: Env) -> Map:
     if env.layout_file is not None:
-        source = env.layout_file
-        return parse_map(source.text, source.name, len(env.entities))
+        return parse_map(env.layout_file.text, env.layout_file.name, len(env.entities))
     if env.layout is not None:
         return parse_map(env.layout, "layout", len(env.entities))
     assert env.height is not None

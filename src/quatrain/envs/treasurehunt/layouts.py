@@ -52,10 +52,9 @@ def parse_map(text: str, name: str, entities: int) -> Map:
     while rows and not rows[-1].strip():
         rows.pop()
     _check_sizes(rows, name)
-    for y, row in enumerate(rows):
-        for x, symbol in enumerate(row):
-            place = f"{name} row {y + 1}, column {x + 1}"
-            _check_symbol(symbol, place, entities)
+    for y, row in enumerate(rows, start=1):
+        for x, symbol in enumerate(row, start=1):
+            _check_symbol(symbol, f"{name} row {y}, column {x}", entities)
     map = Map(name, tuple(rows))
     _check_border(map)
     _check_connected(map)
@@ -82,8 +81,7 @@ def starts(map: Map) -> Int[np.ndarray, "start 2"]:
 def items(map: Map) -> Int8[np.ndarray, "height width"]:
     """Returns the items at reset: 0 none, k an item of entity k (from 1)."""
     symbols = _symbols(map)
-    digits = np.where(np.isin(symbols, list(_ITEMS)), symbols, "0")
-    return digits.astype(np.int8)
+    return np.where(np.isin(symbols, list(_ITEMS)), symbols, "0").astype(np.int8)
 
 
 def _symbols(map: Map) -> np.ndarray:
@@ -99,10 +97,8 @@ def _check_sizes(rows: Sequence[str], name: str) -> None:
                 f"{name} row {number}: {len(row)} cells, row 1 has {len(rows[0])}. "
                 "Write floor as '.', an editor may have cut trailing blanks."
             )
-    height = len(rows)
-    width = len(rows[0])
-    if max(height, width) > LARGEST:
-        raise LayoutError(f"{name}: {height}x{width} cells. At most {LARGEST} a side.")
+    if max(len(rows), len(rows[0])) > LARGEST:
+        raise LayoutError(f"{name}: {len(rows)}x{len(rows[0])} cells. At most {LARGEST} a side.")
 
 
 def _check_symbol(symbol: str, where: str, entities: int) -> None:

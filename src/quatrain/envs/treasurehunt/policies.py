@@ -25,30 +25,24 @@ _NEVER = np.iinfo(np.int32).max
 def random_policy(_rules: Rules) -> Policy:
     """Returns the policy that draws uniformly among the four actions."""
 
-    def act(key: Array, _agent: Array, stack: Array, _states: object) -> Int8[Array, " env"]:
-        return (jax.random.bits(key, (len(stack),), jnp.uint8) % ACTIONS).astype(jnp.int8)
-
-    return act
+    return lambda key, _agent, stack, _states: (
+        jax.random.bits(key, (len(stack),), jnp.uint8) % ACTIONS
+    ).astype(jnp.int8)
 
 
 @lru_cache(maxsize=64)
 def constant_policy(_rules: Rules) -> Policy:
     """Returns the policy that always moves up."""
 
-    def act(_key: Array, _agent: Array, stack: Array, _states: object) -> Int8[Array, " env"]:
-        return jnp.full(len(stack), UP, jnp.int8)
-
-    return act
+    return lambda _key, _agent, stack, _states: jnp.full(len(stack), UP, jnp.int8)
 
 
 @lru_cache(maxsize=64)
 def free_random_policy(rules: Rules) -> Policy:
     """Returns the policy that draws uniformly among unblocked moves; up if all are blocked."""
-
-    def free(state: State, agent: Array) -> Bool[Array, " action"]:
-        return world.events(rules, state, world.targets(state, agent)) >= 0
-
-    return _uniform_among(free)
+    return _uniform_among(
+        lambda state, agent: world.events(rules, state, world.targets(state, agent)) >= 0
+    )
 
 
 @lru_cache(maxsize=64)
@@ -68,9 +62,7 @@ def oracle_policy(rules: Rules, view: Literal["view", "full"]) -> Policy:
         rank = _ranks(rules, state, agent, view).reshape(-1)
         goal = jnp.stack(jnp.divmod(rank.argmin(), state.items.shape[1]))
         distance = jnp.where(allowed, jnp.abs(cells - goal).sum(-1), _NEVER)
-        nearest = distance == distance.min()
-        no_goal = rank.min() == _NEVER
-        return allowed & (nearest | no_goal)
+        return allowed & ((distance == distance.min()) | (rank.min() == _NEVER))
 
     return _uniform_among(best)
 
@@ -87,8 +79,7 @@ def _uniform_among(allowed: Callable[[State, Array], Array]) -> Policy:
 
 
 def _harmless(rules: Rules, events: Int8[Array, " action"]) -> Bool[Array, " action"]:
-    values = [0.0, *(entity.value for entity in rules.entities)]
-    harms = jnp.asarray(np.array(values) < 0)
+    harms = jnp.asarray([False, *(entity.value < 0 for entity in rules.entities)])
     unblocked = events >= 0
     harmless = unblocked & ~harms[jnp.maximum(events, 0)]
     return jnp.where(harmless.any(), harmless, unblocked)
@@ -103,8 +94,7 @@ def _ranks(rules: Rules, state: State, agent: Array, view: str) -> Int32[Array, 
     rank = jnp.asarray(_item_ranks(rules))[state.items, dy + dx]
     if view == "full":
         return rank
-    visible = jnp.maximum(dy, dx) <= rules.vision_radius
-    return jnp.where(visible, rank, _NEVER)
+    return jnp.where(jnp.maximum(dy, dx) <= rules.vision_radius, rank, _NEVER)
 
 
 def _item_ranks(rules: Rules) -> Int32[np.ndarray, "entity distance"]:
@@ -116,8 +106,7 @@ def _item_ranks(rules: Rules) -> Int32[np.ndarray, "entity distance"]:
         for distance in range(1, height + width)
         if kind.value > 0
     }
-    order = sorted(set(merits.values()))
-    rank_of = {merit: rank for rank, merit in enumerate(order)}
+    rank_of = {merit: rank for rank, merit in enumerate(sorted(set(merits.values())))}
     ranks = np.full((len(rules.entities) + 1, height + width), _NEVER, np.int32)
     for place, merit in merits.items():
         ranks[place] = rank_of[merit]

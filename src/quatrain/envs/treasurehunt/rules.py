@@ -63,7 +63,11 @@ TREASUREHUNT_LARGE = Rules(
     map=open_map(21, 21),
     agents=2,
     max_turns=100,
-    entities=(Entity("gem", 10.0, 1.0), Entity("bone", -10.0, 1.0), Entity("food", 5.0, 1.0)),
+    entities=(
+        Entity("gem", 10.0, 1.0),
+        Entity("bone", -10.0, 1.0),
+        Entity("food", 5.0, 1.0),
+    ),
     spawn_probability=0.005,
     wall_value=-1.0,
     agent_value=0.0,

@@ -114,15 +114,19 @@ def play(
 
     Turn i draws from fold_in(key, first_turn + i), so any split into calls gives the same bits.
     """
-
-    def one_turn(envs: EnvStates, keys: Array) -> tuple[EnvStates, Turn]:
-        return play_turn(world, envs, policy, keys)
-
-    return Rollout(*lax.scan(one_turn, envs, turn_keys(world, key, first_turn, turns)))
+    end, played = lax.scan(
+        lambda envs, keys: play_turn(world, envs, policy, keys),
+        envs,
+        turn_keys(world, key, first_turn, turns),
+    )
+    return Rollout(end, played)
 
 
 def turn_keys(
-    world: World, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int
+    world: World,
+    key: Key[Array, ""],
+    first_turn: Int[Array, ""],
+    turns: int,
 ) -> Key[Array, "turn key"]:
     """Returns the keys of each turn: one per agent, then one for the order of the agents.
 
@@ -147,9 +151,11 @@ def play_turn(
     """Plays one turn with its keys from `turn_keys`."""
     order = turn_order(world, keys[-1])
     history = envs.history[order] if world.shuffled else envs.history
-    state = jax.vmap(world.begin_turn)(envs.state)
-    play_agent = partial(_play_agent, world, policy, keys)
-    state, agent_turns = lax.scan(play_agent, state, (order, history))
+    state, agent_turns = lax.scan(
+        partial(_play_agent, world, policy, keys),
+        jax.vmap(world.begin_turn)(envs.state),
+        (order, history),
+    )
     if world.shuffled:
         by_agent = jnp.argsort(order)
         agent_turns = jax.tree.map(lambda leaf: leaf[by_agent], agent_turns)
@@ -165,7 +171,11 @@ def play_turn(
 
 
 def _play_agent(
-    world: World, policy: Policy, keys: Array, state: State, agent_and_history: tuple[Array, Array]
+    world: World,
+    policy: Policy,
+    keys: Array,
+    state: State,
+    agent_and_history: tuple[Array, Array],
 ) -> tuple[State, _AgentTurn]:
     agent, past_frames = agent_and_history
     frame = _observe_envs(world, state, agent)
@@ -183,16 +193,18 @@ def _play_agent(
 
 
 def _observe_envs(world: World, state: State, agent: Array) -> Int8[Array, "env frame"]:
-    def observed() -> Array:
+    def observe() -> Array:
         return jax.vmap(world.observe, (0, None))(state, agent)
-
-    def blank() -> Array:
-        return jnp.zeros((len(state.turn), world.frame_size), jnp.int8)
 
     # If the policy ignores the frame, XLA would fuse its computation into the loop that stores it,
     # three times slower on CPU. It cannot fuse through a branch; this branch is always taken.
     return lax.platform_dependent(
-        cpu=lambda: lax.cond(agent >= 0, observed, blank), default=observed
+        cpu=lambda: lax.cond(
+            agent >= 0,
+            observe,
+            lambda: jnp.zeros((len(state.turn), world.frame_size), jnp.int8),
+        ),
+        default=observe,
     )
 
 
@@ -200,18 +212,16 @@ def _reset_ended(world: World, envs: EnvStates, ended: Bool[Array, " env"]) -> E
     """Starts the next episode, with a blank history, in the envs whose episode ended."""
 
     def reset_envs() -> EnvStates:
+        select = partial(_select_envs, ended)
         reset_state = jax.vmap(world.reset)(envs.state.key, envs.state.episode + 1)
-        select_state = partial(_select_envs, ended, axis=0)
-        blank = jnp.zeros_like(envs.history)
         return EnvStates(
-            state=jax.tree.map(select_state, reset_state, envs.state),
-            history=_select_envs(ended, blank, envs.history, axis=1),
+            state=jax.tree.map(select, reset_state, envs.state),
+            history=jnp.where(ended[:, None, None], 0, envs.history),
         )
 
     return lax.cond(ended.any(), reset_envs, lambda: envs)
 
 
-def _select_envs(mask: Array, where_true: Array, where_false: Array, axis: int) -> Array:
-    shape = [1] * where_false.ndim
-    shape[axis] = len(mask)
+def _select_envs(mask: Array, where_true: Array, where_false: Array) -> Array:
+    shape = (-1, *[1] * (where_false.ndim - 1))
     return jnp.where(mask.reshape(shape), where_true, where_false)

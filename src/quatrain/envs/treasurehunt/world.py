@@ -1,6 +1,6 @@
 """rules -> the pure functions of one treasure hunt: spawning, observing, moving"""
 
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import or_
 from typing import NamedTuple
 
@@ -41,31 +41,36 @@ def make_world(rules: Rules) -> World:
         agents=rules.agents,
         frame_size=frame_size(rules),
         shuffled=rules.agent_order == "shuffled",
-        reset=lambda key, episode: _reset(rules, key, episode),
-        begin_turn=lambda state: _begin_turn(rules, state),
-        observe=lambda state, agent: _observe(rules, state, agent),
-        act=lambda state, agent, action: _act(rules, state, agent, action),
-        end_turn=lambda state: _end_turn(rules, state),
+        reset=partial(_reset, rules),
+        begin_turn=partial(_begin_turn, rules),
+        observe=partial(_observe, rules),
+        act=partial(_act, rules),
+        end_turn=partial(_end_turn, rules),
     )
 
 
 def spawn_items(
-    rules: Rules, key: Key[Array, ""], episode: Int[Array, ""], turn: Int[Array, ""]
+    rules: Rules,
+    key: Key[Array, ""],
+    episode: Int[Array, ""],
+    turn: Int[Array, ""],
 ) -> Int8[Array, "height width"]:
     """Returns the item that spawns in each cell at the start of a turn if the cell is free, else 0.
 
     Does not depend on actions. One uniform u per cell decides: an item spawns if u < p, and u/p
     selects its entity by weight.
     """
-    probability = rules.spawn_probability
     spawnable = layouts.spawnable(rules.map)
-    height, width = spawnable.shape
     noise_key = jax.random.fold_in(jax.random.fold_in(key, episode), turn)
-    noise = jax.random.uniform(noise_key, (height - 2, width - 2))
+    noise = jax.random.uniform(noise_key, spawnable[1:-1, 1:-1].shape)
     weights = np.cumsum([entity.weight for entity in rules.entities])
-    thresholds = probability * (weights / weights[-1])
+    thresholds = rules.spawn_probability * (weights / weights[-1])
     exceeded = [(noise >= threshold).astype(jnp.int8) for threshold in thresholds[:-1]]
-    spawned = jnp.where(noise < probability, 1 + sum(exceeded), 0).astype(jnp.int8)
+    spawned = jnp.where(
+        noise < rules.spawn_probability,
+        1 + sum(exceeded),
+        0,
+    ).astype(jnp.int8)
     return jnp.where(spawnable, jnp.pad(spawned, 1), 0)
 
 
@@ -80,8 +85,8 @@ def events(rules: Rules, state: State, cells: Int16[Array, "*cell 2"]) -> Int8[A
     x = cells[..., 1]
     occupied = (cells[..., None, :] == state.positions).all(-1).any(-1)
     blocked = jnp.asarray(layouts.walls(rules.map))[y, x]
-    unblocked = jnp.where(occupied, AGENT, state.items[y, x])
-    return jnp.where(blocked, WALL, unblocked).astype(jnp.int8)
+    event = jnp.where(occupied, AGENT, state.items[y, x])
+    return jnp.where(blocked, WALL, event).astype(jnp.int8)
 
 
 def _reset(rules: Rules, key: Array, episode: Array) -> State:
@@ -100,8 +105,7 @@ def _reset(rules: Rules, key: Array, episode: Array) -> State:
 def _begin_turn(rules: Rules, state: State) -> State:
     occupied = reduce(or_, [_cell_mask(state, position) for position in state.positions])
     spawned = spawn_items(rules, state.key, state.episode, state.turn)
-    items = jnp.where((state.items == 0) & ~occupied, spawned, state.items)
-    return state._replace(items=items)
+    return state._replace(items=jnp.where((state.items == 0) & ~occupied, spawned, state.items))
 
 
 def _observe(rules: Rules, state: State, agent: Array) -> Int8[Array, " frame"]:
@@ -111,14 +115,17 @@ def _observe(rules: Rules, state: State, agent: Array) -> Int8[Array, " frame"]:
     static = _static_channels(rules)
     static_view = lax.dynamic_slice(static, (jnp.int16(0), y, x), (len(static), side, side))
     items_view = lax.dynamic_slice(jnp.pad(state.items, radius), (y, x), (side, side))
-    entities = range(1, len(rules.entities) + 1)
-    masks = [items_view == entity for entity in entities]
-    masks.append(_agents_in_view(rules, state, agent))
-    channels = [mask.reshape(1, -1).astype(jnp.int8) for mask in masks]
+    masks = [items_view == entity for entity in range(1, len(rules.entities) + 1)]
+    channels = [
+        mask.reshape(1, -1).astype(jnp.int8)
+        for mask in (*masks, _agents_in_view(rules, state, agent))
+    ]
     return jnp.concatenate([static_view.reshape(len(static), -1), *channels]).reshape(-1)
 
 
-def _static_channels(rules: Rules) -> Int8[np.ndarray, "channel row column"]:
+def _static_channels(
+    rules: Rules,
+) -> Int8[np.ndarray, "channel row column"]:
     """Returns the channels that never change, with a margin of vision_radius cells outside the map.
 
     With `sand`, floor lies beneath everything: a wall counts in both layers, a cell outside in one.
@@ -128,11 +135,8 @@ def _static_channels(rules: Rules) -> Int8[np.ndarray, "channel row column"]:
     sand = rules.ground == "sand"
     wall = np.pad(walls.astype(np.int8) * (2 if sand else 1), radius)
     outside = np.pad(np.zeros(walls.shape, np.int8), radius, constant_values=1)
-    empty = np.zeros_like(wall)
-    if not sand:
-        return np.stack([empty, wall + outside])
-    ground = np.pad(~walls, radius).astype(np.int8)
-    return np.stack([empty, wall + outside, ground])
+    ground = [np.pad(~walls, radius).astype(np.int8)] if sand else []
+    return np.stack([np.zeros_like(wall), wall + outside, *ground])
 
 
 def _agents_in_view(rules: Rules, state: State, agent: Array) -> Bool[Array, " cell"]:
@@ -149,8 +153,12 @@ def _act(rules: Rules, state: State, agent: Array, action: Array) -> ActionResul
     cell = targets(state, agent)[action]
     event = events(rules, state, cell)
     # Negative events index from the end.
-    item_values = [entity.value for entity in rules.entities]
-    rewards = (0.0, *item_values, rules.agent_value, rules.wall_value)
+    rewards = (
+        0.0,
+        *(entity.value for entity in rules.entities),
+        rules.agent_value,
+        rules.wall_value,
+    )
     moves = (jnp.arange(rules.agents) == agent)[:, None] & (event >= 0)
     next_state = state._replace(
         # Walls and agents stand on no item, so a cell that blocks may be cleared as well.
@@ -168,4 +176,8 @@ def _cell_mask(state: State, cell: Array) -> Bool[Array, "height width"]:
 
 def _end_turn(rules: Rules, state: State) -> TurnEnd:
     turn = state.turn + 1
-    return TurnEnd(state._replace(turn=turn), jnp.bool_(False), turn == rules.max_turns)
+    return TurnEnd(
+        state._replace(turn=turn),
+        terminated=jnp.bool_(False),
+        truncated=turn == rules.max_turns,
+    )

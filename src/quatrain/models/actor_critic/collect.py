@@ -4,6 +4,7 @@ PPO collects its own rollouts while it trains; the dataset holds what does not d
 weights.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,10 +79,6 @@ class InitialColonies(NamedTuple):
 
 
 class References(NamedTuple):
-    """Holds the returns of reference policies with each held-out colony, and the two choices made
-    in training.
-    """
-
     random: Float32[np.ndarray, " colony"]
     constant: Float32[np.ndarray, " colony"]
     feedback: Float32[np.ndarray, " colony"]
@@ -90,18 +87,12 @@ class References(NamedTuple):
 
 
 class Training(NamedTuple):
-    """Holds training plates, normalisation of observations, and search for a constant policy."""
-
     plates: Plates
     norm: Norm
     search: Search
 
 
 class HeldOut(NamedTuple):
-    """Holds plates of the training law and plates outside it, colonies on both, and returns of
-    reference policies.
-    """
-
     plates: Plates
     colonies: InitialColonies
     outside: Plates
@@ -110,8 +101,6 @@ class HeldOut(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Holds what training and evaluation read."""
-
     train: Training
     held_out: HeldOut
 
@@ -127,16 +116,11 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     train_world = make_world(rules, train)
     held_out_world = make_world(rules, held_out)
     outside_world = make_world(rules, outside) if len(outside.kind) else held_out_world
-    colonies = start(held_out_world, sizes.held_out_colonies, generator_from_seed(seeds[3]))
-    colonies_outside = start(outside_world, _count_outside(config), generator_from_seed(seeds[4]))
-    norm = _norm(config, train_world, generator_from_seed(seeds[5]))
-    search, references = _references(
-        config,
-        train_world,
-        held_out_world,
-        colonies,
-        generator_from_seed(seeds[6]),
-    )
+    generators = [generator_from_seed(purpose) for purpose in seeds[3:]]
+    colonies = start(held_out_world, sizes.held_out_colonies, generators[0])
+    colonies_outside = start(outside_world, _count_outside(config), generators[1])
+    norm = _norm(config, train_world, generators[2])
+    search, references = _references(config, train_world, held_out_world, colonies, generators[3])
     return Dataset(
         Training(train, norm, search),
         HeldOut(
@@ -150,7 +134,6 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
 
 
 def make_colonies(rules: Rules, initial: InitialColonies) -> Colonies:
-    """Returns the colonies as tensors, ready for their first step."""
     pos = torch.zeros(len(initial.n), rules.max_nodes, 2)
     pos[:, : initial.pos.shape[1]] = torch.tensor(initial.pos)
     return colonies_at(pos, torch.tensor(initial.n), torch.tensor(initial.substrate))
@@ -160,10 +143,11 @@ def compress_stiffness(rules: Rules, observation: Observation) -> Observation:
     """Replaces stiffness I, which reaches 1e13 on exponential plates, by ln(1 + I)."""
     node = observation.node.clone()
     graph = observation.graph.clone()
-    node_columns = list(NODE_INTENSITIES[rules.features])
-    graph_columns = list(GRAPH_INTENSITIES[rules.features])
-    node[..., node_columns] = node[..., node_columns].log1p()
-    graph[..., graph_columns] = graph[..., graph_columns].log1p()
+    for values, columns in (
+        (node, NODE_INTENSITIES[rules.features]),
+        (graph, GRAPH_INTENSITIES[rules.features]),
+    ):
+        values[..., list(columns)] = values[..., list(columns)].log1p()
     return observation._replace(node=node, graph=graph)
 
 
@@ -180,7 +164,6 @@ def _plates(
 
 
 def _single_plate(config: ActorCriticConfig) -> Plates | None:
-    """Returns the only plate; None where plates are drawn from a law."""
     if config.collect.plates_file is not None:
         return user_plate(np.array(config.collect.plates_file.numbers, np.float32))
     return fixed_plate(config.env.width) if config.collect.plates == "fixed" else None
@@ -202,8 +185,6 @@ def _initial_colonies(rules: Rules, colonies: Colonies) -> InitialColonies:
 
 
 class _Sums(NamedTuple):
-    """Holds the number of rows, their sum, and the sum of their squares."""
-
     rows: Float[Tensor, ""]
     total: Float[Tensor, " feature"]
     squares: Float[Tensor, " feature"]
@@ -220,38 +201,40 @@ def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
     """Measures features over whole episodes of the controller with noise, and of random actions."""
     rules = world.rules
     gamma = torch.full((BEHAVIOUR_COLONIES,), sum(config.env.action.bounds.gamma) / 2)
-    controller = noisy_policy(rules, feedback_policy(rules, gamma), BEHAVIOUR_NOISE, draws)
-    of_nodes = []
-    of_graphs = []
-    for policy in (controller, random_policy(rules, draws)):
-        colonies = start(world, BEHAVIOUR_COLONIES, draws)
-        node_sums, graph_sums = _sum_features(world, _with_fixed(config, policy), colonies)
-        of_nodes.append(node_sums)
-        of_graphs.append(graph_sums)
+    policies = (
+        noisy_policy(rules, feedback_policy(rules, gamma), BEHAVIOUR_NOISE, draws),
+        random_policy(rules, draws),
+    )
+    sums = [
+        _sum_features(world, _with_fixed(config, policy), start(world, BEHAVIOUR_COLONIES, draws))
+        for policy in policies
+    ]
+    of_nodes, of_graphs = zip(*sums, strict=True)
     return Norm(*_mean_and_std(of_nodes), *_mean_and_std(of_graphs))
 
 
 def _sum_features(world: World, policy: ColonyPolicy, colonies: Colonies) -> tuple[_Sums, _Sums]:
-    """Sums the features of cells, and those of colonies, over all steps."""
     zero = torch.zeros((), dtype=torch.float64)
-    node_zeros = zero.expand(NODE_FEATURES[world.rules.features])
-    graph_zeros = zero.expand(GRAPH_FEATURES[world.rules.features])
-    node_sums = _Sums(zero, node_zeros, node_zeros)
-    graph_sums = _Sums(zero, graph_zeros, graph_zeros)
+    features = world.rules.features
+    node_sums, graph_sums = (
+        _Sums(zero, zero.expand(size), zero.expand(size))
+        for size in (NODE_FEATURES[features], GRAPH_FEATURES[features])
+    )
     for moment in episodes(world, colonies, policy):
         before = moment.transition.before
-        observation = observe(world, before, before.parent.shape[1])
-        observation = compress_stiffness(world.rules, observation)
+        observation = compress_stiffness(
+            world.rules,
+            observe(world, before, before.parent.shape[1]),
+        )
         node_sums = node_sums.add(observation.node[observation.mask].double())
         graph_sums = graph_sums.add(observation.graph.double())
     return node_sums, graph_sums
 
 
-def _mean_and_std(of_policies: list[_Sums]) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_std(of_policies: Sequence[_Sums]) -> tuple[np.ndarray, np.ndarray]:
     count, total, squares = (sum(parts) for parts in zip(*of_policies, strict=True))
     mean = total / count
-    variance = (squares / count - mean.square()).clamp(min=0)
-    std = variance.sqrt().clamp(min=SMALLEST_STD)
+    std = (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=SMALLEST_STD)
     return mean.float().numpy(force=True), std.float().numpy(force=True)
 
 
@@ -269,7 +252,6 @@ def _references(
     colonies: Colonies,
     draws: Generator,
 ) -> tuple[Search, References]:
-    """Selects constant action and gamma on training plates; scores them on held-out colonies."""
     fixed = config.env.action.fixed_params
     count = len(colonies.n)
     search = best_constant(train, config.collect.constant_search, fixed, draws)
@@ -280,10 +262,9 @@ def _references(
         feedback_policy(held_out.rules, gamma.expand(count)),
     )
     scores = [returns(held_out, colonies, _with_fixed(config, policy)) for policy in policies]
-    references = (*scores, search.best, gamma)
     return (
         Search(*(values.numpy(force=True) for values in search[:-1])),
-        References(*(values.numpy(force=True) for values in references)),
+        References(*(values.numpy(force=True) for values in (*scores, search.best, gamma))),
     )
 
 
@@ -300,10 +281,7 @@ def check(config: ActorCriticConfig, dataset: Dataset) -> None:
         f"{name} have the shape {array.shape}, not {shape}"
         for name, (array, shape) in _shapes(config, dataset).items()
         if array.shape != shape
-    ]
-    problems = problems or [
-        f"it has {name}" for name, fits in _value_checks(config, dataset).items() if not fits
-    ]
+    ] or [f"it has {name}" for name, fits in _value_checks(config, dataset).items() if not fits]
     if problems:
         raise DatasetMismatch(
             "the dataset was not collected for actor_critic.env and .collect: "
@@ -315,39 +293,41 @@ def _shapes(
     config: ActorCriticConfig,
     dataset: Dataset,
 ) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
-    """Returns arrays with the shapes that they must have."""
     train, held_out = dataset
     env = config.env
     sizes = config.collect
-    colonies = (sizes.held_out_colonies, env.n0_max, 2)
-    colonies_outside = (_count_outside(config), env.n0_max, 2)
-    points = sizes.constant_search + ROUNDS * POINTS
+    colonies = (sizes.held_out_colonies,)
     return {
         "training plates": (train.plates.intensity, (sizes.n_train, env.width)),
         "held-out plates": (held_out.plates.intensity, (sizes.n_held_out, env.width)),
         "plates outside": (held_out.outside.intensity, (sizes.n_outside, env.width)),
-        "held-out colonies": (held_out.colonies.pos, colonies),
-        "colonies outside": (held_out.colonies_outside.pos, colonies_outside),
-        "returns of the constant action": (held_out.references.constant, colonies[:1]),
-        "points of the search": (train.search.actions, (points, len(PARAMETERS))),
+        "held-out colonies": (held_out.colonies.pos, (*colonies, env.n0_max, 2)),
+        "colonies outside": (
+            held_out.colonies_outside.pos,
+            (_count_outside(config), env.n0_max, 2),
+        ),
+        "returns of the constant action": (held_out.references.constant, colonies),
+        "points of the search": (
+            train.search.actions,
+            (sizes.constant_search + ROUNDS * POINTS, len(PARAMETERS)),
+        ),
         "means of node features": (train.norm.node_mean, (NODE_FEATURES[env.features],)),
         "means of graph features": (train.norm.graph_mean, (GRAPH_FEATURES[env.features],)),
     }
 
 
 def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool]:
-    """Returns problems, and whether the dataset is free of them."""
     train, held_out = dataset
     env = config.env
     low, high = np.array(env.rules.bounds, np.float32).T
     all_plates = (train.plates, held_out.plates, held_out.outside)
     colonies = (held_out.colonies, held_out.colonies_outside)
-    placed = zip(all_plates[1:], colonies, strict=True)
     fixed = train.search.actions[:, [PARAMETERS.index(name) for name in env.action.fixed_params]]
     return {
         "plates of another law": all(_has_law(config, plates) for plates in all_plates),
         "colonies on plates that are not there": all(
-            _within(initial.substrate, 0, len(plates.kind) - 1) for plates, initial in placed
+            _within(initial.substrate, 0, len(plates.kind) - 1)
+            for plates, initial in zip(all_plates[1:], colonies, strict=True)
         ),
         "colonies of another size": all(
             _within(initial.n, env.n0_min, env.n0_max) for initial in colonies
@@ -375,8 +355,7 @@ def _has_law(config: ActorCriticConfig, plates: Plates) -> bool:
 
 def _at_start(rules: Rules, initial: InitialColonies) -> bool:
     """Returns whether all cells lie in the range of initial positions, to the pixel."""
-    low, high = rules.y_center
-    lowest = (low - rules.y_spread) * rules.height - 1
-    highest = (high + rules.y_spread) * rules.height + 1
+    lowest = (rules.y_center[0] - rules.y_spread) * rules.height - 1
+    highest = (rules.y_center[1] + rules.y_spread) * rules.height + 1
     x, y = initial.pos[np.arange(rules.n0_max) < initial.n[:, None]].T
     return _within(x, 0, START_WIDTH * rules.width) and _within(y, lowest, highest)

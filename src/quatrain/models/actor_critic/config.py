@@ -14,13 +14,10 @@ STIFFEST = 1e12
 float32.
 """
 MAX_BYTES = 2**36
-CELL_BYTES = 200
-"""Approximate memory of one cell slot during a step of its colony."""
+CELL_BYTES = 200  # approximate memory of one cell slot during a step of its colony
 
 
 class Collect(Section):
-    """Plates, colonies for evaluation, and the search for reference policies."""
-
     plates: Literal["default_law", "fixed", "user"] = Field(
         description="drawn from a law; the fixed plate of the original; or that of plates_file"
     )
@@ -53,8 +50,9 @@ class Collect(Section):
             raise ValueError(
                 "plates: user and plates_file go together; set both, or plates_file: null"
             )
-        counts = (self.n_train, self.n_held_out, self.n_outside)
-        if self.plates != "default_law" and counts != (1, 1, 0):
+        if self.plates != "default_law" and (
+            (self.n_train, self.n_held_out, self.n_outside) != (1, 1, 0)
+        ):
             raise ValueError(
                 f"plates: {self.plates} is one plate; set n_train: 1, n_held_out: 1, n_outside: 0"
             )
@@ -62,8 +60,6 @@ class Collect(Section):
 
 
 class Network(Section):
-    """An encoder of cells by attention, with a policy head and a value head."""
-
     policy: Literal["beta", "squashed_gaussian"]
     d: int = Field(ge=4, le=4096, description="units per cell")
     layers: int = Field(ge=1, le=64, description="attention blocks")
@@ -80,8 +76,6 @@ class Network(Section):
 
 
 class Train(Section):
-    """Proximal policy optimisation: iterations of a rollout and some epochs on it."""
-
     num_envs: int = Field(ge=1, le=2**20, description="parallel colonies")
     horizon: int = Field(ge=1, le=100_000, description="steps of a rollout")
     transitions: int = Field(
@@ -139,25 +133,20 @@ class Train(Section):
 
     @property
     def batch(self) -> int:
-        """The transitions of an iteration."""
         return self.num_envs * self.horizon
 
     @property
     def steps(self) -> int:
-        """The iterations of the whole training."""
+        """Returns the iterations of the whole training."""
         return -(-self.transitions // self.batch)
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "Train":
-        if self.num_envs % self.world_size:
-            raise ValueError(
-                f"num_envs {self.num_envs} is not a multiple of world_size {self.world_size}"
-            )
-        if self.minibatch_size % self.world_size:
-            raise ValueError(
-                f"minibatch_size {self.minibatch_size} is not a multiple of "
-                f"world_size {self.world_size}"
-            )
+        for key in ("num_envs", "minibatch_size"):
+            if getattr(self, key) % self.world_size:
+                raise ValueError(
+                    f"{key} {getattr(self, key)} is not a multiple of world_size {self.world_size}"
+                )
         if self.minibatch_size > self.batch:
             raise ValueError(
                 f"minibatch_size {self.minibatch_size} exceeds "
@@ -167,8 +156,6 @@ class Train(Section):
 
 
 class Evaluate(Section):
-    """Confidence intervals of the scores."""
-
     bootstrap_samples: int = Field(
         ge=100,
         le=10**6,
@@ -177,8 +164,6 @@ class Evaluate(Section):
 
 
 class ActorCriticConfig(Section):
-    """All settings of an actor_critic run."""
-
     seeds: int = Field(ge=1, le=256, description="learners, on the same plates")
     env: Env
     collect: Collect
@@ -191,10 +176,9 @@ class ActorCriticConfig(Section):
         plate = self.collect.plates_file
         if plate is None:
             return self
-        width = self.env.width
-        if len(plate.numbers) != width:
+        if len(plate.numbers) != self.env.width:
             raise ValueError(
-                f"collect.plates_file: {width} values expected (env.width), "
+                f"collect.plates_file: {self.env.width} values expected (env.width), "
                 f"got {len(plate.numbers)}"
             )
         for column, value in enumerate(plate.numbers):
@@ -220,21 +204,22 @@ class ActorCriticConfig(Section):
     def _check_memory(self) -> "ActorCriticConfig":
         env = self.env
         collect = self.collect
-        cells = env.max_nodes
-        plates = collect.n_train + collect.n_held_out + collect.n_outside
-        colonies = collect.held_out_colonies
         sizes = {
             "a rollout of train.num_envs * train.horizon * env.max_nodes": (
-                self.train.batch * cells * 64
+                self.train.batch * env.max_nodes * 64
             ),
             "collect.n_train, n_held_out and n_outside plates of env.width": (
-                plates * env.width * 4
+                (collect.n_train + collect.n_held_out + collect.n_outside) * env.width * 4
             ),
             "collect.constant_search * 16 colonies of env.max_nodes": (
-                collect.constant_search * 16 * cells * CELL_BYTES
+                collect.constant_search * 16 * env.max_nodes * CELL_BYTES
             ),
-            "collect.held_out_colonies of env.max_nodes": colonies * cells * CELL_BYTES,
-            "collect.held_out_colonies * env.max_steps": colonies * env.max_steps * 64,
+            "collect.held_out_colonies of env.max_nodes": (
+                collect.held_out_colonies * env.max_nodes * CELL_BYTES
+            ),
+            "collect.held_out_colonies * env.max_steps": (
+                collect.held_out_colonies * env.max_steps * 64
+            ),
         }
         for arrays, size in sizes.items():
             if size > MAX_BYTES:

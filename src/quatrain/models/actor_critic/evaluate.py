@@ -12,7 +12,7 @@ from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
 from quatrain.envs.colony.policies import ColonyPolicy
-from quatrain.envs.colony.rules import REASONS, SUCCESS
+from quatrain.envs.colony.rules import REASONS, SUCCESS, Rules
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
@@ -20,17 +20,21 @@ from quatrain.models.actor_critic.ppo.trainer import SeedState, load_actor
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
-LOWER_REFERENCES = ("random_return", "constant_return")
-UPPER_REFERENCES = ("feedback_return",)
 GATED = (
-    Gated("return_mean", "higher", 0.3, {}, LOWER_REFERENCES, UPPER_REFERENCES),
+    Gated(
+        "return_mean",
+        "higher",
+        0.3,
+        {},
+        ("random_return", "constant_return"),
+        ("feedback_return",),
+    ),
     Gated("margin_over_constant", "higher", 0.1, {"default": 0.25}),
     Gated("fraction_of_feedback", "higher", 0.03, {"default": 0.95}),
     Gated("success_rate", "higher", 0.02, {}),
     Gated("size_rmse", "lower", 1.0, {}),
 )
-SETTLING_STEPS = 4
-"""Steps until the size of a colony enters `size_rmse`."""
+SETTLING_STEPS = 4  # steps until the size of a colony enters `size_rmse`
 KINDS = {"linear": LINEAR, "exponential": EXPONENTIAL}
 TINY = 1e-6
 
@@ -70,10 +74,8 @@ def evaluate(
         for seed_state, outcome in zip(state.seeds, outcomes, strict=True)
     ]
     scores = aggregate_seeds(of_seeds, [gated.metric for gated in GATED])
-    references = dataset.held_out.references
-    scores["random_return"] = references.random.mean()
-    scores["constant_return"] = references.constant.mean()
-    scores["feedback_return"] = references.feedback.mean()
+    for name in ("random", "constant", "feedback"):
+        scores[f"{name}_return"] = getattr(dataset.held_out.references, name).mean()
     if config.seeds == 1:
         scores |= _confidence_intervals(config, outcomes[0].returns, dataset, seed)
     return {name: float(value) for name, value in scores.items()}
@@ -97,39 +99,39 @@ def run_policy(
 
 
 def run_episodes(world: World, initial: InitialColonies, policy: ColonyPolicy) -> Outcome:
-    """Runs one episode of each colony under any policy."""
     rules = world.rules
-    colonies = len(initial.n)
-    n = np.full((rules.max_steps, colonies), np.nan)
-    centroid = np.full((rules.max_steps, colonies, 2), np.nan)
-    action = np.full((rules.max_steps, colonies, 5), np.nan)
-    components = np.zeros((colonies, len(rules.reward)))
-    lengths = np.zeros(colonies, np.int64)
-    reasons = np.zeros(colonies, np.int64)
+    outcome = _empty_outcome(rules, len(initial.n))
     for time, moment in enumerate(episodes(world, make_colonies(rules, initial), policy)):
-        rows = moment.indices.numpy(force=True)
+        running = moment.indices.numpy(force=True)
         transition = moment.transition
-        n[time, rows] = transition.after.n.numpy(force=True)
-        centroid[time, rows] = transition.after.centroid.numpy(force=True)
-        action[time, rows] = transition.action.numpy(force=True)
-        components[rows] += moment.components.numpy(force=True)
-        lengths[rows] = time + 1
-        reasons[rows] = transition.reason.numpy(force=True)
-    last = int(lengths.max(initial=1))
-    weights = np.array([weight for _, weight in rules.reward])
+        outcome.n[time, running] = transition.after.n.numpy(force=True)
+        outcome.centroid[time, running] = transition.after.centroid.numpy(force=True)
+        outcome.action[time, running] = transition.action.numpy(force=True)
+        outcome.components[running] += moment.components.numpy(force=True)
+        outcome.lengths[running] = time + 1
+        outcome.reasons[running] = transition.reason.numpy(force=True)
+    last = int(outcome.lengths.max(initial=1))
+    return outcome._replace(
+        returns=outcome.components @ np.array([weight for _, weight in rules.reward]),
+        n=outcome.n[:last],
+        centroid=outcome.centroid[:last],
+        action=outcome.action[:last],
+    )
+
+
+def _empty_outcome(rules: Rules, colonies: int) -> Outcome:
     return Outcome(
-        returns=components @ weights,
-        lengths=lengths,
-        reasons=reasons,
-        components=components,
-        n=n[:last],
-        centroid=centroid[:last],
-        action=action[:last],
+        returns=np.zeros(colonies),
+        lengths=np.zeros(colonies, np.int64),
+        reasons=np.zeros(colonies, np.int64),
+        components=np.zeros((colonies, len(rules.reward))),
+        n=np.full((rules.max_steps, colonies), np.nan),
+        centroid=np.full((rules.max_steps, colonies, 2), np.nan),
+        action=np.full((rules.max_steps, colonies, 5), np.nan),
     )
 
 
 def final_centroids(outcome: Outcome) -> Float[np.ndarray, "colony 2"]:
-    """Returns the centroid of each colony after its last step."""
     return outcome.centroid[outcome.lengths - 1, np.arange(len(outcome.lengths))]
 
 
@@ -138,19 +140,11 @@ def _held_out_scores(
     outcome: Outcome,
     dataset: Dataset,
 ) -> dict[str, Any]:
-    """Returns the scores of one seed with the held-out colonies."""
     env = config.env
-    held_out = dataset.held_out
     succeeded = outcome.reasons == SUCCESS
-    mean = outcome.returns.mean()
-    random, constant, feedback = (float(values.mean()) for values in held_out.references[:3])
     progress = np.clip(final_centroids(outcome)[:, 0] / (env.width - 1), 0, 1)
-    above_random = feedback - random
-    scores = {
-        "return_mean": mean,
-        "margin_over_constant": (mean - constant) / max(abs(constant), TINY),
-        "fraction_of_feedback": mean / feedback if feedback else np.nan,
-        "normalised_score": (mean - random) / above_random if above_random else np.nan,
+    return {
+        **_return_scores(outcome, dataset),
         "success_rate": succeeded.mean(),
         "steps_to_goal": outcome.lengths[succeeded].mean() if succeeded.any() else np.nan,
         "final_progress": progress.mean(),
@@ -158,18 +152,30 @@ def _held_out_scores(
         "lane_rms": _root_mean_square(outcome.centroid[..., 1] - env.height / 2),
         "nodes_mean": np.nanmean(outcome.n),
         "length_mean": outcome.lengths.mean(),
+        **{
+            f"reason/{reason}": (outcome.reasons == code).mean()
+            for code, reason in enumerate(REASONS[1:], 1)
+        },
     }
+
+
+def _return_scores(outcome: Outcome, dataset: Dataset) -> dict[str, Any]:
+    held_out = dataset.held_out
+    mean = outcome.returns.mean()
+    random, constant, feedback = (float(values.mean()) for values in held_out.references[:3])
+    above_random = feedback - random
     kinds = held_out.plates.kind[held_out.colonies.substrate]
-    of_kinds = {
-        f"return_{name}": outcome.returns[kinds == kind].mean()
-        for name, kind in KINDS.items()
-        if kind in kinds
+    return {
+        "return_mean": mean,
+        "margin_over_constant": (mean - constant) / max(abs(constant), TINY),
+        "fraction_of_feedback": mean / feedback if feedback else np.nan,
+        "normalised_score": (mean - random) / above_random if above_random else np.nan,
+        **{
+            f"return_{name}": outcome.returns[kinds == kind].mean()
+            for name, kind in KINDS.items()
+            if kind in kinds
+        },
     }
-    shares = {
-        f"reason/{reason}": (outcome.reasons == code).mean()
-        for code, reason in enumerate(REASONS[1:], 1)
-    }
-    return scores | shares | of_kinds
 
 
 def size_rmse(config: ActorCriticConfig, outcome: Outcome) -> float:
@@ -191,15 +197,12 @@ def _further_scores(
     dataset: Dataset,
     seed: int,
 ) -> dict[str, Any]:
-    """Returns the scores of the stochastic policy, and of the deterministic one on plates outside
-    the training law.
-    """
     held_out = dataset.held_out
     world = make_world(config.env.rules, held_out.plates)
     draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
     policy = stochastic_policy(load_actor(config, world, seed_state), draws)
-    stochastic = run_episodes(world, held_out.colonies, policy)
-    scores = {"stochastic_return_mean": stochastic.returns.mean()}
+    returns = run_episodes(world, held_out.colonies, policy).returns
+    scores = {"stochastic_return_mean": returns.mean()}
     if config.collect.n_outside:
         outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)
         scores["outside/return_mean"] = outside.returns.mean()
@@ -213,7 +216,6 @@ def _confidence_intervals(
     dataset: Dataset,
     seed: int,
 ) -> Mapping[str, float]:
-    """Returns 95 % intervals, bootstrapped over colonies."""
     references = dataset.held_out.references
     rng = np.random.default_rng(seed)
     statistics: dict[str, tuple[Callable[..., np.ndarray], list[np.ndarray]]] = {
@@ -223,14 +225,12 @@ def _confidence_intervals(
     }
     scores: dict[str, float] = {}
     for name, (statistic, columns) in statistics.items():
-        low, high = bootstrap_interval(
+        scores[f"{name}_low"], scores[f"{name}_high"] = bootstrap_interval(
             columns,
             statistic,
             rng,
             config.evaluate.bootstrap_samples,
         )
-        scores[f"{name}_low"] = low
-        scores[f"{name}_high"] = high
     return scores
 
 

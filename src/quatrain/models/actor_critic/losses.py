@@ -27,7 +27,6 @@ TERMS = ("loss_policy", "loss_value", "loss_entropy")
 
 
 def terms(config: ActorCriticConfig) -> tuple[str, ...]:
-    """Returns the names of the terms that are optimised."""
     return TERMS
 
 
@@ -35,7 +34,6 @@ def ratio(
     log_prob: Float[Tensor, " batch"],
     old_log_prob: Float[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
-    """Computes ρ."""
     return (log_prob - old_log_prob).exp()
 
 
@@ -47,8 +45,7 @@ def policy(
     """Computes the clipped surrogate, which gains nothing where ρ moves beyond 1 ± ε in the
     advantage's direction.
     """
-    clipped = ratio_b.clamp(1 - clip, 1 + clip)
-    return -torch.minimum(ratio_b * advantage, clipped * advantage)
+    return -torch.minimum(ratio_b * advantage, ratio_b.clamp(1 - clip, 1 + clip) * advantage)
 
 
 def value(
@@ -69,7 +66,6 @@ def value(
 
 
 def entropy(entropy_b: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    """Computes the entropy term, −H."""
     return -entropy_b
 
 
@@ -89,5 +85,4 @@ def explained_variance(
     wide = returns.double()
     variance = wide.var(0, correction=0).sum()
     error_variance = (wide - values).var(0, correction=0).sum()
-    explained = torch.where(variance > 0, 1 - error_variance / variance, 0.0)
-    return explained.to(returns.dtype)
+    return torch.where(variance > 0, 1 - error_variance / variance, 0.0).to(returns.dtype)

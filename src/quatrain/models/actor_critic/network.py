@@ -31,8 +31,6 @@ class Output(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Computes multi-head attention between all tokens of a colony."""
-
     def __init__(self, d: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -50,8 +48,12 @@ class Attention(nn.Module):
             layer(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
-        mask = exists[:, None, None]
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        mixed = functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=exists[:, None, None],
+        )
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def of_colony(
@@ -110,14 +112,11 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """Computes policy and value of colonies, with a common encoder."""
-
     def __init__(self, config: ActorCriticConfig) -> None:
         super().__init__()
         env = config.env
         d = config.network.d
         self.total = config.network.value_heads == "total"
-        values = 1 if self.total else len(env.reward.weighted)
         self.cells = nn.Linear(2 * NODE_FEATURES[env.features], d, bias=False)
         self.colony = nn.Sequential(
             nn.Linear(GRAPH_FEATURES[env.features], d),
@@ -128,16 +127,15 @@ class Network(nn.Module):
             Block(d, config.network.heads) for _ in range(config.network.layers)
         )
         self.actor = _trunk(2 * d, 2 * len(env.action.active_params), SMALL_GAIN)
-        self.critic = _trunk(2 * d, values, 1.0)
+        self.critic = _trunk(2 * d, 1 if self.total else len(env.reward.weighted), 1.0)
 
     def forward(self, *groups: Graphs) -> Output:
         """Returns the outputs of all groups, concatenated; a group is as wide as its largest
         colony.
         """
         encoded = torch.cat([self.encode(*graphs) for graphs in groups])
-        value = self.critic(encoded)
-        if self.total:
-            value = value[:, 0]
+        values = self.critic(encoded)
+        value = values[:, 0] if self.total else values
         return Output(self.actor(encoded).float(), value.float())
 
     def encode(

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from quatrain.envs.colony.dynamics import Colonies, World
@@ -23,27 +22,13 @@ EXAMPLES = 3
 
 
 class Weights(NamedTuple):
-    """Holds the part of a state that inference needs."""
-
     params: dict[str, Tensor]
     scale: Scale
 
 
-class Question(NamedTuple):
-    """Holds colonies; the fields are the inputs of a request."""
-
-    cells: Int32[np.ndarray, " question"]
-    positions: Float32[np.ndarray, "question slot 2"]
-    parents: Int32[np.ndarray, "question slot"]
-    ages: Int32[np.ndarray, "question slot"]
-    left_moves: Int32[np.ndarray, " question"]
-    stiffness: Float32[np.ndarray, "question pixel"]
-
-
 def export(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the network of the first seed and the scale of its observations."""
-    seed = state.seeds[0]
-    return packing.to_arrays(Weights(seed.params, seed.scale))
+    return packing.to_arrays(Weights(state.params[0], state.scale[0]))
 
 
 def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -84,17 +69,16 @@ def answer(
         ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
             config.
     """
-    question = Question(**validate_request("actor_critic", request, inputs(config)))
+    question = validate_request("actor_critic", request, inputs(config))
     with torch.no_grad():
-        actor = _load_actor(config, arrays, question.stiffness)
+        actor = _load_actor(config, arrays, question["stiffness"])
         policy = actor.policy
         output = actor.eager(observe(actor, _make_colonies(question)))
         action = policy.action(policy.mean(policy.distribution(output.raw)))
-        value = output.value
-        if value.ndim > 1:
-            value = value @ actor.world.weights
-    columns = zip((*PARAMETERS, "value"), (*action.unbind(1), value), strict=True)
-    return {name: column.numpy(force=True) for name, column in columns}
+        total = output.value.ndim == 1
+        value = output.value if total else output.value @ actor.world.weights
+    outputs = dict(zip(PARAMETERS, action.unbind(1), strict=True)) | {"value": value}
+    return {name: column.numpy(force=True) for name, column in outputs.items()}
 
 
 def _load_actor(
@@ -111,31 +95,37 @@ def _load_actor(
     net = network.init(config, 0)
     node = torch.zeros(NODE_FEATURES[rules.features])
     graph = torch.zeros(GRAPH_FEATURES[rules.features])
-    template = Weights(net.state_dict(), Scale(node, node, graph, graph))
-    weights = packing.from_arrays(template, arrays)
+    weights = packing.from_arrays(
+        Weights(net.state_dict(), Scale(node, node, graph, graph)),
+        arrays,
+    )
     net.load_state_dict(weights.params)
-    reward_weights = torch.tensor([weight for _, weight in rules.reward])
-    world = World(rules, torch.tensor(stiffness), reward_weights)
+    world = World(
+        rules,
+        torch.tensor(stiffness),
+        torch.tensor([weight for _, weight in rules.reward]),
+    )
     return make_actor(config, world, weights.scale, net)
 
 
-def _make_colonies(question: Question) -> Colonies:
+def _make_colonies(question: dict[str, np.ndarray]) -> Colonies:
     """Returns colonies, each on its own plate.
 
     Cells of age 0 were born in the last step, unless all cells have age 0: then the colony has not
     stepped yet.
     """
-    cells = torch.tensor(question.cells)
-    parents = torch.tensor(question.parents)
-    ages = torch.tensor(question.ages)
+    cells = torch.tensor(question["cells"])
+    parents = torch.tensor(question["parents"])
+    ages = torch.tensor(question["ages"])
     used = torch.arange(parents.shape[1]) < cells[:, None]
-    stepped = ages.amax(1, keepdim=True) > 0
-    colonies = colonies_at(torch.tensor(question.positions), cells.long(), torch.arange(len(cells)))
+    colonies = colonies_at(
+        torch.tensor(question["positions"]), cells.long(), torch.arange(len(cells))
+    )
     return colonies._replace(
         parent=parents.long(),
         age=ages.float(),
-        new=used & (ages == 0) & stepped,
-        left=torch.tensor(question.left_moves).long(),
+        new=used & (ages == 0) & (ages.amax(1, keepdim=True) > 0),
+        left=torch.tensor(question["left_moves"]).long(),
     )
 
 
@@ -145,14 +135,17 @@ def inputs(config: ActorCriticConfig) -> dict[str, Input]:
     """
     env = config.env
     slots = env.max_nodes
-    size = np.array([env.width, env.height])
-    earlier = np.arange(slots) - 1
-    stiffest = float(np.finfo(np.float32).max)
     return {
         "cells": Input(np.int32, (), 1, slots),
-        "positions": Input(np.float32, (slots, 2), 0, size, "cells"),
-        "parents": Input(np.int32, (slots,), -1, earlier, "cells"),
+        "positions": Input(
+            np.float32,
+            (slots, 2),
+            0,
+            np.array([env.width, env.height]),
+            "cells",
+        ),
+        "parents": Input(np.int32, (slots,), -1, np.arange(slots) - 1, "cells"),
         "ages": Input(np.int32, (slots,), 0, env.max_steps, "cells"),
         "left_moves": Input(np.int32, (), 0, env.left_limit - 1),
-        "stiffness": Input(np.float32, (env.width,), FLOOR, stiffest),
+        "stiffness": Input(np.float32, (env.width,), FLOOR, float(np.finfo(np.float32).max)),
     }

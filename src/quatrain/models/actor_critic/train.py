@@ -16,11 +16,8 @@ from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import metrics, rollout, trainer
+from quatrain.models.actor_critic.ppo import iteration, launch, memory, metrics, rollout, trainer
 from quatrain.models.actor_critic.ppo.acting import Scale, make_scale, on_gpu
-from quatrain.models.actor_critic.ppo.iteration import run_iteration
-from quatrain.models.actor_critic.ppo.launch import launch_ranks
-from quatrain.models.actor_critic.ppo.memory import explain_out_of_memory
 from quatrain.models.actor_critic.ppo.process_group import ProcessGroup
 from quatrain.models.actor_critic.ppo.trainer import RankState, SeedState
 from quatrain.progress import Progress
@@ -45,12 +42,10 @@ class State(NamedTuple):
 
     @classmethod
     def from_seeds(cls, seeds: list[SeedState]) -> "State":
-        """Returns the state whose `seeds` are these."""
         return cls(*zip(*seeds, strict=True))
 
     @property
     def seeds(self) -> list[SeedState]:
-        """The state of each seed."""
         return [SeedState(*parts) for parts in zip(*self, strict=True)]
 
 
@@ -79,7 +74,9 @@ def update(
         TrainingDiverged: something is not finite.
         DeviceFull: the device has no memory left.
     """
-    with launch_ranks(config.train.world_size, _follow, config, dataset, state, [1]) as group:
+    with launch.launch_ranks(
+        config.train.world_size, _follow, config, dataset, state, [1]
+    ) as group:
         (progress,) = _iterate(group, config, dataset, state, [1])
     return progress.state, progress.metrics
 
@@ -107,7 +104,9 @@ def train(
     steps = config.train.steps
     every = config.train.record_every
     counts = [min(every, steps - done) for done in range(int(state.iterations[0]), steps, every)]
-    with launch_ranks(config.train.world_size, _follow, config, dataset, state, counts) as group:
+    with launch.launch_ranks(
+        config.train.world_size, _follow, config, dataset, state, counts
+    ) as group:
         yield from _iterate(group, config, dataset, state, counts)
 
 
@@ -135,26 +134,29 @@ def _iterate(
     All ranks take the same gradient steps, averaged over the minibatches of their own colonies.
     """
     world = make_world(config.env.rules, dataset.train.plates)
-    with explain_out_of_memory(config):
-        memory = rollout.allocate_rollout(config, config.train.num_envs // group.size)
-        trainers = [trainer.from_state(config, world, seed, group, memory) for seed in state.seeds]
+    with memory.explain_out_of_memory(config):
+        shared = rollout.allocate_rollout(config, config.train.num_envs // group.size)
+        trainers = [trainer.from_state(config, world, seed, group, shared) for seed in state.seeds]
     for count in counts:
-        small = config.network.d <= SMALL
-        with explain_out_of_memory(config), threads.single_threaded(small):
-            entries = [[run_iteration(learner) for learner in trainers] for _ in range(count)]
+        with (
+            memory.explain_out_of_memory(config),
+            threads.single_threaded(config.network.d <= SMALL),
+        ):
+            entries = [
+                [iteration.run_iteration(learner) for learner in trainers] for _ in range(count)
+            ]
         rank_states = [
             trainer.to_rank_state(learner.rollout_state, learner.order) for learner in trainers
         ]
-        gathered = group.all_gather_object((entries, rank_states))
-        of_seeds = zip(*(rank_states for _, rank_states in gathered), strict=True)
-        seeds = [
-            trainer.to_state(learner, ranks)
-            for learner, ranks in zip(trainers, of_seeds, strict=True)
-        ]
+        of_entries, of_states = zip(
+            *group.all_gather_object((entries, rank_states)),
+            strict=True,
+        )
+        seeds = map(trainer.to_state, trainers, zip(*of_states, strict=True))
         yield Progress(
             step=trainers[0].iterations,
-            state=State.from_seeds(seeds),
-            metrics=metrics.stack_entries([entries for entries, _ in gathered]),
+            state=State.from_seeds(list(seeds)),
+            metrics=metrics.stack_entries(of_entries),
         )
 
 
@@ -173,8 +175,9 @@ def check_device(config: ActorCriticConfig) -> None:
             "(or is built without CUDA), and on a CPU it was measured slower than float32; "
             "set amp: none"
         )
-    compilers = (os.environ.get("CXX", "g++"), "clang++")
-    if config.train.compile and not any(map(shutil.which, compilers)):
+    if config.train.compile and not (
+        shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+    ):
         raise DeviceMissing(
             "params.yaml: actor_critic.train.compile = True, but no C++ compiler "
             "(g++, or what CXX names) is found here; install one, or set compile: false"

@@ -43,11 +43,13 @@ def collect(config: IqnConfig, seed: int) -> Dataset:
     """Plays `collect.turns` turns of a uniform random policy per env, and draws held-out envs."""
     world = make_world(config.env.rules)
     key = jax.random.key(seed)
-    train = prefill(config, world, jax.random.fold_in(key, PREFILL))
     keys = jax.random.split(jax.random.fold_in(key, HELD_OUT), config.collect.held_out_worlds)
     state = jax.jit(lambda keys: turns.start(world, keys, frames=1).state)(keys)
     held_out = (jax.random.key_data(keys), state.positions, state.items)
-    return Dataset(train, HeldOut(*map(np.asarray, held_out)))
+    return Dataset(
+        train=prefill(config, world, jax.random.fold_in(key, PREFILL)),
+        held_out=HeldOut(*map(np.asarray, held_out)),
+    )
 
 
 def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions:
@@ -57,15 +59,17 @@ def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _prefill(config: IqnConfig, world: World, key: Array) -> Transitions:
-    policy = random_policy(config.env.rules)
-
     def play_seed(seed: Array) -> Transitions:
         base_key = jax.random.fold_in(key, seed)
         keys = jax.random.split(jax.random.fold_in(base_key, WORLDS), config.env.worlds)
-        envs = turns.start(world, keys, frames=1)
-        play_key = jax.random.fold_in(base_key, PLAY)
-        first = jnp.int32(0)
-        rollout = turns.play(world, envs, policy, play_key, first, config.collect.turns)
+        rollout = turns.play(
+            world,
+            turns.start(world, keys, frames=1),
+            random_policy(config.env.rules),
+            jax.random.fold_in(base_key, PLAY),
+            first_turn=jnp.int32(0),
+            turns=config.collect.turns,
+        )
         return to_transitions(rollout.turns)
 
     return jax.lax.map(play_seed, jnp.arange(config.seeds))
@@ -80,9 +84,12 @@ def held_out_envs(config: IqnConfig, held_out: HeldOut) -> EnvStates:
     """Returns the held-out envs, ready for their first turn."""
     keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
     envs = turns.start(make_world(config.env.rules), keys, config.network.frames)
-    positions = jnp.asarray(held_out.positions)
-    state = envs.state._replace(positions=positions, items=jnp.asarray(held_out.items))
-    return envs._replace(state=state)
+    return envs._replace(
+        state=envs.state._replace(
+            positions=jnp.asarray(held_out.positions),
+            items=jnp.asarray(held_out.items),
+        )
+    )
 
 
 def check(config: IqnConfig, dataset: Dataset) -> None:
@@ -100,10 +107,9 @@ def check(config: IqnConfig, dataset: Dataset) -> None:
 
 def _wrong_shape(config: IqnConfig, dataset: Dataset) -> str | None:
     rules = config.env.rules
-    envs = config.env.worlds
     held_out = config.collect.held_out_worlds
-    per_env = (config.seeds, config.collect.turns, envs)
-    per_agent = (config.seeds, config.collect.turns, rules.agents, envs)
+    per_env = (config.seeds, config.collect.turns, config.env.worlds)
+    per_agent = (*per_env[:2], rules.agents, config.env.worlds)
     expected = {
         "frames": (*per_agent, config.inputs // config.network.frames),
         "actions": per_agent,
@@ -124,22 +130,25 @@ def _wrong_shape(config: IqnConfig, dataset: Dataset) -> str | None:
 
 def _impossible_value(config: IqnConfig, dataset: Dataset) -> str | None:
     rules = config.env.rules
-    train = dataset.train
-    items = dataset.held_out.items
+    train, held_out = dataset
     item_values = [entity.value for entity in rules.entities]
     rewards = np.array([rules.wall_value, rules.agent_value, 0.0, *item_values], np.float32)
-    y, x = np.moveaxis(dataset.held_out.positions, -1, 0)
-    last_turn = train.turn == rules.max_turns - 1
+    y, x = np.moveaxis(held_out.positions, -1, 0)
     checks = {
         "frames outside 0..2": _within(train.frames, 2),
         "actions outside 0..3": _within(train.actions, 3),
-        "held-out items of an unknown kind": _within(items, len(rules.entities)),
+        "held-out items of an unknown kind": _within(held_out.items, len(rules.entities)),
         "rewards that nothing pays": np.isin(train.rewards, rewards).all(),
         "held-out agents in walls": not walls(rules.map)[y, x].any(),
-        "ends at other turns": np.array_equal(train.truncated, last_turn),
+        "ends at other turns": np.array_equal(
+            train.truncated,
+            train.turn == rules.max_turns - 1,
+        ),
     }
-    problems = [f"it has {name}" for name, passed in checks.items() if not passed]
-    return problems[0] if problems else None
+    return next(
+        (f"it has {name}" for name, passed in checks.items() if not passed),
+        None,
+    )
 
 
 def _within(values: AnyArray, high: int) -> bool:

@@ -13,13 +13,15 @@ MAX_RING_BYTES = 2**36
 
 
 class Collect(Section):
-    """Holds the prefill of the replay by a random policy, and the number of held-out envs."""
-
     turns: int = Field(
-        ge=1, le=10**7, description="turns of a random policy in each training world"
+        ge=1,
+        le=10**7,
+        description="turns of a random policy in each training world",
     )
     held_out_worlds: int = Field(
-        ge=2, le=65536, description="worlds used only for evaluation, for one episode"
+        ge=2,
+        le=65536,
+        description="worlds used only for evaluation, for one episode",
     )
 
 
@@ -27,7 +29,9 @@ class Network(Section):
     """Holds the network: observations of the last turns and quantiles -> values of the actions."""
 
     frames: int = Field(
-        ge=1, le=32, description="stacked observations: this turn's and those before"
+        ge=1,
+        le=32,
+        description="stacked observations: this turn's and those before",
     )
     hidden: int = Field(ge=8, le=4096, description="units of each layer")
     cosines: int = Field(ge=1, le=512, description="cosines that embed a quantile")
@@ -38,13 +42,15 @@ class Network(Section):
 
 
 class Loss(Section):
-    """Holds the quantile Huber loss and its targets."""
-
     quantiles: int = Field(
-        ge=1, le=256, description="online quantiles of a sample (N of the paper)"
+        ge=1,
+        le=256,
+        description="online quantiles of a sample (N of the paper)",
     )
     target_quantiles: int = Field(
-        ge=1, le=256, description="target quantiles of a sample (N' of the paper)"
+        ge=1,
+        le=256,
+        description="target quantiles of a sample (N' of the paper)",
     )
     kappa: float = Field(gt=0, le=LARGEST, description="errors beyond it have linear loss")
     double_q: bool = Field(
@@ -64,7 +70,9 @@ class LinearEpsilon(Section):
     start: float = Field(ge=0, le=1)
     end: float = Field(ge=0, le=1)
     over_transitions: int = Field(
-        ge=1, le=10**12, description="transitions of an agent until `end` is reached"
+        ge=1,
+        le=10**12,
+        description="transitions of an agent until `end` is reached",
     )
 
 
@@ -78,9 +86,11 @@ class GeometricEpsilon(Section):
 
 
 class Acting(Section):
-    """Holds how agents act while learning, and which network acts in evaluations."""
-
-    quantiles: int = Field(ge=1, le=1024, description="quantiles whose mean is an action's value")
+    quantiles: int = Field(
+        ge=1,
+        le=1024,
+        description="quantiles whose mean is an action's value",
+    )
     taus: Literal["midpoints", "uniform"] = Field(
         description="midpoints (g + 1/2)/G, or drawn uniformly for each action"
     )
@@ -107,27 +117,37 @@ class HardTarget(Section):
 class Train(Section):
     """Holds cycles of `turns_per_cycle` turns and `updates_per_cycle` updates."""
 
-    turns: int = Field(ge=1, le=10**9, description="turns of each world, without the prefill")
+    turns: int = Field(
+        ge=1,
+        le=10**9,
+        description="turns of each world, without the prefill",
+    )
     turns_per_cycle: int = Field(ge=1, le=10_000)
     updates_per_cycle: int = Field(ge=1, le=10_000, description="gradient steps of each agent")
     batch_size: int = Field(ge=1, le=65536)
     capacity: int = Field(
-        ge=1, le=10**9, description="transitions of each agent that the replay holds"
+        ge=1,
+        le=10**9,
+        description="transitions of each agent that the replay holds",
     )
     learning_rate: float = Field(gt=0, le=1)
     adam_eps: float = Field(gt=0, le=1)
     max_grad_norm: float = Field(
-        gt=0, le=LARGEST, description="norm to which one agent's gradient is clipped"
+        gt=0,
+        le=LARGEST,
+        description="norm to which one agent's gradient is clipped",
     )
     target: Annotated[PolyakTarget | HardTarget, Field(discriminator="kind")]
     agent_parallelism: Literal["auto", "vmap", "scan"] = Field(
         description="agents learn vectorised, or in a loop"
     )
     record_every: int = Field(
-        ge=1, description="updates per record, and per call of the compiled program"
+        ge=1,
+        description="updates per record, and per call of the compiled program",
     )
     evaluate_every: int = Field(
-        ge=0, description="updates between two greedy evaluations; 0: none while training"
+        ge=0,
+        description="updates between two greedy evaluations; 0: none while training",
     )
     evaluation_worlds: int = Field(ge=1, le=65536, description="worlds of such an evaluation")
     loss: Loss
@@ -151,12 +171,20 @@ class Train(Section):
     @model_validator(mode="after")
     def _records_hold_whole_cycles(self) -> "Train":
         cycle = self.updates_per_cycle
-        record = self.record_every
-        steps = f"turns / turns_per_cycle * {cycle} ="
         _check_multiple("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
-        _check_multiple("record_every", record, "updates_per_cycle", cycle)
-        _check_multiple(steps, self.steps, "record_every", record)
-        _check_multiple("evaluate_every", self.evaluate_every, "record_every", record)
+        _check_multiple("record_every", self.record_every, "updates_per_cycle", cycle)
+        _check_multiple(
+            f"turns / turns_per_cycle * {cycle} =",
+            self.steps,
+            "record_every",
+            self.record_every,
+        )
+        _check_multiple(
+            "evaluate_every",
+            self.evaluate_every,
+            "record_every",
+            self.record_every,
+        )
         if self.evaluate_every > self.steps:
             raise ValueError(
                 f"evaluate_every {self.evaluate_every} exceeds the {self.steps} updates; "
@@ -171,17 +199,19 @@ def _check_multiple(key: str, value: int, unit_key: str, unit: int) -> None:
 
 
 class Evaluate(Section):
-    """Holds how confidence intervals of scores are computed."""
-
     bootstrap_samples: int = Field(
-        ge=100, le=10**6, description="resamples of the held-out worlds for an interval"
+        ge=100,
+        le=10**6,
+        description="resamples of the held-out worlds for an interval",
     )
 
 
 class IqnConfig(Section):
-    """Holds everything an iqn run depends on."""
-
-    seeds: int = Field(ge=1, le=256, description="independent learners, each with its own worlds")
+    seeds: int = Field(
+        ge=1,
+        le=256,
+        description="independent learners, each with its own worlds",
+    )
     env: Env
     collect: Collect
     network: Network
@@ -201,32 +231,55 @@ class IqnConfig(Section):
     @property
     def replay_bytes(self) -> int:
         """Returns the size of all replays: a frame, an action and a reward per transition."""
-        per_turn = self.seeds * self.env.worlds * self.env.agents * (frame_size(self.env.rules) + 5)
-        return per_turn * self.slots
+        transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
+        return transitions * (frame_size(self.env.rules) + 5)
 
     @model_validator(mode="after")
     def _turns_fit_together(self) -> "IqnConfig":
         train = self.train
-        worlds = self.env.worlds
         turns = self.collect.turns
         n_step = train.loss.n_step
+        worlds = self.env.worlds
         cycle = worlds * train.turns_per_cycle
         cycle_key = "env.worlds * train.turns_per_cycle ="
         _check_multiple("collect.turns", turns, "env.max_turns", self.env.max_turns)
-        _check_multiple("collect.turns", turns, "train.turns_per_cycle", train.turns_per_cycle)
+        _check_multiple(
+            "collect.turns",
+            turns,
+            "train.turns_per_cycle",
+            train.turns_per_cycle,
+        )
         _check_multiple("train.capacity", train.capacity, cycle_key, cycle)
         _check_at_most(
-            "train.turns_per_cycle", train.turns_per_cycle, "env.max_turns", self.env.max_turns
+            "train.turns_per_cycle",
+            train.turns_per_cycle,
+            "env.max_turns",
+            self.env.max_turns,
         )
-        prefill_key = "the prefill of collect.turns * env.worlds ="
-        _check_at_most("train.batch_size", train.batch_size, prefill_key, turns * worlds)
-        slots_key = "the turns of train.capacity / env.worlds ="
-        _check_at_most("collect.turns", turns, slots_key, self.slots)
-        last_key = "the last target of the prefill, collect.turns - 1 ="
-        _check_at_most("train.loss.n_step", n_step, last_key, turns - 1)
-        required_key = "env.worlds * (train.turns_per_cycle + network.frames + n_step) ="
-        required = cycle + worlds * (self.network.frames + n_step)
-        _check_at_most(required_key, required, "train.capacity", train.capacity)
+        _check_at_most(
+            "train.batch_size",
+            train.batch_size,
+            "the prefill of collect.turns * env.worlds =",
+            turns * worlds,
+        )
+        _check_at_most(
+            "collect.turns",
+            turns,
+            "the turns of train.capacity / env.worlds =",
+            self.slots,
+        )
+        _check_at_most(
+            "train.loss.n_step",
+            n_step,
+            "the last target of the prefill, collect.turns - 1 =",
+            turns - 1,
+        )
+        _check_at_most(
+            "env.worlds * (train.turns_per_cycle + network.frames + n_step) =",
+            cycle + worlds * (self.network.frames + n_step),
+            "train.capacity",
+            train.capacity,
+        )
         return self
 
     @model_validator(mode="after")
@@ -267,20 +320,22 @@ class IqnConfig(Section):
                 f"env.agents * env.worlds * all turns = {steps:,} agent-steps; "
                 f"at most {2**31 - 1:,}"
             )
-        dataset_bytes = self.replay_bytes * self.collect.turns // self.slots
-        _check_memory("collect.turns", dataset_bytes, MAX_DATASET_BYTES)
-        _check_memory("train.capacity", self.replay_bytes, MAX_RING_BYTES)
+        for key, size, limit in (
+            (
+                "collect.turns",
+                self.replay_bytes * self.collect.turns // self.slots,
+                MAX_DATASET_BYTES,
+            ),
+            ("train.capacity", self.replay_bytes, MAX_RING_BYTES),
+        ):
+            if size > limit:
+                raise ValueError(
+                    f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; "
+                    f"at most {limit // 2**30}"
+                )
         return self
 
 
 def _check_at_most(key: str, value: int, limit_key: str, limit: int) -> None:
     if value > limit:
         raise ValueError(f"{key} {value} exceeds {limit_key} {limit}")
-
-
-def _check_memory(key: str, size: int, limit: int) -> None:
-    if size > limit:
-        raise ValueError(
-            f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; "
-            f"at most {limit // 2**30}"
-        )

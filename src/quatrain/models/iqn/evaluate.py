@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +24,11 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.playing import named_events
 from quatrain.models.iqn.train import State, evaluation_params
-from quatrain.statistics import aggregate_seeds, bootstrap_interval, interquartile_mean
+from quatrain.statistics import (
+    aggregate_seeds,
+    bootstrap_interval,
+    interquartile_mean,
+)
 
 REFERENCE_POLICIES: Mapping[str, Callable[[Rules], Policy]] = {
     "random": policies.random_policy,
@@ -33,7 +38,11 @@ REFERENCE_POLICIES: Mapping[str, Callable[[Rules], Policy]] = {
     "oracle_full": partial(policies.oracle_policy, view="full"),
 }
 """Policies that play the same envs with the same spawn noise as the learned one."""
-LOWER_REFERENCES = ("random_return", "free_random_return", "constant_return")
+LOWER_REFERENCES = (
+    "random_return",
+    "free_random_return",
+    "constant_return",
+)
 UPPER_REFERENCES = ("oracle_view_return", "oracle_full_return")
 GATED = (
     Gated("return_mean", "higher", 3.0, {}, LOWER_REFERENCES, UPPER_REFERENCES),
@@ -73,21 +82,26 @@ def evaluate(config: IqnConfig, state: State, dataset: Dataset, seed: int) -> di
 
 
 def _confidence_intervals(
-    config: IqnConfig, outcomes: Sequence[Outcome], references: Mapping[str, Outcome], seed: int
+    config: IqnConfig,
+    outcomes: Sequence[Outcome],
+    references: Mapping[str, Outcome],
+    seed: int,
 ) -> dict[str, float]:
     """Computes the interquartile mean of several seeds, or a seed's paired bootstrap of `score`."""
     env_returns = [returns(outcome).mean(0) for outcome in outcomes]
     if len(env_returns) > 1:
-        means = np.array([values.mean() for values in env_returns])
-        return {"return_iqm": interquartile_mean(means)}
+        means = [values.mean() for values in env_returns]
+        return {"return_iqm": interquartile_mean(np.array(means))}
     chance = returns(references["random"]).mean(0)
     oracle = returns(references["oracle_view"]).mean(0)
     if oracle.mean() <= chance.mean():
         return {}
-    rng = np.random.default_rng(seed)
-    samples = [env_returns[0], chance, oracle]
-    resamples = config.evaluate.bootstrap_samples
-    low, high = bootstrap_interval(samples, _score_of_means, rng, resamples)
+    low, high = bootstrap_interval(
+        [env_returns[0], chance, oracle],
+        _score_of_means,
+        np.random.default_rng(seed),
+        config.evaluate.bootstrap_samples,
+    )
     return {"score_low": low, "score_high": high}
 
 
@@ -108,16 +122,15 @@ def evaluate_policy(
     params = evaluation_params(config, state)
     outcomes = []
     for seed in range(config.seeds):
-        seed_params = jax.tree.map(lambda leaf, seed=seed: leaf[seed], params)
-        played = _play_greedy(config, seed_params, dataset.held_out, key)
-        outcomes.append(Outcome(*jax.device_get(played)))
+        seed_params = jax.tree.map(itemgetter(seed), params)
+        outcome = _play_greedy(config, seed_params, dataset.held_out, key)
+        outcomes.append(Outcome(*jax.device_get(outcome)))
     return outcomes
 
 
 def evaluate_reference_policies(
     config: IqnConfig, dataset: Dataset, key: Key[Array, ""]
 ) -> dict[str, Outcome]:
-    """Plays each of `REFERENCE_POLICIES` in the held-out envs."""
     return {
         name: evaluate_reference_policy(config, name, dataset, key) for name in REFERENCE_POLICIES
     }
@@ -126,7 +139,6 @@ def evaluate_reference_policies(
 def evaluate_reference_policy(
     config: IqnConfig, name: str, dataset: Dataset, key: Key[Array, ""]
 ) -> Outcome:
-    """Plays a policy of `REFERENCE_POLICIES` in the held-out envs."""
     return Outcome(*jax.device_get(_play_reference(config, name, dataset.held_out, key)))
 
 
@@ -153,23 +165,32 @@ def _episodes(
     so that its effect on the first and the last agent averages out. Episodes may last a turn longer
     than is played, as envs are reset after the last turn.
     """
-    count = len(held_out.keys)
     max_turns = config.env.max_turns
-    groups = math.gcd(count, MAX_TURN_ORDERS) if config.env.agent_order == "shuffled" else 1
-    world = make_world(config.env.rules._replace(max_turns=max_turns + 1))
+    groups = 1
+    if config.env.agent_order == "shuffled":
+        groups = math.gcd(len(held_out.keys), MAX_TURN_ORDERS)
 
-    def play_group(group_and_key: tuple[HeldOut, Array]) -> tuple[Array, ...]:
+    def play_group(
+        group_and_key: tuple[HeldOut, Array],
+    ) -> tuple[Array, ...]:
         group, group_key = group_and_key
-        envs = held_out_envs(config, group)
-        played = turns.play(world, envs, policy, group_key, jnp.int32(0), max_turns)
-        items_left = (played.envs.state.items > 0).sum((1, 2))
-        return played.turns.rewards, played.turns.events, items_left
+        rollout = turns.play(
+            make_world(config.env.rules._replace(max_turns=max_turns + 1)),
+            held_out_envs(config, group),
+            policy,
+            group_key,
+            first_turn=jnp.int32(0),
+            turns=max_turns,
+        )
+        items_left = (rollout.envs.state.items > 0).sum((1, 2))
+        return rollout.turns.rewards, rollout.turns.events, items_left
 
     split = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), held_out)
     rewards, events, left = jax.lax.map(play_group, (split, jax.random.split(key, groups)))
-    shape = (*rewards.shape[1:3], count)
-    merge_groups = lambda values: jnp.moveaxis(values, 0, 2).reshape(shape)  # noqa: E731
-    return merge_groups(rewards), merge_groups(events), left.reshape(count)
+    merged = [
+        jnp.moveaxis(values, 0, 2).reshape(*values.shape[1:3], -1) for values in (rewards, events)
+    ]
+    return *merged, left.reshape(-1)
 
 
 # Numbers.
@@ -192,27 +213,30 @@ def order_gap(outcome: Outcome) -> float:
     return float(mean[0] - mean[-1])
 
 
-def gini(incomes: Float[np.ndarray, "agent *env"]) -> Float[np.ndarray, "*env"]:
+def gini(
+    incomes: Float[np.ndarray, "agent *env"],
+) -> Float[np.ndarray, "*env"]:
     """Computes Σ_i (2i − A − 1) x_(i) / (A Σ x), x ascending; 0 if all are equal or zero."""
     agents = len(incomes)
     total = incomes.sum(0)
     weights = 2 * np.arange(1, agents + 1) - agents - 1
     weighted = np.tensordot(weights, np.sort(incomes, axis=0), axes=1)
-    return np.where(total == 0, 0.0, weighted / np.where(total == 0, 1.0, agents * total))
+    return np.where(
+        total == 0,
+        0.0,
+        weighted / np.where(total == 0, 1.0, agents * total),
+    )
 
 
 def income(env: Env, outcome: Outcome) -> Float[np.ndarray, "agent env"]:
     """Computes what each agent earned from items of positive value."""
     total = np.zeros(outcome.events.shape[1:])
     for kind, entity in enumerate(env.entities, start=1):
-        if entity.value > 0:
-            total += entity.value * (outcome.events == kind).sum(0)
+        total += max(entity.value, 0) * (outcome.events == kind).sum(0)
     return total
 
 
 def _scores(env: Env, outcome: Outcome, references: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Computes the scores of one learner."""
-    agent_returns = returns(outcome).mean(1)
     mean = returns(outcome).mean()
     chance = returns(references["random"]).mean()
     oracle = returns(references["oracle_view"]).mean()
@@ -222,7 +246,7 @@ def _scores(env: Env, outcome: Outcome, references: Mapping[str, Outcome]) -> di
         "share": mean / oracle if oracle > 0 else np.nan,
         "score": (mean - chance) / (oracle - chance) if oracle > chance else np.nan,
     }
-    for agent, value in enumerate(agent_returns):
+    for agent, value in enumerate(returns(outcome).mean(1)):
         scores[f"return_agent_{agent}"] = value
     for name, event in named_events(env).items():
         scores[name] = (outcome.events == event).sum(0).mean()

@@ -20,19 +20,20 @@ TERMS = ("quantile_huber",)
 
 
 def terms(config: IqnConfig) -> tuple[str, ...]:
-    """Returns the names of the terms that are optimised."""
     return TERMS
 
 
-def greedy_action(values: Float[Array, "batch quantile action"]) -> Int[Array, " batch"]:
+def greedy_action(
+    values: Float[Array, "batch quantile action"],
+) -> Int[Array, " batch"]:
     """Returns the action with the greatest mean over quantiles; the first of equals."""
     return values.mean(1).argmax(-1)
 
 
 def index_by_action(
-    values: Float[Array, "batch quantile action"], action: Int[Array, " batch"]
+    values: Float[Array, "batch quantile action"],
+    action: Int[Array, " batch"],
 ) -> Float[Array, "batch quantile"]:
-    """Returns Z of one action of each sample."""
     return jnp.take_along_axis(values, action[:, None, None], axis=-1)[..., 0]
 
 
@@ -46,7 +47,8 @@ def bootstrap_targets(
 
 
 def td_errors(
-    values: Float[Array, "batch quantile"], targets: Float[Array, "batch target_quantile"]
+    values: Float[Array, "batch quantile"],
+    targets: Float[Array, "batch target_quantile"],
 ) -> Float[Array, "batch quantile target_quantile"]:
     """Computes u = y − Z of each pair of an online and a target quantile."""
     return targets[:, None, :] - values[:, :, None]
@@ -64,7 +66,8 @@ def quantile_huber(
 
 
 def quantile_spread(
-    values: Float[Array, "batch quantile"], taus: Float[Array, "batch quantile"]
+    values: Float[Array, "batch quantile"],
+    taus: Float[Array, "batch quantile"],
 ) -> Float[Array, " batch"]:
     """Computes Z at the largest τ of a sample minus Z at its smallest."""
     ends = jnp.stack([taus.argmax(-1), taus.argmin(-1)], axis=-1)

@@ -10,6 +10,7 @@ renamed layer would then start from other weights.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -45,68 +46,60 @@ class NoisyDense(nn.Module):
     @nn.compact
     def __call__(self, inputs: Array, init_keys: LayerKeys, noise_keys: LayerKeys) -> Array:
         shape = (inputs.shape[-1], self.features)
-        bound = (3 / shape[0]) ** 0.5 if self.noise == "independent" else shape[0] ** -0.5
-        init_key = init_keys.get(str(self.name))
-        kernel = self.param("kernel", _uniform, init_key, 0, shape, bound)
-        bias = self.param("bias", _uniform, init_key, 1, shape[1:], bound)
-        if self.noise == "none":
-            return inputs @ kernel + bias
-        sigma = SIGMA if self.noise == "independent" else SIGMA_FACTORISED * shape[0] ** -0.5
-        constant = nn.initializers.constant(sigma, jnp.float32)
-        kernel_sigma = self.param("kernel_sigma", constant, shape)
-        bias_sigma = self.param("bias_sigma", constant, shape[1:])
-        noise_key = noise_keys.get(str(self.name))
-        if noise_key is None:
-            return inputs @ kernel + bias
-        kernel_noise, bias_noise = draw_noise(noise_key, shape, self.noise == "factorised")
-        return inputs @ (kernel + kernel_sigma * kernel_noise) + (bias + bias_sigma * bias_noise)
-
-
-class ActionHeads(nn.Module):
-    """Computes the value of each action from the features, with or without a dueling value head."""
-
-    network: Network
-
-    def setup(self) -> None:
-        self.advantage = NoisyDense(ACTIONS, self.network.noisy)
-        if self.network.dueling:
-            self.value = NoisyDense(1, self.network.noisy)
-
-    def __call__(self, feature: Array, init_keys: LayerKeys, noise_keys: LayerKeys) -> Array:
-        advantage = self.advantage(feature, init_keys, noise_keys)
-        if not self.network.dueling:
-            return advantage
-        return combine_heads(self.value(feature, init_keys, noise_keys), advantage)
+        independent = self.noise == "independent"
+        bound = (3 / shape[0]) ** 0.5 if independent else shape[0] ** -0.5
+        draw = partial(_uniform, init_key=init_keys.get(str(self.name)), bound=bound)
+        kernel = self.param("kernel", partial(draw, part=0), shape)
+        bias = self.param("bias", partial(draw, part=1), shape[1:])
+        if self.noise != "none":
+            sigma = SIGMA if independent else SIGMA_FACTORISED * shape[0] ** -0.5
+            initial = nn.initializers.constant(sigma, jnp.float32)
+            kernel_sigma = self.param("kernel_sigma", initial, shape)
+            bias_sigma = self.param("bias_sigma", initial, shape[1:])
+            if self.name in noise_keys:
+                noise = draw_noise(noise_keys[str(self.name)], shape, not independent)
+                kernel = kernel + kernel_sigma * noise[0]
+                bias = bias + bias_sigma * noise[1]
+        return inputs @ kernel + bias
 
 
 class QuantileNetwork(nn.Module):
-    """Computes Z of each sample, quantile and action."""
-
     network: Network
 
-    def setup(self) -> None:
-        self.hidden = NoisyDense(self.network.hidden)
-        self.cosine = NoisyDense(self.network.hidden)
-        self.feature = NoisyDense(self.network.hidden, self.network.noisy)
-        self.heads = ActionHeads(self.network)
-        nn.share_scope(self, self.heads)
-
+    @nn.compact
     def __call__(
-        self, stack: Array, taus: Array, init_keys: LayerKeys, noise_keys: LayerKeys
+        self,
+        stack: Array,
+        taus: Array,
+        init_keys: LayerKeys,
+        noise_keys: LayerKeys,
     ) -> Array:
-        keys = (init_keys, noise_keys)
-        hidden = nn.relu(self.hidden(stack.astype(jnp.float32), *keys))
-        cosine = nn.relu(self.cosine(embed(self.network.cosines, taus), *keys))
-        feature = nn.relu(self.feature(hidden[:, None] * cosine, *keys))
-        return self.heads(feature, *keys)
+        def dense(name: str, inputs: Array, features: int) -> Array:
+            noise = self.network.noisy if name in NOISY else "none"
+            return NoisyDense(features, noise, name=name)(inputs, init_keys, noise_keys)
+
+        units = self.network.hidden
+        hidden = nn.relu(dense("hidden", stack.astype(jnp.float32), units))
+        cosine = nn.relu(dense("cosine", embed(self.network.cosines, taus), units))
+        feature = nn.relu(dense("feature", hidden[:, None] * cosine, units))
+        advantage = dense("advantage", feature, ACTIONS)
+        if not self.network.dueling:
+            return advantage
+        return combine_heads(dense("value", feature, 1), advantage)
 
 
 def init(network: Network, key: Key[Array, ""], inputs: int) -> Params:
     """Draws fresh parameters of one agent, {layer: {kernel, bias}}, for stacks of this width."""
     layers = LAYERS if network.dueling else LAYERS[:-1]
     keys = dict(zip(layers, jax.random.split(key, len(layers)), strict=True))
-    stack = jnp.zeros((1, inputs), jnp.int8)
-    return QuantileNetwork(network).init(key, stack, jnp.zeros((1, 1)), keys, {})["params"]
+    variables = QuantileNetwork(network).init(
+        key,
+        stack=jnp.zeros((1, inputs), jnp.int8),
+        taus=jnp.zeros((1, 1)),
+        init_keys=keys,
+        noise_keys={},
+    )
+    return variables["params"]
 
 
 def apply(
@@ -123,8 +116,13 @@ def apply(
     noise_keys: LayerKeys = {}
     if noise_key is not None and network.noisy != "none":
         noise_keys = dict(zip(NOISY, jax.random.split(noise_key, len(NOISY)), strict=True))
-    model = QuantileNetwork(network)
-    return model.apply({"params": params}, stack, taus, {}, noise_keys)  # type: ignore[return-value]
+    return QuantileNetwork(network).apply(  # type: ignore[return-value]
+        {"params": params},
+        stack,
+        taus,
+        init_keys={},
+        noise_keys=noise_keys,
+    )
 
 
 def embed(
@@ -135,7 +133,8 @@ def embed(
 
 
 def combine_heads(
-    value: Float[Array, "*batch 1"], advantage: Float[Array, "*batch action"]
+    value: Float[Array, "*batch 1"],
+    advantage: Float[Array, "*batch action"],
 ) -> Float[Array, "*batch action"]:
     """Computes v + a − mean_actions a."""
     return value + advantage - advantage.mean(-1, keepdims=True)
@@ -149,11 +148,11 @@ def draw_noise(
     Independent noise is standard normal. Factorised noise of the kernel is the outer product of the
     inputs' and the outputs' noise, and the bias has the outputs' noise, each sign(n) √|n|.
     """
-    first_key, second_key = jax.random.split(key)
-    output_noise = jax.random.normal(second_key, shape[1:])
+    kernel_key, output_key = jax.random.split(key)
+    output_noise = jax.random.normal(output_key, shape[1:])
     if not factorised:
-        return jax.random.normal(first_key, shape), output_noise
-    input_noise = _signed_root(jax.random.normal(first_key, shape[:1]))
+        return jax.random.normal(kernel_key, shape), output_noise
+    input_noise = _signed_root(jax.random.normal(kernel_key, shape[:1]))
     output_noise = _signed_root(output_noise)
     return jnp.outer(input_noise, output_noise), output_noise
 
@@ -163,7 +162,11 @@ def _signed_root(normal: Float[Array, " unit"]) -> Float[Array, " unit"]:
 
 
 def _uniform(
-    flax_key: Array, init_key: Array | None, part: int, shape: tuple[int, ...], bound: float
+    flax_key: Array,
+    shape: tuple[int, ...],
+    init_key: Array | None,
+    part: int,
+    bound: float,
 ) -> Array:
     # Flax asks for the shape also when it applies, then without an init key.
     keys = jax.random.split(flax_key if init_key is None else init_key)

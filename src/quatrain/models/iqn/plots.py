@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.lib.stride_tricks import sliding_window_view
 
 from quatrain.models.iqn.collect import Dataset
 from quatrain.models.iqn.config import IqnConfig
@@ -103,8 +104,8 @@ def samples(
 
 
 def _describe_intervals(replays: Replays) -> str:
-    worlds = len(replays.learned[0].items_left)
     seeds = len(replays.learned)
+    worlds = len(replays.learned[0].items_left)
     over_seeds = f", of learned over {seeds} seeds" if seeds > 1 else ""
     return f"Intervals: 95 % of the mean over {worlds} held-out worlds{over_seeds}."
 
@@ -119,33 +120,49 @@ def draw_learning_curve(config: IqnConfig, history: History, scores: Mapping[str
     ends = _draw_returns(axes, config, history)
     for name in ("random", "oracle_view"):
         level = scores[f"{name}_return"]
-        color = COMPARED[name]
-        axes.axhline(level, color=color, linestyle="--", linewidth=1.2)
-        ends.append(EndLabel(level, f"{NAMES[name]} {level:.1f}", color))
+        axes.axhline(level, color=COMPARED[name], linestyle="--", linewidth=1.2)
+        ends.append(EndLabel(level, f"{NAMES[name]} {level:.1f}", COMPARED[name]))
     held_out = f"afterwards {scores['return_mean']:.1f} in held-out worlds"
     axes.set_title(f"Return while learning; {held_out}", loc="left")
-    axes.set_xlabel("agent-steps of all agents and worlds, prefill included")
-    axes.set_ylabel("return of an agent per episode")
-    axes.grid(alpha=0.25)
-    label_ends(axes, ends)
-    bands = f"Bands: 95 % interval over {config.seeds} seeds." if config.seeds > 1 else ""
-    lines = "Thick: mean over agents. Thin: single agents."
-    caption(figure, lines, bands, "Dashed: in the held-out worlds.")
+    axes.set(
+        xlabel="agent-steps of all agents and worlds, prefill included",
+        ylabel="return of an agent per episode",
+    )
+    _finish(axes, ends)
+    caption(
+        figure,
+        "Thick: mean over agents. Thin: single agents.",
+        f"Bands: 95 % interval over {config.seeds} seeds." if config.seeds > 1 else "",
+        "Dashed: in the held-out worlds.",
+    )
     return figure
 
 
 def _draw_returns(axes: Axes, config: IqnConfig, history: History) -> list[EndLabel]:
     steps = partial(agent_steps, history)
-    styles = {"episode_return": ("while training", ORANGE), "greedy_return": ("greedy", RED)}
+    styles = {
+        "episode_return": ("while training", ORANGE),
+        "greedy_return": ("greedy", RED),
+    }
     recorded = [name for name in styles if name in history]
     ends = _draw_agents(axes, config, history, recorded[-1], steps)
     for name in recorded:
         text, color = styles[name]
         mean_curve = curve(history, name, config.seeds)
-        x = steps(mean_curve)
-        mean_with_interval(axes, x, mean_curve.values, color=color, linewidth=2)
+        mean_with_interval(
+            axes,
+            steps(mean_curve),
+            mean_curve.values,
+            color=color,
+            linewidth=2,
+        )
         ends.append(EndLabel(mean_curve.values[:, -1].mean(), text, color))
     return ends
+
+
+def _finish(axes: Axes, ends: list[EndLabel]) -> None:
+    axes.grid(alpha=0.25)
+    label_ends(axes, ends)
 
 
 def agent_steps(history: History, points: Curve) -> Float[np.ndarray, " point"]:
@@ -154,7 +171,11 @@ def agent_steps(history: History, points: Curve) -> Float[np.ndarray, " point"]:
 
 
 def _draw_agents(
-    axes: Axes, config: IqnConfig, history: History, name: str, x_of: Callable[[Curve], np.ndarray]
+    axes: Axes,
+    config: IqnConfig,
+    history: History,
+    name: str,
+    x_of: Callable[[Curve], np.ndarray],
 ) -> list[EndLabel]:
     """Draws a thin line per agent, a mean over seeds, and returns their labels."""
     ends: list[EndLabel] = []
@@ -164,10 +185,21 @@ def _draw_agents(
     for agent in range(agents):
         agent_curve = curve(history, f"{name}/agent/{agent}", config.seeds)
         color = matplotlib.colormaps["viridis"](0.8 * agent / (agents - 1))
-        y = agent_curve.values.mean(0)
-        axes.plot(x_of(agent_curve), y, color=color, linewidth=0.8, alpha=0.8)
+        axes.plot(
+            x_of(agent_curve),
+            agent_curve.values.mean(0),
+            color=color,
+            linewidth=0.8,
+            alpha=0.8,
+        )
         if agents <= MAX_LABELLED or agent in (0, agents - 1):
-            ends.append(EndLabel(agent_curve.values[:, -1].mean(), f"agent {agent}", color))
+            ends.append(
+                EndLabel(
+                    agent_curve.values[:, -1].mean(),
+                    f"agent {agent}",
+                    color,
+                )
+            )
     return ends
 
 
@@ -185,11 +217,11 @@ def draw_learning(config: IqnConfig, history: History) -> Figure:
     for axes, (name, title) in zip(panels, titles.items(), strict=True):
         axes.set_title(title, **SMALL_TITLE)
         _draw_metric(axes, config, history, name)
-    loss = f"The loss is a sum over {config.train.loss.quantiles} quantiles"
     caption(
         figure,
         "Over updates of each agent. Thick: mean over agents. Thin: single agents.",
-        f"{loss}, and its targets grow with the policy: a growing loss alone is no failure.",
+        f"The loss is a sum over {config.train.loss.quantiles} quantiles, and its targets "
+        "grow with the policy: a growing loss alone is no failure.",
     )
     return figure
 
@@ -200,14 +232,13 @@ def _draw_metric(axes: Axes, config: IqnConfig, history: History, name: str) -> 
         ends = _draw_agents(axes, config, history, name, lambda points: points.steps)
     mean_curve = curve(history, name, config.seeds)
     axes.plot(mean_curve.steps, mean_curve.values.mean(0), color=RED, linewidth=2)
-    axes.grid(alpha=0.25)
     if name == "grad_norm":
         limit = config.train.max_grad_norm
         axes.axhline(limit, color=GREY, linestyle="--", linewidth=1.2)
         ends.append(EndLabel(limit, f"clip {limit:g}", GREY))
     low, high = axes.dataLim.intervaly
     axes.set_yscale("log" if name != "epsilon" and high > 10 * low > 0 else "linear")
-    label_ends(axes, ends)
+    _finish(axes, ends)
 
 
 # In the held-out envs.
@@ -218,40 +249,54 @@ def draw_within_episode(replays: Replays) -> Figure:
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     window = max(1, len(replays.learned[0].rewards) // 10)
-    _draw_over_turns(left, replays, partial(_moving_mean, window=window))
-    _draw_over_turns(right, replays, _return_so_far)
-    left.set_title(f"Reward of an agent per turn (mean of {window} turns)", **SMALL_TITLE)
+    _draw_policies(
+        left,
+        replays,
+        lambda outcome: sliding_window_view(_mean_rewards(outcome), window, 0).mean(-1),
+        first=(window + 1) / 2,
+        linewidth=1.8,
+    )
+    _draw_policies(
+        right,
+        replays,
+        lambda outcome: _mean_rewards(outcome).cumsum(0),
+        first=1,
+        linewidth=1.8,
+    )
+    for axes in (left, right):
+        axes.set_xlabel("turn of the episode")
+    left.set_title(
+        f"Reward of an agent per turn (mean of {window} turns)",
+        **SMALL_TITLE,
+    )
     right.set_title("Return of an agent so far", **SMALL_TITLE)
-    intervals = _describe_intervals(replays)
-    caption(figure, "The same worlds, with the same growth, under each policy.", intervals)
+    caption(
+        figure,
+        "The same worlds, with the same growth, under each policy.",
+        _describe_intervals(replays),
+    )
     return figure
 
 
-def _draw_over_turns(
-    axes: Axes, replays: Replays, quantity: Callable[[Outcome], np.ndarray]
+def _mean_rewards(outcome: Outcome) -> Float[np.ndarray, "turn env"]:
+    return outcome.rewards.mean(1, dtype=np.float64)
+
+
+def _draw_policies(
+    axes: Axes,
+    replays: Replays,
+    quantity: Callable[[Outcome], np.ndarray],
+    first: float,
+    **style: Any,
 ) -> None:
-    turns = len(replays.learned[0].rewards)
+    """Draws a quantity (point, env) of each compared policy over first, first + 1, ..."""
     ends = []
     for name, color in COMPARED.items():
         values = samples(replays.of(name), quantity)
-        points = values.shape[1]
-        x = np.arange(points) + 1 + (turns - points) / 2
-        mean_with_interval(axes, x, values, color=color, linewidth=1.8)
+        x = np.arange(values.shape[1]) + first
+        mean_with_interval(axes, x, values, color=color, **style)
         ends.append(EndLabel(values[:, -1].mean(), NAMES[name], color))
-    axes.set_xlabel("turn of the episode")
-    axes.grid(alpha=0.25)
-    label_ends(axes, ends)
-
-
-def _moving_mean(outcome: Outcome, window: int) -> Float[np.ndarray, "turn env"]:
-    """Computes the mean reward over agents and the turns around each."""
-    rewards = outcome.rewards.mean(1, dtype=np.float64)
-    return np.lib.stride_tricks.sliding_window_view(rewards, window, 0).mean(-1)
-
-
-def _return_so_far(outcome: Outcome) -> Float[np.ndarray, "turn env"]:
-    """Computes the mean return over agents up to each turn."""
-    return outcome.rewards.mean(1, dtype=np.float64).cumsum(0)
+    _finish(axes, ends)
 
 
 def draw_baseline_comparison(replays: Replays, scores: Mapping[str, float]) -> Figure:
@@ -262,8 +307,14 @@ def draw_baseline_comparison(replays: Replays, scores: Mapping[str, float]) -> F
         value = scores["return_mean" if name == "learned" else f"{name}_return"]
         mean_returns = samples(replays.of(name), lambda outcome: returns(outcome).mean(0))
         half = float(half_interval(mean_returns))
-        color = COMPARED.get(name, BLUE if "oracle" in name else GREY)
-        axes.barh(label, value, xerr=half, color=color, ecolor="0.2", capsize=3)
+        axes.barh(
+            label,
+            value,
+            xerr=half,
+            color=COMPARED.get(name, BLUE if "oracle" in name else GREY),
+            ecolor="0.2",
+            capsize=3,
+        )
         text = f"  {value:.1f} ± {half:.1f}"
         axes.text(max(value + half, 0), place, text, va="center", fontsize=9)
     axes.axvline(0, color="0.3", linewidth=0.8)
@@ -271,7 +322,10 @@ def draw_baseline_comparison(replays: Replays, scores: Mapping[str, float]) -> F
     axes.set_xlabel("return of an agent per episode")
     share = f"{scores['share']:.1%} of the oracle with the agents' view"
     score = f"score {scores['score']:.3f} (chance 0, that oracle 1)"
-    axes.set_title(f"Comparison with reference policies: {share}, {score}", **SMALL_TITLE)
+    axes.set_title(
+        f"Comparison with reference policies: {share}, {score}",
+        **SMALL_TITLE,
+    )
     caption(
         figure,
         _describe_intervals(replays),
@@ -289,47 +343,58 @@ def draw_fairness(config: IqnConfig, replays: Replays, scores: Mapping[str, floa
     _draw_by_agent(axes[0], config, replays, scores)
     if panels == 2:
         _draw_lorenz(axes[1], config, replays, scores)
-    intervals = _describe_intervals(replays)
-    caption(figure, intervals, "Income: what items of positive value paid.")
+    caption(
+        figure,
+        _describe_intervals(replays),
+        "Income: what items of positive value paid.",
+    )
     return figure
 
 
 def _draw_by_agent(
-    axes: Axes, config: IqnConfig, replays: Replays, scores: Mapping[str, float]
+    axes: Axes,
+    config: IqnConfig,
+    replays: Replays,
+    scores: Mapping[str, float],
 ) -> None:
-    agents = np.arange(config.env.agents)
-    ends = []
-    for name, color in COMPARED.items():
-        values = samples(replays.of(name), returns)
-        mean_with_interval(axes, agents, values, color=color, marker="o", markersize=4)
-        ends.append(EndLabel(values[:, -1].mean(), NAMES[name], color))
     order = "who act in a new order each turn"
     if config.env.agent_order == "fixed":
         order = "in the order in which they act"
-    axes.set(xlabel=f"agents, {order}", ylabel="return per episode", xticks=agents)
+    axes.set(
+        xlabel=f"agents, {order}",
+        ylabel="return per episode",
+        xticks=range(config.env.agents),
+    )
+    _draw_policies(axes, replays, returns, first=0, marker="o", markersize=4)
     gaps = f"learned {scores['order_gap']:.1f}, oracle {scores['oracle_view_order_gap']:.1f}"
     axes.set_title(f"First minus last: {gaps}", **SMALL_TITLE)
-    axes.grid(alpha=0.25)
-    label_ends(axes, ends)
 
 
 def _draw_lorenz(
-    axes: Axes, config: IqnConfig, replays: Replays, scores: Mapping[str, float]
+    axes: Axes,
+    config: IqnConfig,
+    replays: Replays,
+    scores: Mapping[str, float],
 ) -> None:
     share = np.linspace(0, 1, config.env.agents + 1)
     axes.plot(share, share, color="0.7", linewidth=1)
     for name, color in COMPARED.items():
         incomes = [income(config.env, outcome) for outcome in replays.of(name)]
-        overall = np.mean([lorenz(seed_income.mean(1)) for seed_income in incomes], axis=0)
-        within = np.mean([lorenz(seed_income).mean(1) for seed_income in incomes], axis=0)
+        overall = np.mean([lorenz(values.mean(1)) for values in incomes], axis=0)
+        within = np.mean([lorenz(values).mean(1) for values in incomes], axis=0)
         axes.plot(share, overall, color=color, marker="o", markersize=3)
         axes.plot(share, within, color=color, linestyle=":")
-    axes.set_xlabel("share of agents, poorest first")
-    axes.set_ylabel("their share of the income")
-    axes.set(xlim=(0, 1), ylim=(0, 1))
-    overall_gini = f"Gini {scores['gini_systematic']:.3f} over all worlds (solid)"
-    title = f"{overall_gini}, {scores['gini_episode']:.3f} in each (dotted)"
-    axes.set_title(title, **SMALL_TITLE)
+    axes.set(
+        xlabel="share of agents, poorest first",
+        ylabel="their share of the income",
+        xlim=(0, 1),
+        ylim=(0, 1),
+    )
+    axes.set_title(
+        f"Gini {scores['gini_systematic']:.3f} over all worlds (solid), "
+        f"{scores['gini_episode']:.3f} in each (dotted)",
+        **SMALL_TITLE,
+    )
     axes.text(
         0.5,
         0.52,
@@ -342,7 +407,9 @@ def _draw_lorenz(
     )
 
 
-def lorenz(incomes: Float[np.ndarray, "agent *env"]) -> Float[np.ndarray, "share *env"]:
+def lorenz(
+    incomes: Float[np.ndarray, "agent *env"],
+) -> Float[np.ndarray, "share *env"]:
     """Computes the share of income of the poorest 0, 1, .. all agents; equal without any income."""
     total = incomes.sum(0)
     relative = np.sort(incomes, axis=0) / np.where(total == 0, 1, total)

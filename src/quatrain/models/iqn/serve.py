@@ -1,6 +1,5 @@
 """state -> arrays that answer without it; views of agents -> action values and the greedy action"""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int, Int32, UInt8
+from jaxtyping import Float, Int
 
 from quatrain.envs.treasurehunt import policies, turns
 from quatrain.envs.treasurehunt.rules import channels
@@ -18,7 +17,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Dataset, held_out_envs
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import agent_params, midpoints
-from quatrain.models.iqn.train import State, evaluation_params
+from quatrain.models.iqn.train import State, evaluation_params, init_params
 from quatrain.replay.frames import AnyArray
 from quatrain.requests import Input, validate_request
 
@@ -31,16 +30,7 @@ LARGEST = 2
 """Largest number in a view: a wall on sand counts twice."""
 
 
-class Question(NamedTuple):
-    """Holds the agents and what they see."""
-
-    views: UInt8[np.ndarray, "question frame channel row column"]
-    agents: Int32[np.ndarray, " question"]
-
-
 class ActionValues(NamedTuple):
-    """Holds the greedy action, and the values of all actions."""
-
     action: Int[AnyArray, " batch"]
     values: Float[AnyArray, "batch action"]
     quantiles: Float[AnyArray, "batch quantile action"]
@@ -55,22 +45,33 @@ def export(config: IqnConfig, state: State, dataset: Dataset) -> dict[str, np.nd
 def request(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns views of the first and the last agent in two held-out envs after random turns."""
     held_out = jax.tree.map(lambda leaf: leaf[:EXAMPLES], dataset.held_out)
-    envs = held_out_envs(config, held_out)
-    world = make_world(config.env.rules)
     env_key = jax.random.wrap_key_data(jnp.asarray(held_out.keys[0]))
-    key = jax.random.fold_in(env_key, WALK)
-    policy = policies.random_policy(config.env.rules)
-    rollout = turns.play(world, envs, policy, key, jnp.int32(0), config.network.frames)
+    rollout = turns.play(
+        make_world(config.env.rules),
+        held_out_envs(config, held_out),
+        policies.random_policy(config.env.rules),
+        jax.random.fold_in(env_key, WALK),
+        first_turn=jnp.int32(0),
+        turns=config.network.frames,
+    )
     agents = np.array([0, config.env.agents - 1], np.int32)
     views = np.asarray(rollout.turns.frames)[:, agents, np.arange(EXAMPLES)].swapaxes(0, 1)
     shape = (EXAMPLES, *inputs(config)["views"].shape)
-    return {"views": views.reshape(shape).astype(np.uint8), "agents": agents}
+    return {
+        "views": views.reshape(shape).astype(np.uint8),
+        "agents": agents,
+    }
 
 
 def inputs(config: IqnConfig) -> dict[str, Input]:
     """Returns the inputs of a request: views (frame, channel, row, column) and agent numbers."""
     side = 2 * config.env.vision_radius + 1
-    view = (config.network.frames, len(channels(config.env.rules)), side, side)
+    view = (
+        config.network.frames,
+        len(channels(config.env.rules)),
+        side,
+        side,
+    )
     return {
         "views": Input(np.uint8, view, 0, LARGEST),
         "agents": Input(np.int32, (), 0, config.env.agents - 1),
@@ -78,7 +79,9 @@ def inputs(config: IqnConfig) -> dict[str, Input]:
 
 
 def answer(
-    config: IqnConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+    config: IqnConfig,
+    arrays: dict[str, np.ndarray],
+    request: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Computes what each agent's own network expects of its four actions: up, down, left, right.
 
@@ -93,32 +96,26 @@ def answer(
         ValueError: other inputs or another shape, a number that no view holds, no such agent;
             arrays of another config.
     """
-    question = Question(**validate_request("iqn", request, inputs(config)))
-    template = jax.eval_shape(partial(_init_params, config))
+    question = validate_request("iqn", request, inputs(config))
+    agents = question["agents"]
+    keys = jax.random.split(jax.random.key(0), config.env.agents)
+    template = jax.eval_shape(lambda: {"params": init_params(config, keys)})
     params = packing.from_arrays(template, arrays)["params"]
-    count = config.train.acting.quantiles
-    size = len(question.agents)
+    size = len(agents)
+    shape = (size, config.train.acting.quantiles, network.ACTIONS)
     answers = ActionValues(
         action=np.zeros(size, np.int32),
         values=np.zeros((size, network.ACTIONS), np.float32),
-        quantiles=np.zeros((size, count, network.ACTIONS), np.float32),
+        quantiles=np.zeros(shape, np.float32),
     )
-    for agent, numbers in _blocks(question.agents):
-        padded = question.views[np.resize(numbers, BLOCK)].reshape(BLOCK, config.inputs)
-        block = _action_values(config, params, jnp.int32(agent), jnp.asarray(padded))
-        for answer_column, block_column in zip(answers, block, strict=True):
-            answer_column[numbers] = block_column[: len(numbers)]
-    return answers._asdict()
-
-
-def _blocks(
-    agents: Int[np.ndarray, " question"],
-) -> Iterator[tuple[int, Int[np.ndarray, " block"]]]:
-    """Yields each agent and the numbers of at most `BLOCK` of its questions."""
     for agent in np.unique(agents):
         numbers = np.flatnonzero(agents == agent)
-        for start in range(0, len(numbers), BLOCK):
-            yield int(agent), numbers[start : start + BLOCK]
+        for block in np.split(numbers, range(BLOCK, len(numbers), BLOCK)):
+            views = question["views"][np.resize(block, BLOCK)].reshape(BLOCK, config.inputs)
+            values = _action_values(config, params, jnp.int32(agent), jnp.asarray(views))
+            for answer_column, block_column in zip(answers, values, strict=True):
+                answer_column[block] = block_column[: len(block)]
+    return answers._asdict()
 
 
 @partial(jax.jit, static_argnums=0)
@@ -129,8 +126,3 @@ def _action_values(
     quantiles = network.apply(config.network, agent_params(params, agent), views, taus)
     values = quantiles.mean(1)
     return ActionValues(values.argmax(-1).astype(jnp.int32), values, quantiles)
-
-
-def _init_params(config: IqnConfig) -> dict[str, network.Params]:
-    keys = jax.random.split(jax.random.key(0), config.env.agents)
-    return {"params": jax.vmap(lambda key: network.init(config.network, key, config.inputs))(keys)}

@@ -16,7 +16,12 @@ from quatrain.envs.treasurehunt.turns import World
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.frameworks.jax import packing
 from quatrain.models.iqn import losses, network
-from quatrain.models.iqn.collect import LEARNERS, Dataset, check, to_transitions
+from quatrain.models.iqn.collect import (
+    LEARNERS,
+    Dataset,
+    check,
+    to_transitions,
+)
 from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
 from quatrain.models.iqn.cycle import playing, records
 from quatrain.models.iqn.cycle.acting import greedy_policy
@@ -62,8 +67,11 @@ class Experience(NamedTuple):
 
 
 def window(config: IqnConfig) -> Window:
-    """Returns the window of sampled transitions."""
-    return Window(config.network.frames, config.train.loss.n_step, config.train.loss.discount)
+    return Window(
+        config.network.frames,
+        config.train.loss.n_step,
+        config.train.loss.discount,
+    )
 
 
 def optimizer(config: Train) -> optax.GradientTransformation:
@@ -82,22 +90,28 @@ def targets(
     The online network selects that action with double Q, else the target network.
     """
     loss = config.train.loss
-    size = len(batch.action)
     apply = partial(network.apply, config.network)
     select_key, target_key, select_noise, target_noise = jax.random.split(key, 4)
-    taus = jax.random.uniform(target_key, (size, loss.target_quantiles))
+    taus = jax.random.uniform(target_key, (len(batch.action), loss.target_quantiles))
     values = apply(agent.target_params, batch.next_stack, taus, target_noise)
     selection_values = values
     if loss.double_q:
-        taus = jax.random.uniform(select_key, (size, loss.quantiles))
+        taus = jax.random.uniform(select_key, (len(batch.action), loss.quantiles))
         selection_values = apply(agent.params, batch.next_stack, taus, select_noise)
     next_action = losses.greedy_action(selection_values)
-    next_values = losses.index_by_action(values, next_action)
-    return losses.bootstrap_targets(batch.returns, batch.bootstrap, next_values)
+    return losses.bootstrap_targets(
+        batch.returns,
+        batch.bootstrap,
+        losses.index_by_action(values, next_action),
+    )
 
 
 def objective(
-    params: network.Params, config: IqnConfig, batch: Batch, targets_bp: Array, key: Key[Array, ""]
+    params: network.Params,
+    config: IqnConfig,
+    batch: Batch,
+    targets_bp: Array,
+    key: Key[Array, ""],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """Computes the loss of these parameters, and its metrics."""
     loss_config = config.train.loss
@@ -129,25 +143,41 @@ def update_agent(
 
     No gradient flows through the targets.
     """
-    ring, starts = experience
     sample_key, target_key, online_key = jax.random.split(key, 3)
-    size = config.train.batch_size
-    batch = frames.sample(sample_key, ring, starts, index, window(config), size)
-    targets_bp = targets(config, agent, batch, target_key)
-    gradient_of = jax.grad(objective, has_aux=True)
-    gradients, metrics = gradient_of(agent.params, config, batch, targets_bp, online_key)
-    steps, adam = optimizer(config.train).update(gradients, agent.optimizer)
-    params = optax.apply_updates(agent.params, steps)
+    batch = frames.sample(
+        sample_key,
+        *experience,
+        index,
+        window(config),
+        config.train.batch_size,
+    )
+    gradients, metrics = jax.grad(objective, has_aux=True)(
+        agent.params,
+        config,
+        batch,
+        targets(config, agent, batch, target_key),
+        online_key,
+    )
+    updates, adam = optimizer(config.train).update(gradients, agent.optimizer)
+    params = optax.apply_updates(agent.params, updates)
     norm = optax.tree.norm(gradients)
-    metrics["grad_norm"] = norm
-    metrics["clipped"] = (norm > config.train.max_grad_norm).astype(jnp.float32)
-    count = optax.tree.get(adam, "count")
-    target_params = update_target(config.train, params, agent.target_params, count)
-    return Agent(params, target_params, adam), metrics
+    target_params = update_target(
+        config.train,
+        params,
+        agent.target_params,
+        optax.tree.get(adam, "count"),
+    )
+    return Agent(params, target_params, adam), metrics | {
+        "grad_norm": norm,
+        "clipped": (norm > config.train.max_grad_norm).astype(jnp.float32),
+    }
 
 
 def update_target(
-    config: Train, params: network.Params, target_params: network.Params, updates: Array
+    config: Train,
+    params: network.Params,
+    target_params: network.Params,
+    updates: Array,
 ) -> network.Params:
     """Returns the target network after this number of updates."""
     if isinstance(config.target, HardTarget):
@@ -163,18 +193,23 @@ def update_agents(
     key = jax.random.fold_in(state.base_key, LEARN)
     numbers = state.updates + jnp.arange(config.train.updates_per_cycle)
 
-    def update_repeatedly(agent_and_index: tuple[Agent, Array]) -> tuple[Agent, dict[str, Array]]:
-        agent, index = agent_and_index
+    def update_repeatedly(
+        agent_and_index: tuple[Agent, Array],
+    ) -> tuple[Agent, dict[str, Array]]:
+        first, index = agent_and_index
 
         def step(agent: Agent, number: Array) -> tuple[Agent, dict[str, Array]]:
             agent_key = jax.random.fold_in(jax.random.fold_in(key, number), index)
             return update_agent(config, experience, agent, index, agent_key)
 
-        return jax.lax.scan(step, agent, numbers)
+        return jax.lax.scan(step, first, numbers)
 
-    agents = Agent(state.params, state.target_params, state.optimizer)
-    update_all = map_axis(config, update_repeatedly)
-    agents, metrics = update_all((agents, jnp.arange(config.env.agents)))
+    agents, metrics = map_axis(config, update_repeatedly)(
+        (
+            Agent(state.params, state.target_params, state.optimizer),
+            jnp.arange(config.env.agents),
+        )
+    )
     return agents, {name: values.T for name, values in metrics.items()}
 
 
@@ -185,12 +220,11 @@ def run_cycle(config: IqnConfig, world: World, state: State) -> tuple[State, rec
     ring = frames.write(state.ring, to_transitions(played))
     experience = Experience(ring, frames.valid_starts(ring, window(config)))
     agents, update_metrics = update_agents(config, state, experience)
-    play_metrics = playing.event_rates(config, played)
-    play_metrics["episode_return"] = play_state.episode_return
     turns_of_envs = config.env.worlds * (config.collect.turns + play_state.turns)
     record = records.Cycle(
         update_metrics=update_metrics,
-        play_metrics=play_metrics,
+        play_metrics=playing.event_rates(config, played)
+        | {"episode_return": play_state.episode_return},
         epsilon=epsilon[-1],
         agent_steps=config.env.agents * turns_of_envs,
         replay_valid=experience.starts.total,
@@ -209,11 +243,14 @@ def run_chunk(
     written in place.
     """
 
-    def run_seed(state: State) -> tuple[State, records.Cycle]:
-        step = lambda state, _: run_cycle(config, world, state)  # noqa: E731
-        return jax.lax.scan(step, state, None, length=cycles)
-
-    return map_seeds(config, run_seed)(state)
+    return map_seeds(
+        config,
+        lambda first: jax.lax.scan(
+            lambda state, _: run_cycle(config, world, state),
+            first,
+            length=cycles,
+        ),
+    )(state)
 
 
 def evaluation_params(config: IqnConfig, state: State) -> network.Params:
@@ -222,25 +259,34 @@ def evaluation_params(config: IqnConfig, state: State) -> network.Params:
     Online networks may fall into loops for a while (into a wall, say); their average over updates,
     the Polyak target, does not.
     """
-    uses_target = config.train.acting.evaluation_network == "target"
-    return state.target_params if uses_target else state.params
+    if config.train.acting.evaluation_network == "target":
+        return state.target_params
+    return state.params
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def greedy_returns(
-    config: IqnConfig, world: World, params: network.Params, base_key: Key[Array, " seed"]
+    config: IqnConfig,
+    world: World,
+    params: network.Params,
+    base_key: Key[Array, " seed"],
 ) -> Float[Array, "seed agent"]:
     """Computes the mean return of a greedy episode in `evaluation_worlds` envs, always the same."""
-    count = config.train.evaluation_worlds
 
-    def evaluate_seed(params_and_key: tuple[network.Params, Array]) -> Array:
+    def evaluate_seed(
+        params_and_key: tuple[network.Params, Array],
+    ) -> Array:
         params, key = params_and_key
-        env_keys = jax.random.split(jax.random.fold_in(key, EVALUATION_WORLDS), count)
-        play_key = jax.random.fold_in(key, EVALUATION_PLAY)
-        envs = turns.start(world, env_keys, config.network.frames)
-        policy = greedy_policy(config, params)
-        first = jnp.int32(0)
-        rollout = turns.play(world, envs, policy, play_key, first, config.env.max_turns)
+        worlds_key = jax.random.fold_in(key, EVALUATION_WORLDS)
+        env_keys = jax.random.split(worlds_key, config.train.evaluation_worlds)
+        rollout = turns.play(
+            world,
+            turns.start(world, env_keys, config.network.frames),
+            greedy_policy(config, params),
+            jax.random.fold_in(key, EVALUATION_PLAY),
+            first_turn=jnp.int32(0),
+            turns=config.env.max_turns,
+        )
         return rollout.turns.rewards.sum(0).mean(-1)
 
     return map_seeds(config, evaluate_seed)((params, base_key))
@@ -248,14 +294,12 @@ def greedy_returns(
 
 def init_state(config: IqnConfig, dataset: Dataset, seed: int) -> State:
     """Returns untrained agents, envs at their start, and replays with the prefill."""
-    return init_in_world(config, make_world(config.env.rules), dataset, base_keys(config, seed))
-
-
-def init_in_world(
-    config: IqnConfig, world: World, dataset: Dataset, base_key: Key[Array, " seed"]
-) -> State:
-    """Returns what `init_state` returns, in any world and with a base key per seed."""
-    return _init(config, world, jax.tree.map(jnp.asarray, dataset.train), base_key)
+    return init_in_world(
+        config,
+        make_world(config.env.rules),
+        dataset.train,
+        base_keys(config, seed),
+    )
 
 
 def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seed"]:
@@ -264,14 +308,25 @@ def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seed"]:
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(config.seeds))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _init(config: IqnConfig, world: World, prefill: frames.Transitions, base_key: Array) -> State:
-    init_agent = lambda key: network.init(config.network, key, config.inputs)  # noqa: E731
+def init_params(config: IqnConfig, keys: Key[Array, " agent"]) -> network.Params:
+    return jax.vmap(lambda key: network.init(config.network, key, config.inputs))(keys)
 
-    def init_seed(prefill_and_key: tuple[frames.Transitions, Array]) -> State:
+
+@partial(jax.jit, static_argnums=(0, 1))
+def init_in_world(
+    config: IqnConfig,
+    world: World,
+    prefill: frames.Transitions,
+    base_key: Key[Array, " seed"],
+) -> State:
+    """Returns what `init_state` returns, in any world and with a base key per seed."""
+
+    def init_seed(
+        prefill_and_key: tuple[frames.Transitions, Array],
+    ) -> State:
         prefill, key = prefill_and_key
         agent_keys = jax.random.split(jax.random.fold_in(key, INIT), config.env.agents)
-        params = jax.vmap(init_agent)(agent_keys)
+        params = init_params(config, agent_keys)
         env_keys = jax.random.split(jax.random.fold_in(key, WORLDS), config.env.worlds)
         envs = turns.start(world, env_keys, config.network.frames)
         return State(
@@ -300,7 +355,10 @@ def update(
 
 
 def train(
-    config: IqnConfig, dataset: Dataset, seed: int, state: State | None = None
+    config: IqnConfig,
+    dataset: Dataset,
+    seed: int,
+    state: State | None = None,
 ) -> Iterator[Progress]:
     """Trains until `train.turns` are played, from `state` if given.
 

@@ -185,8 +185,7 @@ def minibatch_indices(
     generator: torch.Generator,
 ) -> tuple[Int64[Tensor, " minibatch"], ...]:
     """Returns the indices of all transitions, shuffled, in minibatches; the last may be smaller."""
-    order = torch.randperm(transitions, generator=generator, device=generator.device)
-    return order.split(size)
+    return torch.randperm(transitions, generator=generator, device=generator.device).split(size)
 
 
 def minibatch(
@@ -213,8 +212,10 @@ def minibatch(
         _select_graphs(transitions, part, part_width)
         for part, part_width in zip(index.split(counts), widths, strict=True)
     ]
-    columns = [getattr(transitions, name) for name in Minibatch._fields[1:]]
-    return Minibatch(tuple(groups), *(column.index_select(0, index) for column in columns))
+    return Minibatch(
+        tuple(groups),
+        *(getattr(transitions, name).index_select(0, index) for name in Minibatch._fields[1:]),
+    )
 
 
 def _select_graphs(transitions: Transitions, index: Tensor, width: int) -> Graphs:

@@ -72,11 +72,9 @@ def gae(
 
     Gradients are not propagated.
     """
-    coef = coef.detach()
     columns = delta.detach().flatten(1)
-    if delta.ndim > 2:
-        per_env = coef.reshape(*coef.shape, *[1] * (delta.ndim - 2))
-        coef = per_env.expand_as(delta).flatten(1)
+    per_env = coef.detach().reshape(*coef.shape, *[1] * (delta.ndim - 2))
+    coef = per_env.expand_as(delta).flatten(1)
     name = fastest(columns, coef) if implementation == "auto" else implementation
     return IMPLEMENTATIONS[name](columns, coef).reshape(delta.shape)
 
@@ -173,8 +171,7 @@ def gae_lfilter(
         env, time = np.nonzero(ends.T)
         carried = result[time + 1, env]
         same_env = env[1:] == env[:-1]
-        decay = factor ** (same_env * np.diff(time))
-        carried[:-1] -= same_env * decay * carried[1:]
+        carried[:-1] -= same_env * factor ** (same_env * np.diff(time)) * carried[1:]
         delta_tb = delta_tb.copy()
         delta_tb[time, env] -= factor * carried
         result = _filter(delta_tb, factor)
@@ -182,9 +179,8 @@ def gae_lfilter(
 
 
 def _filter(delta: np.ndarray, factor: np.floating) -> np.ndarray:
-    numerator = np.ones(1, delta.dtype)
     denominator = np.array([1, -factor], delta.dtype)
-    return lfilter(numerator, denominator, delta[::-1], axis=0)[::-1].copy()
+    return lfilter(np.ones(1, delta.dtype), denominator, delta[::-1], axis=0)[::-1].copy()
 
 
 IMPLEMENTATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

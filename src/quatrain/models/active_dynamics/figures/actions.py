@@ -6,13 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter
 
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     explain_replicate,
     log_ticks,
+    region_border,
     set_title,
 )
 from quatrain.models.active_dynamics.figures.study import PLANE, Study
@@ -20,23 +20,21 @@ from quatrain.plots import caption
 
 TRANSITIONS_SHOWN = 150
 WARMUP_SHOWN = 20
-"""Greatest number of shown transitions that belong to the warm-up."""
 TRACES = 4
 """Greatest number of shown dimensions of an action."""
 SPACING = 2.4
 """Distance between traces, in units of the largest action."""
 CELLS = 15
-"""Cells along the region's diameter."""
 CELL_COLORS = "viridis"
 
 
 def draw_actions(study: Study) -> Figure:
     """Draws the first actions of a replicate of each arm; in the plane, all replicates' visits."""
     has_maps = study.config.env.d == PLANE
-    arms = len(study.arms)
-    figure = Figure(figsize=(13 if has_maps else 10, 2.9 * arms), layout="constrained")
+    size = (13 if has_maps else 10, 2.9 * len(study.arms))
+    figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(
-        arms,
+        len(study.arms),
         2 if has_maps else 1,
         squeeze=False,
         sharex="col",
@@ -57,22 +55,19 @@ def draw_actions(study: Study) -> Figure:
 
 
 def _draw_traces(axes: Axes, study: Study, arm: str) -> None:
-    """Draws one trace above the other, the first on top."""
     bound = study.config.env.action_bound
     warmup = study.config.collect.warmup
     first = max(0, warmup - WARMUP_SHOWN)
-    last = first + TRANSITIONS_SHOWN
-    actions = study.actions[study.median_learner(arm)][first:last, :TRACES]
-    transitions = first + np.arange(len(actions))
+    actions = study.actions[study.median_learner(arm)][first : first + TRANSITIONS_SHOWN, :TRACES]
     heights = -SPACING * bound * np.arange(actions.shape[1])
-    for trace, height in zip(actions.T, heights, strict=True):
-        axes.step(
-            transitions,
-            trace + height,
-            where="post",
-            color=COLORS[arm],
-            linewidth=1.2,
-        )
+    axes.step(
+        first + np.arange(len(actions)),
+        actions + heights,
+        where="post",
+        color=COLORS[arm],
+        linewidth=1.2,
+    )
+    for height in heights:
         axes.axhline(height, color="0.8", linewidth=0.8, zorder=0)
     axes.axvline(warmup, color="0.3", linestyle=":", linewidth=1)
     axes.set_yticks(heights, [f"a{chr(0x2081 + place)}" for place in range(len(heights))])
@@ -113,28 +108,27 @@ def visited_share(study: Study, arm: str) -> float:
 
 
 def _draw_visits(figure: Figure, panels: np.ndarray, study: Study) -> None:
-    """Draws the share of time by cell, on one scale for all arms."""
     edges = cell_edges(study)
     shares = [visit_shares(study.of_arm(arm, study.path), edges).mean(0) for arm in study.arms]
-    lowest = 1 / (study.path.shape[1] * study.config.seeds)
-    norm = LogNorm(lowest, float(np.max(shares)))
+    norm = LogNorm(1 / (study.path.shape[1] * study.config.seeds), float(np.max(shares)))
     for axes, arm, share in zip(panels, study.arms, shares, strict=True):
-        visited = np.where(share > 0, share, np.nan)
-        axes.pcolormesh(edges, edges, visited.T, cmap=CELL_COLORS, norm=norm)
-        axes.add_patch(
-            Circle(
-                (0, 0),
-                study.radius,
-                fill=False,
-                edgecolor="0.3",
-                linestyle=":",
-            ),
+        axes.pcolormesh(
+            edges,
+            edges,
+            np.where(share > 0, share, np.nan).T,
+            cmap=CELL_COLORS,
+            norm=norm,
         )
+        axes.add_patch(region_border(study.radius))
         title = f"{arm}: visited {visited_share(study, arm):.0%} of the region"
         set_title(axes, title, color=COLORS[arm])
         axes.set(aspect="equal", ylabel="x₂")
     panels[-1].set_xlabel("x₁")
-    cells = ScalarMappable(norm, CELL_COLORS)
-    bar = figure.colorbar(cells, ax=panels, label="share of time in a cell", shrink=0.7)
+    bar = figure.colorbar(
+        ScalarMappable(norm, CELL_COLORS),
+        ax=panels,
+        label="share of time in a cell",
+        shrink=0.7,
+    )
     log_ticks(bar.ax.yaxis)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))

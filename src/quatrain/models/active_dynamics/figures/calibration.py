@@ -2,6 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float64
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import ndtri
 
@@ -10,11 +11,11 @@ from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     end_label,
     explain_lines,
+    label_arms,
     median_with_band,
-    set_title,
 )
 from quatrain.models.active_dynamics.figures.study import Study
-from quatrain.plots import caption, label_ends
+from quatrain.plots import EndLabel, caption
 
 NOMINAL = np.arange(1, 20) / 20
 HIGHLIGHTED = 0.9
@@ -22,50 +23,12 @@ HIGHLIGHTED = 0.9
 
 
 def draw_calibration(study: Study) -> Figure:
-    """Draws which share of the field lies within intervals, over their nominal coverage."""
-    observed = coverage(study)
-    place = int(np.argmin(np.abs(NOMINAL - HIGHLIGHTED)))
     figure = Figure(figsize=(6.4, 5.8), layout="constrained")
     axes = figure.subplots()
-    axes.plot(
-        [0, 1],
-        [0, 1],
-        color="0.3",
-        linestyle="--",
-        linewidth=1,
-    )
-    ends = []
-    for arm in study.arms:
-        style = {"color": COLORS[arm], "linewidth": 2}
-        median = median_with_band(axes, NOMINAL, study.of_arm(arm, observed), **style)
-        axes.plot(
-            NOMINAL[place],
-            median[place],
-            "o",
-            color=COLORS[arm],
-            markersize=6,
-            zorder=3,
-        )
-        ends.append(end_label(arm, median[place], f" {median[place]:.0%}"))
-    axes.text(
-        0.25,
-        0.75,
-        "underconfident",
-        color="0.6",
-        fontsize=12,
-        ha="center",
-        va="center",
-    )
-    axes.text(
-        0.75,
-        0.25,
-        "overconfident",
-        color="0.6",
-        fontsize=12,
-        ha="center",
-        va="center",
-    )
-    set_title(axes, f"Coverage of {HIGHLIGHTED:.0%} intervals: {study.pair_text(ends)}")
+    axes.plot([0, 1], [0, 1], color="0.3", linestyle="--", linewidth=1)
+    ends = _draw_coverage(axes, study)
+    for x, text in ((0.25, "underconfident"), (0.75, "overconfident")):
+        axes.text(x, 1 - x, text, color="0.6", fontsize=12, ha="center", va="center")
     axes.set(
         xlabel="nominal coverage of intervals",
         ylabel="observed coverage",
@@ -73,10 +36,27 @@ def draw_calibration(study: Study) -> Figure:
         ylim=(0, 1),
         aspect="equal",
     )
-    axes.grid(alpha=0.25)
-    label_ends(axes, ends)
+    label_arms(axes, f"Coverage of {HIGHLIGHTED:.0%} intervals: {study.pair_text(ends)}", ends)
     caption(figure, explain_lines(study.config.seeds).replace("; bands", ";\nbands"))
     return figure
+
+
+def _draw_coverage(axes: Axes, study: Study) -> list[EndLabel]:
+    observed = coverage(study)
+    place = int(np.argmin(np.abs(NOMINAL - HIGHLIGHTED)))
+    ends = []
+    for arm in study.arms:
+        color = COLORS[arm]
+        median = median_with_band(
+            axes,
+            NOMINAL,
+            study.of_arm(arm, observed),
+            color=color,
+            linewidth=2,
+        )
+        axes.plot(NOMINAL[place], median[place], "o", color=color, markersize=6, zorder=3)
+        ends.append(end_label(arm, median[place], f" {median[place]:.0%}"))
+    return ends
 
 
 def coverage(study: Study) -> Float64[np.ndarray, "learner level"]:

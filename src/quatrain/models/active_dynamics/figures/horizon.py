@@ -6,38 +6,39 @@ from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.evaluate import HORIZONS, SMALLEST
 from quatrain.models.active_dynamics.figures.parts import (
-    COLORS,
-    end_label,
+    draw_arm,
     explain_lines,
-    median_with_band,
-    set_title,
+    label_arms,
 )
 from quatrain.models.active_dynamics.figures.study import Study
-from quatrain.plots import caption, label_ends
+from quatrain.plots import caption
 
 R2_TICKS = (-9, -1, 0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999)
 
 
 def draw_horizon(study: Study) -> Figure:
-    """Draws how well the displacement by the field is predicted, over transitions ahead."""
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     ends = []
+    r2_by_learner = np.stack([study.prediction_r2[f"displacement_r2_{k}"] for k in HORIZONS], 1)
     for arm in study.arms:
-        columns = [study.prediction_r2[f"displacement_r2_{k}"] for k in HORIZONS]
-        r2 = study.of_arm(arm, np.stack(columns, 1))
-        style = {"color": COLORS[arm], "linewidth": 2, "marker": "o"}
-        median = median_with_band(axes, HORIZONS, nines(r2), **style)
-        ends.append(end_label(arm, median[-1], f" {np.median(r2[:, -1]):.4f}"))
+        r2 = study.of_arm(arm, r2_by_learner)
+        text = f" {np.median(r2[:, -1]):.4f}"
+        ends.append(draw_arm(axes, arm, HORIZONS, nines(r2), text, linewidth=2, marker="o"))
     axes.set_yticks(nines(np.array(R2_TICKS)), [f"{tick:g}" for tick in R2_TICKS])
     low, high = axes.dataLim.intervaly
-    axes.set_ylim(low - 0.15, high + 0.15)
-    axes.set_xticks(HORIZONS)
-    summary = study.pair_text(ends)
-    set_title(axes, f"R² of the displacement by the field in {HORIZONS[-1]} transitions: {summary}")
-    axes.set(xlabel="transitions ahead", ylabel="R² of the displacement by the field")
-    axes.grid(alpha=0.25)
-    label_ends(axes, ends)
+    axes.set(
+        xlabel="transitions ahead",
+        ylabel="R² of the displacement by the field",
+        xticks=HORIZONS,
+        ylim=(low - 0.15, high + 0.15),
+    )
+    label_arms(
+        axes,
+        f"R² of the displacement by the field in {HORIZONS[-1]} transitions:"
+        f" {study.pair_text(ends)}",
+        ends,
+    )
     caption(
         figure,
         "From true states, with held-out actions; 0: as without a field. Over equal heights the"

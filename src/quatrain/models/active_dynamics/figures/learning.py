@@ -10,9 +10,10 @@ from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     DOTTED_LINE,
     TRUTH,
-    end_label,
+    draw_arm,
     explain_lines,
     format_number,
+    label_arms,
     log_ticks,
     median_with_band,
     set_title,
@@ -23,7 +24,7 @@ from quatrain.models.active_dynamics.figures.study import (
     arm_metric,
     information_at_checkpoints,
 )
-from quatrain.plots import EndLabel, caption, label_ends
+from quatrain.plots import EndLabel, caption
 from quatrain.progress import History
 
 REFERENCES = {
@@ -31,7 +32,7 @@ REFERENCES = {
     "affine_field": "best affine field",
     "projection_floor": "best of these features",
 }
-"""Scores that are drawn as horizontal lines, and their labels."""
+REFERENCE_COLOR = "0.35"
 MARGIN = 0.6
 """Lower end of the axis, relative to the lowest drawn error."""
 SMALLEST_SHOWN = 1e-4
@@ -50,29 +51,35 @@ ELBO_PANELS = {
 
 
 def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
-    """Draws the error of each arm's field over transitions, with reference levels."""
     figure = Figure(figsize=(9, 5.4), layout="constrained")
     axes = figure.subplots()
-    axes.set_yscale("log")
+    axes.set(yscale="log", ylabel="error of the field, relative to its size")
     set_transitions_axis(axes, study.steps)
-    ends = []
-    for arm in study.arms:
-        errors = study.of_arm(arm, study.estimate.nrmse.T)
-        median = median_with_band(axes, study.steps, errors, color=COLORS[arm], **DOTTED_LINE)
-        ends.append(end_label(arm, median[-1], f" {format_number(median[-1])}"))
+    ends = [
+        draw_arm(
+            axes,
+            arm,
+            study.steps,
+            study.of_arm(arm, study.estimate.nrmse.T),
+            **DOTTED_LINE,
+        )
+        for arm in study.arms
+    ]
     low, high = axes.dataLim.intervaly
     axes.set_ylim(MARGIN * low, 1.3 * max(high, scores["zero_field"]))
-    for name, text in REFERENCES.items():
-        if scores[name] > 0:
-            ends.append(_draw_reference(axes, scores[name], text, MARGIN * low))
-    set_title(axes, headline(study, scores), 11)
+    ends += [
+        _draw_reference(axes, scores[name], text, MARGIN * low)
+        for name, text in REFERENCES.items()
+        if scores[name] > 0
+    ]
     _draw_ratio(axes, study, scores)
-    axes.set_ylabel("error of the field, relative to its size")
-    axes.grid(alpha=0.25)
     log_ticks(axes.yaxis)
-    label_ends(axes, ends)
-    lines = explain_lines(study.config.seeds)
-    caption(figure, f"Root mean square over the region of interest. {lines}")
+    label_arms(axes, headline(study, scores), ends, 11)
+    caption(
+        figure,
+        "Root mean square over the region of interest.",
+        explain_lines(study.config.seeds),
+    )
     return figure
 
 
@@ -98,26 +105,16 @@ def headline(study: Study, scores: Mapping[str, float]) -> str:
     )
 
 
-def _draw_reference(
-    axes: Axes,
-    level: float,
-    text: str,
-    bottom: float,
-) -> EndLabel:
+def _draw_reference(axes: Axes, level: float, text: str, bottom: float) -> EndLabel:
     """Draws a line at the level. If it is below the axes, the label at the lower edge says so."""
-    color = "0.35"
     if level < bottom:
         shown = level if level > SMALLEST_SHOWN else 0
-        return EndLabel(bottom, f"↓ {text} {format_number(shown)}", color)
-    axes.axhline(level, color=color, linestyle="--", linewidth=1)
-    return EndLabel(level, f"{text} {format_number(level)}", color)
+        return EndLabel(bottom, f"↓ {text} {format_number(shown)}", REFERENCE_COLOR)
+    axes.axhline(level, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
+    return EndLabel(level, f"{text} {format_number(level)}", REFERENCE_COLOR)
 
 
-def _draw_ratio(
-    axes: Axes,
-    study: Study,
-    scores: Mapping[str, float],
-) -> None:
+def _draw_ratio(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:
     """Draws an arrow at the rival's final error, back to where the active arm reached it."""
     last = study.config.train.transitions
     rival = study.pair[-1]
@@ -127,12 +124,7 @@ def _draw_ratio(
     first = last / ratio
     level = scores[f"field_nrmse.{rival}"]
     arrow = {"arrowstyle": "<|-|>", "color": TRUTH, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate(
-        "",
-        (first, level),
-        (last, level),
-        arrowprops=arrow,
-    )
+    axes.annotate("", (first, level), (last, level), arrowprops=arrow)
     axes.annotate(
         f"{ratio:.1f} times fewer",
         (float(np.sqrt(first * last)), level),
@@ -155,69 +147,60 @@ def draw_information(study: Study, history: History) -> Figure:
     ends = []
     for arm in study.arms:
         steps, _, gained = information_at_checkpoints(study, history, arm)
-        median = median_with_band(left, steps, gained, color=COLORS[arm], **DOTTED_LINE)
-        ends.append(end_label(arm, median[-1], f" {format_number(median[-1])}"))
+        ends.append(draw_arm(left, arm, steps, gained, **DOTTED_LINE))
         _draw_errors(right, study, history, arm)
-    set_title(left, f"Nats gained about the field's weights: {study.pair_text(ends)}")
     left.set_ylabel("information gained, nats")
-    set_title(right, "Expected error of each arm (lines) and actual error (rings)")
     right.set(yscale="log", ylabel="error of the field by component, r.m.s.")
     log_ticks(right.yaxis)
     for axes in (left, right):
         set_transitions_axis(axes, history[f"information_gained.{study.arms[0]}"][0])
-        axes.grid(alpha=0.25)
-    label_ends(left, ends)
+    label_arms(left, f"Nats gained about the field's weights: {study.pair_text(ends)}", ends)
+    label_arms(right, "Expected error of each arm (lines) and actual error (rings)", [])
     caption(figure, explain_lines(study.config.seeds))
     return figure
 
 
-def _draw_errors(
-    axes: Axes,
-    study: Study,
-    history: History,
-    arm: str,
-) -> None:
-    """Draws the standard deviation and the actual error of a component."""
+def _draw_errors(axes: Axes, study: Study, history: History, arm: str) -> None:
     steps = history[f"field_sd.{arm}"][0]
-    deviation = arm_metric(study, history, "field_sd", arm)
+    color = COLORS[arm]
     median_with_band(
         axes,
         steps,
-        deviation,
-        color=COLORS[arm],
+        arm_metric(study, history, "field_sd", arm),
+        color=color,
         linewidth=2,
         marker=".",
     )
     size = float(np.sqrt(np.square(study.dataset.held_out.grid_field.astype(float)).mean()))
     error = size * np.median(arm_metric(study, history, "monitor/field_nrmse", arm), 0)
-    axes.plot(
-        steps,
-        error,
-        "o",
-        color=COLORS[arm],
-        markersize=4,
-        fillstyle="none",
-    )
+    axes.plot(steps, error, "o", color=color, markersize=4, fillstyle="none")
 
 
 # The evidence bound.
 
 
 def draw_elbo(study: Study, history: History) -> Figure:
-    """Draws the terms of the evidence bound over transitions."""
     figure = Figure(figsize=(15, 7), layout="constrained")
     panels = figure.subplots(2, 3, sharex=True)
     for axes, (name, title) in zip(panels.flat, ELBO_PANELS.items(), strict=True):
         for arm in study.arms:
-            steps = history[f"{name}.{arm}"][0]
-            values = arm_metric(study, history, name, arm)
-            style = {"color": COLORS[arm], "linewidth": 1.5, "marker": ".", "label": arm}
-            median_with_band(axes, steps, values, **style)
+            median_with_band(
+                axes,
+                history[f"{name}.{arm}"][0],
+                arm_metric(study, history, name, arm),
+                color=COLORS[arm],
+                linewidth=1.5,
+                marker=".",
+                label=arm,
+            )
         set_title(axes, title)
         axes.grid(alpha=0.25)
     panels[0, 0].legend(frameon=False, loc="lower right")
     for axes in panels[1]:
         axes.set_xlabel("transitions, warm-up included")
-    lines = explain_lines(study.config.seeds)
-    caption(figure, f"At each transition's last gradient step; 0 before the first step. {lines}")
+    caption(
+        figure,
+        "At each transition's last gradient step; 0 before the first step.",
+        explain_lines(study.config.seeds),
+    )
     return figure

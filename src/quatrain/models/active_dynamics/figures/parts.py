@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from quatrain.plots import BLACK, ORANGE, RED, EndLabel
-from quatrain.statistics import Interval, median_interval
+from quatrain.plots import BLACK, ORANGE, RED, EndLabel, label_ends
+from quatrain.statistics import median_interval
 
 COLORS = {
     "active": RED,
@@ -20,21 +21,10 @@ COLORS = {
     "chirp": "#009E73",
     "off": "#882255",
 }
-"""Colour of each arm, the same in all figures."""
 TRUTH = BLACK
 DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
 LOG_AXIS_RATIO = 2.5
 """Ratio of the ends of an axis from which on it is logarithmic."""
-
-
-def interval(values: Float[np.ndarray, " replicate"]) -> Interval | None:
-    """Returns the 95 % confidence interval of the median.
-
-    Returns the range for fewer than 6 values, and None for a single one.
-    """
-    if len(values) == 1:
-        return None
-    return median_interval(values) or Interval(float(values.min()), float(values.max()))
 
 
 def median_with_band(
@@ -45,38 +35,56 @@ def median_with_band(
 ) -> Float[np.ndarray, " point"]:
     """Draws the median over replicates as a line and its interval as a band; returns the median.
 
-    The band does not widen the axis.
+    The band is the 95 % confidence interval, or the range for fewer than 6 replicates; a single
+    one has none. It does not widen the axis.
     """
     median = np.median(values, 0)
     (line,) = axes.plot(x, median, **style)
-    bands = [interval(column) for column in values.T]
-    if None not in bands:
+    if len(values) > 1:
         limits = axes.dataLim.frozen()
+        bands = [median_interval(column) or (column.min(), column.max()) for column in values.T]
         low, high = np.array(bands).T
-        axes.fill_between(
-            x,
-            low,
-            high,
-            color=line.get_color(),
-            alpha=0.18,
-            linewidth=0,
-        )
+        axes.fill_between(x, low, high, color=line.get_color(), alpha=0.18, linewidth=0)
         axes.dataLim.set(limits)
     return median
 
 
 def end_label(arm: str, y: float, text: str) -> EndLabel:
-    """Returns the label of an arm's line, beside the axes at height y."""
     return EndLabel(float(y), f"{arm}{text}", COLORS[arm])
 
 
+def draw_arm(
+    axes: Axes,
+    arm: str,
+    x: Sequence[int] | np.ndarray,
+    values: Float[np.ndarray, "replicate point"],
+    text: str | None = None,
+    **style: Any,
+) -> EndLabel:
+    """Draws the median and the band of an arm.
+
+    Returns the label at the end of the line: `text`, by default the last median.
+    """
+    last = median_with_band(axes, x, values, color=COLORS[arm], **style)[-1]
+    return end_label(arm, last, f" {format_number(last)}" if text is None else text)
+
+
+def label_arms(axes: Axes, title: str, ends: Sequence[EndLabel], fontsize: int = 10) -> None:
+    """Adds a title, a grid and the labels of lines; call it after all lines are drawn."""
+    set_title(axes, title, fontsize)
+    axes.grid(alpha=0.25)
+    label_ends(axes, ends)
+
+
 def set_title(axes: Axes, text: str, fontsize: int = 10, **style: Any) -> None:
-    """Sets a title at the left."""
     axes.set_title(text, loc="left", fontsize=fontsize, **style)
 
 
+def region_border(radius: float) -> Circle:
+    return Circle((0, 0), radius, fill=False, edgecolor="0.3", linewidth=1, linestyle=":")
+
+
 def explain_lines(replicates: int) -> str:
-    """Returns a sentence about what lines and bands show."""
     if replicates == 1:
         return "One replicate."
     has_interval = median_interval(np.zeros(replicates)) is not None
@@ -85,14 +93,10 @@ def explain_lines(replicates: int) -> str:
 
 
 def explain_replicate(replicates: int) -> str:
-    """Returns a sentence about which replicate a map shows."""
     return "" if replicates == 1 else f"Of {replicates} replicates the one with the median error."
 
 
-def set_transitions_axis(
-    axes: Axes,
-    steps: Sequence[int] | np.ndarray,
-) -> None:
+def set_transitions_axis(axes: Axes, steps: Sequence[int] | np.ndarray) -> None:
     """Labels the x axis; makes it logarithmic if the steps span a large enough ratio."""
     axes.set_xlabel("transitions, warm-up included")
     if steps[-1] >= LOG_AXIS_RATIO * steps[0]:

@@ -17,9 +17,10 @@ from quatrain.models.active_dynamics.figures.parts import (
     explain_replicate,
     format_number,
     log_ticks,
+    region_border,
     set_title,
 )
-from quatrain.models.active_dynamics.figures.study import Paths, Study, undriven_paths
+from quatrain.models.active_dynamics.figures.study import Study, undriven_paths
 from quatrain.plots import caption
 
 FLOW_COLORS = "viridis"
@@ -33,9 +34,8 @@ EDGE = 1.1
 LOWEST_QUANTILE = 0.02
 """Quantile of errors at the lower end of the colour scale."""
 FAN_STARTS = 12
-"""Starts of undriven paths on each circle."""
 FAN_RADII = (0.95, 0.25)
-"""Radii of these circles, in units of the region's radius."""
+"""Radii of the circles of starts of undriven paths, in units of the region's radius."""
 FAN_TIME = 5.0
 """Duration of undriven paths, in units of time."""
 
@@ -57,23 +57,19 @@ class Chart(NamedTuple):
         return np.linalg.norm(self.mean[learner] - self.true, axis=2)
 
     def within(self, radius: float) -> Bool[np.ndarray, "x1 x2"]:
-        """Returns which points are at most `radius` from the origin."""
         return np.hypot(self.axis[:, None], self.axis) <= radius
 
 
 @torch.no_grad()
 def make_chart(study: Study) -> Chart:
     """Evaluates the fields of all learners in true coordinates."""
-    axis = torch.linspace(
-        -EDGE * study.radius,
-        EDGE * study.radius,
-        SIDE,
-        dtype=torch.float64,
-    )
+    edge = EDGE * study.radius
+    axis = torch.linspace(-edge, edge, SIDE, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis)
     alignment = study.alignment
-    latent = alignment.to_latent(points.expand(study.config.learners, -1, -1))
-    moments = study.training.learner.moments(latent)
+    moments = study.training.learner.moments(
+        alignment.to_latent(points.expand(study.config.learners, -1, -1)),
+    )
     fields = (
         study.true_field(points),
         alignment.to_velocity(moments.mean.double()),
@@ -95,13 +91,13 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     _draw_flows(figure, (left, middle), study, chart, learner)
     _draw_visits(middle, study, learner, COLORS[arm])
     _draw_difference(figure, right, study, chart, learner)
-    set_title(left, "True field", 11)
-    transitions = study.path.shape[1]
-    set_title(middle, f"Field learned by {arm} from {transitions:,} transitions (dots)", 11)
-    nrmse = study.estimate.nrmse[-1, learner]
-    set_title(right, f"Error of the learned field: {nrmse:.1%}", 11)
-    for axes in (left, middle, right):
-        _set_frame(axes, study)
+    titles = {
+        "True field": left,
+        f"Field learned by {arm} from {study.path.shape[1]:,} transitions (dots)": middle,
+        f"Error of the learned field: {study.estimate.nrmse[-1, learner]:.1%}": right,
+    }
+    for title, axes in titles.items():
+        _set_frame(axes, study, title)
     caption(figure, "Dotted: the region of interest.", explain_replicate(study.config.seeds))
     return figure
 
@@ -113,7 +109,6 @@ def _draw_flows(
     chart: Chart,
     learner: int,
 ) -> None:
-    """Draws streamlines of the true field and of the learned one."""
     inside = chart.within(study.radius)
     speeds = Normalize(0, float(np.linalg.norm(chart.true[inside], axis=1).max()))
     for axes, field in zip(panels, (chart.true, chart.mean[learner]), strict=True):
@@ -131,7 +126,12 @@ def _draw_flows(
             arrowsize=0.8,
         )
     _add_colorbar(
-        figure, panels[1], speeds, FLOW_COLORS, label="speed (left, middle)", extend="max"
+        figure,
+        panels[1],
+        speeds,
+        FLOW_COLORS,
+        label="speed (left, middle)",
+        extend="max",
     )
 
 
@@ -142,7 +142,6 @@ def _draw_difference(
     chart: Chart,
     learner: int,
 ) -> None:
-    """Draws a map of the error's length, and the error itself as arrows on some points."""
     error = chart.error(learner)
     lengths = Normalize(0, float(error[chart.within(study.radius)].max()))
     _draw_map(axes, study, chart, error, lengths)
@@ -151,21 +150,12 @@ def _draw_difference(
     has_arrow[ARROW_SPACING // 2 :: ARROW_SPACING, ARROW_SPACING // 2 :: ARROW_SPACING] = True
     x1, x2 = np.nonzero(has_arrow & chart.within(0.97 * study.radius))
     u, v = (chart.mean[learner] - chart.true)[x1, x2].T
-    axes.quiver(
-        chart.axis[x1],
-        chart.axis[x2],
-        u,
-        v,
-        color="white",
-        width=0.004,
-        pivot="middle",
-    )
+    axes.quiver(chart.axis[x1], chart.axis[x2], u, v, color="white", width=0.004, pivot="middle")
 
 
 def _add_colorbar(figure: Figure, axes: Axes, norm: Normalize, colors: str, **style: Any) -> None:
-    mappable = ScalarMappable(norm, colors)
     figure.colorbar(
-        mappable,
+        ScalarMappable(norm, colors),
         ax=axes,
         location="bottom",
         shrink=0.8,
@@ -180,32 +170,27 @@ def _add_colorbar(figure: Figure, axes: Axes, norm: Normalize, colors: str, **st
 def draw_uncertainty(study: Study, chart: Chart) -> Figure:
     """Draws the expected beside the actual error of two arms, on one scale."""
     inside = chart.within(study.radius)
-    learners = [study.median_learner(arm) for arm in study.pair]
-    errors = [(chart.expected_error(learner), chart.error(learner)) for learner in learners]
-    sizes = np.concatenate([values[inside] for pair in errors for values in pair])
+    learners = {arm: study.median_learner(arm) for arm in study.pair}
+    errors = {
+        (kind, arm): error(learner)
+        for arm, learner in learners.items()
+        for kind, error in (("Expected", chart.expected_error), ("Actual", chart.error))
+    }
+    sizes = np.concatenate([error[inside] for error in errors.values()])
     norm = LogNorm(*np.quantile(sizes, (LOWEST_QUANTILE, 1)))
     figure = Figure(figsize=(9.4, 4.6 * len(learners)), layout="compressed")
-    panels = figure.subplots(
-        len(learners),
-        2,
-        squeeze=False,
-        sharex=True,
-        sharey=True,
+    panels = figure.subplots(len(learners), 2, squeeze=False, sharex=True, sharey=True)
+    for axes, ((kind, arm), error) in zip(panels.flat, errors.items(), strict=True):
+        _draw_map(axes, study, chart, error, norm)
+        _draw_visits(axes, study, learners[arm], "white")
+        size = format_number(float(np.sqrt(np.square(error[inside]).mean())))
+        _set_frame(axes, study, f"{kind} error of {arm}: {size}", color=COLORS[arm])
+    bar = figure.colorbar(
+        ScalarMappable(norm, ERROR_COLORS),
+        ax=panels,
+        label="length of the field's error",
+        shrink=0.6,
     )
-    for place, arm in enumerate(study.pair):
-        for axes, kind, values in zip(
-            panels[place],
-            ("Expected", "Actual"),
-            errors[place],
-            strict=True,
-        ):
-            _draw_map(axes, study, chart, values, norm)
-            _draw_visits(axes, study, learners[place], "white")
-            _set_frame(axes, study)
-            size = format_number(float(np.sqrt(np.square(values[inside]).mean())))
-            set_title(axes, f"{kind} error of {arm}: {size}", 11, color=COLORS[arm])
-    lengths = ScalarMappable(norm, ERROR_COLORS)
-    bar = figure.colorbar(lengths, ax=panels, label="length of the field's error", shrink=0.6)
     log_ticks(bar.ax.yaxis)
     caption(
         figure,
@@ -222,27 +207,20 @@ def _draw_map(
     values: Float64[np.ndarray, "x1 x2"],
     norm: Normalize,
 ) -> None:
-    """Draws values within the region."""
-    style: dict[str, Any] = {"cmap": ERROR_COLORS, "norm": norm, "shading": "gouraud"}
-    mesh = axes.pcolormesh(chart.axis, chart.axis, values.T, **style)
+    mesh = axes.pcolormesh(
+        chart.axis,
+        chart.axis,
+        values.T,
+        cmap=ERROR_COLORS,
+        norm=norm,
+        shading="gouraud",
+    )
     mesh.set_clip_path(Circle((0, 0), study.radius, transform=axes.transData))
 
 
-def _draw_visits(
-    axes: Axes,
-    study: Study,
-    learner: int,
-    color: str,
-) -> None:
+def _draw_visits(axes: Axes, study: Study, learner: int, color: str) -> None:
     x1, x2 = study.path[learner].T
-    axes.scatter(
-        x1,
-        x2,
-        s=4,
-        color=color,
-        alpha=0.5,
-        linewidths=0,
-    )
+    axes.scatter(x1, x2, s=4, color=color, alpha=0.5, linewidths=0)
 
 
 # Paths.
@@ -255,16 +233,14 @@ def draw_portraits(study: Study) -> Figure:
     panels = figure.subplots(1, len(study.pair), squeeze=False, sharex=True, sharey=True)[0]
     for axes, arm in zip(panels, study.pair, strict=True):
         learned = paths.learned[study.median_learner(arm)]
-        _draw_fan(
+        _draw_fan(axes, study, paths.true, learned, COLORS[arm])
+        distance = format_number(path_distance(study, paths.true, learned))
+        _set_frame(
             axes,
             study,
-            Paths(paths.true, learned[None]),
-            COLORS[arm],
+            f"Undriven paths by {arm}: {distance} off the true ones",
+            color=COLORS[arm],
         )
-        distance = format_number(path_distance(study, paths.true, learned))
-        title = f"Undriven paths by {arm}: {distance} off the true ones"
-        set_title(axes, title, 11, color=COLORS[arm])
-        _set_frame(axes, study)
     caption(
         figure,
         f"Black: true field; dashed: learned field; rings: starts; {FAN_TIME:g} units of time."
@@ -285,7 +261,6 @@ def path_distance(
 
 
 def fan_starts(study: Study) -> Float64[np.ndarray, "start d"]:
-    """Returns evenly spaced starts on circles."""
     angle = np.linspace(0, 2 * np.pi, FAN_STARTS, endpoint=False)
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
     return np.concatenate([radius * study.radius * circle for radius in FAN_RADII])
@@ -294,38 +269,24 @@ def fan_starts(study: Study) -> Float64[np.ndarray, "start d"]:
 def _draw_fan(
     axes: Axes,
     study: Study,
-    paths: Paths,
+    true: Float64[np.ndarray, "time start d"],
+    learned: Float64[np.ndarray, "time start d"],
     color: str,
 ) -> None:
-    """Draws the true paths and over them the learned ones, up to the escape radius."""
     styles: tuple[dict[str, Any], ...] = (
         {"color": TRUTH, "linewidth": 1},
         {"color": color, "linestyle": (0, (3, 1.5))},
     )
-    for path, style in zip((paths.true, paths.learned[0]), styles, strict=True):
+    for path, style in zip((true, learned), styles, strict=True):
         stays = np.abs(path).max(2, keepdims=True) <= study.config.env.escape_radius
-        x1, x2 = np.moveaxis(np.where(stays, path, np.nan), 2, 0)
-        axes.plot(x1, x2, **style)
-    axes.plot(
-        *paths.true[0].T,
-        "o",
-        markersize=4,
-        color=TRUTH,
-        fillstyle="none",
-    )
+        axes.plot(*np.moveaxis(np.where(stays, path, np.nan), 2, 0), **style)
+    axes.plot(*true[0].T, "o", markersize=4, color=TRUTH, fillstyle="none")
 
 
-def _set_frame(axes: Axes, study: Study) -> None:
-    """Gives both axes the same limits and draws the region's border."""
-    border = Circle(
-        (0, 0),
-        study.radius,
-        fill=False,
-        edgecolor="0.3",
-        linewidth=1,
-        linestyle=":",
-    )
-    axes.add_patch(border)
+def _set_frame(axes: Axes, study: Study, title: str, **style: Any) -> None:
+    """Sets the title, gives both axes the same limits and draws the region's border."""
+    set_title(axes, title, 11, **style)
+    axes.add_patch(region_border(study.radius))
     edge = EDGE * study.radius
     axes.set(
         xlim=(-edge, edge),

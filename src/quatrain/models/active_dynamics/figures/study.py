@@ -46,12 +46,10 @@ class Study(NamedTuple):
 
     @property
     def radius(self) -> float:
-        """Returns the radius of the region of interest."""
         return self.config.env.region_radius
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Returns the transitions of the checkpoints."""
         return checkpoint_steps(self.config)
 
     @property
@@ -59,12 +57,13 @@ class Study(NamedTuple):
         """Returns the arms that maps show: the active (or first) one and, if any, a plain one."""
         shown = "active" if "active" in self.arms else self.arms[0]
         others = [arm for arm in self.arms if arm != shown]
-        return (shown, "random") if "random" in others else (shown, *others[:1])
+        return (shown, *(["random"] if "random" in others else others[:1]))
 
     def pair_text(self, ends: Sequence[EndLabel]) -> str:
         """Joins the labels of the arms that maps show. ends: one of each arm."""
-        labels = zip(self.arms, ends, strict=True)
-        return ", ".join(end.text for arm, end in labels if arm in self.pair)
+        return ", ".join(
+            end.text for arm, end in zip(self.arms, ends, strict=True) if arm in self.pair
+        )
 
     @property
     def alignment(self) -> AffineAlignment:
@@ -78,7 +77,6 @@ class Study(NamedTuple):
         arm: str,
         values: Shaped[np.ndarray, "learner ..."],
     ) -> Shaped[np.ndarray, "replicate ..."]:
-        """Selects the learners of an arm."""
         return values[learners_of(self.config, arm)]
 
     def median_learner(self, arm: str) -> int:
@@ -93,7 +91,6 @@ class Study(NamedTuple):
 
 
 def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
-    """Computes what the figures show of a trained state."""
     training = TrainingState.from_state(config, dataset, state)
     transitions = int(state.transitions)
     return Study(
@@ -113,7 +110,6 @@ def arm_metric(
     name: str,
     arm: str,
 ) -> Float[np.ndarray, "replicate point"]:
-    """Returns a recorded metric of each replicate of an arm."""
     names = [f"{name}.{arm}"]
     if study.config.seeds > 1:
         names = [f"{name}.{arm}/seed/{seed}" for seed in range(study.config.seeds)]
@@ -154,14 +150,11 @@ def undriven_paths(
     learner = study.training.learner
     alignment = study.alignment
     dt = study.config.env.dt
-    x = torch.tensor(starts)
-    x_by_learner = x.expand(study.config.learners, -1, -1)
-    z = alignment.to_latent(x_by_learner)
-    true = [x]
-    learned = [x_by_learner]
+    true = [torch.tensor(starts)]
+    learned = [true[0].expand(study.config.learners, -1, -1)]
+    z = alignment.to_latent(learned[0])
     for _ in range(transitions):
-        x = x + study.true_field(x) * dt
+        true.append(true[-1] + study.true_field(true[-1]) * dt)
         z = z + learner.drift(learner.weights, z.float()).double() * dt
-        true.append(x)
         learned.append(alignment.to_state(z))
     return Paths(torch.stack(true).numpy(force=True), torch.stack(learned, 1).numpy(force=True))

@@ -10,22 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Shaped
+from jaxtyping import Float64, Shaped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from quatrain.models.active_dynamics.bayes_filter import filter as filters
-from quatrain.models.active_dynamics.bayes_filter.filter import START_VARIANCE, Belief, Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import START_VARIANCE, Filter
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     DOTTED_LINE,
+    draw_arm,
     end_label,
     explain_lines,
     format_number,
+    label_arms,
     log_ticks,
-    median_with_band,
-    set_title,
     set_transitions_axis,
 )
 from quatrain.models.active_dynamics.figures.study import (
@@ -34,7 +33,7 @@ from quatrain.models.active_dynamics.figures.study import (
     information_at_checkpoints,
 )
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.plots import caption, label_ends
+from quatrain.plots import caption
 from quatrain.progress import History
 
 LOWEST = 0.5
@@ -49,33 +48,27 @@ def oracle_nll(study: Study) -> Float64[np.ndarray, "learner transition"]:
     The oracle is a filter of the states that knows the true field. The first observations of new
     episodes are not stored, so that it knows less than the learner after each reset.
     """
-    training = study.training
     env = study.config.env
-    ring = training.replay
-    rbf = make_rbf(study.config.network.rbf, env.d)
+    world = study.training.world
+    ring = study.training.replay
     oracle = Filter(
-        rbf,
-        training.world.emission.double(),
+        make_rbf(study.config.network.rbf, env.d),
+        world.emission.double(),
         env.dt,
         env.process_noise,
     )
     first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
     belief = filters.state_prior(env.d, study.config.learners)
+    start_covariance = START_VARIANCE * torch.eye(env.d, dtype=torch.float64)
     filters.correct(oracle, belief, first.double())
     nll = []
     for time in range(study.path.shape[1]):
-        control = (ring.actions[:, time] @ training.world.control.T).double()
+        control = (ring.actions[:, time] @ world.control.T).double()
         filters.predict_state(oracle, belief, study.true_field, control)
         nll.append(filters.correct(oracle, belief, ring.observations[:, time].double()))
-        _reset(belief, ring.truncated[:, time])
+        belief.mean[ring.truncated[:, time]] = 0
+        belief.covariance[ring.truncated[:, time]] = start_covariance
     return torch.stack(nll, 1).numpy(force=True)
-
-
-def _reset(belief: Belief, ended: Bool[Tensor, " learner"]) -> None:
-    """Resets the belief in place where an episode ended."""
-    mean = belief.mean
-    mean[ended] = 0
-    belief.covariance[ended] = START_VARIANCE * torch.eye(mean.shape[1], dtype=mean.dtype)
 
 
 class Cost(NamedTuple):
@@ -106,20 +99,15 @@ def excess_cost(
     oracle: the result of `oracle_nll`.
     """
     ends = history[f"innovation_nll.{arm}"][0]
-    information = information_at_checkpoints(study, history, arm)
-    records = information.records
+    _, records, gained = information_at_checkpoints(study, history, arm)
     nll = arm_metric(study, history, "innovation_nll", arm)
     total = (nll * np.diff(ends, prepend=0)).cumsum(1)
     oracle_total = study.of_arm(arm, oracle).cumsum(1)[:, ends - 1]
     paid = (total - oracle_total)[:, records] * study.config.env.observation.channels
-    return Cost(ends[records], paid, information.values)
+    return Cost(ends[records], paid, gained)
 
 
-def draw_innovation(
-    study: Study,
-    history: History,
-    scores: Mapping[str, float],
-) -> Figure:
+def draw_innovation(study: Study, history: History, scores: Mapping[str, float]) -> Figure:
     """Draws each arm's surprise above the oracle's; for an exact filter also its sum."""
     oracle = oracle_nll(study)
     costs = {arm: excess_cost(study, history, oracle, arm) for arm in study.arms}
@@ -145,17 +133,20 @@ def _draw_rates(
     costs: Mapping[str, Cost],
     scores: Mapping[str, float],
 ) -> None:
-    """Draws rates over transitions; the labels add the excess on held-out rollouts."""
     medians = np.concatenate([np.median(cost.rate, 0) for cost in costs.values()])
     highest = medians.max()
-    initial = highest if highest > 0 else 1
-    lowest = LOWEST * medians.min(where=medians > 0, initial=initial)
-    ends = []
-    for arm, cost in costs.items():
-        rate = np.maximum(cost.rate, lowest)
-        median = median_with_band(axes, cost.steps, rate, color=COLORS[arm], **DOTTED_LINE)
-        ends.append(end_label(arm, median[-1], held_out_text(study, scores, arm)))
-    set_title(axes, "Surprise at the next observation, above the oracle's")
+    lowest = LOWEST * medians.min(where=medians > 0, initial=highest if highest > 0 else 1)
+    ends = [
+        draw_arm(
+            axes,
+            arm,
+            cost.steps,
+            np.maximum(cost.rate, lowest),
+            held_out_text(study, scores, arm),
+            **DOTTED_LINE,
+        )
+        for arm, cost in costs.items()
+    ]
     axes.set(
         yscale="log",
         ylim=(lowest, 2 * max(highest, lowest)),
@@ -163,22 +154,16 @@ def _draw_rates(
     )
     set_transitions_axis(axes, costs[study.arms[0]].steps)
     log_ticks(axes.yaxis)
-    axes.grid(alpha=0.25)
-    label_ends(axes, ends)
+    label_arms(axes, "Surprise at the next observation, above the oracle's", ends)
 
 
-def held_out_text(
-    study: Study,
-    scores: Mapping[str, float],
-    arm: str,
-) -> str:
+def held_out_text(study: Study, scores: Mapping[str, float], arm: str) -> str:
     """Returns the surprise above the oracle's on held-out rollouts, in nats of all channels."""
     excess = scores[f"innovation_nll.{arm}"] - scores["innovation_nll_oracle"]
     return f", held out {format_number(study.config.env.observation.channels * excess)}"
 
 
 def _draw_price(axes: Axes, costs: Mapping[str, Cost]) -> None:
-    """Draws the sum of the excess surprise over the information gained."""
     ends = []
     for arm, cost in costs.items():
         gained = np.median(cost.gained, 0)
@@ -186,17 +171,9 @@ def _draw_price(axes: Axes, costs: Mapping[str, Cost]) -> None:
         axes.plot(gained, paid, color=COLORS[arm], **DOTTED_LINE)
         text = f": {format_number(paid[-1])} for {format_number(gained[-1])}"
         ends.append(end_label(arm, paid[-1], text))
-    axes.axline(
-        (0, 0),
-        slope=1,
-        color="0.3",
-        linewidth=1,
-        linestyle="--",
-    )
-    set_title(axes, "Excess surprise, over the information gained about the field")
+    axes.axline((0, 0), slope=1, color="0.3", linewidth=1, linestyle="--")
     axes.set(
         xlabel="information gained about the field's weights, nats",
         ylabel="sum of the excess surprise, nats",
     )
-    axes.grid(alpha=0.25)
-    label_ends(axes, ends)
+    label_arms(axes, "Excess surprise, over the information gained about the field", ends)

@@ -42,68 +42,48 @@ class Decoder(nn.Module):
         self.weight = layer.weight
         self.bias = layer.bias
         if observation.noise == "gaussian":
-            raw = torch.full((observation.channels,), INITIAL_RAW_VARIANCE)
-            self.raw_variance = nn.Parameter(raw)
+            self.raw_variance = _raw_variance(observation.channels)
 
     def channels(self) -> Emission:
-        """Returns the channels with the current parameters."""
-        if self.is_known:
-            variance = self.noise_variance
-        elif self.noise == "gaussian":
+        variance = self.noise_variance if self.is_known else torch.zeros_like(self.bias)
+        if self.noise == "gaussian" and not self.is_known:
             variance = to_variance(self.raw_variance)
-        else:
-            variance = torch.zeros_like(self.bias)
-        return Emission(
-            self.kind,
-            self.noise,
-            self.weight,
-            self.bias,
-            variance,
-        )
+        return Emission(self.kind, self.noise, self.weight, self.bias, variance)
 
     def log_prob(
         self,
         y: Float[Tensor, "obs time batch"],
         x: Float[Tensor, "member d sample time batch"],
     ) -> Float[Tensor, "member sample time batch"]:
-        """Computes ln p(y | x)."""
         channels = self.channels()
         weight = channels.weight.expand(len(x), -1, -1)
         drive = torch.baddbmm(channels.bias[:, None], weight, x.flatten(2))
         drive = drive.view(len(x), len(y), *x.shape[2:])
         y = y[:, None]
         if channels.noise == "poisson":
-            log_rate = drive.clamp(math.log(SMALLEST_RATE), GREATEST_EXPONENT)
-            return losses.poisson(y, log_rate)
+            return losses.poisson(y, drive.clamp(math.log(SMALLEST_RATE), GREATEST_EXPONENT))
         mean = drive.clamp(max=GREATEST_EXPONENT).exp() if channels.kind == "loglinear" else drive
         return losses.gaussian(y - mean, channels.noise_variance)
 
 
 class MlpChannels(NamedTuple):
-    """Holds channels whose mean is an MLP; has the methods of `Emission`.
-
-    noise_variance: of each channel.
-    """
+    """Holds channels whose mean is an MLP, with constant noise; has the methods of `Emission`."""
 
     mlp: StackedMlp
     noise_variance: Float[Tensor, " obs"]
 
     def mean(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs"]:
-        """Computes h(x)."""
         outputs = self.mlp(x.reshape(-1, x.shape[-1]).T[None])
         return outputs[0].T.reshape(*x.shape[:-1], -1)
 
-    def variance(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, " obs"]:  # noqa: ARG002  as of counts
-        """Returns the diagonal of R, which does not depend on x."""
+    def variance(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, " obs"]:  # noqa: ARG002
         return self.noise_variance
 
     def jacobian(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs d"]:
-        """Computes H = dh/dx."""
         jacobian = self.mlp.jacobian(x.reshape(-1, x.shape[-1]).T[None])
         return jacobian[0].reshape(*x.shape[:-1], *jacobian.shape[2:])
 
     def precision(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d d"]:
-        """Computes Λ = Hᵀ R⁻¹ H."""
         slope = self.jacobian(x)
         return (slope / self.noise_variance[:, None]).mT @ slope
 
@@ -112,35 +92,32 @@ class MlpChannels(NamedTuple):
         y: Float[Tensor, "*batch obs"],
         x: Float[Tensor, "*batch d"],
     ) -> Float[Tensor, "*batch d"]:
-        """Computes Hᵀ R⁻¹ (y - h(x))."""
         scaled = (y - self.mean(x)) / self.noise_variance
         return (scaled[..., None, :] @ self.jacobian(x))[..., 0, :]
 
 
 class MlpDecoder(nn.Module):
-    """Holds the parameters of `MlpChannels`."""
-
     def __init__(self, config: ActiveDynamicsConfig) -> None:
         super().__init__()
-        units = config.network.seq_vae.head
         channels = config.env.observation.channels
-        self.layers = MlpParameters(1, (config.env.d, units, channels))
-        self.raw_variance = nn.Parameter(torch.full((channels,), INITIAL_RAW_VARIANCE))
+        self.layers = MlpParameters(1, (config.env.d, config.network.seq_vae.head, channels))
+        self.raw_variance = _raw_variance(channels)
 
     def log_prob(
         self,
         y: Float[Tensor, "obs time batch"],
         x: Float[Tensor, "member d sample time batch"],
     ) -> Float[Tensor, "member sample time batch"]:
-        """Computes ln p(y | x)."""
-        mlp = self.layers.mlp().for_large_batches()
-        outputs = mlp(x.movedim(1, 0).flatten(1)[None])[0]
+        outputs = self.layers.mlp().for_large_batches()(x.movedim(1, 0).flatten(1)[None])[0]
         mean = outputs.unflatten(1, (len(x), *x.shape[2:])).movedim(1, 0)
         return losses.gaussian(y[:, None] - mean, to_variance(self.raw_variance))
 
     def channels(self) -> MlpChannels:
-        """Returns the channels with the current parameters."""
         return MlpChannels(self.layers.mlp(), to_variance(self.raw_variance))
+
+
+def _raw_variance(channels: int) -> nn.Parameter:
+    return nn.Parameter(torch.full((channels,), INITIAL_RAW_VARIANCE))
 
 
 def make_decoder(config: ActiveDynamicsConfig, emission: Emission) -> Decoder | MlpDecoder:

@@ -24,7 +24,6 @@ class RbfField(NamedTuple):
 
     @classmethod
     def concatenate(cls, fields: Sequence[Any]) -> "RbfField":
-        """Returns the fields of all `fields`, one after the other."""
         return cls(fields[0].rbf, torch.cat([field.weight for field in fields]))
 
     @property
@@ -37,30 +36,26 @@ class RbfField(NamedTuple):
         Sums along one axis of the grid after the other; φ itself is never materialised.
         """
         networks, d, n = x.shape
+        side = len(self.rbf.axis)
         differences = x[:, :, None] - self.rbf.axis[:, None]
         factors = torch.exp(differences.square() * (-0.5 / self.rbf.length**2))
-        side = factors.shape[2]
         total = self.weight.reshape(networks, -1, side) @ factors[:, -1]
         for axis in reversed(range(d - 1)):
             total = (total.view(networks, -1, side, n) * factors[:, axis, None]).sum(2)
         return total
 
     def features(self, x: Float[Tensor, "network d n"]) -> Float[Tensor, "network feature n"]:
-        """Computes φ(x)."""
         return self.rbf.features(x.mT).mT
 
     def from_features(
         self, features: Float[Tensor, "network feature n"]
     ) -> Float[Tensor, "network d n"]:
-        """Computes W φ from φ."""
         return self.weight @ features
 
     def for_large_batches(self) -> "RbfField":
-        """Returns itself: there is no faster form."""
         return self
 
     def jacobian(self, x: Float[Tensor, "network d n"]) -> Float[Tensor, "network n d d"]:
-        """Computes ∂f_i/∂x_j."""
         return self.weight[:, None] @ self.rbf.with_derivatives(x.mT).derivatives
 
 
@@ -80,11 +75,7 @@ class TransitionModel(NamedTuple):
         control_dt: Float[Tensor, "d n"],
     ) -> Float[Tensor, "member d n"]:
         """Returns x + f(x) dt + u dt. control_dt: u dt."""
-        return torch.add(
-            x + control_dt,
-            self.field(x),
-            alpha=self.dt,
-        )
+        return torch.add(x + control_dt, self.field(x), alpha=self.dt)
 
     def noise(self, normal: Float[Tensor, "*step d n"]) -> Float[Tensor, "*step d n"]:
         """Scales standard normal numbers to the noise of a step."""
@@ -92,16 +83,9 @@ class TransitionModel(NamedTuple):
 
 
 class Dynamics(nn.Module):
-    """Holds the parameters of the fields of all members."""
-
     axis: Tensor
 
-    def __init__(
-        self,
-        config: SeqVaeNetwork,
-        d: int,
-        rbf: Rbf | None,
-    ) -> None:
+    def __init__(self, config: SeqVaeNetwork, d: int, rbf: Rbf | None) -> None:
         super().__init__()
         self.d = d
         self.length = None if rbf is None else rbf.length
@@ -113,7 +97,8 @@ class Dynamics(nn.Module):
             self.layers = MlpParameters(config.members, (d, *hidden, d))
 
     def field(self) -> Field:
-        """Returns the fields with the current parameters."""
-        if self.length is None:
-            return self.layers.mlp()
-        return RbfField(Rbf(self.axis, self.length, self.d), self.weight)
+        return (
+            self.layers.mlp()
+            if self.length is None
+            else RbfField(Rbf(self.axis, self.length, self.d), self.weight)
+        )

@@ -28,8 +28,8 @@ class Draws(NamedTuple):
 
     posterior: Float[Tensor, "member d sample time batch"]
     steps: Float[Tensor, "horizon_m1 member d sample time_m1 batch"]
-    keep_mask: Bool[Tensor, "time batch"] | None
-    replacement: Float[Tensor, "member d sample time_m1 batch"] | None
+    keep_mask: Bool[Tensor, "time batch"] | None = None
+    replacement: Float[Tensor, "member d sample time_m1 batch"] | None = None
 
 
 class EncodedWindows(NamedTuple):
@@ -56,6 +56,7 @@ class ElboTerms(NamedTuple):
     kl_single_steps: Float[Tensor, "member batch"]
 
     @property
+    @torch.no_grad()
     def bound(self) -> Float[Tensor, "member batch"]:
         """Returns the exact bound, provided that nothing is masked."""
         return self.ell - self.kl_first - self.kl_single_steps
@@ -74,22 +75,16 @@ def draw(
         (members, d, samples, times, batch),
         (horizons - 1, members, d, samples, times - 1, batch),
     ]
-    posterior, steps = _standard_normal(shapes, encoded.mean, generator)
-    return Draws(posterior, steps, None, None)
+    return Draws(*_standard_normal(shapes, encoded.mean, generator))
 
 
 def add_mask(draws: Draws, share: float, generator: Generator) -> Draws:
     """Returns draws in which this share of the samples is masked, never a window's first."""
-    members, d, samples, times, batch = draws.posterior.shape
-    uniform = torch.rand(
-        times,
-        batch,
-        generator=generator,
-        device=draws.posterior.device,
-    )
-    keep_mask = uniform >= share
+    *lead, times, batch = draws.posterior.shape
+    device = draws.posterior.device
+    keep_mask = torch.rand(times, batch, generator=generator, device=device) >= share
     keep_mask[0] = True
-    shape = (members, d, samples, times - 1, batch)
+    shape = (*lead, times - 1, batch)
     (replacement,) = _standard_normal([shape], draws.posterior, generator)
     return draws._replace(keep_mask=keep_mask, replacement=replacement)
 
@@ -99,7 +94,6 @@ def _standard_normal(
     like: Tensor,
     generator: Generator,
 ) -> list[Tensor]:
-    """Draws the numbers of all shapes at once."""
     counts = [math.prod(shape) for shape in shapes]
     numbers = torch.randn(
         sum(counts),
@@ -120,11 +114,10 @@ def encode_windows(network: SeqVae, windows: Windows, burn_in: int) -> EncodedWi
     if burn_in:
         with torch.no_grad():
             hidden = network.encoder(inputs[:burn_in], hidden)[-1]
-    beliefs = network.encoder.belief_sequence(network.encoder(inputs[burn_in:], hidden))
-    observations = windows.observations[burn_in:].movedim(2, 0).contiguous()
-    actions = windows.actions[burn_in:].movedim(2, 0).contiguous()
+    mean, variance = network.encoder.belief_sequence(network.encoder(inputs[burn_in:], hidden))
+    observations, actions = (part[burn_in:].movedim(2, 0).contiguous() for part in windows[:2])
     control_dt = (network.control * network.dt) @ actions.flatten(1)
-    return EncodedWindows(observations, control_dt.view(beliefs.mean.shape), *beliefs)
+    return EncodedWindows(observations, control_dt.view(mean.shape), mean, variance)
 
 
 def compute_terms(
@@ -140,8 +133,7 @@ def compute_terms(
     if draws.keep_mask is not None and draws.replacement is not None:
         predictions = sample_predictions(model, z, encoded.control_dt, draws.replacement)
         z = torch.where(draws.keep_mask, z, predictions)
-        kept_targets = shift_by_horizon(draws.keep_mask[None].to(z.dtype), len(kl_weights))
-        weights = weights * kept_targets
+        weights = weights * shift_by_horizon(draws.keep_mask[None].to(z.dtype), len(kl_weights))
     means = rollout_means(model, z, encoded.control_dt, draws.steps)
     divergences = step_divergences(encoded, means, model.variance)
     return ElboTerms(
@@ -171,16 +163,18 @@ def evidence_bound(
     if in_episode is not None:
         ell = ell * in_episode
         divergences = divergences * in_episode[1:]
-    by_member = ell.sum(1) - divergences.sum(1)
-    return by_member.mean(0) - _kl_first(network, encoded)
+    return (ell.sum(1) - divergences.sum(1)).mean(0) - _kl_first(network, encoded)
 
 
 def _posterior_samples(
     encoded: EncodedWindows, draws: Draws
 ) -> Float[Tensor, "member d sample time batch"]:
     """Returns μ + √v ε."""
-    deviation = encoded.variance.sqrt()[:, None]
-    return torch.addcmul(encoded.mean[:, None], deviation, draws.posterior)
+    return torch.addcmul(
+        encoded.mean[:, None],
+        encoded.variance.sqrt()[:, None],
+        draws.posterior,
+    )
 
 
 def _kl_first(network: SeqVae, encoded: EncodedWindows) -> Float[Tensor, " batch"]:
@@ -198,17 +192,13 @@ def rollout_means(
     The steps before the last one are drawn, with the standard normal numbers `normal`.
     """
     starts = z[..., :-1, :]
-    samples = starts.shape[2]
-    horizons = len(normal) + 1
-    control_by_horizon = shift_by_horizon(control_dt, horizons)[:, :, None]
-    control = control_by_horizon.expand(-1, -1, samples, -1, -1).flatten(2).unbind(0)
+    control_by_horizon = shift_by_horizon(control_dt, len(normal) + 1)[:, :, None]
+    control = control_by_horizon.expand(-1, -1, starts.shape[2], -1, -1).flatten(2).unbind(0)
+    means = [model.mean(starts.flatten(2), control[0])]
     noise = model.noise(normal.flatten(3)).unbind(0)
-    mean = model.mean(starts.flatten(2), control[0])
-    means = [mean]
-    for k in range(1, horizons):
-        mean = model.mean(mean + noise[k - 1], control[k])
-        means.append(mean)
-    return torch.stack(means).view(horizons, *starts.shape)
+    for step_noise, step_control in zip(noise, control[1:], strict=True):
+        means.append(model.mean(means[-1] + step_noise, step_control))
+    return torch.stack(means).view(-1, *starts.shape)
 
 
 def sample_predictions(
@@ -231,13 +221,12 @@ def step_divergences(
 
     Averages over samples.
     """
-    horizons = len(means)
     predicted_variance = variance[:, None, None]
     ratio = encoded.variance / predicted_variance
     by_variance = (ratio - ratio.log() - 1).sum(0, keepdim=True)
-    targets = shift_by_horizon(encoded.mean, horizons)[:, None, :, None]
+    targets = shift_by_horizon(encoded.mean, len(means))[:, None, :, None]
     by_mean = ((targets - means).square().mean(3) / predicted_variance).sum(2)
-    return 0.5 * (by_mean + shift_by_horizon(by_variance, horizons))
+    return 0.5 * (by_mean + shift_by_horizon(by_variance, len(means)))
 
 
 def shift_by_horizon(
@@ -248,5 +237,4 @@ def shift_by_horizon(
 
     The result is a view of padded memory.
     """
-    padded = pad(values, (0, 0, 0, horizons - 1))
-    return padded[:, 1:].unfold(1, horizons, 1).movedim(3, 0)
+    return pad(values, (0, 0, 0, horizons - 1))[:, 1:].unfold(1, horizons, 1).movedim(3, 0)

@@ -43,23 +43,10 @@ class Belief(NamedTuple):
     variance: Float[Tensor, "*batch d"]
 
 
-class BeliefSequence(NamedTuple):
-    """Holds the beliefs about all times of several windows, dimensions first."""
-
-    mean: Float[Tensor, "d time batch"]
-    variance: Float[Tensor, "d time batch"]
-
-
 class Encoder(nn.Module):
     """Computes hidden states, of whole windows or step by step, and the beliefs they encode."""
 
-    def __init__(
-        self,
-        config: SeqVaeNetwork,
-        obs: int,
-        action: int,
-        d: int,
-    ) -> None:
+    def __init__(self, config: SeqVaeNetwork, obs: int, action: int, d: int) -> None:
         super().__init__()
         self.cell = nn.GRUCell(obs + action, config.hidden)
         # Network 0 of the heads gives the mean, network 1 the variance.
@@ -82,31 +69,21 @@ class Encoder(nn.Module):
         inputs: Float[Tensor, "batch input"],
         hidden: Float[Tensor, "batch hidden"],
     ) -> Float[Tensor, "batch hidden"]:
-        """Returns the hidden state after a single input."""
-        cell = self.cell
-        return torch.gru_cell(
-            inputs,
-            hidden,
-            cell.weight_ih,
-            cell.weight_hh,
-            cell.bias_ih,
-            cell.bias_hh,
-        )
+        return self.cell(inputs, hidden)
 
     def belief(self, hidden: Float[Tensor, "*batch hidden"]) -> Belief:
-        """Computes the beliefs of hidden states."""
-        *batch, size = hidden.shape
-        samples_last = hidden.reshape(-1, size).T
+        samples_last = hidden.reshape(-1, hidden.shape[-1]).T
         outputs = self.heads.mlp()(samples_last.expand(2, -1, -1))
-        mean, raw = outputs.mT.reshape(2, *batch, -1).unbind(0)
+        mean, raw = outputs.mT.reshape(2, *hidden.shape[:-1], -1).unbind(0)
         return Belief(mean, to_variance(raw))
 
-    def belief_sequence(self, hidden: Float[Tensor, "time batch hidden"]) -> BeliefSequence:
-        """Computes the beliefs of hidden states, with the dimensions first."""
-        samples_last = hidden.flatten(0, 1).T
-        outputs = self.heads.mlp()(samples_last.expand(2, -1, -1))
+    def belief_sequence(
+        self, hidden: Float[Tensor, "time batch hidden"]
+    ) -> tuple[Float[Tensor, "d time batch"], Float[Tensor, "d time batch"]]:
+        """Returns mean and variance of the beliefs of hidden states, dimensions first."""
+        outputs = self.heads.mlp()(hidden.flatten(0, 1).T.expand(2, -1, -1))
         mean, raw = outputs.unflatten(2, hidden.shape[:2]).unbind(0)
-        return BeliefSequence(mean, to_variance(raw))
+        return mean, to_variance(raw)
 
     def initial_hidden(self, batch: int) -> Float[Tensor, "batch hidden"]:
         """Returns the hidden state before an episode's first transition: zeros."""
@@ -123,16 +100,15 @@ class Encoder(nn.Module):
         ended: whether an input is the last of its episode; the next starts from the initial state.
         """
         cell = self.cell
-        projected = linear(inputs[:, None], cell.weight_ih, cell.bias_ih)
         continues = torch.cat([torch.zeros_like(ended[:1]), ~ended[:-1]])
-        forward_pass = _gru_forward(
-            projected,
+        states, _, _ = _gru_forward(
+            linear(inputs[:, None], cell.weight_ih, cell.bias_ih),
             self.initial_hidden(1),
             cell.weight_hh,
             cell.bias_hh,
-            continues.to(projected.dtype),
+            continues.to(inputs.dtype),
         )
-        return forward_pass.states[1:, 0]
+        return states[1:, 0]
 
 
 def to_variance(raw: Tensor) -> Tensor:
@@ -169,43 +145,30 @@ def _gru_forward(
     gates = torch.empty_like(projected)
     candidates = projected.new_empty(len(projected), *hidden.shape)
     # Views by time, made once: indexing in the loop costs more than its arithmetic.
-    h = states.unbind(0)
-    n = candidates.unbind(0)
-    gates_t = gates.unbind(0)
-    r_and_z = gates[..., : 2 * size].unbind(0)
-    r, z, o = (gate.unbind(0) for gate in gates.chunk(3, 2))
-    projected_r_and_z = projected[..., : 2 * size].unbind(0)
-    projected_n = projected[..., 2 * size :].unbind(0)
+    views = (
+        states[:-1],
+        states[1:],
+        gates,
+        gates[..., : 2 * size],
+        *gates.chunk(3, 2),
+        candidates,
+        *projected.split((2 * size, size), 2),
+    )
+    by_time = zip(*(view.unbind(0) for view in views), strict=True)
     transposed = weight.T
-    for t in range(len(projected)):
-        previous = h[t] if continues is None else h[t] * continues[t]
-        torch.addmm(bias, previous, transposed, out=gates_t[t])
-        r_and_z[t].add_(projected_r_and_z[t]).sigmoid_()
-        torch.addcmul(
-            projected_n[t],
-            r[t],
-            o[t],
-            out=n[t],
-        ).tanh_()
-        torch.lerp(
-            n[t],
-            previous,
-            z[t],
-            out=h[t + 1],
-        )
+    for t, (h, h_next, gates_t, r_and_z, r, z, o, n, to_r_and_z, to_n) in enumerate(by_time):
+        previous = h if continues is None else h * continues[t]
+        torch.addmm(bias, previous, transposed, out=gates_t)
+        r_and_z.add_(to_r_and_z).sigmoid_()
+        torch.addcmul(to_n, r, o, out=n).tanh_()
+        torch.lerp(n, previous, z, out=h_next)
     return _GruPass(states, gates, candidates)
 
 
 class _GruFunction(torch.autograd.Function):
-    """Computes the hidden states, and the gradient by the module's formulas."""
-
     @staticmethod
     def forward(
-        ctx: Any,
-        projected: Tensor,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor,
+        ctx: Any, projected: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> Tensor:
         forward_pass = _gru_forward(projected, hidden, weight, bias)
         ctx.save_for_backward(*forward_pass, weight)
@@ -219,28 +182,20 @@ class _GruFunction(torch.autograd.Function):
     ) -> tuple[Tensor, None, Tensor, Tensor]:
         *saved, weight = ctx.saved_tensors
         forward_pass = _GruPass(*saved)
-        derivatives = _derivatives(forward_pass)
-        gradients = _backpropagate(direct, derivatives, forward_pass, weight)
+        by_candidate, by_gates = _derivatives(forward_pass)
+        states, gates = _backpropagate(direct, by_gates, forward_pass, weight)
         # W x + c enters r and z beside U h + b, but n without the factor r of o.
-        of_projected = gradients.gates.clone()
-        torch.mul(
-            derivatives.candidate,
-            gradients.states,
-            out=of_projected[:, :, 2],
-        )
-        by_sample = gradients.gates.flatten(0, 1).flatten(1)
+        of_projected = gates.clone()
+        torch.mul(by_candidate, states, out=of_projected[:, :, 2])
+        by_sample = gates.flatten(0, 1).flatten(1)
         previous = forward_pass.states[:-1].flatten(0, 1)
         return of_projected.flatten(2), None, by_sample.T @ previous, by_sample.sum(0)
 
 
-class _Derivatives(NamedTuple):
-    """Holds elementwise derivatives of h'. candidate: by a_n. gates: by a_r, a_z and o."""
-
-    candidate: Float[Tensor, "time batch hidden"]
-    gates: Float[Tensor, "time batch 3 hidden"]
-
-
-def _derivatives(forward_pass: _GruPass) -> _Derivatives:
+def _derivatives(
+    forward_pass: _GruPass,
+) -> tuple[Float[Tensor, "time batch hidden"], Float[Tensor, "time batch 3 hidden"]]:
+    """Returns the elementwise derivatives of h' by a_n, and by (a_r, a_z, o)."""
     states, gates, n = forward_pass
     r, z, o = gates.chunk(3, 2)
     by_candidate = (1 - z) * (1 - n * n)
@@ -248,42 +203,31 @@ def _derivatives(forward_pass: _GruPass) -> _Derivatives:
     by_r, by_z, by_o = by_gates.unbind(2)
     torch.mul(by_candidate, r, out=by_o)
     torch.mul(by_o * o, 1 - r, out=by_r)
-    torch.mul(
-        (states[:-1] - n) * z,
-        1 - z,
-        out=by_z,
-    )
-    return _Derivatives(by_candidate, by_gates)
-
-
-class _Gradients(NamedTuple):
-    """Holds gradients of the loss. states: by h'. gates: by a_r, a_z and o."""
-
-    states: Float[Tensor, "time batch hidden"]
-    gates: Float[Tensor, "time batch 3 hidden"]
+    torch.mul((states[:-1] - n) * z, 1 - z, out=by_z)
+    return by_candidate, by_gates
 
 
 def _backpropagate(
     direct: Float[Tensor, "time batch hidden"],
-    derivatives: _Derivatives,
+    derivatives: Float[Tensor, "time batch 3 hidden"],
     forward_pass: _GruPass,
     weight: Float[Tensor, "three_hidden hidden"],
-) -> _Gradients:
-    """Runs the recursion over time. direct: the gradient by each state without its successors."""
-    gradients = _Gradients(direct.clone(), torch.empty_like(derivatives.gates))
+) -> tuple[Float[Tensor, "time batch hidden"], Float[Tensor, "time batch 3 hidden"]]:
+    """Runs the recursion over time; returns the gradients of the loss by h' and by (a_r, a_z, o).
+
+    direct: the gradient by each state without its successors. derivatives: of h' by (a_r, a_z, o).
+    """
+    states_gradient = direct.clone()
+    gates_gradient = torch.empty_like(derivatives)
     # Views by time, made once, as in the forward pass.
-    by_state = gradients.states.unbind(0)
-    by_state_wide = gradients.states.unsqueeze(2).unbind(0)
-    by_gates = gradients.gates.unbind(0)
-    by_gates_flat = gradients.gates.flatten(2).unbind(0)
-    derivative = derivatives.gates.unbind(0)
+    by_state = states_gradient.unbind(0)
+    by_state_wide = states_gradient.unsqueeze(2).unbind(0)
+    by_gates = gates_gradient.unbind(0)
+    by_gates_flat = gates_gradient.flatten(2).unbind(0)
+    derivative = derivatives.unbind(0)
     z = forward_pass.gates.chunk(3, 2)[1].unbind(0)
     for t in reversed(range(len(direct))):
-        torch.mul(
-            derivative[t],
-            by_state_wide[t],
-            out=by_gates[t],
-        )
+        torch.mul(derivative[t], by_state_wide[t], out=by_gates[t])
         if t:
             by_state[t - 1].addcmul_(by_state[t], z[t]).addmm_(by_gates_flat[t], weight)
-    return gradients
+    return states_gradient, gates_gradient

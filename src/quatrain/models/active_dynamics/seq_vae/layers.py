@@ -23,7 +23,6 @@ class StackedMlp(NamedTuple):
 
     @classmethod
     def concatenate(cls, mlps: Sequence[Any]) -> "StackedMlp":
-        """Returns the networks of all `mlps`, one after the other."""
         weights = zip(*(mlp.weights for mlp in mlps), strict=True)
         biases = zip(*(mlp.biases for mlp in mlps), strict=True)
         return cls(tuple(map(torch.cat, weights)), tuple(map(torch.cat, biases)))
@@ -37,48 +36,26 @@ class StackedMlp(NamedTuple):
 
     def features(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network feature n"]:
         """Returns the features that outputs are linear in: the last hidden layer and a 1."""
-        return pad(
-            self.hidden(x),
-            (0, 0, 0, 1),
-            value=1.0,
-        )
+        return pad(self.hidden(x), (0, 0, 0, 1), value=1.0)
 
     def hidden(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network unit n"]:
         """Returns the last hidden layer; the inputs, if there is none."""
-        for weight, bias in zip(
-            self.weights[:-1],
-            self.biases[:-1],
-            strict=True,
-        ):
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = torch.baddbmm(bias, weight, x).tanh_()
         return x
 
     def from_features(
         self, features: Float[Tensor, "network feature n"]
     ) -> Float[Tensor, "network outputs n"]:
-        """Applies the last layer to features."""
         return torch.cat([self.weights[-1], self.biases[-1]], 2) @ features
 
     def jacobian(
         self, x: Float[Tensor, "network inputs n"]
     ) -> Float[Tensor, "network n outputs inputs"]:
         """Computes ∂output_i/∂input_j."""
-        identity = torch.eye(
-            x.shape[1],
-            dtype=x.dtype,
-            device=x.device,
-        )
-        slope = identity.expand(
-            self.networks,
-            x.shape[2],
-            -1,
-            -1,
-        )
-        for weight, bias in zip(
-            self.weights[:-1],
-            self.biases[:-1],
-            strict=True,
-        ):
+        identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        slope = identity.expand(self.networks, x.shape[2], -1, -1)
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = torch.baddbmm(bias, weight, x).tanh()
             slope = (1 - x.square()).mT[..., None] * (weight[:, None] @ slope)
         return self.weights[-1][:, None] @ slope
@@ -88,59 +65,44 @@ class StackedMlp(NamedTuple):
 
         With σ of the layer before, W tanh + b = 2W σ + (b - W 1); twice that before a further σ.
         """
-        layers = []
-        last = len(self.weights) - 1
-        for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            if place > 0:
-                bias = bias - weight.sum(2, keepdim=True)
-                weight = 2 * weight
-            if place < last:
-                weight = 2 * weight
-                bias = 2 * bias
-            layers.append(Affine(weight, bias))
-        return SigmoidMlp(tuple(layers))
-
-
-class Affine(NamedTuple):
-    """Holds a layer without its nonlinearity."""
-
-    weight: Float[Tensor, "network outputs inputs"]
-    bias: Float[Tensor, "network outputs 1"]
+        first, *others = zip(self.weights, self.biases, strict=True)
+        after_sigmoid = [
+            (2 * weight, bias - weight.sum(2, keepdim=True)) for weight, bias in others
+        ]
+        *inner, last = [first, *after_sigmoid]
+        return SigmoidMlp((*((2 * weight, 2 * bias) for weight, bias in inner), last))
 
 
 class SigmoidMlp(NamedTuple):
-    """Holds networks with sigmoids between their layers; tanh takes five times as long."""
+    """Holds networks with sigmoids between their layers; tanh takes five times as long.
 
-    layers: tuple[Affine, ...]
+    layers: weight [network, outputs, inputs] and bias [network, outputs, 1] of each.
+    """
+
+    layers: tuple[tuple[Tensor, Tensor], ...]
 
     def __call__(self, x: Float[Tensor, "network inputs n"]) -> Float[Tensor, "network outputs n"]:
-        for layer in self.layers[:-1]:
-            x = torch.baddbmm(layer.bias, layer.weight, x).sigmoid_()
-        last = self.layers[-1]
-        return torch.baddbmm(last.bias, last.weight, x)
+        *hidden, (last_weight, last_bias) = self.layers
+        for weight, bias in hidden:
+            x = torch.baddbmm(bias, weight, x).sigmoid_()
+        return torch.baddbmm(last_bias, last_weight, x)
 
 
 class MlpParameters(nn.Module):
     """Holds the parameters of a `StackedMlp`, initially uniform within 1/√inputs."""
 
-    def __init__(
-        self,
-        networks: int,
-        sizes: tuple[int, ...],
-    ) -> None:
+    def __init__(self, networks: int, sizes: tuple[int, ...]) -> None:
         super().__init__()
-        pairs = list(pairwise(sizes))
         self.weights = nn.ParameterList(
-            _uniform(inputs, networks, outputs, inputs) for inputs, outputs in pairs
+            _uniform(inputs, networks, outputs, inputs) for inputs, outputs in pairwise(sizes)
         )
         self.biases = nn.ParameterList(
-            _uniform(inputs, networks, outputs, 1) for inputs, outputs in pairs
+            _uniform(inputs, networks, outputs, 1) for inputs, outputs in pairwise(sizes)
         )
         # Kept as tuples too, because iterating over a ParameterList is slow.
         self.parameter_tuples = (tuple(self.weights), tuple(self.biases))
 
     def mlp(self) -> StackedMlp:
-        """Returns the networks with the current parameters."""
         return StackedMlp(*self.parameter_tuples)
 
 

@@ -22,7 +22,8 @@ from quatrain.models.active_dynamics.seq_vae.encoder import (
 class SeqVae(nn.Module):
     """Holds everything one learner optimises.
 
-    prior_variance: s_w², of the weights that the field is linear in.
+    prior_variance: s_w², of the weights that the field is linear in. has_weight_posterior: False
+    for an ensemble, whose members show the uncertainty.
     """
 
     control: Tensor
@@ -38,28 +39,26 @@ class SeqVae(nn.Module):
         control = torch.eye(env.d) if env.control is None else torch.tensor(env.control)
         self.dt = env.dt
         self.members = network.members
+        self.has_weight_posterior = network.members == 1
         self.is_rbf = rbf is not None
         self.prior_variance = _prior_variance(config, rbf)
         # The order of the modules sets the order of their random draws.
-        self.encoder = Encoder(
-            network,
-            env.observation.channels,
-            control.shape[1],
-            env.d,
-        )
+        self.encoder = Encoder(network, env.observation.channels, control.shape[1], env.d)
         self.dynamics = Dynamics(network, env.d, rbf)
         self.decoder = make_decoder(config, emission)
         self.raw_noise = nn.Parameter(torch.full((env.d,), INITIAL_RAW_VARIANCE))
         self.first_mean = nn.Parameter(torch.zeros(env.d))
         self.raw_first_variance = nn.Parameter(torch.zeros(env.d))
         weights = losses.horizon_weights(train.horizons, train.decay)
-        mask_weights = losses.horizon_mask_weights(weights, train.window)
-        self.register_buffer("horizon_mask_weights", mask_weights, persistent=False)
-        self.register_buffer("control", control, persistent=False)
-        self.register_buffer("zero", torch.zeros(()), persistent=False)
+        constants = {
+            "horizon_mask_weights": losses.horizon_mask_weights(weights, train.window),
+            "control": control,
+            "zero": torch.zeros(()),
+        }
+        for name, constant in constants.items():
+            self.register_buffer(name, constant, persistent=False)
 
     def transition_model(self) -> TransitionModel:
-        """Returns the distribution of a step with the current parameters."""
         field = self.dynamics.field().for_large_batches()
         return TransitionModel(field, self.step_variance, self.dt)
 
@@ -70,25 +69,26 @@ class SeqVae(nn.Module):
 
     @property
     def initial_belief(self) -> Belief:
-        """Returns the belief about the state before any observation."""
         return Belief(self.first_mean, to_variance(self.raw_first_variance))
 
     def weight_prior(self) -> Float[Tensor, ""]:
         """Returns the loss term of the RBF weights; 0 for other dynamics."""
-        if not self.is_rbf:
-            return self.zero
-        return losses.weight_prior(self.dynamics.weight, self.prior_variance)
+        return (
+            losses.weight_prior(self.dynamics.weight, self.prior_variance)
+            if self.is_rbf
+            else self.zero
+        )
 
 
 def _prior_variance(config: ActiveDynamicsConfig, rbf: Rbf | None) -> float:
     """Returns s_w²: of layers 1 / inputs, of radial basis functions set by the field's scale."""
     env = config.env
-    network = config.network.seq_vae
-    if rbf is None:
-        inputs = env.d if network.dynamics == "linear" else network.dynamics_hidden[-1]
-        return 1 / inputs
-    grid = region_grid(env.region_radius, env.d)
-    return prior_weight_variance(rbf, grid, config.network.rbf.prior_field_sd)
+    network = config.network
+    if rbf is not None:
+        grid = region_grid(env.region_radius, env.d)
+        return prior_weight_variance(rbf, grid, network.rbf.prior_field_sd)
+    is_linear = network.seq_vae.dynamics == "linear"
+    return 1 / (env.d if is_linear else network.seq_vae.dynamics_hidden[-1])
 
 
 def init_network(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> SeqVae:

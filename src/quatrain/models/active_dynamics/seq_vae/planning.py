@@ -11,7 +11,6 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import FieldValue, Surrogate, needs_joint_covariance
 from quatrain.models.active_dynamics.seq_vae.dynamics import Field
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.posterior import Posterior, has_weight_posterior
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 
 
@@ -27,25 +26,17 @@ class LearnerFields(NamedTuple):
     def mean_and_features(self, x: Float[Tensor, "learner n d"]) -> FieldValue:
         """Computes the mean over members; an ensemble has no features with uncertain weights."""
         if self.members > 1:
-            mean = self.member_values(x).mean(2)
-            return FieldValue(mean, x.new_zeros(*x.shape[:2], 0))
+            return FieldValue(self.member_values(x).mean(2), x.new_zeros(*x.shape[:2], 0))
         features = self.field.features(x.mT)
         return FieldValue(self.field.from_features(features).mT, features.mT)
 
     def member_values(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n member d"]:
-        """Computes the field of each member."""
         values = self.field(self._repeat_for_members(x))
-        return values.unflatten(0, (-1, self.members)).permute(
-            0,
-            3,
-            1,
-            2,
-        )
+        return values.unflatten(0, (-1, self.members)).permute(0, 3, 1, 2)
 
     def jacobian(self, x: Float[Tensor, "learner n d"]) -> Float[Tensor, "learner n d d"]:
-        """Computes the Jacobian of the mean over members."""
-        jacobian = self.field.jacobian(self._repeat_for_members(x))
-        return jacobian.unflatten(0, (-1, self.members)).mean(1)
+        jacobians = self.field.jacobian(self._repeat_for_members(x))
+        return jacobians.unflatten(0, (-1, self.members)).mean(1)
 
     def region_products(
         self, grid: Float[Tensor, "point d"]
@@ -59,7 +50,6 @@ class LearnerFields(NamedTuple):
 
 
 def learner_fields(networks: Sequence[SeqVae]) -> LearnerFields:
-    """Returns the fields of all networks side by side."""
     fields = [network.dynamics.field() for network in networks]
     return LearnerFields(fields[0].concatenate(fields), networks[0].members)
 
@@ -74,48 +64,35 @@ def make_surrogate(
 
     grid: of the region of interest. The outputs have equal and independent posteriors.
     """
-    network = trainers[0].network
-    fields = learner_fields([trainer.network for trainer in trainers])
-    posteriors = [trainer.posterior for trainer in trainers]
-    posterior = Posterior(*map(torch.stack, zip(*posteriors, strict=True)))
-    means = [trainer.belief.mean for trainer in trainers]
-    precisions = [
-        trainer.network.decoder.channels().precision(mean)
-        for trainer, mean in zip(trainers, means, strict=True)
-    ]
-    is_single = has_weight_posterior(network)
-    full_covariance = None
-    if is_single and needs_joint_covariance(config.train.acquisition):
-        full_covariance = block_diagonal(posterior.covariance, config.env.d)
+    networks = [trainer.network for trainer in trainers]
+    fields = learner_fields(networks)
+    posteriors = zip(*(trainer.posterior for trainer in trainers), strict=True)
+    covariance, step_variance = map(torch.stack, posteriors)
+    is_single = networks[0].has_weight_posterior
+    needs_joint = is_single and needs_joint_covariance(config.train.acquisition)
     return Surrogate(
-        state=torch.stack(means),
-        control=network.control,
+        state=torch.stack([trainer.belief.mean for trainer in trainers]),
+        control=networks[0].control,
         dt=config.env.dt,
         region_radius=config.env.region_radius,
         field=fields.mean_and_features,
         jacobian=fields.jacobian,
         members=None if is_single else fields.member_values,
-        covariance=posterior.covariance if is_single else None,
-        full_covariance=full_covariance,
+        covariance=covariance if is_single else None,
+        full_covariance=_block_diagonals(covariance, config.env.d) if needs_joint else None,
         region=fields.region_products(grid) if is_single else None,
-        step_variance=posterior.step_variance,
-        precision=torch.stack(precisions),
+        step_variance=step_variance,
+        precision=torch.stack(
+            [
+                trainer.network.decoder.channels().precision(trainer.belief.mean)
+                for trainer in trainers
+            ],
+        ),
     )
 
 
-def block_diagonal(
+def _block_diagonals(
     covariance: Float[Tensor, "learner feature feature"],
     d: int,
 ) -> Float[Tensor, "learner weight weight"]:
-    """Returns the covariance of the weights of d independent outputs, one block for each."""
-    learners, features, _ = covariance.shape
-    blocks = covariance.new_zeros(learners, d, features, d, features)
-    blocks.diagonal(dim1=1, dim2=3).copy_(
-        covariance[..., None].expand(
-            -1,
-            -1,
-            -1,
-            d,
-        )
-    )
-    return blocks.view(learners, d * features, d * features)
+    return torch.stack([torch.block_diag(*[block] * d) for block in covariance])

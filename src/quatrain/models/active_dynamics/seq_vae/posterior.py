@@ -30,17 +30,12 @@ class Posterior(NamedTuple):
     step_variance: Float[Tensor, ""]
 
 
-def has_weight_posterior(network: SeqVae) -> bool:
-    """Returns False for an ensemble, whose members show the uncertainty."""
-    return network.members == 1
-
-
 @torch.no_grad()
 def initial_posterior(network: SeqVae) -> Posterior:
     """Returns the prior. The states are as uncertain as the encoder's initial output."""
     belief = network.encoder.belief(network.encoder.initial_hidden(1))
     features = 0
-    if has_weight_posterior(network):
+    if network.has_weight_posterior:
         features = network.dynamics.field().features(belief.mean.T[None]).shape[1]
     covariance = network.prior_variance * torch.eye(features, device=belief.mean.device)
     return Posterior(covariance, step_variance(network, belief))
@@ -52,35 +47,28 @@ def step_variance(network: SeqVae, belief: Belief) -> Float[Tensor, ""]:
 
 
 @torch.no_grad()
-def add_state(
-    network: SeqVae,
-    posterior: Posterior,
-    mean: Float[Tensor, " d"],
-) -> Posterior:
+def add_state(network: SeqVae, posterior: Posterior, mean: Float[Tensor, " d"]) -> Posterior:
     """Returns the posterior given one more state; q stays as it is."""
-    if not has_weight_posterior(network):
+    if not network.has_weight_posterior:
         return posterior
     covariance, variance = posterior
     feature = network.dynamics.field().features(mean[None, :, None])[0, :, 0]
     projected = covariance @ feature
     noise = variance / network.dt**2 + feature @ projected
-    updated = torch.addr(covariance, projected, projected / noise, alpha=-1)
-    return Posterior(updated, variance)
+    return Posterior(torch.addr(covariance, projected, projected / noise, alpha=-1), variance)
 
 
 @torch.no_grad()
-def recompute(network: SeqVae, ring: WindowRing, row: int) -> Posterior:
+def recompute(network: SeqVae, ring: WindowRing, env: int) -> Posterior:
     """Computes the posterior of all transitions in the replay, with the current network.
 
     The covariance is NaN if the precision matrix is not positive definite.
     """
-    stored = ring.stored
-    transitions = windows.window(ring, row, int(ring.written) - stored, stored)
+    transitions = windows.window(ring, env, int(ring.written) - ring.stored, ring.stored)
     inputs = torch.cat([transitions.observations, transitions.actions], -1)
-    hidden = network.encoder.encode_episodes(inputs, transitions.truncated)
-    belief = network.encoder.belief(hidden)
+    belief = network.encoder.belief(network.encoder.encode_episodes(inputs, transitions.truncated))
     variance = step_variance(network, belief)
-    if not has_weight_posterior(network):
+    if not network.has_weight_posterior:
         return Posterior(torch.eye(0, device=inputs.device), variance)
     features = network.dynamics.field().features(belief.mean.T[None])[0].double()
     precision = features @ features.T * (network.dt**2 / variance.double())

@@ -45,8 +45,6 @@ class SeqVaeState(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """Holds a loss with its gradient, and metrics."""
-
     loss: Float[Tensor, ""]
     metrics: dict[str, Tensor]
 
@@ -56,12 +54,11 @@ def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> S
     network_seed, batch_seed, elbo_seed, bootstrap_seed = np.random.SeedSequence(seed).spawn(4)
     network = init_network(config, emission, int(network_seed.generate_state(1)[0]))
     params = _copy_params(network)
-    belief = network.initial_belief
     return SeqVaeState(
         params=params,
         optimizer=adam_state.init_state(params),
         hidden=network.encoder.initial_hidden(1).detach(),
-        belief=Belief(belief.mean.detach().clone(), belief.variance.detach().clone()),
+        belief=Belief(*(part.detach().clone() for part in network.initial_belief)),
         posterior=posteriors.initial_posterior(network),
         bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
         batch_rng=generator_from_seed(batch_seed).get_state(),
@@ -85,23 +82,17 @@ def _copy_params(network: SeqVae) -> dict[str, Tensor]:
 
 
 def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: AdamState) -> Optimizer:
-    """Returns the optimiser of the whole run, which continues from these moments."""
+    """Returns the optimiser of the whole run. Adam continues from these moments."""
     train = config.train.seq_vae
-    params = network.parameters()
-    if train.optimizer == "sgd":
-        return SGD(
-            params,
-            lr=train.learning_rate,
-            weight_decay=train.weight_decay,
-            fused=True,
-        )
-    optimizer = Adam(
-        params,
+    kind: type[SGD | Adam] = SGD if train.optimizer == "sgd" else Adam
+    optimizer = kind(
+        network.parameters(),
         lr=train.learning_rate,
         weight_decay=train.weight_decay,
         fused=True,
     )
-    adam_state.load_state(optimizer, network, moments)
+    if kind is Adam:
+        adam_state.load_state(optimizer, network, moments)
     return optimizer
 
 
@@ -167,11 +158,10 @@ class SeqVaeTrainer:
 
         The hidden state of the encoder carries the episode's earlier transitions.
         """
-        network = self.network
-        inputs = torch.cat([observation, action])[None]
-        self.hidden = network.encoder.step(inputs, self.hidden)
-        self.belief = network.encoder.belief(self.hidden[0])
-        self.posterior = posteriors.add_state(network, self.posterior, self.belief.mean)
+        encoder = self.network.encoder
+        self.hidden = encoder.step(torch.cat([observation, action])[None], self.hidden)
+        self.belief = encoder.belief(self.hidden[0])
+        self.posterior = posteriors.add_state(self.network, self.posterior, self.belief.mean)
         return self.belief
 
     @torch.no_grad()
@@ -189,44 +179,39 @@ class SeqVaeTrainer:
             torch.where(ended, initial.variance, self.belief.variance),
         )
 
-    def has_enough_windows(self, ring: WindowRing, row: int) -> bool:
+    def has_enough_windows(self, ring: WindowRing, env: int) -> bool:
         """Returns whether updates can begin. After the first one the replay is no longer asked."""
-        min_windows = self.config.train.seq_vae.min_windows
-        return self.updates > 0 or int(windows.window_counts(ring)[row]) >= min_windows
+        return (
+            self.updates > 0
+            or int(windows.window_counts(ring)[env]) >= self.config.train.seq_vae.min_windows
+        )
 
     @threads.single_threaded(if_small=True)
-    def learn(self, ring: WindowRing, row: int) -> dict[str, Tensor]:
+    def learn(self, ring: WindowRing, env: int) -> dict[str, Tensor]:
         """Takes gradient steps on windows of the replay, and renews the posterior when it is due.
 
         Returns the metrics of the last step; {} while there are fewer than `min_windows` windows.
         """
         train = self.config.train.seq_vae
         metrics: dict[str, Tensor] = {}
-        if self.has_enough_windows(ring, row):
+        if self.has_enough_windows(ring, env):
             for _ in range(train.updates):
-                batch = windows.sample(
-                    ring,
-                    row,
-                    train.batch_size,
-                    train.length,
-                    self.batch_rng,
-                )
+                batch = windows.sample(ring, env, train.batch_size, train.length, self.batch_rng)
                 metrics = self.update(batch, ring.stored)
         if int(ring.written) % REFRESH_EVERY == 0:
-            self.posterior = posteriors.recompute(self.network, ring, row)
+            self.posterior = posteriors.recompute(self.network, ring, env)
         return metrics
 
     def update(self, batch: Windows, transitions: int) -> dict[str, Tensor]:
         """Takes a step along the clipped gradient. transitions: in the replay."""
         loss, metrics = self.objective(batch, transitions)
-        params = self.optimizer.param_groups[0]["params"]
-        for param in params:
-            param.grad = None
+        self.optimizer.zero_grad()
         loss.backward()
-        max_norm = self.config.train.seq_vae.max_grad_norm
-        if max_norm is None:
-            max_norm = torch.inf
-        norm = nn.utils.clip_grad_norm_(params, max_norm, foreach=True)
+        norm = nn.utils.clip_grad_norm_(
+            self.optimizer.param_groups[0]["params"],
+            self.config.train.seq_vae.max_grad_norm or torch.inf,
+            foreach=True,
+        )
         self.optimizer.step()
         self.updates += 1
         return metrics | {"grad_norm": norm}
@@ -254,26 +239,18 @@ class SeqVaeTrainer:
         weights = losses.weights(train.window, transitions, beta)
         assert terms.keys() == weights.keys() == set(losses.TERMS["seq_vae"])
         loss = torch.stack([weights[name] * terms[name] for name in losses.TERMS["seq_vae"]]).sum()
-        metrics = {name: term.detach() for name, term in terms.items()}
         is_masked = draws.keep_mask is not None
-        with torch.no_grad():
-            exact = elbo.evidence_bound(network, encoded, draws) if is_masked else elbo_terms.bound
-            metrics["elbo_exact"] = exact.mean()
-            metrics = normalize_terms(self.config, metrics, transitions)
-            metrics["beta"] = network.zero + beta
-        return Objective(loss, metrics | {"loss": loss.detach()})
+        exact = elbo.evidence_bound(network, encoded, draws) if is_masked else elbo_terms.bound
+        metrics = normalize_terms(self.config, terms | {"elbo_exact": exact.mean()}, transitions)
+        return Objective(loss, metrics | {"beta": network.zero + beta, "loss": loss.detach()})
 
     def _mean_terms(self, elbo_terms: ElboTerms, batch: Windows) -> dict[str, Tensor]:
         """Returns the terms of the loss by name, in the order of `losses.TERMS`."""
-        terms = {}
-        for name in losses.TERMS["seq_vae"][:-1]:
-            term = getattr(elbo_terms, name)
-            if self.network.members > 1:
-                starts = batch.starts % len(self.bootstrap)
-                term = self.bootstrap.index_select(0, starts).T * term
-            terms[name] = term.mean()
-        terms["weight_prior"] = self.network.weight_prior()
-        return terms
+        uses = self.bootstrap.index_select(0, batch.starts % len(self.bootstrap)).T
+        terms = {
+            name: (uses * getattr(elbo_terms, name)).mean() for name in losses.TERMS["seq_vae"][:-1]
+        }
+        return terms | {"weight_prior": self.network.weight_prior()}
 
 
 def normalize_terms(
@@ -283,11 +260,10 @@ def normalize_terms(
 ) -> dict[str, Tensor]:
     """Returns likelihoods per time and channel, KL terms per time and dimension, in nats.
 
-    The prior of the weights is given per transition in the replay.
+    The prior of the weights is given per transition in the replay. The result has no gradient.
     """
-    times = config.train.seq_vae.window
-    by_channel = times * config.env.observation.channels
-    by_dimension = times * config.env.d
+    by_channel = config.train.seq_vae.window * config.env.observation.channels
+    by_dimension = config.train.seq_vae.window * config.env.d
     units = {
         "ell": by_channel,
         "kl_first": by_dimension,
@@ -295,4 +271,4 @@ def normalize_terms(
         "weight_prior": transitions,
         "elbo_exact": by_channel,
     }
-    return {name: term / units[name] for name, term in terms.items()}
+    return {name: term.detach() / units[name] for name, term in terms.items()}

@@ -1,7 +1,6 @@
 """episodes of several policies -> figures that compare them by step, colony, and slope."""
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -9,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
+from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Dataset, InitialColonies, Search
+from quatrain.models.actor_critic.collect import Dataset, Search
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import Outcome, size_rmse
 from quatrain.models.actor_critic.figures.replays import (
@@ -29,9 +28,9 @@ from quatrain.models.actor_critic.figures.replays import (
 from quatrain.plots import BLACK, EndLabel, caption, label_ends
 
 COMPARED = ("learned", "feedback", "constant")
-BELOW = 0.2
-"""Space below the worst policy, as a share of the range of policies."""
+BELOW = 0.2  # space below the worst policy, as a share of the range of policies
 DRAWN_COLONIES = 32
+NEVER_SETTLED = "no episode is long enough to settle"
 KIND_NAMES = {LINEAR: "linear", EXPONENTIAL: "exponential"}
 
 
@@ -47,15 +46,15 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
     panels = figure.subplots(2, 3, sharex=True, sharey="row")
     for (upper, lower), name in zip(panels.T, COMPARED, strict=True):
         outcome = replays.outcomes(name)[0]
-        cells = np.minimum(sizes(initial, outcome), highest)
         height = centroids(initial, outcome)[..., 1] - env.height / 2
-        _draw_courses(upper, cells, outcome, COLORS[name])
+        _draw_courses(upper, np.minimum(sizes(initial, outcome), highest), outcome, COLORS[name])
         _draw_courses(lower, height, outcome, COLORS[name])
-        error = size_rmse(config, outcome)
-        off = "no episode is long enough to settle"
-        if np.isfinite(error):
-            off = f"{error:.1f} cells off the target"
-        upper.set_title(f"{NAMES[name]}: {off}", loc="left", fontsize=10, color=COLORS[name])
+        upper.set_title(
+            f"{NAMES[name]}: {_size_error(config, outcome)}",
+            loc="left",
+            fontsize=10,
+            color=COLORS[name],
+        )
         upper.axhline(env.target_nodes, color="0.3", linestyle="--", linewidth=1)
         upper.axhline(env.max_nodes, color="0.3", linestyle=":", linewidth=1)
         upper.set_ylim(0, 1.03 * highest)
@@ -63,14 +62,19 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
         lower.set(xlabel="step of the episode")
     panels[0, 0].set_ylabel(f"cells (target {env.target_nodes}, at most {env.max_nodes})")
     panels[1, 0].set_ylabel("height above the plate's middle, px")
-    colonies = f"The same {min(DRAWN_COLONIES, len(initial.n))} held-out colonies"
     of_seed = ", of the first seed" if config.seeds > 1 else ""
     caption(
         figure,
-        f"{colonies} under each policy{of_seed}; dots: where an episode ends. Cells off the "
+        f"The same {min(DRAWN_COLONIES, len(initial.n))} held-out colonies under each policy"
+        f"{of_seed}; dots: where an episode ends. Cells off the "
         "target: root mean square over all held-out colonies from the fourth step on.",
     )
     return figure
+
+
+def _size_error(config: ActorCriticConfig, outcome: Outcome) -> str:
+    error = size_rmse(config, outcome)
+    return f"{error:.1f} cells off the target" if np.isfinite(error) else NEVER_SETTLED
 
 
 def _draw_courses(
@@ -79,7 +83,6 @@ def _draw_courses(
     outcome: Outcome,
     color: str,
 ) -> None:
-    """Draws a line for each of the first colonies, and a dot at its end."""
     drawn = courses[:, :DRAWN_COLONIES]
     axes.plot(drawn, color=color, linewidth=0.8, alpha=0.6)
     ends = outcome.lengths[:DRAWN_COLONIES]
@@ -99,40 +102,25 @@ def draw_paired(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -
     for axes, name in zip(panels, ("constant", "feedback"), strict=True):
         other = mean_returns(replays.outcomes(name))
         dots = axes.scatter(other, learned, c=n, cmap="cividis", s=12, alpha=0.8, linewidths=0)
-        mean = other.mean()
-        axes.axline((mean, mean), slope=1, color="0.3", linewidth=1, linestyle="--")
-        difference = format_signed(float((learned - other).mean()))
-        better = f"better with {(learned > other).mean():.0%} of {len(n)} colonies"
-        axes.set_title(f"{difference} on the {NAMES[name]}; {better}", loc="left", fontsize=10)
+        axes.axline([other.mean()] * 2, slope=1, color="0.3", linewidth=1, linestyle="--")
+        axes.set_title(
+            f"{format_signed(float((learned - other).mean()))} on the {NAMES[name]}; "
+            f"better with {(learned > other).mean():.0%} of {len(n)} colonies",
+            loc="left",
+            fontsize=10,
+        )
         axes.set(xlabel=f"return of the {NAMES[name]} with the same colony")
         axes.grid(alpha=0.25)
     panels[0].set_ylabel("return of the learned policy with a colony")
     figure.colorbar(dots, ax=panels, label="cells at the start", pad=0.01)
     over_seeds = f", means over {config.seeds} seeds" if config.seeds > 1 else ""
     caption(
-        figure,
-        f"A dot is a held-out colony{over_seeds}. Dashed: equal; above it, learning pays.",
+        figure, f"A dot is a held-out colony{over_seeds}. Dashed: equal; above it, learning pays."
     )
     return figure
 
 
 # By slope.
-
-
-class PlateReplays(NamedTuple):
-    """Holds colonies on plates, and their episodes."""
-
-    plates: Plates
-    initial: InitialColonies
-    replays: Replays
-
-
-class PlateMeans(NamedTuple):
-    """Holds slope, offset, and the mean return of the colonies on each plate."""
-
-    m: Float[np.ndarray, " plate"]
-    b: Float[np.ndarray, " plate"]
-    returns: Float[np.ndarray, " plate"]
 
 
 def draw_slopes(
@@ -142,22 +130,21 @@ def draw_slopes(
     outside: Replays,
 ) -> Figure:
     """Draws return by slope and by offset of the plate, inside and outside the training range."""
-    held_out = dataset.held_out
-    groups = [PlateReplays(held_out.plates, held_out.colonies, inside)]
-    if config.collect.n_outside:
-        groups.append(PlateReplays(held_out.outside, held_out.colonies_outside, outside))
-    drawn = {kind for group in groups for kind in group.plates.kind[group.initial.substrate]}
-    kinds = [kind for kind in KIND_NAMES if kind in drawn]
+    groups = [inside, outside] if config.collect.n_outside else [inside]
+    drawn = [group.plates.kind[group.initial.substrate] for group in groups]
+    kinds = [kind for kind in KIND_NAMES if kind in np.concatenate(drawn)]
     figure = Figure(figsize=(max(6 * len(kinds), 8), 7.5), layout="constrained")
     panels = figure.subplots(2, len(kinds), squeeze=False, sharey=True)
     for (upper, lower), kind in zip(panels.T, kinds, strict=True):
-        means = [_draw_plates(upper, lower, group, kind, group is groups[0]) for group in groups]
+        means = [_draw_plates(upper, lower, group, kind, group is inside) for group in groups]
         slopes = dataset.train.plates.m[dataset.train.plates.kind == kind]
         if len(slopes):
             upper.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
-        name = KIND_NAMES[kind].capitalize()
-        title = f"{name} plates: learned {', with other slopes '.join(means)}"
-        upper.set_title(title, loc="left", fontsize=10)
+        upper.set_title(
+            f"{KIND_NAMES[kind].capitalize()} plates: learned {', with other slopes '.join(means)}",
+            loc="left",
+            fontsize=10,
+        )
         upper.set(xlabel="slope of the plate, m", xscale="log")
         lower.set(xlabel="stiffness at its left side, b")
     for axes in panels[:, 0]:
@@ -172,39 +159,36 @@ def draw_slopes(
 
 
 def by_plate(
-    group: PlateReplays,
+    replays: Replays,
     returns: Float[np.ndarray, " colony"],
     kind: int,
-) -> PlateMeans:
-    """Returns the means of the plates of a kind that have colonies."""
-    plates = group.plates
-    plate = group.initial.substrate
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns slope, offset and mean return of the plates of a kind that have colonies."""
+    plates = replays.plates
+    plate = replays.initial.substrate
     count = np.bincount(plate, minlength=len(plates.m))
-    total = np.bincount(plate, returns, minlength=len(plates.m))
     shown = (plates.kind == kind) & (count > 0)
-    return PlateMeans(plates.m[shown], plates.b[shown], total[shown] / count[shown])
+    total = np.bincount(plate, returns, minlength=len(plates.m))
+    return plates.m[shown], plates.b[shown], total[shown] / count[shown]
 
 
-def _draw_plates(upper: Axes, lower: Axes, group: PlateReplays, kind: int, filled: bool) -> str:
+def _draw_plates(upper: Axes, lower: Axes, replays: Replays, kind: int, filled: bool) -> str:
     """Draws a dot per plate and policy; returns the learned policy's formatted mean."""
-    fill: Literal["full", "none"] = "full" if filled else "none"
-    means = {
-        name: by_plate(group, mean_returns(group.replays.outcomes(name)), kind) for name in COMPARED
-    }
     for name in reversed(COMPARED):
-        for axes, x in ((upper, means[name].m), (lower, means[name].b)):
+        m, b, means = by_plate(replays, mean_returns(replays.outcomes(name)), kind)
+        for axes, x in ((upper, m), (lower, b)):
             axes.plot(
                 x,
-                means[name].returns,
+                means,
                 "o",
                 color=COLORS[name],
                 markersize=4.5,
                 alpha=0.75,
-                fillstyle=fill,
+                fillstyle="full" if filled else "none",
             )
             axes.grid(alpha=0.25)
-    returns = means["learned"].returns
-    return format_number(float(returns.mean())) if len(returns) else "none"
+    # The learned policy is drawn last, in front of the others.
+    return format_number(float(means.mean())) if len(means) else "none"
 
 
 # Search for a constant action.
@@ -217,51 +201,58 @@ def draw_constant_search(
 ) -> Figure:
     """Draws the mean return of each constant action, by the first active parameter."""
     search = dataset.train.search
-    names = config.env.action.active_params
     levels = {
         "constant": scores["constant_return"],
         "feedback": scores["feedback_return"],
         "learned": scores["return_mean"],
     }
-    highest = max(*levels.values(), float(search.returns.max()))
     lowest = min(*levels.values(), scores["random_return"])
-    bottom = lowest - BELOW * (highest - lowest)
+    bottom = lowest - BELOW * (max(*levels.values(), float(search.returns.max())) - lowest)
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     axes = figure.subplots()
-    color_by = "gamma" if "gamma" in names[1:] else names[-1]
-    dots = _draw_search(axes, search, bottom, names[0], color_by)
+    dots = _draw_search(axes, search, bottom, config.env.action.active_params)
     for name, level in levels.items():
         axes.axhline(level, color=COLORS[name], linestyle="--", linewidth=1.2)
     axes.set_ylim(bottom=bottom)
-    best = dataset.held_out.references.constant_action
-    action = ", ".join(f"{SYMBOLS[name]} {best[PARAMETERS.index(name)]:.3g}" for name in names)
-    held_out = f"held out {format_number(levels['constant'])}"
-    title = f"Best of {len(search.returns)} constant actions: {action}; {held_out}"
-    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_title(
+        f"Best of {len(search.returns)} constant actions: {_best_action(config, dataset)}; "
+        f"held out {format_number(levels['constant'])}",
+        loc="left",
+        fontsize=10,
+    )
     figure.colorbar(dots, ax=axes, pad=0.02)
-    labels = [
-        EndLabel(level, f"{NAMES[name]} {format_number(level)}", COLORS[name])
-        for name, level in levels.items()
-    ]
-    label_ends(axes, labels)
-    below = (search.returns < bottom).mean()
+    label_ends(
+        axes,
+        [
+            EndLabel(level, f"{NAMES[name]} {format_number(level)}", COLORS[name])
+            for name, level in levels.items()
+        ],
+    )
     caption(
         figure,
-        f"Dots: on training plates, with few colonies each; {below:.0%} earn less than the "
-        f"lower edge, where they are.\nRings: the {len(search.finalists)} best, compared with "
-        "more colonies, for the best of many are also lucky. Dashed: with held-out colonies.",
+        "Dots: on training plates, with few colonies each; "
+        f"{(search.returns < bottom).mean():.0%} earn less than the lower edge, where they are.\n"
+        f"Rings: the {len(search.finalists)} best, compared with more colonies, "
+        "for the best of many are also lucky. Dashed: with held-out colonies.",
     )
     return figure
+
+
+def _best_action(config: ActorCriticConfig, dataset: Dataset) -> str:
+    best = dict(zip(PARAMETERS, dataset.held_out.references.constant_action, strict=True))
+    return ", ".join(
+        f"{SYMBOLS[name]} {best[name]:.3g}" for name in config.env.action.active_params
+    )
 
 
 def _draw_search(
     axes: Axes,
     search: Search,
     bottom: float,
-    name: str,
-    color_by: str,
+    names: Sequence[str],
 ) -> PathCollection:
-    """Draws actions by one parameter, coloured by another, and rings around the finalists."""
+    name = names[0]
+    color_by = "gamma" if "gamma" in names[1:] else names[-1]
     column = PARAMETERS.index(name)
     dots = axes.scatter(
         search.actions[:, column],
@@ -279,7 +270,9 @@ def _draw_search(
         edgecolors=BLACK,
         linewidths=1.2,
     )
-    colors = f"(colour: {SYMBOLS[color_by]}, {UNITS[color_by]})"
-    axes.set(xlabel=f"{SYMBOLS[name]}, {UNITS[name]} {colors}", ylabel="mean return")
+    axes.set(
+        xlabel=f"{SYMBOLS[name]}, {UNITS[name]} (colour: {SYMBOLS[color_by]}, {UNITS[color_by]})",
+        ylabel="mean return",
+    )
     axes.grid(alpha=0.25)
     return dots

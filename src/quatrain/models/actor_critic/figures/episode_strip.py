@@ -1,5 +1,6 @@
 """one held-out colony -> a strip of frames: plate, cells, lines from parents to children."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,29 @@ def draw_episode_strip(
     colony = median_colony(outcome)
     frames = capture_frames(config, state, dataset, colony)
     intensity = held_out.plates.intensity[held_out.colonies.substrate[colony]]
+    figure = _draw_frames(config, frames, intensity)
+    end = REASONS[outcome.reasons[colony]].replace("_", " ")
+    figure.suptitle(
+        f"A typical colony: return {format_number(float(outcome.returns[colony]))}, "
+        f"{end} after {len(frames) - 1} steps",
+        fontsize=11,
+        x=0.02,
+        ha="left",
+    )
+    caption(
+        figure,
+        f"Held-out colony {colony}, whose return is the median. Red: cells; orange: born in the "
+        "last step. Lines: from parent to child. Dashed: the goal.",
+    )
+    return figure
+
+
+def _draw_frames(
+    config: ActorCriticConfig,
+    frames: Sequence[Frame],
+    intensity: Float[np.ndarray, " width"],
+) -> Figure:
+    """Draws FRAMES of the frames, evenly spaced, on their plate."""
     width = float(np.clip(6.5 * config.env.width / config.env.height + 2.5, 8, 16))
     figure = Figure(figsize=(width, 6.2), layout="constrained")
     panels = figure.subplots(2, FRAMES // 2, sharex=True, sharey=True)
@@ -55,29 +79,16 @@ def draw_episode_strip(
     for axes, place in zip(panels.flat, places, strict=True):
         plate = _draw_plate(axes, config, intensity)
         _draw_cells(axes, frames[place])
-    ticks = np.geomspace(intensity.min(), intensity.max(), 5 if np.ptp(intensity) else 1)
-    colorbar = figure.colorbar(
+        axes.set(xlabel="x, px", ylabel="y, px")
+        axes.label_outer()
+    figure.colorbar(
         plate,
         ax=panels,
         label="stiffness",
         pad=0.01,
-        ticks=ticks,
+        ticks=np.geomspace(intensity.min(), intensity.max(), 5 if np.ptp(intensity) else 1),
         format="%.3g",
-    )
-    colorbar.minorticks_off()
-    for axes in panels[-1]:
-        axes.set_xlabel("x, px")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("y, px")
-    earned = format_number(float(outcome.returns[colony]))
-    end = REASONS[outcome.reasons[colony]].replace("_", " ")
-    title = f"A typical colony: return {earned}, {end} after {len(frames) - 1} steps"
-    figure.suptitle(title, fontsize=11, x=0.02, ha="left")
-    caption(
-        figure,
-        f"Held-out colony {colony}, whose return is the median. Red: cells; orange: born in the "
-        "last step. Lines: from parent to child. Dashed: the goal.",
-    )
+    ).minorticks_off()
     return figure
 
 
@@ -93,7 +104,7 @@ def capture_frames(
     initial = InitialColonies(*(field[colony : colony + 1] for field in held_out.colonies))
     start = make_colonies(world.rules, initial)
     policy = deterministic_policy(load_actor(config, world, state.seeds[0]))
-    later = [moment.transition.after for moment in episodes(world, start, policy)]
+    later = (moment.transition.after for moment in episodes(world, start, policy))
     return [_frame(colonies) for colonies in (start, *later)]
 
 
@@ -130,6 +141,12 @@ def _draw_cells(axes: Axes, frame: Frame) -> None:
     edges = np.stack([frame.pos[frame.parent[child]], frame.pos[child]], 1)
     axes.add_collection(LineCollection(list(edges), colors="0.3", linewidths=0.7))
     x, y = frame.pos.T
-    colors = np.where(frame.new, ORANGE, RED).tolist()
-    axes.scatter(x, y, s=10, c=colors, zorder=3, linewidths=0)
+    axes.scatter(
+        x,
+        y,
+        s=10,
+        c=np.where(frame.new, ORANGE, RED).tolist(),
+        zorder=3,
+        linewidths=0,
+    )
     axes.set_title(f"step {frame.step}: {frame.n} cells", loc="left", fontsize=10)

@@ -28,17 +28,13 @@ from quatrain.models.actor_critic.figures.training import format_thousands, tran
 from quatrain.plots import BLACK, BLUE, ORANGE, RED, Curve, caption, curve, mean_with_interval
 from quatrain.progress import History
 
-THROW = {"gamma", "alpha", "noise"}
-"""Parameters that decide how far a child is thrown."""
+THROW = {"gamma", "alpha", "noise"}  # parameters that decide how far a child is thrown
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-MIN_RUNNING = 0.1
-"""Smallest share of running episodes; later steps are not drawn."""
+MIN_RUNNING = 0.1  # smallest share of running episodes; later steps are not drawn
 BINS = 24
-MIN_STEPS = 10
-"""Fewest steps of a bin that is drawn."""
+MIN_STEPS = 10  # fewest steps of a bin that is drawn
 DOTS = 1500
-NEAR = 2
-"""Distance from the target size, in cells, that counts as reaching it."""
+NEAR = 2  # distance from the target size, in cells, that counts as reaching it
 
 
 class Response(NamedTuple):
@@ -91,14 +87,16 @@ def _draw_over_training(
     name: str,
 ) -> None:
     means = curve(history, f"action_mean/{name}", config.seeds)
-    stds = curve(history, f"action_std/{name}", config.seeds)
     x = transitions(history, means)
     mean = means.values.mean(0)
-    std = stds.values.mean(0)
+    std = curve(history, f"action_std/{name}", config.seeds).values.mean(0)
     axes.plot(x, mean, color=ORANGE, linewidth=1.8)
     axes.fill_between(x, mean - std, mean + std, color=ORANGE, alpha=0.2, linewidth=0)
-    last = f"{format_number(float(mean[-1]))} ± {std[-1]:.2f} at last"
-    axes.set_title(f"{SYMBOLS[name]}, {UNITS[name]}: {last}", loc="left", fontsize=10)
+    axes.set_title(
+        f"{SYMBOLS[name]}, {UNITS[name]}: {format_number(float(mean[-1]))} ± {std[-1]:.2f} at last",
+        loc="left",
+        fontsize=10,
+    )
     axes.set_xlabel("transitions")
     format_thousands(axes)
 
@@ -110,8 +108,12 @@ def _draw_within_episode(axes: Axes, replays: Replays, column: int) -> None:
     axes.plot(steps, middle, color=RED, linewidth=1.5)
     steps, quantiles = within_episode([replays.feedback], column)
     axes.plot(steps, quantiles[len(QUANTILES) // 2], color=BLUE, linewidth=1.5)
-    constant = float(replays.constant.action[0, 0, column])
-    axes.axhline(constant, color=BLACK, linestyle="--", linewidth=1.2)
+    axes.axhline(
+        float(replays.constant.action[0, 0, column]),
+        color=BLACK,
+        linestyle="--",
+        linewidth=1.2,
+    )
     axes.set(xlabel="step of the episode")
 
 
@@ -124,8 +126,10 @@ def within_episode(outcomes: Sequence[Outcome], column: int) -> Curve:
     for seed, outcome in enumerate(outcomes):
         values[: len(outcome.action), seed] = outcome.action[..., column]
     shown = np.isfinite(values).mean((1, 2)) >= MIN_RUNNING
-    quantiles = np.nanquantile(values[shown], QUANTILES, axis=(1, 2))
-    return Curve(1 + np.flatnonzero(shown), quantiles)
+    return Curve(
+        1 + np.flatnonzero(shown),
+        np.nanquantile(values[shown], QUANTILES, axis=(1, 2)),
+    )
 
 
 # By state.
@@ -171,46 +175,47 @@ def policy_responses(
     if "theta" in active:
         responses.append(_height_response(config, learned))
     if "gamma" in active:
-        of_controller = float(feedback.column("gamma")[0])
-        median = _median(learned, _gamma)
-        title = f"γ is {median:.1f} px at the median, the controller's {of_controller:.1f}"
+        title = (
+            f"γ is {_median(learned, _gamma):.1f} px at the median, "
+            f"the controller's {float(feedback.column('gamma')[0]):.1f}"
+        )
         responses.append(_stiffness_response(title, "γ, px", _gamma, feedback))
     if THROW & active:
-        median = _median(learned, throw)
-        of_controller = _median([feedback], throw)
-        title = f"A child lands {median:.1f} px away, the controller's {of_controller:.1f}"
-        y_label = "throw in the colony's middle, px"
-        responses.append(_stiffness_response(title, y_label, throw, feedback))
+        title = (
+            f"A child lands {_median(learned, throw):.1f} px away, "
+            f"the controller's {_median([feedback], throw):.1f}"
+        )
+        responses.append(
+            _stiffness_response(title, "throw in the colony's middle, px", throw, feedback)
+        )
     return responses
 
 
 def _size_response(config: ActorCriticConfig, learned: Sequence[Steps]) -> Response:
     """Compares with r = 1 − Nc/(2n), for which the next size n' = 2(n − r n) is the target."""
     target = config.env.target_nodes
-    bounds = config.env.action.bounds.delete_ratio
     errors = np.concatenate([np.abs(next_size(steps) - target) for steps in learned])
-    share = (errors <= NEAR).mean()
     return Response(
-        title=f"{share:.0%} of all steps lead to within {NEAR} cells of the target",
+        title=(
+            f"{(errors <= NEAR).mean():.0%} of all steps lead to within {NEAR} cells of the target"
+        ),
         x_label="cells n (dashed: 1 − Nc/(2n))",
         x=lambda steps: steps.n,
         y_label="r, share deleted",
         y=lambda steps: steps.column("delete_ratio"),
-        controller=lambda n: np.clip(1 - target / (2 * n), *bounds),
+        controller=lambda n: np.clip(1 - target / (2 * n), *config.env.action.bounds.delete_ratio),
     )
 
 
 def _height_response(config: ActorCriticConfig, learned: Sequence[Steps]) -> Response:
-    middle = config.env.height / 2
-    bounds = config.env.action.bounds.theta
     slope = np.mean([_slope(steps.y, steps.column("theta")) for steps in learned])
     return Response(
         title=f"θ changes by {slope:+.4f} rad per pixel, the controller's by {-GAIN:+.4f}",
         x_label="height of the colony's middle above the plate's, px",
-        x=lambda steps: steps.y - middle,
+        x=lambda steps: steps.y - config.env.height / 2,
         y_label="θ, rad",
         y=lambda steps: steps.column("theta"),
-        controller=lambda height: np.clip(-GAIN * height, *bounds),
+        controller=lambda height: np.clip(-GAIN * height, *config.env.action.bounds.theta),
     )
 
 
@@ -222,15 +227,13 @@ def _stiffness_response(
 ) -> Response:
     """Interpolates the controller's steps by stiffness: its γ, α and ν are constant."""
     order = feedback.stiffness.argsort()
-    stiffness = feedback.stiffness[order]
-    of_controller = y(feedback)[order]
     return Response(
         title=title,
         x_label="stiffness in the colony's middle",
         x=lambda steps: steps.stiffness,
         y_label=y_label,
         y=y,
-        controller=lambda x: np.interp(x, stiffness, of_controller),
+        controller=lambda x: np.interp(x, feedback.stiffness[order], y(feedback)[order]),
         scale="log",
     )
 
@@ -258,17 +261,24 @@ def _draw_response(axes: Axes, response: Response, learned: Sequence[Steps]) -> 
     spacing = np.geomspace if response.scale == "log" else np.linspace
     edges = spacing(x.min(), x.max(), BINS + 1)
     centres = (edges[1:] + edges[:-1]) / 2
-    quantiles = np.stack([binned(*seed, edges) for seed in of_seeds], 1)
-    shown = np.isfinite(quantiles[1]).all(0)
-    low, median, high = quantiles[..., shown]
-    mean_with_interval(axes, centres[shown], median, color=RED, linewidth=1.8)
-    if len(learned) == 1:
-        axes.fill_between(centres[shown], low[0], high[0], color=RED, alpha=0.15, linewidth=0)
-    controller = response.controller(centres)
-    axes.plot(centres, controller, color=BLUE, linestyle="--", linewidth=1.5)
+    _draw_quantiles(axes, centres, np.stack([binned(*seed, edges) for seed in of_seeds], 1))
+    axes.plot(centres, response.controller(centres), color=BLUE, linestyle="--", linewidth=1.5)
     axes.set(xlabel=response.x_label, ylabel=response.y_label)
     axes.set_title(response.title, loc="left", fontsize=10)
     axes.grid(alpha=0.25)
+
+
+def _draw_quantiles(
+    axes: Axes,
+    x: Float[np.ndarray, " bin"],
+    quantiles: Float[np.ndarray, "3 seed bin"],
+) -> None:
+    """Draws medians; around that of a single seed the band between the other quantiles."""
+    shown = np.isfinite(quantiles[1]).all(0)
+    low, median, high = quantiles[..., shown]
+    mean_with_interval(axes, x[shown], median, color=RED, linewidth=1.8)
+    if len(median) == 1:
+        axes.fill_between(x[shown], low[0], high[0], color=RED, alpha=0.15, linewidth=0)
 
 
 def binned(

@@ -25,7 +25,6 @@ NAMES = {
     "feedback": "controller",
     "random": "random",
 }
-"""Labels of policies."""
 SYMBOLS = {"delete_ratio": "r", "gamma": "γ", "alpha": "α", "noise": "ν", "theta": "θ"}
 UNITS = {
     "delete_ratio": "share deleted",
@@ -34,18 +33,18 @@ UNITS = {
     "noise": "px",
     "theta": "rad",
 }
-"""Units of the parameters of an action."""
 
 
 class Replays(NamedTuple):
     """Holds one episode of each colony under each policy; of the learned policy for each seed."""
 
+    plates: Plates
+    initial: InitialColonies
     learned: list[Outcome]
     constant: Outcome
     feedback: Outcome
 
     def outcomes(self, name: str) -> list[Outcome]:
-        """Returns the episodes under a policy."""
         return self.learned if name == "learned" else [getattr(self, name)]
 
 
@@ -61,7 +60,6 @@ class Steps(NamedTuple):
     action: Float[np.ndarray, "step 5"]
 
     def column(self, name: str) -> Float[np.ndarray, " step"]:
-        """Returns one parameter of the actions."""
         return self.action[:, PARAMETERS.index(name)]
 
 
@@ -74,13 +72,14 @@ def replay_policies(
 ) -> Replays:
     """Runs the policies as in evaluation, without sampling."""
     world = make_world(config.env.rules, plates)
-    count = len(initial.n)
-    constant = torch.tensor(references.constant_action).expand(count, 5)
-    gamma = torch.tensor(references.feedback_gamma).expand(count)
+    constant = torch.tensor(references.constant_action).expand(len(initial.n), 5)
+    gamma = torch.tensor(references.feedback_gamma).expand(len(initial.n))
     feedback = with_fixed_parameters(
         config.env.action.fixed_params, feedback_policy(world.rules, gamma)
     )
     return Replays(
+        plates=plates,
+        initial=initial,
         learned=[run_policy(config, seed, plates, initial) for seed in state.seeds],
         constant=run_episodes(world, initial, constant_policy(constant)),
         feedback=run_episodes(world, initial, feedback),
@@ -93,7 +92,6 @@ def sizes(initial: InitialColonies, outcome: Outcome) -> Float[np.ndarray, "time
 
 
 def centroids(initial: InitialColonies, outcome: Outcome) -> Float[np.ndarray, "time colony 2"]:
-    """Returns centroids before the first step and after each step."""
     first = initial.pos.sum(1, dtype=np.float64) / initial.n[:, None]
     return np.concatenate([first[None], outcome.centroid])
 
@@ -114,8 +112,7 @@ def steps_of(plates: Plates, initial: InitialColonies, outcome: Outcome) -> Step
 
 def next_size(steps: Steps) -> Float[np.ndarray, " step"]:
     """Returns the number of cells after each step, n' = 2(n − ⌊r n⌋), overflows included."""
-    deleted = np.floor(steps.column("delete_ratio") * steps.n + ROUNDING)
-    return 2 * (steps.n - deleted)
+    return 2 * (steps.n - np.floor(steps.column("delete_ratio") * steps.n + ROUNDING))
 
 
 def throw(steps: Steps) -> Float[np.ndarray, " step"]:
@@ -127,12 +124,10 @@ def throw(steps: Steps) -> Float[np.ndarray, " step"]:
 
 
 def mean_returns(outcomes: list[Outcome]) -> Float[np.ndarray, " colony"]:
-    """Returns each colony's mean over seeds."""
     return np.mean([outcome.returns for outcome in outcomes], axis=0)
 
 
 def median_colony(outcome: Outcome) -> int:
-    """Returns the index of the colony with the median return."""
     order = outcome.returns.argsort(kind="stable")
     return int(order[len(order) // 2])
 

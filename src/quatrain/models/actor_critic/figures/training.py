@@ -47,8 +47,6 @@ REASON_COLORS = {
 
 
 class Layer(NamedTuple):
-    """Holds one layer of a stacked plot over time."""
-
     label: str
     values: Float[np.ndarray, " points"]
     color: str
@@ -93,19 +91,8 @@ def draw_learning_curve(
     x = transitions(history, recorded)
     score = scores["return_mean"]
     mean_with_interval(axes, x, recorded.values, color=ORANGE, linewidth=2)
-    below = max(score - scores["return_mean_low"], 0)
-    above = max(scores["return_mean_high"] - score, 0)
-    axes.errorbar(
-        x[-1:],
-        [score],
-        yerr=[[below], [above]],
-        color=RED,
-        marker="o",
-        capsize=4,
-        clip_on=False,
-        zorder=3,
-    )
-    _, last = _first_and_last(recorded.values)
+    _draw_score(axes, x[-1], scores)
+    last = _first_and_last(recorded.values)[1]
     ends = [EndLabel(score, f"held out {format_number(score)}", RED)]
     if np.isfinite(last):
         ends.append(EndLabel(last, f"while training {format_number(last)}", ORANGE))
@@ -113,8 +100,11 @@ def draw_learning_curve(
         level = scores[f"{name}_return"]
         axes.axhline(level, color=COLORS[name], linestyle="--", linewidth=1.2)
         ends.append(EndLabel(level, f"{NAMES[name]} {format_number(level)}", COLORS[name]))
-    title = f"Held-out return {format_number(score)}: {compare_returns(scores)}"
-    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_title(
+        f"Held-out return {format_number(score)}: {compare_returns(scores)}",
+        loc="left",
+        fontsize=11,
+    )
     axes.set(xlabel="transitions of all colonies", ylabel="return of an episode, undiscounted")
     axes.grid(alpha=0.25)
     format_thousands(axes)
@@ -129,6 +119,21 @@ def draw_learning_curve(
     return figure
 
 
+def _draw_score(axes: Axes, x: float, scores: Mapping[str, float]) -> None:
+    score = scores["return_mean"]
+    ends = (score - scores["return_mean_low"], scores["return_mean_high"] - score)
+    axes.errorbar(
+        [x],
+        [score],
+        yerr=[[max(end, 0)] for end in ends],
+        color=RED,
+        marker="o",
+        capsize=4,
+        clip_on=False,
+        zorder=3,
+    )
+
+
 def compare_returns(scores: Mapping[str, float]) -> str:
     """Compares with the best constant action and the controller; by differences where a return is
     not positive.
@@ -136,12 +141,15 @@ def compare_returns(scores: Mapping[str, float]) -> str:
     learned = scores["return_mean"]
     constant = scores["constant_return"]
     feedback = scores["feedback_return"]
-    on_constant = format_signed(learned - constant)
-    on_feedback = f"{format_signed(learned - feedback)} on the controller"
     if min(constant, feedback) > 0:
-        on_constant = f"{scores['margin_over_constant']:+.0%}"
-        on_feedback = f"{scores['fraction_of_feedback']:.1%} of the controller"
-    return f"{on_constant} on the best constant action, {on_feedback}"
+        return (
+            f"{scores['margin_over_constant']:+.0%} on the best constant action, "
+            f"{scores['fraction_of_feedback']:.1%} of the controller"
+        )
+    return (
+        f"{format_signed(learned - constant)} on the best constant action, "
+        f"{format_signed(learned - feedback)} on the controller"
+    )
 
 
 def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
@@ -192,14 +200,10 @@ def reward_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
         name: weight * episode_curve(config, history, f"reward/{name}").values.mean(0)
         for name, weight in config.env.reward.weighted
     }
-    names = list(paid)
-    negative_sizes = [-np.abs(np.nan_to_num(values)).max() for values in paid.values()]
-    shown = sorted(np.argsort(negative_sizes, kind="stable")[: len(PALETTE)].tolist())
-    layers = [
-        (names[place], paid[names[place]], color)
-        for place, color in zip(shown, PALETTE, strict=False)
-    ]
-    others = [values for place, values in enumerate(paid.values()) if place not in shown]
+    largest = sorted(paid, key=lambda name: -np.abs(np.nan_to_num(paid[name])).max())
+    shown = sorted(largest[: len(PALETTE)], key=list(paid).index)
+    layers = [(name, paid[name], color) for name, color in zip(shown, PALETTE, strict=False)]
+    others = [values for name, values in paid.items() if name not in shown]
     if others:
         layers.append((f"{len(others)} others", np.sum(others, axis=0), OTHERS))
     return [
@@ -209,13 +213,11 @@ def reward_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
 
 
 def reason_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
-    """Returns the shares of reasons that ever ended an episode; means over seeds."""
     layers = []
     for name, color in REASON_COLORS.items():
         share = episode_curve(config, history, f"reason/{name}").values.mean(0)
         if np.nansum(share):
-            label = f"{name.replace('_', ' ')} {share[-1]:.0%}"
-            layers.append(Layer(label, share, color))
+            layers.append(Layer(f"{name.replace('_', ' ')} {share[-1]:.0%}", share, color))
     return layers
 
 
@@ -249,21 +251,10 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
     """Draws how far each iteration moves the policy, and how good its values are."""
     figure = Figure(figsize=(15, 6.5), layout="constrained")
     panels = figure.subplots(2, 4, sharex=True).flat
-    titles = update_titles(config, history)
     limits = {"approx_kl": config.train.target_kl, "grad_norm": config.train.max_grad_norm}
-    for axes, (name, title) in zip(panels, titles.items(), strict=True):
-        recorded = curve(history, name, config.seeds)
-        values = recorded.values
-        if name == "updates":
-            values = np.diff(values, prepend=0)
-        mean_with_interval(axes, transitions(history, recorded), values, color=RED, linewidth=1.5)
+    for axes, (name, title) in zip(panels, update_titles(config, history).items(), strict=True):
+        _draw_metric(axes, curve(history, name, config.seeds), history, name)
         axes.set_title(title, loc="left", fontsize=9)
-        axes.grid(alpha=0.25)
-        low, high = axes.dataLim.intervaly
-        if name in ("loss_value", "grad_norm") and high > 10 * low > 0:
-            axes.set_yscale("log")
-        if name == "explained_variance":
-            axes.set_ylim(max(low - 0.1, -1), 1.05)
         if name in limits:
             axes.axhline(limits[name], color=GREY, linestyle="--", linewidth=1.2)
             label_ends(axes, [EndLabel(limits[name], f"{limits[name]:g}", GREY)])
@@ -279,8 +270,18 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
     return figure
 
 
+def _draw_metric(axes: Axes, recorded: Curve, history: History, name: str) -> None:
+    values = np.diff(recorded.values, prepend=0) if name == "updates" else recorded.values
+    mean_with_interval(axes, transitions(history, recorded), values, color=RED, linewidth=1.5)
+    axes.grid(alpha=0.25)
+    low, high = axes.dataLim.intervaly
+    if name in ("loss_value", "grad_norm") and high > 10 * low > 0:
+        axes.set_yscale("log")
+    if name == "explained_variance":
+        axes.set_ylim(max(low - 0.1, -1), 1.05)
+
+
 def update_titles(config: ActorCriticConfig, history: History) -> dict[str, str]:
-    """Returns the titles of the panels by metric."""
 
     def values(name: str) -> np.ndarray:
         return curve(history, name, config.seeds).values
@@ -289,17 +290,18 @@ def update_titles(config: ActorCriticConfig, history: History) -> dict[str, str]
     updates = values("updates")
     steps = updates[:, -1].mean() / updates.shape[1]
     most = config.train.epochs * -(-config.train.batch // config.train.minibatch_size)
-    stopped = f"{values('kl_stop').mean():.0%}"
-    clipped = f"{values('clip_fraction').mean():.1%}"
-    _, explained = _first_and_last(values("explained_variance"))
-    rate = values("learning_rate").mean(0)[-1]
+    explained = _first_and_last(values("explained_variance"))[1]
     return {
         "entropy": f"Entropy of actions: {first:.2f} nats at first, {last:.2f} at last",
-        "approx_kl": f"KL to the policy that played, in nats; stopped {stopped}",
-        "clip_fraction": f"Share of clipped ratios: {clipped} on average",
+        "approx_kl": (
+            f"KL to the policy of the rollout, in nats; stopped {values('kl_stop').mean():.0%}"
+        ),
+        "clip_fraction": (
+            f"Share of clipped ratios: {values('clip_fraction').mean():.1%} on average"
+        ),
         "updates": f"Gradient steps per iteration: {steps:.1f} of {most}",
         "explained_variance": f"Explained variance of values: {explained:.2f} at last",
         "loss_value": "Value loss",
         "grad_norm": "Norm of gradients before they are cut",
-        "learning_rate": f"Learning rate: {rate:.2g} at last",
+        "learning_rate": f"Learning rate: {values('learning_rate').mean(0)[-1]:.2g} at last",
     }

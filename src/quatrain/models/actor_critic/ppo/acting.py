@@ -14,11 +14,10 @@ from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.models.actor_critic.collect import Dataset, compress_stiffness
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network, Output
-from quatrain.models.actor_critic.ppo.policy import Policy, make_policy
+from quatrain.models.actor_critic.ppo.policy import Params, Policy, make_policy
 from quatrain.replay.rollouts.buffer import Graphs
 
-CLIP = 10.0
-"""Standard deviations at which observations are clipped."""
+CLIP = 10.0  # standard deviations at which observations are clipped
 WIDTHS = (16, 32, 48, 64, 80, 104, 128)
 """Numbers of cells that compiled programs take; above them multiples of 64. Each width is compiled
 separately.
@@ -30,8 +29,6 @@ minibatches.
 
 
 class Scale(NamedTuple):
-    """Holds mean and standard deviation of observations."""
-
     node_mean: Float[Tensor, " node"]
     node_std: Float[Tensor, " node"]
     graph_mean: Float[Tensor, " graph"]
@@ -61,18 +58,22 @@ def make_actor(config: ActorCriticConfig, world: World, scale: Scale, network: N
     if config.train.compile:
         torch._dynamo.config.recompile_limit = PROGRAMS
         forward = torch.compile(eager, dynamic=False)
-    action = config.env.action
-    policy = make_policy(
-        config.network.policy,
-        config.env.rules.bounds,
-        action.active_params,
-        action.fixed_params,
+    return Actor(
+        config=config,
+        world=world,
+        scale=scale,
+        policy=make_policy(
+            config.network.policy,
+            config.env.rules.bounds,
+            config.env.action.active_params,
+            config.env.action.fixed_params,
+        ),
+        forward=forward,
+        eager=eager,
     )
-    return Actor(config, world, scale, policy, forward, eager)
 
 
 def on_gpu() -> bool:
-    """Returns whether torch's default device is a GPU."""
     return torch.get_default_device().type != "cpu"
 
 
@@ -86,36 +87,31 @@ def _in_half_precision(network: Network) -> Callable[..., Output]:
 
 def make_scale(config: ActorCriticConfig, dataset: Dataset) -> Scale:
     """Returns the dataset's scale, or 0 and 1 where `env.obs_norm` is none."""
-    scale = Scale(*(torch.tensor(values) for values in dataset.train.norm))
+    node_mean, node_std, graph_mean, graph_std = map(torch.tensor, dataset.train.norm)
     if config.env.obs_norm == "dataset":
-        return scale
+        return Scale(node_mean, node_std, graph_mean, graph_std)
     return Scale(
-        node_mean=torch.zeros_like(scale.node_mean),
-        node_std=torch.ones_like(scale.node_std),
-        graph_mean=torch.zeros_like(scale.graph_mean),
-        graph_std=torch.ones_like(scale.graph_std),
+        node_mean=torch.zeros_like(node_mean),
+        node_std=torch.ones_like(node_std),
+        graph_mean=torch.zeros_like(graph_mean),
+        graph_std=torch.ones_like(graph_std),
     )
 
 
 def observe(actor: Actor, colonies: Colonies) -> Graphs:
     """Returns the network's input; slots without a cell hold zeros."""
-    width = observed_width(actor, colonies)
-    observation = features.observe(actor.world, colonies, width)
-    node, graph, parent, mask = compress_stiffness(actor.world.rules, observation)
+    world = actor.world
     scale = actor.scale
+    width = world.rules.max_nodes
+    if colonies.n.is_cpu:  # on a GPU reading the sizes would be a synchronisation
+        width = round_up_width(actor, min(int(colonies.n.max()), width))
+    node, graph, parent, mask = compress_stiffness(
+        world.rules,
+        features.observe(world, colonies, width),
+    )
     node = ((node - scale.node_mean) / scale.node_std).clamp_(-CLIP, CLIP) * mask[..., None]
     graph = ((graph - scale.graph_mean) / scale.graph_std).clamp_(-CLIP, CLIP)
     return Graphs(node, graph, parent, mask)
-
-
-def observed_width(actor: Actor, colonies: Colonies) -> int:
-    """Returns how many slots to observe: on a CPU those in use, on a GPU all, which avoids a
-    synchronisation.
-    """
-    slots = actor.world.rules.max_nodes
-    if not colonies.n.is_cpu:
-        return slots
-    return round_up_width(actor, min(int(colonies.n.max()), slots))
 
 
 def round_up_width(actor: Actor, cells: int) -> int:
@@ -124,28 +120,24 @@ def round_up_width(actor: Actor, cells: int) -> int:
     """
     if not actor.config.train.compile:
         return max(cells, 1)
-    multiple = 64 * math.ceil(cells / 64)
-    width = next((width for width in WIDTHS if width >= cells), multiple)
+    width = next((width for width in WIDTHS if width >= cells), 64 * math.ceil(cells / 64))
     return min(width, actor.world.rules.max_nodes)
 
 
 def deterministic_policy(actor: Actor) -> ColonyPolicy:
-    """Returns the policy that acts by the mean of its distribution."""
 
-    def act(_: Tensor, colonies: Colonies) -> Tensor:
-        raw = actor.eager(observe(actor, colonies)).raw
-        params = actor.policy.distribution(raw)
-        return actor.policy.action(actor.policy.mean(params))
-
-    return torch.no_grad()(act)
+    return _act(actor, actor.policy.mean)
 
 
 def stochastic_policy(actor: Actor, generator: torch.Generator) -> ColonyPolicy:
-    """Returns the policy that samples its actions, as in training."""
 
+    return _act(actor, lambda params: actor.policy.sample(params, generator))
+
+
+def _act(actor: Actor, raw_action: Callable[[Params], Tensor]) -> ColonyPolicy:
+    @torch.no_grad()
     def act(_: Tensor, colonies: Colonies) -> Tensor:
-        raw = actor.eager(observe(actor, colonies)).raw
-        params = actor.policy.distribution(raw)
-        return actor.policy.action(actor.policy.sample(params, generator))
+        params = actor.policy.distribution(actor.eager(observe(actor, colonies)).raw)
+        return actor.policy.action(raw_action(params))
 
-    return torch.no_grad()(act)
+    return act

@@ -2,6 +2,8 @@
 steps.
 """
 
+from collections.abc import Iterator
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,10 +11,9 @@ from torch import Tensor, nn
 from quatrain.models.actor_critic import losses
 from quatrain.models.actor_critic.ppo import metrics, rollout
 from quatrain.models.actor_critic.ppo.acting import round_up_width
-from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS, UpdateResult
+from quatrain.models.actor_critic.ppo.policy import Params
 from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.replay.rollouts import buffer, gae
-from quatrain.replay.rollouts.buffer import Minibatch, Transitions
 
 
 def run_iteration(trainer: Trainer) -> dict[str, float]:
@@ -49,14 +50,15 @@ def scheduled_rates(trainer: Trainer) -> dict[str, float]:
     }
 
 
-def compute_advantages(trainer: Trainer) -> Transitions:
+def compute_advantages(trainer: Trainer) -> buffer.Transitions:
     """Returns the transitions of the rollout with returns, and advantages normalised over all
     ranks.
     """
-    config = trainer.config
+    train = trainer.config.train
+    group = trainer.process_group
     collected = trainer.rollout
     weights = trainer.actor.world.weights
-    total = config.network.value_heads == "total"
+    total = trainer.config.network.value_heads == "total"
     trace = gae.Trace(
         rewards=collected.components @ weights if total else collected.components,
         values=collected.value,
@@ -64,22 +66,15 @@ def compute_advantages(trainer: Trainer) -> Transitions:
         terminated=collected.terminated,
         truncated=collected.truncated,
     )
-    estimate = gae.advantages(
-        trace,
-        config.train.discount,
-        config.train.gae_lambda,
-        config.train.gae,
-    )
+    estimate = gae.advantages(trace, train.discount, train.gae_lambda, train.gae)
     advantage = estimate.advantage if total else estimate.advantage @ weights
-    of_ranks = gae.normalise(trainer.process_group.all_gather(advantage[None]))
-    return buffer.to_transitions(
-        collected,
-        of_ranks[trainer.process_group.rank],
-        estimate.returns,
-    )
+    of_ranks = gae.normalise(group.all_gather(advantage[None]))
+    return buffer.to_transitions(collected, of_ranks[group.rank], estimate.returns)
 
 
-def learn(trainer: Trainer, transitions: Transitions, rates: dict[str, float]) -> UpdateResult:
+def learn(
+    trainer: Trainer, transitions: buffer.Transitions, rates: dict[str, float]
+) -> metrics.UpdateResult:
     """Takes gradient steps on minibatches for `epochs` passes, or until the KL divergence exceeds
     `target_kl`.
     """
@@ -90,83 +85,84 @@ def learn(trainer: Trainer, transitions: Transitions, rates: dict[str, float]) -
     width = None
     if not on_cpu or config.compile:
         width = round_up_width(trainer.actor, int(transitions.n.max()))
-    count = len(transitions.n)
     size = config.minibatch_size // trainer.process_group.size
-    batches = (
-        numbered
-        for _ in range(config.epochs)
-        for numbered in enumerate(buffer.minibatch_indices(count, size, trainer.order))
-    )
     approx_kl = 0.0
-    stopped = False
     measured: list[Tensor] = []
-    for place, index in batches:
+    for place, index in _shuffled_indices(trainer, len(transitions.n), size):
         batch = buffer.minibatch(transitions, index, width)
         loss, row = objective(trainer, batch, rates["entropy_coef"])
         # On a GPU, reading the KL divergence waits for the device: it is read once per epoch.
         if on_cpu or place == 0:
-            approx_kl = float(row[MINIBATCH_METRICS.index("approx_kl")])
-        stopped = approx_kl > config.target_kl
-        if stopped:
+            approx_kl = float(row[metrics.MINIBATCH_METRICS.index("approx_kl")])
+        if approx_kl > config.target_kl:
             break
         measured.append(gradient_step(trainer, loss * len(index) / size, row))
     rows = torch.stack(measured or [row]).cpu()
     metrics.check_finite(trainer, rows, trainer.updates - len(rows))
-    return UpdateResult(rows, approx_kl, stopped)
+    return metrics.UpdateResult(rows, approx_kl, approx_kl > config.target_kl)
+
+
+def _shuffled_indices(trainer: Trainer, count: int, size: int) -> Iterator[tuple[int, Tensor]]:
+    """Yields indices of minibatches for all epochs, with the place of each in its epoch."""
+    for _ in range(trainer.config.train.epochs):
+        yield from enumerate(buffer.minibatch_indices(count, size, trainer.order))
 
 
 def objective(
     trainer: Trainer,
-    batch: Minibatch,
+    batch: buffer.Minibatch,
     entropy_coef: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " metric"]]:
     """Computes the loss of a minibatch, and its metrics in the order of MINIBATCH_METRICS."""
-    config = trainer.config.train
+    config = trainer.config
     policy = trainer.actor.policy
+    weights = trainer.actor.world.weights
+    total = config.network.value_heads == "total"
     output = trainer.actor.forward(*batch.groups)
     params = policy.distribution(output.raw)
-    log_prob = policy.log_prob(params, batch.raw_action)
-    ratio = losses.ratio(log_prob, batch.log_prob)
+    ratio = losses.ratio(policy.log_prob(params, batch.raw_action), batch.log_prob)
     value_losses = losses.value(
         output.value,
         batch.value,
         batch.returns,
-        _value_weights(trainer),
-        config.value_clip,
+        torch.ones_like(weights[0]) if total else weights.abs(),
+        config.train.value_clip,
     )
     terms = {
-        "loss_policy": losses.policy(ratio, batch.advantage, config.clip).mean(),
+        "loss_policy": losses.policy(ratio, batch.advantage, config.train.clip).mean(),
         "loss_value": value_losses.mean(),
         "loss_entropy": losses.entropy(policy.entropy(params)).mean(),
     }
     coefs = {
         "loss_policy": 1.0,
-        "loss_value": config.value_coef,
+        "loss_value": config.train.value_coef,
         "loss_entropy": entropy_coef,
     }
     assert terms.keys() == coefs.keys() == set(losses.TERMS)
     loss = torch.stack([coefs[name] * terms[name] for name in losses.TERMS]).sum()
-    with torch.no_grad():
-        approx_kl = policy.kl(batch.dist_params.unbind(1), params).mean()
-        measured = terms | {
-            "loss": loss,
-            "grad_norm": loss * 0,  # `gradient_step` fills it in
-            "entropy": -terms["loss_entropy"],
-            "approx_kl": trainer.process_group.all_reduce_mean(approx_kl),
-            "clip_fraction": losses.clip_fraction(ratio, config.clip),
-            "raw_entropy": policy.raw_entropy(params).mean(),
-            "ratio_max_dev": (ratio - 1).abs().max(),
-        }
-        row = torch.stack([measured[name].detach() for name in MINIBATCH_METRICS])
-    return loss, row
+    return loss, _minibatch_metrics(trainer, batch, params, ratio, terms | {"loss": loss})
 
 
-def _value_weights(trainer: Trainer) -> Float[Tensor, "*component"]:
-    """Returns the weights of squared value errors."""
-    weights = trainer.actor.world.weights
-    if trainer.config.network.value_heads == "total":
-        return torch.ones_like(weights[0])
-    return weights.abs()
+@torch.no_grad()
+def _minibatch_metrics(
+    trainer: Trainer,
+    batch: buffer.Minibatch,
+    params: Params,
+    ratio: Float[Tensor, " minibatch"],
+    terms: dict[str, Float[Tensor, ""]],
+) -> Float[Tensor, " metric"]:
+    policy = trainer.actor.policy
+    measured = terms | {
+        "grad_norm": terms["loss"] * 0,  # `gradient_step` fills it in
+        "entropy": -terms["loss_entropy"],
+        "approx_kl": trainer.process_group.all_reduce_mean(
+            policy.kl(batch.dist_params.unbind(1), params).mean()
+        ),
+        "clip_fraction": losses.clip_fraction(ratio, trainer.config.train.clip),
+        "raw_entropy": policy.raw_entropy(params).mean(),
+        "ratio_max_dev": (ratio - 1).abs().max(),
+    }
+    return torch.stack([measured[name].detach() for name in metrics.MINIBATCH_METRICS])
 
 
 def gradient_step(
@@ -184,8 +180,10 @@ def gradient_step(
     loss.backward()
     params = list(trainer.network.parameters())
     trainer.process_group.average_gradients(params)
-    norm = nn.utils.clip_grad_norm_(params, trainer.config.train.max_grad_norm)
-    row[MINIBATCH_METRICS.index("grad_norm")] = norm
+    row[metrics.MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
+        params,
+        trainer.config.train.max_grad_norm,
+    )
     if row.is_cpu:
         metrics.check_finite(trainer, row[None], trainer.updates)
     trainer.optimizer.step()

@@ -15,18 +15,14 @@ from torch import distributed, multiprocessing
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 
 HOST = "127.0.0.1"
-COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-"""Longest time that a rank waits for the slowest rank."""
-EXIT_TIMEOUT = 5.0
-"""Seconds to wait for the exit code of a rank whose connection broke."""
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)  # longest time that a rank waits for the slowest rank
+EXIT_TIMEOUT = 5.0  # seconds to wait for the exit code of a rank whose connection broke
 POLL_SECONDS = 0.02
 MEMORY: Any = torch.utils.deterministic
 Work = Callable[..., None]
 
 
 class Settings(NamedTuple):
-    """Holds the settings of rank 0 that all other ranks use too."""
-
     port: int
     size: int
     threads: int
@@ -58,9 +54,12 @@ def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
         deterministic=torch.get_deterministic_debug_mode(),
         fills_memory=MEMORY.fill_uninitialized_memory,
     )
-    context = multiprocessing.get_context("spawn")
-    jobs = [(rank, settings, work, args) for rank in range(1, size)]
-    others = [context.Process(target=_run_rank, args=job, daemon=True) for job in jobs]
+    others = [
+        multiprocessing.get_context("spawn").Process(
+            target=_run_rank, args=(rank, settings, work, args), daemon=True
+        )
+        for rank in range(1, size)
+    ]
     try:
         for other in others:
             other.start()

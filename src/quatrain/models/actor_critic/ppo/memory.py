@@ -24,9 +24,9 @@ def explain_out_of_memory(config: ActorCriticConfig) -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and CPU_MESSAGE not in str(error):
             raise
-        size = rollout_bytes(config) / 2**20
         raise DeviceFull(
-            f"actor_critic: the device has no memory left; a rollout takes {size:,.0f} MiB. "
+            "actor_critic: the device has no memory left; "
+            f"a rollout takes {rollout_bytes(config) / 2**20:,.0f} MiB. "
             "Lower actor_critic.train.num_envs, .horizon or .minibatch_size, "
             "or actor_critic.env.max_nodes."
         ) from None

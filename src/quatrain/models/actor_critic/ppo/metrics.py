@@ -15,14 +15,11 @@ from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.progress import TrainingDiverged, by_seed
 
 FINITE_METRICS = ("loss_policy", "loss_value", "loss_entropy", "loss", "grad_norm")
-"""Metrics of a minibatch that must be finite."""
 MINIBATCH_METRICS = (
     *FINITE_METRICS,
     *("entropy", "raw_entropy", "approx_kl", "clip_fraction", "ratio_max_dev"),
 )
-"""Metrics of a minibatch, in the order of their tensor."""
-Entries = Sequence[Sequence[Mapping[str, float]]]
-"""Metrics of each iteration and seed."""
+Entries = Sequence[Sequence[Mapping[str, float]]]  # metrics of each iteration and seed
 
 
 class UpdateResult(NamedTuple):
@@ -41,16 +38,14 @@ def iteration_metrics(
     updated: UpdateResult,
     rates: Mapping[str, float],
 ) -> dict[str, float]:
-    """Returns the metrics of one iteration."""
     means = dict(zip(MINIBATCH_METRICS, updated.metrics.mean(0).tolist(), strict=True))
     means.pop("ratio_max_dev")
-    first_deviation = updated.metrics[0, MINIBATCH_METRICS.index("ratio_max_dev")]
     return {
         "transitions": float(trainer.iterations * trainer.config.train.batch),
         **_rollout_metrics(trainer, collected),
         **means,
         "approx_kl": updated.approx_kl,
-        "ratio_first_max_dev": float(first_deviation),
+        "ratio_first_max_dev": float(updated.metrics[0, MINIBATCH_METRICS.index("ratio_max_dev")]),
         "kl_stop": float(updated.stopped),
         "updates": float(trainer.updates),
         **rates,
@@ -62,8 +57,7 @@ def _rollout_metrics(trainer: Trainer, collected: RolloutResult) -> dict[str, fl
     rollout = trainer.rollout
     action = trainer.actor.policy.action(rollout.raw_action.flatten(0, 1))
     episode = collected.state.episode_means
-    reasons = episode[2 : 2 + len(REASONS)]
-    components = episode[2 + len(REASONS) :]
+    components = [name for name, _ in trainer.config.env.reward.weighted]
     metrics = {
         "return": episode[RETURN],
         "length": episode[LENGTH],
@@ -72,21 +66,16 @@ def _rollout_metrics(trainer: Trainer, collected: RolloutResult) -> dict[str, fl
     }
     if trainer.config.network.policy == "beta":
         metrics["concentration"] = rollout.dist_params.sum(-2).mean()
-    metrics |= _name("reason", REASONS[1:], reasons[1:])
-    metrics |= _name("reward", [name for name, _ in trainer.config.env.reward.weighted], components)
-    metrics |= _name("action_mean", PARAMETERS, action.mean(0))
-    metrics |= _name("action_std", PARAMETERS, action.std(0, correction=0))
-    values = torch.stack([value.float() for value in metrics.values()])
-    numbers = dict(zip(metrics, values.tolist(), strict=True))
+    for prefix, names, values in (
+        ("reason", REASONS[1:], episode[3 : 2 + len(REASONS)]),
+        ("reward", components, episode[2 + len(REASONS) :]),
+        ("action_mean", PARAMETERS, action.mean(0)),
+        ("action_std", PARAMETERS, action.std(0, correction=0)),
+    ):
+        metrics |= {f"{prefix}/{name}": value for name, value in zip(names, values, strict=True)}
+    stacked = torch.stack([value.float() for value in metrics.values()])
+    numbers = dict(zip(metrics, stacked.tolist(), strict=True))
     return numbers | {"success": numbers["reason/success"]}
-
-
-def _name(
-    prefix: str,
-    names: Sequence[str],
-    values: Float[Tensor, " name"],
-) -> dict[str, Tensor]:
-    return {f"{prefix}/{name}": value for name, value in zip(names, values, strict=True)}
 
 
 def stack_entries(of_ranks: Sequence[Entries]) -> dict[str, Float[np.ndarray, "..."]]:
@@ -114,10 +103,10 @@ def check_rewards(trainer: Trainer) -> None:
         raise TrainingDiverged("actor_critic: a reward of another rank is not finite")
     time, colony, component = (~components.isfinite()).nonzero()[0].tolist()
     name, _ = trainer.actor.world.rules.reward[component]
-    value = components[time, colony, component]
     raise TrainingDiverged(
-        f"actor_critic: reward component {name} of colony {colony} is {value} at iteration "
-        f"{trainer.iterations + 1}; lower its weight or actor_critic.env.action.bounds"
+        f"actor_critic: reward component {name} of colony {colony} is "
+        f"{components[time, colony, component]} at iteration {trainer.iterations + 1}; "
+        "lower its weight or actor_critic.env.action.bounds"
     )
 
 
@@ -137,8 +126,8 @@ def check_finite(
         for name, value in zip(FINITE_METRICS, values, strict=True):
             if not math.isfinite(value):
                 iteration = trainer.iterations + 1
-                transition = iteration * trainer.config.train.batch
                 raise TrainingDiverged(
                     f"actor_critic: {name} is {value} at iteration {iteration}, transition "
-                    f"{transition:,} (update {update:,}); lower actor_critic.train.learning_rate"
+                    f"{iteration * trainer.config.train.batch:,} (update {update:,}); "
+                    "lower actor_critic.train.learning_rate"
                 )

@@ -23,23 +23,18 @@ from torch.nn import functional
 
 from quatrain.envs.colony.rules import PARAMETERS, Bounds
 
-EDGE = 1e-5
-"""Smallest distance of a drawn unit from 0 and 1."""
+EDGE = 1e-5  # smallest distance of a drawn unit from 0 and 1
 MAX_LOGIT = math.log((1 - EDGE) / EDGE)
-CONCENTRATION_OFFSET = 1.5
-"""Beta: raw outputs of 0 give α = β = 1 + softplus(1.5) = 2.70."""
-MAX_CONCENTRATION = 500.0
-"""Beta: largest α − 1 and β − 1."""
+CONCENTRATION_OFFSET = 1.5  # Beta: raw outputs of 0 give α = β = 1 + softplus(1.5) = 2.70
+MAX_CONCENTRATION = 500.0  # Beta: largest α − 1 and β − 1
 MIN_LOG_STD = -5.0
 MAX_LOG_STD = 0.5
 LOG_STD_OFFSET = 2.2
 """Squashed Gaussian: raw outputs of 0 give units the same spread as the initial Beta distribution.
 """
 QUADRATURE_POINTS = 32
-"""Points of the Gauss-Hermite quadrature."""
 
-Params = tuple[Tensor, ...]
-"""The two parameters of a distribution, each [*batch, active]."""
+Params = tuple[Tensor, ...]  # the two parameters of a distribution, each [*batch, active]
 
 
 class Box(NamedTuple):
@@ -89,15 +84,13 @@ def make_policy(
         fixed: values of all other parameters.
     """
     columns = [PARAMETERS.index(name) for name in active]
-    lows = [bounds[column].low for column in columns]
     widths = [bounds[column].high - bounds[column].low for column in columns]
-    constants = [0.0 if name in active else fixed[name] for name in PARAMETERS]
     box = Box(
-        low=torch.tensor(lows, dtype=torch.float32),
+        low=torch.tensor([bounds[column].low for column in columns], dtype=torch.float32),
         width=torch.tensor(widths, dtype=torch.float32),
         log_volume=sum(map(math.log, widths)),
         columns=torch.tensor(columns),
-        constants=torch.tensor(constants),
+        constants=torch.tensor([0.0 if name in active else fixed[name] for name in PARAMETERS]),
     )
     return _beta(box) if kind == "beta" else _squashed_gaussian(box)
 
@@ -107,8 +100,11 @@ def scale_to_bounds(
     unit: Float[Tensor, "*batch active"],
 ) -> Float[Tensor, "*batch parameters"]:
     """Returns the actions of units in [0, 1]; below the upper bound for every unit <= 1 − EDGE."""
-    constants = box.constants.expand(*unit.shape[:-1], -1)
-    return constants.index_copy(-1, box.columns, box.low + box.width * unit)
+    return box.constants.expand(*unit.shape[:-1], -1).index_copy(
+        -1,
+        box.columns,
+        box.low + box.width * unit,
+    )
 
 
 def _beta(box: Box) -> Policy:
@@ -168,8 +164,7 @@ def beta_entropy(params: Params) -> Float[Tensor, "*batch"]:
     alpha, beta = params
     stacked = _stack_with_sum(alpha, beta)
     weights = _stack_with_sum(alpha - 1, beta - 1)
-    terms = torch.lgamma(stacked) - weights * torch.digamma(stacked)
-    return _first_two_minus_third(terms).sum(-1)
+    return _first_two_minus_third(torch.lgamma(stacked) - weights * torch.digamma(stacked)).sum(-1)
 
 
 def beta_kl(old: Params, new: Params) -> Float[Tensor, "*batch"]:
@@ -236,11 +231,9 @@ def gaussian_log_prob(
     params: Params,
     z: Float[Tensor, "*batch active"],
 ) -> Float[Tensor, "*batch"]:
-    """Computes the log-density of z before squashing."""
     mean, log_std = params
     deviation = (z - mean) * (-log_std).exp()
-    density = -0.5 * deviation.square() - log_std - 0.5 * math.log(2 * math.pi)
-    return density.sum(-1)
+    return (-0.5 * deviation.square() - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
 def log_slope(z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

@@ -33,7 +33,6 @@ class ProcessGroup(NamedTuple):
         return value if self.size == 1 else self.all_reduce_sum(value) / self.size
 
     def all_reduce_sum(self, value: Tensor) -> Tensor:
-        """Returns the sum over ranks."""
         if self.size == 1:
             return value
         total = value.detach().clone()
@@ -53,9 +52,12 @@ class ProcessGroup(NamedTuple):
         if self.size == 1:
             return
         gradients = [param.grad for param in params if param.grad is not None]
-        sizes = [gradient.numel() for gradient in gradients]
         flat = self.all_reduce_mean(torch.cat([gradient.flatten() for gradient in gradients]))
-        for gradient, mean in zip(gradients, flat.split(sizes), strict=True):
+        for gradient, mean in zip(
+            gradients,
+            flat.split([gradient.numel() for gradient in gradients]),
+            strict=True,
+        ):
             gradient.copy_(mean.view_as(gradient))
 
 

@@ -15,7 +15,6 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, observe
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 from quatrain.replay.rollouts import buffer
-from quatrain.replay.rollouts.buffer import Rollout, Sizes, Step
 
 RETURN, LENGTH = range(2)
 """Places in the statistics of an episode; the shares of reasons follow, then the sums of
@@ -54,7 +53,6 @@ def init_rollout_state(
     environment: Generator,
     policy: Generator,
 ) -> RolloutState:
-    """Returns a state with new colonies."""
     components = len(actor.world.rules.reward)
     return RolloutState(
         colonies=start(actor.world, colonies, environment),
@@ -65,28 +63,28 @@ def init_rollout_state(
     )
 
 
-def allocate_rollout(config: ActorCriticConfig, colonies: int) -> Rollout:
-    """Returns memory for one iteration of this many colonies."""
+def allocate_rollout(config: ActorCriticConfig, colonies: int) -> buffer.Rollout:
     env = config.env
     components = len(env.reward.weighted)
-    sizes = Sizes(
-        horizon=config.train.horizon,
-        envs=colonies,
-        cells=env.max_nodes,
-        node_features=NODE_FEATURES[env.features],
-        graph_features=GRAPH_FEATURES[env.features],
-        actions=len(env.action.active_params),
-        components=components,
-        values=() if config.network.value_heads == "total" else (components,),
+    return buffer.allocate(
+        buffer.Sizes(
+            horizon=config.train.horizon,
+            envs=colonies,
+            cells=env.max_nodes,
+            node_features=NODE_FEATURES[env.features],
+            graph_features=GRAPH_FEATURES[env.features],
+            actions=len(env.action.active_params),
+            components=components,
+            values=() if config.network.value_heads == "total" else (components,),
+        )
     )
-    return buffer.allocate(sizes)
 
 
 @torch.no_grad()
 def collect_rollout(
     actor: Actor,
     state: RolloutState,
-    rollout: Rollout,
+    rollout: buffer.Rollout,
     process_group: ProcessGroup = SINGLE_PROCESS,
 ) -> RolloutResult:
     """Runs `horizon` steps of all colonies and writes them into the rollout, in place.
@@ -108,40 +106,48 @@ def collect_rollout(
         cells += colonies.n.float().mean()
         final_colonies.append(stepped.final)
         colonies = stepped.colonies
-    last_value = actor.forward(observe(actor, colonies)).value
-    buffer.fill_next_values(rollout, last_value, _final_values(actor, rollout, final_colonies))
+    buffer.fill_next_values(
+        rollout,
+        actor.forward(observe(actor, colonies)).value,
+        _final_values(actor, rollout, final_colonies),
+    )
     ended = process_group.all_reduce_sum(ended)
     episodes = ended[0]
     means = torch.where(episodes > 0, ended[1:] / episodes.clamp(min=1), state.episode_means)
-    next_state = state._replace(colonies=colonies, components=components, episode_means=means)
-    return RolloutResult(next_state, episodes.long(), cells / len(rollout.n))
+    return RolloutResult(
+        state=state._replace(colonies=colonies, components=components, episode_means=means),
+        episodes=episodes.long(),
+        nodes=cells / len(rollout.n),
+    )
 
 
 def _step(
     actor: Actor,
     state: RolloutState,
     colonies: Colonies,
-    rollout: Rollout,
+    rollout: buffer.Rollout,
     time: int,
 ) -> StepResult:
-    """Samples actions, steps the colonies, and writes the step into the rollout."""
     policy = actor.policy
     graphs = observe(actor, colonies)
     output = actor.forward(graphs)
     params = policy.distribution(output.raw)
     raw_action = policy.sample(params, state.policy)
     stepped = step(actor.world, colonies, policy.action(raw_action), state.environment)
-    recorded = Step(
-        graphs=graphs,
-        raw_action=raw_action,
-        log_prob=policy.log_prob(params, raw_action),
-        dist_params=torch.stack(params, 1),
-        value=output.value,
-        components=stepped.components,
-        terminated=stepped.terminated,
-        truncated=stepped.truncated,
+    buffer.write(
+        rollout,
+        time,
+        buffer.Step(
+            graphs=graphs,
+            raw_action=raw_action,
+            log_prob=policy.log_prob(params, raw_action),
+            dist_params=torch.stack(params, 1),
+            value=output.value,
+            components=stepped.components,
+            terminated=stepped.terminated,
+            truncated=stepped.truncated,
+        ),
     )
-    buffer.write(rollout, time, recorded)
     return stepped
 
 
@@ -150,7 +156,6 @@ def _sum_over_ended(
     stepped: StepResult,
     components: Float[Tensor, "colony component"],
 ) -> Float[Tensor, " one_plus_statistic"]:
-    """Returns the number of episodes that ended in this step, and sums of their statistics."""
     over = (stepped.terminated | stepped.truncated).float()
     columns = [
         torch.ones_like(over)[:, None],
@@ -164,16 +169,16 @@ def _sum_over_ended(
 
 def _final_values(
     actor: Actor,
-    rollout: Rollout,
+    rollout: buffer.Rollout,
     final_colonies: list[Colonies],
 ) -> Float[Tensor, "truncated *values"]:
     """Returns the values of the final states of truncated episodes, as `buffer.fill_next_values`
     takes them.
     """
-    truncated = []
-    for colonies, mask in zip(final_colonies, rollout.truncated.cpu(), strict=True):
-        rows = mask.nonzero()[:, 0].to(colonies.n.device)
-        truncated.append(select(colonies, rows))
+    truncated = [
+        select(colonies, mask.nonzero()[:, 0].to(colonies.n.device))
+        for colonies, mask in zip(final_colonies, rollout.truncated.cpu(), strict=True)
+    ]
     colonies = Colonies(*map(torch.cat, zip(*truncated, strict=True)))
     if not len(colonies.n):
         return rollout.value.new_zeros(0, *rollout.value.shape[2:])

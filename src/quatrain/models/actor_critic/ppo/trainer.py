@@ -10,7 +10,6 @@ from torch.optim import Adam
 
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.frameworks.torch import adam_state
-from quatrain.frameworks.torch.adam_state import AdamState
 from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
@@ -44,7 +43,7 @@ class SeedState(NamedTuple):
 
     params: dict[str, Tensor]
     scale: Scale
-    optimizer: AdamState
+    optimizer: adam_state.AdamState
     ranks: tuple[RankState, ...]
     iterations: Int64[Tensor, ""]
     updates: Int64[Tensor, ""]
@@ -111,7 +110,6 @@ def from_state(
 
 
 def load_network(config: ActorCriticConfig, seed: SeedState) -> Network:
-    """Returns a network with the seed's weights."""
     with torch.random.fork_rng():  # initialising the network draws from torch's global generator
         network = Network(config)
     network.load_state_dict(seed.params)
@@ -119,15 +117,13 @@ def load_network(config: ActorCriticConfig, seed: SeedState) -> Network:
 
 
 def load_actor(config: ActorCriticConfig, world: World, seed: SeedState) -> Actor:
-    """Returns the seed's policy, for any world with the rules of this config."""
     return make_actor(config, world, seed.scale, load_network(config, seed))
 
 
 def to_state(trainer: Trainer, ranks: tuple[RankState, ...]) -> SeedState:
     """Returns the state of a trainer, copied, with the states of all ranks."""
-    params = trainer.network.named_parameters()
     return SeedState(
-        params={name: param.detach().clone() for name, param in params},
+        params={name: param.detach().clone() for name, param in trainer.network.named_parameters()},
         scale=trainer.actor.scale,
         optimizer=adam_state.get_state(trainer.optimizer, trainer.network),
         ranks=ranks,
@@ -165,10 +161,10 @@ def init_seed_state(
     params = {name: param.detach() for name, param in network.named_parameters()}
     actor = make_actor(config, world, scale, network)
     colonies = config.train.num_envs // config.train.world_size
-    ranks = []
-    for environment, policy, order in generators:
-        rollout_state = init_rollout_state(actor, colonies, environment, policy)
-        ranks.append(to_rank_state(rollout_state, order))
+    ranks = [
+        to_rank_state(init_rollout_state(actor, colonies, environment, policy), order)
+        for environment, policy, order in generators
+    ]
     return SeedState(
         params=params,
         scale=scale,

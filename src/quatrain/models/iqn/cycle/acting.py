@@ -8,6 +8,7 @@ from jaxtyping import Float, Int, Int8, Shaped
 from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.losses import greedy_action
 
 
 def midpoints(count: int) -> Float[Array, "1 quantile"]:
@@ -23,38 +24,40 @@ def greedy_actions(
 ) -> Int8[Array, " batch"]:
     """Returns the actions with the greatest q(s, a), an agent's mean of Z over `taus`, no noise."""
     values = network.apply(config.network, params, stack, taus)
-    return values.mean(1).argmax(-1).astype(jnp.int8)
+    return greedy_action(values).astype(jnp.int8)
 
 
 def agent_params(params: network.Params, agent: Int[Array, ""]) -> network.Params:
-    """Selects one agent's parameters from those of all agents."""
     return jax.tree.map(lambda leaf: leaf[agent], params)
 
 
 def greedy_policy(config: IqnConfig, params: network.Params) -> Policy:
     """Returns the policy of all agents, greedy at the midpoints; `params` begin with axis agent."""
-    taus = midpoints(config.train.acting.quantiles)
-
-    def act(_key: Array, agent: Array, stack: Array, _states: object) -> Array:
-        return greedy_actions(config, agent_params(params, agent), stack, taus)
-
-    return act
+    return lambda _key, agent, stack, _states: greedy_actions(
+        config,
+        agent_params(params, agent),
+        stack,
+        midpoints(config.train.acting.quantiles),
+    )
 
 
 def epsilon_greedy_policy(
     config: IqnConfig, params: network.Params, epsilon: Float[Array, ""]
 ) -> Policy:
     """Returns the policy that is greedy, or with probability epsilon uniform over all actions."""
-    count = config.train.acting.quantiles
-    samples_taus = config.train.acting.taus == "uniform"
+    acting = config.train.acting
 
     def act(key: Array, agent: Array, stack: Array, _states: object) -> Array:
         batch = len(stack)
         taus_key, explore_key, action_key = jax.random.split(key, 3)
-        taus = jax.random.uniform(taus_key, (batch, count)) if samples_taus else midpoints(count)
+        taus = midpoints(acting.quantiles)
+        if acting.taus == "uniform":
+            taus = jax.random.uniform(taus_key, (batch, acting.quantiles))
         explores = jax.random.uniform(explore_key, (batch,)) < epsilon
-        random = jax.random.randint(action_key, (batch,), 0, network.ACTIONS, jnp.int8)
-        greedy = greedy_actions(config, agent_params(params, agent), stack, taus)
-        return jnp.where(explores, random, greedy)
+        return jnp.where(
+            explores,
+            jax.random.randint(action_key, (batch,), 0, network.ACTIONS, jnp.int8),
+            greedy_actions(config, agent_params(params, agent), stack, taus),
+        )
 
     return act

@@ -18,29 +18,24 @@ from quatrain.replay.frames import Transitions
 
 
 class PlayState(NamedTuple):
-    """Holds everything that changes while playing: the envs, and counts that span cycles."""
+    """Holds everything that changes while playing: the envs, and counts that span cycles.
+
+    turns: of each env, without the prefill. episodes: finished in all envs, with the prefill.
+    reward_sums: in the current episodes. episode_return: mean over the episodes that ended in the
+    last turn in which any ended.
+    """
 
     envs: EnvStates
     turns: Int[Array, ""]
-    """Turns of each env, without the prefill."""
     episodes: Int[Array, ""]
-    """Finished episodes of all envs, with the prefill."""
     reward_sums: Float[Array, "agent env"]
-    """Rewards of the current episodes so far."""
     episode_return: Float[Array, " agent"]
-    """Mean over the episodes that ended in the last turn in which any ended."""
-
-
-class CycleRollout(NamedTuple):
-    """Holds the play state after a cycle, its turns and its epsilons (leading axis turn)."""
-
-    play_state: PlayState
-    turns: Turn
-    epsilon: Float[Array, " turn"]
 
 
 def epsilon_at(
-    acting: Acting, transitions: Int[Array, ""], episodes: Int[Array, ""] | Float[Array, ""]
+    acting: Acting,
+    transitions: Int[Array, ""],
+    episodes: Int[Array, ""] | Float[Array, ""],
 ) -> Float[Array, ""]:
     """Computes epsilon after an agent's transitions and finished episodes in all envs.
 
@@ -61,8 +56,8 @@ def play(
     params: network.Params,
     play_state: PlayState,
     key: Key[Array, ""],
-) -> CycleRollout:
-    """Plays `turns_per_cycle` turns; epsilon changes with every turn."""
+) -> tuple[PlayState, Turn, Float[Array, " turn"]]:
+    """Plays `turns_per_cycle` turns; returns them with the epsilon of each."""
 
     def one_turn(state: PlayState, keys: Array) -> tuple[PlayState, tuple[Turn, Array]]:
         transitions = config.env.worlds * (config.collect.turns + state.turns)
@@ -73,13 +68,13 @@ def play(
 
     keys = turns.turn_keys(world, key, play_state.turns, config.train.turns_per_cycle)
     end, (played, epsilon) = jax.lax.scan(one_turn, play_state, keys)
-    return CycleRollout(end, played, epsilon)
+    return end, played, epsilon
 
 
 def _count_turn(play_state: PlayState, envs: EnvStates, turn: Turn) -> PlayState:
     ended = turn.terminated | turn.truncated
-    sums = play_state.reward_sums + turn.rewards
     finished = ended.sum(dtype=jnp.int32)
+    sums = play_state.reward_sums + turn.rewards
     mean = jnp.where(ended, sums, 0.0).sum(-1) / jnp.maximum(finished, 1)
     return PlayState(
         envs=envs,
@@ -110,7 +105,7 @@ def named_events(env: Env) -> dict[str, int]:
 
 def event_rates(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agent"]]:
     """Computes, per agent, the mean reward of a turn and the share of turns with each event."""
-    rates = {"reward_per_turn": turn.rewards.mean((0, 2))}
-    for name, event in named_events(config.env).items():
-        rates[name] = (turn.events == event).mean((0, 2))
-    return rates
+    return {"reward_per_turn": turn.rewards.mean((0, 2))} | {
+        name: (turn.events == event).mean((0, 2))
+        for name, event in named_events(config.env).items()
+    }

@@ -15,18 +15,18 @@ COUNTS = ("epsilon", "agent_steps", "replay_valid")
 
 
 class Cycle(NamedTuple):
-    """Holds the record of one cycle of one seed; stacked records begin with seeds and cycles."""
+    """Holds the record of one cycle of one seed; stacked records begin with seeds and cycles.
+
+    update_metrics: name -> (update, agent). play_metrics: name -> (agent,). epsilon: in the last
+    turn. agent_steps: since the beginning, with the prefill. replay_valid: number of transitions
+    that can be sampled.
+    """
 
     update_metrics: dict[str, Any]
-    """Name -> (update, agent)."""
     play_metrics: dict[str, Any]
-    """Name -> (agent,)."""
     epsilon: Any
-    """Epsilon of the last turn."""
     agent_steps: Any
-    """Agent-steps since the beginning, with the prefill."""
     replay_valid: Any
-    """Number of transitions that can be sampled."""
 
 
 def raise_if_diverged(cycles: Cycle, updates: int) -> None:
@@ -41,11 +41,11 @@ def raise_if_diverged(cycles: Cycle, updates: int) -> None:
     not_finite = np.argwhere(~np.isfinite(by_time))
     if not len(not_finite):
         return
-    first = tuple(not_finite[0])
-    cycle, update, agent, name, seed = first
+    cycle, update, agent, name, seed = not_finite[0]
     number = updates + cycle * by_time.shape[1] + update + 1
     raise TrainingDiverged(
-        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became {by_time[first]} "
+        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became "
+        f"{by_time[cycle, update, agent, name, seed]} "
         f"at update {number} (agent-steps {int(cycles.agent_steps[seed, cycle]):,}). {REMEDY}"
     )
 
@@ -64,11 +64,14 @@ def metrics(
     for name, values in (agent_metrics | cycles.play_metrics).items():
         columns[name] = values.mean(-1)
         columns[f"{name}/agent"] = values
-    for name in COUNTS:
-        columns[name] = getattr(cycles, name)
-    by_time = {name: np.swapaxes(values, 0, 1) for name, values in columns.items()}
+    columns |= {name: getattr(cycles, name) for name in COUNTS}
     if greedy is None:
         seeds, _, agents = cycles.play_metrics["episode_return"].shape
         greedy = np.zeros((0, seeds, agents))
-    by_time |= {"greedy_return": greedy.mean(-1), "greedy_return/agent": greedy}
-    return by_seed(by_time)
+    return by_seed(
+        {
+            **{name: np.swapaxes(values, 0, 1) for name, values in columns.items()},
+            "greedy_return": greedy.mean(-1),
+            "greedy_return/agent": greedy,
+        }
+    )
