@@ -12,6 +12,7 @@ from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import (
+    NO_RULE,
     BaselineError,
     Comparison,
     FiniteNumber,
@@ -77,8 +78,6 @@ class StaleVerdict(PipelineError):
 
 
 class Files(NamedTuple):
-    """Holds the paths that a judgement reads and writes."""
-
     scores: Path
     baseline: Path
     verdict: Path
@@ -149,15 +148,7 @@ def check(root: Path, model: str, preset: str) -> ModelVerdict:
             return result
         raise StaleVerdict("stale", f"{reason}; {repro_hint(preset)}")
     except StaleVerdict as error:
-        line = Line(
-            metric="-",
-            status=error.status,
-            value=None,
-            baseline=None,
-            direction="-",
-            tolerance=0.0,
-            why=str(error),
-        )
+        line = NO_RULE.model_copy(update={"status": error.status, "why": str(error)})
         return ModelVerdict(model, preset, Verdict(False, (line,)))
 
 
@@ -283,7 +274,6 @@ def table(verdicts: Sequence[ModelVerdict]) -> str:
 
 
 def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
-    """Returns a table of stored scores, current scores and their difference, for a terminal."""
     return _text_table(
         ("model", "preset", "metric", "old", "new", "difference", "status"),
         [
@@ -304,7 +294,7 @@ def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
 
 def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     text = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return "\n".join(map(str.rstrip, text.splitlines()))
 
 
 def format_score(value: float | None) -> str:

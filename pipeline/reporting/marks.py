@@ -123,8 +123,10 @@ def as_svg(mark: Mark) -> str:
     label = html.escape(
         f"score at {mark.score:.0%} of the way from {mark.span.left_name} to {mark.span.right_name}"
     )
-    attributes = f'class="mark" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"'
-    return f"<svg {attributes}>{''.join(parts)}</svg><br>{ends(mark.span)}"
+    return (
+        f'<svg class="mark" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
+        f"{''.join(parts)}</svg><br>{ends(mark.span)}"
+    )
 
 
 def _x(position: float) -> str:

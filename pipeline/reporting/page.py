@@ -53,11 +53,12 @@ def _image(
     if not data.startswith(PNG) or len(data) < 24:
         raise ArtifactError(f"reports/{source}: is no PNG; run `dvc repro` to write it anew")
     width = int.from_bytes(data[16:20])
-    height = int.from_bytes(data[20:24])
-    size = f'width="{width}" height="{height}" style="min-width:{round(READABLE * width)}px"'
-    image = f'<img alt="{html.escape(token.content)}" {size}'
-    address = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    return f'<span class="picture">{image} src="{address}"></span>'
+    return (
+        f'<span class="picture"><img alt="{html.escape(token.content)}" '
+        f'width="{width}" height="{int.from_bytes(data[20:24])}" '
+        f'style="min-width:{round(READABLE * width)}px" '
+        f'src="data:image/png;base64,{base64.b64encode(data).decode()}"></span>'
+    )
 
 
 def _set_attributes(tokens: Sequence[Token]) -> None:

@@ -41,7 +41,6 @@ class Result(NamedTuple):
 
 
 def model_section(result: Result, draw: Draw) -> str:
-    name = result.model
     verdict = result.model_verdict
     head = ("metric", "score", "baseline", "difference", "where it stands", "status")
     count = len(result.lines)
@@ -51,17 +50,17 @@ def model_section(result: Result, draw: Draw) -> str:
     search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
     link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
     parts = [
-        f"## {name}",
+        f"## {result.model}",
         f"{summary} {baseline_origin(verdict.baseline.provenance)}",
         markdown_table(head, score_rows(result, draw)),
         # Run ids differ from store to store, the run key does not.
         f"Run: {link}, or search any tracking server for `{search}`",
         folded("Rules, floors and ceilings", rules_table(verdict)),
-        speed_section(name, result.speed),
+        speed_section(result.model, result.speed),
         plots_section(result.plots),
     ]
     if verdict.scores:
-        parts.append(folded(f"All scores of {name}", all_scores(verdict.scores)))
+        parts.append(folded(f"All scores of {result.model}", all_scores(verdict.scores)))
     return "\n\n".join(parts)
 
 
@@ -86,37 +85,37 @@ def score_rows(result: Result, draw: Draw) -> list[list[str]]:
 
 
 def score_with_interval(metric: str, scores: Scores) -> str:
-    """Formats a score, and its 95 % interval if the evaluation reports one."""
-    interval = (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
-    return format_score(scores.get(metric)) + format_interval(interval)
+    return format_score(scores.get(metric)) + format_interval(
+        (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
+    )
 
 
 def format_interval(interval: tuple[float | None, float | None] | None) -> str:
     """Returns ` (0.1 to 0.2)`; an empty text if an end is missing."""
     if interval is None or None in interval:
         return ""
-    low, high = interval
-    return f" ({format_score(low)} to {format_score(high)})"
+    return f" ({format_score(interval[0])} to {format_score(interval[1])})"
 
 
 def rules_table(verdict: ModelVerdict) -> str:
-    """Returns the rules that judge each metric, and its references in the baseline."""
     rows = []
     for line in verdict.verdict.lines:
         row = [plain(line.metric), line.direction, f"{line.tolerance:g}", "-", "-", "-"]
         stored = verdict.baseline.metrics.get(line.metric)
         if stored is not None:
             goal = "-" if stored.goal is None else f"{stored.goal:g}"
-            references = (stored.lower_references, stored.upper_references)
-            row[3:] = [goal, *map(reference_cell, references)]
+            row[3:] = [
+                goal,
+                reference_cell(stored.lower_references),
+                reference_cell(stored.upper_references),
+            ]
         rows.append(row)
     return markdown_table(("metric", "better", "tolerance", "goal", "floors", "ceilings"), rows)
 
 
 def reference_cell(values: Mapping[str, float]) -> str:
     """Returns a cell with a short line per reference: `floor_random 0.083`."""
-    lines = [f"{plain(name)} {value:.3f}" for name, value in sorted(values.items())]
-    return "<br>".join(lines) or "-"
+    return "<br>".join(f"{plain(name)} {values[name]:.3f}" for name in sorted(values)) or "-"
 
 
 def baseline_origin(provenance: Mapping[str, Any]) -> str:
@@ -125,8 +124,10 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     count = provenance.get("seeds")
     seeds = f"{count} seed{'' if count == 1 else 's'}"
     why = f"; stored although worse: {plain(provenance['why'])}" if provenance.get("why") else ""
-    place = f"{plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}"
-    return f"Baseline: {place}, {seeds}{why}."
+    return (
+        f"Baseline: {plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}, "
+        f"{seeds}{why}."
+    )
 
 
 def speed_section(model: str, results: Results | None) -> str:
@@ -135,38 +136,40 @@ def speed_section(model: str, results: Results | None) -> str:
         return f"Speed: not measured yet; `{command}` does."
     rows = main_rows(results)
     reached = [row.is_reached for row in rows if row.is_reached is not None]
-    goals = f"{sum(reached)} of {len(reached)} goals reached"
     marks = {None: "", True: ", reached", False: ", **missed**"}
-    cells = [
-        [plain(row.row), ratio_of(row), plain(goal_of(row)) + marks[row.is_reached]] for row in rows
-    ]
-    machine = f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads"
-    rounds = f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on {machine}"
     return folded(
-        f"Speed: {reach(results)} that of plain references; {goals}",
-        f"{rounds}; all rows in `{path_of(model)}`.\n\n"
-        + markdown_table(("work", "times as fast", "goal"), cells),
+        f"Speed: {reach(results)} that of plain references; "
+        f"{sum(reached)} of {len(reached)} goals reached",
+        f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on "
+        f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads; "
+        f"all rows in `{path_of(model)}`.\n\n"
+        + markdown_table(
+            ("work", "times as fast", "goal"),
+            [
+                [plain(row.row), ratio_of(row), plain(goal_of(row)) + marks[row.is_reached]]
+                for row in rows
+            ],
+        ),
     )
 
 
 def plots_section(paths: Sequence[str]) -> str:
     if not paths:
         return "No plots."
-    images = []
-    for path in paths:
-        name = plain(PurePosixPath(path).stem)
-        images.append(f"**{name}**\n\n![{name}]({quote(path)})")
-    plural = "" if len(paths) == 1 else "s"
-    return folded(f"{len(paths)} picture{plural}", "\n\n".join(images), " open")
+    names = [plain(PurePosixPath(path).stem) for path in paths]
+    images = [
+        f"**{name}**\n\n![{name}]({quote(path)})" for name, path in zip(names, paths, strict=True)
+    ]
+    count = f"{len(paths)} picture{'' if len(paths) == 1 else 's'}"
+    return folded(count, "\n\n".join(images), " open")
 
 
 def all_scores(scores: Scores) -> str:
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    rows = [
-        [plain(name), score_with_interval(name, scores)]
-        for name in sorted(scores.keys() - ends, key=natural_order)
-    ]
-    return markdown_table(("metric", "score"), rows)
+    names = sorted(scores.keys() - ends, key=natural_order)
+    return markdown_table(
+        ("metric", "score"), [[plain(name), score_with_interval(name, scores)] for name in names]
+    )
 
 
 def natural_order(name: str) -> tuple[str, int]:

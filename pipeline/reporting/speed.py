@@ -36,8 +36,6 @@ class Measured(Stored):
 
 
 class Ratio(Measured):
-    """Holds the ratio of two sides over all rounds."""
-
     least: float
     greatest: float
 
@@ -88,7 +86,6 @@ def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | 
 
 
 def path_of(model: str) -> Path:
-    """Returns the path of a model's comparisons, relative to the project's folder."""
     return Path("benchmarks", "results", f"{model}.json")
 
 

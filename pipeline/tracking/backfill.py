@@ -17,7 +17,6 @@ from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts, history
-from pipeline.storage.artifacts import MANIFEST, null_if_not_finite
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.formats import to_json
 from pipeline.storage.params_file import read_params
@@ -49,7 +48,7 @@ def missing_records(root: Path, params: Params, model: str, uri: str) -> list[st
     """
     missing = []
     with suppress(ArtifactError, DataError, verdicts.StaleVerdict, KeyError, TypeError):
-        key = artifacts.read_json(root / "models" / model / MANIFEST)["info"]["run_key"]
+        key = artifacts.read_json(root / "models" / model / artifacts.MANIFEST)["info"]["run_key"]
         config = artifacts.read_json(root / "models" / model / "config.json")
         if config != getattr(params, model).model_dump(mode="json"):
             return []
@@ -72,7 +71,7 @@ def has_scores(journal: Journal, run_key: str, scores: Mapping[str, float | None
         for name, points in journal.history().items()
         if name.startswith("eval/")
     }
-    return null_if_not_finite(recorded) == dict(scores)
+    return artifacts.null_if_not_finite(recorded) == dict(scores)
 
 
 def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]:
@@ -88,7 +87,7 @@ def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]
 
 def result_name(root: Path, verb: str, model: str) -> str:
     """Returns a name with the digest of what a verb wrote."""
-    trained = root / "models" / model / MANIFEST
+    trained = root / "models" / model / artifacts.MANIFEST
     path = verdicts.files(root, model).scores if verb == "evaluate" else trained
     return f"{verb}@{model}/{artifacts.file_digest(path)}"
 
@@ -111,8 +110,12 @@ def catch_up(work: Path, models: Sequence[str], environment: Mapping[str, str]) 
     first_failure = 0
     for model in models:
         if missing_records(work, params, model, environment["MLFLOW_TRACKING_URI"]):
-            command = [sys.executable, "-m", "pipeline.tracking.backfill", model]
-            process = subprocess.run(command, cwd=work, env=dict(environment), check=False)
+            process = subprocess.run(
+                [sys.executable, "-m", "pipeline.tracking.backfill", model],
+                cwd=work,
+                env=dict(environment),
+                check=False,
+            )
             first_failure = first_failure or process.returncode
     return first_failure
 
@@ -181,13 +184,14 @@ def is_in_store(
     else:
         expected = {f"eval/{name}": value for name, value in current_scores(stage)}
     stored = {name: metrics[name] for name in expected if name in metrics}
-    return null_if_not_finite(stored) == null_if_not_finite(expected)
+    return artifacts.null_if_not_finite(stored) == artifacts.null_if_not_finite(expected)
 
 
 def current_scores(stage: Stage) -> list[tuple[str, float]]:
-    """Returns name and value of each score; NaN if it was not finite."""
-    scores = scores_of(stage.root, stage.params, stage.model)
-    return [(name, math.nan if value is None else value) for name, value in scores.items()]
+    return [
+        (name, math.nan if value is None else value)
+        for name, value in scores_of(stage.root, stage.params, stage.model).items()
+    ]
 
 
 def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: str) -> None:
@@ -216,8 +220,7 @@ def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest
         digest,
         {f"{CACHE_HIT}.evaluate": "true"},
     ) as run:
-        step = stage.config.train.steps
-        run.metrics((f"eval/{name}", step, value) for name, value in scores)
+        run.metrics((f"eval/{name}", stage.config.train.steps, value) for name, value in scores)
         for plot in sorted((stage.reports / "plots").glob("*.png")):
             run.artifact(plot, "plots")
         run.artifact(stage.weights / "history.csv", "data")

@@ -14,7 +14,6 @@ from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.tracking import model_registry
 from pipeline.tracking.journal import ROWS_PER_LINE, Header, Journal, Line, redact
-from pipeline.tracking.model_registry import RUN_KEY_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
     Unreachable,
@@ -84,8 +83,10 @@ class Delivery:
     def pending(self) -> tuple[int, int]:
         """Returns how many metrics and files are not acknowledged."""
         lines = [line for _, line in self._journal.lines(self._cursor["offset"])]
-        files = sum(line["kind"] in ("artifact", "model") for line in lines)
-        return sum(len(line.get("rows", ())) for line in lines), files
+        return (
+            sum(len(line.get("rows", ())) for line in lines),
+            sum(line["kind"] in ("artifact", "model") for line in lines),
+        )
 
     def close(self) -> None:
         """Releases the lock, so that another process can deliver."""
@@ -133,8 +134,13 @@ class Delivery:
                 self._send_metrics(run_id, group)
             case "artifact":
                 path = self._journal.folder / "artifacts" / line["file"]
-                size = path.stat().st_size
-                self._call("log_artifact", run_id, str(path), line["path"] or None, size=size)
+                self._call(
+                    "log_artifact",
+                    run_id,
+                    str(path),
+                    line["path"] or None,
+                    size=path.stat().st_size,
+                )
                 self.artifacts += 1
             case "model":
                 self._send_model(run_id, line)
@@ -178,8 +184,11 @@ class Delivery:
                 source_type="local",
                 source=json.dumps({"uri": entry["source"]}),
             )
-            context = InputTag("mlflow.data.context", entry["context"])
-            self._call("log_inputs", run_id, [DatasetInput(dataset, [context])])
+            self._call(
+                "log_inputs",
+                run_id,
+                [DatasetInput(dataset, [InputTag("mlflow.data.context", entry["context"])])],
+            )
 
     def _send_metrics(self, run_id: str, group: list[Line]) -> None:
         from mlflow.entities import Metric
@@ -208,8 +217,9 @@ class Delivery:
 
     def _find_or_create_parent(self, header: Header) -> str:
         assert header.parent is not None
-        parent = header._replace(**header.parent._asdict())
-        return self._oldest_or_new(parent, {PIPELINE_TAG: "true"})
+        return self._oldest_or_new(
+            header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"}
+        )
 
     def _oldest_or_new(self, header: Header, tags: dict[str, str]) -> str:
         """Returns the oldest active run of this key, or a new one.
@@ -220,7 +230,7 @@ class Delivery:
         runs = self._find(experiment, header.run_key)
         if not runs:
             start = next(line["time"] for _, line in self._journal.lines())
-            tags = {RUN_KEY_TAG: header.run_key, **tags}
+            tags = {model_registry.RUN_KEY_TAG: header.run_key, **tags}
             created = self._call("create_run", experiment, start, tags, header.run_name)
             runs = self._find(experiment, header.run_key) or [created]
         for duplicate in runs[1:]:
@@ -229,8 +239,11 @@ class Delivery:
         return str(runs[0].info.run_id)
 
     def _find(self, experiment: str, run_key: str) -> list[Any]:
-        runs = self._call("search_runs", [experiment], f"tags.`{RUN_KEY_TAG}` = '{run_key}'")
-        return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
+        query = f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
+        return sorted(
+            self._call("search_runs", [experiment], query),
+            key=lambda run: (run.info.start_time, run.info.run_id),
+        )
 
     def _experiment(self, name: str) -> str:
         experiment = self._call("get_experiment_by_name", name)

@@ -73,7 +73,6 @@ class Journal:
         self.folder = folder
         self.header: Header | None = None
         self.has_model = False
-        """Whether a model is recorded, to be registered on delivery."""
         self._path = folder / "journal.jsonl"
         self._descriptor: int | None = None
         self._end = 0
@@ -255,14 +254,17 @@ def redact(text: str) -> str:
 
 def _begin_line(header: Header) -> Line:
     """Returns the JSON of a header; a param too long for MLflow becomes its digest and a file."""
-    line = header._asdict()
-    line["params"] = {name: _short(name, value) for name, value in header.params.items()}
-    line["tags"] = {name: redact(value) for name, value in header.tags.items()}
-    line["inputs"] = [
-        entry._replace(source=redact(entry.source))._asdict() for entry in header.inputs
-    ]
-    line["parent"] = header.parent and header.parent._asdict()
-    return {"kind": "begin", "time": _now(), **line}
+    return {
+        "kind": "begin",
+        "time": _now(),
+        **header._asdict(),
+        "params": {name: _short(name, value) for name, value in header.params.items()},
+        "tags": {name: redact(value) for name, value in header.tags.items()},
+        "inputs": [
+            entry._replace(source=redact(entry.source))._asdict() for entry in header.inputs
+        ],
+        "parent": header.parent and header.parent._asdict(),
+    }
 
 
 def _short(name: str, value: str) -> str:

@@ -110,13 +110,6 @@ class Alias(NamedTuple):
         return f"{self.model}@{self.name}"
 
 
-class AliasResult(NamedTuple):
-    """Holds whether an alias needs no further attempt, and a message if there is news."""
-
-    is_settled: bool
-    message: str | None
-
-
 def registered_name(model: str, preset: str) -> str:
     """Returns the name of the registered model; each preset has a model of its own."""
     return f"quatrain-{model}" if preset == "default" else f"quatrain-{model}-{preset}"
@@ -125,7 +118,9 @@ def registered_name(model: str, preset: str) -> str:
 def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[Alias]:
     """Returns the aliases that the trained models in `work` and the baselines in `root` ask for."""
     aliases = []
-    covered = _models_of(root, preset)
+    covered: Collection[str] = ()
+    with suppress(ConfigError):
+        covered = MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
     for model in (model for model in models if model in covered):
         name = registered_name(model, preset)
         key = None
@@ -140,12 +135,6 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
             champion = baseline["presets"][preset]["provenance"]["run_key"]
             aliases.append(Alias(name, CHAMPION, champion, fallback))
     return aliases
-
-
-def _models_of(root: Path, preset: str) -> Collection[str]:
-    with suppress(ConfigError):
-        return MODELS if preset == "default" else parse(root / "presets" / f"{preset}.yaml")
-    return ()
 
 
 def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -> list[str]:
@@ -167,16 +156,17 @@ def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -
     client = open_client(uri)
     messages = []
     for alias in pending:
-        result = _set_alias(client, alias)
-        if result.is_settled:
+        is_settled, message = _set_alias(client, alias)
+        if is_settled:
             settled[alias.label] = alias.run_key
-        if result.message is not None:
-            messages.append(f"{alias.label}: {result.message}")
+        if message is not None:
+            messages.append(f"{alias.label}: {message}")
     write_durably(cache, json.dumps({"uri": redact(uri), "aliases": settled}).encode())
     return messages
 
 
-def _set_alias(client: Any, alias: Alias) -> AliasResult:
+def _set_alias(client: Any, alias: Alias) -> tuple[bool, str | None]:
+    """Returns whether an alias needs no further attempt, and a message if there is news."""
     current = version_with_alias(client.get_model_version_by_alias, alias.model, alias.name)
     version = _newest_version(client, alias.model, alias.run_key)
     if version is None and current is None and alias.fallback is not None:
@@ -184,20 +174,22 @@ def _set_alias(client: Any, alias: Alias) -> AliasResult:
 
     run_is_absent = f"run {alias.run_key[:12]} has no version in this store"
     if version is None and current is None:
-        return AliasResult(is_settled=False, message=run_is_absent)
+        return False, run_is_absent
     if version is None:
-        return AliasResult(True, f"{run_is_absent}; version {current.version} stays")
+        return True, f"{run_is_absent}; version {current.version} stays"
     if current is not None and current.version == version.version:
-        return AliasResult(is_settled=True, message=None)
+        return True, None
     client.set_registered_model_alias(alias.model, alias.name, version.version)
-    return AliasResult(True, f"version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}")
+    return True, f"version {version.version}, run {version.tags[RUN_KEY_TAG][:12]}"
 
 
 def _newest_version(client: Any, name: str, run_key: str) -> Any:
-    versions = client.search_model_versions(
-        f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
+    query = f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
+    return max(
+        client.search_model_versions(query),
+        key=lambda version: int(version.version),
+        default=None,
     )
-    return max(versions, key=lambda version: int(version.version), default=None)
 
 
 def _read_cache(path: Path, uri: str) -> dict[str, str]:

@@ -31,7 +31,6 @@ class ProgressBar:
         self.first_step = start
         self.started_at = time.monotonic()
         self.first_at = self.started_at
-        """Time of the first yield; `first_step` is its step."""
 
     def __enter__(self) -> Self:
         if self.start:
@@ -62,10 +61,8 @@ class ProgressBar:
                 self.values[name] = f"{np.mean(progress.metrics[name][-1]):.4g}"
         self.bar.set_postfix(self.values, refresh=False)
         is_due = (self.step - self.printed_step) * LINES >= self.total
-        if not self.is_terminal and (is_due or self.step == self.total):
-            self._print_line()
-
-    def _print_line(self) -> None:
+        if self.is_terminal or not (is_due or self.step == self.total):
+            return
         self.printed_step = self.step
         rate = self.rate()
         seconds_left = (self.total - self.step) / rate if rate else 0.0
@@ -91,9 +88,8 @@ class ProgressBar:
         compilation = self.first_at - self.started_at
         if rate:
             compilation = max(0.0, compilation - (self.first_step - self.start) / rate)
-        total = time.monotonic() - self.started_at
         return {
             "compile_seconds": compilation,
-            "run_seconds": total - compilation,
+            "run_seconds": time.monotonic() - self.started_at - compilation,
             "steps_per_second": rate,
         }

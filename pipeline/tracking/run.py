@@ -47,14 +47,13 @@ class Run:
         An evaluation adds to the run of its training.
         """
         context = "evaluation" if stage.verb == "evaluate" else "training"
-        dataset = DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}")
         header = Header(
             run_key=run_key,
             experiment=EXPERIMENT,
             run_name=f"{stage.model}-{run_key[:8]}",
             params=flatten(stage.config.model_dump(mode="json")),
             tags={**(tags(stage) if stage.verb == "train" else {}), **(extra_tags or {})},
-            inputs=(dataset,),
+            inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
             parent=pipeline_run(stage.root, stage.params),
         )
         return cls.start(stage.root, stage.name, key, header)
@@ -64,12 +63,15 @@ class Run:
         """Starts or continues the journal of the results `key`: the parent of all stages' runs."""
         run_key, run_name = pipeline_run(root, params)
         shared = flatten(params.model_dump(mode="json", exclude=set(MODELS)))
-        header = Header(run_key, EXPERIMENT, run_name, shared, origin_tags(root, params))
-        return cls.start(root, "report", digest_of([run_key, key]), header)
+        return cls.start(
+            root,
+            "report",
+            digest_of([run_key, key]),
+            Header(run_key, EXPERIMENT, run_name, shared, origin_tags(root, params)),
+        )
 
     @classmethod
     def start(cls, root: Path, stage: str, key: str, header: Header) -> Self:
-        """Starts or continues the journal of a computation, and its delivery."""
         folder = journals(root) / f"{stage}-{key[:16]}"
         lock = ExitStack()
         lock.enter_context(folder_lock(folder / WRITER))
