@@ -55,7 +55,8 @@ class Fit(NamedTuple):
 
 
 def programs_of(config: AlloConfig) -> Programs:
-    three, one = reference.three_calls(config), reference.one_call(config)
+    three = reference.three_calls(config)
+    single = reference.one_call(config)
 
     def step(**parts: Any) -> reference.Step:
         return jax.jit(partial(reference.step, config=config, **parts))
@@ -67,10 +68,10 @@ def programs_of(config: AlloConfig) -> Programs:
 
     return Programs(
         step(encode=three),
-        step(encode=one),
-        step(encode=one, errors=proposed_errors),
+        step(encode=single),
+        step(encode=single, errors=proposed_errors),
         gradient(three),
-        gradient(one),
+        gradient(single),
     )
 
 

@@ -188,7 +188,6 @@ def is_in_store(
 
 
 def current_scores(stage: Stage) -> list[tuple[str, float]]:
-    """Returns name and value of each score; NaN if it was not finite."""
     return [
         (name, math.nan if value is None else value)
         for name, value in scores_of(stage.root, stage.params, stage.model).items()

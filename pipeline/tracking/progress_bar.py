@@ -31,7 +31,6 @@ class ProgressBar:
         self.first_step = start
         self.started_at = time.monotonic()
         self.first_at = self.started_at
-        """Time of the first yield; `first_step` is its step."""
 
     def __enter__(self) -> Self:
         if self.start:

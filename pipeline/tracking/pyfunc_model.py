@@ -28,7 +28,12 @@ class ServedModel(PythonModel):
         self.arrays = load_file(context.artifacts["weights"])
         self.serve = import_module(f"quatrain.models.{stored['model']}.serve")
 
-    def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> Any:  # noqa: ARG002
+    def predict(
+        self,
+        context: Any,  # noqa: ARG002
+        model_input: np.ndarray,
+        params: Any = None,  # noqa: ARG002
+    ) -> Any:
         """Answers a request, a dictionary of arrays.
 
         The type hint of `model_input` is the only one that makes MLflow neither convert nor warn.

@@ -42,8 +42,7 @@ def step(states: States, action: Float[Tensor, "env 1"]) -> States:
     sin = theta.sin()
     cos = theta.cos()
     swing = POLE_MASS * LENGTH
-    push = GREATEST_PUSH * action[:, 0].clamp(-1, 1)
-    force = push - CART_FRICTION * RADIUS * phi_speed
+    force = GREATEST_PUSH * action[:, 0].clamp(-1, 1) - CART_FRICTION * RADIUS * phi_speed
     thrust = (force + swing * theta_speed.square() * sin) / TOTAL_MASS
     torque = GRAVITY * sin - cos * thrust - POLE_FRICTION * theta_speed / swing
     inertia = LENGTH * (4 / 3 - POLE_MASS * cos.square() / TOTAL_MASS)
@@ -51,13 +50,15 @@ def step(states: States, action: Float[Tensor, "env 1"]) -> States:
     phi_acceleration = (thrust - swing * theta_acceleration * cos / TOTAL_MASS) / RADIUS
     phi_speed = phi_speed + STEP * phi_acceleration
     theta_speed = theta_speed + STEP * theta_acceleration
-    columns = [
-        phi + STEP * phi_speed,
-        phi_speed,
-        theta + STEP * theta_speed,
-        theta_speed,
-    ]
-    return torch.stack(columns, 1)
+    return torch.stack(
+        [
+            phi + STEP * phi_speed,
+            phi_speed,
+            theta + STEP * theta_speed,
+            theta_speed,
+        ],
+        1,
+    )
 
 
 def observe(states: States, kind: ObservationKind) -> Float[Tensor, "env obs"]:

@@ -1,1 +1,1 @@
-"""What models of one framework share: a package per framework, and what both hold a learner's arrays against."""
+"""Code shared by the models of a framework: a package per framework, and checks of arrays."""

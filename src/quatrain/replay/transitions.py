@@ -24,7 +24,7 @@ SCALARS: dict[str, frozenset[type]] = {
 
 
 class ReplayError(DataError):
-    """Raised for data that cannot be stored or sampled."""
+    """Reports data that cannot be stored or sampled."""
 
 
 class Column(NamedTuple):
@@ -92,7 +92,8 @@ class HostRing(Generic[Columns]):
         values: Any = transition
         if type(transition) is not self._tuple_type:
             values = self._values(transition)
-        for (shape, dtype, scalars, integers), value in zip(self._expected, values):  # noqa: B905 - strict is slower
+        # strict is slower
+        for (shape, dtype, scalars, integers), value in zip(self._expected, values):  # noqa: B905
             kind = type(value)
             if kind is np.ndarray:
                 if value.dtype is dtype and value.shape == shape:
@@ -163,12 +164,12 @@ class HostRing(Generic[Columns]):
         return columns
 
     def _count(self, columns: Sequence[np.ndarray]) -> int:
-        """Returns the number of transitions of a batch."""
         lengths = [len(column) if column.ndim else None for column in columns]
         count = lengths[0]
         if count is None or lengths.count(count) < len(lengths):
-            named = zip(self._names, lengths, strict=True)
-            actual = ", ".join(f"{name} {length}" for name, length in named)
+            actual = ", ".join(
+                f"{name} {length}" for name, length in zip(self._names, lengths, strict=True)
+            )
             raise ReplayError(
                 f"Columns of a batch must have equally many rows, not {actual}; `add` takes one.",
             )

@@ -81,15 +81,14 @@ class View(NamedTuple):
 
 def allocate(envs: int, size: int, obs: int, action: int) -> WindowRing:
     """Returns an empty ring of `size` transitions per env."""
-    starts = WindowStarts(
-        torch.zeros(envs, size, dtype=torch.int64),
-        *torch.zeros(3, envs, dtype=torch.int64),
-    )
     return WindowRing(
         observations=torch.zeros(envs, 2 * size, obs),
         actions=torch.zeros(envs, 2 * size, action),
         truncated=torch.zeros(envs, 2 * size, dtype=torch.bool),
-        starts=starts,
+        starts=WindowStarts(
+            torch.zeros(envs, size, dtype=torch.int64),
+            *torch.zeros(3, envs, dtype=torch.int64),
+        ),
         written=torch.zeros((), dtype=torch.int64, device="cpu"),
     )
 
@@ -118,8 +117,9 @@ def _record_start(
     slot = end
     # Once the ring wraps around, ranks need a modulo, and the oldest start may be overwritten.
     if number >= size:
-        oldest = numbers.gather(1, (first % size)[:, None])[:, 0]
-        first.add_((oldest == number - size) & (first < end))
+        first.add_(
+            (numbers.gather(1, (first % size)[:, None])[:, 0] == number - size) & (first < end)
+        )
         slot = end % size
     # Written behind the last rank, where it is only visible if `end` moves on.
     numbers.scatter_(1, slot[:, None], number - length + 1)
@@ -128,7 +128,6 @@ def _record_start(
 
 
 def window_counts(ring: WindowRing) -> Int64[Tensor, " env"]:
-    """Returns the number of valid windows of each env."""
     return ring.starts.end - ring.starts.first
 
 
@@ -145,16 +144,15 @@ def sample(
     device = ring.actions.device
     uniform = torch.rand(batch_size, dtype=torch.float64, generator=generator, device=device)
     first = ring.starts.first[env]
-    count = ring.starts.end[env] - first
-    rank = first + (uniform * count).long()
-    numbers = ring.starts.numbers[env].index_select(0, rank % ring.size)
-    time = torch.arange(length, device=device)[:, None]
-    index = (numbers % ring.size + time).flatten()
-    observations = ring.observations[env].index_select(0, index)
-    actions = ring.actions[env].index_select(0, index)
+    numbers = ring.starts.numbers[env].index_select(
+        0, (first + (uniform * (ring.starts.end[env] - first)).long()) % ring.size
+    )
+    index = (numbers % ring.size + torch.arange(length, device=device)[:, None]).flatten()
     return Windows(
-        observations=observations.unflatten(0, (length, batch_size)),
-        actions=actions.unflatten(0, (length, batch_size)),
+        observations=ring.observations[env]
+        .index_select(0, index)
+        .unflatten(0, (length, batch_size)),
+        actions=ring.actions[env].index_select(0, index).unflatten(0, (length, batch_size)),
         starts=numbers,
     )
 

@@ -30,12 +30,10 @@ RESET_NEEDED = "No episode is running: call reset() before step()."
 def observation_space(rules: Rules) -> gymnasium.Space:
     """Returns the space of one colony."""
     cells = rules.max_nodes
-    node = (cells, NODE_FEATURES[rules.features])
-    graph = (GRAPH_FEATURES[rules.features],)
     return Dict(
         {
-            "node": Box(-np.inf, np.inf, node, np.float32),
-            "graph": Box(-np.inf, np.inf, graph, np.float32),
+            "node": Box(-np.inf, np.inf, (cells, NODE_FEATURES[rules.features]), np.float32),
+            "graph": Box(-np.inf, np.inf, (GRAPH_FEATURES[rules.features],), np.float32),
             "parent": Box(-1, cells - 1, (cells,), np.int64),
             "mask": MultiBinary(cells),
         }
@@ -57,7 +55,10 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
     final_info, the same five values.
     """
 
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+        "render_modes": [],
+    }
 
     def __init__(self, rules: Rules, plates: Plates, num_envs: int) -> None:
         self.num_envs = num_envs
@@ -112,17 +113,15 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         self._colonies = result.colonies
         self._sums = self._sums + result.components
         self._returns = self._returns + result.reward
-        info = self._episode_info(result)
         return (
             self.observation(),
             _numpy(result.reward),
             _numpy(result.terminated),
             _numpy(result.truncated),
-            info,
+            self._episode_info(result),
         )
 
     def observation(self) -> ObservationArrays:
-        """Returns the current observation, as `step` does."""
         return self._observe(self._running())
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -132,8 +131,8 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         state = {f"colonies/{name}": leaf for name, leaf in self._running()._asdict().items()}
         state["components_sum"] = self._sums
         state["episode_return"] = self._returns
-        copies = {name: leaf.clone() for name, leaf in state.items()}
-        return copies | {"generator": self._generator.get_state()}
+        state["generator"] = self._generator.get_state()
+        return {name: leaf.clone() for name, leaf in state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restores a state of `state_dict`.
@@ -183,7 +182,6 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         }
 
     def _final_observations(self, final: Colonies, ended: Tensor) -> np.ndarray:
-        """Returns the last observation of each ended episode, None for other colonies."""
         indices = ended.nonzero()[:, 0]
         batch = self._observe(select(final, indices))
         observations = np.full(self.num_envs, None, dtype=object)

@@ -24,9 +24,8 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, world: World) -> None:
-        obs = len(world.emission.weight)
         bound = world.spec.action_bound
-        self.observation_space = Box(-np.inf, np.inf, (obs,), np.float32)
+        self.observation_space = Box(-np.inf, np.inf, (len(world.emission.weight),), np.float32)
         self.action_space = Box(-bound, bound, (world.spec.action_size,), np.float32)
         self._world = world
         self._noise = Generator(torch.get_default_device())
@@ -52,8 +51,7 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
             for generator in (self._noise, self._counts):
                 generator.manual_seed(int(self.np_random.integers(2**63)))
             self._seeded = True
-        draws = draw(self._world, 1, [self._noise])
-        result = reset(self._world, draws, [self._counts])
+        result = reset(self._world, draw(self._world, 1, [self._noise]), [self._counts])
         self._state = result.state
         return _first(result.observation), {"state": _first(result.state.x)}
 
@@ -71,12 +69,18 @@ class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
             raise ValueError(f"An action has shape {self.action_space.shape}, got {values.shape}.")
         actions = torch.tensor(values)[None]
         check_actions(actions)
-        draws = draw(self._world, 1, [self._noise])
-        result = step(self._world, self._state, actions, draws, [self._counts])
+        result = step(
+            self._world, self._state, actions, draw(self._world, 1, [self._noise]), [self._counts]
+        )
         truncated = bool(result.truncated)
         self._state = None if truncated else result.state
-        info = {"state": _first(result.final_x)}
-        return _first(result.final_observation), 0.0, False, truncated, info
+        return (
+            _first(result.final_observation),
+            0.0,
+            False,
+            truncated,
+            {"state": _first(result.final_x)},
+        )
 
 
 def _first(batch: Tensor) -> np.ndarray:

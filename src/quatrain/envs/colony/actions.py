@@ -30,9 +30,8 @@ def _fault(rules: Rules, action: Tensor, valid: Tensor) -> str:
     if action.isnan().any():
         return f"action contains nan in row {int(action.isnan().any(1).nonzero()[0])}"
     row, parameter = (~valid).nonzero()[0].tolist()
-    numbers = (action[row, parameter].item(), *rules.bounds[parameter])
     # float32 in its shortest form prints 17.2 instead of 17.200000762939453.
-    value, low, high = map(np.float32, numbers)
+    value, low, high = map(np.float32, (action[row, parameter].item(), *rules.bounds[parameter]))
     return f"action[{row}].{PARAMETERS[parameter]} = {value!s} outside [{low!s}, {high!s}]"
 
 

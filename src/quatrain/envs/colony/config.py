@@ -151,7 +151,6 @@ class Env(Section):
 
     @property
     def rules(self) -> Rules:
-        """Returns the rules of the colonies."""
         derived = ("bounds", "reward")
         shared = {name: getattr(self, name) for name in Rules._fields if name not in derived}
         bounds = (Bounds(*getattr(self.action.bounds, name)) for name in PARAMETERS)

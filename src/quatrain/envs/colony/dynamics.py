@@ -98,9 +98,7 @@ def make_world(rules: Rules, plates: Plates) -> World:
 
 
 def in_use(colonies: Colonies) -> Bool[Tensor, "env cell"]:
-    """Returns which slots hold a cell."""
-    slots = colonies.parent.shape[1]
-    return slot_indices(slots, colonies.n.device) < colonies.n[..., None]
+    return slot_indices(colonies.parent.shape[1], colonies.n.device) < colonies.n[..., None]
 
 
 @cache
@@ -118,9 +116,9 @@ def intensity_at(
 ) -> Float[Tensor, "env *cell"]:
     """Returns the stiffness at the pixel that contains x."""
     width = world.intensity.shape[1]
-    pixel = x.clamp(0, width - 1).long()
-    plate = substrate.view(-1, *[1] * (x.dim() - 1))
-    return world.intensity.take(pixel + width * plate)
+    return world.intensity.take(
+        x.clamp(0, width - 1).long() + width * substrate.view(-1, *[1] * (x.dim() - 1))
+    )
 
 
 def advance(world: World, colonies: Colonies, action: Float[Tensor, "env 5"]) -> Transition:
@@ -129,15 +127,12 @@ def advance(world: World, colonies: Colonies, action: Float[Tensor, "env 5"]) ->
     """
     slots = colonies.parent.shape[1]
     colonies = drop_unused_slots(colonies)
-    count = (action[..., 0] * colonies.n + ROUNDING).long()
     used = in_use(colonies)
-    deleted = select_leftmost(
-        colonies.pos[..., 0],
-        used,
-        count.clamp(min=0).minimum(colonies.n),
-    )
+    count = (action[..., 0] * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
+    deleted = select_leftmost(colonies.pos[..., 0], used, count)
     survives = used ^ deleted
-    position = as_complex(colonies.pos)
+    # x + iy, because on a CPU complex numbers are gathered several times faster than pairs.
+    position = torch.view_as_complex(colonies.pos.contiguous())
     child = _children(world, colonies, action)
     ancestor = _surviving_ancestors(colonies.parent, deleted)
     after = _compact(colonies, survives, position, child, ancestor, slots)
@@ -154,13 +149,6 @@ def advance(world: World, colonies: Colonies, action: Float[Tensor, "env 5"]) ->
     )
 
 
-def as_complex(pos: Float[Tensor, "env cell 2"]) -> Complex64[Tensor, "env cell"]:
-    """Returns x + iy, because on a CPU complex numbers are gathered several times faster than
-    pairs.
-    """
-    return torch.view_as_complex(pos.contiguous())
-
-
 def drop_unused_slots(colonies: Colonies) -> Colonies:
     """Crops the slots that no colony uses on a CPU; on other devices their number would need a
     synchronisation.
@@ -168,8 +156,7 @@ def drop_unused_slots(colonies: Colonies) -> Colonies:
     if not colonies.n.is_cpu:
         return colonies
     width = max(int(colonies.n.max()), 1)
-    cropped = {name: getattr(colonies, name)[:, :width] for name in CELLS}
-    return colonies._replace(**cropped)
+    return colonies._replace(**{name: getattr(colonies, name)[:, :width] for name in CELLS})
 
 
 def select_leftmost(
@@ -182,8 +169,7 @@ def select_leftmost(
     """
     order = torch.where(candidates, x, torch.inf).sort(dim=1, stable=True).indices
     selected = slot_indices(x.shape[1], x.device) < count[..., None]
-    by_slot = torch.empty_like(selected).scatter_(1, order, selected)
-    return by_slot.logical_and_(candidates)
+    return torch.empty_like(selected).scatter_(1, order, selected).logical_and_(candidates)
 
 
 def hill_length(
@@ -193,21 +179,17 @@ def hill_length(
     intensity: Float[Tensor, "env cell"],
 ) -> Float[Tensor, "env cell"]:
     """Computes the distance of a child from its parent, h = γ / (1 + (α/I)²) + ν, in pixels."""
-    ratio = alpha[..., None] / intensity
-    return gamma[..., None] / (1 + ratio.square()) + noise[..., None]
+    return gamma[..., None] / (1 + (alpha[..., None] / intensity).square()) + noise[..., None]
 
 
 def _children(world: World, colonies: Colonies, action: Tensor) -> Complex64[Tensor, "env cell"]:
     _, gamma, alpha, noise, theta = action.unbind(1)
     x, y = colonies.pos.unbind(2)
-    intensity = intensity_at(world, x, colonies.substrate)
-    length = hill_length(gamma, alpha, noise, intensity)
+    length = hill_length(gamma, alpha, noise, intensity_at(world, x, colonies.substrate))
     side, above = margins(world.rules)
-    child_x = (length * theta.cos()[..., None]).add_(x)
-    child_y = (length * theta.sin()[..., None]).add_(y)
     return torch.complex(
-        child_x.clamp_(side, world.rules.width - side),
-        child_y.clamp_(above, world.rules.height - above),
+        (length * theta.cos()[..., None]).add_(x).clamp_(side, world.rules.width - side),
+        (length * theta.sin()[..., None]).add_(y).clamp_(above, world.rules.height - above),
     )
 
 
@@ -250,16 +232,14 @@ def _compact(
     next_pid = colonies.next_pid[..., None]
     source = _source_slots(survives, rank, survivors, slots)
     none = rank.new_full((count, 1), -1)
-    surviving_parent = torch.cat([none, rank], 1).gather(1, ancestor + 1)
 
     def compact(*parts: Tensor) -> Tensor:
         return torch.cat(parts, 1).gather(1, source)
 
-    pos = compact(position, child, position.new_zeros(count, 1))
     pid = compact(colonies.pid, rank + next_pid, none)
     return colonies._replace(
-        pos=torch.view_as_real(pos),
-        parent=compact(surviving_parent, rank, none),
+        pos=torch.view_as_real(compact(position, child, position.new_zeros(count, 1))),
+        parent=compact(torch.cat([none, rank], 1).gather(1, ancestor + 1), rank, none),
         pid=pid,
         age=compact(colonies.age + 1, colonies.age.new_zeros(count, width + 1)),
         new=pid >= next_pid,
@@ -293,16 +273,20 @@ def _update_progress(
 ) -> Colonies:
     """Updates t, left, centroid and furthest; a colony without cells keeps its centroid."""
     deleted = ~survives
-    total = torch.view_as_real((position + child).masked_fill_(deleted, 0.0)).sum(1)
     n = after.n[..., None]
-    centroid = torch.where(n > 0, total / n.clamp(min=1), before.centroid)
-    moved_left = centroid[..., 0] < before.centroid[..., 0]
-    rightmost = torch.maximum(position.real, child.real).masked_fill_(deleted, 0.0)
+    centroid = torch.where(
+        n > 0,
+        torch.view_as_real((position + child).masked_fill_(deleted, 0.0)).sum(1) / n.clamp(min=1),
+        before.centroid,
+    )
     return after._replace(
         t=before.t + 1,
-        left=(before.left + 1).masked_fill_(~moved_left, 0),
+        left=(before.left + 1).masked_fill_(~(centroid[..., 0] < before.centroid[..., 0]), 0),
         centroid=centroid,
-        furthest=torch.maximum(before.furthest, rightmost.amax(1)),
+        furthest=torch.maximum(
+            before.furthest,
+            torch.maximum(position.real, child.real).masked_fill_(deleted, 0.0).amax(1),
+        ),
     )
 
 

@@ -52,11 +52,8 @@ class _Cells(NamedTuple):
     cy: Float[Tensor, " env"]
 
 
-class _Features(NamedTuple):
-    """Holds the columns of `Observation.node` and `Observation.graph`."""
-
-    node: list[Tensor]
-    graph: list[Tensor]
+_Features = tuple[list[Tensor], list[Tensor]]
+"""Columns of `Observation.node` and of `Observation.graph`."""
 
 
 def observe(world: World, colonies: Colonies, cells: int) -> Observation:
@@ -83,7 +80,6 @@ def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> 
     x, y = colonies.pos[:, :cells].permute(2, 0, 1).contiguous()
     parent = colonies.parent[:, :cells]
     has_parent = (parent >= 0).float()
-    children = torch.zeros_like(has_parent)
     n = colonies.n.clamp(max=cells).float()
     size = n.clamp(min=1)
     return _Cells(
@@ -92,7 +88,7 @@ def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> 
         mask=mask,
         present=mask.float(),
         has_parent=has_parent,
-        children=children.scatter_add_(1, parent.clamp(min=0), has_parent),
+        children=torch.zeros_like(has_parent).scatter_add_(1, parent.clamp(min=0), has_parent),
         intensity=intensity_at(world, x, colonies.substrate),
         n=n,
         size=size,
@@ -104,18 +100,19 @@ def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> 
 def _light(rules: Rules, colonies: Colonies, cells: _Cells) -> _Features:
     """Computes features of order 1, in time linear in the cells."""
     stiffness = cells.intensity / (1 + cells.intensity)
-    age = colonies.age[:, : cells.x.shape[1]]
-    node = [
-        cells.x / rules.width,
-        cells.y * (2 / rules.height) - 1,
-        stiffness,
-        cells.has_parent,
-        cells.children / 4,
-        (cells.x - cells.cx[:, None]) / 100,
-        (cells.y - cells.cy[:, None]) / 100,
-        (age / 20).clamp(max=2),
-    ]
-    return _Features(node, _light_graph(rules, colonies, cells, stiffness))
+    return (
+        [
+            cells.x / rules.width,
+            cells.y * (2 / rules.height) - 1,
+            stiffness,
+            cells.has_parent,
+            cells.children / 4,
+            (cells.x - cells.cx[:, None]) / 100,
+            (cells.y - cells.cy[:, None]) / 100,
+            (colonies.age[:, : cells.x.shape[1]] / 20).clamp(max=2),
+        ],
+        _light_graph(rules, colonies, cells, stiffness),
+    )
 
 
 def _light_graph(
@@ -126,7 +123,6 @@ def _light_graph(
 ) -> list[Tensor]:
     share = cells.size / rules.target_nodes
     right = cells.x.amax(1)
-    log_intensity = cells.intensity.clamp(min=1e-6).log()
     return [
         cells.n / rules.target_nodes - 1,
         share.log(),
@@ -135,7 +131,7 @@ def _light_graph(
         cells.cy * (2 / rules.height) - 1,
         (right - _lowest(cells.x, cells)) / 100,
         _total(stiffness, cells) / cells.size,
-        _total(log_intensity, cells) / (3 * cells.size),
+        _total(cells.intensity.clamp(min=1e-6).log(), cells) / (3 * cells.size),
         right * (2 / rules.width) - 1,
         colonies.left / rules.left_limit,
     ]
@@ -150,24 +146,25 @@ def _full(colonies: Colonies, cells: _Cells) -> _Features:
     centrality, corner = (torch.cat(column) for column in zip(*blocks, strict=True))
     corner = corner & cells.mask
     age = colonies.age[:, :slots]
-    node = [
-        cells.x,
-        cells.y,
-        cells.intensity,
-        cells.has_parent,
-        cells.children,
-        centrality,
-        (x * x).addcmul_(y, y).sqrt_(),
-        corner.float(),
-        colonies.new[:, :slots].float(),
-        age / 100,
-        age / 50,
-    ]
-    return _Features(node, [*_shape(cells), hull.area(x, y, corner), *_sums(cells)])
+    return (
+        [
+            cells.x,
+            cells.y,
+            cells.intensity,
+            cells.has_parent,
+            cells.children,
+            centrality,
+            (x * x).addcmul_(y, y).sqrt_(),
+            corner.float(),
+            colonies.new[:, :slots].float(),
+            age / 100,
+            age / 50,
+        ],
+        [*_shape(cells), hull.area(x, y, corner), *_sums(cells)],
+    )
 
 
 def _shape(cells: _Cells) -> list[Tensor]:
-    """Computes the numbers of cells and edges, and the position and size of the bounding box."""
     edges = cells.has_parent.sum(1)
     left = _lowest(cells.x, cells)
     right = cells.x.amax(1)
@@ -192,14 +189,12 @@ def _shape(cells: _Cells) -> list[Tensor]:
 
 
 def _sums(cells: _Cells) -> list[Tensor]:
-    """Computes mean, maximum and sum of all in- and out-degrees, and of all intensities."""
     edges = cells.has_parent.sum(1)
-    degree = torch.maximum(cells.has_parent, cells.children)
     intensity = cells.intensity * cells.present
     total = intensity.sum(1)
     return [
         edges / cells.size,
-        degree.amax(1),
+        torch.maximum(cells.has_parent, cells.children).amax(1),
         2 * edges,
         total / cells.size,
         intensity.amax(1),
@@ -222,14 +217,12 @@ def _centrality(
     distance = torch.threshold_((dx * dx).addcmul_(dy, dy).sqrt_(), NEAR, 0.0)
     total = torch.bmm(present[:, None], distance)[:, 0]  # distances are symmetric
     count = torch.bmm(present[:, None], distance.sign_())[:, 0]
-    mean = total / count.clamp(min=1)
-    return torch.where(count > 0, 1 / (mean + NEAR), 1.0)
+    return torch.where(count > 0, 1 / (total / count.clamp(min=1) + NEAR), 1.0)
 
 
 def _lowest(values: Tensor, cells: _Cells) -> Float[Tensor, " env"]:
     """Returns the smallest value; 0 without cells."""
-    highest = values.amax(1, keepdim=True)
-    return torch.where(cells.mask, values, highest).amin(1)
+    return torch.where(cells.mask, values, values.amax(1, keepdim=True)).amin(1)
 
 
 def _total(values: Tensor, cells: _Cells) -> Float[Tensor, " env"]:

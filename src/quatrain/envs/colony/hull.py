@@ -45,10 +45,13 @@ def hull_vertices(
     """
     present = exists.float()
     inside = torch.where(exists, pos.permute(2, 0, 1).contiguous(), 0.0)
-    count = present.sum(1, keepdim=True).clamp(min=1)
-    centroid = inside.sum(2, keepdim=True) / count
-    corner = [corners(x, y, differences(x, y)) for x, y in blocks(*(inside - centroid) * present)]
-    return torch.cat(corner) & exists
+    centroid = inside.sum(2, keepdim=True) / present.sum(1, keepdim=True).clamp(min=1)
+    return (
+        torch.cat(
+            [corners(x, y, differences(x, y)) for x, y in blocks(*(inside - centroid) * present)]
+        )
+        & exists
+    )
 
 
 def blocks(*arrays: Float[Tensor, "env cell"]) -> Iterator[tuple[Tensor, ...]]:
@@ -92,8 +95,7 @@ def corners(
     rightmost = cotangent.sub_(side, alpha=MASKED).amax(2)
     # A point at the centroid is a corner only if all points of the set are there.
     outside = (x != 0) | (y != 0)
-    all_inside = ~outside.any(1, keepdim=True)
-    return (leftmost > rightmost) & (outside | all_inside)
+    return (leftmost > rightmost) & (outside | ~outside.any(1, keepdim=True))
 
 
 def area(

@@ -50,19 +50,16 @@ def make_plates(kind: np.ndarray, m: np.ndarray, b: np.ndarray, width: int) -> P
     """Tabulates plates of a formula, so that one gather serves every kind."""
     slope = m.astype(np.float32)
     offset = b.astype(np.float32)
-    pixel = np.arange(width)
-    exponent = slope.astype(np.float64)[:, None] * pixel
+    exponent = slope.astype(np.float64)[:, None] * np.arange(width)
     scale = offset.astype(np.float64)[:, None]
     with np.errstate(over="ignore"):  # replaced below, as a value that is not finite
-        exponential = scale * np.exp(exponent)
-        table = np.where(kind[:, None] == LINEAR, exponent + scale, exponential)
+        table = np.where(kind[:, None] == LINEAR, exponent + scale, scale * np.exp(exponent))
         table = table.astype(np.float32)
-    valid = np.isfinite(table) & (table > FLOOR)
     return Plates(
         kind=kind.astype(np.int8),
         m=slope,
         b=offset,
-        intensity=np.where(valid, table, np.float32(1)),
+        intensity=np.where(np.isfinite(table) & (table > FLOOR), table, np.float32(1)),
     )
 
 
@@ -74,9 +71,11 @@ def sample_plates(
 ) -> Plates:
     """Draws plates, half of them linear on average."""
     kind = rng.integers(LINEAR, EXPONENTIAL + 1, count)
-    linear = _uniform(distribution.linear, count, rng)
-    exponential = _uniform(distribution.exponential, count, rng)
-    slope = np.where(kind == LINEAR, linear, exponential)
+    slope = np.where(
+        kind == LINEAR,
+        _uniform(distribution.linear, count, rng),
+        _uniform(distribution.exponential, count, rng),
+    )
     return make_plates(kind, slope, rng.uniform(*distribution.offset, count), width)
 
 
@@ -87,10 +86,9 @@ def fixed_plate(width: int) -> Plates:
 
 def user_plate(intensity: Float32[np.ndarray, " width"]) -> Plates:
     """Returns a measured plate of positive stiffness; m is its mean slope."""
-    slope = (intensity[-1] - intensity[0]) / max(len(intensity) - 1, 1)
     return Plates(
         kind=np.array([USER], np.int8),
-        m=np.array([slope], np.float32),
+        m=np.array([(intensity[-1] - intensity[0]) / max(len(intensity) - 1, 1)], np.float32),
         b=intensity[:1],
         intensity=intensity[None],
     )

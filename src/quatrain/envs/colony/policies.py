@@ -21,7 +21,6 @@ SMALLEST = 0.5
 
 
 def action_bounds(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
-    """Returns the lowest and the highest action."""
     low, high = torch.tensor(rules.bounds).T
     return low, high
 
@@ -66,10 +65,9 @@ def feedback_policy(rules: Rules, gamma: Float[Tensor, " env"]) -> ColonyPolicy:
     def act(indices: Tensor, colonies: Colonies) -> Actions:
         n = colonies.n.clamp(min=1)
         throw = gamma[indices]
-        delete_ratio = (n - survivors + SMALLEST) / n
         angle = -GAIN * (colonies.centroid[:, 1] - rules.height / 2)
         columns = {
-            "delete_ratio": delete_ratio.clamp(ratio.low, ratio.high),
+            "delete_ratio": ((n - survivors + SMALLEST) / n).clamp(ratio.low, ratio.high),
             "gamma": throw,
             "alpha": torch.full_like(throw, alpha.low),
             "noise": torch.full_like(throw, noise.high),

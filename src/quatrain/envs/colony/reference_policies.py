@@ -85,10 +85,10 @@ def best_gamma(world: World, fixed: Mapping[str, float], generator: Generator) -
     bounds = world.rules.bounds[PARAMETERS.index("gamma")]
     gammas = torch.linspace(bounds.low, bounds.high, GAMMAS)
     colonies = repeat(start(world, GAMMA_COLONIES, generator), GAMMAS)
-    feedback = feedback_policy(world.rules, gammas.repeat_interleave(GAMMA_COLONIES))
-    act = with_fixed_parameters(fixed, feedback)
-    scores = returns(world, colonies, act).view(GAMMAS, -1)
-    return gammas[scores.mean(1).argmax()]
+    act = with_fixed_parameters(
+        fixed, feedback_policy(world.rules, gammas.repeat_interleave(GAMMA_COLONIES))
+    )
+    return gammas[returns(world, colonies, act).view(GAMMAS, -1).mean(1).argmax()]
 
 
 def _first_points(

@@ -6,7 +6,6 @@ survivors and their children in the slots before the step, so that an overflow i
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -35,15 +34,6 @@ PAIRS = 2**22
 PerColony = Float[Tensor, " env"]
 
 
-class Cells(NamedTuple):
-    """Holds the cells after a step, unordered: survivors, then children."""
-
-    pos: Float[Tensor, "env cell 2"]
-    exists: Bool[Tensor, "env cell"]
-    age: Float[Tensor, "env cell"]
-    intensity: Float[Tensor, "env cell"]
-
-
 def components(world: World, step: Transition) -> Float[Tensor, "env component"]:
     """Computes the components of a step's reward, unweighted, in the order of `rules.reward`."""
     return torch.stack([_FUNCTIONS[name](world, step) for name, _ in world.rules.reward], 1)
@@ -65,8 +55,8 @@ def growth(world: World, step: Transition) -> PerColony:
 
 def metabolic(world: World, step: Transition) -> PerColony:
     """Computes −(γ/γ_max)² · survivors / (Nc/2)."""
-    largest = world.rules.bounds[1].high
-    return -(step.action[..., 1] / largest).square() * (step.after.n / world.rules.target_nodes)
+    gamma = step.action[..., 1] / world.rules.bounds[1].high
+    return -gamma.square() * (step.after.n / world.rules.target_nodes)
 
 
 def off_center(world: World, step: Transition) -> PerColony:
@@ -76,7 +66,6 @@ def off_center(world: World, step: Transition) -> PerColony:
 
 
 def time(world: World, step: Transition) -> PerColony:
-    """Returns −1."""
     return torch.full_like(step.after.furthest, -1.0)
 
 
@@ -98,8 +87,11 @@ def first_step(world: World, step: Transition) -> PerColony:
     (W − 1).
     """
     last_pixel = world.rules.width - 1
-    first = -(last_pixel - step.after.centroid[..., 0]) / last_pixel
-    return torch.where(step.after.t == 1, first - distance(world, step), 0.0)
+    return torch.where(
+        step.after.t == 1,
+        -(last_pixel - step.after.centroid[..., 0]) / last_pixel - distance(world, step),
+        0.0,
+    )
 
 
 def terminal_raw(world: World, step: Transition) -> PerColony:
@@ -116,8 +108,7 @@ def growth_full(world: World, step: Transition) -> PerColony:
     """Returns −5 for fewer than 2 cells, −3 (1 + (n' − Nc)/Nc) for more than Nc, otherwise 0.1."""
     target = world.rules.target_nodes
     n = step.after.n
-    reward = torch.where(n > target, -3 * (1 + (n - target) / target), 0.1)
-    return torch.where(n < 2, -5.0, reward)
+    return torch.where(n < 2, -5.0, torch.where(n > target, -3 * (1 + (n - target) / target), 0.1))
 
 
 def growth_penalty(world: World, step: Transition) -> PerColony:
@@ -140,23 +131,22 @@ def spawn(world: World, step: Transition) -> PerColony:
     −1; less at edges.
     """
     before = step.before
-    nearest = _nearest(step.child, before.pos, in_use(before))
-    child_intensity = intensity_at(world, step.child[..., 0], before.substrate)
-    nearest_x = before.pos[..., 0].gather(1, nearest)
-    gain = child_intensity - intensity_at(world, nearest_x, before.substrate)
+    nearest_x = before.pos[..., 0].gather(1, _nearest(step.child, before.pos, in_use(before)))
+    gain = intensity_at(world, step.child[..., 0], before.substrate)
+    gain = gain - intensity_at(world, nearest_x, before.substrate)
     edge = _to_edge(world, step.child[..., 1])
     reward = torch.where(gain >= world.rules.delta_intensity, 2.5, -1.0)
-    near_edge = torch.where(edge < 0.15, -3.0, 0.0)
-    reward = reward + torch.where(edge < 0.08, -8.0, near_edge)
+    reward = reward + torch.where(edge < 0.08, -8.0, torch.where(edge < 0.15, -3.0, 0.0))
     return _sum_where(step.survives, reward)
 
 
 def delete(world: World, step: Transition) -> PerColony:
     """Sums over cells before the step: 2 if marked and deleted, −2 if only one of the two."""
     marked = marks(world, step)
-    mistake = torch.where(marked ^ step.deleted, -2.0, 0.0)
-    reward = torch.where(marked & step.deleted, 2.0, mistake)
-    return _sum_where(in_use(step.before), reward)
+    return _sum_where(
+        in_use(step.before),
+        torch.where(marked & step.deleted, 2.0, torch.where(marked ^ step.deleted, -2.0, 0.0)),
+    )
 
 
 def delete_penalty(world: World, step: Transition) -> PerColony:
@@ -167,8 +157,7 @@ def delete_penalty(world: World, step: Transition) -> PerColony:
 def efficiency(world: World, step: Transition) -> PerColony:
     """Sums over deleted cells: 0.05 max(0, age − 50) + 0.1 max(0, age − 20)."""
     age = step.before.age
-    reward = 0.05 * (age - 50).clamp(min=0) + 0.1 * (age - 20).clamp(min=0)
-    return _sum_where(step.deleted, reward)
+    return _sum_where(step.deleted, 0.05 * (age - 50).clamp(min=0) + 0.1 * (age - 20).clamp(min=0))
 
 
 def edge(world: World, step: Transition) -> PerColony:
@@ -176,10 +165,10 @@ def edge(world: World, step: Transition) -> PerColony:
     left by as much.
     """
     x = step.before.pos[..., 0]
-    ancestor_x = x.gather(1, step.ancestor.clamp(min=0))
     has_parent = step.survives & (step.ancestor >= 0)
-    survivors = _sum_where(has_parent, _edge_reward(x - ancestor_x))
-    return survivors + _sum_where(step.survives, _edge_reward(step.child[..., 0] - x))
+    return _sum_where(
+        has_parent, _edge_reward(x - x.gather(1, step.ancestor.clamp(min=0)))
+    ) + _sum_where(step.survives, _edge_reward(step.child[..., 0] - x))
 
 
 def node(world: World, step: Transition) -> PerColony:
@@ -187,20 +176,21 @@ def node(world: World, step: Transition) -> PerColony:
     with its mean.
     """
     rules = world.rules
-    cells = cells_after(world, step)
-    x, y = cells.pos.unbind(2)
+    pos = torch.cat([step.before.pos, step.child], 1)  # survivors, then children
+    exists = torch.cat([step.survives, step.survives], 1)
+    age = torch.cat([step.before.age + 1, torch.zeros_like(step.before.age)], 1)
+    x, y = pos.unbind(2)
+    intensity = intensity_at(world, x, step.before.substrate)
     half = rules.height / 2
-    border = _border_penalty(_to_edge(world, y))
-    mean = _sum_where(cells.exists, cells.intensity) / step.after.n.clamp(min=1)
-    soft = cells.intensity < (1 - EVEN) * mean[..., None]
+    to_edge = _to_edge(world, y)
+    border = torch.where(to_edge < 0.08, -2.0, torch.where(to_edge < 0.15, -0.5, 0.0))
+    border = torch.where(to_edge < 0.03, -5.0, border)
+    mean = _sum_where(exists, intensity) / step.after.n.clamp(min=1)
+    soft = intensity < (1 - EVEN) * mean[..., None]
+    reward = 0.3 * intensity + 0.1 * hull_vertices(pos, exists) + border
+    reward = reward - 0.2 * (x < 0.1 * rules.width) + 0.05 * ((y - half).abs() / half < 0.3)
     settled = torch.where(soft, -0.3, 1.5)
-    hull = hull_vertices(cells.pos, cells.exists)
-    left = x < 0.1 * rules.width
-    middle = (y - half).abs() / half < 0.3
-    reward = 0.3 * cells.intensity + 0.1 * hull + border
-    reward = reward - 0.2 * left + 0.05 * middle
-    reward = reward + torch.where(cells.age >= rules.delta_time, settled, 0.0)
-    return _sum_where(cells.exists, reward)
+    return _sum_where(exists, reward + torch.where(age >= rules.delta_time, settled, 0.0))
 
 
 def survival(world: World, step: Transition) -> PerColony:
@@ -214,8 +204,7 @@ def milestone(world: World, step: Transition) -> PerColony:
     reward = torch.zeros_like(step.after.furthest)
     for share, value in MILESTONES:
         x = share * world.rules.width
-        passed = (step.before.furthest < x) & (step.after.furthest >= x)
-        reward = reward + value * passed
+        reward = reward + value * ((step.before.furthest < x) & (step.after.furthest >= x))
     return reward
 
 
@@ -233,17 +222,6 @@ def marks(world: World, step: Transition) -> Bool[Tensor, "env cell"]:
     excess = before.n - world.rules.target_nodes
     count = torch.where(excess > 0, (15 * excess // 100).clamp(min=1), 0)
     return select_leftmost(-x, candidates, count)
-
-
-def cells_after(world: World, step: Transition) -> Cells:
-    before = step.before
-    pos = torch.cat([before.pos, step.child], 1)
-    return Cells(
-        pos=pos,
-        exists=torch.cat([step.survives, step.survives], 1),
-        age=torch.cat([before.age + 1, torch.zeros_like(before.age)], 1),
-        intensity=intensity_at(world, pos[..., 0], before.substrate),
-    )
 
 
 def _advance(step: Transition) -> PerColony:
@@ -273,11 +251,14 @@ def _nearest(
     memory of pairs.
     """
     size = max(1, PAIRS // (pos.shape[1] * others.shape[1]))
-    blocks = zip(pos.split(size), others.split(size), exist.split(size), strict=True)
     nearest = []
+    blocks = zip(pos.split(size), others.split(size), exist.split(size), strict=True)
     for block, other, mask in blocks:
-        apart = torch.cdist(block, other, compute_mode="donot_use_mm_for_euclid_dist")
-        nearest.append(apart.masked_fill_(~mask[:, None], torch.inf).argmin(2))
+        nearest.append(
+            torch.cdist(block, other, compute_mode="donot_use_mm_for_euclid_dist")
+            .masked_fill_(~mask[:, None], torch.inf)
+            .argmin(2)
+        )
     return torch.cat(nearest)
 
 
@@ -286,15 +267,8 @@ def _to_edge(world: World, y: Tensor) -> Tensor:
     return torch.minimum(y, world.rules.height - y) / world.rules.height
 
 
-def _border_penalty(to_edge: Tensor) -> Tensor:
-    penalty = torch.where(to_edge < 0.15, -0.5, 0.0)
-    penalty = torch.where(to_edge < 0.08, -2.0, penalty)
-    return torch.where(to_edge < 0.03, -5.0, penalty)
-
-
 def _edge_reward(dx: Tensor) -> Tensor:
-    left = torch.where(dx < -0.01, -0.05, 0.0)
-    return torch.where(dx > 0.01, 0.5, left)
+    return torch.where(dx > 0.01, 0.5, torch.where(dx < -0.01, -0.05, 0.0))
 
 
 _FUNCTIONS: Mapping[str, Callable[[World, Transition], PerColony]] = {

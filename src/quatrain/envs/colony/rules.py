@@ -100,9 +100,7 @@ def margins(rules: Rules) -> tuple[float, float]:
     """Returns the pixels between children and the left or right side, and between them and the
     other sides.
     """
-    side = max(LEAST_MARGIN, MARGIN * rules.width)
-    above = max(LEAST_MARGIN, MARGIN * rules.height)
-    return side, above
+    return max(LEAST_MARGIN, MARGIN * rules.width), max(LEAST_MARGIN, MARGIN * rules.height)
 
 
 def goal(rules: Rules) -> float:

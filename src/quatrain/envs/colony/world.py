@@ -46,11 +46,9 @@ def start(world: World, count: int, generator: Generator) -> Colonies:
     x = uniform(count, rules.max_nodes) * START_WIDTH * rules.width
     low, high = rules.y_center
     middle = (low + (high - low) * uniform(count, 1)) * rules.height
-    offset = (2 * uniform(count, rules.max_nodes) - 1) * rules.y_spread
-    y = middle + offset * rules.height
+    y = middle + (2 * uniform(count, rules.max_nodes) - 1) * rules.y_spread * rules.height
     x = torch.where(used, x, torch.inf).sort(1).values
-    pos = torch.where(used[..., None], torch.stack([x, y], 2), 0.0)
-    return colonies_at(pos, n, plates)
+    return colonies_at(torch.where(used[..., None], torch.stack([x, y], 2), 0.0), n, plates)
 
 
 def colonies_at(
@@ -64,7 +62,6 @@ def colonies_at(
     slot = torch.arange(pos.shape[1], device=pos.device).expand(pos.shape[:2])
     used = slot < n[:, None]
     zero = torch.zeros_like(n)
-    size = n.clamp(min=1)[:, None]
     return Colonies(
         pos=pos,
         parent=torch.where(used, slot - 1, -1),
@@ -75,7 +72,7 @@ def colonies_at(
         t=zero,
         left=zero,
         next_pid=n,
-        centroid=pos.sum(1) / size,
+        centroid=pos.sum(1) / n.clamp(min=1)[:, None],
         furthest=pos[..., 0].amax(1),
         substrate=substrate,
     )
@@ -121,11 +118,16 @@ def _reset_ended(
     """
     if not ended.is_cpu:
         drawn = start(world, len(ended), generator)
-        masks = [ended.view(-1, *[1] * (leaf.dim() - 1)) for leaf in colonies]
-        return Colonies(*map(torch.where, masks, drawn, colonies))
+        return Colonies(
+            *(
+                torch.where(ended.view(-1, *[1] * (leaf.dim() - 1)), new, leaf)
+                for leaf, new in zip(colonies, drawn, strict=True)
+            )
+        )
     indices = ended.nonzero()[..., 0]
     if not len(indices):
         return colonies
     drawn = start(world, len(indices), generator)
-    leaves = zip(colonies, drawn, strict=True)
-    return Colonies(*(leaf.index_copy(0, indices, new) for leaf, new in leaves))
+    return Colonies(
+        *(leaf.index_copy(0, indices, new) for leaf, new in zip(colonies, drawn, strict=True))
+    )

@@ -31,8 +31,7 @@ def rooms(
         LayoutError: a size below 1, more extra doors than pairs of neighbours are left, or a single
             free cell.
     """
-    sizes = {"rows": rows, "cols": cols, "height": height, "width": width}
-    for key, size in sizes.items():
+    for key, size in {"rows": rows, "cols": cols, "height": height, "width": width}.items():
         if size < 1:
             raise LayoutError(f"rooms: {key} {size} must be at least 1")
     rng = np.random.default_rng(seed)

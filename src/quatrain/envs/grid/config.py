@@ -121,5 +121,6 @@ def _map(env: Env) -> Layout:
         layout = maze(**env.maze.model_dump())
     else:
         layout = named_layout(env.layout)
-    connected = keep_components(layout, env.layout_components)
-    return with_random_doors(connected, env.doors, env.door_seed)
+    return with_random_doors(
+        keep_components(layout, env.layout_components), env.doors, env.door_seed
+    )

@@ -99,8 +99,9 @@ def step(
     """
     next_state = jnp.asarray(grid.next_state)[state, action]
     terminated = next_state == grid.goal
-    at_limit = elapsed + 1 >= max_episode_steps
-    return Transition(next_state, terminated, truncated=~terminated & at_limit)
+    return Transition(
+        next_state, terminated, truncated=~terminated & (elapsed + 1 >= max_episode_steps)
+    )
 
 
 def observe(grid: Grid, observation: str) -> Float32[np.ndarray, "states inputs"]:
@@ -161,13 +162,9 @@ def _paper(grid: Grid) -> Float[np.ndarray, "states 2"]:
     return np.asarray(grid.coords)[:, ::-1] / np.array(grid.walls.shape) - 0.5
 
 
-def _onehot(grid: Grid) -> Float[np.ndarray, "states states"]:
-    return np.eye(len(grid.coords))
-
-
 OBSERVATIONS: dict[str, Callable[[Grid], np.ndarray]] = {
     "centred": _centred,
     "corner": _corner,
     "paper": _paper,
-    "onehot": _onehot,
+    "onehot": lambda grid: np.eye(len(grid.coords)),
 }

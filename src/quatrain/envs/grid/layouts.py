@@ -25,7 +25,7 @@ _SIZES_SHOWN = 5
 
 
 class LayoutError(ValueError):
-    """A map that cannot be used: names the map, the place, the reason and the remedy."""
+    """Reports a map that cannot be used: names the map, the place, the reason and the remedy."""
 
 
 class Door(NamedTuple):
@@ -133,8 +133,9 @@ def keep_components(layout: Layout, mode: Components) -> Layout:
         return checked(_restricted(layout, components[0]))
     if mode == "error" or layout.start is None:
         raise LayoutError(_several(layout, components, mode))
-    of_start = next(cells for cells in components if layout.start in cells)
-    return checked(_restricted(layout, of_start))
+    return checked(
+        _restricted(layout, next(cells for cells in components if layout.start in cells))
+    )
 
 
 def with_random_doors(layout: Layout, doors: int, door_seed: int) -> Layout:
@@ -152,11 +153,13 @@ def with_random_doors(layout: Layout, doors: int, door_seed: int) -> Layout:
     rng = np.random.default_rng(door_seed)
     selected = [passages[i] for i in rng.choice(len(passages), doors, replace=False)]
     reversed_doors = rng.integers(2, size=doors)
-    added = tuple(
-        _other_side(door) if is_reversed else door
-        for door, is_reversed in zip(selected, reversed_doors, strict=True)
+    return layout._replace(
+        doors=layout.doors
+        + tuple(
+            _other_side(door) if is_reversed else door
+            for door, is_reversed in zip(selected, reversed_doors, strict=True)
+        )
     )
-    return layout._replace(doors=layout.doors + added)
 
 
 def _split(text: str) -> list[list[str]]:
@@ -225,7 +228,6 @@ def _check_door(door: Door, layout: Layout) -> None:
 
 
 def _other_side(door: Door) -> Door:
-    """Returns the door of the same passage in the other direction."""
     dx, dy = MOVES[door.action]
     return Door(door.x + dx, door.y + dy, reverse(door.action))
 
@@ -246,8 +248,9 @@ def _components(layout: Layout) -> list[list[Cell]]:
     """
     cells = [(x, y) for y, x in np.argwhere(~layout.walls).tolist()]
     unvisited = set(cells)
-    components = [_flood(cell, unvisited) for cell in cells if cell in unvisited]
-    return sorted(components, key=len, reverse=True)
+    return sorted(
+        [_flood(cell, unvisited) for cell in cells if cell in unvisited], key=len, reverse=True
+    )
 
 
 def _flood(first: Cell, unvisited: set[Cell]) -> list[Cell]:

@@ -155,17 +155,14 @@ class Env(Section):
 
     @property
     def d(self) -> int:
-        """Returns the dimension of the state."""
         return 2 if self.field.matrix is None else len(self.field.matrix)
 
     @property
     def action_size(self) -> int:
-        """Returns the dimension of an action."""
         return self.d if self.control is None else len(self.control[0])
 
     @property
     def world(self) -> WorldSpec:
-        """Returns the spec of the environment without its channels."""
         field = FieldSpec(
             kind=self.field.kind,
             parameters=tuple((KINDS.get(self.field.kind, {}) | self.field.parameters).items()),
@@ -179,7 +176,6 @@ class Env(Section):
 
     @property
     def emission(self) -> EmissionSpec:
-        """Returns the spec of the channels."""
         return EmissionSpec(**self.observation.model_dump())
 
     @model_validator(mode="after")

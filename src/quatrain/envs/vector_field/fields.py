@@ -124,8 +124,7 @@ def region_grid(radius: float, d: int) -> Float[Tensor, "point d"]:
         return radius * _sobol_ball(d)
     axis = torch.arange(-REGION_STEPS, REGION_STEPS + 1)
     points = torch.cartesian_prod(*[axis] * d).reshape(-1, d)
-    inside = points.square().sum(1) <= REGION_STEPS**2
-    return points[inside] * (radius / REGION_STEPS)
+    return points[points.square().sum(1) <= REGION_STEPS**2] * (radius / REGION_STEPS)
 
 
 def box_grid(d: int) -> Float[Tensor, "point d"]:
@@ -149,7 +148,6 @@ def _raw(
     spec: FieldSpec,
     nodes: Float[Tensor, "one component x2 x1"],
 ) -> Callable[[Tensor], Tensor]:
-    """Returns the unscaled field."""
     function = registered_function(spec.kind)
     if function is not None:
         return partial(_with_one_batch_axis, function=function)
@@ -157,8 +155,9 @@ def _raw(
     if table is not None:
         return partial(tables.interpolate, nodes=nodes, ends=tables.axis_ends(table.axes))
     if spec.kind == "multi_attractor":
-        ends = tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
-        return partial(tables.interpolate, nodes=nodes, ends=ends)
+        return partial(
+            tables.interpolate, nodes=nodes, ends=tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
+        )
     if spec.kind == "linear":
         return partial(_linear, matrix=torch.tensor(spec.matrix, dtype=torch.float32))
     if spec.kind not in FORMULAS:
@@ -181,8 +180,7 @@ def _with_one_batch_axis(
     x: Float[Tensor, "*batch d"],
     function: Callable[[Any], Any],
 ) -> Float[Tensor, "*batch d"]:
-    velocity = function(x.reshape(-1, x.shape[-1]))
-    return velocity.to(x.dtype).reshape(x.shape)
+    return function(x.reshape(-1, x.shape[-1])).to(x.dtype).reshape(x.shape)
 
 
 def _square(x: States) -> Float[Tensor, "*batch 1"]:
@@ -236,12 +234,12 @@ def _dry_run(name: str, function: Callable[[Any], Any]) -> None:
 
 
 def _check_finite(spec: FieldSpec, raw: Callable[[Tensor], Tensor]) -> None:
-    region = region_grid(spec.region_radius, spec.d)
-    x = torch.cat([torch.zeros(1, spec.d), region, box_grid(spec.d)])
+    x = torch.cat(
+        [torch.zeros(1, spec.d), region_grid(spec.region_radius, spec.d), box_grid(spec.d)]
+    )
     infinite = ~raw(x).isfinite().all(1)
     if infinite.any():
-        first = x[int(infinite.int().argmax())]
-        position = tuple(round(value, 4) for value in first.tolist())
+        position = tuple(round(value, 4) for value in x[int(infinite.int().argmax())].tolist())
         side = max(tables.BOX, spec.region_radius)
         raise FieldError(
             f"Field {spec.kind!r} is not finite at x = {position}: "

@@ -35,7 +35,7 @@ _tables: dict[str, "Table"] = {}
 
 
 class FieldError(DataError):
-    """Raised for a field whose name, parameters or table are invalid."""
+    """Reports a field whose name, parameters or table are invalid."""
 
 
 class Table(NamedTuple):
@@ -65,7 +65,6 @@ class FieldSpec(NamedTuple):
 
     @property
     def d(self) -> int:
-        """Returns the dimension of the state."""
         return 2 if self.matrix is None else len(self.matrix)
 
 
@@ -84,7 +83,6 @@ class WorldSpec(NamedTuple):
 
     @property
     def action_size(self) -> int:
-        """Returns the dimension of an action."""
         return self.field.d if self.control is None else len(self.control[0])
 
 
@@ -129,12 +127,12 @@ def register_table(name: str, axes: Sequence[Any], vectors: Any) -> None:
     """
     _refuse_built_in(name)
     _functions.pop(name, None)
-    nested_axes = tuple(_nested(axis.tolist()) for axis in axes)
-    _tables[name] = Table(name, nested_axes, _nested(vectors.tolist()))
+    _tables[name] = Table(
+        name, tuple(_nested(axis.tolist()) for axis in axes), _nested(vectors.tolist())
+    )
 
 
 def known_kinds() -> tuple[str, ...]:
-    """Returns the names of all built-in and registered kinds."""
     return (*KINDS, *_functions, *_tables)
 
 
@@ -145,7 +143,6 @@ def unknown_kind(kind: str) -> str:
 
 
 def registered_function(kind: str) -> Callable[[Any], Any] | None:
-    """Returns the function registered under the name, if any."""
     return _functions.get(kind)
 
 

@@ -66,11 +66,9 @@ class Emission(NamedTuple):
         """
         obs, d = self.weight.shape
         if self.noise == "gaussian" and self.kind != "loglinear":
-            constant = (self.weight.T / self.noise_variance) @ self.weight
-            return constant.expand(*x.shape[:-1], d, d)
+            return ((self.weight.T / self.noise_variance) @ self.weight).expand(*x.shape[:-1], d, d)
         squares = (self.weight[:, :, None] * self.weight[:, None]).reshape(obs, d * d)
-        weights = self._slope(x).square() / self.variance(x)
-        return (weights @ squares).unflatten(-1, (d, d))
+        return ((self._slope(x).square() / self.variance(x)) @ squares).unflatten(-1, (d, d))
 
     def information_vector(
         self,
@@ -83,7 +81,6 @@ class Emission(NamedTuple):
         return (self._slope(x) * (y - self.mean(x)) / self.variance(x)) @ self.weight
 
     def double(self) -> "Emission":
-        """Returns the same in float64."""
         return self._replace(
             weight=self.weight.double(),
             bias=self.bias.double(),
@@ -108,5 +105,10 @@ def draw_emission(spec: EmissionSpec, d: int, generator: Generator) -> Emission:
     else:
         weight = spec.weight_sd * torch.randn(spec.channels, d, generator=generator)
         bias = spec.bias_sd * torch.randn(spec.channels, generator=generator)
-    variance = spec.noise_sd**2 if spec.noise == "gaussian" else 0.0
-    return Emission(spec.kind, spec.noise, weight, bias, torch.full_like(bias, variance))
+    return Emission(
+        spec.kind,
+        spec.noise,
+        weight,
+        bias,
+        torch.full_like(bias, spec.noise_sd**2 if spec.noise == "gaussian" else 0.0),
+    )

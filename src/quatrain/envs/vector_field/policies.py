@@ -68,13 +68,17 @@ def act(
         case "random":
             return state._replace(action=_uniform(state, bound, generator))
         case "step":
-            action = _uniform(state, bound, generator)
-            return _hold(state, action, torch.full_like(state.left, spec.step_hold))
+            return _hold(
+                state,
+                _uniform(state, bound, generator),
+                torch.full_like(state.left, spec.step_hold),
+            )
         case "prbs":
             return _hold_corners(spec, state, generator)
         case "chirp":
-            angle = _chirp_angle(spec, transition)
-            return state._replace(action=bound * torch.sin(angle + state.phase))
+            return state._replace(
+                action=bound * torch.sin(_chirp_angle(spec, transition) + state.phase)
+            )
         case "off":
             return state._replace(action=torch.zeros_like(state.action))
     raise ValueError(f"arm {arm!r} is no policy; known: random, step, prbs, chirp, off")
@@ -84,14 +88,17 @@ def _hold_corners(spec: PolicySpec, state: PolicyState, generator: torch.Generat
     bound = spec.action_bound
     negative = _uniform(state, bound, generator) < 0
     least, most = spec.prbs_hold
-    duration = torch.randint(
-        least,
-        most + 1,
-        state.left.shape,
-        generator=generator,
-        device=generator.device,
+    return _hold(
+        state,
+        torch.where(negative, -bound, bound),
+        torch.randint(
+            least,
+            most + 1,
+            state.left.shape,
+            generator=generator,
+            device=generator.device,
+        ),
     )
-    return _hold(state, torch.where(negative, -bound, bound), duration)
 
 
 def _uniform(
@@ -110,10 +117,9 @@ def _hold(
 ) -> PolicyState:
     """Replaces actions whose time is over by new ones of the given duration."""
     over = state.left == 0
-    left = torch.where(over, duration, state.left)
     return state._replace(
         action=torch.where(over[:, None], action, state.action),
-        left=left - 1,
+        left=torch.where(over, duration, state.left) - 1,
     )
 
 
@@ -123,6 +129,5 @@ def _chirp_angle(spec: PolicySpec, transition: int) -> float:
     """
     start, end = spec.chirp
     time = transition * spec.dt
-    duration = spec.transitions * spec.dt
-    turns = start * time + (end - start) * time**2 / (2 * duration)
+    turns = start * time + (end - start) * time**2 / (2 * (spec.transitions * spec.dt))
     return math.tau * (turns % 1)

@@ -39,8 +39,10 @@ def gaussian_process(
 
     The kernel is a product over the axes, so the Cholesky factor A of one axis serves both: A Z Aᵀ.
     """
-    kernel = torch.exp(-(s[:, None] - s).square() / (2 * length**2))
-    factor = torch.linalg.cholesky(kernel + JITTER * torch.eye(len(s), dtype=s.dtype))
+    factor = torch.linalg.cholesky(
+        torch.exp(-(s[:, None] - s).square() / (2 * length**2))
+        + JITTER * torch.eye(len(s), dtype=s.dtype)
+    )
     white = torch.randn(2, len(s), len(s), generator=generator, dtype=s.dtype)
     return variance**0.5 * factor @ white @ factor.T
 
@@ -81,13 +83,11 @@ def table_nodes(table: Table, region_radius: float) -> Nodes:
         _check_axis(f"{table.name} axis_{number}", axis)
     for axis in table.axes:
         _check_span(table.name, axis, region_radius)
-    vectors = _checked_vectors(table).transpose(2, 1, 0)
-    return torch.tensor(vectors[None], dtype=torch.float32)
+    return torch.tensor(_checked_vectors(table).transpose(2, 1, 0)[None], dtype=torch.float32)
 
 
 def axis_ends(axes: Sequence[Sequence[float]]) -> Ends:
-    ends = [(axis[0], axis[-1]) for axis in axes]
-    return torch.tensor(ends, dtype=torch.float32).T
+    return torch.tensor([(axis[0], axis[-1]) for axis in axes], dtype=torch.float32).T
 
 
 def interpolate(

@@ -72,7 +72,6 @@ class StepResult(NamedTuple):
 
 
 def make_world(spec: WorldSpec, field: Field, emission: Emission) -> World:
-    """Builds the world on torch's default device."""
     if spec.control is None:
         control = torch.eye(spec.field.d)
     else:
@@ -99,9 +98,10 @@ def draw(world: World, replicates: int, generators: list[Generator]) -> Draws:
 def reset(world: World, draws: Draws, generators: list[Generator]) -> ResetResult:
     """Resets all environments to x ~ U(-1, 1); the generators are those of `step`."""
     x = draws.start
-    age = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-    observation = _observe(world, x, draws.start_observation, generators)
-    return ResetResult(EnvState(x, age), observation)
+    return ResetResult(
+        EnvState(x, torch.zeros(len(x), dtype=torch.int64, device=x.device)),
+        _observe(world, x, draws.start_observation, generators),
+    )
 
 
 def step(
@@ -117,11 +117,15 @@ def step(
     generators: one per arm, used only for counts. How many numbers a count takes depends on its
     rate, so the generators of `draw` would not stay paired if they drew counts too.
     """
-    scale = math.sqrt(world.spec.process_noise * world.spec.dt)
-    x = step_mean(world, state.x, action) + scale * draws.process
+    x = (
+        step_mean(world, state.x, action)
+        + math.sqrt(world.spec.process_noise * world.spec.dt) * draws.process
+    )
     final = EnvState(x, state.age + 1)
     final_observation = _observe(world, x, draws.observation, generators)
-    truncated = _truncated(world.spec, final)
+    truncated = x.abs().amax(1) > world.spec.escape_radius
+    if world.spec.episode_transitions is not None:
+        truncated |= final.age >= world.spec.episode_transitions
     state = final
     observation = final_observation
     # Counts always draw a reset. On other devices than a CPU the test would wait for the device.
@@ -150,8 +154,7 @@ def step_mean(
 ) -> Float[Tensor, "*batch d"]:
     """Computes the next state without noise."""
     bound = world.spec.action_bound
-    push = action.clamp(-bound, bound) @ world.control.T
-    return x + (world.field(x) + push) * world.spec.dt
+    return x + (world.field(x) + (action.clamp(-bound, bound) @ world.control.T)) * world.spec.dt
 
 
 def check_actions(action: Float[Tensor, "env action"]) -> None:
@@ -201,17 +204,9 @@ def _leaves(
     left = torch.zeros(len(x), dtype=torch.bool)
     for _ in range(steps):
         velocity = world.field(x)
-        longest = stride / velocity.norm(dim=1, keepdim=True)
-        x = x + velocity * longest.clamp(max=world.spec.dt)
+        x = x + velocity * (stride / velocity.norm(dim=1, keepdim=True)).clamp(max=world.spec.dt)
         left |= ~(x.abs().amax(1) <= world.spec.escape_radius)
     return left
-
-
-def _truncated(spec: WorldSpec, state: EnvState) -> Bool[Tensor, " env"]:
-    escaped = state.x.abs().amax(1) > spec.escape_radius
-    if spec.episode_transitions is None:
-        return escaped
-    return escaped | (state.age >= spec.episode_transitions)
 
 
 def _observe(
@@ -223,6 +218,5 @@ def _observe(
     """Draws observations; counts arm by arm, so that they do not depend on the other arms."""
     if world.emission.noise == "gaussian":
         return world.emission.sample(x, draws, generators[0])
-    arms = x.unflatten(0, (len(generators), -1))
-    pairs = zip(arms, generators, strict=True)
+    pairs = zip(x.unflatten(0, (len(generators), -1)), generators, strict=True)
     return torch.cat([world.emission.sample(arm, None, generator) for arm, generator in pairs])

@@ -26,8 +26,10 @@ def from_arrays(template: State, arrays: dict[str, np.ndarray]) -> State:
     """
     expected = _named_leaves(template)
     verify(arrays, {name: _spec(leaf) for name, leaf in expected.items()})
-    leaves = [_to_leaf(leaf, arrays[name]) for name, leaf in expected.items()]
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+    return jax.tree.unflatten(
+        jax.tree.structure(template),
+        [_to_leaf(leaf, arrays[name]) for name, leaf in expected.items()],
+    )
 
 
 def _named_leaves(tree: Any) -> dict[str, Any]:
@@ -52,5 +54,6 @@ def _to_leaf(template: Any, array: np.ndarray) -> jax.Array:
     if not _is_key(template):
         return jnp.asarray(array)
     # key_impl needs an array, and the template may be a ShapeDtypeStruct.
-    impl = jax.random.key_impl(jnp.empty((), template.dtype))
-    return jax.random.wrap_key_data(jnp.asarray(array), impl=impl)
+    return jax.random.wrap_key_data(
+        jnp.asarray(array), impl=jax.random.key_impl(jnp.empty((), template.dtype))
+    )

@@ -21,7 +21,6 @@ class AdamState(NamedTuple):
 
 
 def init_state(params: dict[str, Tensor]) -> AdamState:
-    """Returns the state before the first step."""
     average, square = (
         {name: torch.zeros_like(param) for name, param in params.items()} for _ in MOMENTS
     )
@@ -29,7 +28,6 @@ def init_state(params: dict[str, Tensor]) -> AdamState:
 
 
 def load_state(optimizer: Optimizer, network: nn.Module, state: AdamState) -> None:
-    """Copies the state into the optimizer."""
     for name, param in network.named_parameters():
         moments = {key: getattr(state, key)[name].clone() for key in MOMENTS}
         optimizer.state[param] = moments | {"step": state.steps.clone()}
@@ -46,5 +44,6 @@ def get_state(optimizer: Optimizer, network: nn.Module) -> AdamState:
         }
         for key in MOMENTS
     )
-    steps = next(iter(states.values())).get("step", torch.zeros(()))
-    return AdamState(average, square, steps.clone())
+    return AdamState(
+        average, square, next(iter(states.values())).get("step", torch.zeros(())).clone()
+    )

@@ -19,8 +19,9 @@ def to_arrays(state: Any) -> dict[str, np.ndarray]:
         TypeError: a leaf is not a tensor. Numbers that change while learning are tensors without
             axes.
     """
-    leaves = _leaves(state)
-    return {name: np.array(leaf.numpy(force=True), order="C") for name, leaf in leaves.items()}
+    return {
+        name: np.array(leaf.numpy(force=True), order="C") for name, leaf in _leaves(state).items()
+    }
 
 
 def from_arrays(template: State, arrays: dict[str, np.ndarray]) -> State:
@@ -72,5 +73,6 @@ def _unflatten(tree: Any, leaves: Iterator[Tensor]) -> Any:
 
 
 def _spec(leaf: Tensor) -> ArraySpec:
-    empty = torch.empty(0, dtype=leaf.dtype, device="cpu")
-    return ArraySpec(empty.numpy().dtype, tuple(leaf.shape))
+    return ArraySpec(
+        torch.empty(0, dtype=leaf.dtype, device="cpu").numpy().dtype, tuple(leaf.shape)
+    )

@@ -7,8 +7,9 @@ from torch import Generator, Tensor
 
 
 def generator_from_seed(seed: np.random.SeedSequence) -> Generator:
-    generator = Generator(device=torch.get_default_device())
-    return generator.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
+    return Generator(device=torch.get_default_device()).manual_seed(
+        int(seed.generate_state(1, np.uint64)[0] >> 1)
+    )
 
 
 def generator_from_state(state: UInt8[Tensor, " state"]) -> Generator:

@@ -51,8 +51,9 @@ def _collect_walks(
 ) -> Episodes:
     if num_envs == 0:
         return empty_episodes(slots=0)
-    walks = _walk(config.env, config.collect.steps_per_env, num_envs, grid, key)
-    return from_walks(jax.device_get(walks))
+    return from_walks(
+        jax.device_get(_walk(config.env, config.collect.steps_per_env, num_envs, grid, key))
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -73,8 +74,9 @@ def _walk(
         return jax.vmap(reset_env)(keys)
 
     def step(envs: EnvState, index: Array) -> tuple[EnvState, Walks]:
-        step_key = jax.random.fold_in(action_key, index)
-        action = jax.random.randint(step_key, (num_envs,), 0, 4, jnp.int32)
+        action = jax.random.randint(
+            jax.random.fold_in(action_key, index), (num_envs,), 0, 4, jnp.int32
+        )
         transition = jax.vmap(step_env)(envs.state, envs.elapsed, action)
         ended = transition.terminated | transition.truncated
         next_envs = EnvState(
@@ -94,8 +96,7 @@ def check(config: AlloConfig, dataset: Dataset) -> None:
     Raises:
         DatasetMismatch: the tables of the dataset and of the config's map differ.
     """
-    expected = dynamics.make_grid(config.env.map)
-    for name, table in expected._asdict().items():
+    for name, table in dynamics.make_grid(config.env.map)._asdict().items():
         if not np.array_equal(getattr(dataset.grid, name), table):
             raise DatasetMismatch(
                 f"the dataset was collected on another map than {config.env.map.name} "
@@ -115,7 +116,6 @@ def encoder_inputs(
     grid: Grid,
     frequencies: Float[np.ndarray, "count 2"],
 ) -> Float[np.ndarray, "states inputs"]:
-    """Returns the encoder's input for each state."""
     if env.fourier is None:
         return dynamics.observe(grid, env.observation)
     return dynamics.fourier_inputs(grid, frequencies)

@@ -47,8 +47,9 @@ def evaluate(
     operator = spectrum.operator(dataset.train, states, config.train.discounts)
     truth = spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
     learned = tables(config, state, dataset)
-    duals = np.diagonal(np.asarray(state.duals), axis1=1, axis2=2)
-    eigenvalues = -duals / (4 * config.train.graph_coef)
+    eigenvalues = -np.diagonal(np.asarray(state.duals), axis1=1, axis2=2) / (
+        4 * config.train.graph_coef
+    )
     by_learner = [
         _learner_scores(table, values, truth, operator)
         for table, values in zip(learned, eigenvalues, strict=True)
@@ -102,9 +103,10 @@ def _learner_scores(
         true = truth.eigenvalues[:count]
         error = np.abs(estimate[:count] - true)
         nonzero = true > 1e-6
-        relative_error = error[nonzero] / true[nonzero]
         scores[f"eigenvalue_error_{name}"] = error.mean()
-        scores[f"eigenvalue_relative_error_{name}"] = relative_error.max(initial=0.0)
+        scores[f"eigenvalue_relative_error_{name}"] = (error[nonzero] / true[nonzero]).max(
+            initial=0.0
+        )
     return scores
 
 
@@ -127,11 +129,10 @@ def _reference_scores(
     These are an untrained network, Gaussian numbers, and a constant.
     """
     rng = np.random.default_rng(seed)
-    untrained = init_state(config, dataset, seed)
     shape = (len(truth.visited), config.network.d)
     references: dict[str, Iterable[np.ndarray]] = {
         "ceiling_truth": [true_table(truth, min(shape[1], truth.eigenvectors.shape[1]))],
-        "floor_untrained": tables(config, untrained, dataset),
+        "floor_untrained": tables(config, init_state(config, dataset, seed), dataset),
         "floor_random": [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)],
         "floor_constant": [np.ones(shape)],
     }
@@ -155,11 +156,10 @@ def _paper_scores(
         return {}
     paper = spectrum.uniform_policy(np.asarray(dataset.grid.next_state))
     ungrouped = np.arange(len(paper.group))
-    buffer_table = true_table(truth, config.network.d)
     return {
         "cosine_paper": np.mean([spectrum.cosine(table, paper) for table in learned]),
         "cosine_index": np.mean([spectrum.cosine(table, paper, ungrouped) for table in learned]),
-        "ceiling_paper": spectrum.cosine(buffer_table, paper).mean(),
+        "ceiling_paper": spectrum.cosine(true_table(truth, config.network.d), paper).mean(),
     }
 
 
@@ -177,10 +177,10 @@ def _held_out_scores(
         return {}
     d = config.network.d
     operator = spectrum.operator(dataset.held_out, len(truth.visited), config.train.discounts)
-    held_out_truth = spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
-    cosines = spectrum.cosine(true_table(truth, d), held_out_truth)
-    graphs = [spectrum.rayleigh(table, operator).sum() for table in learned]
+    cosines = spectrum.cosine(
+        true_table(truth, d), spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
+    )
     return {
         "held_out_cosine": cosines.mean(),
-        "held_out_graph": np.mean(graphs),
+        "held_out_graph": np.mean([spectrum.rayleigh(table, operator).sum() for table in learned]),
     }

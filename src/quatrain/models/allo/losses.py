@@ -10,7 +10,7 @@ earlier component j gets none: this asymmetry alone determines the order of the 
 fixed point A v = λ R v with λ ascending, and β_ii = −4κ λ_i.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -100,8 +100,7 @@ def exact_constraints(
     starts: Float[Array, " states"],
 ) -> Constraints:
     """Computes the expectation over the buffer: E = tril(Uᵀ R sg(U) − I), Q = 2 Σ E∘sg(E)."""
-    weighted = starts[:, None] * stop_gradient(table)
-    error = jnp.tril(table.T @ weighted - jnp.eye(table.shape[1]))
+    error = jnp.tril(table.T @ (starts[:, None] * stop_gradient(table)) - jnp.eye(table.shape[1]))
     return Constraints(
         error=error,
         first=error,
@@ -126,18 +125,12 @@ def lagrangian(
     graph_coef: float,
 ) -> Loss:
     """Computes the weighted terms of L; duals and barrier get no gradient."""
-    values = {
-        "graph": graph,
+    weighted = {
+        "graph": graph_coef * graph,
         "dual": (stop_gradient(duals) * constraints.error).sum(),
-        "barrier_term": constraints.quadratic,
+        "barrier_term": stop_gradient(barrier) * constraints.quadratic,
     }
-    weights: dict[str, Any] = {
-        "graph": graph_coef,
-        "dual": 1.0,
-        "barrier_term": stop_gradient(barrier),
-    }
-    assert values.keys() == weights.keys() == set(TERMS)
-    weighted = {name: weights[name] * values[name] for name in TERMS}
+    assert tuple(weighted) == TERMS
     return Loss(weighted, constraints)
 
 

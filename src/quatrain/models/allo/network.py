@@ -38,5 +38,4 @@ def apply(
     params: Params,
     inputs: Float[Array, "*batch inputs"],
 ) -> Float[Array, "*batch d"]:
-    """Returns the features of each input."""
     return Encoder(network).apply(params, inputs)  # type: ignore[return-value]

@@ -41,12 +41,15 @@ def plots(
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Draws the figures of a trained allo: maps of the first learner, curves of all."""
-    operator = spectrum.operator(
-        dataset.train,
-        len(dataset.grid.coords),
-        config.train.discounts,
+    truth = spectrum.spectrum(
+        spectrum.operator(
+            dataset.train,
+            len(dataset.grid.coords),
+            config.train.discounts,
+        ),
+        config.network.d,
+        config.evaluate.degeneracy_tol,
     )
-    truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
     table = np.asarray(tables(config, state, dataset)[0], np.float64)
     return {
         "vectors": draw_vectors(table, truth, dataset),
@@ -182,10 +185,10 @@ def draw_cosine(config: AlloConfig, history: History) -> Figure:
         ),
         "crimson",
     ]
-    labels = [*map(str, range(d)), "mean"]
-    for label, color in zip(labels, colors, strict=True):
-        name = "cosine_mean" if label == "mean" else f"cosine/{label}"
-        steps, values = curve(history, name, config.seeds)
+    for label, color in zip([*map(str, range(d)), "mean"], colors, strict=True):
+        steps, values = curve(
+            history, "cosine_mean" if label == "mean" else f"cosine/{label}", config.seeds
+        )
         _draw_band(left, steps, values, label, color)
         _draw_band(right, steps, 1 - values + 1e-7, label, color)
     left.set(xlabel="gradient steps", ylabel="cosine with the truth", ylim=(0, 1.02))
@@ -269,8 +272,7 @@ def _draw_doors(axes: Axes, dataset: Dataset) -> None:
     coords = np.asarray(dataset.grid.coords)
     next_state = np.asarray(dataset.grid.next_state)
     states, actions = np.nonzero(next_state != np.arange(len(next_state))[:, None])
-    back = next_state[next_state[states, actions], (actions + 2) % 4]
-    one_way = back != states
+    one_way = next_state[next_state[states, actions], (actions + 2) % 4] != states
     x, y = coords[states[one_way]].T
     dx, dy = np.array(MOVES)[actions[one_way]].T
     axes.quiver(
@@ -288,10 +290,11 @@ def _draw_doors(axes: Axes, dataset: Dataset) -> None:
 def draw_baseline_comparison(config: AlloConfig, scores: Mapping[str, float]) -> Figure:
     names = [name for name in COMPARED if name in scores]
     values = [scores[name] for name in names]
-    colors = [PREFIX_COLORS.get(name.split("_")[0], "crimson") for name in names]
     figure = Figure(figsize=(8, 0.42 * len(names) + 1))
     axes = figure.subplots()
-    axes.barh(names, values, color=colors)
+    axes.barh(
+        names, values, color=[PREFIX_COLORS.get(name.split("_")[0], "crimson") for name in names]
+    )
     for position, value in enumerate(values):
         axes.text(value, position, f" {value:.4f}", va="center", fontsize=9)
     axes.set(

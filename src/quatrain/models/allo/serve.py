@@ -30,15 +30,19 @@ class Weights(NamedTuple):
 
 def export(config: AlloConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the encoder of the first learner and its Fourier frequencies (may be empty)."""
-    weights = Weights(state.params, state.frequencies)
-    return packing.to_arrays(jax.tree.map(lambda leaf: leaf[0], weights))
+    return packing.to_arrays(
+        jax.tree.map(lambda leaf: leaf[0], Weights(state.params, state.frequencies))
+    )
 
 
 def request(config: AlloConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns an example: the first, the middle and the last free cell."""
     coords = np.asarray(dataset.grid.coords)
-    cells = coords[[0, len(coords) // 2, len(coords) - 1]]
-    return {INPUT: np.ascontiguousarray(cells[:, ::-1], np.int32)}
+    return {
+        INPUT: np.ascontiguousarray(
+            coords[[0, len(coords) // 2, len(coords) - 1]][:, ::-1], np.int32
+        )
+    }
 
 
 def answer(
@@ -67,16 +71,23 @@ def answer(
 def _table(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Float[np.ndarray, "states d"]:
     """Computes the features of all states: one program, and answers that are independent."""
     grid = dynamics.make_grid(config.env.map)
-    template = jax.eval_shape(partial(_init_weights, config, grid))
-    weights = packing.from_arrays(template, arrays)
-    inputs = encoder_inputs(config.env, grid, np.asarray(weights.frequencies))
-    return np.asarray(_apply(config, weights.params, jnp.asarray(inputs)))
+    weights = packing.from_arrays(jax.eval_shape(partial(_init_weights, config, grid)), arrays)
+    return np.asarray(
+        _apply(
+            config,
+            weights.params,
+            jnp.asarray(encoder_inputs(config.env, grid, np.asarray(weights.frequencies))),
+        )
+    )
 
 
 def _init_weights(config: AlloConfig, grid: dynamics.Grid) -> Weights:
     frequencies = draw_frequencies(config.env, seed=0)
-    inputs = jnp.asarray(encoder_inputs(config.env, grid, frequencies))
-    params = network.init(config.network, jax.random.key(0), inputs)
+    params = network.init(
+        config.network,
+        jax.random.key(0),
+        jnp.asarray(encoder_inputs(config.env, grid, frequencies)),
+    )
     return Weights(params, jnp.asarray(frequencies))
 
 
@@ -86,11 +97,9 @@ def _apply(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
 
 
 def _states(layout: Layout, request: dict[str, np.ndarray]) -> Int32[np.ndarray, " questions"]:
-    """Returns the state number of each requested cell."""
     numbers = np.full(layout.walls.shape, -1, np.int32)
     numbers[~layout.walls] = np.arange(count_states(layout))
-    last_cell: np.ndarray = np.array(numbers.shape) - 1
-    specs = {INPUT: Input(np.int32, (2,), 0, last_cell)}
+    specs = {INPUT: Input(np.int32, (2,), 0, np.array(numbers.shape) - 1)}
     cells = validate_request("allo", request, specs)[INPUT]
     states = numbers[tuple(cells.T)]
     if (states < 0).any():

@@ -83,8 +83,7 @@ def group_of(eigenvalues: Float[np.ndarray, " pairs"], tol: float) -> Int[np.nda
 
     Neighbours share a group if λ_{j+1} − λ_j <= tol·λ_{j+1} + 1e−9, transitively.
     """
-    gaps = np.diff(eigenvalues) > tol * eigenvalues[1:] + 1e-9
-    return np.concatenate([[0], np.cumsum(gaps)])
+    return np.concatenate([[0], np.cumsum(np.diff(eigenvalues) > tol * eigenvalues[1:] + 1e-9)])
 
 
 def spectrum(op: Operator, d: int, tol: float) -> Spectrum:
@@ -218,11 +217,10 @@ def uniform_policy(next_state: Int[np.ndarray, "states 4"]) -> Spectrum:
         0.25,
     )
     values, vectors = np.linalg.eigh(np.eye(states) - transitions)
-    group = np.concatenate([[0], np.cumsum(np.diff(values) > 1e-10)])
     return Spectrum(
         eigenvalues=values,
         eigenvectors=vectors,
-        group=group,
+        group=np.concatenate([[0], np.cumsum(np.diff(values) > 1e-10)]),
         starts=np.full(states, 1.0),
         visited=np.ones(states, bool),
     )

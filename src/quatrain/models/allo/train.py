@@ -70,8 +70,7 @@ def encoder_is_table(config: Train, states: int) -> bool:
     """Returns whether every state is encoded once, which `auto` does if samples are not fewer."""
     if config.encoder_rows != "auto":
         return config.encoder_rows == "table"
-    samples = (2 + config.constraint_batches) * config.batch_size
-    return config.mode == "exact" or states <= samples
+    return config.mode == "exact" or states <= (2 + config.constraint_batches) * config.batch_size
 
 
 def encode(
@@ -146,7 +145,6 @@ def update_duals(config: Train, state: State, constraints: losses.Constraints) -
     the paper's code).
     """
     clip = config.dual_clip or jnp.inf
-    duals = jnp.clip(state.duals + config.lr_dual * constraints.error, -clip, clip)
     average = state.quadratic_average
     violation = jnp.abs(constraints.quadratic)
     if config.barrier_update == "positive_ema":
@@ -157,10 +155,9 @@ def update_duals(config: Train, state: State, constraints: losses.Constraints) -
             average + 0.1 * (product - average),
         )
         violation = jnp.maximum(average, 0).mean()
-    barrier = state.barrier + config.lr_barrier * violation
     return state._replace(
-        duals=jnp.tril(duals),
-        barrier=jnp.clip(barrier, config.b_min, config.b_max),
+        duals=jnp.tril(jnp.clip(state.duals + config.lr_dual * constraints.error, -clip, clip)),
+        barrier=jnp.clip(state.barrier + config.lr_barrier * violation, config.b_min, config.b_max),
         quadratic_average=average,
     )
 
@@ -207,8 +204,9 @@ def run_chunk(
 
     def run(learner: State) -> tuple[State, dict[str, Array]]:
         # All samples of the chunk at once: the same bits, in a quarter of the time on a CPU.
-        draw_step = partial(draw, config.train, data, learner.base_key)
-        batches = jax.vmap(draw_step)(learner.step + jnp.arange(steps))
+        batches = jax.vmap(partial(draw, config.train, data, learner.base_key))(
+            learner.step + jnp.arange(steps)
+        )
         return jax.lax.scan(
             partial(gradient_step, config, data),
             learner,
@@ -226,14 +224,12 @@ def run_chunk(
 
 
 def init_state(config: AlloConfig, dataset: Dataset, seed: int) -> State:
-    """Returns `seeds` new learners; the randomness of learner i is fold_in(key(seed), i)."""
     frequencies = draw_frequencies(config.env, seed)
-    inputs = encoder_inputs(config.env, dataset.grid, frequencies)
     return _init_learners(
         config,
         jax.random.key(seed),
         jnp.asarray(frequencies),
-        jnp.asarray(inputs),
+        jnp.asarray(encoder_inputs(config.env, dataset.grid, frequencies)),
     )
 
 
@@ -245,8 +241,7 @@ def _init_learners(
     inputs: Array,
 ) -> State:
     d = config.network.d
-    lower = config.train.dual_init_mask == "lower"
-    dual_mask = jnp.tril(jnp.ones((d, d))) if lower else jnp.eye(d)
+    dual_mask = jnp.tril(jnp.ones((d, d))) if config.train.dual_init_mask == "lower" else jnp.eye(d)
 
     def init(index: Array) -> State:
         base_key = jax.random.fold_in(key, index)
@@ -266,9 +261,7 @@ def _init_learners(
 
 
 def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Array, "states inputs"]:
-    """Returns the encoder's input for each state, with this state's frequencies."""
-    frequencies = np.asarray(state.frequencies[0])
-    return jnp.asarray(encoder_inputs(config.env, dataset.grid, frequencies))
+    return jnp.asarray(encoder_inputs(config.env, dataset.grid, np.asarray(state.frequencies[0])))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -315,12 +308,15 @@ def train(
         TrainingDiverged: a term is not finite; no step since the last yield is yielded.
     """
     check(config, dataset)
-    operator = spectrum.operator(
-        dataset.train,
-        len(dataset.grid.coords),
-        config.train.discounts,
+    truth = spectrum.spectrum(
+        spectrum.operator(
+            dataset.train,
+            len(dataset.grid.coords),
+            config.train.discounts,
+        ),
+        config.network.d,
+        config.evaluate.degeneracy_tol,
     )
-    truth = spectrum.spectrum(operator, config.network.d, config.evaluate.degeneracy_tol)
     state = init_state(config, dataset, seed) if state is None else state
     data = make_data(config, state, dataset)
     errors: list[float] = []
@@ -332,8 +328,11 @@ def train(
         _check_finite(recorded, step, barrier)
         step += config.train.record_every
         errors.append(float(recorded["total_error"].mean()))
-        metrics = _metrics(config, state, recorded) | _cosines(config, state, dataset, truth)
-        yield Progress(step, state, by_seed(metrics))
+        yield Progress(
+            step,
+            state,
+            by_seed(_metrics(config, state, recorded) | _cosines(config, state, dataset, truth)),
+        )
     _warn_if_errors_grew(errors)
 
 
@@ -359,14 +358,13 @@ def _metrics(
     """Returns name -> (1, seeds) + the metric's own axes."""
     duals = np.asarray(state.duals)
     diagonal = np.diagonal(duals, axis1=1, axis2=2)
-    learning_rate = float(schedule(config.train)(int(state.step[0]) - 1))
     means = {name: values.mean(0, dtype=np.float64) for name, values in recorded.items()}
     metrics = means | {
         "duals_diag": diagonal,
         "dual_offdiag_max": np.abs(np.tril(duals, -1)).max((1, 2)),
         "barrier": np.asarray(state.barrier),
         "eigenvalue_dual": -diagonal / (4 * config.train.graph_coef),
-        "lr": np.full(config.seeds, learning_rate),
+        "lr": np.full(config.seeds, float(schedule(config.train)(int(state.step[0]) - 1))),
     }
     return {name: values[None] for name, values in metrics.items()}
 
@@ -381,8 +379,9 @@ def _cosines(
     if int(state.step[0]) % config.train.evaluate_every:
         cosines = np.zeros((0, config.seeds, config.network.d))
     else:
-        learned = tables(config, state, dataset)
-        cosines = np.stack([spectrum.cosine(table, truth) for table in learned])[None]
+        cosines = np.stack(
+            [spectrum.cosine(table, truth) for table in tables(config, state, dataset)]
+        )[None]
     return {
         "cosine": cosines,
         "cosine_mean": cosines.mean(-1),

@@ -85,8 +85,11 @@ def lag_weights(
 ) -> Float64[np.ndarray, "horizons"]:
     """Computes P(lag | m) for each m = 0..max_horizon, mean over discounts; 0 where lag > m."""
     horizons = np.arange(max_horizon + 1)
-    weights = [horizon_scale(horizons, g) * g ** (lag - 1) for g in discounts]
-    return np.where(lag <= horizons, np.mean(weights, axis=0), 0.0)
+    return np.where(
+        lag <= horizons,
+        np.mean([horizon_scale(horizons, g) * g ** (lag - 1) for g in discounts], axis=0),
+        0.0,
+    )
 
 
 def horizon_scale(
@@ -107,10 +110,7 @@ def horizon_scale(
 
 def longest_lag(max_horizon: int, discounts: tuple[float, ...]) -> int:
     """Returns the last lag whose weight g^(k-1) exceeds 1e-15 for the largest discount."""
-    return min(
-        max_horizon,
-        math.ceil(math.log(NEGLIGIBLE) / _log(max(discounts))),
-    )
+    return min(max_horizon, math.ceil(math.log(NEGLIGIBLE) / _log(max(discounts))))
 
 
 def _log(discount: float) -> float:

@@ -56,8 +56,9 @@ def pair_matrix(
     blocks = _split(episodes, size)
     pairs = _within_blocks(episodes, blocks, states, discounts, SLOTS_AT_ONCE // size)
     for discount in discounts:
-        powers = discount ** np.arange(size + 1.0)
-        pairs += _across_blocks(episodes, blocks, states, discount, powers)
+        pairs += _across_blocks(
+            episodes, blocks, states, discount, discount ** np.arange(size + 1.0)
+        )
     return pairs / (transitions * len(discounts))
 
 
@@ -83,10 +84,10 @@ def _within_blocks(
     """Returns the unnormalised sum over the pairs inside blocks and over the discounts."""
     side = states + 1  # blocks are padded with an extra state, which is dropped at the end
     total = np.zeros(side * side)
-    by_length = np.argsort(blocks.length, kind="stable")
-    for indices in _chunks(by_length, max(1, blocks_at_once)):
-        selected = _Blocks(*(column[indices] for column in blocks))
-        _add_pairs(total, episodes, selected, states, discounts)
+    for indices in _chunks(np.argsort(blocks.length, kind="stable"), max(1, blocks_at_once)):
+        _add_pairs(
+            total, episodes, _Blocks(*(column[indices] for column in blocks)), states, discounts
+        )
     return total.reshape(side, side)[:states, :states]
 
 
@@ -102,17 +103,15 @@ def _add_pairs(
     # Time is the leading axis: the states k steps later are one contiguous piece.
     time = np.arange(width)[:, None]
     slots = np.minimum(blocks.first + time, len(episodes.state) - 1)
-    padded = np.where(time < blocks.length, episodes.state[slots], states)
-    state = padded.ravel().astype(np.intp)
+    state = np.where(time < blocks.length, episodes.state[slots], states).ravel().astype(np.intp)
     start_cell = state * (states + 1)
     scale = np.stack([horizon_scale(episodes.horizon[slots], g).ravel() for g in discounts])
     for lag in range(1, longest_lag(width - 1, discounts) + 1):
         pairs = (width - lag) * len(blocks.first)
-        decay = np.array([g ** (lag - 1) for g in discounts])
         np.add.at(
             total,
             start_cell[:pairs] + state[-pairs:],
-            decay @ scale[:, :pairs],
+            np.array([g ** (lag - 1) for g in discounts]) @ scale[:, :pairs],
         )
 
 
@@ -126,10 +125,8 @@ def _across_blocks(
     """Returns the unnormalised sum over the pairs that end in a later block than they start in."""
     total = np.zeros((states, states))
     next_visits = np.zeros(states)  # from the start of the block after, to the trajectory's end
-    is_continuation = np.roll(blocks.continues, 1)
-    in_long_trajectories = np.flatnonzero(blocks.continues | is_continuation)
-    chunks = _chunks(in_long_trajectories, max(1, TABLE_CELLS_AT_ONCE // states))
-    for indices in reversed(chunks):
+    in_long_trajectories = np.flatnonzero(blocks.continues | np.roll(blocks.continues, 1))
+    for indices in reversed(_chunks(in_long_trajectories, max(1, TABLE_CELLS_AT_ONCE // states))):
         selected = _Blocks(*(column[indices] for column in blocks))
         to_end, from_start = _count_visits(episodes, selected, states, discount, powers)
         later = np.zeros_like(from_start)
@@ -157,14 +154,14 @@ def _count_visits(
     position = np.arange(len(block)) - (np.cumsum(blocks.length) - blocks.length)[block]
     slots = blocks.first[block] + position
     cell = block * states + episodes.state[slots]
-    scale = horizon_scale(episodes.horizon[slots], discount)
     to_end = np.bincount(
         cell,
-        scale * powers[len(powers) - 2 - position],
+        horizon_scale(episodes.horizon[slots], discount) * powers[len(powers) - 2 - position],
         count * states,
     )
-    from_start = np.bincount(cell, powers[position], count * states)
-    return to_end.reshape(-1, states), from_start.reshape(-1, states)
+    return to_end.reshape(-1, states), np.bincount(cell, powers[position], count * states).reshape(
+        -1, states
+    )
 
 
 def _chunks(indices: Int[np.ndarray, "indices"], size: int) -> list[np.ndarray]:

@@ -19,7 +19,7 @@ NO_ACTION = -1  # at a trajectory's last slot
 
 
 class ReplayError(DataError):
-    """Data that cannot be stored or sampled."""
+    """Reports data that cannot be stored or sampled."""
 
 
 class Episodes(NamedTuple):
@@ -68,8 +68,7 @@ def from_walks(walks: Walks) -> Episodes:
     _check_walks(state, next_state, terminated | truncated)
     ends = np.flatnonzero(terminated | truncated)
     last_slots = ends + np.arange(1, len(ends) + 1)  # each earlier trajectory has one more slot
-    lengths = np.diff(last_slots, prepend=-1)
-    horizon = np.repeat(last_slots, lengths) - np.arange(last_slots[-1] + 1)
+    horizon = np.repeat(last_slots, np.diff(last_slots, prepend=-1)) - np.arange(last_slots[-1] + 1)
     is_start = horizon > 0
 
     def to_slots(values: np.ndarray, at_last: np.ndarray | int, dtype: type) -> np.ndarray:
@@ -106,8 +105,9 @@ def _check_walks(state: np.ndarray, next_state: np.ndarray, ended: np.ndarray) -
 def empty_episodes(slots: int) -> Episodes:
     """Returns slots that hold no trajectory, with room for as many starts."""
     dtypes = (np.int32, np.int8, np.bool_, np.bool_, np.int32, np.int32)
-    zeros = Episodes(*(np.zeros(slots, dtype) for dtype in dtypes))
-    return zeros._replace(action=np.full(slots, NO_ACTION, np.int8))
+    return Episodes(*(np.zeros(slots, dtype) for dtype in dtypes))._replace(
+        action=np.full(slots, NO_ACTION, np.int8)
+    )
 
 
 def sample(
@@ -126,14 +126,18 @@ def sample(
     Raises:
         ReplayError: the replay is empty.
     """
-    transitions = _count_transitions(episodes, batch_size)
     start_key, lag_key = jax.random.split(key)
-    starts = (1 + constraint_batches) * batch_size
-    indices = jax.random.randint(start_key, (starts,), 0, transitions)
-    uniforms = jax.random.uniform(lag_key, (batch_size,))
+    indices = jax.random.randint(
+        start_key,
+        ((1 + constraint_batches) * batch_size,),
+        0,
+        _count_transitions(episodes, batch_size),
+    )
     slots = _gather(episodes.starts, indices)
     pair_slots = slots[:batch_size]
-    later_slots = pair_slots + lags(uniforms, _gather(episodes.horizon, pair_slots), discounts)
+    later_slots = pair_slots + lags(
+        jax.random.uniform(lag_key, (batch_size,)), _gather(episodes.horizon, pair_slots), discounts
+    )
     states = _gather(episodes.state, jnp.concatenate([slots, later_slots]))
     return Batch(
         state=states[:batch_size],
@@ -168,10 +172,9 @@ def sample_numpy(
     later_slots = draw_lags(rng, episodes.horizon.take(pair_slots, mode="clip"), discounts)
     later_slots += pair_slots
     states = episodes.state.take(slots, mode="clip")
-    later_states = episodes.state.take(later_slots, mode="clip")
     return Batch(
         states[:batch_size],
-        later_states,
+        episodes.state.take(later_slots, mode="clip"),
         states[batch_size:].reshape(-1, batch_size),
     )
 
