@@ -1,4 +1,7 @@
-"""Let planned and random actions learn a field of one's own, no DVC, no MLflow: python examples/active_dynamics.py"""
+"""Learns a user-defined field with planned and random actions, without DVC and MLflow.
+
+Run: python examples/active_dynamics.py
+"""
 
 from pathlib import Path
 
@@ -17,7 +20,7 @@ torch.set_num_threads(1)
 
 @register_field("saddle_and_spiral")
 def saddle_and_spiral(x: Tensor) -> Tensor:
-    """A spiral at (-1, 0), a saddle at (1, 0)."""
+    """Computes a field with a spiral at (-1, 0) and a saddle at (1, 0)."""
     x1, x2 = x.unbind(-1)
     return torch.stack([x2, x1**2 - 1 - 0.5 * x2], -1)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.retraining import outcome
-from pipeline.retraining.outcome import ISSUE
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.errors import PipelineError
 
@@ -34,10 +33,13 @@ def announce(folder: Path, base: str, link: str) -> str:
     text.write_text(result.message.body + (f"\n{link}\n" if link else ""))
     if result.kind in ("broken", "stopped"):
         return open_issue(text)
-    action = "nothing to propose"
-    if result.branch is not None:
-        action = open_pull_request(result.branch, base, result.message.title, text)
-    return action + close_issues(result.message.title)
+    title = result.message.title
+    branch = result.branch
+    action = open_pull_request(branch, base, title, text) if branch else "nothing to propose"
+    numbers = open_issues()
+    for number in numbers:
+        run_gh("issue", "close", number, "--comment", f"A later retraining passed: {title}")
+    return action + "".join(f"; closed issue {number}" for number in numbers)
 
 
 def open_pull_request(branch: str, base: str, title: str, text: Path) -> str:
@@ -51,37 +53,26 @@ def open_pull_request(branch: str, base: str, title: str, text: Path) -> str:
             run_gh("pr", "edit", str(request["number"]), *content)
             return f"pull request {request['number']} brought up to date"
     if existing:
-        number = existing[0]["number"]
-        state = str(existing[0]["state"]).lower()
-        return f"pull request {number} of {branch} is {state}: decided already"
+        request = existing[0]
+        state = str(request["state"]).lower()
+        return f"pull request {request['number']} of {branch} is {state}: decided already"
     return f"opened {run_gh('pr', 'create', '--head', branch, '--base', base, *content)}"
 
 
 def open_issue(text: Path) -> str:
-    """Opens the issue, or updates the open one."""
     numbers = open_issues()
     if numbers:
         run_gh("issue", "edit", numbers[0], "--body-file", str(text))
         return f"issue {numbers[0]} brought up to date"
-    return f"opened {run_gh('issue', 'create', '--title', ISSUE, '--body-file', str(text))}"
-
-
-def close_issues(title: str) -> str:
-    """Closes open issues after a retraining that passed."""
-    numbers = open_issues()
-    for number in numbers:
-        run_gh("issue", "close", number, "--comment", f"A later retraining passed: {title}")
-    return "".join(f"; closed issue {number}" for number in numbers)
+    return f"opened {run_gh('issue', 'create', '--title', outcome.ISSUE, '--body-file', str(text))}"
 
 
 def open_issues() -> list[str]:
-    """Returns the numbers of the open issues about retraining."""
     issues = list_on_github("issue", "--state", "open", "--limit", "1000", "--json", "number,title")
-    return [str(issue["number"]) for issue in issues if issue["title"] == ISSUE]
+    return [str(issue["number"]) for issue in issues if issue["title"] == outcome.ISSUE]
 
 
 def list_on_github(kind: str, *arguments: str) -> list[dict[str, Any]]:
-    """Returns what `gh KIND list` prints as JSON."""
     return json.loads(run_gh(kind, "list", *arguments))
 
 

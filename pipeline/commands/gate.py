@@ -7,17 +7,12 @@ from pathlib import Path
 
 from pipeline.judging.gate import gate
 from pipeline.runtime import options
-from pipeline.runtime.command import Command, Options
-
-
-def run(args: Options) -> int:
-    return gate(Path.cwd(), options.selected_models(args.models))
-
+from pipeline.runtime.command import Command
 
 main = Command(
     name="gate",
     summary="Compares the stored verdicts with the baselines and fails if a score is worse.",
-    work=run,
+    work=lambda args: gate(Path.cwd(), options.selected_models(args.models)),
     add_options=options.add_models,
 )
 

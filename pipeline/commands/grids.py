@@ -43,8 +43,6 @@ HEAD = (
 
 
 class MapResult(NamedTuple):
-    """Holds a row of the table."""
-
     name: str
     scores: dict[str, float]
     note: str = ""
@@ -98,8 +96,10 @@ def run_map(params: Params, name: str, out: Path) -> MapResult:
     scores = model.evaluate.evaluate(params.allo, state, dataset, params.seed + 2)
     scores["states"] = float(len(dataset.grid.coords))
     scores["seconds"] = time.monotonic() - began
-    figures = model.plots.plots(params.allo, state, dataset, curves, scores)
-    files = {f"{title}.png": png(figure) for title, figure in figures.items()}
+    files = {
+        f"{title}.png": png(figure)
+        for title, figure in model.plots.plots(params.allo, state, dataset, curves, scores).items()
+    }
     write_figures(out / name / "plots", files)
     artifacts.write_json(path, {"key": key, "scores": artifacts.null_if_not_finite(scores)})
     return MapResult(name, scores)
@@ -140,11 +140,6 @@ def shown(value: float | None, decimals: int = 4) -> str:
     return "-" if value is None else f"{value:.{decimals}f}"
 
 
-def table(results: list[MapResult], paper: dict[str, Any]) -> str:
-    """Returns the results as a Markdown table."""
-    return markdown_table(HEAD, [cells(result, paper) for result in results])
-
-
 def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> None:
     """Runs all maps of a folder, each in its part of grids-out/PRESET; skips maps that cannot be
     used.
@@ -157,21 +152,19 @@ def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -
     out = root / OUT / preset
     paper = artifacts.read_json(root / PAPER)
     results = []
-    skipped = 0
     for number, path in enumerate(paths, 1):
         console.info(f"[{number}/{len(paths)}] {path.stem}")
         try:
-            params = params_for(root, preset, path, changes)
-            results.append(run_map(params, path.stem, out))
+            results.append(run_map(params_for(root, preset, path, changes), path.stem, out))
         except (ConfigError, DataError, TrainingDiverged) as error:
-            skipped += 1
             console.info(f"grids: passed over {path.name}: {error}")
-    page = table(results, paper)
+    page = markdown_table(HEAD, [cells(result, paper) for result in results])
     write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
     print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
-    if skipped:
+    if len(results) < len(paths):
         raise ConfigError(
-            f"{skipped} of {len(paths)} maps could not be used; the lines above say why"
+            f"{len(paths) - len(results)} of {len(paths)} maps could not be used; "
+            "the lines above say why"
         )
 
 
@@ -193,8 +186,7 @@ def run(args: Options) -> None:
         changes["seeds"] = args.seeds
     if args.steps is not None:
         changes["train"] = {"steps": args.steps}
-    raw = read_raw(root, args.preset)
-    prepare_process(validate(raw, lambda name: read_input(root, str(name))))
+    prepare_process(validate(read_raw(root, args.preset), lambda name: read_input(root, str(name))))
     run_folder(root, args.folder, args.preset, changes)
 
 

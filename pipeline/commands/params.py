@@ -15,18 +15,19 @@ SCHEMA_FILE = "params.schema.json"
 
 def add_options(parser: Parser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="check that params.yaml can be used")
-    check.add_argument("preset", nargs="?", help="a file of presets/, without .yaml")
-    preset = actions.add_parser("preset", help="print params.yaml with the values of a preset")
-    preset.add_argument("preset", help="a file of presets/, without .yaml")
+    actions.add_parser("check", help="check that params.yaml can be used").add_argument(
+        "preset", nargs="?", help="a file of presets/, without .yaml"
+    )
+    actions.add_parser("preset", help="print params.yaml with the values of a preset").add_argument(
+        "preset", help="a file of presets/, without .yaml"
+    )
     actions.add_parser("schema", help=f"write {SCHEMA_FILE}, which editors complete params.yaml by")
 
 
 def run(args: Options) -> None:
     root = Path.cwd()
     if args.action == "schema":
-        schema = json.dumps(Params.model_json_schema(), indent=1)
-        (root / SCHEMA_FILE).write_text(f"{schema}\n")
+        (root / SCHEMA_FILE).write_text(f"{json.dumps(Params.model_json_schema(), indent=1)}\n")
         return
     read_params(root, args.preset)
     if args.action == "preset":

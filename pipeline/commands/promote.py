@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from pipeline.dvc import repro
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
@@ -28,16 +27,13 @@ class PromotionRefused(PipelineError):
 
 
 class Promotion(NamedTuple):
-    """Holds a new baseline file, and how the current scores compare with the old one."""
-
     path: Path
     baseline: dict[str, Any]
-    result: ModelVerdict
+    result: verdicts.ModelVerdict
     run_key: str
 
     @property
     def summary(self) -> str:
-        """One line about what was stored."""
         return (
             f"baselines/{self.path.name}: "
             f"preset {self.result.preset} now holds the "
@@ -80,16 +76,18 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
     verdicts.stored_verdict(work, model, preset, read_params(root, preset))
     rules = verdicts.rules_of(model, preset)
     baseline_path = verdicts.files(root, model).baseline
-    files = verdicts.files(work, model)._replace(baseline=baseline_path)
-    result = verdicts.judge_files(files, model, preset, rules)
+    result = verdicts.judge_files(
+        verdicts.files(work, model)._replace(baseline=baseline_path), model, preset, rules
+    )
     check_complete(model, result.scores, rules)
     empty: dict[str, Any] = {"schema": SCHEMA, "model": model, "presets": {}}
     baseline = verdicts.read_baseline(baseline_path, model) or empty
     origin = provenance(root, work, model, preset, why)
     scores: Any = result.scores
     metrics = {rule.metric: entry_of(rule, scores) for rule in rules}
-    presets = baseline["presets"] | {preset: {"metrics": metrics, "provenance": origin}}
-    baseline = baseline | {"presets": presets}
+    baseline = baseline | {
+        "presets": baseline["presets"] | {preset: {"metrics": metrics, "provenance": origin}}
+    }
     return Promotion(baseline_path, baseline, result, origin["run_key"])
 
 
@@ -114,12 +112,12 @@ def objections_to(change: Promotion) -> list[str]:
     """
     model = change.result.model
     preset = change.result.preset
-    rules = verdicts.rules_of(model, preset)
-    verdict = judge(change.result.scores, change.baseline, rules, preset)
+    verdict = judge(change.result.scores, change.baseline, verdicts.rules_of(model, preset), preset)
     lines = (*change.result.verdict.lines, *verdict.lines)
     allowed = (*PASSED, "no baseline")
-    objections = [f"{model}: {line.why}" for line in lines if line.status not in allowed]
-    return list(dict.fromkeys(objections))
+    return list(
+        dict.fromkeys(f"{model}: {line.why}" for line in lines if line.status not in allowed)
+    )
 
 
 def provenance(root: Path, work: Path, model: str, preset: str, why: str | None) -> dict[str, Any]:
@@ -160,8 +158,7 @@ def run(args: Options) -> int:
     models = options.selected_models(args.models)
     read_params(root, args.preset)
     promote(root, models, args.preset, args.why)
-    update_aliases = not args.keep_champion
-    return repro.judge_again(root, args.preset, models, update_aliases=update_aliases)
+    return repro.judge_again(root, args.preset, models, update_aliases=not args.keep_champion)
 
 
 main = Command(

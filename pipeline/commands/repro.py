@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.dvc import repro
 from pipeline.runtime import options
-from pipeline.runtime.command import Command, Options, Parser
+from pipeline.runtime.command import Command, Parser
 
 
 def add_options(parser: Parser) -> None:
@@ -14,15 +14,12 @@ def add_options(parser: Parser) -> None:
     options.add_jobs(parser, default=1)
 
 
-def run(args: Options) -> int:
-    models = options.selected_models(args.models)
-    return repro.run(Path.cwd(), args.preset, models, args.jobs)
-
-
 main = Command(
     name="repro",
     summary="Runs the stages that are out of date, then compares the scores with the baselines.",
-    work=run,
+    work=lambda args: repro.run(
+        Path.cwd(), args.preset, options.selected_models(args.models), args.jobs
+    ),
     add_options=add_options,
     interrupted="interrupted; the next run continues",
 )

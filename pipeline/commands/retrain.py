@@ -14,9 +14,7 @@ from typing import NamedTuple
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
 from pipeline.retraining import body, outcome, worktree
-from pipeline.retraining.body import Origin
-from pipeline.retraining.outcome import Outcome
-from pipeline.retraining.proposal import Target, baseline_changes, has_changes, log, propose
+from pipeline.retraining.proposal import PROPOSED, Target, baseline_changes, log, propose
 from pipeline.retraining.worktree import Worktree
 from pipeline.runtime import console, options
 from pipeline.runtime.command import DISK_EXIT_CODE, Command, Options, Parser, UsageError
@@ -35,8 +33,6 @@ REPORT = outcome.FOLDER / "report"
 
 
 class Request(NamedTuple):
-    """Holds the options of the command line."""
-
     preset: str
     seed: int | None
     jobs: int | None
@@ -44,7 +40,7 @@ class Request(NamedTuple):
     figures_url: str
 
 
-def retrain(root: Path, request: Request, commands: CommandSequence) -> Outcome:
+def retrain(root: Path, request: Request, commands: CommandSequence) -> outcome.Outcome:
     """Runs in a git worktree; the checkout is never modified.
 
     Raises:
@@ -107,23 +103,27 @@ def fetch_outs(copy: Worktree) -> bool:
         log("no default DVC remote is set; what the local cache lacks is computed")
     elif copy.commands.call(command, copy.path):
         log("the DVC remote did not give everything; what is missing is computed")
-    checkout = [*worktree.DVC, "checkout", "--quiet", "--allow-missing"]
-    copy.commands.succeeds(checkout, copy.path)
+    copy.commands.succeeds([*worktree.DVC, "checkout", "--quiet", "--allow-missing"], copy.path)
     return has_remote
 
 
-def choose_seed(copy: Worktree, commit: str, request: Request) -> Origin:
+def choose_seed(copy: Worktree, commit: str, request: Request) -> body.Origin:
     """Writes the requested seed into params.yaml, whose comments stay."""
     path = copy.path / "params.yaml"
     old = read_params(copy.path).seed
     if request.seed is not None:
-        text = re.sub(r"(?m)^seed:[ ]*\d+", f"seed: {request.seed}", path.read_text(), count=1)
-        path.write_text(text)
-    seed = read_params(copy.path, request.preset).seed
-    return Origin(commit, request.preset, seed, is_new_seed=request.seed not in (None, old))
+        path.write_text(
+            re.sub(r"(?m)^seed:[ ]*\d+", f"seed: {request.seed}", path.read_text(), count=1)
+        )
+    return body.Origin(
+        commit,
+        request.preset,
+        read_params(copy.path, request.preset).seed,
+        is_new_seed=request.seed not in (None, old),
+    )
 
 
-def conclude(copy: Worktree, target: Target, origin: Origin, passed: bool) -> Outcome:
+def conclude(copy: Worktree, target: Target, origin: body.Origin, passed: bool) -> outcome.Outcome:
     """Returns the outcome after the gate: a report of failure, nothing, or a proposal."""
     work = workspace_of(copy.path, origin.preset)
     results = [verdicts.check(work, model, origin.preset) for model in MODELS]
@@ -131,13 +131,16 @@ def conclude(copy: Worktree, target: Target, origin: Origin, passed: bool) -> Ou
     shutil.rmtree(report, ignore_errors=True)
     shutil.copytree(work / "reports", report)
     if not passed:
-        message = body.broken(origin, results, str(REPORT))
-        return Outcome("broken", BaselineBroken.exit_code, message)
+        return outcome.Outcome(
+            kind="broken",
+            code=BaselineBroken.exit_code,
+            message=body.broken(origin, results, str(REPORT)),
+        )
     changes = baseline_changes(results)
-    if not changes.moved and not has_changes(copy):
-        return Outcome("unchanged", 0, body.unchanged(origin))
+    if not changes.moved and not copy.git("status", "--porcelain", "--", *PROPOSED):
+        return outcome.Outcome("unchanged", 0, body.unchanged(origin))
     branch, message = propose(copy, target, origin, results, changes)
-    return Outcome("proposed", 0, message, branch)
+    return outcome.Outcome("proposed", 0, message, branch)
 
 
 def retrain_and_record(
@@ -155,8 +158,9 @@ def retrain_and_record(
         try:
             result = retrain(root, request, commands)
         except (CommandFailed, ConfigError, ArtifactError, OSError) as error:
-            code = exit_code_of(error) or DISK_EXIT_CODE
-            outcome.write(folder, outcome.stopped(str(error), code))
+            outcome.write(
+                folder, outcome.stopped(str(error), exit_code_of(error) or DISK_EXIT_CODE)
+            )
             raise
         outcome.write(folder, result)
     if result.kind == "unchanged":
@@ -208,14 +212,16 @@ def run(args: Options) -> int:
             "--seed goes with the default preset: "
             "it is written into params.yaml; others set it in presets/"
         )
-    request = Request(
-        preset=args.preset,
-        seed=args.seed,
-        jobs=args.jobs,
-        push=args.push,
-        figures_url=args.pictures_url,
+    return retrain_and_record(
+        Path.cwd(),
+        Request(
+            preset=args.preset,
+            seed=args.seed,
+            jobs=args.jobs,
+            push=args.push,
+            figures_url=args.pictures_url,
+        ),
     )
-    return retrain_and_record(Path.cwd(), request)
 
 
 main = Command(

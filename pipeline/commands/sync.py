@@ -17,7 +17,6 @@ from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.registry import MODELS
 
 JOURNALS = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
-"""Journals of a checkout and its presets."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 
@@ -79,7 +78,6 @@ def deliver(deliveries: list[JournalDelivery], wait_seconds: float) -> list[Jour
 
 
 def workspaces(root: Path) -> dict[str, Path]:
-    """Returns the existing workspaces by preset."""
     folders = {"default": root} | {path.name: path for path in sorted(root.glob(".presets/*"))}
     return {name: path for name, path in folders.items() if (path / "params.yaml").is_file()}
 
@@ -104,8 +102,11 @@ def set_aliases(root: Path) -> str | None:
     """Sets the aliases of registered models; returns why that failed, if it did."""
     try:
         for preset, work in workspaces(root).items():
-            aliases = model_registry.expected_aliases(root, work, preset, list(MODELS))
-            for line in model_registry.set_aliases(root, aliases, refresh=True):
+            for line in model_registry.set_aliases(
+                root,
+                model_registry.expected_aliases(root, work, preset, list(MODELS)),
+                refresh=True,
+            ):
                 print(line)
     except Exception as error:
         return reason_of(error, resolve_uri(root))
@@ -121,8 +122,10 @@ def sync(root: Path, wait_seconds: float) -> int:
     """
     uri = resolve_uri(root)
     code = record_restored(root)
-    journals = sorted(path.parent for pattern in JOURNALS for path in root.glob(pattern))
-    deliveries = [JournalDelivery(folder, uri) for folder in journals]
+    deliveries = [
+        JournalDelivery(folder, uri)
+        for folder in sorted(path.parent for pattern in JOURNALS for path in root.glob(pattern))
+    ]
     pending = deliver(deliveries, wait_seconds)
     for delivery in deliveries:
         print(delivery.summary())

@@ -30,12 +30,14 @@ def run(args: Options) -> int:
     # The URI may hold a password, and every user of the machine can read arguments.
     environment = os.environ | SETTINGS | {"MLFLOW_BACKEND_STORE_URI": uri}
     port = str(args.port)
-    artifacts = str(artifacts_of(uri, Path.cwd()))
-    hosts = f"127.0.0.1:{port},localhost:{port}"
-    command = [*SERVER, "--port", port, "--allowed-hosts", hosts]
+    command = [
+        *SERVER,
+        *("--port", port),
+        *("--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"),
+        *("--default-artifact-root", str(artifacts_of(uri, Path.cwd()))),
+    ]
     print(f"MLflow UI: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
     try:
-        command += ["--default-artifact-root", artifacts]
         return subprocess.run(command, env=environment, check=False).returncode
     except KeyboardInterrupt:
         return 0

@@ -26,8 +26,6 @@ other names.
 
 
 class Out(NamedTuple):
-    """Holds an out of dvc.lock with its hash, and the files of it that exist."""
-
     work: Path
     path: Path
     digest: str
@@ -36,11 +34,10 @@ class Out(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """How to restore it; `dvc checkout` skips what looks unchanged, so it is removed first."""
+        # `dvc checkout` skips what looks unchanged, so it is removed first.
         name = self.path.relative_to(self.work)
-        restore = f"`git checkout {name}` restores it"
-        if self.is_cached:
-            restore = f"remove it, then `dvc checkout {name}`"
+        cached = f"remove it, then `dvc checkout {name}`"
+        restore = cached if self.is_cached else f"`git checkout {name}` restores it"
         return f"{restore}, or `dvc repro` if it was you who changed it"
 
 
@@ -75,13 +72,10 @@ class Verification:
         if not out.path.exists():
             return
         digests = {path: self.digest(path) for path in out.files}
-        if not out.path.is_dir():
-            actual = digests[out.path]
-            differing = ""
-        else:
-            actual = folder_digest(out, digests)
-            differing = differing_files(out, digests, cache)
+        is_folder = out.path.is_dir()
+        actual = folder_digest(out, digests) if is_folder else digests[out.path]
         if actual != out.digest:
+            differing = differing_files(out, digests, cache) if is_folder else ""
             self.add_damage(out.path, f"is not what dvc.lock says{differing}", out.remedy)
 
 
@@ -92,18 +86,26 @@ def verify(root: Path) -> None:
     Raises:
         ArtifactError: something is damaged, or DVC cannot read its own files.
     """
-    locks = (root / "dvc.lock", *sorted(root.glob(".presets/*/dvc.lock")))
-    outs = [out for lock in locks if lock.exists() for out in outs_of(lock.parent)]
+    outs = [
+        out
+        for lock in (root / "dvc.lock", *sorted(root.glob(".presets/*/dvc.lock")))
+        if lock.exists()
+        for out in outs_of(lock.parent)
+    ]
     cache: Path = ask_dvc(root, lambda repo: Path(repo.cache.local.path))
-    names = sorted(cache.glob("??/*"))
-    objects = [path for path in names if OBJECT.fullmatch(str(path.relative_to(cache)))]
+    objects = [
+        path
+        for path in sorted(cache.glob("??/*"))
+        if OBJECT.fullmatch(str(path.relative_to(cache)))
+    ]
     files = [*objects, *(file for out in outs for file in out.files)]
     verification = Verification(root, sum(path.stat().st_size for path in files))
     with verification.bar:
         for path in objects:
             if verification.digest(path) != f"{path.parent.name}{path.stem}":
-                remedy = "remove it, then `dvc fetch` or `dvc repro`"
-                verification.add_damage(path, "is not what its name says", remedy)
+                verification.add_damage(
+                    path, "is not what its name says", "remove it, then `dvc fetch` or `dvc repro`"
+                )
         for out in outs:
             verification.check_out(out, cache)
     for line in verification.damage:
@@ -121,10 +123,7 @@ def verify(root: Path) -> None:
 
 
 def outs_of(work: Path) -> list[Out]:
-    """Returns all outs in dvc.lock with their existing files."""
-
     def read(repo: Any) -> list[Out]:
-        outs = [out for stage in repo.index.stages for out in stage.outs if out.hash_info]
         return [
             Out(
                 work=work,
@@ -133,7 +132,9 @@ def outs_of(work: Path) -> list[Out]:
                 is_cached=out.use_cache,
                 files=tuple(files_of(repo, Path(out.fs_path))),
             )
-            for out in outs
+            for stage in repo.index.stages
+            for out in stage.outs
+            if out.hash_info
         ]
 
     return ask_dvc(work, read)
@@ -158,9 +159,9 @@ def ask_dvc(work: Path, question: Callable[[Any], Any]) -> Any:
         except NotDvcRepoError:
             raise ConfigError("this is no folder of DVC's; run from the repository root") from None
         except DvcException as error:
-            reason = " ".join(str(error).split())
             raise ArtifactError(
-                f"dvc cannot read {work.name}: {reason}; `git checkout` or `make repro` mends it"
+                f"dvc cannot read {work.name}: {' '.join(str(error).split())}; "
+                "`git checkout` or `make repro` mends it"
             ) from None
 
 
@@ -189,8 +190,9 @@ def differing_files(out: Out, digests: dict[Path, str], cache: Path) -> str:
     """
     listing = cache / out.digest[:2] / out.digest[2:]
     try:
-        entries = json.loads(listing.read_bytes())
-        expected = {out.path / entry["relpath"]: entry["md5"] for entry in entries}
+        expected = {
+            out.path / entry["relpath"]: entry["md5"] for entry in json.loads(listing.read_bytes())
+        }
     except (OSError, ValueError, TypeError, KeyError):
         return ""
     differing = {path for path, _ in expected.items() ^ digests.items()}

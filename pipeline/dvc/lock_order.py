@@ -48,8 +48,7 @@ def _sort(work: Path, before: Sequence[str], after: Sequence[str]) -> None:
     with warnings.catch_warnings(), Repo(str(work)) as repo, repo.lock:
         # Warnings of dvc's libraries about one another.
         warnings.simplefilter("ignore")
-        graph = get_active_graph(repo.index.graph)
-        planned = [stage.name for stage in plan_repro(graph)]
+        planned = [stage.name for stage in plan_repro(get_active_graph(repo.index.graph))]
         places = {name: place for place, name in enumerate((*planned, *before))}
         ordered = sorted(after, key=lambda name: (name not in before, places.get(name, 0)))
         if ordered != after:

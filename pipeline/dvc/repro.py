@@ -21,9 +21,8 @@ DVC = (sys.executable, "-m", "dvc")
 
 
 def dvc(root: Path, work: Path, *arguments: str) -> int:
-    """Returns the exit code of dvc in a workspace."""
-    process = subprocess.Popen([*DVC, *arguments], cwd=work, env=environment(root, work))
-    return wait_for_child(process)
+    command = [*DVC, *arguments]
+    return wait_for_child(subprocess.Popen(command, cwd=work, env=environment(root, work)))
 
 
 def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
@@ -59,8 +58,9 @@ def train_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) 
         return code
     stages = [f"train@{model}" for model in models]
     command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
-    commands = {stage: [*command, stage] for stage in stages}
-    codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
+    codes = ParallelCommands(jobs).run(
+        {stage: [*command, stage] for stage in stages}, work, environment(root, work)
+    )
     failed = [stage for stage in stages if codes[stage]]
     if not failed:
         return 0
@@ -101,9 +101,11 @@ def finish_run(
         set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
-    if all_models:
-        results = f"report   {reports / 'report.md'}"
-    print(f"\n{results}\nruns     `make ui`, then http://127.0.0.1:5000", flush=True)
+    report = f"report   {reports / 'report.md'}"
+    print(
+        f"\n{report if all_models else results}\nruns     `make ui`, then http://127.0.0.1:5000",
+        flush=True,
+    )
     return code
 
 
@@ -112,12 +114,12 @@ def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
     verdict are stored.
     """
     try:
-        preset = read_params(work).preset
-        aliases = model_registry.expected_aliases(root, work, preset, models)
-        for line in model_registry.set_aliases(root, aliases):
+        for line in model_registry.set_aliases(
+            root, model_registry.expected_aliases(root, work, read_params(work).preset, models)
+        ):
             print(line)
     except Exception as error:
-        reason = reason_of(error, resolve_uri(root))
         console.info(
-            f"warning: registry: its aliases are not set yet ({reason}); `make sync` does it"
+            "warning: registry: its aliases are not set yet "
+            f"({reason_of(error, resolve_uri(root))}); `make sync` does it"
         )

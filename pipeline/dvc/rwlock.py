@@ -15,8 +15,6 @@ RWLOCK = Path(".dvc", "tmp", "rwlock")
 
 
 class Holder(BaseModel):
-    """Names a dvc process that reads or writes a path."""
-
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     pid: int
     cmd: str
@@ -58,8 +56,10 @@ def _repair(path: Path) -> None:
     readers = [holder for holders in table.read.values() for holder in holders]
     dead = sorted({holder.pid for holder in (*table.write.values(), *readers) if not lives(holder)})
     if dead:
-        numbers = ", ".join(map(str, dead))
-        console.info(f"repro: released in {RWLOCK} what killed runs held (process {numbers})")
+        console.info(
+            f"repro: released in {RWLOCK} what killed runs held "
+            f"(process {', '.join(map(str, dead))})"
+        )
         write_durably(path, json.dumps(_without(table, dead)).encode())
 
 

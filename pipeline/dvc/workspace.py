@@ -53,13 +53,14 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     remove_others(work, names)
     with (work / "params.yaml").open("w") as file:
         YAML().dump(params, file)
-    config = LOCAL_CONFIG.format(cache=root.absolute() / ".dvc" / "cache")
-    write_durably(work / ".dvc" / "config.local", config.encode())
+    write_durably(
+        work / ".dvc" / "config.local",
+        LOCAL_CONFIG.format(cache=root.absolute() / ".dvc" / "cache").encode(),
+    )
     return work
 
 
 def remove_others(work: Path, names: set[str]) -> None:
-    """Removes files of a copy that its checkout does not list any more."""
     for folder in sorted(work.iterdir()):
         if folder.name in {*PRODUCED, ".dvc"}:
             continue

@@ -44,16 +44,13 @@ def gate(root: Path, models: Sequence[str]) -> int:
 def broken_lines(result: ModelVerdict) -> list[str]:
     """Returns a line per broken metric with the origin of its baseline, then the remedies."""
     origin = result.baseline.provenance
-    source = ""
-    if origin:
-        source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}"
+    source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}" if origin else ""
     lines = [
         f"gate: {result.model}: {line.status}: {line.why}{source} [exit {BaselineBroken.exit_code}]"
         for line in result.verdict.lines
         if line.status not in PASSED
     ]
-    remedies = [f"gate: {result.model}: {line}" for line in advice(result)]
-    return [*dict.fromkeys(lines), *remedies]
+    return [*dict.fromkeys(lines), *(f"gate: {result.model}: {line}" for line in advice(result))]
 
 
 def advice(result: ModelVerdict) -> list[str]:
@@ -63,8 +60,11 @@ def advice(result: ModelVerdict) -> list[str]:
     command = f"python -m pipeline.commands.promote {result.model}{preset}"
     if statuses == {"no baseline"}:
         return [f"to make these scores its baseline: {command}"]
-    is_stale = any(line.metric == "-" for line in result.verdict.lines)
-    if is_stale or not statuses or statuses & {"missing", "not finite"}:
+    if (
+        any(line.metric == "-" for line in result.verdict.lines)
+        or not statuses
+        or statuses & {"missing", "not finite"}
+    ):
         return []
     return [
         "the scores are kept; "

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.judging import verdicts
-from pipeline.judging.verdicts import ModelVerdict
 from pipeline.reporting.tables import markdown_table
 from pipeline.retraining.outcome import ISSUE, Message
 from quatrain.baselines import PASSED
@@ -13,13 +12,10 @@ from quatrain.baselines import PASSED
 LONGEST_DIFF = 30_000
 """Characters of `dvc metrics diff` that are shown: GitHub takes 65,536 in all."""
 HEADER_LINES = 2
-"""Lines of a Markdown table without rows."""
 TABLE_HEAD = ("model", "metric", "score", "baseline", "difference", "status")
 
 
 class Origin(NamedTuple):
-    """Holds what was retrained; `is_new_seed` if the seed differs from that of the commit."""
-
     commit: str
     preset: str
     seed: int
@@ -27,7 +23,6 @@ class Origin(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """`commit 0123456789ab, preset default, seed 7 (new)`."""
         return (
             f"commit {self.commit[:12]}, preset {self.preset}, "
             f"seed {self.seed}{' (new)' if self.is_new_seed else ''}"
@@ -35,45 +30,48 @@ class Origin(NamedTuple):
 
 
 class BaselineChanges(NamedTuple):
-    """Holds the models whose baselines move, and those whose scores only hold them."""
-
     moved: tuple[str, ...]
     unchanged: tuple[str, ...]
 
     @property
     def summary(self) -> str:
-        """One or two sentences about both."""
         if not self.moved:
             return "No baseline moves: the scores hold them, and none is clearly better."
-        text = f"Baselines of {', '.join(self.moved)} move"
-        text += ": a score is clearly better, none is worse."
-        if self.unchanged:
-            text += f" Those of {', '.join(self.unchanged)} stay: their scores hold them."
-        return text
+        text = (
+            f"Baselines of {', '.join(self.moved)} move: a score is clearly better, none is worse."
+        )
+        rest = f" Those of {', '.join(self.unchanged)} stay: their scores hold them."
+        return text + rest if self.unchanged else text
 
 
 def proposal(
     origin: Origin,
-    results: Sequence[ModelVerdict],
+    results: Sequence[verdicts.ModelVerdict],
     changes: BaselineChanges,
     diff: str,
     figures: str,
 ) -> Message:
-    """Returns the message of a passed gate with something to store."""
-    title = "Retrain: scores hold their baselines"
-    if changes.moved:
-        title = f"Retrain: {', '.join(changes.moved)} better"
-    if origin.is_new_seed:
-        title += f" (seed {origin.seed})"
-    details = ""
-    if len(diff.splitlines()) > HEADER_LINES:
-        details = folded("dvc metrics diff", shortened(diff))
-    gate = f"The gate passed ({origin.summary})."
-    return Message(title, paragraphs([gate, changes.summary, table(results), details, figures]))
+    result = (
+        f"{', '.join(changes.moved)} better" if changes.moved else "scores hold their baselines"
+    )
+    seed = f" (seed {origin.seed})" if origin.is_new_seed else ""
+    has_rows = len(diff.splitlines()) > HEADER_LINES
+    details = folded("dvc metrics diff", shortened(diff)) if has_rows else ""
+    return Message(
+        f"Retrain: {result}{seed}",
+        paragraphs(
+            [
+                f"The gate passed ({origin.summary}).",
+                changes.summary,
+                table(results),
+                details,
+                figures,
+            ]
+        ),
+    )
 
 
-def broken(origin: Origin, results: Sequence[ModelVerdict], report: str) -> Message:
-    """Returns the message of a broken gate."""
+def broken(origin: Origin, results: Sequence[verdicts.ModelVerdict], report: str) -> Message:
     gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
     reasons = [
         f"* **{result.model}**: {line.why}"
@@ -82,40 +80,40 @@ def broken(origin: Origin, results: Sequence[ModelVerdict], report: str) -> Mess
         if line.status not in PASSED
     ]
     place = f"The report is kept where the retraining ran: `{report}`."
-    text = "\n".join(dict.fromkeys(reasons))
-    return Message(ISSUE, paragraphs([gate, text, table(results), place]))
+    return Message(
+        ISSUE, paragraphs([gate, "\n".join(dict.fromkeys(reasons)), table(results), place])
+    )
 
 
 def unchanged(origin: Origin) -> Message:
-    """Returns the message of a passed gate with nothing to store."""
-    body = f"The gate passed ({origin.summary}), and nothing changed.\n"
-    return Message("Retrain: nothing changed", body)
+    return Message(
+        "Retrain: nothing changed", f"The gate passed ({origin.summary}), and nothing changed.\n"
+    )
 
 
 def paragraphs(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(results: Sequence[ModelVerdict]) -> str:
+def table(results: Sequence[verdicts.ModelVerdict]) -> str:
     """Returns the scores against baselines in Markdown, a row per judged metric."""
     rows = []
     for result in results:
         for line in result.comparisons:
-            status = line.status if line.status == "ok" else f"**{line.status}**"
-            cells = (
-                result.model,
-                line.metric,
-                verdicts.format_score(line.new),
-                verdicts.format_score(line.old),
-                verdicts.format_difference(line),
-                status,
+            rows.append(
+                (
+                    result.model,
+                    line.metric,
+                    verdicts.format_score(line.new),
+                    verdicts.format_score(line.old),
+                    verdicts.format_difference(line),
+                    line.status if line.status == "ok" else f"**{line.status}**",
+                )
             )
-            rows.append(cells)
     return markdown_table(TABLE_HEAD, rows)
 
 
 def folded(summary: str, content: str) -> str:
-    """Returns a section that is hidden until it is opened."""
     return f"<details><summary>{summary}</summary>\n\n{content}\n\n</details>"
 
 
@@ -139,7 +137,9 @@ def figures(reports: Path, branch: str, url: str) -> str:
     base = f"{url.rstrip('/')}/{branch}/reports"
     parts = [f"[The whole report]({base}/report.md)"]
     for model in sorted({path.parent.parent.name for path in reports.glob("*/plots/*.png")}):
-        plots = sorted((reports / model / "plots").glob("*.png"))
-        links = [f"![{path.stem}]({base}/{model}/plots/{path.name})" for path in plots]
+        links = [
+            f"![{path.stem}]({base}/{model}/plots/{path.name})"
+            for path in sorted((reports / model / "plots").glob("*.png"))
+        ]
         parts.append(folded(f"Pictures of {model}", "\n\n".join(links)))
     return paragraphs(parts).rstrip("\n")

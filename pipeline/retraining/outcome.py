@@ -19,8 +19,6 @@ Kind = Literal["unchanged", "proposed", "broken", "stopped"]
 
 
 class Message(NamedTuple):
-    """Holds the title and the Markdown body of a pull request or issue."""
-
     title: str
     body: str
 
@@ -35,20 +33,23 @@ class Outcome(NamedTuple):
 
 
 def stopped(reason: str, code: int) -> Outcome:
-    """Returns the outcome of a retraining that ended before the gate."""
-    nothing = "Nothing was promoted and no branch was pushed."
-    body = f"The retraining stopped with exit code {code}:\n\n    {reason}\n\n{nothing}\n"
-    return Outcome("stopped", code, Message(ISSUE, body))
+    return Outcome(
+        "stopped",
+        code,
+        Message(
+            ISSUE,
+            f"The retraining stopped with exit code {code}:\n\n    {reason}\n\n"
+            "Nothing was promoted and no branch was pushed.\n",
+        ),
+    )
 
 
 def clear(folder: Path) -> None:
-    """Removes the files of the last retraining."""
     for name in (OUTCOME, TITLE, BODY):
         (folder / name).unlink(missing_ok=True)
 
 
 def write(folder: Path, result: Outcome) -> None:
-    """Stores an outcome for `pipeline.commands.announce`."""
     outcome = json.dumps({"kind": result.kind, "exit": result.code, "branch": result.branch})
     texts = {
         TITLE: f"{result.message.title}\n",
@@ -63,5 +64,9 @@ def read(folder: Path) -> Outcome:
     if not (folder / OUTCOME).exists():
         return stopped("it was killed, interrupted or could not begin; its log says more", 1)
     content = json.loads((folder / OUTCOME).read_text())
-    message = Message((folder / TITLE).read_text().strip(), (folder / BODY).read_text())
-    return Outcome(content["kind"], content["exit"], message, content["branch"])
+    return Outcome(
+        content["kind"],
+        content["exit"],
+        Message((folder / TITLE).read_text().strip(), (folder / BODY).read_text()),
+        content["branch"],
+    )

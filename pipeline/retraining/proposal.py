@@ -10,7 +10,6 @@ from typing import NamedTuple
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.retraining import body, worktree
-from pipeline.retraining.body import BaselineChanges, Origin
 from pipeline.retraining.outcome import Message
 from pipeline.retraining.worktree import Worktree
 from pipeline.runtime.errors import CommandFailed
@@ -18,7 +17,6 @@ from pipeline.storage import artifacts
 from quatrain.registry import MODELS
 
 PROPOSED = ("dvc.lock", "params.yaml", "reports", "baselines")
-"""What a retraining may change in git."""
 BRANCH = "retrain"
 FIGURES_BRANCH = "retrain-pictures"
 
@@ -31,7 +29,7 @@ class Target(NamedTuple):
     figures_url: str
 
 
-def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
+def baseline_changes(results: Sequence[ModelVerdict]) -> body.BaselineChanges:
     """Returns which models have a clearly better score; equal scores must not wear their baselines
     down.
     """
@@ -40,20 +38,15 @@ def baseline_changes(results: Sequence[ModelVerdict]) -> BaselineChanges:
     for result in results:
         is_better = any(line.status == "better" for line in result.verdict.lines)
         (moved if is_better else unchanged).append(result.model)
-    return BaselineChanges(tuple(moved), tuple(unchanged))
-
-
-def has_changes(copy: Worktree) -> bool:
-    """Returns whether a result differs from the commit."""
-    return copy.git("status", "--porcelain", "--", *PROPOSED) != ""
+    return body.BaselineChanges(tuple(moved), tuple(unchanged))
 
 
 def propose(
     copy: Worktree,
     target: Target,
-    origin: Origin,
+    origin: body.Origin,
     results: Sequence[ModelVerdict],
-    changes: BaselineChanges,
+    changes: body.BaselineChanges,
 ) -> tuple[str, Message]:
     """Commits the result to a branch, and pushes it if there is a remote; returns the branch and
     the message of its pull request.
@@ -66,7 +59,9 @@ def propose(
     branch = f"{BRANCH}/{digest}"
     figures_branch = f"{FIGURES_BRANCH}/{digest}"
     figures = body.figures(work / "reports", figures_branch, target.figures_url)
-    diff = metrics_diff(copy, origin.preset)
+    # The scores of a preset are not in git, so that DVC has no earlier ones.
+    command = [*worktree.DVC, "metrics", "diff", "--md"]
+    diff = copy.commands.read(command, copy.path) if origin.preset == "default" else ""
     message = body.proposal(origin, results, changes, diff, figures)
     if worktree.commit_of(copy, target.remote, branch):
         log(f"this result is proposed already: branch {branch}")
@@ -74,9 +69,8 @@ def propose(
     report = worktree.commit_without_parent(copy, work, "reports", f"Report of {branch}")
     promote(copy, origin.preset, changes)
     text = f"{message.title}\n\nFrom {origin.summary}.\n{changes.summary}"
-    existing = worktree.commit_of(copy, None, branch)
     commits = {
-        branch: existing or worktree.commit(copy, PROPOSED, text),
+        branch: worktree.commit_of(copy, None, branch) or worktree.commit(copy, PROPOSED, text),
         figures_branch: report,
     }
     destination = "; --push would send it"
@@ -89,23 +83,22 @@ def propose(
     return branch, message
 
 
-def result_digest(work: Path, changes: BaselineChanges) -> str:
+def result_digest(work: Path, changes: body.BaselineChanges) -> str:
     """Returns the name of a result; without the dates of promotions, so that it is the same
     tomorrow.
     """
     names = ("params.yaml", "dvc.lock", *(f"reports/{model}/scores.json" for model in MODELS))
-    files = {name: hashlib.sha256((work / name).read_bytes()).hexdigest() for name in names}
-    return artifacts.digest_of({"files": files, "better": changes.moved})[:12]
+    return artifacts.digest_of(
+        {
+            "files": {
+                name: hashlib.sha256((work / name).read_bytes()).hexdigest() for name in names
+            },
+            "better": changes.moved,
+        }
+    )[:12]
 
 
-def metrics_diff(copy: Worktree, preset: str) -> str:
-    """Returns DVC's table of all scores; empty for a preset, whose scores are not in git."""
-    if preset != "default":
-        return ""
-    return copy.commands.read([*worktree.DVC, "metrics", "diff", "--md"], copy.path)
-
-
-def promote(copy: Worktree, preset: str, changes: BaselineChanges) -> None:
+def promote(copy: Worktree, preset: str, changes: body.BaselineChanges) -> None:
     """Stores the better scores as baselines of the worktree; the alias `champion` moves when they
     are merged.
 
@@ -114,8 +107,8 @@ def promote(copy: Worktree, preset: str, changes: BaselineChanges) -> None:
     """
     if not changes.moved:
         return
-    arguments = ("--preset", preset, "--keep-champion", *changes.moved)
-    code = copy.python("pipeline.commands.promote", *arguments)
+    options = ("--preset", preset, "--keep-champion", *changes.moved)
+    code = copy.python("pipeline.commands.promote", *options)
     if code:
         raise CommandFailed(
             "pipeline.commands.promote did not take the better scores; the lines above say why",
@@ -134,10 +127,15 @@ def push(copy: Worktree, target: Target, commits: Mapping[str, str], with_outs: 
         raise CommandFailed(
             "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
         )
-    refs = [f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()]
-    copy.git("push", "--quiet", "--atomic", "--force", str(target.remote), *refs)
+    copy.git(
+        "push",
+        "--quiet",
+        "--atomic",
+        "--force",
+        str(target.remote),
+        *(f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()),
+    )
 
 
 def log(line: str) -> None:
-    """Prints a line about the progress to stdout."""
     print(f"retrain: {line}", flush=True)

@@ -18,16 +18,12 @@ GIT = ("git", "-c", "core.hooksPath=/dev/null")
 """Without hooks: those of `dvc install` would check out and push in between."""
 DVC = (sys.executable, "-m", "dvc")
 IDENTITY = {"name": "quatrain retraining", "email": "retraining@localhost"}
-"""The committer if git has none configured."""
 REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 """Variables of a calling git hook that would point our git at another repository."""
 SHOWN_CHANGES = 5
-"""How many changed files a message names."""
 
 
 class Worktree(NamedTuple):
-    """Holds the checkout, the worktree of its commit, and what runs commands in both."""
-
     root: Path
     path: Path
     commands: CommandSequence
@@ -156,14 +152,13 @@ def share_dvc(commands: CommandSequence, root: Path, path: Path) -> None:
 
 
 def dvc_settings(commands: CommandSequence, folder: Path) -> set[str]:
-    """Returns DVC's settings as NAME=VALUE, with absolute paths."""
     return set(commands.read([*DVC, "config", "--list"], folder).splitlines())
 
 
 def has_dvc_remote(worktree: Worktree) -> bool:
-    """Returns whether DVC has a default remote."""
-    settings = dvc_settings(worktree.commands, worktree.path)
-    return any(line.startswith("core.remote=") for line in settings)
+    return any(
+        line.startswith("core.remote=") for line in dvc_settings(worktree.commands, worktree.path)
+    )
 
 
 def git_remote(commands: CommandSequence, root: Path) -> str | None:
@@ -172,16 +167,17 @@ def git_remote(commands: CommandSequence, root: Path) -> str | None:
     branch = git(commands, root, "branch", "--show-current")
     name = "origin"
     if branch:
-        key = f"branch.{branch}.remote"
-        name = git(commands, root, "config", "--default", "origin", "--get", key)
+        name = git(
+            commands, root, "config", "--default", "origin", "--get", f"branch.{branch}.remote"
+        )
     return name if name in remotes else None
 
 
 def commits_behind(commands: CommandSequence, root: Path) -> int:
     """Returns how many commits the branch's upstream, as last fetched, is ahead."""
-    if not git_succeeds(commands, root, "rev-parse", "--verify", "--quiet", "@{upstream}"):
-        return 0
-    return int(git(commands, root, "rev-list", "--count", "HEAD..@{upstream}"))
+    has_upstream = git_succeeds(commands, root, "rev-parse", "--verify", "--quiet", "@{upstream}")
+    command = ("rev-list", "--count", "HEAD..@{upstream}")
+    return int(git(commands, root, *command)) if has_upstream else 0
 
 
 def commit_of(worktree: Worktree, remote: str | None, branch: str) -> str | None:
@@ -192,9 +188,10 @@ def commit_of(worktree: Worktree, remote: str | None, branch: str) -> str | None
         CommandFailed: the remote does not answer.
     """
     ref = f"refs/heads/{branch}"
-    if remote is not None:
-        return worktree.git("ls-remote", remote, ref).partition("\t")[0] or None
-    return worktree.git("for-each-ref", "--format=%(objectname)", ref) or None
+    command = (
+        ("for-each-ref", "--format=%(objectname)") if remote is None else ("ls-remote", remote)
+    )
+    return worktree.git(*command, ref).partition("\t")[0] or None
 
 
 def commit(worktree: Worktree, paths: Sequence[str], message: str) -> str:
@@ -210,14 +207,12 @@ def commit_without_parent(worktree: Worktree, folder: Path, name: str, message: 
     path = worktree.path / ".state" / "pictures.index"
     path.unlink(missing_ok=True)
     index = {"GIT_INDEX_FILE": str(path)}
-    target = str(folder / name)
-    worktree.git("--work-tree", str(folder), "add", "--force", "--", target, **index)
+    worktree.git("--work-tree", str(folder), "add", "--force", "--", str(folder / name), **index)
     tree = worktree.git("write-tree", **index)
     return worktree.git(*identity_options(worktree), "commit-tree", "-m", message, tree)
 
 
 def identity_options(worktree: Worktree) -> list[str]:
-    """Returns git options that name a committer if none is configured."""
     options = []
     for key, value in IDENTITY.items():
         name = f"user.{key}"

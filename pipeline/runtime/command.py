@@ -32,11 +32,10 @@ class UsageError(Exception):
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the default behind each option that has one."""
-
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        has_default = action.default not in (None, False, "", [])
-        return super()._get_help_string(action) if has_default else action.help
+        if action.default in (None, False, "", []):
+            return action.help
+        return super()._get_help_string(action)
 
 
 class Command(NamedTuple):
@@ -62,8 +61,11 @@ class Command(NamedTuple):
         self.add_options(parser)
         options = parser.parse_args(argv)
         try:
-            prefix = self.name if self.prefix is None else self.prefix
-            return run_guarded(prefix, lambda: self.work(options), self.interrupted)
+            return run_guarded(
+                self.name if self.prefix is None else self.prefix,
+                lambda: self.work(options),
+                self.interrupted,
+            )
         except UsageError as error:
             parser.error(str(error))
 
@@ -84,13 +86,15 @@ def run_guarded(
             return report_failure(name, error, code)
         if not isinstance(error, OSError) or error.errno not in DISK_FAILURES:
             raise
-        path = error.filename or "a file"
-        reason = f"cannot write {path}: {error.strerror}; nothing half-written was left"
-        return report_failure(name, reason, DISK_EXIT_CODE)
+        return report_failure(
+            name,
+            f"cannot write {error.filename or 'a file'}: {error.strerror}; "
+            "nothing half-written was left",
+            DISK_EXIT_CODE,
+        )
 
 
 def report_failure(name: str, reason: object, code: int) -> int:
-    """Prints the reason as one line to stderr and returns the exit code."""
     text = " ".join(str(reason).split())
     console.info(f"{name}: {text} [exit {code}]" if name else f"{text} [exit {code}]")
     return code

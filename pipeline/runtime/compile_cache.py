@@ -29,18 +29,14 @@ FOLDER = ".jax_cache"
 MAX_BYTES = 256 * 2**20
 """Limit of a folder; the programs of a run are about 1 MB."""
 KEPT_FOLDERS = 4
-"""How many folders (processor, threads, version) are kept."""
 LOCK = ".lockfile"
 """jax's lock file in a folder, which it takes for each program that it reads or writes."""
 PROGRAM_SUFFIX = "-cache"
 TIME_SUFFIX = "-atime"
-"""Suffix of the file with the time when a program was used last."""
 FOLDER_NAME = re.compile(r"[0-9][\w.]*-[0-9a-f]{16}")
-"""Names that `folder_name` returns."""
 FAILURE = re.compile(
     r"Error (?P<action>reading|writing) persistent compilation cache entry for '(?P<program>.*)': "
 )
-"""jax's warnings about the cache."""
 SETTINGS = {
     "JAX_COMPILATION_CACHE_MAX_SIZE": str(MAX_BYTES),
     # A dozen small programs are a fifth of a second.
@@ -96,8 +92,9 @@ def checkout_of(root: Path) -> Path:
 
 def folder_name(params: Params) -> str:
     """Returns a name for what machine code depends on and jax's own key leaves out."""
-    parts = [platform.machine(), cpu_name(), cpu_features(), str(params.threads)]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    digest = hashlib.sha256(
+        "\n".join([platform.machine(), cpu_name(), cpu_features(), str(params.threads)]).encode()
+    ).hexdigest()
     return f"{version('jaxlib')}-{digest[:16]}"
 
 
@@ -115,25 +112,22 @@ def cpu_features() -> str:
 def tidy(folder: Path) -> None:
     """Removes half-written programs, and the folders that have not been used for longest."""
     names = {path.name for path in folder.iterdir()}
-    for name in names:
-        partner = ""
-        if name.endswith(PROGRAM_SUFFIX):
-            partner = name.removesuffix(PROGRAM_SUFFIX) + TIME_SUFFIX
-        elif name.endswith(TIME_SUFFIX):
-            partner = name.removesuffix(TIME_SUFFIX) + PROGRAM_SUFFIX
-        if partner and partner not in names:
-            (folder / name).unlink(missing_ok=True)
+    for suffix, other in ((PROGRAM_SUFFIX, TIME_SUFFIX), (TIME_SUFFIX, PROGRAM_SUFFIX)):
+        for name in names:
+            if name.endswith(suffix) and name.removesuffix(suffix) + other not in names:
+                (folder / name).unlink(missing_ok=True)
     os.utime(folder)
-    folders = [path for path in folder.parent.iterdir() if FOLDER_NAME.fullmatch(path.name)]
-    used = [path for path in folders if (path / LOCK).exists()]
+    used = [
+        path
+        for path in folder.parent.iterdir()
+        if FOLDER_NAME.fullmatch(path.name) and (path / LOCK).exists()
+    ]
     for old in sorted(used, key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
         shutil.rmtree(old, ignore_errors=True)
 
 
 def remove_damaged_programs(folder: Path) -> None:
-    """From now on removes programs that jax cannot load, so that they are written again; warns only
-    of the first.
-    """
+    """Removes each program that jax fails to load, so that it is compiled anew; warns only once."""
     show = warnings.showwarning
     has_warned = False
 
@@ -142,8 +136,7 @@ def remove_damaged_programs(folder: Path) -> None:
         failure = FAILURE.match(str(message))
         if failure is None:
             return show(message, *location, **options)
-        action = failure["action"]
-        program = failure["program"]
+        action, program = failure.groups()
         if action == "reading":
             for damaged in folder.glob(f"{program}-*"):
                 with suppress(OSError):

@@ -42,9 +42,10 @@ def device_of(params: Params, framework: Framework) -> str:
 
 
 def _jax_reaches_cuda() -> bool:
-    """Checks for a device and for jax's plug-in, without loading jax."""
-    plugin = any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
-    return plugin and Path("/dev/nvidia0").exists()
+    return (
+        any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
+        and Path("/dev/nvidia0").exists()
+    )
 
 
 def _torch_reaches_cuda() -> bool:
@@ -109,12 +110,14 @@ def _torch_on_device(params: Params) -> Iterator[None]:
     with ExitStack() as afterwards:
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(params.threads)
-        fills = memory.fill_uninitialized_memory
-        afterwards.callback(setattr, memory, "fill_uninitialized_memory", fills)
+        afterwards.callback(
+            setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory
+        )
         # Filling new tensors with NaN finds mistakes, but costs time.
         memory.fill_uninitialized_memory = False
-        mode = torch.get_deterministic_debug_mode()
-        afterwards.callback(torch.set_deterministic_debug_mode, mode)
+        afterwards.callback(
+            torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode()
+        )
         if device == "cuda":
             afterwards.callback(torch.set_default_device, None)
             torch.set_default_device(device)

@@ -12,7 +12,6 @@ EXIT_CODES: dict[type[Exception], int] = {
     DeviceFull: 5,
     TrainingDiverged: 7,
 }
-"""Exit codes of the errors that quatrain itself raises."""
 
 
 class PipelineError(Exception):
@@ -60,8 +59,6 @@ class CommandFailed(PipelineError):
 
 
 class Interrupted(PipelineError):
-    """Ends a process that has saved its work after a signal."""
-
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
         self.exit_code = 128 + number
@@ -70,7 +67,5 @@ class Interrupted(PipelineError):
 
 def exit_code_of(error: BaseException) -> int | None:
     """Returns the exit code of an error that a user can mend; None for any other."""
-    if isinstance(error, PipelineError):
-        return error.exit_code
     codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
-    return next(codes, None)
+    return error.exit_code if isinstance(error, PipelineError) else next(codes, None)

@@ -46,7 +46,6 @@ def selected_models(names: Sequence[str]) -> list[str]:
 
 
 def job_count(text: str) -> int:
-    """Returns the number that an option gives; argparse shows the error otherwise."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs; pass 1 or more")
     return int(text)

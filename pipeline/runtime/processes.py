@@ -25,7 +25,6 @@ POLL_SECONDS = 0.05
 
 
 def shell_exit_code(returncode: int) -> int:
-    """Returns the exit code as a shell reports it: 128 + number for a signal."""
     return returncode if returncode >= 0 else 128 - returncode
 
 
@@ -57,7 +56,6 @@ def wait_for_child(process: subprocess.Popen) -> int:
 
 
 def is_working(process: psutil.Process) -> bool:
-    """Returns whether a process still runs; a zombie has ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -122,15 +120,12 @@ class ParallelCommands:
 
 
 def print_named(name: str, line: str) -> None:
-    """Prints a line of a command's output to stderr behind its name; drops empty lines."""
     text = line.strip()
     if text:
         console.info(text if text.startswith(name) else f"{name}: {text}")
 
 
 class Output(NamedTuple):
-    """Holds how a command ended: its exit code, and stdout and stderr if they were captured."""
-
     code: int
     stdout: str
     stderr: str

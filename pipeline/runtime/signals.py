@@ -51,8 +51,11 @@ def die_with_parent() -> None:
     if request is None:
         return
     request()
-    orphaned = "DVC_STAGE" in os.environ and os.getppid() == 1
-    if orphaned and b"dvc" not in Path("/proc/1/cmdline").read_bytes():
+    if (
+        "DVC_STAGE" in os.environ
+        and os.getppid() == 1
+        and b"dvc" not in Path("/proc/1/cmdline").read_bytes()
+    ):
         raise Interrupted(signal.SIGTERM)
 
 
@@ -79,6 +82,5 @@ class Signals:
             os._exit(128 + number)
 
     def check(self) -> None:
-        """Raises Interrupted if a signal was received."""
         if self.received is not None:
             raise Interrupted(self.received)

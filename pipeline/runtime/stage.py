@@ -34,8 +34,6 @@ start.
 
 
 class Stage(NamedTuple):
-    """Holds a verb and its model, with the paths of its files and its seeds."""
-
     verb: str
     model: str
     root: Path
@@ -43,17 +41,14 @@ class Stage(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the stage in dvc.yaml."""
         return f"{self.verb}@{self.model}"
 
     @property
     def config(self) -> Any:
-        """The model's section of params.yaml."""
         return getattr(self.params, self.model)
 
     @property
     def framework(self) -> Framework:
-        """The library that the model computes with."""
         return MODELS[self.model]
 
     @property
@@ -77,8 +72,10 @@ class Stage(NamedTuple):
         """Returns the seed of a purpose, from `seed` and names alone: stages do not share random
         numbers.
         """
-        digest = hashlib.sha256(f"{self.params.seed}/{self.name}/{purpose}".encode()).digest()
-        return int.from_bytes(digest[:4], "little")
+        return int.from_bytes(
+            hashlib.sha256(f"{self.params.seed}/{self.name}/{purpose}".encode()).digest()[:4],
+            "little",
+        )
 
     def load_dataset(self) -> tuple[Any, str]:
         """Returns the verified dataset of this model and its digest.
@@ -101,10 +98,9 @@ class Stage(NamedTuple):
         """
         params = self.params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset"})
         shared = {name: value for name, value in params.items() if name not in MODELS}
-        shared["seed"] = self.seed(self.verb)
         return run_key(
             stage=self.name,
-            params={**shared, self.model: params[self.model]},
+            params=shared | {"seed": self.seed(self.verb), self.model: params[self.model]},
             code=[*loaded_code(CHECKOUT, self.model), CHECKOUT / "pipeline" / f"{self.verb}.py"],
             inputs=inputs,
             settings=settings(self.params, self.framework),

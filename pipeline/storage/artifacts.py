@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import formats
 from pipeline.storage.atomic_write import PARTIAL, remove, write_durably, write_together
-from pipeline.storage.formats import ArrayName, Arrays, ArraySpec, FormatError
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -34,12 +33,10 @@ Tree = TypeVar("Tree", bound=tuple)
 
 
 class File(BaseModel):
-    """Declares hash, size and arrays of a file."""
-
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     sha256: str
     size: int = Field(ge=0)
-    arrays: dict[ArrayName, ArraySpec]
+    arrays: dict[formats.ArrayName, formats.ArraySpec]
 
 
 class Manifest(BaseModel):
@@ -80,9 +77,12 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
     files: dict[str, bytes] = {}
     entries = {}
     for name, content in sorted(contents.items()):
-        data, arrays = _encode(folder / name, content)
-        files[name] = data
-        entries[name] = {"sha256": _sha256(data), "size": len(data), "arrays": arrays}
+        files[name], arrays = _encode(folder / name, content)
+        entries[name] = {
+            "sha256": _sha256(files[name]),
+            "size": len(files[name]),
+            "arrays": arrays,
+        }
     manifest = {"schema_version": SCHEMA, "info": dict(info), "files": entries}
     manifest["digest"] = _sha256(_encode(folder / MANIFEST, manifest)[0])
     _validated(folder / MANIFEST, manifest, UNTOUCHED)
@@ -105,12 +105,16 @@ def load(folder: Path) -> Loaded:
     missing = sorted(manifest.files.keys() - present)
     others = sorted(present - manifest.files.keys())
     if missing or others:
-        reason = f"files that are missing: {missing}, that do not belong to it: {others}"
-        raise _refused(folder, reason)
+        raise _refused(
+            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
+        )
     if sum(file.size for file in manifest.files.values()) > LARGEST:
         raise _refused(folder, f"declares more than {LARGEST:,} bytes")
-    contents = {name: _read_declared(folder / name, file) for name, file in manifest.files.items()}
-    return Loaded(contents, manifest.info, manifest.digest)
+    return Loaded(
+        {name: _read_declared(folder / name, file) for name, file in manifest.files.items()},
+        manifest.info,
+        manifest.digest,
+    )
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -141,13 +145,12 @@ def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
 # Trees of arrays.
 
 
-def to_arrays(tree: tuple) -> Arrays:
+def to_arrays(tree: tuple) -> formats.Arrays:
     """Returns the arrays of nested NamedTuples by name, e.g. `train/state`."""
-    flat: Arrays = {}
+    flat: formats.Arrays = {}
     for name, value in tree._asdict().items():  # type: ignore[attr-defined]
         if hasattr(value, "_fields"):
-            inner = to_arrays(value)
-            flat |= {f"{name}/{key}": array for key, array in inner.items()}
+            flat |= {f"{name}/{key}": array for key, array in to_arrays(value).items()}
         else:
             flat[name] = np.asarray(value)
     return flat
@@ -180,12 +183,12 @@ def _leaves(cls: type[tuple], prefix: str) -> set[str]:
 
 
 def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
-    fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(cls).items():
-        if hasattr(hint, "_fields"):
-            fields[name] = _build(hint, arrays, f"{prefix}{name}/")
-        else:
-            fields[name] = arrays[prefix + name]
+    fields: dict[str, Any] = {
+        name: _build(hint, arrays, f"{prefix}{name}/")
+        if hasattr(hint, "_fields")
+        else arrays[prefix + name]
+        for name, hint in get_type_hints(cls).items()
+    }
     return cls(**fields)
 
 
@@ -193,7 +196,6 @@ def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tr
 
 
 def digest_of(value: Any) -> str:
-    """Returns the sha256 of a JSON value; the order of its keys does not matter."""
     return _sha256(formats.to_json(value))
 
 
@@ -242,8 +244,8 @@ def _validated(path: Path, manifest: dict[str, Any], remedy: str) -> Manifest:
         return Manifest.model_validate(manifest)
     except ValidationError as error:
         first = error.errors()[0]
-        key = "/".join(map(str, first["loc"]))
-        raise _refused(path, f"{key[:80]!r}: {first['msg']}", remedy) from None
+        key = "/".join(map(str, first["loc"]))[:80]
+        raise _refused(path, f"{key!r}: {first['msg']}", remedy) from None
 
 
 def _read_declared(path: Path, file: File) -> Any:
@@ -275,10 +277,10 @@ def _open(path: Path) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def _decode(path: Path, data: bytes, arrays: Mapping[str, ArraySpec]) -> Any:
+def _decode(path: Path, data: bytes, arrays: Mapping[str, formats.ArraySpec]) -> Any:
     try:
         return formats.decode(path.name, data, arrays)
-    except FormatError as error:
+    except formats.FormatError as error:
         raise _refused(path, str(error)) from None
 
 
@@ -288,14 +290,12 @@ def _decode(path: Path, data: bytes, arrays: Mapping[str, ArraySpec]) -> Any:
 def _encode(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
     try:
         return formats.encode(path.name, content)
-    except FormatError as error:
+    except formats.FormatError as error:
         raise _refused(path, str(error), UNTOUCHED) from None
 
 
 def _others(folder: Path, keep: set[str]) -> list[Path]:
-    """Returns files of an earlier version of the folder; refuses files that `save` never writes."""
-    existing = sorted(folder.glob("*"))
-    others = [path for path in existing if path.name not in keep or path.is_dir()]
+    others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
     allowed = {*formats.FORMATS, PARTIAL}
     for path in others:
         if path.is_symlink() or not path.is_file() or path.suffix not in allowed:

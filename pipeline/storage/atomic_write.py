@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 PARTIAL = ".partial"
-"""Ends the name of a file that is still being written."""
 
 Result = TypeVar("Result")
 _numbers = itertools.count(1)
@@ -88,13 +87,13 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = crash_point(os.open, path, flags, 0o666)
+    descriptor = crash_point(
+        os.open, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666
+    )
     try:
         remaining = memoryview(data)
         while remaining:
-            count = crash_point(os.write, descriptor, remaining)
-            remaining = remaining[count:]
+            remaining = remaining[crash_point(os.write, descriptor, remaining) :]
         crash_point(os.fsync, descriptor)
     except OSError as error:
         error.filename = os.fspath(path)

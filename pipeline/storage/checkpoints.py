@@ -16,8 +16,6 @@ ARRAYS = "learner.safetensors"
 
 
 class Checkpoint(NamedTuple):
-    """Holds a learner's arrays after a number of steps."""
-
     step: int
     arrays: dict[str, np.ndarray]
 
@@ -28,7 +26,6 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.skipped: tuple[str, ...] = ()
-        """Why the last `latest` skipped slots, a line each."""
         self._newest: str | None = None
         self._is_read = False
 
@@ -63,7 +60,6 @@ class Checkpoints:
         self._newest = slot
 
     def clear(self) -> None:
-        """Removes the folder, if there is one."""
         if self.folder.exists():
             crash_point(shutil.rmtree, self.folder)
         self._newest = None

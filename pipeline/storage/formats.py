@@ -30,7 +30,6 @@ PARSER_ERRORS = (
     struct.error,
     SafetensorError,
 )
-"""Errors of the parsers below on bytes of another format."""
 
 Arrays = dict[str, np.ndarray]
 DType = Literal[
@@ -58,7 +57,6 @@ class ArraySpec(BaseModel):
 
     @property
     def nbytes(self) -> int:
-        """A Python int, which no shape overflows."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -66,8 +64,6 @@ Specs = Mapping[str, ArraySpec]
 
 
 class Format(NamedTuple):
-    """Writes files with one ending, and reads them against the declaration of their arrays."""
-
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, Specs], Any]
 
@@ -83,8 +79,9 @@ def encode(name: str, content: Any) -> tuple[bytes, dict[str, Any]]:
         if PurePath(name).suffix != ARRAYS:
             return file_format.encode(content), {}
         arrays = {key: _portable(key, content[key]) for key in sorted(content)}
-        specs = {key: _spec_of(array).model_dump() for key, array in arrays.items()}
-        return file_format.encode(arrays), specs
+        return file_format.encode(arrays), {
+            key: _spec_of(array).model_dump() for key, array in arrays.items()
+        }
     except PARSER_ERRORS as error:
         raise FormatError(f"cannot be written ({_one_line(error)})") from None
 
@@ -128,8 +125,9 @@ def _portable(name: str, value: Any) -> np.ndarray:
     """
     array = np.asarray(value, order="C")
     if array.dtype.name not in get_args(DType):
-        names = ", ".join(get_args(DType))
-        raise FormatError(f"array {name!r} has dtype {array.dtype}; known: {names}")
+        raise FormatError(
+            f"array {name!r} has dtype {array.dtype}; known: {', '.join(get_args(DType))}"
+        )
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     _verify(name, array, _spec_of(array))
     return array
@@ -155,8 +153,9 @@ def _from_safetensors(data: bytes, declared: Specs) -> Arrays:
     if length > len(data) - LENGTH.size:
         raise FormatError(f"claims a header of {length:,} bytes, but has {len(data):,}")
     # The library keeps the last of two equal names; the JSON reader below refuses them.
-    header = _from_json(data[LENGTH.size : LENGTH.size + length], {})
-    differing = sorted(set(header) ^ set(declared))
+    differing = sorted(
+        set(_from_json(data[LENGTH.size : LENGTH.size + length], {})) ^ set(declared)
+    )
     if differing:
         raise FormatError(f"does not hold exactly the declared arrays: {differing}")
     return safetensors.numpy.load(data)
@@ -166,9 +165,9 @@ def _from_safetensors(data: bytes, declared: Specs) -> Arrays:
 
 
 def to_json(value: Any) -> bytes:
-    """Returns readable JSON that depends on the value alone."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=2, sort_keys=True)
-    return (text + "\n").encode()
+    return (
+        json.dumps(value, allow_nan=False, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    ).encode()
 
 
 def _from_json(data: bytes, _declared: Specs) -> Any:
@@ -196,28 +195,17 @@ def _finite(text: str) -> float:
     return number
 
 
-def _to_text(text: str) -> bytes:
-    return text.encode()
-
-
-def _from_text(data: bytes, _declared: Specs) -> str:
-    return data.decode()
-
-
 def _to_png(figure: bytes) -> bytes:
     if not figure.startswith(PNG_SIGNATURE):
         raise FormatError("does not begin as a PNG file does")
     return figure
 
 
-def _from_png(data: bytes, _declared: Specs) -> bytes:
-    return _to_png(data)
-
-
+TEXT = Format(lambda text: text.encode(), lambda data, _: data.decode())
 FORMATS = {
     ARRAYS: Format(safetensors.numpy.save, _from_safetensors),
     ".json": Format(to_json, _from_json),
-    ".csv": Format(_to_text, _from_text),
-    ".txt": Format(_to_text, _from_text),
-    ".png": Format(_to_png, _from_png),
+    ".csv": TEXT,
+    ".txt": TEXT,
+    ".png": Format(_to_png, lambda data, _: _to_png(data)),
 }

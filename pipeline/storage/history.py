@@ -19,16 +19,19 @@ def to_csv(curves: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([STEP, *columns])
     for step in steps:
-        cells = [repr(column[step]) if step in column else "" for column in columns.values()]
-        writer.writerow([step, *cells])
+        writer.writerow(
+            [step, *[repr(column[step]) if step in column else "" for column in columns.values()]]
+        )
     return text.getvalue()
 
 
 def from_csv(text: str) -> History:
-    """Returns steps and values by metric."""
     header, *lines = csv.reader(io.StringIO(text))
     points = []
     for step, *cells in lines:
-        filled = ((name, cell) for name, cell in zip(header[1:], cells, strict=True) if cell)
-        points += [(name, int(step), float(cell)) for name, cell in filled]
+        points += [
+            (name, int(step), float(cell))
+            for name, cell in zip(header[1:], cells, strict=True)
+            if cell
+        ]
     return history(points)

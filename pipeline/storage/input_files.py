@@ -16,12 +16,10 @@ from pipeline.storage.formats import PARSER_ERRORS
 from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 
 MAX_BYTES = 200_000
-"""Limit of a file, and of its size after decompression."""
 MAX_AXES = 8
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Readers of .npy headers by version; numpy writes the second where the first is too short."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Compressions that numpy writes."""
 
 
 def read_content(path: Path) -> Content:
@@ -51,9 +49,14 @@ def read_text(path: Path) -> str:
 
 def read_numbers(path: Path) -> tuple[float, ...]:
     """Returns the numbers of an .npy file with one axis of floats; executes nothing in it."""
-    remedy = "numpy.save an array with one axis and dtype float"
-    array = _parse_array(path.name, _read_bytes(path), remedy, axes=1)
-    return tuple(array.tolist())
+    return tuple(
+        _parse_array(
+            path.name,
+            _read_bytes(path),
+            "numpy.save an array with one axis and dtype float",
+            axes=1,
+        ).tolist()
+    )
 
 
 def read_arrays(path: Path) -> tuple[NamedArray, ...]:
@@ -62,8 +65,9 @@ def read_arrays(path: Path) -> tuple[NamedArray, ...]:
     arrays = []
     for name, data in _read_members(path).items():
         array = _parse_array(f"{path.name}: {name}", data, remedy)
-        numbers = tuple(array.ravel().tolist())
-        arrays.append(NamedArray(name=name, shape=array.shape, numbers=numbers))
+        arrays.append(
+            NamedArray(name=name, shape=array.shape, numbers=tuple(array.ravel().tolist()))
+        )
     return tuple(arrays)
 
 
@@ -102,8 +106,7 @@ def _parse_array(name: str, data: bytes, remedy: str, axes: int | None = None) -
     """
     stream = io.BytesIO(data)
     try:
-        read_header = HEADERS[np.lib.format.read_magic(stream)]
-        shape, is_fortran, dtype = read_header(stream)
+        shape, is_fortran, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
         # numpy accepts True as a length.
         if any(type(length) is not int for length in shape):
             raise TypeError
@@ -118,8 +121,11 @@ def _parse_array(name: str, data: bytes, remedy: str, axes: int | None = None) -
     size = math.prod(shape)
     if len(data) - stream.tell() != size * dtype.itemsize:
         raise ConfigError(f"{name}: is damaged: it does not hold {size:,} numbers, as it says")
-    flat = np.frombuffer(data, dtype, offset=stream.tell()).astype(float)
-    return flat.reshape(shape, order="F" if is_fortran else "C")
+    return (
+        np.frombuffer(data, dtype, offset=stream.tell())
+        .astype(float)
+        .reshape(shape, order="F" if is_fortran else "C")
+    )
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -55,8 +55,9 @@ def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
     presets = sorted(path.stem for path in (root / "presets").glob("*.yaml"))
     if preset not in presets:
         nearest = _nearest(str(preset), presets)
-        names = ", ".join(presets)
-        raise ConfigError(f"unknown preset {preset!r}{nearest}; known: default, {names}")
+        raise ConfigError(
+            f"unknown preset {preset!r}{nearest}; known: default, {', '.join(presets)}"
+        )
     overlay = parse(root / "presets" / f"{preset}.yaml")
     name = overlay.get("preset")
     if name != preset:
@@ -76,15 +77,15 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
         if not isinstance(old, Mapping) or not isinstance(value, Mapping):
             merged[key] = value
             continue
-        has_other_kind = value.get("kind") not in (None, old.get("kind"))
-        is_replaced = has_other_kind and key in _keys_chosen_by_kind(Params)
+        is_replaced = (
+            value.get("kind") not in (None, old.get("kind"))
+        ) and key in _keys_chosen_by_kind(Params)
         merged[key] = value if is_replaced else overlaid(old, value)
     return merged
 
 
 @cache
 def _keys_chosen_by_kind(section: type[BaseModel]) -> frozenset[str]:
-    """Returns keys in a section, and below, whose `kind` chooses one of several sections."""
     keys = {key for key, field in section.model_fields.items() if field.discriminator}
     for key in section.model_fields:
         inner = _section(section, key)
@@ -152,8 +153,9 @@ def read_input(root: Path, name: str) -> Content:
     if not path.resolve().is_relative_to(folder):
         raise ValueError(f"{name} is outside inputs/; copy the file there and name it by that path")
     if not path.is_file():
-        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        names = [str(path.relative_to(root)) for path in files]
+        names = [
+            str(path.relative_to(root)) for path in sorted(folder.rglob("*")) if path.is_file()
+        ]
         raise ValueError(f"{name} is not there{_nearest(name, names)}")
     try:
         return read_content(path)
@@ -183,8 +185,6 @@ Keys = tuple[int | str, ...]
 
 
 class Location(NamedTuple):
-    """Holds a key of the file as the path to it, and the value there."""
-
     keys: Keys
     value: Any
 
@@ -198,12 +198,10 @@ def _describe(error: ValidationError, raw: Mapping[str, Any]) -> str:
     path = ".".join(map(str, location.keys)) or "(top level)"
     others = {_locate(problem["loc"], raw).keys for problem in problems} - {location.keys}
     more = f" (and {len(others)} more to mend)" if others else ""
-    text = f"params.yaml: {path}{_reason(first, location)}{more}"
-    return " ".join(text.split())
+    return " ".join(f"params.yaml: {path}{_reason(first, location)}{more}".split())
 
 
 def _reason(problem: ErrorDetails, location: Location) -> str:
-    """Returns the value, if it helps, and what is wrong with it."""
     keys, value = location
     is_section = isinstance(value, Mapping)
     shown = "" if is_section else f" = {value!r}"[:120]
@@ -212,8 +210,7 @@ def _reason(problem: ErrorDetails, location: Location) -> str:
     field = fields.get(str(keys[-1])) if keys else None
     hint = f" ({field.description})" if field is not None and field.description else ""
     if problem["type"] == "extra_forbidden":
-        nearest = _nearest(str(keys[-1]), list(fields))
-        return f": unknown key{nearest}; remove or correct it"
+        return f": unknown key{_nearest(str(keys[-1]), list(fields))}; remove or correct it"
     if problem["type"] == "missing":
         if isinstance(problem["loc"][-1], int):
             return f"{shown}: has too few values{hint}"
@@ -245,7 +242,6 @@ def _locate(loc: Keys, raw: Any) -> Location:
 
 
 def _section(section: type[BaseModel], key: str) -> type[BaseModel] | None:
-    """Returns the model class of a key, also of `X | None`."""
     field = section.model_fields.get(key)
     if field is None:
         return None
@@ -256,7 +252,6 @@ def _section(section: type[BaseModel], key: str) -> type[BaseModel] | None:
 
 
 def _section_of(keys: Keys) -> type[BaseModel] | None:
-    """Returns the model class that the last key belongs to."""
     section: type[BaseModel] | None = Params
     for key in keys[:-1]:
         # A number is the place in a list of sections.

@@ -83,5 +83,4 @@ def _imports(module: str) -> set[str]:
 
 
 def file_of(module: str) -> Path:
-    """Returns the file of a loaded module."""
     return Path(str(sys.modules[module].__file__)).resolve()

@@ -9,8 +9,6 @@ from quatrain.registry import load
 
 
 class TrainedModel(NamedTuple):
-    """Holds a learner's state and the verified files that it was read from."""
-
     state: Any
     files: artifacts.Loaded
 

@@ -1,4 +1,6 @@
-"""Small filters, and the same in plain dense algebra: one row after the other, with H and R as they are."""
+"""Small filters, and the same in plain dense algebra: one row after the other, with H and R as they
+are.
+"""
 
 import math
 from collections.abc import Callable
@@ -78,7 +80,9 @@ def predicted(step: Callable[[Tensor], Tensor], noise: Tensor, of: Dense) -> Den
 
 
 def joint_step(functions: Rbf, u: Tensor) -> Callable[[Tensor], Tensor]:
-    """[x; vec W] -> [x + (W φ(x) + u) dt; vec W], with the functions' formula and a loop over outputs."""
+    """[x; vec W] -> [x + (W φ(x) + u) dt; vec W], with the functions' formula and a loop over
+    outputs.
+    """
     d = functions.d
     centres = torch.cartesian_prod(*[functions.axis] * d).reshape(-1, d)
 
@@ -127,13 +131,17 @@ def mode(channels: Emission, y: Tensor, of: Dense) -> Tensor:
 
 
 def trusted(channels: Any, straight: float) -> dict[str, float]:
-    """How near two ways to a belief come: where channels bend, only as near as so few steps lead to the mode."""
+    """How near two ways to a belief come: where channels bend, only as near as so few steps lead to
+    the mode.
+    """
     near = 3e-5 if channels.kind == "loglinear" else straight
     return {"rtol": near, "atol": near}
 
 
 def corrected(channels: Emission, y: Tensor, of: Dense) -> Dense:
-    """The textbook's gain P Hᵀ (H P Hᵀ + R)⁻¹; where channels bend, of what they are around the mode."""
+    """The textbook's gain P Hᵀ (H P Hᵀ + R)⁻¹; where channels bend, of what they are around the
+    mode.
+    """
     (mean, spread, _), d = of, channels.weight.shape[1]
     own, at = spread[:d, :d], mean[:d]
 

@@ -1,4 +1,6 @@
-"""Values of imagined actions: worked numbers, plain loops, determinants by brute force, the exact recursion."""
+"""Values of imagined actions: worked numbers, plain loops, determinants by brute force, the exact
+recursion.
+"""
 
 import pytest
 import torch
@@ -28,7 +30,9 @@ def of_features(*points: tuple[float, float]) -> Imagined:
 
 
 def unit() -> Surrogate:
-    """One dimension, two features that are known alike: Σ = Γ = I, and q = .5 of a decision held once."""
+    """One dimension, two features that are known alike: Σ = Γ = I, and q = .5 of a decision held
+    once.
+    """
     return known(1).surrogate._replace(
         state=torch.zeros(1, 1),
         covariance=torch.eye(2)[None],
@@ -159,7 +163,9 @@ def plain_value(name: str, surrogate: Surrogate, row: int, of_candidate: Tensor)
 
 
 def plain_fisher(name: str, surrogate: Surrogate, row: int, path: Tensor) -> Tensor:
-    """By the recursion of sensitivities, each with its identity, and the information about all weights."""
+    """By the recursion of sensitivities, each with its identity, and the information about all
+    weights.
+    """
     here = path.expand(ROWS, -1, -1)
     felt, jacobians = surrogate.field(here).features[row], surrogate.jacobian(here)[row]
     before, one = surrogate.full_covariance[row], torch.eye(surrogate.state.shape[1]).double()
@@ -187,7 +193,9 @@ POSTERIORS = ("variance", "information", "fisher_d", "fisher_a")
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_values_are_what_the_covariance_of_all_weights_says(name, d):
-    """Full covariances with correlated outputs, precisions that are not isotropic, rows that differ."""
+    """Full covariances with correlated outputs, precisions that are not isotropic, rows that
+    differ.
+    """
     surrogate, taken = (
         known(ROWS, side=6 - d, d=d).surrogate,
         actions(ROWS, CANDIDATES, DECISIONS, size=d),
@@ -426,7 +434,9 @@ def after_exploring(transitions: int, seed: int) -> Surrogate:
 
 
 def recursion(surrogate: Surrogate, paths: Tensor) -> Tensor:
-    """Covariances of all weights after paths [n, step, d] of the joint filter of state and weights, step by step."""
+    """Covariances of all weights after paths [n, step, d] of the joint filter of state and weights,
+    step by step.
+    """
     one, weights = torch.eye(2).double(), surrogate.full_covariance[0]
     joint = torch.block_diag(one / LOOKS, weights).repeat(len(paths), 1, 1)
     for states in paths.unbind(1):
@@ -448,7 +458,9 @@ def recursion(surrogate: Surrogate, paths: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("transitions", [50, 200])
 def test_closed_forms_rank_candidates_as_the_joint_filter_does(transitions):
-    """48 candidates of the default's length, judged by the covariance that the filter would have at the end."""
+    """48 candidates of the default's length, judged by the covariance that the filter would have at
+    the end.
+    """
     surrogate = after_exploring(transitions, seed=transitions)
     taken = actions(1, 48, 10)
     imagined = imagine(surrogate, taken, 2)

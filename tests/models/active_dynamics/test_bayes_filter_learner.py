@@ -1,4 +1,6 @@
-"""Rows of filters at work: dense algebra, causality, what is known, what a planner sees, held-out scores."""
+"""Rows of filters at work: dense algebra, causality, what is known, what a planner sees, held-out
+scores.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -475,7 +477,9 @@ def test_a_surrogate_stays_as_it_was_while_its_rows_learn_on():
 def plain_frozen(
     given: Filter, rollouts: Rollouts, u: Tensor, drift: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Mean over rollouts and times, one rollout after the other, with the field's slopes by autograd."""
+    """Mean over rollouts and times, one rollout after the other, with the field's slopes by
+    autograd.
+    """
     channels, told = given.emission, []
     noise = given.process_noise * given.dt * torch.eye(D).double()
     nothing = Dense(torch.zeros(D).double(), torch.eye(D).double() / 3)

@@ -1,4 +1,6 @@
-"""The common start, held-out rollouts and the true field; and datasets that belong to another config."""
+"""The common start, held-out rollouts and the true field; and datasets that belong to another
+config.
+"""
 
 import itertools
 import re

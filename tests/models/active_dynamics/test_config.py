@@ -1,5 +1,5 @@
-"""Values of the section active_dynamics that cannot be used, one by one or together: each ends in one line that says
-what to do. And of those that can be, each changes something.
+"""Values of the section active_dynamics that cannot be used, one by one or together: each ends in
+one line that says what to do. And of those that can be, each changes something.
 """
 
 import re
@@ -105,12 +105,15 @@ def refusal(overlay: dict[str, Any], **arrays: Any) -> str:
 FIELDS = {
     "an unknown field": (
         field(kind="limitcycle"),
-        "active_dynamics.env.field.kind = 'limitcycle': 'limitcycle' is unknown: did you mean 'limit_cycle'? Known: "
-        "limit_cycle, double_limit_cycle, van_der_pol, duffing, snowman, multi_attractor, linear, table",
+        "active_dynamics.env.field.kind = 'limitcycle': 'limitcycle' is unknown: did you mean "
+        "'limit_cycle'? Known: "
+        "limit_cycle, double_limit_cycle, van_der_pol, duffing, snowman, multi_attractor, linear, "
+        "table",
     ),
     "a number of another field": (
         field(parameters={"mu": 1.0}),
-        "active_dynamics.env.field: parameters: 'mu' is no parameter of kind limit_cycle; it has: w, d",
+        "active_dynamics.env.field: parameters: 'mu' is no parameter of kind limit_cycle; it has: "
+        "w, d",
     ),
     "a number of a matrix": (
         field(kind="linear", matrix=ROTATION, parameters={"w": 1.0}),
@@ -170,7 +173,8 @@ FIELDS = {
     ),
     "a table without a file": (
         field(kind="table"),
-        "active_dynamics.env.field: kind: table and table_file go together; set both, or table_file: null",
+        "active_dynamics.env.field: kind: table and table_file go together; set both, or "
+        "table_file: null",
     ),
     "a file without its kind": (
         field(table_file=FILE),
@@ -178,12 +182,14 @@ FIELDS = {
     ),
     "a text as table": (
         field(kind="table", table_file="inputs/active_dynamics/wind.csv"),
-        "active_dynamics.env.field.table_file = 'inputs/active_dynamics/wind.csv': inputs/active_dynamics/wind.csv is "
+        "active_dynamics.env.field.table_file = 'inputs/active_dynamics/wind.csv': "
+        "inputs/active_dynamics/wind.csv is "
         "no .npz file; write one with numpy.savez",
     ),
     "an unknown norm": (
         field(normalise="rms"),
-        "active_dynamics.env.field.normalise = 'rms': Input should be 'region_rms', 'box_max' or 'none'",
+        "active_dynamics.env.field.normalise = 'rms': Input should be 'region_rms', 'box_max' or "
+        "'none'",
     ),
 }
 
@@ -207,7 +213,8 @@ WORLDS = {
     ),
     "counts that may be negative": (
         seen(noise="poisson"),
-        "active_dynamics.env.observation: noise: poisson needs rates, and kind: linear may be negative; set kind: "
+        "active_dynamics.env.observation: noise: poisson needs rates, and kind: linear may be "
+        "negative; set kind: "
         "loglinear",
     ),
     "counts of the state": (
@@ -216,11 +223,13 @@ WORLDS = {
     ),
     "no way out of the region": (
         env(region_radius=3.0),
-        "active_dynamics.env: escape_radius 3 must be above 3: region_radius, and where episodes start",
+        "active_dynamics.env: escape_radius 3 must be above 3: region_radius, and where episodes "
+        "start",
     ),
     "starts beyond the end": (
         env(region_radius=0.5, escape_radius=1.0),
-        "active_dynamics.env: escape_radius 1 must be above 1: region_radius, and where episodes start",
+        "active_dynamics.env: escape_radius 1 must be above 1: region_radius, and where episodes "
+        "start",
     ),
 }
 
@@ -231,24 +240,29 @@ LEARNERS = {
     ),
     "gaps between centres": (
         network(rbf={"length": 0.1}),
-        "active_dynamics.network.rbf: length 0.1 is below 0.125, a quarter of the centres' distance; raise it",
+        "active_dynamics.network.rbf: length 0.1 is below 0.125, a quarter of the centres' "
+        "distance; raise it",
     ),
     "too many centres": (
         together(field(kind="linear", matrix=np.eye(3).tolist()), network(rbf={"side": 11})),
-        "active_dynamics: network.rbf.side 11 makes 1,331 centres in 3 dimensions; at most 1024, in at most 3 "
+        "active_dynamics: network.rbf.side 11 makes 1,331 centres in 3 dimensions; at most 1024, "
+        "in at most 3 "
         "dimensions; lower it",
     ),
     "too many dimensions": (
         field(kind="linear", matrix=np.eye(4).tolist()),
-        "active_dynamics: network.rbf.side 9 makes 6,561 centres in 4 dimensions; at most 1024, in at most 3",
+        "active_dynamics: network.rbf.side 9 makes 6,561 centres in 4 dimensions; at most 1024, in "
+        "at most 3",
     ),
     "too large a filter": (
         together(field(kind="linear", matrix=np.eye(3).tolist()), network(rbf={"side": 10})),
-        "active_dynamics: network.rbf.side 10 makes a filter of 3,003 numbers; at most 2,048; lower it",
+        "active_dynamics: network.rbf.side 10 makes a filter of 3,003 numbers; at most 2,048; "
+        "lower it",
     ),
     "members of no ensemble": (
         network(seq_vae={"members": 3}),
-        "active_dynamics.network.seq_vae: members 3 with dynamics: rbf; set dynamics: ensemble, or 1",
+        "active_dynamics.network.seq_vae: members 3 with dynamics: rbf; set dynamics: ensemble, or "
+        "1",
     ),
     "a network without layers": (
         network(seq_vae={"dynamics_hidden": []}),
@@ -264,15 +278,18 @@ LEARNERS = {
     ),
     "rates that may be negative": (
         together(VAE, COUNTS, network(decoder="mlp")),
-        "active_dynamics: network.decoder: mlp gives no rates for noise: poisson; set known or loglinear",
+        "active_dynamics: network.decoder: mlp gives no rates for noise: poisson; set known or "
+        "loglinear",
     ),
     "other such": (
         together(LINEAR, COUNTS),
-        "active_dynamics: network.decoder: linear gives no rates for noise: poisson; set known or loglinear",
+        "active_dynamics: network.decoder: linear gives no rates for noise: poisson; set known or "
+        "loglinear",
     ),
     "exponentials by a straight line": (
         together(LINEAR, seen(kind="loglinear")),
-        "active_dynamics: network.decoder: linear of bayes_filter cannot learn env.observation.kind: loglinear; set "
+        "active_dynamics: network.decoder: linear of bayes_filter cannot learn "
+        "env.observation.kind: loglinear; set "
         "decoder: known",
     ),
     "noise that cannot be told": (
@@ -282,28 +299,33 @@ LEARNERS = {
     ),
     "a gauge that cannot be told": (
         together(LINEAR, env(control=[[1.0], [0.0]])),
-        "active_dynamics: network.decoder: linear needs actions that push each dimension; give env.control rank 2, or "
+        "active_dynamics: network.decoder: linear needs actions that push each dimension; give "
+        "env.control rank 2, or "
         "null",
     ),
     "the same with two numbers": (
         together(LINEAR, env(control=[[1.0, 2.0], [2.0, 4.0]])),
-        "network.decoder: linear needs actions that push each dimension; give env.control rank 2, or null",
+        "network.decoder: linear needs actions that push each dimension; give env.control rank 2, "
+        "or null",
     ),
     "a warm-up too short to learn from": (
         together(LINEAR, collected(warmup=999)),
-        "active_dynamics: network.decoder: linear is learned from collect.warmup 999; set at least 1000",
+        "active_dynamics: network.decoder: linear is learned from collect.warmup 999; set at least "
+        "1000",
     ),
 }
 
 VALUES = {
     "an unknown value": (
         weights(varience=1.0),
-        "active_dynamics.train.acquisition: weights: 'varience' is unknown; known: variance, information, fisher_d, "
+        "active_dynamics.train.acquisition: weights: 'varience' is unknown; known: variance, "
+        "information, fisher_d, "
         "fisher_a, disagreement, action_cost",
     ),
     "nothing to look for": (
         weights(variance=0.0),
-        "active_dynamics.train.acquisition: all weights are 0: nothing is looked for; give one value a weight",
+        "active_dynamics.train.acquisition: all weights are 0: nothing is looked for; give one "
+        "value a weight",
     ),
     "something to shun": (
         weights(action_cost=-1.0),
@@ -311,23 +333,27 @@ VALUES = {
     ),
     "disagreement of one": (
         weights(disagreement=1.0),
-        "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae with dynamics: ensemble "
+        "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae "
+        "with dynamics: ensemble "
         "and several members; set these, or weigh another value",
     ),
     "disagreement of a single member": (
         together(
             ENSEMBLE, network(seq_vae={"members": 1}), weights(variance=0.0, disagreement=1.0)
         ),
-        "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae with dynamics: ensemble",
+        "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae "
+        "with dynamics: ensemble",
     ),
     "disagreement of another family": (
         together(ENSEMBLE, network(family="bayes_filter"), weights(variance=0.0, disagreement=1.0)),
-        "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae with dynamics: ensemble",
+        "active_dynamics: train.acquisition.weights.disagreement needs network.family: seq_vae "
+        "with dynamics: ensemble",
     ),
     **{
         f"{name} of an ensemble": (
             together(ENSEMBLE, weights(**({"variance": 0.0} | {name: 1.0}))),
-            f"active_dynamics: train.acquisition.weights.{name} needs a posterior, which an ensemble has not; weigh "
+            f"active_dynamics: train.acquisition.weights.{name} needs a posterior, which an "
+            f"ensemble has not; weigh "
             "disagreement",
         )
         for name in ("variance", "information", "fisher_d", "fisher_a")
@@ -337,7 +363,8 @@ VALUES = {
 PLANS = {
     "more elites than candidates": (
         planner(elites=32),
-        "active_dynamics.train.planner: keep 2 <= elites 32 < candidates 32 does not hold; mend one",
+        "active_dynamics.train.planner: keep 2 <= elites 32 < candidates 32 does not hold; mend "
+        "one",
     ),
     "more kept than elites": (
         planner(keep=7),
@@ -345,15 +372,18 @@ PLANS = {
     ),
     "no room for what is new": (
         planner(keep=31, elites=31),
-        "active_dynamics.train.planner: keep 31 and the mean are all of candidates 32: none is drawn; lower keep",
+        "active_dynamics.train.planner: keep 31 and the mean are all of candidates 32: none is "
+        "drawn; lower keep",
     ),
     "half a decision": (
         planner(replan_every=3),
-        "active_dynamics.train.planner: replan_every 3 must be a multiple of hold 2, and at most horizon * hold 20",
+        "active_dynamics.train.planner: replan_every 3 must be a multiple of hold 2, and at most "
+        "horizon * hold 20",
     ),
     "a plan beyond its end": (
         planner(replan_every=22),
-        "active_dynamics.train.planner: replan_every 22 must be a multiple of hold 2, and at most horizon * hold 20",
+        "active_dynamics.train.planner: replan_every 22 must be a multiple of hold 2, and at most "
+        "horizon * hold 20",
     ),
     "a while upside down": (
         policies(prbs_hold=[19, 3]),
@@ -362,17 +392,20 @@ PLANS = {
     "a while of nothing": (policies(prbs_hold=[0, 3]), "active_dynamics.train.policies.prbs_hold"),
     "half a while": (
         policies(prbs_hold=[3]),
-        "active_dynamics.train.policies.prbs_hold = [3]: has too few values (least and most transitions of the signs",
+        "active_dynamics.train.policies.prbs_hold = [3]: has too few values (least and most "
+        "transitions of the signs",
     ),
     "a still chirp": (policies(chirp=[0.0, 2.0]), "active_dynamics.train.policies.chirp"),
     "an arm twice": (
         train(arms=["active", "random", "active"]),
-        "active_dynamics.train.arms = ['active', 'random', 'active']: an arm is named twice; name each once",
+        "active_dynamics.train.arms = ['active', 'random', 'active']: an arm is named twice; name "
+        "each once",
     ),
     "no arm": (train(arms=[]), "active_dynamics.train.arms = []: "),
     "an unknown arm": (
         train(arms=["active", "lazy"]),
-        "active_dynamics.train.arms.1 = 'lazy': Input should be 'active', 'random', 'step', 'prbs', 'chirp' or 'off'",
+        "active_dynamics.train.arms.1 = 'lazy': Input should be 'active', 'random', 'step', "
+        "'prbs', 'chirp' or 'off'",
     ),
 }
 
@@ -391,34 +424,41 @@ TOGETHER = {
     ),
     "no window in the run": (
         together(VAE, train(transitions=40)),
-        "active_dynamics: train.seq_vae: window + burn_in 25 and min_windows 16 exceed train.transitions 40: nothing "
+        "active_dynamics: train.seq_vae: window + burn_in 25 and min_windows 16 exceed "
+        "train.transitions 40: nothing "
         "would be learned; lower one",
     ),
     "no plan in an episode": (
         env(episode_transitions=1),
-        "active_dynamics: train.planner.replan_every 2 exceeds env.episode_transitions 1: episodes would end before "
+        "active_dynamics: train.planner.replan_every 2 exceeds env.episode_transitions 1: episodes "
+        "would end before "
         "anything is planned in them; lower it",
     ),
     "no window in an episode": (
         together(VAE, env(episode_transitions=24)),
-        "active_dynamics: train.seq_vae: window + burn_in 25 exceeds env.episode_transitions 24: nothing would be "
+        "active_dynamics: train.seq_vae: window + burn_in 25 exceeds env.episode_transitions 24: "
+        "nothing would be "
         "learned; lower one",
     ),
     "a replay beyond memory": (
         together(train(transitions=10**7), {"seeds": 1024}),
-        "active_dynamics: rows * train.transitions * env.observation.channels takes about 11444 GiB; at most 64; lower",
+        "active_dynamics: learners * train.transitions * env.observation.channels takes about "
+        "11444 GiB; at most 64; lower",
     ),
     "covariances beyond memory": (
         together(network(rbf={"side": 31}), {"seeds": 1024}),
-        "active_dynamics: rows * (network.rbf.side ** d * d) ** 2 takes about 169 GiB; at most 64; lower one",
+        "active_dynamics: learners * (network.rbf.side ** d * d) ** 2 takes about 169 GiB; at most "
+        "64; lower one",
     ),
     "plans beyond memory": (
         planner(candidates=65536, horizon=256),
-        "active_dynamics: seeds * train.planner.candidates * horizon takes about 202 GiB; at most 64; lower one",
+        "active_dynamics: seeds * train.planner.candidates * horizon takes about 202 GiB; at most "
+        "64; lower one",
     ),
     "rollouts beyond memory": (
         together(collected(held_out_rollouts=65536), seen(channels=4096)),
-        "active_dynamics: collect.held_out_rollouts of env.observation.channels takes about 202 GiB; at most 64; lower",
+        "active_dynamics: collect.held_out_rollouts of env.observation.channels takes about 202 "
+        "GiB; at most 64; lower",
     ),
 }
 
@@ -833,7 +873,9 @@ RUNS = (
 
 
 def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytest.MonkeyPatch):
-    """Read by what runs, not by the config's own checks, which are done before; the tests above look after Collect."""
+    """Read by what runs, not by the config's own checks, which are done before; the tests above
+    look after Collect.
+    """
     brief = {"seeds": 1, "train": {"transitions": 20, "record_every": 10, "checkpoints": 2}}
     configs = [small("active_dynamics", **together(brief, run)) for run in RUNS]
     datasets = [collect(config, 0) for config in configs]

@@ -194,7 +194,9 @@ def turned(degrees: float, scale: float) -> Tensor:
 
 
 def alignments() -> AffineAlignment:
-    """Of three rows: as it is, a quarter turn and a shift, something else that does not keep angles."""
+    """Of three rows: as it is, a quarter turn and a shift, something else that does not keep
+    angles.
+    """
     skewed = torch.tensor([[2.0, 0.5], [0.0, 0.4]], dtype=torch.float64)
     turn = torch.stack([torch.eye(2, dtype=torch.float64), turned(90, 1), skewed])
     return AffineAlignment(
@@ -267,15 +269,15 @@ def test_spread_of_a_quarter_turn_swaps_the_axes():
 def test_alignment_finds_the_gauge():
     z, alignment = drawn(40, 2), alignments()
     x = z @ alignment.matrix[2].T + alignment.offset[2]
-    found = fit_affine(z.float(), x.float())
-    torch.testing.assert_close(found.matrix, alignment.matrix[2], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.offset, alignment.offset[2], rtol=1e-5, atol=1e-5)
+    matrix, offset = fit_affine(z.float(), x.float())
+    torch.testing.assert_close(matrix, alignment.matrix[2], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(offset, alignment.offset[2], rtol=1e-5, atol=1e-5)
 
 
 def test_alignment_is_least_squares():
     z, x = drawn(40, 2), drawn(40, 2, seed=1)
-    found = fit_affine(z, x)
-    left = x - z @ found.matrix.T - found.offset
+    matrix, offset = fit_affine(z, x)
+    left = x - z @ matrix.T - offset
     torch.testing.assert_close(
         left.mean(0), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0
     )
@@ -285,7 +287,9 @@ def test_alignment_is_least_squares():
 
 
 def test_a_filter_that_learned_its_channels_reads_states_by_them():
-    """True states of a warm-up are those of the learned channels, read outward; of known channels they are the same."""
+    """True states of a warm-up are those of the learned channels, read outward; of known channels
+    they are the same.
+    """
     config, dataset = configured(arms=("active", "random")), collected()
     rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
     alignment = rows.alignment(rows.weights, dataset.held_out)

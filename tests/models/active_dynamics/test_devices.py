@@ -1,7 +1,7 @@
 """Learners work where torch's default device is, and ask it for nothing on the way.
 
-The device `meta` holds no values, so whatever would wait for a GPU raises there, on any machine; but for what torch
-itself asks for: whether a matrix could be inverted.
+The device `meta` holds no values, so whatever would wait for a GPU raises there, on any machine;
+but for what torch itself asks for: whether a matrix could be inverted.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,9 @@ def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]
 def training(
     case: tuple[ActiveDynamicsConfig, Dataset], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[TrainingState]:
-    """At work on the device without values; constants that are made once, by asking, are known there as well."""
+    """At work on the device without values; constants that are made once, by asking, are known
+    there as well.
+    """
     config, dataset = case
     monkeypatch.setattr(rng, "Generator", Elsewhere)
     init_state = seq_vae.init_state
@@ -106,7 +108,9 @@ def test_what_a_learner_is_made_of_lies_on_the_default_device(training: Training
 def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
     training: TrainingState, monkeypatch: pytest.MonkeyPatch
 ):
-    """But for the counter of the replay, which is there; and until the first update, for how many windows there are."""
+    """But for the counter of the replay, which is there; and until the first update, for how many
+    windows there are.
+    """
     monkeypatch.setattr(learners.SeqVaeTrainer, "has_enough_windows", lambda *_: True)
     advanced(training, WARMUP)  # whose transitions come from the dataset
     with MadeOnTheCpu() as seen:
@@ -117,7 +121,9 @@ def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
 
 @without_a_gpu
 def test_a_gpu_learns_what_a_cpu_does(case: tuple[ActiveDynamicsConfig, Dataset]):
-    """From the same warm-up, in which nothing is drawn; afterwards each device draws its own numbers."""
+    """From the same warm-up, in which nothing is drawn; afterwards each device draws its own
+    numbers.
+    """
     config, dataset = case
     found = []
     for device in ("cpu", "cuda"):

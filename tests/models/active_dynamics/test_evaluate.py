@@ -1,4 +1,6 @@
-"""Scores of learners whose knowledge is made by hand, so that it can be told in advance what they are."""
+"""Scores of learners whose knowledge is made by hand, so that it can be told in advance what they
+are.
+"""
 
 from functools import cache
 from typing import Any
@@ -101,7 +103,9 @@ TURN, SHIFT = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double(), torch.tensor([1.
 
 
 def turned(values: Tensor) -> Tensor:
-    """Values [side, side, ...] at centres x, at the centres z of x = TURN z + SHIFT; on a grid of centres 0.5 apart."""
+    """Values [side, side, ...] at centres x, at the centres z of x = TURN z + SHIFT; on a grid of
+    centres 0.5 apart.
+    """
     side = len(values)
     found = torch.zeros_like(values)
     for i in range(side):
@@ -207,7 +211,9 @@ def test_of_an_affine_field_the_best_affine_one_is_no_floor():
 
 
 def test_each_drawn_table_has_floors_of_its_own():
-    """Of 64 of them: affine .73 (.60 to .88), projection .135 (.095 to .173), as medians and nine in ten."""
+    """Of 64 of them: affine .73 (.60 to .88), projection .135 (.095 to .173), as medians and nine
+    in ten.
+    """
     drawn = floors_of(8, kind="multi_attractor")
     affine, projection = (
         np.array([one[name] for one in drawn]) for name in ("affine_field", "projection_floor")
@@ -294,7 +300,9 @@ def test_who_knows_the_field_is_hardly_more_surprised_than_the_oracle(control: l
 
 
 def test_the_oracle_s_surprise_is_that_of_noise_alone():
-    """Where states are seen well, what is left is the noise of channels, and that of a step seen through them."""
+    """Where states are seen well, what is left is the noise of channels, and that of a step seen
+    through them.
+    """
     noise = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}}
     config, dataset, state = made(env=noise)
     deviation = (0.01 * 0.1) ** 0.5
@@ -340,7 +348,9 @@ def test_a_field_that_is_surely_right_is_covered():
 
 
 def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
-    """Each replicate has a field of its own, in each dimension's box; both arms meet the same ones."""
+    """Each replicate has a field of its own, in each dimension's box; both arms meet the
+    same ones.
+    """
     replicates = 32
     config = small(
         "active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1}
@@ -399,7 +409,9 @@ def test_an_error_is_reached_along_logarithms(
 
 
 def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
-    """Checkpoints are at 10, 16, 24, 38, 60; the arms have three replicates, whose last errors count."""
+    """Checkpoints are at 10, 16, 24, 38, 60; the arms have three replicates, whose last errors
+    count.
+    """
     config = small("active_dynamics", seeds=3, train={"arms": ("random", "active", "prbs")})
     assert checkpoint_steps(config) == (10, 16, 24, 38, 60)
     random = np.array([[1, 1, 1]] * 4 + [[0.4, 0.1, 0.9]])
@@ -412,7 +424,9 @@ def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
 
 
 def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
-    """Errors fall as 1/transitions, those of the active arm twice as fast; each replicate by a factor of its own."""
+    """Errors fall as 1/transitions, those of the active arm twice as fast; each replicate by a
+    factor of its own.
+    """
     monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
     config = small("active_dynamics", seeds=9)
     steps = np.array(checkpoint_steps(config))[:, None]

@@ -1,4 +1,6 @@
-"""The filter of states and weights: worked numbers, dense algebra, long runs, beginnings, what must not matter."""
+"""The filter of states and weights: worked numbers, dense algebra, long runs, beginnings, what must
+not matter.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -223,7 +225,9 @@ def _times_root(covariance: Tensor, normal: Tensor) -> Tensor:
 
 
 def test_a_state_that_is_known_stays_where_channels_bend():
-    """And one of which one dimension is known moves along the other alone, with weights that go with it."""
+    """And one of which one dimension is known moves along the other alone, with weights that go
+    with it.
+    """
     given, belief = filter_of(emission("loglinear")), some_belief(2, SIZE)
     belief.covariance[:, 0], belief.covariance[..., 0] = 0, 0
     belief.covariance[1, 1], belief.covariance[1, :, 1] = 0, 0
@@ -330,7 +334,9 @@ def turning(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
 def test_covariances_stay_symmetric_and_positive_definite(count: int):
-    """Symmetric but for rounding, as products of matrices need not add (i, j) and (j, i) in the same order."""
+    """Symmetric but for rounding, as products of matrices need not add (i, j) and (j, i) in the
+    same order.
+    """
     given, rows = filter_of(emission(channels=3)), 2
     belief, draws = beliefs.prior(given.rbf, rows, 0.4), Generator().manual_seed(1)
     x = torch.zeros(rows, D, dtype=torch.float64)

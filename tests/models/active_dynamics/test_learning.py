@@ -1,4 +1,6 @@
-"""Who asks learns sooner than who does not; networks learn too; and what the committed settings reach in a minute."""
+"""Who asks learns sooner than who does not; networks learn too; and what the committed settings
+reach in a minute.
+"""
 
 import sys
 from functools import cache

@@ -124,6 +124,7 @@ def test_a_family_records_its_terms_and_none_of_the_other(family: str):
     assert losses.terms(config) == losses.TERMS[family]
     assert metrics.keys() >= set(losses.terms(config))
     others = {name for other in FAMILIES if other != family for name in losses.TERMS[other]}
-    # The innovation is recorded by both families: seq_vae does not optimise it, but is compared by it.
+    # The innovation is recorded by both families: seq_vae does not optimise it, but is compared by
+    # it.
     assert metrics.keys() & others <= {"innovation_nll"}
     assert set(losses.TERMS) == set(FAMILIES) == set(state.FAMILIES)

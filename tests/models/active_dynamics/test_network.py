@@ -1,4 +1,6 @@
-"""Radial basis functions and their prior: plain formulas, automatic derivatives, the numbers of the default grid."""
+"""Radial basis functions and their prior: plain formulas, automatic derivatives, the numbers of the
+default grid.
+"""
 
 import math
 from itertools import product

@@ -283,7 +283,9 @@ def test_white_noise_stays_as_it_is():
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_what_is_drawn_has_unit_variance_and_the_asked_spectral_slope(colour):
-    """Of the candidates of a plan, at ±bound that clips nothing, by a fit of log power on log frequency."""
+    """Of the candidates of a plan, at ±bound that clips nothing, by a fit of log power on log
+    frequency.
+    """
     config = configured(candidates=4000, iterations=1, horizon=16, colour=colour, init_std=0.01)
     watched = Watched(lambda actions: actions.sum((2, 3)))
     replan(config, BOUND, watched, first_plan(config, ROWS, SIZE), generator())

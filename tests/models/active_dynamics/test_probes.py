@@ -1,4 +1,6 @@
-"""Where it is known what can be learned, it is learned; and who asks learns it sooner than who does not."""
+"""Where it is known what can be learned, it is learned; and who asks learns it sooner than who does
+not.
+"""
 
 from functools import cache
 from typing import Any
@@ -85,7 +87,9 @@ def test_who_asks_sees_more_of_the_plane_than_who_does_not():
 
 
 def test_who_asks_stays_where_it_matters():
-    """The region has the radius 1.5; nothing is lost up to 1.7, and the edge is where random actions do not lead."""
+    """The region has the radius 1.5; nothing is lost up to 1.7, and the edge is where random
+    actions do not lead.
+    """
     path = learned().of("active", learned().state.path)[:, 20:]
     distance = path.norm(dim=2)
     assert (distance < 1.9).float().mean() > 0.98
@@ -134,7 +138,9 @@ def show(rows: Any, observation: Tensor, begun: Tensor) -> None:
 
 
 def test_the_prior_holds_where_nothing_was_seen():
-    """At the corners, beyond where an undriven path leads, velocities stay near 0 and as uncertain as at first."""
+    """At the corners, beyond where an undriven path leads, velocities stay near 0 and as uncertain
+    as at first.
+    """
     config = configured(seeds=1, env=LINEAR, train={"arms": ("off",), "transitions": 40})
     found = run(config)
     rows = TrainingState.from_state(config, found.dataset, found.state).learner

@@ -1,4 +1,6 @@
-"""The served field against the one that is judged, of both families; and what it refuses to be asked."""
+"""The served field against the one that is judged, of both families; and what it refuses to be
+asked.
+"""
 
 import functools
 import re

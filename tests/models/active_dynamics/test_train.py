@@ -1,4 +1,6 @@
-"""Arms that begin alike, ask their own questions, and learn from what they see alone, transition by transition."""
+"""Arms that begin alike, ask their own questions, and learn from what they see alone, transition by
+transition.
+"""
 
 import copy
 import re
@@ -167,7 +169,9 @@ def farther(record: StepRecord) -> StepRecord:
 def test_the_next_plan_knows_what_was_seen_last(
     family: str, moment: int, first: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """It plans before the transitions 10, 12, 14 ... What is seen after transition t is what t + 1 begins with."""
+    """It plans before the transitions 10, 12, 14 ... What is seen after transition t is what t + 1
+    begins with.
+    """
     config = configured(family, train={"transitions": 20, "planner": PLANNED})
     dataset = collect(config, 0)
     whole = at(config, 20, dataset)
@@ -402,7 +406,9 @@ def test_ends_are_counted_and_the_region_s_outside_is_a_share():
 
 @pytest.mark.parametrize(("min_windows", "before"), [(9, 13), (1, WARMUP)])
 def test_updates_begin_with_enough_windows_after_the_warm_up(min_windows: int, before: int):
-    """Windows are of six transitions, so that the ninth is there after the fourteenth transition."""
+    """Windows are of six transitions, so that the ninth is there after the fourteenth
+    transition.
+    """
     windows_of_six = {**BRIEF, "window": 5, "min_windows": min_windows}
     found = run(
         configured(
@@ -446,7 +452,9 @@ def refused(given: Run, state: State, why: str) -> None:
 
 
 REMEDIES = {
-    "bayes_filter": r"lower active_dynamics\.env\.dt or active_dynamics\.network\.rbf\.prior_field_sd",
+    "bayes_filter": (
+        r"lower active_dynamics\.env\.dt or active_dynamics\.network\.rbf\.prior_field_sd"
+    ),
     "seq_vae": r"lower active_dynamics\.train\.seq_vae\.learning_rate or max_grad_norm",
 }
 
@@ -495,7 +503,8 @@ def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
     refused(
         given,
         broken,
-        f"active_dynamics stopped at transition 13: .* of learner random/0 .*{REMEDIES['bayes_filter']}",
+        f"active_dynamics stopped at transition 13: .* of learner random/0 "
+        f".*{REMEDIES['bayes_filter']}",
     )
 
 
@@ -517,7 +526,10 @@ def test_weights_are_looked_at_too():
     training = TrainingState.from_state(given.config, given.dataset, given.state)
     with torch.no_grad():
         training.learner.trainers[5].network.first_mean.fill_(float("nan"))
-    where = "active_dynamics stopped at transition 12: params/first_mean of learner random/2 is not finite"
+    where = (
+        "active_dynamics stopped at transition 12: params/first_mean of learner random/2 is not "
+        "finite"
+    )
     with pytest.raises(TrainingDiverged, match=re.escape(where)):
         train.records.check_finite(training, {"innovation_nll": torch.zeros(5, 6)})
 
@@ -555,7 +567,10 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
         known = broken.trainers[row].posterior
         broken.trainers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
     whose = f"{arms[-1]}/{seeds - 1}"
-    where = rf"active_dynamics stopped at transition {training.transitions}: {part} of learner {whose} is not finite; "
+    where = (
+        rf"active_dynamics stopped at transition {training.transitions}: {part} of learner {whose} "
+        rf"is not finite; "
+    )
     with pytest.raises(TrainingDiverged, match=f"^{where}{REMEDIES[family]}"):
         train.records.check_finite(training, {})
 
@@ -569,7 +584,10 @@ def test_information_that_cannot_be_told_ends_the_training():
     assert training.information.isnan().tolist() == [False] * 4 + [True] + [False] * (
         given.config.learners - 5
     )
-    where = "active_dynamics stopped at transition 12: information_gained of learner random/1 is not finite"
+    where = (
+        "active_dynamics stopped at transition 12: information_gained of learner random/1 is not "
+        "finite"
+    )
     with pytest.raises(TrainingDiverged, match=re.escape(where)):
         train.records.check_finite(training, {})
 
@@ -606,7 +624,10 @@ def test_a_start_that_is_not_finite_is_refused_with_its_place(column: str):
     config = small("active_dynamics")
     dataset = collect(config, 0)
     getattr(dataset.train, column)[1, 4, 6] = np.nan
-    why = f"active_dynamics: train.{column} of replicate 1 at transition 4 is not finite; collect again"
+    why = (
+        f"active_dynamics: train.{column} of replicate 1 at transition 4 is not finite; collect "
+        f"again"
+    )
     with pytest.raises(DatasetMismatch, match=re.escape(why)):
         next(train.train(config, dataset, 0))
 

@@ -1,1 +1,1 @@
-"""active_dynamics: learn an unknown vector field from noisy channels, by actions that teach most."""
+"""active_dynamics: learns an unknown vector field from noisy channels by informative actions."""

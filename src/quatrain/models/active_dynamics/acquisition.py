@@ -1,20 +1,21 @@
 """surrogate, candidate actions -> how much a learner would learn from each.
 
-Higher is better. Candidates follow the mean dynamics z <- z + (f(z) + Ba) dt. Φ [H, C] are the features
-φ at the H decisions, Σ the covariance of the weights of one output, P that of all weights, Γ = mean_g φφᵀ
-over the region of interest. Λ = Hᵀ R⁻¹ H = Lᵀ L is the precision of an observed state, and a decision
-held for `hold` steps of dt measures the field with noise q = (Q dt + mean diag Λ⁻¹) / (hold dt²).
+Higher is better. Candidates follow the mean dynamics z <- z + (f(z) + Ba) dt. Φ [H, C] are the
+features φ at the H decisions, Σ the covariance of the weights of one output, P that of all weights,
+Γ = mean_g φφᵀ over the region of interest. Λ = Hᵀ R⁻¹ H = Lᵀ L is the precision of an observed
+state, and a decision that lasts `hold` steps of dt measures the field with noise
+q = (Q dt + mean diag Λ⁻¹) / (hold dt²).
 
-    variance     = tr[ (qI + ΦΣΦᵀ)⁻¹ ΦΣΓΣΦᵀ ]        expected drop of an output's variance over the region: A-optimal
-    information  = d/2 logdet(I + ΦΣΦᵀ/q)            nats about the weights: D-optimal
-    fisher_d     = 1/2 logdet(I + APAᵀ)              the same, by the states that depend on the weights
-    fisher_a     = tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]         drop of the trace of P
-    disagreement = mean_t mean_i Var_m f_mi(z_t)     of the members m of an ensemble
+    variance     = tr[ (qI + ΦΣΦᵀ)⁻¹ ΦΣΓΣΦᵀ ]      expected drop of an output's variance: A-optimal
+    information  = d/2 logdet(I + ΦΣΦᵀ/q)          nats about the weights: D-optimal
+    fisher_d     = 1/2 logdet(I + APAᵀ)            the same, by states that depend on the weights
+    fisher_a     = tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]       drop of the trace of P
+    disagreement = mean_t mean_i Var_m f_mi(z_t)   of the members m of an ensemble
     action_cost  = -Σ |a|²
 
-    A = rows L S_t       S_{t+1} = (I + dt J) S_t + dt (I ⊗ φᵀ),  S_0 = 0
+    A stacks L S_t over t;  S_{t+1} = (I + dt J) S_t + dt (I ⊗ φᵀ),  S_0 = 0
 
-Each function computes once what the candidates of a plan share, and returns the value of their paths.
+Each function computes once what the candidates of a plan share, and returns the value of paths.
 """
 
 from collections.abc import Callable
@@ -55,7 +56,7 @@ Score = Callable[[Float[Tensor, "learner n decision action"]], Float[Tensor, "le
 def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
     """Returns a function of actions: their weighted values, minus the cost of leaving the region.
 
-    Each value is divided by its largest size among the candidates of a call.
+    Each value is divided by its largest finite size among the candidates of a call.
     """
     weighted = [
         (weight, VALUES[name](surrogate, hold))
@@ -70,14 +71,18 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
         total = (farthest - reach).clamp(min=0) * OUTSIDE
         for weight, value in weighted:
             values = value(imagined)
-            total = torch.add(total, values / _largest(values), alpha=weight)
+            largest = values.nan_to_num(nan=0, posinf=0, neginf=0).abs().amax(1, keepdim=True)
+            relative = values / torch.where(largest > 0, largest, 1)
+            total = torch.add(total, relative, alpha=weight)
         return total.nan_to_num(nan=WORST, posinf=WORST, neginf=WORST)
 
     return score
 
 
 def imagine(
-    surrogate: Surrogate, actions: Float[Tensor, "learner n decision action"], hold: int
+    surrogate: Surrogate,
+    actions: Float[Tensor, "learner n decision action"],
+    hold: int,
 ) -> Imagined:
     """Computes paths from the current states, with each decision held for `hold` steps."""
     pushes = (actions @ (surrogate.control.T * surrogate.dt)).unbind(2)
@@ -96,9 +101,10 @@ def imagine(
 
 def variance(surrogate: Surrogate, hold: int) -> Value:
     """Computes q tr[ (I + KΦᵀ)⁻¹ KΓKᵀ ] with K = ΦΣ/q."""
-    region, noise = surrogate.region, _noise(surrogate, hold)
+    region = surrogate.region
     assert region is not None
-    scaled = _scaled_covariance(noise, surrogate)
+    noise = _noise(surrogate, hold)
+    scaled = _covariance(surrogate) / noise[:, None, None]
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         gains = _times(imagined.features, scaled)
@@ -110,7 +116,7 @@ def variance(surrogate: Surrogate, hold: int) -> Value:
 
 def information(surrogate: Surrogate, hold: int) -> Value:
     """Computes d/2 logdet(I + ΦΣΦᵀ/q)."""
-    scaled = _scaled_covariance(_noise(surrogate, hold), surrogate)
+    scaled = _covariance(surrogate) / _noise(surrogate, hold)[:, None, None]
     d = surrogate.state.shape[1]
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
@@ -122,11 +128,7 @@ def information(surrogate: Surrogate, hold: int) -> Value:
 def fisher_d(surrogate: Surrogate, _hold: int) -> Value:
     """Computes 1/2 logdet(I + APAᵀ)."""
     factors = _fisher_factors(surrogate)
-
-    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        return _half_logdet(factors(imagined).signal)
-
-    return value
+    return lambda imagined: _half_logdet(factors(imagined).signal)
 
 
 def fisher_a(surrogate: Surrogate, _hold: int) -> Value:
@@ -135,8 +137,7 @@ def fisher_a(surrogate: Surrogate, _hold: int) -> Value:
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         led, covariance, signal = factors(imagined)
-        gain = led @ (covariance @ covariance.mT) @ led.mT
-        return _solved_trace(signal, gain)
+        return _solved_trace(signal, led @ (covariance @ covariance.mT) @ led.mT)
 
     return value
 
@@ -156,11 +157,7 @@ def disagreement(surrogate: Surrogate, _hold: int) -> Value:
 
 def action_cost(_surrogate: Surrogate, _hold: int) -> Value:
     """Computes -Σ |a|²."""
-
-    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        return -imagined.actions.square().sum((2, 3))
-
-    return value
+    return lambda imagined: -imagined.actions.square().sum((2, 3))
 
 
 VALUES: dict[str, Callable[[Surrogate, int], Value]] = {
@@ -174,9 +171,13 @@ VALUES: dict[str, Callable[[Surrogate, int], Value]] = {
 
 
 def responses(
-    jacobians: Float[Tensor, "path step d d"], dt: float
+    jacobians: Float[Tensor, "path step d d"],
+    dt: float,
 ) -> Float[Tensor, "path step d step d"]:
-    """Computes ∂z_{t+1}/∂v_s of a velocity v_s added in step s: S_{t+1} = Σ_s response_ts ⊗ φ_sᵀ."""
+    """Computes ∂z_{t+1}/∂v_s of a velocity v_s added in step s.
+
+    S_{t+1} = Σ_s response_ts ⊗ φ_sᵀ.
+    """
     paths, steps, d, _ = jacobians.shape
     identity = torch.eye(d, dtype=jacobians.dtype, device=jacobians.device)
     state = jacobians.new_zeros(paths, d, steps * d)
@@ -189,7 +190,7 @@ def responses(
 
 
 class FisherFactors(NamedTuple):
-    """Holds A = led (I ⊗ Φ) of the states of paths, in factors: AP = led covariance, APAᵀ = signal."""
+    """Holds A = led (I ⊗ Φ) of paths in factors: AP = led covariance, APAᵀ = signal."""
 
     led: Float[Tensor, "learner n observed moved"]
     covariance: Float[Tensor, "learner n moved weight"]
@@ -197,63 +198,64 @@ class FisherFactors(NamedTuple):
 
 
 def _fisher_factors(surrogate: Surrogate) -> Callable[[Imagined], FisherFactors]:
-    """Multiplies blocks of P by features first, so that sensitivities [d, d·C] are never materialised."""
+    """Multiplies blocks of P by features first: sensitivities [d, d·C] are never materialised."""
     assert surrogate.full_covariance is not None
     d = surrogate.state.shape[1]
     by_output = surrogate.full_covariance.unflatten(1, (d, -1))
     blocks = by_output.transpose(1, 2).flatten(2)  # learner, feature, output · weight
-    root = _root(surrogate.precision)
+    # Λ = Lᵀ L may be singular.
+    values, vectors = torch.linalg.eigh(surrogate.precision)
+    root = values.clamp(min=0).sqrt()[:, :, None] * vectors.mT
 
     def factors(imagined: Imagined) -> FisherFactors:
         starts = imagined.states[:, :, :-1]
         learners, n, steps, _ = starts.shape
-        x = starts.flatten(1, 2)
-        features = surrogate.field(x).features.view(learners, n, steps, -1)
+        features = surrogate.field(starts.flatten(1, 2)).features.view(learners, n, steps, -1)
         covariance = _times(features, blocks).view(learners, n, steps * d, -1)
         between = covariance.unflatten(3, (d, -1)).flatten(2, 3) @ features.mT
         # From (step · output · output, step) to (step · output, step · output).
         between = between.unflatten(2, (steps * d, d)).mT.flatten(3)
-        jacobians = surrogate.jacobian(x).reshape(learners * n, steps, d, d)
-        led = responses(jacobians, surrogate.dt).view(learners, n * steps, d, steps * d)
-        led = torch.einsum("rij,rtjs->rtis", root, led)
-        led = led.reshape(learners, n, steps * d, steps * d)
+        led = _led_states(surrogate, root, starts)
         return FisherFactors(led, covariance, led @ between @ led.mT)
 
     return factors
 
 
-def _root(precision: Float[Tensor, "learner d d"]) -> Float[Tensor, "learner d d"]:
-    """Computes L of Λ = Lᵀ L, which may be singular."""
-    values, vectors = torch.linalg.eigh(precision)
-    return values.clamp(min=0).sqrt()[:, :, None] * vectors.mT
+def _led_states(
+    surrogate: Surrogate,
+    root: Float[Tensor, "learner d d"],
+    starts: Float[Tensor, "learner n step d"],
+) -> Float[Tensor, "learner n observed moved"]:
+    """Computes L ∂z_{t+1}/∂v_s."""
+    learners, n, steps, d = starts.shape
+    jacobians = surrogate.jacobian(starts.flatten(1, 2)).reshape(learners * n, steps, d, d)
+    moved = responses(jacobians, surrogate.dt).view(learners, n * steps, d, steps * d)
+    led = torch.einsum("rij,rtjs->rtis", root, moved)
+    return led.reshape(learners, n, steps * d, steps * d)
+
+
+def _covariance(surrogate: Surrogate) -> Float[Tensor, "learner feature feature"]:
+    assert surrogate.covariance is not None
+    return surrogate.covariance
 
 
 def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " learner"]:
     """Computes q."""
-    assert surrogate.covariance is not None
-    least = LEAST_NOISE * surrogate.covariance.diagonal(dim1=1, dim2=2).amax(1)
+    least = LEAST_NOISE * _covariance(surrogate).diagonal(dim1=1, dim2=2).amax(1)
     return torch.maximum(surrogate.step_variance / (hold * surrogate.dt**2), least)
 
 
-def _scaled_covariance(
-    noise: Float[Tensor, " learner"], surrogate: Surrogate
-) -> Float[Tensor, "learner feature feature"]:
-    """Computes Σ/q."""
-    assert surrogate.covariance is not None
-    return surrogate.covariance / noise[:, None, None]
-
-
 def _times(
-    of_paths: Tensor, matrix: Float[Tensor, "*learner feature other"]
+    of_paths: Tensor,
+    matrix: Float[Tensor, "*learner feature other"],
 ) -> Float[Tensor, "learner n moment other"]:
-    """Multiplies all paths of a learner at once."""
     return (of_paths.flatten(1, 2) @ matrix).unflatten(1, of_paths.shape[1:3])
 
 
 def _factor(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, "learner n seen seen"]:
     """Computes the Cholesky factor of I + signal; NaN if rounding leaves none."""
-    one = torch.eye(signal.shape[-1], dtype=signal.dtype, device=signal.device)
-    factor, failed = torch.linalg.cholesky_ex(signal + one)
+    identity = torch.eye(signal.shape[-1], dtype=signal.dtype, device=signal.device)
+    factor, failed = torch.linalg.cholesky_ex(signal + identity)
     return factor.masked_fill((failed > 0)[:, :, None, None], torch.nan)
 
 
@@ -263,13 +265,8 @@ def _half_logdet(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, 
 
 
 def _solved_trace(
-    signal: Float[Tensor, "learner n seen seen"], gain: Float[Tensor, "learner n seen seen"]
+    signal: Float[Tensor, "learner n seen seen"],
+    gain: Float[Tensor, "learner n seen seen"],
 ) -> Float[Tensor, "learner n"]:
     """Computes tr[ (I + signal)⁻¹ gain ] of symmetric matrices."""
     return (torch.cholesky_inverse(_factor(signal)) * gain).sum((2, 3))
-
-
-def _largest(value: Float[Tensor, "learner n"]) -> Float[Tensor, "learner 1"]:
-    """Returns the largest finite size; 1 if all are 0."""
-    largest = value.nan_to_num(nan=0, posinf=0, neginf=0).abs().amax(1, keepdim=True)
-    return torch.where(largest > 0, largest, 1)

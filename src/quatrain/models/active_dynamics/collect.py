@@ -1,4 +1,4 @@
-"""config, seed -> the start that all arms share, and held-out data: all that does not depend on a learner."""
+"""config, seed -> dataset: the start that all arms share, held-out rollouts, the true field."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -27,7 +27,6 @@ from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 
 HELD_OUT_STEPS = 100
-"""Transitions of a held-out rollout."""
 CLEAN_STEPS = 20
 """Transitions of a rollout of the true field without noise."""
 PRBS_HOLD = (3, 19)
@@ -39,8 +38,8 @@ RESIDUAL = 0.5
 class Rollouts(NamedTuple):
     """Holds observed transitions; after a truncated one a new episode starts.
 
-    observations, states: before each transition, and after the last. next_observations, next_states:
-    after each transition, before a reset.
+    observations, states: before each transition, and after the last. next_observations,
+    next_states: after each transition, before a reset.
     """
 
     observations: Float32[np.ndarray, "rollout time_1 obs"]
@@ -67,10 +66,10 @@ class FieldArrays(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Holds observed rollouts (half with random actions, half with binary sequences), and the true field.
+    """Holds observed rollouts, and the true field.
 
-    clean_states: rollouts without noise, from `starts` with `start_actions`. grid_field: the true
-    field on a grid of the region.
+    rollouts: half with random actions, half with binary sequences. clean_states: rollouts without
+    noise, from `starts` with `start_actions`. grid_field: the true field on a grid of the region.
     """
 
     rollouts: Rollouts
@@ -117,19 +116,25 @@ def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
 
 
 def _held_out(
-    config: ActiveDynamicsConfig, world: World, for_rollouts: Generator, for_clean: Generator
+    config: ActiveDynamicsConfig,
+    world: World,
+    for_rollouts: Generator,
+    for_clean: Generator,
 ) -> HeldOut:
-    count = config.collect.starts
     radius = config.env.region_radius
     d = config.env.d
     half = (config.collect.held_out_rollouts // 2, HELD_OUT_STEPS)
-    random = random_actions(world, half, for_rollouts)
-    actions = torch.cat([random, prbs_actions(world, half, for_rollouts)])
+    actions = torch.cat(
+        [
+            random_actions(world, half, for_rollouts),
+            prbs_actions(world, half, for_rollouts),
+        ]
+    )
     rollout_starts = uniform_in_ball(len(actions), d, radius, for_rollouts)
     rollouts = roll_out(world, rollout_starts, actions, for_rollouts)
 
-    starts = uniform_in_ball(count, d, radius, for_clean)
-    start_actions = random_actions(world, (count, CLEAN_STEPS), for_clean)
+    starts = uniform_in_ball(config.collect.starts, d, radius, for_clean)
+    start_actions = random_actions(world, (len(starts), CLEAN_STEPS), for_clean)
     path = [starts]
     for action in start_actions.unbind(1):
         path.append(step_mean(world, path[-1], action))
@@ -158,24 +163,27 @@ def roll_out(
     state = first.state
     steps = []
     for action in actions.unbind(1):
-        steps.append(step(world, state, action, draw(world, len(actions), [rng]), [rng]))
+        noise = draw(world, len(actions), [rng])
+        steps.append(step(world, state, action, noise, [rng]))
         state = steps[-1].state
 
     def column(values: Iterable[Tensor]) -> np.ndarray:
         return array(torch.stack(list(values), 1))
 
     return Rollouts(
-        observations=column([first.observation, *(made.observation for made in steps)]),
-        next_observations=column(made.final_observation for made in steps),
+        observations=column([first.observation, *(result.observation for result in steps)]),
+        next_observations=column(result.final_observation for result in steps),
         actions=array(actions),
-        states=column([first.state.x, *(made.state.x for made in steps)]),
-        next_states=column(made.final_x for made in steps),
-        truncated=column(made.truncated for made in steps),
+        states=column([first.state.x, *(result.state.x for result in steps)]),
+        next_states=column(result.final_x for result in steps),
+        truncated=column(result.truncated for result in steps),
     )
 
 
 def random_actions(
-    world: World, shape: tuple[int, int], rng: Generator
+    world: World,
+    shape: tuple[int, int],
+    rng: Generator,
 ) -> Float[Tensor, "rollout time action"]:
     """Draws actions uniformly from the box."""
     uniform = 2 * torch.rand((*shape, world.spec.action_size), generator=rng) - 1
@@ -183,9 +191,10 @@ def random_actions(
 
 
 def prbs_actions(
-    world: World, shape: tuple[int, int], rng: Generator
+    world: World,
+    shape: tuple[int, int],
+    rng: Generator,
 ) -> Float[Tensor, "rollout time action"]:
-    """Draws pseudo-random binary sequences."""
     rollouts, steps = shape
     spec = PolicySpec(
         world.spec.action_bound,
@@ -211,7 +220,6 @@ def uniform_in_ball(count: int, d: int, radius: float, rng: Generator) -> Float[
 
 
 def array(value: Tensor) -> np.ndarray:
-    """Copies a tensor into an array."""
     return np.array(value.numpy(force=True))
 
 
@@ -222,9 +230,12 @@ def world_of(config: ActiveDynamicsConfig, dataset: Dataset) -> World:
 
 
 def emission_of(config: ActiveDynamicsConfig, dataset: Dataset) -> Emission:
-    """Returns the true channels."""
     observation = config.env.observation
-    return Emission(observation.kind, observation.noise, *map(torch.tensor, dataset.emission))
+    return Emission(
+        observation.kind,
+        observation.noise,
+        *map(torch.tensor, dataset.emission),
+    )
 
 
 def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
@@ -254,31 +265,40 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
             )
 
 
-class _Shaped(NamedTuple):
-    """Holds an array, and the shape that it should have."""
-
-    values: np.ndarray
-    shape: tuple[int, ...]
-
-
-def _shapes(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, _Shaped]:
-    env = config.env
-    d = env.d
-    channels = env.observation.channels
-    seeds = config.seeds
+def _shapes(
+    config: ActiveDynamicsConfig,
+    dataset: Dataset,
+) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+    d = config.env.d
+    channels = config.env.observation.channels
     warmup = config.collect.warmup
     rollouts = config.collect.held_out_rollouts // 2 * 2
     train = dataset.train
     held_out = dataset.held_out
-    observations = held_out.rollouts.observations
     return {
-        "train.observations": _Shaped(train.observations, (seeds, warmup + 1, channels)),
-        "train.actions": _Shaped(train.actions, (seeds, warmup, env.action_size)),
-        "train.states": _Shaped(train.states, (seeds, warmup + 1, d)),
-        "emission.weight": _Shaped(dataset.emission.weight, (channels, d)),
-        "held_out.starts": _Shaped(held_out.starts, (config.collect.starts, d)),
-        "held_out.rollouts.observations": _Shaped(
-            observations, (rollouts, HELD_OUT_STEPS + 1, channels)
+        "train.observations": (
+            train.observations,
+            (config.seeds, warmup + 1, channels),
+        ),
+        "train.actions": (
+            train.actions,
+            (config.seeds, warmup, config.env.action_size),
+        ),
+        "train.states": (
+            train.states,
+            (config.seeds, warmup + 1, d),
+        ),
+        "emission.weight": (
+            dataset.emission.weight,
+            (channels, d),
+        ),
+        "held_out.starts": (
+            held_out.starts,
+            (config.collect.starts, d),
+        ),
+        "held_out.rollouts.observations": (
+            held_out.rollouts.observations,
+            (rollouts, HELD_OUT_STEPS + 1, channels),
         ),
     }
 
@@ -287,26 +307,36 @@ def _agreements(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, boo
     """Compares field, region, steps and channels of the dataset with those of the config."""
     env = config.env
     held_out = dataset.held_out
-    emission = env.emission
     grid = array(region_grid(env.region_radius, env.d))
     world = world_of(config, dataset)
     field = world.field
     if env.world.field.kind != "multi_attractor":
         field = make_field(env.world.field, Generator())
     field_values = array(field(torch.tensor(held_out.grid)))
-    variance = emission.noise_sd**2 if emission.noise == "gaussian" else 0.0
+    variance = env.emission.noise_sd**2 if env.emission.noise == "gaussian" else 0.0
     actions = torch.tensor(held_out.start_actions[:, 0])
     states = array(step_mean(world, torch.tensor(held_out.starts), actions))
     return {
-        "region than env.region_radius": grid.shape == held_out.grid.shape
-        and np.allclose(grid, held_out.grid),
-        "field than env.field": np.allclose(field_values, held_out.grid_field, atol=1e-4),
-        "step than env.dt, control and action_bound": np.allclose(
-            states, held_out.clean_states[:, 1], atol=1e-4
+        "region than env.region_radius": (
+            grid.shape == held_out.grid.shape and np.allclose(grid, held_out.grid)
         ),
-        "noise than env.observation": np.allclose(dataset.emission.noise_variance, variance),
+        "field than env.field": np.allclose(
+            field_values,
+            held_out.grid_field,
+            atol=1e-4,
+        ),
+        "step than env.dt, control and action_bound": np.allclose(
+            states,
+            held_out.clean_states[:, 1],
+            atol=1e-4,
+        ),
+        "noise than env.observation": np.allclose(
+            dataset.emission.noise_variance,
+            variance,
+        ),
         "kind of channels than env.observation": _residual_is_noise(
-            world.emission, held_out.rollouts
+            world.emission,
+            held_out.rollouts,
         ),
     }
 

@@ -9,7 +9,8 @@ from quatrain.envs.vector_field.config import LARGEST, Env, Positive
 from quatrain.section import Section
 
 MAX_BYTES = 2**36
-MAX_FEATURES, MAX_STATE = 1024, 2048
+MAX_FEATURES = 1024
+MAX_STATE = 2048
 LEARNED_WARMUP = 1000
 """Least warm-up from which the directions of the channels are identified."""
 POSTERIORS = ("variance", "information", "fisher_d", "fisher_a")
@@ -24,7 +25,9 @@ class Collect(Section):
     """Holds the sizes of the common start and of the held-out data."""
 
     warmup: int = Field(
-        ge=1, le=10**6, description="random transitions, counted as transitions of every arm"
+        ge=1,
+        le=10**6,
+        description="random transitions, counted as transitions of every arm",
     )
     held_out_rollouts: int = Field(ge=8, le=65536, description="observed, of 100 transitions")
     starts: int = Field(ge=8, le=65536, description="of rollouts of the true field without noise")
@@ -42,8 +45,10 @@ class RbfGrid(Section):
     def _functions_overlap(self) -> "RbfGrid":
         least = self.range / (2 * (self.side - 1))
         if self.length < least:
-            what = f"{least:.3g}, a quarter of the centres' distance"
-            raise ValueError(f"length {self.length:g} is below {what}; raise it")
+            raise ValueError(
+                f"length {self.length:g} is below {least:.3g}, a quarter of the centres' distance;"
+                " raise it"
+            )
         return self
 
 
@@ -52,7 +57,7 @@ class SeqVaeNetwork(Section):
 
     hidden: Units = Field(description="units of the recurrent encoder")
     head: Units = Field(
-        description="units of the layer between it and mean or variance, and of an mlp decoder"
+        description="units of the layer between it and mean or variance, and of an mlp decoder",
     )
     dynamics: Literal["linear", "mlp", "rbf", "ensemble"]
     dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16, strict=False)
@@ -62,7 +67,8 @@ class SeqVaeNetwork(Section):
     def _only_ensembles_have_members(self) -> "SeqVaeNetwork":
         if self.members > 1 and self.dynamics != "ensemble":
             raise ValueError(
-                f"members {self.members} with dynamics: {self.dynamics}; set dynamics: ensemble, or 1"
+                f"members {self.members} with dynamics: {self.dynamics};"
+                " set dynamics: ensemble, or 1"
             )
         return self
 
@@ -71,7 +77,7 @@ class Network(Section):
     """Holds the family of the learner and its sizes."""
 
     family: Literal["bayes_filter", "seq_vae"] = Field(
-        description="learns by Bayes' rule, or by gradients"
+        description="learns by Bayes' rule, or by gradients",
     )
     decoder: Literal["known", "linear", "loglinear", "mlp"] = Field(
         description="of channels; all but known: learned"
@@ -120,35 +126,40 @@ class Planner(Section):
     iterations: int = Field(ge=1, le=1000)
     horizon: int = Field(ge=1, le=256, description="decisions of a sequence")
     elites: int = Field(ge=1, description="sequences that the next iteration is drawn around")
-    keep: int = Field(ge=0, description="of them, how many are judged again in the next iteration")
+    keep: int = Field(ge=0, description="of them, how many are scored again in the next iteration")
     hold: int = Field(ge=1, le=1000, description="transitions that a decision lasts")
     replan_every: int = Field(ge=1, le=10_000, description="transitions; a multiple of hold")
     alpha: float = Field(
-        ge=0, lt=1, description="how much of mean and spread survives an iteration"
+        ge=0,
+        lt=1,
+        description="how much of mean and spread survives an iteration",
     )
     init_std: Positive = Field(description="of actions, in units of action_bound")
     colour: float = Field(
-        ge=0, le=4, description="power of the noise's spectrum: 0 white, 1 pink, 2 red"
+        ge=0,
+        le=4,
+        description="power of the noise's spectrum: 0 white, 1 pink, 2 red",
     )
     temperature: Positive = Field(description="of mppi's weights")
 
     @model_validator(mode="after")
     def _counts_fit(self) -> "Planner":
-        keep = self.keep
-        elites = self.elites
-        candidates = self.candidates
+        if not self.keep <= self.elites < self.candidates:
+            raise ValueError(
+                f"keep {self.keep} <= elites {self.elites} < candidates {self.candidates}"
+                " does not hold; mend one"
+            )
+        if self.keep + 1 == self.candidates:
+            raise ValueError(
+                f"keep {self.keep} and the mean are all of candidates {self.candidates}:"
+                " none is drawn; lower keep"
+            )
         longest = self.horizon * self.hold
-        if not keep <= elites < candidates:
-            raise ValueError(
-                f"keep {keep} <= elites {elites} < candidates {candidates} does not hold; mend one"
-            )
-        if keep + 1 == candidates:
-            raise ValueError(
-                f"keep {keep} and the mean are all of candidates {candidates}: none is drawn; lower keep"
-            )
         if self.replan_every % self.hold or self.replan_every > longest:
-            limits = f"must be a multiple of hold {self.hold}, and at most horizon * hold {longest}"
-            raise ValueError(f"replan_every {self.replan_every} {limits}")
+            raise ValueError(
+                f"replan_every {self.replan_every} must be a multiple of hold {self.hold},"
+                f" and at most horizon * hold {longest}"
+            )
         return self
 
 
@@ -157,10 +168,12 @@ class Policies(Section):
 
     step_hold: int = Field(ge=1, le=10**9, description="transitions of one draw of arm `step`")
     prbs_hold: tuple[Hold, Hold] = Field(
-        strict=False, description="least and most transitions of the signs of `prbs`"
+        strict=False,
+        description="least and most transitions of the signs of `prbs`",
     )
     chirp: tuple[Positive, Positive] = Field(
-        strict=False, description="Hz at the start and at the end"
+        strict=False,
+        description="Hz at the start and at the end",
     )
 
     @model_validator(mode="after")
@@ -177,11 +190,15 @@ class SeqVaeTraining(Section):
     samples: int = Field(ge=1, le=1024, description="of the states of a window")
     horizons: int = Field(ge=1, le=256, description="steps ahead that the dynamics must explain")
     decay: float = Field(
-        gt=0, le=1, description="weight of each further step ahead, relative to the one before"
+        gt=0,
+        le=1,
+        description="weight of each further step ahead, relative to the one before",
     )
     window: int = Field(ge=2, le=10_000, description="transitions that are scored")
     burn_in: int = Field(
-        ge=0, le=10_000, description="transitions before them that only set the encoder's state"
+        ge=0,
+        le=10_000,
+        description="transitions before them that only set the encoder's state",
     )
     batch_size: int = Field(ge=1, le=65536, description="windows per gradient step")
     updates: int = Field(ge=1, le=1000, description="gradient steps per transition")
@@ -189,20 +206,24 @@ class SeqVaeTraining(Section):
     learning_rate: float = Field(gt=0, le=1)
     weight_decay: float = Field(ge=0, le=1)
     max_grad_norm: float | None = Field(
-        gt=0, le=LARGEST, description="null: gradients are not clipped"
+        gt=0,
+        le=LARGEST,
+        description="null: gradients are not clipped",
     )
     beta: float = Field(ge=0, le=LARGEST, description="weight of the divergence terms")
     anneal_kind: Literal["none", "linear"] = Field(description="how beta is reached")
     warmup: int = Field(ge=0, le=10**9, description="updates with beta 0")
     anneal: int = Field(ge=1, le=10**9, description="updates from 0 to beta")
     mask: float = Field(
-        ge=0, lt=1, description="share of states that are predicted in place of encoded"
+        ge=0,
+        lt=1,
+        description="share of states that are predicted in place of encoded",
     )
     min_windows: int = Field(ge=1, le=10**9, description="windows before the first gradient step")
 
     @property
     def length(self) -> int:
-        """The transitions of a window with its burn-in."""
+        """Returns the transitions of a window with its burn-in."""
         return self.burn_in + self.window
 
     @model_validator(mode="after")
@@ -218,12 +239,16 @@ class Train(Section):
     """Holds the arms, which learn from the same start by their own actions, and their settings."""
 
     arms: tuple[Arm, ...] = Field(
-        min_length=1, strict=False, description="how actions are chosen: active plans them"
+        min_length=1,
+        strict=False,
+        description="how actions are chosen: active plans them",
     )
     transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
     record_every: int = Field(ge=1, description="transitions per record")
     checkpoints: int = Field(
-        ge=2, le=1000, description="moments whose field is kept, even in log(transitions)"
+        ge=2,
+        le=1000,
+        description="moments whose field is kept, even in log(transitions)",
     )
     acquisition: Acquisition
     planner: Planner
@@ -232,7 +257,7 @@ class Train(Section):
 
     @property
     def steps(self) -> int:
-        """`Progress.step` of the last yield."""
+        """Returns `Progress.step` of the last yield."""
         return self.transitions
 
     @field_validator("arms")
@@ -271,53 +296,61 @@ class ActiveDynamicsConfig(Section):
 
     @property
     def learners(self) -> int:
-        """The number of learners: all replicates of each arm, one arm after the other."""
+        """Returns the number of learners: all replicates of each arm, arm by arm."""
         return len(self.train.arms) * self.seeds
 
     @model_validator(mode="after")
     def _features_are_few_enough(self) -> "ActiveDynamicsConfig":
-        d = self.env.d
-        side = self.network.rbf.side
         if not self.network.uses_rbf:
             return self
+        d = self.env.d
+        side = self.network.rbf.side
         if d > 3 or side**d > MAX_FEATURES:
-            most = f"at most {MAX_FEATURES}, in at most 3 dimensions"
             raise ValueError(
-                f"network.rbf.side {side} makes {side**d:,} centres in {d} dimensions; {most}; lower it"
+                f"network.rbf.side {side} makes {side**d:,} centres in {d} dimensions;"
+                f" at most {MAX_FEATURES}, in at most 3 dimensions; lower it"
             )
         if self.network.family == "bayes_filter" and d + d * side**d > MAX_STATE:
-            size = f"{d + d * side**d:,} numbers; at most {MAX_STATE:,}"
-            raise ValueError(f"network.rbf.side {side} makes a filter of {size}; lower it")
+            raise ValueError(
+                f"network.rbf.side {side} makes a filter of {d + d * side**d:,} numbers;"
+                f" at most {MAX_STATE:,}; lower it"
+            )
         return self
 
     @model_validator(mode="after")
     def _decoder_can_be_learned(self) -> "ActiveDynamicsConfig":
-        env = self.env
+        observation = self.env.observation
         decoder = self.network.decoder
-        warmup = self.collect.warmup
-        if env.observation.noise == "poisson" and decoder in ("linear", "mlp"):
+        if observation.noise == "poisson" and decoder in ("linear", "mlp"):
             raise ValueError(
-                f"network.decoder: {decoder} gives no rates for noise: poisson; set known or loglinear"
+                f"network.decoder: {decoder} gives no rates for noise: poisson;"
+                " set known or loglinear"
             )
         if self.network.family != "bayes_filter" or decoder != "linear":
             return self
-        what = "network.decoder: linear"
-        if env.observation.kind == "loglinear":
-            raise ValueError(
-                f"{what} of bayes_filter cannot learn env.observation.kind: loglinear; set decoder: known"
-            )
-        if env.observation.channels == env.d:
-            raise ValueError(
-                f"{what} tells noise by what is left of {env.d} channels; raise env.observation.channels"
-            )
-        if env.control is not None and np.linalg.matrix_rank(env.control) < env.d:
-            raise ValueError(
-                f"{what} needs actions that push each dimension; give env.control rank {env.d}, or null"
-            )
-        if warmup < LEARNED_WARMUP:
-            raise ValueError(
-                f"{what} is learned from collect.warmup {warmup}; set at least {LEARNED_WARMUP}"
-            )
+        d = self.env.d
+        control = self.env.control
+        warmup = self.collect.warmup
+        for fails, problem in (
+            (
+                observation.kind == "loglinear",
+                "of bayes_filter cannot learn env.observation.kind: loglinear; set decoder: known",
+            ),
+            (
+                observation.channels == d,
+                f"tells noise by what is left of {d} channels; raise env.observation.channels",
+            ),
+            (
+                control is not None and np.linalg.matrix_rank(control) < d,
+                f"needs actions that push each dimension; give env.control rank {d}, or null",
+            ),
+            (
+                warmup < LEARNED_WARMUP,
+                f"is learned from collect.warmup {warmup}; set at least {LEARNED_WARMUP}",
+            ),
+        ):
+            if fails:
+                raise ValueError(f"network.decoder: linear {problem}")
         return self
 
     @model_validator(mode="after")
@@ -326,14 +359,15 @@ class ActiveDynamicsConfig(Section):
         windows = train.seq_vae
         episode = self.env.episode_transitions
         if self.collect.warmup >= train.transitions:
-            most = f"train.transitions {train.transitions}"
             raise ValueError(
-                f"collect.warmup {self.collect.warmup} leaves nothing of {most}; lower it"
+                f"collect.warmup {self.collect.warmup} leaves nothing of"
+                f" train.transitions {train.transitions}; lower it"
             )
         if episode is not None and train.planner.replan_every > episode:
-            what = f"train.planner.replan_every {train.planner.replan_every} exceeds env.episode_transitions {episode}"
             raise ValueError(
-                f"{what}: episodes would end before anything is planned in them; lower it"
+                f"train.planner.replan_every {train.planner.replan_every} exceeds"
+                f" env.episode_transitions {episode}: episodes would end before anything is"
+                " planned in them; lower it"
             )
         if self.network.family == "bayes_filter":
             return self
@@ -343,52 +377,53 @@ class ActiveDynamicsConfig(Section):
             raise ValueError(f"{what} exceeds env.episode_transitions {episode}: {nothing}")
         if windows.length + windows.min_windows > train.transitions:
             raise ValueError(
-                f"{what} and min_windows {windows.min_windows} exceed train.transitions {train.transitions}: {nothing}"
+                f"{what} and min_windows {windows.min_windows} exceed"
+                f" train.transitions {train.transitions}: {nothing}"
             )
         return self
 
     @model_validator(mode="after")
     def _value_is_defined(self) -> "ActiveDynamicsConfig":
-        network = self.network
-        what = "train.acquisition.weights"
-        asked = [name for name, weight in self.train.acquisition.weights.items() if weight]
-        ensemble = network.family == "seq_vae" and network.seq_vae.dynamics == "ensemble"
         if "active" not in self.train.arms:
             return self
-        if "disagreement" in asked and not (ensemble and network.seq_vae.members > 1):
-            several = "network.family: seq_vae with dynamics: ensemble and several members"
+        network = self.network
+        weighted = [name for name, weight in self.train.acquisition.weights.items() if weight]
+        ensemble = network.family == "seq_vae" and network.seq_vae.dynamics == "ensemble"
+        if "disagreement" in weighted and not (ensemble and network.seq_vae.members > 1):
             raise ValueError(
-                f"{what}.disagreement needs {several}; set these, or weigh another value"
+                "train.acquisition.weights.disagreement needs network.family: seq_vae with"
+                " dynamics: ensemble and several members; set these, or weigh another value"
             )
-        undefined = [name for name in asked if name in POSTERIORS]
+        undefined = [name for name in weighted if name in POSTERIORS]
         if ensemble and undefined:
             raise ValueError(
-                f"{what}.{undefined[0]} needs a posterior, which an ensemble has not; weigh disagreement"
+                f"train.acquisition.weights.{undefined[0]} needs a posterior,"
+                " which an ensemble has not; weigh disagreement"
             )
         return self
 
     @model_validator(mode="after")
     def _arrays_fit_into_memory(self) -> "ActiveDynamicsConfig":
-        env = self.env
-        train = self.train
-        plan = train.planner
-        channels = env.observation.channels
-        rollouts = self.collect.held_out_rollouts
-        features = env.d * self.network.rbf.side**env.d if self.network.uses_rbf else 64
+        d = self.env.d
+        plan = self.train.planner
+        channels = self.env.observation.channels
+        features = d * self.network.rbf.side**d if self.network.uses_rbf else 64
         for what, numbers in {
-            "rows * train.transitions * env.observation.channels": self.learners
-            * train.transitions
-            * channels,
-            "rows * (network.rbf.side ** d * d) ** 2": 2 * self.learners * features**2,
-            "seeds * train.planner.candidates * horizon": self.seeds
-            * plan.candidates
-            * plan.horizon
-            * features,
-            "collect.held_out_rollouts of env.observation.channels": rollouts * 101 * channels,
+            "learners * train.transitions * env.observation.channels": (
+                self.learners * self.train.transitions * channels
+            ),
+            "learners * (network.rbf.side ** d * d) ** 2": 2 * self.learners * features**2,
+            "seeds * train.planner.candidates * horizon": (
+                self.seeds * plan.candidates * plan.horizon * features
+            ),
+            "collect.held_out_rollouts of env.observation.channels": (
+                self.collect.held_out_rollouts * 101 * channels
+            ),
         }.items():
             size = 8 * numbers
             if size > MAX_BYTES:
                 raise ValueError(
-                    f"{what} takes about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower one"
+                    f"{what} takes about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30};"
+                    " lower one"
                 )
         return self

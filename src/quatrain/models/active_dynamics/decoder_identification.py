@@ -3,13 +3,12 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 DEGREE = 3
 """Degree of the polynomial that approximates the unknown field."""
 LEAST_VARIANCE = 1e-6
-"""Lower bound of a channel's noise variance."""
 
 
 class WarmupTransitions(NamedTuple):
@@ -33,10 +32,10 @@ class LinearDecoder(NamedTuple):
 
 
 def identify_decoder(warmup: WarmupTransitions, dt: float) -> LinearDecoder:
-    """Identifies linear channels: principal directions L, rotated so that an action u moves x by u dt.
+    """Identifies linear channels from principal directions L and the known effect of actions.
 
-    With z = Lᵀ(y - mean), dz/dt is regressed on cubic polynomials of z and on u. The coefficients G of
-    u give x = G⁻¹ z and C = L G. The noise variance is that of the residual off the directions.
+    With z = Lᵀ(y - mean), dz/dt is regressed on cubic polynomials of z and on u. The coefficients G
+    of u give x = G⁻¹ z and C = L G. The noise variance is that of the residual off the directions.
     """
     d = warmup.controls.shape[1]
     channels = warmup.observations.shape[1]
@@ -67,22 +66,19 @@ def _polynomials(z: Float[Tensor, "transition d"]) -> Float[Tensor, "transition 
     return torch.cat(columns, 1)
 
 
-class AffineFit(NamedTuple):
-    """Holds A and c of x = A z + c."""
-
-    matrix: Float[Tensor, "d d"]
-    offset: Float[Tensor, " d"]
-
-
-def fit_affine(z: Float[Tensor, "state d"], x: Float[Tensor, "state d"]) -> AffineFit:
-    """Fits true states by least squares on the encoded ones."""
+def fit_affine(
+    z: Float[Tensor, "state d"],
+    x: Float[Tensor, "state d"],
+) -> tuple[Float64[Tensor, "d d"], Float64[Tensor, " d"]]:
+    """Returns A and c of x = A z + c, fitted by least squares."""
     terms = torch.cat([z, torch.ones_like(z[:, :1])], 1).double()
     solution = _least_squares(terms, x.double())
-    return AffineFit(solution[:-1].mT.contiguous(), solution[-1])
+    return solution[:-1].mT.contiguous(), solution[-1]
 
 
 def _least_squares(
-    terms: Float[Tensor, "sample term"], values: Float[Tensor, "sample d"]
+    terms: Float[Tensor, "sample term"],
+    values: Float[Tensor, "sample d"],
 ) -> Float[Tensor, "term d"]:
-    """Solves by the pseudo-inverse: `lstsq` may vary between calls on the CPU, and needs full rank on CUDA."""
+    # `lstsq` may vary between calls on the CPU, and needs full rank on CUDA.
     return torch.linalg.pinv(terms) @ values

@@ -1,4 +1,4 @@
-"""state, held-out data -> scores: error and calibration of each arm's field, and the gain of active learning."""
+"""state, held-out data -> scores: error and calibration of fields, gain of active learning."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from quatrain.models.active_dynamics.bayes_filter.filter import Filter
 from quatrain.models.active_dynamics.bayes_filter.learner import frozen_innovation
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import FieldLearner, Weights
+from quatrain.models.active_dynamics.learner import FieldLearner
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
@@ -41,7 +41,10 @@ LARGEST_EXACT = 1e-3
 
 
 class FieldEstimate(NamedTuple):
-    """Holds the field of all learners on the grid, in true coordinates, and its error at each checkpoint."""
+    """Holds the field of all learners on the grid, in true coordinates.
+
+    nrmse: its error at each checkpoint; at later ones the error now.
+    """
 
     mean: Float64[np.ndarray, "learner point d"]
     variance: Float64[np.ndarray, "learner point d"]
@@ -49,50 +52,69 @@ class FieldEstimate(NamedTuple):
 
 
 def evaluate(
-    config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int
+    config: ActiveDynamicsConfig,
+    state: State,
+    dataset: Dataset,
+    seed: int,
 ) -> dict[str, float]:
     """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
-    Intervals are order statistics, for at least 6 replicates. `transition_ratio.ARM` is how many times
-    the transitions ARM took to its final median error, relative to the replicates of the active arm.
-    Both are uncertain, so its interval is a paired bootstrap over replicates.
+    Intervals are order statistics, for at least 6 replicates. `transition_ratio.ARM` is how many
+    times the transitions ARM took to its final median error, relative to the replicates of the
+    active arm. Both are uncertain, so its interval is a paired bootstrap over replicates.
     """
     training = TrainingState.from_state(config, dataset, state)
-    learner = training.learner
-    held_out = dataset.held_out
-    field = estimate_field(config, learner, state, dataset)
-    columns = {"field_nrmse": field.nrmse[-1], **calibration(field, held_out)}
-    columns |= predictions(config, training.world, learner, held_out)
-    for name, value in learner.evaluate(held_out, seed).items():
-        columns[name] = _array(value)
-    columns["information_gained"] = _array(state.information)
-
-    by_arm = {}
-    intervals = {}
+    field = estimate_field(config, training.learner, state, dataset)
+    columns = learner_scores(training, field, seed)
+    medians = {}
+    bounds: dict[str, float] = {}
     for name, column in columns.items():
         replicates = column.reshape(len(config.train.arms), -1)
         for arm, values in zip(config.train.arms, replicates, strict=True):
-            by_arm[f"{name}.{arm}"] = values
+            medians[f"{name}.{arm}"] = float(np.median(values))
             if name in WITH_INTERVAL:
-                intervals[f"{name}.{arm}"] = median_interval(values)
+                bounds |= _bounds(f"{name}.{arm}", median_interval(values))
     for name, values in ratios(config, field.nrmse).items():
-        by_arm[name] = values
-        intervals[name] = ratio_interval(config, field.nrmse, name, seed)
+        medians[name] = float(np.median(values))
+        bounds |= _bounds(name, ratio_interval(config, field.nrmse, name, seed))
+    return {
+        **medians,
+        **bounds,
+        **reference_errors(config, dataset),
+        "innovation_nll_oracle": oracle(config, training.world, dataset.held_out),
+    }
 
-    scores = {name: float(np.median(values)) for name, values in by_arm.items()}
-    for name, interval in intervals.items():
-        if interval is not None:
-            scores |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    scores |= reference_errors(config, dataset)
-    scores["innovation_nll_oracle"] = oracle(config, training.world, held_out)
-    return scores
+
+def learner_scores(
+    training: TrainingState,
+    field: FieldEstimate,
+    seed: int,
+) -> dict[str, Float64[np.ndarray, " learner"]]:
+    """Computes the scores of each learner that do not depend on other learners."""
+    held_out = training.dataset.held_out
+    scores = training.learner.evaluate(held_out, seed)
+    return {
+        "field_nrmse": field.nrmse[-1],
+        **calibration(field, held_out),
+        **predictions(training.config, training.world, training.learner, held_out),
+        **{name: _array(value) for name, value in scores.items()},
+        "information_gained": _array(training.information),
+    }
+
+
+def _bounds(name: str, interval: Interval | None) -> dict[str, float]:
+    if interval is None:
+        return {}
+    return {f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 @torch.no_grad()
 def estimate_field(
-    config: ActiveDynamicsConfig, learner: FieldLearner, state: State, dataset: Dataset
+    config: ActiveDynamicsConfig,
+    learner: FieldLearner,
+    state: State,
+    dataset: Dataset,
 ) -> FieldEstimate:
-    """Computes the field now, and its error at each checkpoint; at later checkpoints the error now."""
     held_out = dataset.held_out
     truth = torch.tensor(held_out.grid_field).double()
     grid = torch.tensor(held_out.grid).double().expand(config.learners, -1, -1)
@@ -101,7 +123,9 @@ def estimate_field(
         weights = learner.weights
         if step <= int(state.transitions):
             weights = {name: value[place] for name, value in state.snapshots.items()}
-        velocity = _true_velocity(learner, weights, held_out, grid)
+        alignment = learner.alignment(weights, held_out)
+        drift = learner.drift(weights, alignment.to_latent(grid).float())
+        velocity = alignment.to_velocity(drift.double())
         errors.append((velocity - truth).square().sum((1, 2)) / truth.square().sum())
     alignment = learner.alignment(learner.weights, held_out)
     moments = learner.moments(alignment.to_latent(grid))
@@ -112,20 +136,9 @@ def estimate_field(
     )
 
 
-def _true_velocity(
-    learner: FieldLearner,
-    weights: Weights,
-    held_out: HeldOut,
-    x: Float64[Tensor, "learner point d"],
-) -> Float64[Tensor, "learner point d"]:
-    """Computes the learned field in true coordinates."""
-    alignment = learner.alignment(weights, held_out)
-    drift = learner.drift(weights, alignment.to_latent(x).float())
-    return alignment.to_velocity(drift.double())
-
-
 def calibration(
-    field: FieldEstimate, held_out: HeldOut
+    field: FieldEstimate,
+    held_out: HeldOut,
 ) -> dict[str, Float64[np.ndarray, " learner"]]:
     """Computes how well the uncertainty of the field matches its error."""
     variance = np.maximum(field.variance, SMALLEST)
@@ -140,45 +153,61 @@ def calibration(
 
 @torch.no_grad()
 def predictions(
-    config: ActiveDynamicsConfig, world: World, learner: FieldLearner, held_out: HeldOut
+    config: ActiveDynamicsConfig,
+    world: World,
+    learner: FieldLearner,
+    held_out: HeldOut,
 ) -> dict[str, Float64[np.ndarray, " learner"]]:
-    """Computes R² of predicted states after each of HORIZONS, from true starts with held-out actions.
+    """Computes R² of states predicted from true starts, after each of HORIZONS.
 
-    Paths follow the field in true coordinates, where the effect of actions is known: a zero field has
-    a `displacement_r2` of 0. A path counts as long as the true one stays in the region; outside of it
-    the field need not be known.
+    A zero field has a `displacement_r2` of 0. A path counts as long as the true one stays in the
+    region; outside of it the field need not be known.
     """
     truth = torch.tensor(held_out.clean_states).double()
-    u = torch.tensor(held_out.start_actions).double() @ world.control.T.double()
+    push = torch.tensor(held_out.start_actions).double() @ world.control.T.double()
     inside = (truth.norm(dim=2) <= config.env.region_radius).cumprod(1).bool()
-    dt = world.spec.dt
-    alignment = learner.alignment(learner.weights, held_out)
-    weights = learner.weights
-    x = truth[:, 0].expand(config.learners, -1, -1)
+    starts = truth[:, 0].expand(config.learners, -1, -1)
+    predicted = _predicted_paths(learner, held_out, starts, push, world.spec.dt)
     scores = {}
-    for time in range(1, max(HORIZONS) + 1):
-        drift = learner.drift(weights, alignment.to_latent(x).float())
-        x = x + (alignment.to_velocity(drift.double()) + u[:, time - 1]) * dt
-        if time in HORIZONS:
-            paths = inside[:, time] if inside[:, time].any() else inside[:, 0]
-            final = truth[paths, time]
-            pushed = u[paths, :time].sum(1) * dt
-            error = (x[:, paths] - final).square().sum((1, 2))
-            displacement = (final - truth[paths, 0] - pushed).square().sum()
-            spread = (final - final.mean(0)).square().sum()
-            scores[f"displacement_r2_{time}"] = _array(1 - error / displacement)
-            scores[f"position_r2_{time}"] = _array(1 - error / spread)
+    for time in HORIZONS:
+        paths = inside[:, time] if inside[:, time].any() else inside[:, 0]
+        final = truth[paths, time]
+        pushed = push[paths, :time].sum(1) * world.spec.dt
+        error = (predicted[time - 1][:, paths] - final).square().sum((1, 2))
+        displacement = (final - truth[paths, 0] - pushed).square().sum()
+        spread = (final - final.mean(0)).square().sum()
+        scores[f"displacement_r2_{time}"] = _array(1 - error / displacement)
+        scores[f"position_r2_{time}"] = _array(1 - error / spread)
     return scores
 
 
+def _predicted_paths(
+    learner: FieldLearner,
+    held_out: HeldOut,
+    x: Float64[Tensor, "learner start d"],
+    push: Float64[Tensor, "start time d"],
+    dt: float,
+) -> list[Float64[Tensor, "learner start d"]]:
+    """Follows the learned field in true coordinates, where the effect of actions is known."""
+    weights = learner.weights
+    alignment = learner.alignment(weights, held_out)
+    path = []
+    for u in push.unbind(1)[: max(HORIZONS)]:
+        drift = learner.drift(weights, alignment.to_latent(x).float())
+        x = x + (alignment.to_velocity(drift.double()) + u) * dt
+        path.append(x)
+    return path
+
+
 def ratios(
-    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint learner"]
+    config: ActiveDynamicsConfig,
+    nrmse: Float64[np.ndarray, "checkpoint learner"],
 ) -> dict[str, Float64[np.ndarray, " replicate"]]:
     """Computes T / N for each arm but the active one.
 
     T is the number of transitions in training, and N that after which a replicate of the active arm
-    reaches ARM's final median error. Errors are interpolated between checkpoints, log against log; the
-    ratio is 0 if that error is never reached.
+    reaches ARM's final median error. Errors are interpolated between checkpoints, log against log;
+    the ratio is 0 if that error is never reached.
     """
     arms = config.train.arms
     if "active" not in arms:
@@ -204,7 +233,7 @@ def ratio_interval(
     name: str,
     seed: int,
 ) -> Interval | None:
-    """Computes the interval of a median of `ratios`; None if there are too few replicates for one."""
+    """Computes the interval of a median of `ratios`; None if there are too few replicates."""
     by_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)
     replicates = np.arange(by_arm.shape[2], dtype=float)
     if median_interval(replicates) is None:
@@ -221,9 +250,11 @@ def ratio_interval(
 
 
 def reached_at(
-    steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], target: float
+    steps: tuple[int, ...],
+    errors: Float64[np.ndarray, " checkpoint"],
+    target: float,
 ) -> float | None:
-    """Computes the transitions after which an error is first at most `target`; None if it never is."""
+    """Computes the transitions after which an error first is at most `target`, if it ever is."""
     hits = np.flatnonzero(errors <= target)
     if not len(hits):
         return None
@@ -233,11 +264,12 @@ def reached_at(
     after = np.log(max(errors[place], SMALLEST))
     before = np.log(max(errors[place - 1], SMALLEST))
     share = (before - np.log(target)) / (before - after)
-    return float(np.exp(np.log(steps[place - 1]) + share * np.log(steps[place] / steps[place - 1])))
+    growth = np.log(steps[place] / steps[place - 1])
+    return float(np.exp(np.log(steps[place - 1]) + share * growth))
 
 
 def reference_errors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
-    """Computes relative errors of the zero field, of the best affine field, and of the best RBF field.
+    """Computes relative errors of the zero field, and of the best affine and RBF fields.
 
     If the true field is affine, the best affine field is no reference and its error counts as 1.
     """
@@ -257,9 +289,13 @@ def reference_errors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str
 
 
 def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> float:
-    """Computes the innovation of a filter with the true field and channels on the held-out rollouts."""
-    rbf = make_rbf(config.network.rbf, config.env.d)
-    filter = Filter(rbf, world.emission.double(), config.env.dt, config.env.process_noise)
+    """Computes the innovation on held-out rollouts of a filter with true field and channels."""
+    filter = Filter(
+        make_rbf(config.network.rbf, config.env.d),
+        world.emission.double(),
+        config.env.dt,
+        config.env.process_noise,
+    )
     u = torch.tensor(held_out.rollouts.actions).double() @ world.control.T.double()
 
     def field(x: Tensor) -> Tensor:
@@ -269,9 +305,9 @@ def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> flo
 
 
 def _fit_error(
-    columns: Float[np.ndarray, "point column"], truth: Float[np.ndarray, "point d"]
+    columns: Float[np.ndarray, "point column"],
+    truth: Float[np.ndarray, "point d"],
 ) -> float:
-    """Computes the relative error of the least-squares fit."""
     fit = columns @ np.linalg.lstsq(columns, truth, rcond=None)[0]
     return float(np.sqrt(((fit - truth) ** 2).sum() / (truth**2).sum()))
 

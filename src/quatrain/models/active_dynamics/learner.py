@@ -1,4 +1,4 @@
-"""observed transitions -> beliefs about the field: the interface of both families, and its view for a planner."""
+"""observed transitions -> beliefs about the field: the interface of both families."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -14,16 +14,14 @@ from quatrain.replay.windows import WindowRing
 
 Weights = dict[str, Tensor]
 """Name -> weights, with the learners as first axis."""
-JOINT_COVARIANCE_VALUES = ("fisher_d", "fisher_a")
-"""Acquisition values that need the joint covariance of the weights of all outputs."""
 
 
 class Observation(NamedTuple):
     """Holds what learners observe of one transition.
 
-    action, control: a_t and u_t = B a_t. observation: y_{t+1} of the state that the transition led to.
-    truncated: whether the episode ended there. reset_observation: the first observation of the next
-    episode where it ended, else equal to `observation`.
+    action, control: a_t and u_t = B a_t. observation: y_{t+1} of the state that the transition led
+    to. truncated: whether the episode ended there. reset_observation: the first observation of the
+    next episode where it ended, else equal to `observation`.
     """
 
     action: Float[Tensor, "learner action"]
@@ -50,8 +48,8 @@ class Moments(NamedTuple):
 class FieldPosterior(NamedTuple):
     """Holds the field of one learner, as it is exported for inference.
 
-    weights: name -> weights. covariance: of the weights of each output (bayes_filter), of one output
-    shared by all (seq_vae), or without any feature (ensembles).
+    weights: name -> weights. covariance: of the weights of each output (bayes_filter), of one
+    output shared by all (seq_vae), or without any feature (ensembles).
     """
 
     weights: dict[str, Tensor]
@@ -71,7 +69,8 @@ class AffineAlignment(NamedTuple):
         return cls(matrix, torch.zeros(learners, d).double())
 
     def to_latent(
-        self, x: Float64[Tensor, "*learner point d"]
+        self,
+        x: Float64[Tensor, "*learner point d"],
     ) -> Float64[Tensor, "learner point d"]:
         """Computes z = A⁺ (x - c)."""
         return (x - self.offset[:, None]) @ torch.linalg.pinv(self.matrix).mT
@@ -81,13 +80,15 @@ class AffineAlignment(NamedTuple):
         return self.to_velocity(z) + self.offset[:, None]
 
     def to_velocity(
-        self, v: Float64[Tensor, "learner point d"]
+        self,
+        v: Float64[Tensor, "learner point d"],
     ) -> Float64[Tensor, "learner point d"]:
         """Computes dx/dt = A dz/dt."""
         return v @ self.matrix.mT
 
     def to_velocity_variance(
-        self, variance: Float64[Tensor, "learner point d"]
+        self,
+        variance: Float64[Tensor, "learner point d"],
     ) -> Float64[Tensor, "learner point d"]:
         """Computes the diagonal of A diag(variance) Aᵀ, the variance of dx/dt."""
         return variance @ self.matrix.square().mT
@@ -96,12 +97,12 @@ class AffineAlignment(NamedTuple):
 class Surrogate(NamedTuple):
     """Holds what a planner needs of some learners, in single precision.
 
-    control: B of u = B a. field, jacobian (J_ij = ∂f_i/∂x_j), members (of an ensemble): functions of
-    states [learner, n, d]. covariance: Σ, the mean over outputs of the blocks P_ww,ii. full_covariance:
-    P_ww with weight (i, c) at i·C + c. region: Γ, the mean of φφᵀ over the region of interest.
-    step_variance: of an observed x_{t+1} - x_t, from process noise and from the uncertainty of both
-    states (Q dt + mean diag Λ⁻¹; mean(s dt + 2v)). precision: Λ = Hᵀ R⁻¹ H at the current state.
-    Entries that a family does not have are None.
+    control: B of u = B a. field, jacobian (J_ij = ∂f_i/∂x_j), members (of an ensemble): functions
+    of states [learner, n, d]. covariance: Σ, the mean over outputs of the blocks P_ww,ii.
+    full_covariance: P_ww with weight (i, c) at i·C + c. region: Γ, the mean of φφᵀ over the region
+    of interest. step_variance: of an observed x_{t+1} - x_t, from process noise and from the
+    uncertainty of both states (Q dt + mean diag Λ⁻¹; mean(s dt + 2v)). precision: Λ = Hᵀ R⁻¹ H at
+    the current state. Entries that a family does not have are None.
     """
 
     state: Float[Tensor, "learner d"]
@@ -120,7 +121,7 @@ class Surrogate(NamedTuple):
 
 def needs_joint_covariance(config: Acquisition) -> bool:
     """Returns whether an acquisition value of positive weight needs `full_covariance`."""
-    return any(config.weights.get(name, 0) > 0 for name in JOINT_COVARIANCE_VALUES)
+    return any(config.weights.get(name, 0) > 0 for name in ("fisher_d", "fisher_a"))
 
 
 @runtime_checkable
@@ -135,13 +136,19 @@ class FieldLearner(Protocol):
 
     @classmethod
     def init(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        seed: np.random.SeedSequence,
     ) -> "FieldLearner":
         """Returns the learners before the first transition."""
 
     @classmethod
     def from_state(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        saved: Any,
     ) -> "FieldLearner":
         """Returns the learners that a saved state describes; the saved state is not changed."""
 
@@ -150,7 +157,7 @@ class FieldLearner(Protocol):
 
     @property
     def weights(self) -> Weights:
-        """The weights of the field, as a checkpoint keeps them."""
+        """Returns the weights of the field, as a checkpoint keeps them."""
 
     def observe(self, observation: Observation) -> Float[Tensor, " learner"]:
         """Updates the beliefs in place.
@@ -163,13 +170,15 @@ class FieldLearner(Protocol):
 
     @property
     def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
-        """The metrics of the last `improve`; the names never change."""
+        """Returns the metrics of the last `improve`; the names never change."""
 
     def surrogate(self, learners: slice) -> Surrogate:
         """Returns what a planner needs of these learners."""
 
     def drift(
-        self, weights: Weights, x: Float[Tensor, "learner point d"]
+        self,
+        weights: Weights,
+        x: Float[Tensor, "learner point d"],
     ) -> Float[Tensor, "learner point d"]:
         """Computes the mean field of a checkpoint's weights."""
 
@@ -183,7 +192,7 @@ class FieldLearner(Protocol):
         """Computes the nats gained about the weights since the prior."""
 
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
-        """Computes `innovation_nll` on held-out rollouts with fixed weights, and scores of the family."""
+        """Computes `innovation_nll` with fixed weights, and scores of the family."""
 
     def export_posterior(self, learner: int) -> FieldPosterior:
         """Returns what inference needs of one learner."""

@@ -1,23 +1,27 @@
-"""predictions, observations -> the terms that are optimised: a bound on the evidence, or innovations.
+"""predictions, observations -> optimised terms: a bound on the evidence, or innovations.
 
-seq_vae, 'Auto-Encoding Variational Bayes' (2014) over time. Of a window of T transitions, with the belief N(μ_t, v_t)
-of the encoder, S samples z_t = μ_t + √v_t ε (z̃_t where a masked one is replaced by the step m(z_{t-1}) + √(s dt) ε),
-the mean m⁽ᵏ⁾ of the last of k steps from z̃_t, and b_t = 0 where the sample is masked, else 1:
+seq_vae ('Auto-Encoding Variational Bayes', 2014, over time). A window has T transitions, the
+encoder's beliefs are N(μ_t, v_t), and S samples are z_t = μ_t + √v_t ε. In z̃_t a masked sample is
+replaced by the step m(z_{t-1}) + √(s dt) ε; b_t = 0 where the sample is masked, else 1. m⁽ᵏ⁾ is the
+mean of the last of k steps from z̃_t, q and p are variances, and the replay has N transitions:
 
-    ell        = mean_s Σ_t ln p(y_t | z̃_t)
-    kl_first   = KL[ N(μ_1, v_1) ‖ N(m_0, v_0) ]
-    kl_steps   = Σ_k w_k mean_s Σ_{t=1}^{T-k} b_{t+k} KL[ N(μ_{t+k}, v_{t+k}) ‖ N(m⁽ᵏ⁾_{t+k}, s dt) ]
-    weight_prior = |W|² / 2 s_w²                             of radial basis functions, with N transitions in the replay
-    w_k        = decay^(k-1) / Σ_j decay^(j-1)
-    KL(q ‖ p)  = ½ Σ_d [ ln(p/q) + (μ_q - μ_p)² / p + q/p - 1 ]                                      (q, p variances)
-    loss       = -(1/T) mean_B [ ell - β (kl_first + kl_steps) ] + weight_prior / N
+    ell          = mean_s Σ_t ln p(y_t | z̃_t)
+    kl_first     = KL[ N(μ_1, v_1) ‖ N(m_0, v_0) ]
+    kl_steps     = Σ_k w_k mean_s Σ_{t=1}^{T-k} b_{t+k} KL_{t,k}
+    KL_{t,k}     = KL[ N(μ_{t+k}, v_{t+k}) ‖ N(m⁽ᵏ⁾_{t+k}, s dt) ]
+    weight_prior = |W|² / 2 s_w²                        (radial basis functions)
+    w_k          = decay^(k-1) / Σ_j decay^(j-1)
+    KL(q ‖ p)    = ½ Σ_d [ ln(p/q) + (μ_q - μ_p)² / p + q/p - 1 ]
+    loss         = -(1/T) mean_B [ ell - β (kl_first + kl_steps) ] + weight_prior / N
 
-With one step, no mask and β = 1 it is the evidence lower bound. Gradients flow into both sides of each KL.
+With one step, no mask and β = 1 this is the evidence lower bound. Gradients flow into both sides of
+each KL.
 
-bayes_filter: with r = y - h(x_p), Λ = Hᵀ R⁻¹ H, η = Hᵀ R⁻¹ r and the covariance P of the predicted state,
+bayes_filter, n channels: with r = y - h(x_p), Λ = Hᵀ R⁻¹ H, η = Hᵀ R⁻¹ r and the covariance P of
+the predicted state,
 
     innovation_nll = -ln N(r; 0, H P Hᵀ + R)
-                   = ½ [ n ln 2π + ln|R| + ln|I + ΛP| + rᵀ R⁻¹ r - ηᵀ P (I + ΛP)⁻¹ η ]              of n channels
+                   = ½ [ n ln 2π + ln|R| + ln|I + ΛP| + rᵀ R⁻¹ r - ηᵀ P (I + ΛP)⁻¹ η ]
 """
 
 import math
@@ -32,17 +36,16 @@ TERMS = {
     "seq_vae": ("ell", "kl_first", "kl_steps", "weight_prior"),
     "bayes_filter": ("innovation_nll",),
 }
-"""The terms that each family optimises: those of the ELBO, or the filter's negative log evidence."""
+"""Optimised terms by family: those of the ELBO, or the filter's negative log evidence."""
 LOG_2PI = math.log(2 * math.pi)
 
 
 def terms(config: ActiveDynamicsConfig) -> tuple[str, ...]:
-    """Returns the names of the terms that the config's family optimises; each is a recorded metric."""
+    """Returns the names of the family's terms; each is a recorded metric."""
     return TERMS[config.network.family]
 
 
 def weights(times: int, transitions: int, beta: float) -> dict[str, float]:
-    """Returns the weight of each ELBO term in the loss."""
     return {
         "ell": -1 / times,
         "kl_first": beta / times,
@@ -67,7 +70,8 @@ def horizon_weights(horizons: int, decay: float) -> Float[Tensor, " horizon"]:
 
 
 def horizon_mask_weights(
-    weights_k: Float[Tensor, " horizon"], times: int
+    weights_k: Float[Tensor, " horizon"],
+    times: int,
 ) -> Float[Tensor, "horizon time_m1"]:
     """Computes the weight of the KL of k steps from t: w_k, and 0 if t + k is beyond the window."""
     ahead = torch.arange(1, len(weights_k) + 1, device=weights_k.device)
@@ -76,17 +80,18 @@ def horizon_mask_weights(
 
 
 def gaussian(
-    error: Float[Tensor, "lead obs *batch"], variance: Float[Tensor, " obs"]
+    error: Float[Tensor, "lead obs *batch"],
+    variance: Float[Tensor, " obs"],
 ) -> Float[Tensor, "lead *batch"]:
     """Computes ln p(y) of y = mean + error, summed over channels."""
     squares = variance.reciprocal() @ error.flatten(2).square()
-    return -0.5 * (squares + (variance.log().sum() + len(variance) * LOG_2PI)).unflatten(
-        1, error.shape[2:]
-    )
+    constant = variance.log().sum() + len(variance) * LOG_2PI
+    return -0.5 * (squares + constant).unflatten(1, error.shape[2:])
 
 
 def poisson(
-    y: Float[Tensor, "obs *#batch"], log_rate: Float[Tensor, "lead obs *batch"]
+    y: Float[Tensor, "obs *#batch"],
+    log_rate: Float[Tensor, "lead obs *batch"],
 ) -> Float[Tensor, "lead *batch"]:
     """Computes ln p(y) of counts, summed over channels."""
     return (y * log_rate - log_rate.exp()).sum(1) - torch.lgamma(y + 1).sum(0)
@@ -121,10 +126,8 @@ def innovation_nll(
     """
     damped = precision @ covariance
     damped = damped + torch.eye(damped.shape[-1], dtype=damped.dtype, device=damped.device)
-    explained = (
-        information_vector
-        * (covariance @ torch.linalg.solve(damped, information_vector[..., None]))[..., 0]
-    ).sum(-1)
+    solution = covariance @ torch.linalg.solve(damped, information_vector[..., None])
+    explained = (information_vector * solution[..., 0]).sum(-1)
     logdets = noise_variance.log().sum(-1) + torch.linalg.slogdet(damped).logabsdet
     squares = (residual.square() / noise_variance).sum(-1)
     return 0.5 * (residual.shape[-1] * LOG_2PI + logdets + squares - explained)

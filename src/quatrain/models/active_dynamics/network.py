@@ -18,7 +18,7 @@ class Rbf(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of features: side ** d."""
+        """Returns the number of features: side ** d."""
         return len(self.axis) ** self.d
 
     def features(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch feature"]:
@@ -26,19 +26,16 @@ class Rbf(NamedTuple):
         return _product(self._along_axes(x))
 
     def with_derivatives(self, x: Float[Tensor, "*batch d"]) -> "Derived":
-        """Computes features and their derivatives."""
         along = self._along_axes(x)
         slope = -along * (x[..., None] - self.axis) / self.length**2
         derivatives = []
         for axis in range(self.d):
-            factors = [
-                (slope if place == axis else along)[..., place, :] for place in range(self.d)
-            ]
-            derivatives.append(_product(torch.stack(factors, -2)))
+            factors = along.clone()
+            factors[..., axis, :] = slope[..., axis, :]
+            derivatives.append(_product(factors))
         return Derived(_product(along), torch.stack(derivatives, -1))
 
     def to(self, dtype: torch.dtype) -> "Rbf":
-        """Returns a copy in another precision."""
         return self._replace(axis=self.axis.to(dtype))
 
     def _along_axes(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d side"]:
@@ -61,8 +58,8 @@ def _product(along: Float[Tensor, "*batch d side"]) -> Float[Tensor, "*batch fea
 
 
 def make_rbf(config: RbfGrid, d: int) -> Rbf:
-    """Returns the grid of a config, in d dimensions."""
-    return Rbf(torch.linspace(-config.range, config.range, config.side), config.length, d)
+    axis = torch.linspace(-config.range, config.range, config.side)
+    return Rbf(axis, config.length, d)
 
 
 def prior_weight_variance(rbf: Rbf, grid: Float[Tensor, "point d"], prior_field_sd: float) -> float:

@@ -1,10 +1,12 @@
 """score of actions -> the decisions to take: sample, score, move towards the best.
 
-iCEM ('Sample-efficient Cross-Entropy Method for Real-time Planning', 2020) draws around a mean with coloured noise,
-scores the previous best again, and moves mean and deviation to those of the elites. MPPI ('Information Theoretic MPC
-for Model-Based Reinforcement Learning', 2017) draws the same way, keeps the deviation, and weights all candidates:
+iCEM ('Sample-efficient Cross-Entropy Method for Real-time Planning', 2020) draws around a mean with
+coloured noise, scores the previous best again, and moves mean and deviation to those of the elites.
+MPPI ('Information Theoretic MPC for Model-Based Reinforcement Learning', 2017) draws the same way,
+keeps the deviation, and weights all candidates:
 
-    mean <- Σ_n softmax_n( (score_n - mean of scores) / (deviation of scores · temperature) ) candidate_n
+    mean <- Σ_n softmax_n( (score_n - mean of scores) / (deviation of scores · temperature) )
+        candidate_n
 
 over the candidates whose score is finite.
 """
@@ -37,32 +39,38 @@ class ScoredCandidates(NamedTuple):
     scores: Float[Tensor, "learner n"]
 
     def best(self, count: int) -> Float[Tensor, "learner best decision action"]:
-        """Returns the candidates with the highest scores, best first."""
         places = self.scores.topk(count, 1).indices
         return self.candidates.take_along_dim(places[:, :, None, None], 1)
 
 
-def first_plan(config: Planner, rows: int, action_size: int) -> Plan:
+def first_plan(config: Planner, learners: int, action_size: int) -> Plan:
     """Returns the plan of no actions."""
-    mean = torch.zeros(rows, config.horizon, action_size)
+    mean = torch.zeros(learners, config.horizon, action_size)
     return Plan(mean, mean[:, None].repeat(1, config.keep, 1, 1))
 
 
 @threads.single_threaded(if_small=True)
 @torch.no_grad()
 def replan(
-    config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator
+    config: Planner,
+    bound: float,
+    score: Score,
+    plan: Plan,
+    generator: torch.Generator,
 ) -> Plan:
-    """Plans anew, `replan_every` transitions after the last plan; actions are in [-bound, bound]."""
-    rows, decisions, action_size = plan.mean.shape
-    shape = (config.iterations, rows, config.candidates - 1 - config.keep, action_size, decisions)
-    white = torch.randn(shape, generator=generator, device=generator.device)
+    """Plans anew, `replan_every` transitions after the last plan, in [-bound, bound]."""
+    learners, decisions, action_size = plan.mean.shape
+    drawn = config.candidates - 1 - config.keep
+    white = torch.randn(
+        (config.iterations, learners, drawn, action_size, decisions),
+        generator=generator,
+        device=generator.device,
+    )
     noise = (white @ colouring(decisions, config.colour, generator.device)).mT
     return improved(config, bound, score, shifted(plan, config.replan_every // config.hold), noise)
 
 
 def decision(config: Planner, plan: Plan, age: int) -> Float[Tensor, "learner action"]:
-    """Returns the action `age` transitions after the planning."""
     return plan.mean[:, age // config.hold]
 
 
@@ -70,8 +78,7 @@ def shifted(plan: Plan, decisions: int) -> Plan:
     """Shifts a plan by some decisions; the last one is repeated."""
 
     def later(sequence: Tensor) -> Tensor:
-        last = sequence[..., -1:, :]
-        return torch.cat([sequence[..., decisions:, :], *[last] * decisions], -2)
+        return torch.cat([sequence[..., decisions:, :], *[sequence[..., -1:, :]] * decisions], -2)
 
     return Plan(later(plan.mean), later(plan.elites))
 
@@ -98,18 +105,17 @@ def improved(
 
 @cache
 def colouring(
-    decisions: int, colour: float, device: torch.device
+    decisions: int,
+    colour: float,
+    device: torch.device,
 ) -> Float[Tensor, "decision decision"]:
-    """Computes L such that L @ (white noise) has unit variance at each time and the power f^-colour at frequency f.
+    """Computes the matrix that turns white noise into coloured noise of unit variance.
 
-    Symmetric, and periodic in the horizon; the power of f = 0 is that of the lowest other.
+    The noise has the power f^-colour at frequency f; the power of f = 0 is that of the lowest
+    other. The matrix is symmetric, and periodic in the horizon.
     """
-    frequency = (
-        torch.fft.fftfreq(decisions, dtype=torch.float64, device=device)
-        .abs()
-        .clamp(min=1 / decisions)
-    )
-    power = frequency**-colour
+    frequency = torch.fft.fftfreq(decisions, dtype=torch.float64, device=device)
+    power = frequency.abs().clamp(min=1 / decisions) ** -colour
     amplitude = (power / power.mean()).sqrt()
     white = torch.eye(decisions, dtype=torch.float64, device=device)
     return torch.fft.ifft(amplitude[:, None] * torch.fft.fft(white, dim=0), dim=0).real.float()
@@ -129,10 +135,7 @@ def _to_weighted(config: Planner, scored: ScoredCandidates) -> tuple[Tensor, Ten
     count = (~failed).sum(1, keepdim=True)
     mean = scored.scores.masked_fill(failed, 0).sum(1, keepdim=True) / count
     scores = (scored.scores - mean).masked_fill(failed, 0)
-    deviation = (
-        (scores.square().sum(1, keepdim=True) / count)
-        .sqrt()
-        .clamp(min=torch.finfo(scores.dtype).tiny)
-    )
-    weights = (scores / (deviation * config.temperature)).masked_fill(failed, -torch.inf).softmax(1)
+    deviation = (scores.square().sum(1, keepdim=True) / count).sqrt()
+    scale = deviation.clamp(min=torch.finfo(scores.dtype).tiny) * config.temperature
+    weights = (scores / scale).masked_fill(failed, -torch.inf).softmax(1)
     return (weights[:, :, None, None] * scored.candidates).sum(1), scored.deviation

@@ -1,7 +1,7 @@
-"""metrics of transitions -> recorded metrics by name; and the error that says where learning diverged."""
+"""metrics of transitions -> recorded metrics by name, or the error that learning diverged."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ SUMS = ("truncations",)
 
 
 def metrics_of(
-    training: TrainingState, transitions: Sequence[Mapping[str, Float[Tensor, " learner"]]]
+    training: TrainingState,
+    transitions: Sequence[Mapping[str, Float[Tensor, " learner"]]],
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Returns one entry for the transitions of a yield: `NAME.ARM` of each arm, and `NAME` of all.
 
@@ -33,19 +34,17 @@ def metrics_of(
     }
     reduced |= {"information_gained": training.information} | _field_metrics(training)
     arms = training.config.train.arms
-    by_arm = {
-        name: value.numpy(force=True).reshape(len(arms), -1) for name, value in reduced.items()
-    }
-    named = {name: value.mean(0)[None] for name, value in by_arm.items()}
-    for name, value in by_arm.items():
-        for arm, replicates in zip(arms, value, strict=True):
+    named = {}
+    for name, value in reduced.items():
+        by_arm = value.numpy(force=True).reshape(len(arms), -1)
+        named[name] = by_arm.mean(0)[None]
+        for arm, replicates in zip(arms, by_arm, strict=True):
             named[f"{name}.{arm}"] = replicates[None]
     return by_seed(named)
 
 
 @torch.no_grad()
 def _field_metrics(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
-    """Computes the uncertainty and the error of each learner's field on the monitored points."""
     learner = training.learner
     points, truth = training.monitor
     alignment = learner.alignment(learner.weights, training.dataset.held_out)
@@ -59,12 +58,14 @@ def _field_metrics(training: TrainingState) -> dict[str, Float[Tensor, " learner
 
 
 def check_finite(
-    training: TrainingState, columns: Mapping[str, Float[Tensor, "transition learner"]]
+    training: TrainingState,
+    columns: Mapping[str, Float[Tensor, "transition learner"]],
 ) -> None:
     """Raises if a metric, or the state at the end of a yield, is not finite.
 
     Raises:
-        TrainingDiverged: names the transition, the metric or tensor, the learner, and the keys to lower.
+        TrainingDiverged: names the transition, the metric or tensor, the learner, and the keys to
+            lower.
     """
     remedy = training.learner.REMEDY
     for name, column in columns.items():
@@ -80,26 +81,26 @@ def check_finite(
         raise TrainingDiverged(f"{where} is not finite; {remedy}")
 
 
-class _NotFinite(NamedTuple):
-    """Holds the path of a tensor, and its learner; None if the tensor has no axis of learners."""
-
-    name: str
-    learner: int | None
-
-
 def _not_finite(
-    tree: Any, learners: int, name: str = "", learner: int | None = None
-) -> Iterator[_NotFinite]:
-    """Yields each tensor that is not finite, by its path without the places of learners."""
+    tree: Any,
+    learners: int,
+    name: str = "",
+    learner: int | None = None,
+) -> Iterator[tuple[str, int | None]]:
+    """Yields path and learner of each tensor that is not finite.
+
+    The path leaves out the places of learners; the learner is None if the tensor has no such axis.
+    """
     if isinstance(tree, Tensor):
         broken = ~tree.isfinite()
         if broken.any():
             if learner is None and broken.shape[:1] == (learners,):
                 learner = int(broken.view(learners, -1).any(1).nonzero()[0])
-            yield _NotFinite(name, learner)
-    elif hasattr(tree, "_asdict") or isinstance(tree, dict):
-        children = tree if isinstance(tree, dict) else tree._asdict()
-        for key, child in children.items():
+            yield name, learner
+    elif hasattr(tree, "_asdict"):
+        yield from _not_finite(tree._asdict(), learners, name, learner)
+    elif isinstance(tree, dict):
+        for key, child in tree.items():
             yield from _not_finite(child, learners, f"{name}/{key}" if name else key, learner)
     elif tree is not None:
         by_learner = len(tree) == learners and len({type(child) for child in tree}) == 1

@@ -1,4 +1,4 @@
-"""state -> arrays that suffice for inference; states -> the learned field there, and its uncertainty."""
+"""state -> arrays for inference; states -> the learned field there, and its uncertainty."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class ServedField(NamedTuple):
 
 
 def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Returns the field of the first replicate of the active arm (of the first arm if none is active).
+    """Returns the field of the first replicate of the active arm, else of the first arm.
 
     If channels are learned, the field has latent coordinates; the true channels or the held-out
     states align them.
@@ -40,17 +40,19 @@ def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict
     arms = config.train.arms
     index = learners_of(config, "active" if "active" in arms else arms[0]).start
     matrix, offset = learner.alignment(learner.weights, dataset.held_out)
-    posterior = learner.export_posterior(index)
-    return packing.to_arrays(ServedField(*posterior, matrix[index], offset[index]))
+    served = ServedField(*learner.export_posterior(index), matrix[index], offset[index])
+    return packing.to_arrays(served)
 
 
 def request(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Returns the first states from which held-out rollouts start."""
     return {INPUT: dataset.held_out.starts[:EXAMPLES].copy()}
 
 
+@torch.no_grad()
 def answer(
-    config: ActiveDynamicsConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+    config: ActiveDynamicsConfig,
+    arrays: dict[str, np.ndarray],
+    request: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Computes the learned field at some states, without actions, and its uncertainty.
 
@@ -66,16 +68,20 @@ def answer(
     states = torch.tensor(validate_request("active_dynamics", request, inputs)[INPUT])[None]
     family = FAMILIES[config.network.family]
     d = config.env.d
-    with torch.no_grad():
-        template = ServedField(
-            *family.posterior_template(config), torch.zeros(d, d).double(), torch.zeros(d).double()
-        )
-        served = packing.from_arrays(template, arrays)
-        alignment = AffineAlignment(served.matrix[None], served.offset[None])
-        posterior = FieldPosterior(served.field, served.covariance)
-        moments = family.posterior_moments(config, posterior, alignment.to_latent(states))
-        velocity = alignment.to_velocity(moments.mean)
-        variance = alignment.to_velocity_variance(moments.variance).clamp(min=0)
+    template = ServedField(
+        *family.posterior_template(config),
+        torch.zeros(d, d).double(),
+        torch.zeros(d).double(),
+    )
+    served = packing.from_arrays(template, arrays)
+    alignment = AffineAlignment(served.matrix[None], served.offset[None])
+    moments = family.posterior_moments(
+        config,
+        FieldPosterior(served.field, served.covariance),
+        alignment.to_latent(states),
+    )
+    velocity = alignment.to_velocity(moments.mean)
+    variance = alignment.to_velocity_variance(moments.variance).clamp(min=0)
     return {
         "velocity": velocity[0].numpy(force=True),
         "deviation": variance.sqrt()[0].numpy(force=True),

@@ -1,4 +1,4 @@
-"""saved state <-> objects that work on it: environment, policies, generators, and the learners of a family."""
+"""saved state <-> working objects: environment, policies, generators, learners of a family."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ MONITOR_STRIDE = 4
 
 
 class State(NamedTuple):
-    """Everything that changes while learning, of all learners: arm by arm, all replicates of each.
+    """Holds all that changes while learning, of all learners: arm by arm, all replicates of each.
 
     params: what the family learns (a belief; networks). decoder: of channels, if learned from the
     warm-up. family_state: what else the family needs to continue. snapshots: weights at
@@ -112,33 +112,36 @@ class TrainingState:
         environment, plan, family, arms = SeedSequence(seed).spawn(4)
         generators = _generators(config, environment, plan, arms)
         learner = FAMILIES[config.network.family].init(config, dataset, family)
-        size = config.env.action_size
-        length = config.train.transitions
         starts = torch.tensor(dataset.train.states[:, 0]).repeat(len(config.train.arms), 1)
-        count = len(checkpoint_steps(config))
         return cls(
             **_constant_parts(config, dataset),
+            **_empty_records(config, learner),
             learner=learner,
             environment=EnvState(starts, torch.zeros(len(starts), dtype=torch.int64)),
             policy_states={
-                arm: policies.init_policy_state(config.seeds, size, generators[f"policy_{arm}"])
+                arm: policies.init_policy_state(
+                    config.seeds,
+                    config.env.action_size,
+                    generators[f"policy_{arm}"],
+                )
                 for arm in config.train.arms
                 if arm != "active"
             },
-            plan=planner.first_plan(config.train.planner, config.seeds, size),
+            plan=planner.first_plan(
+                config.train.planner,
+                config.seeds,
+                config.env.action_size,
+            ),
             generators=generators,
-            replay=windows.allocate(config.learners, length, config.env.observation.channels, size),
-            path=torch.zeros(config.learners, length, config.env.d),
-            snapshots={
-                name: torch.zeros(count, *value.shape) for name, value in learner.weights.items()
-            },
-            information=torch.zeros(config.learners, dtype=torch.float64),
             transitions=0,
         )
 
     @classmethod
     def from_state(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, state: State
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        state: State,
     ) -> "TrainingState":
         """Returns the working form of a state; the state is not changed."""
         return cls(
@@ -174,57 +177,69 @@ class TrainingState:
 
     @property
     def plan_age(self) -> int:
-        """Transitions since the active arm planned; it plans first at the end of the warm-up."""
+        """Returns the transitions since the active arm planned, first after the warm-up."""
         active = self.transitions - self.config.collect.warmup
         return active % self.config.train.planner.replan_every
 
     def generators_of(self, purpose: str) -> list[Generator]:
-        """Returns the generators of a purpose, one for each arm."""
         return [self.generators[f"{purpose}_{arm}"] for arm in self.config.train.arms]
 
     def exploration_action(self, arm: str) -> Float[Tensor, "replicate action"]:
-        """Draws the next action of an arm that does not plan."""
-        policy_state = policies.act(
+        policy = self.config.train.policies
+        spec = PolicySpec(
+            self.config.env.action_bound,
+            self.config.env.dt,
+            self.config.train.transitions,
+            policy.step_hold,
+            policy.prbs_hold,
+            policy.chirp,
+        )
+        self.policy_states[arm] = policies.act(
             arm,
-            policy_spec(self.config),
+            spec,
             self.policy_states[arm],
             self.transitions,
             self.generators[f"policy_{arm}"],
         )
-        self.policy_states[arm] = policy_state
-        return policy_state.action
+        return self.policy_states[arm].action
 
     def warmup_step(self) -> StepRecord:
         """Returns the next transition of the warm-up, which is the same for all arms."""
-        arms = len(self.config.train.arms)
         time = self.transitions
 
         def at(column: Tensor, moment: int) -> Tensor:
-            return column[:, moment].repeat(arms, *[1] * (column.ndim - 2))
+            return column[:, moment].repeat(
+                len(self.config.train.arms),
+                *[1] * (column.ndim - 2),
+            )
 
-        warmup = self.warmup
-        action = at(warmup.actions, time)
-        truncated = at(warmup.truncated, time)
-        observed = Observation(
-            action=action,
-            control=action @ self.world.control.T,
-            observation=at(warmup.next_observations, time),
-            truncated=truncated,
-            reset_observation=at(warmup.observations, time + 1),
+        action = at(self.warmup.actions, time)
+        truncated = at(self.warmup.truncated, time)
+        return StepRecord(
+            observed=Observation(
+                action=action,
+                control=action @ self.world.control.T,
+                observation=at(self.warmup.next_observations, time),
+                truncated=truncated,
+                reset_observation=at(self.warmup.observations, time + 1),
+            ),
+            final_x=at(self.warmup.next_states, time),
+            environment=EnvState(
+                at(self.warmup.states, time + 1),
+                torch.where(truncated, 0, self.environment.age + 1),
+            ),
         )
-        age = torch.where(truncated, 0, self.environment.age + 1)
-        environment = EnvState(at(warmup.states, time + 1), age)
-        return StepRecord(observed, at(warmup.next_states, time), environment)
 
     def write(self, record: StepRecord) -> None:
-        """Appends a transition to the replay and to the path."""
-        observed = record.observed
-        entry = windows.Entry(observed.observation, observed.action, observed.truncated)
+        entry = windows.Entry(
+            record.observed.observation,
+            record.observed.action,
+            record.observed.truncated,
+        )
         windows.write(self.replay, entry, self.config.train.seq_vae.length)
         self.path[:, self.transitions] = record.final_x
 
     def save_checkpoint(self) -> None:
-        """Copies the current weights into `snapshots`."""
         place = self.checkpoints[self.transitions]
         for name, value in self.learner.weights.items():
             self.snapshots[name][place] = value
@@ -234,14 +249,33 @@ class TrainingState:
 def _constant_parts(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, Any]:
     world = world_of(config, dataset)
     points = region_grid(config.env.region_radius, config.env.d)[::MONITOR_STRIDE]
-    warmup = WarmupTensors(*map(torch.from_numpy, dataset.train))
     return {
         "config": config,
         "dataset": dataset,
-        "warmup": windows.to_device(warmup, torch.get_default_device()),
+        "warmup": windows.to_device(
+            WarmupTensors(*map(torch.from_numpy, dataset.train)),
+            torch.get_default_device(),
+        ),
         "world": world,
         "monitor": MonitorGrid(points.double(), world.field(points).double()),
         "checkpoints": {step: place for place, step in enumerate(checkpoint_steps(config))},
+    }
+
+
+def _empty_records(config: ActiveDynamicsConfig, learner: FieldLearner) -> dict[str, Any]:
+    checkpoints = len(checkpoint_steps(config))
+    return {
+        "replay": windows.allocate(
+            config.learners,
+            config.train.transitions,
+            config.env.observation.channels,
+            config.env.action_size,
+        ),
+        "path": torch.zeros(config.learners, config.train.transitions, config.env.d),
+        "snapshots": {
+            name: torch.zeros(checkpoints, *value.shape) for name, value in learner.weights.items()
+        },
+        "information": torch.zeros(config.learners, dtype=torch.float64),
     }
 
 
@@ -251,7 +285,7 @@ def _generators(
     plan: SeedSequence,
     arms: SeedSequence,
 ) -> dict[str, Generator]:
-    """Returns one per purpose and arm; environments draw alike in all arms, which are compared in pairs."""
+    """Returns one generator per purpose and arm; environments draw alike in all arms."""
     process, counts = environment.spawn(2)
     generators = {"planner": generator_from_seed(plan)}
     for arm, policy in zip(ARMS, arms.spawn(len(ARMS)), strict=True):
@@ -272,22 +306,8 @@ def checkpoint_steps(config: ActiveDynamicsConfig) -> tuple[int, ...]:
 
 
 def learners_of(config: ActiveDynamicsConfig, arm: str) -> slice:
-    """Returns the places of an arm's learners."""
     first = config.train.arms.index(arm) * config.seeds
     return slice(first, first + config.seeds)
-
-
-def policy_spec(config: ActiveDynamicsConfig) -> PolicySpec:
-    """Returns the parameters of policies that do not plan."""
-    policy = config.train.policies
-    return PolicySpec(
-        config.env.action_bound,
-        config.env.dt,
-        config.train.transitions,
-        policy.step_hold,
-        policy.prbs_hold,
-        policy.chirp,
-    )
 
 
 def cloned(tree: Any) -> Any:

@@ -1,4 +1,4 @@
-"""warm-up rollouts -> beliefs: each arm chooses its own actions, transition by transition, and learns from them."""
+"""warm-up rollouts -> beliefs: each arm selects actions and learns, transition by transition."""
 
 from collections.abc import Iterator
 
@@ -24,12 +24,14 @@ Metrics = dict[str, np.ndarray]
 
 
 def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> State:
-    """Returns the state before the first transition of the warm-up."""
     return TrainingState.init(config, dataset, seed).to_state()
 
 
 def train(
-    config: ActiveDynamicsConfig, dataset: Dataset, seed: int, state: State | None = None
+    config: ActiveDynamicsConfig,
+    dataset: Dataset,
+    seed: int,
+    state: State | None = None,
 ) -> Iterator[Progress]:
     """Trains for `train.transitions`, from `state` if given; yields once per `train.record_every`.
 
@@ -100,18 +102,16 @@ def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
 
 
 def select_actions(training: TrainingState) -> Float[Tensor, "learner action"]:
-    """Returns the next action of every learner."""
-    actions = []
-    for arm in training.config.train.arms:
-        if arm == "active":
-            actions.append(planned_action(training))
-        else:
-            actions.append(training.exploration_action(arm))
-    return torch.cat(actions)
+    return torch.cat(
+        [
+            planned_action(training) if arm == "active" else training.exploration_action(arm)
+            for arm in training.config.train.arms
+        ]
+    )
 
 
 def planned_action(training: TrainingState) -> Float[Tensor, "replicate action"]:
-    """Returns the next action of the active arm, which plans anew every `replan_every` transitions."""
+    """Returns the next action of the active arm; plans anew every `replan_every` transitions."""
     config = training.config.train
     if training.plan_age == 0:
         surrogate = training.learner.surrogate(learners_of(training.config, "active"))
@@ -126,12 +126,18 @@ def planned_action(training: TrainingState) -> Float[Tensor, "replicate action"]
 
 
 def step_environment(
-    training: TrainingState, action: Float[Tensor, "learner action"]
+    training: TrainingState,
+    action: Float[Tensor, "learner action"],
 ) -> StepRecord:
     """Makes one transition of the environment; actions are clipped to its bound."""
     world = training.world
-    noise = draw(world, training.config.seeds, training.generators_of("process"))
-    stepped = step(world, training.environment, action, noise, training.generators_of("counts"))
+    stepped = step(
+        world,
+        training.environment,
+        action,
+        draw(world, training.config.seeds, training.generators_of("process")),
+        training.generators_of("counts"),
+    )
     bound = training.config.env.action_bound
     action = action.clamp(-bound, bound)
     observed = Observation(
@@ -145,7 +151,9 @@ def step_environment(
 
 
 def from_arrays(
-    config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
+    config: ActiveDynamicsConfig,
+    dataset: Dataset,
+    arrays: dict[str, np.ndarray],
 ) -> State:
     """Returns the state that these arrays hold; the inverse of `to_arrays`.
 

@@ -33,14 +33,15 @@ class LearnedChannels(NamedTuple):
         return (self.weight / self.noise_variance[..., None]).mT @ self.weight
 
     def information_vector(
-        self, y: Float[Tensor, "learner obs"], x: Float[Tensor, "learner d"]
+        self,
+        y: Float[Tensor, "learner obs"],
+        x: Float[Tensor, "learner d"],
     ) -> Float[Tensor, "learner d"]:
         """Computes η = Cᵀ R⁻¹ (y - h(x))."""
         residual = (y - self.mean(x)) / self.noise_variance
         return torch.einsum("rod,ro->rd", self.weight, residual)
 
     def double(self) -> "LearnedChannels":
-        """Returns a copy in float64."""
         return LearnedChannels(*(part.double() for part in self))
 
 

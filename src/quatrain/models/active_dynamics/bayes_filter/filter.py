@@ -1,10 +1,10 @@
-"""belief, action, next observation -> next belief about state and field weights, and its innovation.
+"""belief, action, next observation -> next belief about state and weights, and its innovation.
 
 An extended Kalman filter of s = [x; vec W] (weight (i, c) of f_i = Σ_c W_ic φ_c at d + i·C + c) in
-information form: channels enter only as d x d matrices, so that their number costs nothing once these
-are computed. With nonlinear channels (h = exp) the mean moves to the mode of
--ln p(y|x) + ½ (x - x_p)ᵀ P_xx⁻¹ (x - x_p) by Gauss-Newton steps with a line search, and the covariance
-is that of h linearised there.
+information form: channels enter only as d x d matrices, so that their number costs nothing once
+these are computed. With nonlinear channels (h = exp) the mean moves to the mode of -ln p(y|x) + ½
+(x - x_p)ᵀ P_xx⁻¹ (x - x_p) by Gauss-Newton steps with a line search, and the covariance is that of
+h linearised there.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Belief(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Holds what is constant: features and channels in double precision, process noise and time step."""
+    """Holds what is constant: features and channels, both in double precision."""
 
     rbf: Rbf
     emission: Channels
@@ -55,16 +55,14 @@ class Filter(NamedTuple):
 
 def prior(rbf: Rbf, learners: int, weight_variance: float) -> Belief:
     """Returns a state from U(-1, 1) and independent weights around 0."""
-    d = rbf.d
-    count = d * rbf.size
-    state_variance = torch.full((d,), START_VARIANCE)
-    variance = torch.cat([state_variance, torch.full((count,), weight_variance)]).double()
-    mean = torch.zeros(learners, d + count, dtype=torch.float64)
+    state_variance = torch.full((rbf.d,), START_VARIANCE)
+    weight_variances = torch.full((rbf.d * rbf.size,), weight_variance)
+    variance = torch.cat([state_variance, weight_variances]).double()
+    mean = torch.zeros(learners, len(variance), dtype=torch.float64)
     return Belief(mean, torch.diag(variance).expand(learners, -1, -1).clone())
 
 
 def state_prior(d: int, learners: int) -> Belief:
-    """Returns the prior of states alone."""
     variance = START_VARIANCE * torch.eye(d, dtype=torch.float64)
     mean = torch.zeros(learners, d, dtype=torch.float64)
     return Belief(mean, variance.repeat(learners, 1, 1))
@@ -86,7 +84,8 @@ def predict(filter: Filter, belief: Belief, u: Float64[Tensor, "learner d"]) -> 
 
     The covariance becomes F P Fᵀ + Q dt with F = [I + dt J, dt (I ⊗ φᵀ)].
     """
-    d, dt = filter.d, filter.dt
+    d = filter.d
+    dt = filter.dt
     mean, covariance = belief
     features, derivatives = filter.rbf.with_derivatives(mean[:, :d])
     weight = weights(d, belief)
@@ -98,9 +97,12 @@ def predict(filter: Filter, belief: Belief, u: Float64[Tensor, "learner d"]) -> 
     from_weights = torch.matmul(features[:, None, None], by_output).squeeze(2)
     predicted = state_jacobian @ covariance[:, :d] + dt * from_weights
     cross = predicted[..., d:]
+    by_features = torch.matmul(
+        cross.unflatten(2, (d, -1)),
+        features[:, None, :, None],
+    )
+    state = predicted[..., :d] @ state_jacobian.mT + dt * by_features[..., 0]
 
-    by_features = torch.matmul(cross.unflatten(2, (d, -1)), features[:, None, :, None])[..., 0]
-    state = predicted[..., :d] @ state_jacobian.mT + dt * by_features
     mean[:, :d] += dt * (_times(weight, features) + u)
     covariance[:, :d, :d] = (state + state.mT) / 2 + filter.process_noise * dt * identity
     covariance[:, :d, d:] = cross
@@ -125,15 +127,17 @@ def predict_state(
 
 
 def correct(
-    filter: Filter, belief: Belief, y: Float64[Tensor, "learner obs"]
+    filter: Filter,
+    belief: Belief,
+    y: Float64[Tensor, "learner obs"],
 ) -> Float64[Tensor, " learner"]:
     """Conditions the belief on an observation, in place.
 
     Returns: -log N(y - h(x); 0, H P_xx Hᵀ + R) per channel, of the belief before.
     """
-    d, emission = filter.d, filter.emission
-    x = belief.mean[:, :d].clone()
-    state_covariance = belief.covariance[:, :d, :d]
+    emission = filter.emission
+    x = belief.mean[:, : filter.d].clone()
+    state_covariance = belief.covariance[:, : filter.d, : filter.d]
     nll = innovation(emission, x, state_covariance, y)
     if emission.kind == "loglinear":
         _update_nonlinear(emission, belief, y)
@@ -149,15 +153,15 @@ def restart(
     ended: Bool[Tensor, " learner"],
     y: Float64[Tensor, "learner obs"],
 ) -> None:
-    """Resets the state where an episode ended and conditions it on the next first observation, in place.
+    """Resets the state where an episode ended, in place, and conditions it on y.
 
-    The belief about the weights is kept.
+    y is the first observation of the next episode. The belief about the weights is kept.
     """
     if ended.is_cpu and not ended.any():  # on a GPU this question would wait for the device
         return
     d = filter.d
-    restarted = Belief(*(part.clone() for part in belief))
     identity = torch.eye(d, dtype=y.dtype, device=y.device)
+    restarted = Belief(*(part.clone() for part in belief))
     restarted.mean[:, :d] = 0
     restarted.covariance[:, :d] = 0
     restarted.covariance[..., :d] = 0
@@ -174,7 +178,7 @@ def innovation(
     covariance: Float64[Tensor, "learner d d"],
     y: Float64[Tensor, "learner obs"],
 ) -> Float64[Tensor, " learner"]:
-    """Computes the innovation's negative log likelihood per channel, of a belief about the state."""
+    """Computes the innovation's negative log likelihood per channel."""
     nll = losses.innovation_nll(
         y - channels.mean(x),
         channels.variance(x),
@@ -202,12 +206,14 @@ def _update_linear(
 
 
 def _update_nonlinear(
-    emission: Emission, belief: Belief, y: Float64[Tensor, "learner obs"]
+    emission: Emission,
+    belief: Belief,
+    y: Float64[Tensor, "learner obs"],
 ) -> None:
     """Conditions on an observation in coordinates b of s = s_p + G b, whose prior is N(0, I).
 
-    No covariance of the state is inverted or subtracted. G = P_:x U v^-½ for P_xx = U diag(v) Uᵀ, and
-    G_x G_xᵀ = P_xx for the rows G_x of the state.
+    No covariance of the state is inverted or subtracted. G = P_:x U v^-½ for P_xx = U diag(v) Uᵀ,
+    and G_x G_xᵀ = P_xx for the rows G_x of the state.
     """
     d = emission.weight.shape[1]
     mean, covariance = belief
@@ -243,7 +249,10 @@ def _find_mode(
     precision, information_vector = _first_linearisation(emission, x, y)
     mode = torch.zeros_like(x)
     for _ in range(ITERATIONS):
-        target = _newton(basis, precision, information_vector)
+        # The full step leads to (I + G_xᵀ Λ G_x)⁻¹ G_xᵀ η.
+        gains, directions = _principal(basis.mT @ precision @ basis)
+        rotated = _times(directions.mT, _times(basis.mT, information_vector))
+        target = _times(directions, rotated / (1 + gains))
         candidates = torch.lerp(mode[:, None], target[:, None], lengths)
         misfit = _misfit(emission, x[:, None] + candidates @ basis.mT, y[:, None])
         cost = misfit + candidates.square().sum(2) / 2
@@ -255,19 +264,15 @@ def _find_mode(
     return mode
 
 
-class _Linearised(NamedTuple):
-    """Holds Λ and η of channels that are linearised."""
-
-    precision: Float64[Tensor, "learner d d"]
-    information_vector: Float64[Tensor, "learner d"]
-
-
 def _first_linearisation(
-    emission: Emission, x: Float64[Tensor, "learner d"], y: Float64[Tensor, "learner obs"]
-) -> _Linearised:
-    """Treats ln y as the observation, with the noise it has where h = y.
+    emission: Emission,
+    x: Float64[Tensor, "learner d"],
+    y: Float64[Tensor, "learner obs"],
+) -> tuple[Float64[Tensor, "learner d d"], Float64[Tensor, "learner d"]]:
+    """Returns Λ and η if ln y is the observation, with the noise it has where h = y.
 
-    The first step then starts near states that explain y; from far away steps could end at other modes.
+    The first step then starts near states that explain y; from far away steps could end at other
+    modes.
     """
     if emission.noise == "poisson":
         positive = torch.maximum(y, torch.full_like(y, LEAST_COUNT))
@@ -277,22 +282,13 @@ def _first_linearisation(
         certainty = positive.square() / emission.noise_variance
     weighted = certainty * (positive.log() - emission.bias - x @ emission.weight.T)
     precision = (emission.weight.T * certainty[:, None]) @ emission.weight
-    return _Linearised(precision, weighted @ emission.weight)
-
-
-def _newton(
-    basis: Float64[Tensor, "learner d d"],
-    precision: Float64[Tensor, "learner d d"],
-    information_vector: Float64[Tensor, "learner d"],
-) -> Float64[Tensor, "learner d"]:
-    """Computes (I + G_xᵀ Λ G_x)⁻¹ G_xᵀ η."""
-    gains, directions = _principal(basis.mT @ precision @ basis)
-    rotated = _times(directions.mT, _times(basis.mT, information_vector))
-    return _times(directions, rotated / (1 + gains))
+    return precision, weighted @ emission.weight
 
 
 def _misfit(
-    emission: Emission, x: Float64[Tensor, "learner n d"], y: Float64[Tensor, "learner 1 obs"]
+    emission: Emission,
+    x: Float64[Tensor, "learner n d"],
+    y: Float64[Tensor, "learner 1 obs"],
 ) -> Float64[Tensor, "learner n"]:
     """Computes -ln p(y | x) up to a constant."""
     mean = emission.mean(x)
@@ -312,14 +308,9 @@ def _root(square: Float64[Tensor, "learner d d"]) -> Float64[Tensor, "learner d 
     return vectors * values.sqrt()[:, None]
 
 
-class _Principal(NamedTuple):
-    """Holds λ and V of M = V diag(λ) Vᵀ."""
-
-    values: Float64[Tensor, "learner d"]
-    vectors: Float64[Tensor, "learner d d"]
-
-
-def _principal(square: Float64[Tensor, "learner d d"]) -> _Principal:
-    """Decomposes a matrix that is symmetric and positive semidefinite up to rounding."""
+def _principal(
+    square: Float64[Tensor, "learner d d"],
+) -> tuple[Float64[Tensor, "learner d"], Float64[Tensor, "learner d d"]]:
+    """Returns λ and V of M = V diag(λ) Vᵀ; M is positive semidefinite up to rounding."""
     values, vectors = torch.linalg.eigh((square + square.mT) / 2)
-    return _Principal(values.clamp(min=0), vectors)
+    return values.clamp(min=0), vectors

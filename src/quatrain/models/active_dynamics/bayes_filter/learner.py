@@ -32,7 +32,12 @@ from quatrain.models.active_dynamics.learner import (
     Weights,
     needs_joint_covariance,
 )
-from quatrain.models.active_dynamics.network import make_rbf, prior_weight_variance, region_products
+from quatrain.models.active_dynamics.network import (
+    Rbf,
+    make_rbf,
+    prior_weight_variance,
+    region_products,
+)
 from quatrain.replay.windows import WindowRing
 
 
@@ -57,14 +62,18 @@ class BayesFilterLearner:
 
     @classmethod
     def init(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        seed: np.random.SeedSequence,
     ) -> "BayesFilterLearner":
         """Returns the prior after the first observation; nothing is drawn.
 
         A linear decoder is identified from the warm-up.
         """
-        identified = config.network.decoder == "linear"
-        decoder = identify_channels(config, dataset) if identified else None
+        decoder = None
+        if config.network.decoder == "linear":
+            decoder = identify_channels(config, dataset)
         learner = cls._with_prior(config, dataset, decoder)
         y = torch.tensor(dataset.train.observations[:, 0]).repeat(len(config.train.arms), 1)
         bayes.correct(learner.filter, learner.belief, y.double())
@@ -72,34 +81,45 @@ class BayesFilterLearner:
 
     @classmethod
     def from_state(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        saved: Any,
     ) -> "BayesFilterLearner":
-        """Returns the learners that a saved state describes; the saved state is not changed."""
         learner = cls._with_prior(config, dataset, saved.decoder)
         learner.belief = Belief(*(part.clone() for part in saved.params))
         return learner
 
     @classmethod
     def _with_prior(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, decoder: LearnedChannels | None
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        decoder: LearnedChannels | None,
     ) -> "BayesFilterLearner":
         emission = emission_of(config, dataset)
         channels: Channels = emission if decoder is None else decoder
         rbf = make_rbf(config.network.rbf, config.env.d).to(torch.float64)
         filter = Filter(rbf, channels.double(), config.env.dt, config.env.process_noise)
         grid = region_grid(config.env.region_radius, config.env.d)
-        features = rbf.to(torch.float32).features(grid)
-        belief = bayes.prior(rbf, config.learners, weight_variance(config, filter))
-        return cls(config, emission, filter, belief, decoder, region_products(features))
+        return cls(
+            config=config,
+            emission=emission,
+            filter=filter,
+            belief=bayes.prior(rbf, config.learners, weight_variance(config, filter)),
+            decoder=decoder,
+            region=region_products(rbf.to(torch.float32).features(grid)),
+        )
 
     def to_state(self) -> dict[str, Any]:
-        """Returns copies of all that changes."""
-        params = Belief(*(part.clone() for part in self.belief))
-        return {"params": params, "decoder": self.decoder, "family_state": None}
+        return {
+            "params": Belief(*(part.clone() for part in self.belief)),
+            "decoder": self.decoder,
+            "family_state": None,
+        }
 
     @property
     def weights(self) -> Weights:
-        """The mean weights in single precision."""
         return {"weight": bayes.weights(self.filter.d, self.belief).float()}
 
     def observe(self, observation: Observation) -> Float[Tensor, " learner"]:
@@ -109,59 +129,57 @@ class BayesFilterLearner:
         """
         bayes.predict(self.filter, self.belief, observation.control.double())
         nll = bayes.correct(self.filter, self.belief, observation.observation.double())
-        first = observation.reset_observation.double()
-        bayes.restart(self.filter, self.belief, observation.truncated, first)
+        bayes.restart(
+            self.filter,
+            self.belief,
+            observation.truncated,
+            observation.reset_observation.double(),
+        )
         return nll
 
     def improve(self, replay: WindowRing) -> None:
-        """No-op: the filter learns in `observe`."""
+        """Does nothing: the filter learns in `observe`."""
 
     @property
     def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
-        """Empty: `improve` does nothing."""
         return {}
 
     @threads.single_threaded(if_small=True)
     def surrogate(self, learners: slice) -> Surrogate:
-        """Returns what a planner needs of these learners."""
         d = self.filter.d
-        rbf = self.filter.rbf.to(torch.float32)
         belief = Belief(*(part[learners] for part in self.belief))
-        state = belief.mean[:, :d]
-        weight = bayes.weights(d, belief).float()
-        precision = self._channels_of(learners).precision(state).expand(len(state), d, d)
-        inverse = torch.linalg.pinv(precision, hermitian=True)
-        state_variance = inverse.diagonal(dim1=1, dim2=2).mean(1)
+        precision = self._precision(learners)
+        state_variance = torch.linalg.pinv(precision, hermitian=True).diagonal(dim1=1, dim2=2)
+        step_variance = self.filter.process_noise * self.filter.dt + state_variance.mean(1)
         full_covariance = None
         if needs_joint_covariance(self.config.train.acquisition):
             full_covariance = belief.covariance[:, d:, d:].float()
-
-        def field(x: Tensor) -> FieldValue:
-            features = rbf.features(x)
-            return FieldValue(features @ weight.mT, features)
-
         return Surrogate(
-            state=state.float(),
+            state=belief.mean[:, :d].float(),
             control=control_effect(self.config).float(),
             dt=self.filter.dt,
             region_radius=self.config.env.region_radius,
-            field=field,
-            jacobian=lambda x: weight[:, None] @ rbf.with_derivatives(x).derivatives,
+            **_mean_field(self.filter.rbf, bayes.weights(d, belief)),
             members=None,
             covariance=bayes.weight_blocks(d, belief).mean(1).float(),
             full_covariance=full_covariance,
             region=self.region,
-            step_variance=(self.filter.process_noise * self.filter.dt + state_variance).float(),
+            step_variance=step_variance.float(),
             precision=precision.float(),
         )
 
-    def _channels_of(self, learners: slice) -> Channels:
-        if isinstance(self.filter.emission, LearnedChannels):
-            return LearnedChannels(*(part[learners] for part in self.filter.emission))
-        return self.filter.emission
+    def _precision(self, learners: slice) -> Float64[Tensor, "learner d d"]:
+        channels = self.filter.emission
+        if isinstance(channels, LearnedChannels):
+            channels = LearnedChannels(*(part[learners] for part in channels))
+        d = self.filter.d
+        state = self.belief.mean[learners, :d]
+        return channels.precision(state).expand(len(state), d, d)
 
     def drift(
-        self, weights: Weights, x: Float[Tensor, "learner point d"]
+        self,
+        weights: Weights,
+        x: Float[Tensor, "learner point d"],
     ) -> Float[Tensor, "learner point d"]:
         """Computes W φ(x)."""
         weight = weights["weight"]
@@ -183,7 +201,7 @@ class BayesFilterLearner:
         return AffineAlignment(inverse @ self.decoder.weight, offset)
 
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
-        """Computes `innovation_nll` of a filter of states on held-out rollouts, with fixed weights."""
+        """Computes `innovation_nll` of a filter of states on held-out rollouts."""
         weights = {name: value.double() for name, value in self.weights.items()}
         actions = torch.tensor(held_out.rollouts.actions).double()
         nll = frozen_innovation(
@@ -200,24 +218,24 @@ class BayesFilterLearner:
         d = self.filter.d
         root, failed = torch.linalg.cholesky_ex(self.belief.covariance[:, d:, d:])
         count = self.belief.mean.shape[1] - d
-        variance = torch.tensor(weight_variance(self.config, self.filter)).double()
-        before = count * variance.log()
+        before = count * torch.tensor(weight_variance(self.config, self.filter)).double().log()
         after = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
         return ((before - after) / 2).masked_fill(failed > 0, torch.nan)
 
     def export_posterior(self, learner: int) -> FieldPosterior:
-        """Returns W and the blocks P_ww,ii of one learner."""
-        weights = bayes.weights(self.filter.d, self.belief)
-        blocks = bayes.weight_blocks(self.filter.d, self.belief)
-        return FieldPosterior({"weight": weights[learner]}, blocks[learner])
+        return FieldPosterior(
+            {"weight": bayes.weights(self.filter.d, self.belief)[learner]},
+            bayes.weight_blocks(self.filter.d, self.belief)[learner],
+        )
 
     @classmethod
     def posterior_template(cls, config: ActiveDynamicsConfig) -> FieldPosterior:
-        """Returns zeros with the shapes of `export_posterior`."""
         d = config.env.d
         size = make_rbf(config.network.rbf, d).size
-        weights = {"weight": torch.zeros(d, size).double()}
-        return FieldPosterior(weights, torch.zeros(d, size, size).double())
+        return FieldPosterior(
+            {"weight": torch.zeros(d, size).double()},
+            torch.zeros(d, size, size).double(),
+        )
 
     @classmethod
     def posterior_moments(
@@ -235,29 +253,43 @@ class BayesFilterLearner:
 def control_effect(config: ActiveDynamicsConfig) -> Float[Tensor, "d action"]:
     """Returns B of u = B a, in double precision."""
     control = config.env.control
-    return torch.eye(config.env.d).double() if control is None else torch.tensor(control).double()
+    effect = torch.eye(config.env.d) if control is None else torch.tensor(control)
+    return effect.double()
+
+
+def _mean_field(
+    rbf: Rbf,
+    weights: Float64[Tensor, "learner d feature"],
+) -> dict[str, Callable[[Tensor], Any]]:
+    """Returns the field and its Jacobian as functions of states, in single precision."""
+    rbf = rbf.to(torch.float32)
+    weight = weights.float()
+
+    def field(x: Tensor) -> FieldValue:
+        features = rbf.features(x)
+        return FieldValue(features @ weight.mT, features)
+
+    return {
+        "field": field,
+        "jacobian": lambda x: weight[:, None] @ rbf.with_derivatives(x).derivatives,
+    }
 
 
 def identify_channels(config: ActiveDynamicsConfig, dataset: Dataset) -> LearnedChannels:
     """Identifies each replicate's channels from its warm-up; the arms of a replicate share them."""
     train = dataset.train
-    observations = torch.tensor(train.observations).double()
-    next_observations = torch.tensor(train.next_observations).double()
-    actions = torch.tensor(train.actions).double()
     effect = control_effect(config)
-    intact = ~torch.tensor(train.truncated)
     decoders = []
-    for replicate in range(len(train.actions)):
+    for replicate, actions in enumerate(train.actions):
         transitions = WarmupTransitions(
-            observations[replicate, :-1],
-            next_observations[replicate],
-            actions[replicate] @ effect.T,
-            intact[replicate],
+            torch.tensor(train.observations[replicate, :-1]).double(),
+            torch.tensor(train.next_observations[replicate]).double(),
+            torch.tensor(actions).double() @ effect.T,
+            ~torch.tensor(train.truncated[replicate]),
         )
         decoders.append(identify_decoder(transitions, config.env.dt))
-    arms = len(config.train.arms)
-    columns = map(torch.stack, zip(*decoders, strict=True))
-    return LearnedChannels(*(column.repeat(arms, *[1] * (column.ndim - 1)) for column in columns))
+    replicates = map(torch.stack, zip(*decoders, strict=True))
+    return LearnedChannels(*(torch.cat([part] * len(config.train.arms)) for part in replicates))
 
 
 def frozen_innovation(
@@ -272,29 +304,26 @@ def frozen_innovation(
     drift: fixed velocities [learner, rollout, d] at states of that shape, in double precision.
     u: effects of the actions.
     """
-    count = len(u)
-    filter = filter._replace(emission=_repeated(filter.emission, count))
-    belief = bayes.state_prior(filter.d, learners * count)
+    shape = (learners, len(u))
+    if isinstance(filter.emission, LearnedChannels):
+        parts = (part.repeat_interleave(len(u), 0) for part in filter.emission)
+        filter = filter._replace(emission=LearnedChannels(*parts))
+    belief = bayes.state_prior(filter.d, learners * len(u))
 
     def at(column: np.ndarray, time: int) -> Float64[Tensor, "learner_rollout obs"]:
-        """Returns one time for all learners; all times together would take gigabytes."""
+        # All times together would take gigabytes.
         return torch.tensor(column[:, time]).double().repeat(learners, 1)
-
-    def flat_drift(x: Tensor) -> Tensor:
-        return drift(x.unflatten(0, (learners, count))).flatten(0, 1)
 
     bayes.correct(filter, belief, at(rollouts.observations, 0))
     nll = []
     for time in range(u.shape[1]):
-        bayes.predict_state(filter, belief, flat_drift, u[:, time].repeat(learners, 1))
+        bayes.predict_state(
+            filter,
+            belief,
+            lambda x: drift(x.unflatten(0, shape)).flatten(0, 1),
+            u[:, time].repeat(learners, 1),
+        )
         nll.append(bayes.correct(filter, belief, at(rollouts.next_observations, time)))
         ended = torch.tensor(rollouts.truncated[:, time]).repeat(learners)
         bayes.restart(filter, belief, ended, at(rollouts.observations, time + 1))
-    return torch.stack(nll).mean(0).unflatten(0, (learners, count)).mean(1)
-
-
-def _repeated(channels: Channels, rollouts: int) -> Channels:
-    """Repeats the channels of each learner for each of its rollouts."""
-    if isinstance(channels, LearnedChannels):
-        return LearnedChannels(*(part.repeat_interleave(rollouts, 0) for part in channels))
-    return channels
+    return torch.stack(nll).mean(0).unflatten(0, shape).mean(1)

@@ -34,7 +34,6 @@ from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeT
 from quatrain.replay.windows import WindowRing, Windows
 
 METRICS = (*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss")
-"""The names of the metrics of a gradient step."""
 ROLLOUTS_AT_ONCE = 32
 
 
@@ -52,7 +51,10 @@ class SeqVaeLearner:
 
     @classmethod
     def init(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        seed: np.random.SeedSequence,
     ) -> "SeqVaeLearner":
         """Returns untrained networks; a replicate has the same ones in all arms."""
         emission = emission_of(config, dataset)
@@ -63,9 +65,11 @@ class SeqVaeLearner:
 
     @classmethod
     def from_state(
-        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
+        cls,
+        config: ActiveDynamicsConfig,
+        dataset: Dataset,
+        saved: Any,
     ) -> "SeqVaeLearner":
-        """Returns the learners that a saved state describes; the saved state is not changed."""
         others, metrics = saved.family_state
         states = [
             state._replace(params=params)
@@ -81,18 +85,23 @@ class SeqVaeLearner:
         states: Sequence[SeqVaeState],
         metrics: dict[str, Tensor],
     ) -> "SeqVaeLearner":
-        region = region_grid(config.env.region_radius, config.env.d)
-        trainers = [SeqVaeTrainer.from_state(config, emission, state) for state in states]
-        return cls(config, emission, trainers, metrics, region)
+        return cls(
+            config=config,
+            emission=emission,
+            trainers=[SeqVaeTrainer.from_state(config, emission, state) for state in states],
+            metrics=metrics,
+            region=region_grid(config.env.region_radius, config.env.d),
+        )
 
     def to_state(self) -> dict[str, Any]:
-        """Returns copies of all that changes."""
         states = [trainer.to_state() for trainer in self.trainers]
-        others = tuple(state._replace(params={}) for state in states)
         return {
             "params": tuple(state.params for state in states),
             "decoder": None,
-            "family_state": (others, dict(self.metrics)),
+            "family_state": (
+                tuple(state._replace(params={}) for state in states),
+                dict(self.metrics),
+            ),
         }
 
     @property
@@ -101,7 +110,6 @@ class SeqVaeLearner:
 
     @property
     def weights(self) -> Weights:
-        """The parameters of all networks, stacked."""
         named = [dict(network.named_parameters()) for network in self.networks]
         return {name: torch.stack([params[name].detach() for params in named]) for name in named[0]}
 
@@ -111,18 +119,20 @@ class SeqVaeLearner:
 
         Returns: the innovation's negative log likelihood per channel, of the belief before.
         """
-        nll = []
+        nll: list[Tensor] = []
         for index, trainer in enumerate(self.trainers):
-            before = Belief(*(part[None] for part in trainer.belief))
             y = observation.observation[index]
-            control = observation.control[index, None]
-            nll.append(innovation(trainer.network, before, control, y[None])[0])
+            nll += innovation(
+                trainer.network,
+                Belief(*(part[None] for part in trainer.belief)),
+                observation.control[index, None],
+                y[None],
+            )
             trainer.observe(y, observation.action[index])
             trainer.restart(observation.truncated[index])
         return torch.stack(nll)
 
     def improve(self, replay: WindowRing) -> None:
-        """Takes gradient steps, once there are enough windows."""
         updates = [trainer.learn(replay, index) for index, trainer in enumerate(self.trainers)]
         for name, last in self.metrics.items():
             values = [
@@ -135,23 +145,22 @@ class SeqVaeLearner:
 
     @property
     def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
-        """The metrics of the last gradient step; 0 before the first."""
+        """Returns the metrics of the last gradient step; 0 before the first."""
         return dict(self.metrics)
 
     def surrogate(self, learners: slice) -> Surrogate:
-        """Returns what a planner needs of these learners."""
         return planning.make_surrogate(self.config, self.trainers[learners], self.region)
 
     @torch.no_grad()
     def drift(
-        self, weights: Weights, x: Float[Tensor, "learner point d"]
+        self,
+        weights: Weights,
+        x: Float[Tensor, "learner point d"],
     ) -> Float[Tensor, "learner point d"]:
-        """Computes the mean field of a checkpoint's networks."""
         return learner_fields(self.networks_with(weights)).mean_and_features(x.float()).value
 
     @torch.no_grad()
     def moments(self, x: Float[Tensor, "learner point d"]) -> Moments:
-        """Computes the mean field, and its variance by the last layer's weights or by an ensemble's members."""
         covariance = torch.stack([trainer.posterior.covariance for trainer in self.trainers])
         return _moments(learner_fields(self.networks), covariance, x.float())
 
@@ -164,7 +173,7 @@ class SeqVaeLearner:
 
     @torch.no_grad()
     def alignment(self, weights: Weights, held_out: HeldOut) -> AffineAlignment:
-        """Fits held-out states by least squares on the encoded ones; the identity with known channels."""
+        """Fits held-out states on the encoded ones; the identity with known channels."""
         if self.config.network.decoder == "known":
             return AffineAlignment.identity(self.config.learners, self.config.env.d)
         states = torch.tensor(held_out.rollouts.next_states).flatten(0, 1)
@@ -175,7 +184,7 @@ class SeqVaeLearner:
         return AffineAlignment(*map(torch.stack, zip(*fits, strict=True)))
 
     def information(self) -> Float[Tensor, " learner"]:
-        """Computes d/2 [log det Σ(prior) - log det Σ]; 0 for ensembles, which have no weight posterior."""
+        """Computes d/2 [log det Σ(prior) - log det Σ]; 0 for ensembles, which have no Σ."""
         gains = []
         for trainer in self.trainers:
             covariance = trainer.posterior.covariance.double()
@@ -186,24 +195,19 @@ class SeqVaeLearner:
 
     @torch.no_grad()
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
-        """Computes `innovation_nll` of the encoder's beliefs, and `elbo`, the bound on the evidence.
-
-        Both are on held-out rollouts, per transition and channel.
-        """
+        """Computes `innovation_nll` and `elbo`, per transition and channel."""
         rollouts = held_out.rollouts
         nll = [_innovation_nll(self.config, network, rollouts) for network in self.networks]
         bounds = [_bound(self.config, network, rollouts, seed) for network in self.networks]
         return {"innovation_nll": torch.stack(nll), "elbo": torch.stack(bounds)}
 
     def export_posterior(self, learner: int) -> FieldPosterior:
-        """Returns the dynamics of one learner, and the covariance of its last layer's weights."""
         trainer = self.trainers[learner]
         weights: dict[str, Tensor] = dict(trainer.network.dynamics.named_parameters())
         return FieldPosterior(weights, trainer.posterior.covariance)
 
     @classmethod
     def posterior_template(cls, config: ActiveDynamicsConfig) -> FieldPosterior:
-        """Returns untrained dynamics, with the shapes of `export_posterior`."""
         dynamics = _dynamics(config)
         fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
         features = fields.mean_and_features(torch.zeros(1, 1, config.env.d)).features
@@ -217,7 +221,6 @@ class SeqVaeLearner:
         posterior: FieldPosterior,
         z: Float64[Tensor, "1 point d"],
     ) -> Moments:
-        """Computes the mean field, and its variance by the last layer's weights or by an ensemble's members."""
         dynamics = _dynamics(config)
         dynamics.load_state_dict(posterior.weights)
         fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
@@ -225,7 +228,7 @@ class SeqVaeLearner:
 
 
 def _dynamics(config: ActiveDynamicsConfig) -> Dynamics:
-    """Returns dynamics whose weights are to be replaced; the caller's random state is not changed."""
+    """Returns dynamics whose weights are to be replaced; keeps the caller's random state."""
     network = config.network
     rbf = make_rbf(network.rbf, config.env.d) if network.seq_vae.dynamics == "rbf" else None
     with torch.random.fork_rng():
@@ -237,6 +240,7 @@ def _moments(
     covariance: Float[Tensor, "*learner feature feature"],
     x: Float[Tensor, "learner point d"],
 ) -> Moments:
+    """Computes the variance by the last layer's weights, or by the members of an ensemble."""
     mean, features = fields.mean_and_features(x)
     if fields.members > 1:
         variance = fields.member_values(x).var(2, correction=0)
@@ -253,12 +257,15 @@ def innovation(
 ) -> Float[Tensor, " batch"]:
     """Computes -log N(y - h(x); 0, H P Hᵀ + R) per channel.
 
-    The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's variance.
+    The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's
+    variance.
     """
     fields = learner_fields([network])
     x = belief.mean[None]
-    step = torch.eye(x.shape[-1]) + network.dt * fields.jacobian(x)[0]
-    expected = belief.mean + network.dt * (fields.mean_and_features(x).value[0] + control)
+    jacobian = fields.jacobian(x)[0]
+    drift = fields.mean_and_features(x).value[0]
+    expected = belief.mean + network.dt * (drift + control)
+    step = torch.eye(x.shape[-1]) + network.dt * jacobian
     covariance = (step * belief.variance[:, None]) @ step.mT + torch.diag(network.step_variance)
     channels = network.decoder.channels()
     nll = losses.innovation_nll(
@@ -291,7 +298,9 @@ def _columns(
 
 
 def _innovation_nll(
-    config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts
+    config: ActiveDynamicsConfig,
+    network: SeqVae,
+    rollouts: Rollouts,
 ) -> Float[Tensor, ""]:
     y, action = _columns(rollouts)
     ended = torch.tensor(rollouts.truncated).T
@@ -306,10 +315,13 @@ def _innovation_nll(
 
 
 def _bound(
-    config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts, seed: int
+    config: ActiveDynamicsConfig,
+    network: SeqVae,
+    rollouts: Rollouts,
+    seed: int,
 ) -> Float[Tensor, ""]:
     """Computes the bound over the first episode of each rollout."""
-    generator_from_seed = Generator(torch.get_default_device()).manual_seed(seed)
+    generator = Generator(torch.get_default_device()).manual_seed(seed)
     y, action = _columns(rollouts)
     ended = torch.tensor(rollouts.truncated).T.long()
     in_first = ((ended.cumsum(0) - ended) == 0).float()
@@ -318,7 +330,11 @@ def _bound(
         windows = Windows(y[:, part], action[:, part], torch.zeros_like(part))
         scene = elbo.encode_windows(network, windows, 0)
         draws = elbo.draw(
-            network.members, config.evaluate.elbo_samples, 1, scene, generator_from_seed
+            network.members,
+            config.evaluate.elbo_samples,
+            1,
+            scene,
+            generator,
         )
         bounds.append(elbo.evidence_bound(network, scene, draws, in_first[:, part]))
     return torch.cat(bounds).sum() / (in_first.sum() * y.shape[2])
