@@ -260,7 +260,7 @@ def draw_within_episode(replays: Replays) -> Figure:
         right,
         replays,
         lambda outcome: _mean_rewards(outcome).cumsum(0),
-        first=1,
+        first=1.0,
         linewidth=1.8,
     )
     for axes in (left, right):
@@ -365,7 +365,7 @@ def _draw_by_agent(
         ylabel="return per episode",
         xticks=range(config.env.agents),
     )
-    _draw_policies(axes, replays, returns, first=0, marker="o", markersize=4)
+    _draw_policies(axes, replays, returns, first=0.0, marker="o", markersize=4)
     gaps = f"learned {scores['order_gap']:.1f}, oracle {scores['oracle_view_order_gap']:.1f}"
     axes.set_title(f"First minus last: {gaps}", **SMALL_TITLE)
 
