@@ -20,8 +20,8 @@ from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import load
 
+# Other computations (a default run, experiments) whose checkpoints stay on the disk.
 OLD_CHECKPOINT_FOLDERS = 3
-"""Other computations (a default run, experiments) whose checkpoints stay on the disk."""
 
 
 def train(stage: Stage, signals: Signals) -> None:

@@ -19,10 +19,9 @@ from pipeline.runtime import console
 from pipeline.runtime.command import Command
 from pipeline.runtime.errors import ArtifactError, ConfigError
 
+# A cache object below files/md5: its name is the hash of its content; DVC's temporary files have
+# other names.
 OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}(\.dir)?")
-"""A cache object below files/md5: its name is the hash of its content; DVC's temporary files have
-other names.
-"""
 
 
 class Out(NamedTuple):

@@ -15,9 +15,8 @@ from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_raw
 from pipeline.tracking.store import resolve_uri
 
+# What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
-"""What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
-"""
 GIT_LIST = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 LOCAL_CONFIG = """[core]
     no_scm = true

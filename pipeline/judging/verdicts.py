@@ -30,8 +30,8 @@ from quatrain.baselines import (
 from quatrain.params import Params
 from quatrain.registry import load
 
+# Keys of params.yaml that all models' scores depend on.
 SHARED = ("seed", "device", "threads", "deterministic")
-"""Keys of params.yaml that all models' scores depend on."""
 NO_BASELINE = PresetBaseline.model_construct(metrics={}, provenance={})
 SCORES = TypeAdapter(dict[str, FiniteNumber | None])
 

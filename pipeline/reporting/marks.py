@@ -5,8 +5,8 @@ from typing import NamedTuple, TypeGuard
 
 from quatrain.baselines import Comparison, Line, Scores, StoredMetric
 
+# Characters of a line of text.
 CELLS = 21
-"""Characters of a line of text."""
 WIDTH = 200
 HEIGHT = 22
 MARGIN = 8

@@ -15,11 +15,11 @@ from markdown_it.token import Token
 from pipeline.runtime.errors import ArtifactError
 
 STYLE = Path(__file__).with_suffix(".css")
+# Content security policy: no scripts and no requests, whatever a file of scores holds.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-"""Content security policy: no scripts and no requests, whatever a file of scores holds."""
 PNG = b"\x89PNG\r\n\x1a\n"
+# Smallest share of its own width that a picture is shown at; below that it scrolls sideways.
 READABLE = 0.5
-"""Smallest share of its own width that a picture is shown at; below that it scrolls sideways."""
 
 
 def as_html(markdown: str, title: str, folder: Path) -> str:

@@ -13,8 +13,8 @@ from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio
 from pipeline.reporting.tables import markdown_table
 from quatrain.baselines import PASSED, Line, Scores
 
+# Page of `make ui` that lists the runs; the default store has one experiment.
 UI = "http://127.0.0.1:5000/#/experiments/1/runs"
-"""Page of `make ui` that lists the runs; the default store has one experiment."""
 
 Draw = Callable[[Mark], str]
 

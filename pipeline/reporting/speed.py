@@ -9,16 +9,16 @@ from pipeline.judging.verdicts import first_error
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 
+# Ratio to the plain reference.
 PLAIN = "before/ours"
-"""Ratio to the plain reference."""
+# Ratio to the variant of the reference that was proposed.
 VARIANT = "seed's/ours"
-"""Ratio to the variant of the reference that was proposed."""
+# Ratio to the least that the machine needs.
 LIMIT = "limit/ours"
-"""Ratio to the least that the machine needs."""
+# `before` of a row that names no other library.
 REFERENCE = "plain reference"
-"""`before` of a row that names no other library."""
+# Units of rows about memory -> factor from bytes.
 MEMORY = {"MB": 1e-6, "KiB": 1 / 1024}
-"""Units of rows about memory -> factor from bytes."""
 
 Form = TypeVar("Form", bound=BaseModel)
 

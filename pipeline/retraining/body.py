@@ -9,8 +9,8 @@ from pipeline.reporting.tables import markdown_table
 from pipeline.retraining.outcome import ISSUE, Message
 from quatrain.baselines import PASSED
 
+# Characters of `dvc metrics diff` that are shown: GitHub takes 65,536 in all.
 LONGEST_DIFF = 30_000
-"""Characters of `dvc metrics diff` that are shown: GitHub takes 65,536 in all."""
 HEADER_LINES = 2
 TABLE_HEAD = ("model", "metric", "score", "baseline", "difference", "status")
 

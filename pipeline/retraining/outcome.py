@@ -12,8 +12,8 @@ FOLDER = Path(".state", "retrain")
 OUTCOME = "outcome.json"
 TITLE = "title.txt"
 BODY = "body.md"
+# Title of the only issue, whatever went wrong.
 ISSUE = "Retraining needs attention"
-"""Title of the only issue, whatever went wrong."""
 
 Kind = Literal["unchanged", "proposed", "broken", "stopped"]
 

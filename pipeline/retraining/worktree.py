@@ -14,12 +14,12 @@ from pipeline.runtime.processes import CommandSequence
 from pipeline.tracking.run import journals
 from pipeline.tracking.store import resolve_uri
 
+# Without hooks: those of `dvc install` would check out and push in between.
 GIT = ("git", "-c", "core.hooksPath=/dev/null")
-"""Without hooks: those of `dvc install` would check out and push in between."""
 DVC = (sys.executable, "-m", "dvc")
 IDENTITY = {"name": "quatrain retraining", "email": "retraining@localhost"}
+# Variables of a calling git hook that would point our git at another repository.
 REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-"""Variables of a calling git hook that would point our git at another repository."""
 SHOWN_CHANGES = 5
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pipeline.runtime import console
 from pipeline.runtime.errors import exit_code_of
 
+# Errors of a disk that is full, broken or not writable for this user.
 DISK_FAILURES = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -20,7 +21,6 @@ DISK_FAILURES = (
     errno.EPERM,
     errno.EIO,
 )
-"""Errors of a disk that is full, broken or not writable for this user."""
 DISK_EXIT_CODE = 5
 
 Options = argparse.Namespace

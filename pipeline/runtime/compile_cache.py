@@ -26,11 +26,11 @@ from pipeline.runtime.devices import cpu_name, device_of
 from quatrain.params import Params
 
 FOLDER = ".jax_cache"
+# Limit of a folder; the programs of a run are about 1 MB.
 MAX_BYTES = 256 * 2**20
-"""Limit of a folder; the programs of a run are about 1 MB."""
 KEPT_FOLDERS = 4
+# jax's lock file in a folder, which it takes for each program that it reads or writes.
 LOCK = ".lockfile"
-"""jax's lock file in a folder, which it takes for each program that it reads or writes."""
 PROGRAM_SUFFIX = "-cache"
 TIME_SUFFIX = "-atime"
 FOLDER_NAME = re.compile(r"[0-9][\w.]*-[0-9a-f]{16}")

@@ -19,8 +19,8 @@ import psutil
 from pipeline.runtime import console, file_lock, signals
 from pipeline.runtime.errors import CommandFailed, Interrupted, LockHeld
 
+# How long the commands of a killed predecessor may take to save and leave.
 PATIENCE_SECONDS = 60.0
-"""How long the commands of a killed predecessor may take to save and leave."""
 POLL_SECONDS = 0.05
 
 

@@ -21,16 +21,14 @@ from pipeline.storage.run_key import loaded_code, run_key
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, load
 
+# The folder of this code; a stage works in the current folder, which is another one in tests.
 CHECKOUT = Path(__file__).resolve().parents[2]
-"""The folder of this code; a stage works in the current folder, which is another one in tests."""
+# How long a predecessor may take to save and leave: longer than its last delivery to a tracking
+# server.
 PATIENCE_SECONDS = 60.0
-"""How long a predecessor may take to save and leave: longer than its last delivery to a tracking
-server.
-"""
+# Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a
+# start.
 OBJECTS_PER_COLLECTION = 100_000
-"""Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a
-start.
-"""
 
 
 class Stage(NamedTuple):

@@ -21,8 +21,8 @@ from pipeline.storage.atomic_write import PARTIAL, remove, write_durably, write_
 SCHEMA = 1
 MANIFEST = "manifest.json"
 LARGEST_JSON = 2**24
+# Bytes of one folder that are read into memory, at most.
 LARGEST = 2**34
-"""Bytes of one folder that are read into memory, at most."""
 
 RESTORE = "restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
 UNTOUCHED = "nothing was written"

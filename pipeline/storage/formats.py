@@ -16,8 +16,8 @@ from pipeline.runtime.errors import PipelineError
 
 ARRAYS = ".safetensors"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# The first bytes of a safetensors file: the length of its JSON header.
 LENGTH = struct.Struct("<Q")
-"""The first bytes of a safetensors file: the length of its JSON header."""
 PARSER_ERRORS = (
     ValueError,
     LookupError,

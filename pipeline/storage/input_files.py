@@ -17,8 +17,8 @@ from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 
 MAX_BYTES = 200_000
 MAX_AXES = 8
+# Readers of .npy headers by version; numpy writes the second where the first is too short.
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-"""Readers of .npy headers by version; numpy writes the second where the first is too short."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pipeline.storage.artifacts import digest_of, file_digest, folder_digest
 
+# Modules of this folder that shape the bytes of a result.
 WRITERS = ("artifacts.py", "formats.py", "history.py")
-"""Modules of this folder that shape the bytes of a result."""
 
 
 def run_key(

@@ -31,10 +31,10 @@ from quatrain.params import Params
 from quatrain.registry import load
 
 CACHE_HIT = "quatrain.cache_hit"
+# File in .state with results whose run the store has already, so that it is asked only once.
 CACHE = "recorded_elsewhere.json"
-"""File in .state with results whose run the store has already, so that it is asked only once."""
+# Value that MLflow stores for an infinity.
 LARGEST = sys.float_info.max
-"""Value that MLflow stores for an infinity."""
 FINISHED = b'"status": "FINISHED"'
 
 

@@ -25,17 +25,17 @@ from pipeline.tracking.store import (
 
 PARENT_TAG = "mlflow.parentRunId"
 PIPELINE_TAG = "quatrain.pipeline"
+# Makes the UI open with runs and metrics, not with traces of language models.
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-"""Makes the UI open with runs and metrics, not with traces of language models."""
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
+# Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS.
 UPLOAD_RATE = 1e6
-"""Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS."""
+# Params or tags that MLflow takes in one call.
 ENTRIES_PER_CALL = 100
-"""Params or tags that MLflow takes in one call."""
+# Characters of a dataset's digest that MLflow takes.
 DIGEST_LENGTH = 36
-"""Characters of a dataset's digest that MLflow takes."""
+# Error codes of a write to a deleted run; other failures have them, too.
 DELETED_RUN_CODES = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""Error codes of a write to a deleted run; other failures have them, too."""
 
 
 class Delivery:

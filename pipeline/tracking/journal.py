@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from pipeline.storage.atomic_write import crash_point, sweep_temporaries, write_durably
 from quatrain.errors import DataError
 
+# Metrics that MLflow takes in one call.
 ROWS_PER_LINE = 1000
-"""Metrics that MLflow takes in one call."""
+# Characters; MLflow cuts the rest off.
 LONGEST_PARAM = 6000
-"""Characters; MLflow cuts the rest off."""
 STATUSES = ("FINISHED", "FAILED", "KILLED")
 
+# Name, step, value.
 Row = tuple[str, int, float]
-"""Name, step, value."""
 Line = dict[str, Any]
 
 _NAME = re.compile(r"[\w.\- /:]{1,250}")
@@ -38,8 +38,8 @@ _SECRET = re.compile(r"(?i)(?<=[?&])(password|passwd|token|secret|api_key)=[^&\s
 class DatasetInput(NamedTuple):
     name: str
     digest: str
+    # `training` or `evaluation`.
     context: str
-    """`training` or `evaluation`."""
     source: str
 
 

@@ -21,13 +21,13 @@ from pipeline.tracking.store import quieten
 from quatrain.registry import Framework, load
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
+# Packages that all exported models import.
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
-"""Packages that all exported models import."""
+# Further packages by framework; inferring them takes MLflow seconds for each model.
 REQUIREMENTS: dict[Framework, tuple[str, ...]] = {
     "jax": ("jax", "flax", "optax"),
     "torch": ("torch",),
 }
-"""Further packages by framework; inferring them takes MLflow seconds for each model."""
 
 
 class Exported(NamedTuple):

@@ -18,15 +18,15 @@ from quatrain.registry import MODELS
 
 RUN_KEY_TAG = "quatrain.run_key"
 TIME_TAG = "quatrain.trained_at"
+# Alias of the version that was trained last.
 CANDIDATE = "candidate"
-"""Alias of the version that was trained last."""
+# Alias of the version whose scores are the baseline.
 CHAMPION = "champion"
-"""Alias of the version whose scores are the baseline."""
+# File in .state with the aliases that are set, so that the store is asked only about others.
 CACHE = "aliases.json"
-"""File in .state with the aliases that are set, so that the store is asked only about others."""
 
+# Calls a method of an MLflow client, given its name and arguments.
 Call = Callable[..., Any]
-"""Calls a method of an MLflow client, given its name and arguments."""
 
 
 # Versions.
@@ -102,8 +102,8 @@ class Alias(NamedTuple):
     model: str
     name: str
     run_key: str
+    # Key of a run that holds the baseline, for a store without the alias and without the run.
     fallback: str | None = None
-    """Key of a run that holds the baseline, for a store without the alias and without the run."""
 
     @property
     def label(self) -> str:

@@ -11,8 +11,8 @@ from tqdm import tqdm
 from pipeline.runtime import console
 from quatrain.progress import Progress
 
+# Lines of a whole run if stderr is not a terminal (CI, files).
 LINES = 20
-"""Lines of a whole run if stderr is not a terminal (CI, files)."""
 
 
 class ProgressBar:

@@ -21,8 +21,8 @@ from quatrain.params import Params
 from quatrain.registry import MODELS
 
 EXPERIMENT = "quatrain"
+# Subfolder of a journal whose lock its only writer holds.
 WRITER = "writer"
-"""Subfolder of a journal whose lock its only writer holds."""
 
 
 class Run:

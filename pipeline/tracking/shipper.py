@@ -10,8 +10,8 @@ from pipeline.tracking.store import PATIENCE_SECONDS, reason_of
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 600.0
+# Delivery starts with the first record, or after this time: importing mlflow delays the work.
 LATEST_SECONDS = 30.0
-"""Delivery starts with the first record, or after this time: importing mlflow delays the work."""
 
 
 class Shipper:

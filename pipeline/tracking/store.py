@@ -14,10 +14,11 @@ from pipeline.runtime.errors import PipelineError
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.tracking.journal import redact
 
+# Timeout for the first answer of a server, and for a call in progress when a stage ends.
 PATIENCE_SECONDS = 2.0
-"""Timeout for the first answer of a server, and for a call in progress when a stage ends."""
+# Timeout for another process that creates the same sqlite store.
 SETUP_SECONDS = 120.0
-"""Timeout for another process that creates the same sqlite store."""
+# Settings of mlflow: with its defaults a call to a dead server takes minutes.
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -25,7 +26,6 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
-"""Settings of mlflow: with its defaults a call to a dead server takes minutes."""
 
 
 class Unreachable(PipelineError):

@@ -48,14 +48,14 @@ class Gated(NamedTuple):
 
     metric: str
     direction: Direction
+    # How far a score may be on the bad side of the stored value.
     tolerance: float
-    """How far a score may be on the bad side of the stored value."""
+    # Preset -> fixed bound of the design; not used by the direction `near`.
     goals: Mapping[str, float]
-    """Preset -> fixed bound of the design; not used by the direction `near`."""
+    # Metrics of the same evaluation that the score must beat.
     lower_references: tuple[str, ...] = ()
-    """Metrics of the same evaluation that the score must beat."""
+    # Metrics of the same evaluation that the score approaches; it may pass them.
     upper_references: tuple[str, ...] = ()
-    """Metrics of the same evaluation that the score approaches; it may pass them."""
 
     def under(self, preset: str) -> Rule:
         """Returns the rule for one preset."""
@@ -133,10 +133,10 @@ class Comparison(NamedTuple):
     status: Status
     old: float | None
     new: float | None
+    # new - old.
     difference: float | None
-    """new - old."""
+    # Half width of the difference's 95 % interval; a side without interval counts as exact.
     half: float | None
-    """Half width of the difference's 95 % interval; a side without interval counts as exact."""
 
 
 NO_RULE = Line(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # loading a contract must not load matplotlib
 
     from quatrain.baselines import Gated
 
+# Name -> array, which any file format can hold; `params/...` is what gradients change.
 Arrays = dict[str, np.ndarray]
-"""Name -> array, which any file format can hold; `params/...` is what gradients change."""
 Metrics = Mapping[str, np.ndarray]
 
 ConfigIn = TypeVar("ConfigIn", contravariant=True)

@@ -17,10 +17,10 @@ GREY = "0.5"
 BLACK = "0.2"
 RED = "crimson"
 ORANGE = "darkorange"
+# Colors of chance, lower reference, learner, learner during training, and upper reference.
 BLUE = "tab:blue"
-"""Colors of chance, lower reference, learner, learner during training, and upper reference."""
+# Height of a label, in points.
 LINE_HEIGHT = 11
-"""Height of a label, in points."""
 
 
 class Curve(NamedTuple):

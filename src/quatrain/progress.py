@@ -25,10 +25,10 @@ class Progress(NamedTuple):
     metrics: Mapping[str, Shaped[np.ndarray, "time *axes"]]
 
 
+# The name of a metric with suffixes, the step, and the value.
 Row = tuple[str, int, float]
-"""The name of a metric with suffixes, the step, and the value."""
+# The name of a metric with suffixes -> steps and values.
 History = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""The name of a metric with suffixes -> steps and values."""
 
 
 def by_seed(

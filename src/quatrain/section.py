@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+# File ending of an array of numbers.
 NUMBERS = ".npy"
-"""File ending of an array of numbers."""
+# File ending of several arrays; any other file holds text.
 ARRAYS = ".npz"
-"""File ending of several arrays; any other file holds text."""
 
 
 class Section(BaseModel):
@@ -83,8 +83,8 @@ class InputNumbers(Section):
     numbers: tuple[float, ...] = Field(strict=False)  # JSON has lists
 
 
+# The content of a file that a config names.
 Content = str | tuple[float, ...] | tuple[NamedArray, ...]
-"""The content of a file that a config names."""
 
 
 def names_file(value: object) -> bool:
@@ -94,8 +94,8 @@ def names_file(value: object) -> bool:
     return isinstance(value, str) and ("/" in value or value.endswith((".txt", ".csv", ".json")))
 
 
+# A validator of pydantic; Any, because beartype cannot check its ValidationInfo.
 Validator = Callable[[object, Any], object]
-"""A validator of pydantic; Any, because beartype cannot check its ValidationInfo."""
 
 
 def _reader(ending: str, kind: str, wrap: Callable[[str, Any], Section], writer: str) -> Validator:
@@ -131,13 +131,11 @@ def _content(path: str, kind: str, info: Any) -> Any:
     return read(path)
 
 
+# A built-in name, or a path, which the reader of params.yaml replaces by the content of the file.
 NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
-"""A built-in name, or a path, which the reader of params.yaml replaces by the content of
-the file.
-"""
 
+# A path, which the reader of params.yaml replaces by the content of the file, or null.
 FileOrNone = Annotated[InputFile | None, BeforeValidator(_read, json_schema_input_type=str | None)]
-"""A path, which the reader of params.yaml replaces by the content of the file, or null."""
 
 _read_numbers = _reader(
     ending=NUMBERS,
@@ -152,12 +150,12 @@ _read_arrays = _reader(
     writer="numpy.savez",
 )
 
+# A path to an .npy file, which the reader of params.yaml replaces by its numbers, or null.
 NumbersOrNone = Annotated[
     InputNumbers | None, BeforeValidator(_read_numbers, json_schema_input_type=str | None)
 ]
-"""A path to an .npy file, which the reader of params.yaml replaces by its numbers, or null."""
 
+# A path to an .npz file, which the reader of params.yaml replaces by its arrays, or null.
 ArraysOrNone = Annotated[
     InputArrays | None, BeforeValidator(_read_arrays, json_schema_input_type=str | None)
 ]
-"""A path to an .npz file, which the reader of params.yaml replaces by its arrays, or null."""

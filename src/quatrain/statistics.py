@@ -7,8 +7,8 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Float
 
+# Numbers per column that a bootstrap draws at once.
 LARGEST_DRAW = 10**7
-"""Numbers per column that a bootstrap draws at once."""
 
 
 class Interval(NamedTuple):

@@ -13,19 +13,18 @@ POLE_MASS = 0.1
 TOTAL_MASS = 1.1
 LENGTH = 1.0
 GRAVITY = 9.8
+# Metres: the track is as long as the straight track of the classic task.
 RADIUS = 4.8 / (2 * math.pi)
-"""Metres: the track is as long as the straight track of the classic task."""
+# Seconds.
 STEP = 0.01
-"""Seconds."""
 GREATEST_PUSH = 30.0
 CART_FRICTION = 0.05
 POLE_FRICTION = 0.01
 SPREAD = 0.05
 
+# phi, phi', theta, theta': angle of the cart on the circle, and of the pole, 0 upright; both
+# unwrapped.
 States = Float[Tensor, "env 4"]
-"""phi, phi', theta, theta': angle of the cart on the circle, and of the pole, 0 upright; both
-unwrapped.
-"""
 ObservationKind = Literal["full", "partial", "angles"]
 
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from quatrain.errors import DataError
 
+# A NamedTuple or a dictionary of columns.
 Columns = TypeVar("Columns")
-"""A NamedTuple or a dictionary of columns."""
+# Kind of a column -> types of scalars that always fit.
 SCALARS: dict[str, frozenset[type]] = {
     "f": frozenset([float, np.float16, np.float32, np.float64]),
     "b": frozenset([bool, np.bool_]),
 }
-"""Kind of a column -> types of scalars that always fit."""
 
 
 class ReplayError(DataError):

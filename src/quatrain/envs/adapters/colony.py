@@ -19,11 +19,11 @@ from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
 from quatrain.envs.colony.world import StepResult, start, step
 
+# node, graph, parent, mask as in `features.Observation`, padded to max_nodes cells.
 ObservationArrays = dict[str, np.ndarray]
-"""node, graph, parent, mask as in `features.Observation`, padded to max_nodes cells."""
 UNKNOWN_OPTIONS = "reset() takes no options, got {}; remove them."
+# Info about an episode that ended.
 EPISODE_INFO = ("reason", "n", "episode_return", "episode_length", "components_sum")
-"""Info about an episode that ended."""
 RESET_NEEDED = "No episode is running: call reset() before step()."
 
 

@@ -25,10 +25,10 @@ from quatrain.envs.colony.rules import (
     margins,
 )
 
+# Cells that are added before rounding down: in float32, 0.7 * 10 is just below 7.
 ROUNDING = 1e-4
-"""Cells that are added before rounding down: in float32, 0.7 * 10 is just below 7."""
+# Pixels by which the goal may be missed: the spawn rule clamps cells at the goal itself.
 TOLERANCE = 1e-3
-"""Pixels by which the goal may be missed: the spawn rule clamps cells at the goal itself."""
 
 
 class World(NamedTuple):
@@ -65,8 +65,8 @@ class Colonies(NamedTuple):
     substrate: Int64[Tensor, " env"]
 
 
+# Fields of colonies that have an axis of slots.
 CELLS = ("pos", "parent", "pid", "age", "new")
-"""Fields of colonies that have an axis of slots."""
 
 
 class Transition(NamedTuple):

@@ -13,12 +13,11 @@ from quatrain.envs.colony.dynamics import Colonies, World, intensity_at
 from quatrain.envs.colony.rules import Rules
 
 NODE_INTENSITIES: dict[str, tuple[int, ...]] = {"light": (), "full": (2,)}
+# Columns that hold intensities: exponential plates reach 1e13, so a network should take their
+# log1p.
 GRAPH_INTENSITIES: dict[str, tuple[int, ...]] = {"light": (), "full": (16, 17, 18)}
-"""Columns that hold intensities: exponential plates reach 1e13, so a network should take their
-log1p.
-"""
+# Pixels; cells that are not farther apart count as one position.
 NEAR = 1e-6
-"""Pixels; cells that are not farther apart count as one position."""
 
 
 class Observation(NamedTuple):
@@ -52,8 +51,8 @@ class _Cells(NamedTuple):
     cy: Float[Tensor, " env"]
 
 
+# Columns of `Observation.node` and of `Observation.graph`.
 _Features = tuple[list[Tensor], list[Tensor]]
-"""Columns of `Observation.node` and of `Observation.graph`."""
 
 
 def observe(world: World, colonies: Colonies, cells: int) -> Observation:

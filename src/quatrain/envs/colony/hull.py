@@ -12,19 +12,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+# Square pixels added to a cross product: too little to change one, but turns x/0 into a large
+# number of x's sign.
 CROSS = 1e-25
-"""Square pixels added to a cross product: too little to change one, but turns x/0 into a large
-number of x's sign.
-"""
+# Square pixels added to a dot product: too little to change one, but turns 0/0 into a large number.
 DOT = 1e-17
-"""Square pixels added to a dot product: too little to change one, but turns 0/0 into a large
-number.
-"""
+# A number added to a quotient to put it beyond all others.
 MASKED = 1e38
-"""A number added to a quotient to put it beyond all others."""
 
+# Pairs of cells that are handled at once.
 PAIRS = 1 << 17
-"""Pairs of cells that are handled at once."""
 
 
 class Differences(NamedTuple):

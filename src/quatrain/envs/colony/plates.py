@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float32, Int8
 
 LINEAR, EXPONENTIAL, USER = range(3)
+# Stiffness at or below this value, or not finite, is replaced by 1.
 FLOOR = 1e-6
-"""Stiffness at or below this value, or not finite, is replaced by 1."""
 
 Range = tuple[float, float]
 
@@ -27,12 +27,12 @@ TRAINING = PlateDistribution(
     exponential=((0.002, 0.008),),
     offset=(0.5, 2.0),
 )
+# Plates flatter and steeper than any training plate.
 OUTSIDE = PlateDistribution(
     linear=((0.002, 0.01), (0.1, 0.2)),
     exponential=((0.0005, 0.002), (0.008, 0.012)),
     offset=(0.5, 2.0),
 )
-"""Plates flatter and steeper than any training plate."""
 
 
 class Plates(NamedTuple):

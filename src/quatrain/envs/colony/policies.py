@@ -12,12 +12,12 @@ from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.rules import PARAMETERS, Rules
 
 Actions = Float[Tensor, "env 5"]
+# Positions of colonies in the initial batch, and their states -> their actions.
 ColonyPolicy = Callable[[Int64[Tensor, " env"], Colonies], Actions]
-"""Positions of colonies in the initial batch, and their states -> their actions."""
+# Radians per pixel off the middle.
 GAIN = 0.02
-"""Radians per pixel off the middle."""
+# Cells that are added before rounding down, so that exactly the intended number is deleted.
 SMALLEST = 0.5
-"""Cells that are added before rounding down, so that exactly the intended number is deleted."""
 
 
 def action_bounds(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:

@@ -23,14 +23,14 @@ from quatrain.envs.colony.world import start
 
 FIRST_COLONIES = 16
 COLONIES = 32
+# Colonies that evaluate each action: of the first sample, of a round, of the last comparison.
 FINAL_COLONIES = 512
-"""Colonies that evaluate each action: of the first sample, of a round, of the last comparison."""
 ROUNDS = 4
 POINTS = 48
 ELITES = 10
 FINALISTS = 8
+# Range of constant deletion ratios that can hold a colony's size for a while.
 STEADY_RATIO = (0.45, 0.57)
-"""Range of constant deletion ratios that can hold a colony's size for a while."""
 GAMMAS = 8
 GAMMA_COLONIES = 128
 

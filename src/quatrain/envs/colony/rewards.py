@@ -16,20 +16,19 @@ from quatrain.envs.colony.hull import hull_vertices
 from quatrain.envs.colony.rules import COMPONENTS, REASONS
 
 GOAL_TERMINAL = (0.0, 1.0, -1.0, -1.0, -0.5, 0.0, -1.0)
+# Reward per reason.
 RAW_TERMINAL = (0.0, 500.0, -15.0, -100.0, -50.0, 0.0, -100.0)
-"""Reward per reason."""
 SCALE = 0.02
 LARGEST_SCALED = 10.0
+# Share of the width that a cell reaches for the first time in an episode, and its reward.
 MILESTONES = ((0.25, 50.0), (0.5, 150.0), (0.75, 300.0), (0.9, 500.0))
-"""Share of the width that a cell reaches for the first time in an episode, and its reward."""
 
+# Relative distance below the mean stiffness at which a cell counts as soft: equal ground differs by
+# rounding.
 EVEN = 1e-5
-"""Relative distance below the mean stiffness at which a cell counts as soft: equal ground differs
-by rounding.
-"""
 
+# Pairs of cells whose distances are computed at once.
 PAIRS = 2**22
-"""Pairs of cells whose distances are computed at once."""
 
 PerColony = Float[Tensor, " env"]
 

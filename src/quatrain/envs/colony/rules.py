@@ -2,19 +2,18 @@
 
 from typing import Literal, NamedTuple
 
+# The five numbers of an action, in order; theta in radians, noise in pixels.
 PARAMETERS = ("delete_ratio", "gamma", "alpha", "noise", "theta")
-"""The five numbers of an action, in order; theta in radians, noise in pixels."""
+# Reasons why an episode ends; only TIMEOUT truncates. OUT_OF_BOUNDS never occurs: children are
+# clamped.
 RUNNING, SUCCESS, OVERFLOW, EXTINCT, LEFT_DRIFT, TIMEOUT, OUT_OF_BOUNDS = range(7)
-"""Reasons why an episode ends; only TIMEOUT truncates. OUT_OF_BOUNDS never occurs: children are
-clamped.
-"""
 REASONS = ("running", "success", "overflow", "extinct", "left_drift", "timeout", "out_of_bounds")
+# Share of the width in which colonies begin.
 START_WIDTH = 0.1
-"""Share of the width in which colonies begin."""
+# Distance of cells from the sides of the plate, as a share of width or height.
 MARGIN = 0.01
-"""Distance of cells from the sides of the plate, as a share of width or height."""
+# Minimum of that distance, in pixels.
 LEAST_MARGIN = 2.0
-"""Minimum of that distance, in pixels."""
 NODE_FEATURES = {"light": 8, "full": 11}
 GRAPH_FEATURES = {"light": 10, "full": 19}
 
@@ -55,6 +54,7 @@ class Rules(NamedTuple):
     check_actions: bool
 
 
+# Components of a reward; rewards.py has a function for each.
 COMPONENTS = (
     "progress",
     "growth",
@@ -79,7 +79,7 @@ COMPONENTS = (
     "milestone",
     "terminal_raw",
 )
-"""Components of a reward; rewards.py has a function for each."""
+# Presets: component -> weight.
 REWARDS: dict[str, dict[str, float]] = {
     "goal_control": {
         "progress": 10,
@@ -93,7 +93,6 @@ REWARDS: dict[str, dict[str, float]] = {
     "simple_delete_only": {"growth_penalty": 1, "delete_penalty": 1, "terminal_scaled": 1},
     "full": dict.fromkeys(COMPONENTS[COMPONENTS.index("growth_full") :], 1.0),
 }
-"""Presets: component -> weight."""
 
 
 def margins(rules: Rules) -> tuple[float, float]:

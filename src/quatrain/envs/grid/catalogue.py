@@ -9,8 +9,8 @@ from jaxtyping import Bool
 
 from quatrain.envs.grid.layouts import MOVES, Cell, Layout, LayoutError, checked, parse_layout
 
+# Two neighbouring rooms as (column, row); the second is right of or below the first.
 RoomPair = tuple[Cell, Cell]
-"""Two neighbouring rooms as (column, row); the second is right of or below the first."""
 
 
 def rooms(

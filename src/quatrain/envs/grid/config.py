@@ -15,8 +15,8 @@ from quatrain.envs.grid.layouts import (
 )
 from quatrain.section import InputFile, NameOrFile, Section
 
+# Limit of the dense eigendecompositions of evaluation: 4000 states take about a minute.
 MAX_STATES = 4000
-"""Limit of the dense eigendecompositions of evaluation: 4000 states take about a minute."""
 
 
 class Rooms(Section):

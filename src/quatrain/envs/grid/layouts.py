@@ -7,17 +7,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
+# (x, y): column and row, both from 0; y grows downward.
 Cell = tuple[int, int]
-"""(x, y): column and row, both from 0; y grows downward."""
 
 Components = Literal["auto", "start", "largest", "all", "error"]
 
 UP, RIGHT, DOWN, LEFT = range(4)
+# (dx, dy) of each action.
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
-"""(dx, dy) of each action."""
 
+# Letter of each action in a tile.
 LETTERS = "URDL"
-"""Letter of each action in a tile."""
 
 # Walls and free cells stand alone; a start, a goal or an empty tile may carry doors.
 _TILE = re.compile(r"[ .Xx#]|(?P<mark>[SG]?)(?:D(?P<doors>[UDLR]+))?")

@@ -16,10 +16,10 @@ from quatrain.envs.treasurehunt.layouts import (
 from quatrain.envs.treasurehunt.rules import Entity, Rules
 from quatrain.section import FileOrNone, Section
 
+# Largest reward: a float32 sum over an episode still resolves it.
 LARGEST = 1e6
-"""Largest reward: a float32 sum over an episode still resolves it."""
+# Names of other observation channels, and of the score `items_left`.
 RESERVED = ("empty", "wall", "ground", "agent", "left")
-"""Names of other observation channels, and of the score `items_left`."""
 
 
 class EntityKind(Section):

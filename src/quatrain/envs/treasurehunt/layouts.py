@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int8
 
+# Symbols of a map; BARE is floor that never spawns, a digit floor with that entity at reset.
 WALL, FLOOR, BARE, START = "#.-A"
-"""Symbols of a map; BARE is floor that never spawns, a digit floor with that entity at reset."""
 
+# Largest number of cells of a side of a map.
 LARGEST = 256
-"""Largest number of cells of a side of a map."""
 
 _ITEMS = "123456789"
 _NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1))

@@ -45,6 +45,7 @@ def frame_size(rules: Rules) -> int:
     return len(channels(rules)) * (2 * rules.vision_radius + 1) ** 2
 
 
+# The world of social-ai-uoft/sorrel's treasurehunt example.
 TREASUREHUNT = Rules(
     map=open_map(10, 10),
     agents=5,
@@ -57,8 +58,8 @@ TREASUREHUNT = Rules(
     ground="sand",
     agent_order="fixed",
 )
-"""The world of social-ai-uoft/sorrel's treasurehunt example."""
 
+# A larger world with rare items, a third of them harmful.
 TREASUREHUNT_LARGE = Rules(
     map=open_map(21, 21),
     agents=2,
@@ -75,4 +76,3 @@ TREASUREHUNT_LARGE = Rules(
     ground="plain",
     agent_order="fixed",
 )
-"""A larger world with rare items, a third of them harmful."""

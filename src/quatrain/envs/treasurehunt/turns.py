@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float32, Int, Int8, Int16, Key
 
+# Pytree of one env; has at least turn (int32, from 0 in each episode), episode (int32) and key.
 State = Any
-"""Pytree of one env; has at least turn (int32, from 0 in each episode), episode (int32) and key."""
 
+# (key, agent, stack Int8 (env, frames*frame), oldest first, states of all envs) -> actions.
 Policy = Callable[[Array, Array, Array, State], Array]
-"""(key, agent, stack Int8 (env, frames*frame), oldest first, states of all envs) -> actions."""
 
 
 class ActionResult(NamedTuple):

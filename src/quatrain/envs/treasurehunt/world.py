@@ -14,14 +14,14 @@ from quatrain.envs.treasurehunt import layouts
 from quatrain.envs.treasurehunt.rules import Rules, frame_size
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 
+# (dy, dx) of the actions up, down, left, right.
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
-"""(dy, dx) of the actions up, down, left, right."""
 
+# Events of an action; k >= 1 is an item of entity k.
 FLOOR, WALL, AGENT = 0, -1, -2
-"""Events of an action; k >= 1 is an item of entity k."""
 
+# Number folded in for start cells; no turn has it.
 _STARTS = 2**32 - 1
-"""Number folded in for start cells; no turn has it."""
 
 
 class State(NamedTuple):

@@ -17,10 +17,10 @@ from quatrain.section import ArraysOrNone, InputArrays, Section
 
 LARGEST = 1e6
 MAX_NODES = 1000
+# Bound of the first state of an episode, in each dimension.
 START_RADIUS = 1.0
-"""Bound of the first state of an episode, in each dimension."""
+# Names of the arrays of a table_file.
 TABLE = ("axis_0", "axis_1", "vectors")
-"""Names of the arrays of a table_file."""
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]

@@ -20,10 +20,10 @@ from quatrain.envs.vector_field.kinds import (
     unknown_kind,
 )
 
+# Steps of the region's grid from its middle to its border: 31 points per axis.
 REGION_STEPS = 15
-"""Steps of the region's grid from its middle to its border: 31 points per axis."""
+# Points per axis of the box's grid.
 BOX_POINTS = 40
-"""Points per axis of the box's grid."""
 SOBOL_POINTS = 2048
 DRY_RUN = ((0.0, 0.0), (1.0, -0.5), (-0.5, 1.0), (0.25, 0.75))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from quatrain.errors import DataError
 
+# Parameters of each built-in kind with their defaults; `fields.py` has the formulas.
 KINDS: dict[str, dict[str, float]] = {
     "limit_cycle": {"w": 1.0, "d": 1.0},
     "double_limit_cycle": {"w": 1.0, "d": 1.0},
@@ -24,7 +25,6 @@ KINDS: dict[str, dict[str, float]] = {
     "linear": {},
     "table": {},
 }
-"""Parameters of each built-in kind with their defaults; `fields.py` has the formulas."""
 
 Normalise = Literal["region_rms", "box_max", "none"]
 Rows = tuple[tuple[float, ...], ...]

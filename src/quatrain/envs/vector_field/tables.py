@@ -16,16 +16,16 @@ from torch.nn.functional import grid_sample
 
 from quatrain.envs.vector_field.kinds import FieldError, Table
 
+# Random tables cover [-BOX, BOX] in both directions.
 BOX = 2.0
-"""Random tables cover [-BOX, BOX] in both directions."""
 JITTER = 1e-6
+# Largest difference between two steps of an axis, relative to their mean; float32 rounds steps.
 EVENNESS = 1e-3
-"""Largest difference between two steps of an axis, relative to their mean; float32 rounds steps."""
 SHORTEST = 1e-8
 
 Nodes = Float[Tensor, "one component x2 x1"]
+# The first and the last node of each axis.
 Ends = Float[Tensor, "2 axis"]
-"""The first and the last node of each axis."""
 
 
 def gaussian_process(

@@ -14,11 +14,11 @@ from quatrain.envs.vector_field.kinds import FieldError, WorldSpec
 from quatrain.envs.vector_field.observation import Emission
 
 STARTS = 100
+# Long enough to detect divergence caused by dt, too short for the slow drift of any Euler step.
 TRIAL_TRANSITIONS = 20
-"""Long enough to detect divergence caused by dt, too short for the slow drift of any Euler step."""
 ORBIT_STEPS = 1000
+# Length of a step of an orbit, as a share of the escape radius: a path of 10 radii in total.
 STRIDE = 0.01
-"""Length of a step of an orbit, as a share of the escape radius: a path of 10 radii in total."""
 
 
 class World(NamedTuple):

@@ -29,12 +29,12 @@ from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.config import Acquisition
 from quatrain.models.active_dynamics.learner import Surrogate
 
+# Value per unit of distance beyond the region and its margin.
 OUTSIDE = -10.0
-"""Value per unit of distance beyond the region and its margin."""
+# Score of a candidate whose value is not finite; the other scores do not depend on it.
 WORST = -1e9
-"""Score of a candidate whose value is not finite; the other scores do not depend on it."""
+# Least q in units of the largest weight variance; less is lost in single precision.
 LEAST_NOISE = 1e-5
-"""Least q in units of the largest weight variance; less is lost in single precision."""
 
 
 class Imagined(NamedTuple):

@@ -27,12 +27,12 @@ from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 
 HELD_OUT_STEPS = 100
+# Transitions of a rollout of the true field without noise.
 CLEAN_STEPS = 20
-"""Transitions of a rollout of the true field without noise."""
+# Least and most transitions between sign changes of a held-out binary sequence.
 PRBS_HOLD = (3, 19)
-"""Least and most transitions between sign changes of a held-out binary sequence."""
+# Largest relative difference between the noise of a dataset and that of the config.
 RESIDUAL = 0.5
-"""Largest relative difference between the noise of a dataset and that of the config."""
 
 
 class Rollouts(NamedTuple):

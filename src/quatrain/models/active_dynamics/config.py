@@ -11,8 +11,8 @@ from quatrain.section import Section
 MAX_BYTES = 2**36
 MAX_FEATURES = 1024
 MAX_STATE = 2048
+# Least warm-up from which the directions of the channels are identified.
 LEARNED_WARMUP = 1000
-"""Least warm-up from which the directions of the channels are identified."""
 POSTERIORS = ("variance", "information", "fisher_d", "fisher_a")
 VALUES = (*POSTERIORS, "disagreement", "action_cost")
 Units = Annotated[int, Field(ge=1, le=4096)]

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
+# Degree of the polynomial that approximates the unknown field.
 DEGREE = 3
-"""Degree of the polynomial that approximates the unknown field."""
 LEAST_VARIANCE = 1e-6
 
 

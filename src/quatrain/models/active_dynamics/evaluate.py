@@ -19,10 +19,10 @@ from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
+# Transitions after which a predicted state is compared with the true one.
 HORIZONS = (1, 5, 10, 20)
-"""Transitions after which a predicted state is compared with the true one."""
+# Nominal levels of the credible intervals whose coverage is measured.
 LEVELS = np.arange(0.1, 0.95, 0.1)
-"""Nominal levels of the credible intervals whose coverage is measured."""
 LOWER_REFERENCES = ("zero_field", "affine_field")
 UPPER_REFERENCES = ("projection_floor",)
 GATED = (
@@ -31,13 +31,13 @@ GATED = (
     Gated("displacement_r2_20.active", "higher", 0.02, {}),
     Gated("coverage_90.active", "near", 0.08, {}),
 )
+# Metrics that are scored with a 95 % interval.
 WITH_INTERVAL = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
-"""Metrics that are scored with a 95 % interval."""
 SMALLEST = 1e-12
+# Bootstrap resamples of the replicates, for the interval of a ratio.
 RESAMPLES = 1000
-"""Bootstrap resamples of the replicates, for the interval of a ratio."""
+# Error of an affine fit up to which the true field counts as affine.
 LARGEST_EXACT = 1e-3
-"""Error of an affine fit up to which the true field counts as affine."""
 
 
 class FieldEstimate(NamedTuple):

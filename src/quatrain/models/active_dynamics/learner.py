@@ -12,8 +12,8 @@ from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import Acquisition, ActiveDynamicsConfig
 from quatrain.replay.windows import WindowRing
 
+# Name -> weights, with the learners as first axis.
 Weights = dict[str, Tensor]
-"""Name -> weights, with the learners as first axis."""
 
 
 class Observation(NamedTuple):

@@ -32,11 +32,11 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, SeqVaeTraining
 
+# Optimised terms by family: those of the ELBO, or the filter's negative log evidence.
 TERMS = {
     "seq_vae": ("ell", "kl_first", "kl_steps", "weight_prior"),
     "bayes_filter": ("innovation_nll",),
 }
-"""Optimised terms by family: those of the ELBO, or the filter's negative log evidence."""
 LOG_2PI = math.log(2 * math.pi)
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.progress import TrainingDiverged, by_seed
 
+# Metrics that are summed over the transitions of a yield; all others are averaged.
 SUMS = ("truncations",)
-"""Metrics that are summed over the transitions of a yield; all others are averaged."""
 
 
 def metrics_of(

@@ -28,8 +28,8 @@ FAMILIES: dict[str, type[FieldLearner]] = {
     "bayes_filter": BayesFilterLearner,
     "seq_vae": SeqVaeLearner,
 }
+# Stride over the region's grid of the points that are monitored while learning.
 MONITOR_STRIDE = 4
-"""Stride over the region's grid of the points that are monitored while learning."""
 
 
 class State(NamedTuple):

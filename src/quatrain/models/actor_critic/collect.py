@@ -40,10 +40,10 @@ from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
+# Colonies of each of the two policies whose observations give the normalisation.
 BEHAVIOUR_COLONIES = 64
-"""Colonies of each of the two policies whose observations give the normalisation."""
+# Noise of the controller, as a share of each range; purely random episodes last five steps.
 BEHAVIOUR_NOISE = 0.2
-"""Noise of the controller, as a share of each range; purely random episodes last five steps."""
 SMALLEST_STD = 1e-3
 
 

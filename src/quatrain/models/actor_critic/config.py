@@ -9,10 +9,9 @@ from quatrain.envs.colony.config import LARGEST, Env
 from quatrain.section import NumbersOrNone, Section
 
 SOFTEST = 1e-6
+# Range of a user's plate: stiffness up to plates.FLOOR is replaced by 1, and sums must fit into
+# float32.
 STIFFEST = 1e12
-"""Range of a user's plate: stiffness up to plates.FLOOR is replaced by 1, and sums must fit into
-float32.
-"""
 MAX_BYTES = 2**36
 CELL_BYTES = 200  # approximate memory of one cell slot during a step of its colony
 

@@ -17,8 +17,8 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.replay.rollouts.buffer import Graphs
 
 TRUNK = 64
+# Gain of the policy's last layer: the initial policy is nearly the same in all states.
 SMALL_GAIN = 0.01
-"""Gain of the policy's last layer: the initial policy is nearly the same in all states."""
 
 
 class Output(NamedTuple):

@@ -25,9 +25,8 @@ from quatrain.progress import Progress
 HEADLINE = ("return", "success")
 WEIGHTS = ("params/", "scale/")
 to_arrays = packing.to_arrays
+# Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
-"""Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
-"""
 
 
 class State(NamedTuple):

@@ -8,10 +8,10 @@ from quatrain.envs.grid.config import MAX_STATES, Env
 from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
 from quatrain.section import Section
 
+# Limit of samples drawn at once, over all learners: 4 GB of states and random numbers.
 MAX_DRAWN = 10**8
-"""Limit of samples drawn at once, over all learners: 4 GB of states and random numbers."""
+# Upper limit of coefficients and rates, about the largest float32.
 LARGEST = 1e38
-"""Upper limit of coefficients and rates, about the largest float32."""
 
 Discount = float | tuple[float, ...]
 

@@ -8,8 +8,8 @@ from jaxtyping import Float
 
 from quatrain.models.allo.config import Network
 
+# The encoder's arrays, nested as in flax.
 Params = Any
-"""The encoder's arrays, nested as in flax."""
 
 
 class Encoder(nn.Module):

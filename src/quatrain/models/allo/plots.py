@@ -17,6 +17,7 @@ from quatrain.models.allo.train import State, tables
 from quatrain.plots import curve
 from quatrain.progress import History
 
+# Scores of `baseline_comparison`, from bottom to top.
 COMPARED = (
     "floor_constant",
     "floor_random",
@@ -29,7 +30,6 @@ COMPARED = (
     "cosine_mean",
     "ceiling_truth",
 )
-"""Scores of `baseline_comparison`, from bottom to top."""
 PREFIX_COLORS = {"floor": "0.6", "ceiling": "0.3", "held": "0.3"}
 
 

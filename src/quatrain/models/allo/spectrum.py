@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import Episodes
 
+# Eigenpairs computed beyond the d-th, so that a group that straddles d is complete.
 SPARE_PAIRS = 8
-"""Eigenpairs computed beyond the d-th, so that a group that straddles d is complete."""
 
 
 class Operator(NamedTuple):

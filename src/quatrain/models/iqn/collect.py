@@ -18,10 +18,10 @@ from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.replay.frames import AnyArray, Transitions
 
+# Purposes of the key of a whole run; `train` takes the last.
 PREFILL, HELD_OUT, LEARNERS = range(3)
-"""Purposes of the key of a whole run; `train` takes the last."""
+# Purposes of a seed's key in the prefill.
 WORLDS, PLAY = range(2)
-"""Purposes of a seed's key in the prefill."""
 
 
 class HeldOut(NamedTuple):

@@ -30,6 +30,7 @@ from quatrain.statistics import (
     interquartile_mean,
 )
 
+# Policies that play the same envs with the same spawn noise as the learned one.
 REFERENCE_POLICIES: Mapping[str, Callable[[Rules], Policy]] = {
     "random": policies.random_policy,
     "free_random": policies.free_random_policy,
@@ -37,7 +38,6 @@ REFERENCE_POLICIES: Mapping[str, Callable[[Rules], Policy]] = {
     "oracle_view": partial(policies.oracle_policy, view="view"),
     "oracle_full": partial(policies.oracle_policy, view="full"),
 }
-"""Policies that play the same envs with the same spawn noise as the learned one."""
 LOWER_REFERENCES = (
     "random_return",
     "free_random_return",
@@ -49,8 +49,8 @@ GATED = (
     Gated("share", "higher", 0.03, {"default": 0.95}),
     Gated("score", "higher", 0.06, {}),
 )
+# Largest number of draws of a shuffled agent order over which an evaluation averages.
 MAX_TURN_ORDERS = 32
-"""Largest number of draws of a shuffled agent order over which an evaluation averages."""
 
 
 class Outcome(NamedTuple):

@@ -22,16 +22,16 @@ from jaxtyping import Float, Key, Shaped
 from quatrain.models.iqn.config import Network
 
 ACTIONS = 4
+# {layer: {kernel, bias}} of one agent; a noisy layer also has kernel_sigma and bias_sigma.
 Params = Any
-"""{layer: {kernel, bias}} of one agent; a noisy layer also has kernel_sigma and bias_sigma."""
 LAYERS = ("hidden", "cosine", "feature", "advantage", "value")
 NOISY = LAYERS[2:]
+# Initial scale of independent noise.
 SIGMA = 0.017
-"""Initial scale of independent noise."""
+# Initial scale of factorised noise, times the root of the number of inputs.
 SIGMA_FACTORISED = 0.5
-"""Initial scale of factorised noise, times the root of the number of inputs."""
+# Layer -> key.
 LayerKeys = Mapping[str, Key[Array, ""]]
-"""Layer -> key."""
 
 
 class NoisyDense(nn.Module):

@@ -38,8 +38,9 @@ from quatrain.plots import (
 from quatrain.progress import History
 from quatrain.statistics import half_interval
 
+# Number folded into a held-out env's key in place of an episode's.
 REPLAY = 2**32 - 1
-"""Number folded into a held-out env's key in place of an episode's."""
+# Names of policies, from lower to upper references.
 NAMES = {
     "constant": "always up",
     "random": "random",
@@ -48,11 +49,10 @@ NAMES = {
     "oracle_view": "oracle, own view",
     "oracle_full": "oracle, full view",
 }
-"""Names of policies, from lower to upper references."""
+# Policies that are drawn as lines.
 COMPARED = {"random": GREY, "oracle_view": BLUE, "learned": RED}
-"""Policies that are drawn as lines."""
+# Largest number of agents of which all lines have a label.
 MAX_LABELLED = 8
-"""Largest number of agents of which all lines have a label."""
 SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
 
 

@@ -21,13 +21,13 @@ from quatrain.models.iqn.train import State, evaluation_params, init_params
 from quatrain.replay.frames import AnyArray
 from quatrain.requests import Input, validate_request
 
+# Questions per call of the compiled program: one program serves requests of any length.
 BLOCK = 64
-"""Questions per call of the compiled program: one program serves requests of any length."""
 EXAMPLES = 2
+# Number folded into a held-out env's key, in place of an episode, for the walk to the example.
 WALK = np.uint32(2**32 - 2)
-"""Number folded into a held-out env's key, in place of an episode, for the walk to the example."""
+# Largest number in a view: a wall on sand counts twice.
 LARGEST = 2
-"""Largest number in a view: a wall on sand counts twice."""
 
 
 class ActionValues(NamedTuple):

@@ -35,8 +35,8 @@ from quatrain.replay.frames import Batch, FrameRing, ValidStarts, Window
 HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/", "target_params/")
 to_arrays = packing.to_arrays
+# Purposes of a seed's base key; turns and updates are folded in next, then agents.
 INIT, WORLDS, PLAY, LEARN, EVALUATION_WORLDS, EVALUATION_PLAY = range(6)
-"""Purposes of a seed's base key; turns and updates are folded in next, then agents."""
 
 
 class Agent(NamedTuple):

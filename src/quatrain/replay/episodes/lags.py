@@ -14,13 +14,12 @@ from jaxtyping import Float, Float64, Int
 AnyArray: TypeAlias = Any  # numpy.ndarray or jax.Array
 
 NEGLIGIBLE = 1e-15
+# Largest mean of the exponential numbers in `draw_lags`.
+#
+# For a discount of 1 the law is then uniform up to 1e-12 m, and int64 holds the lag.
 LONGEST_MEAN = 2.0**40
-"""Largest mean of the exponential numbers in `draw_lags`.
-
-For a discount of 1 the law is then uniform up to 1e-12 m, and int64 holds the lag.
-"""
+# Largest mean for which int32 holds the lag: NumPy draws no exponential number above 64.
 SHORT_MEAN = 2.0**25
-"""Largest mean for which int32 holds the lag: NumPy draws no exponential number above 64."""
 
 
 def lags(

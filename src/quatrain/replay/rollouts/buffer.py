@@ -11,10 +11,9 @@ import torch
 from jaxtyping import Bool, Float32, Int16, Int64
 from torch import Tensor
 
+# Groups of a minibatch. Most graphs are far smaller than the largest, which would otherwise set the
+# width of all.
 GROUPS = 4
-"""Groups of a minibatch. Most graphs are far smaller than the largest, which would otherwise set
-the width of all.
-"""
 
 
 class Sizes(NamedTuple):

@@ -19,18 +19,18 @@ from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.bayes_filter.channels import Channels
 from quatrain.models.active_dynamics.network import Rbf
 
+# Variance of U(-1, 1), the distribution of each dimension of a first state.
 START_VARIANCE = 1 / 3
-"""Variance of U(-1, 1), the distribution of each dimension of a first state."""
+# Gauss-Newton steps towards the mode of nonlinear channels.
 ITERATIONS = 8
-"""Gauss-Newton steps towards the mode of nonlinear channels."""
+# Lengths that the line search tries, in units of the full Gauss-Newton step.
 STEP_LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.03125, 0.0)
-"""Lengths that the line search tries, in units of the full Gauss-Newton step."""
+# Lower bound of counts before the logarithm.
 LEAST_COUNT = 0.5
-"""Lower bound of counts before the logarithm."""
+# Eigenvalues of a covariance below this share of the largest count as 0.
 RELATIVE_ZERO = 1e-14
-"""Eigenvalues of a covariance below this share of the largest count as 0."""
+# Distance of the states of a central difference: a field may be in single precision.
 DIFFERENCE = 1e-3
-"""Distance of the states of a central difference: a field may be in single precision."""
 
 
 class Belief(NamedTuple):

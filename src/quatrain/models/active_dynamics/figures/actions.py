@@ -20,10 +20,10 @@ from quatrain.plots import caption
 
 TRANSITIONS_SHOWN = 150
 WARMUP_SHOWN = 20
+# Greatest number of shown dimensions of an action.
 TRACES = 4
-"""Greatest number of shown dimensions of an action."""
+# Distance between traces, in units of the largest action.
 SPACING = 2.4
-"""Distance between traces, in units of the largest action."""
 CELLS = 15
 CELL_COLORS = "viridis"
 

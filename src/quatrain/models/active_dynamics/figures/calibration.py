@@ -18,8 +18,8 @@ from quatrain.models.active_dynamics.figures.study import Study
 from quatrain.plots import EndLabel, caption
 
 NOMINAL = np.arange(1, 20) / 20
+# Nominal coverage that is marked and named in the title.
 HIGHLIGHTED = 0.9
-"""Nominal coverage that is marked and named in the title."""
 
 
 def draw_calibration(study: Study) -> Figure:

@@ -33,10 +33,10 @@ REFERENCES = {
     "projection_floor": "best of these features",
 }
 REFERENCE_COLOR = "0.35"
+# Lower end of the axis, relative to the lowest drawn error.
 MARGIN = 0.6
-"""Lower end of the axis, relative to the lowest drawn error."""
+# Level below which a reference is written as 0.
 SMALLEST_SHOWN = 1e-4
-"""Level below which a reference is written as 0."""
 ELBO_PANELS = {
     "elbo_exact": "Evidence bound, nats per time and channel",
     "ell": "Expected log likelihood, nats per time and channel",

@@ -23,8 +23,8 @@ COLORS = {
 }
 TRUTH = BLACK
 DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
+# Ratio of the ends of an axis from which on it is logarithmic.
 LOG_AXIS_RATIO = 2.5
-"""Ratio of the ends of an axis from which on it is logarithmic."""
 
 
 def median_with_band(

@@ -25,19 +25,19 @@ from quatrain.plots import caption
 
 FLOW_COLORS = "viridis"
 ERROR_COLORS = "magma"
+# Points of a chart along each axis.
 SIDE = 49
-"""Points of a chart along each axis."""
+# Points of a chart from one arrow to the next.
 ARROW_SPACING = 4
-"""Points of a chart from one arrow to the next."""
+# Half the width of charts, in units of the region's radius.
 EDGE = 1.1
-"""Half the width of charts, in units of the region's radius."""
+# Quantile of errors at the lower end of the colour scale.
 LOWEST_QUANTILE = 0.02
-"""Quantile of errors at the lower end of the colour scale."""
 FAN_STARTS = 12
+# Radii of the circles of starts of undriven paths, in units of the region's radius.
 FAN_RADII = (0.95, 0.25)
-"""Radii of the circles of starts of undriven paths, in units of the region's radius."""
+# Duration of undriven paths, in units of time.
 FAN_TIME = 5.0
-"""Duration of undriven paths, in units of time."""
 
 
 class Chart(NamedTuple):

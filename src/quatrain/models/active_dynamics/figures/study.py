@@ -21,8 +21,8 @@ from quatrain.models.active_dynamics.state import (
 from quatrain.plots import EndLabel
 from quatrain.progress import History
 
+# Number of dimensions that can be drawn as a map.
 PLANE = 2
-"""Number of dimensions that can be drawn as a map."""
 
 
 class Study(NamedTuple):

@@ -36,8 +36,8 @@ from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.plots import caption
 from quatrain.progress import History
 
+# Lower end of the axis, relative to the least median above 0; lower values are drawn there.
 LOWEST = 0.5
-"""Lower end of the axis, relative to the least median above 0; lower values are drawn there."""
 PRICE_CAPTION = "Dashed: excess equal to information gained (calibrated); above: overconfident. "
 
 

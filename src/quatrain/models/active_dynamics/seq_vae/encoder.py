@@ -32,8 +32,8 @@ from quatrain.models.active_dynamics.config import SeqVaeNetwork
 from quatrain.models.active_dynamics.seq_vae.layers import MlpParameters
 
 MIN_VARIANCE = 1e-6
+# Initial value of the parameters of variances: softplus(-3) = 0.049.
 INITIAL_RAW_VARIANCE = -3.0
-"""Initial value of the parameters of variances: softplus(-3) = 0.049."""
 
 
 class Belief(NamedTuple):

@@ -16,8 +16,8 @@ from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
 from quatrain.replay.windows import WindowRing
 
+# Transitions between full recomputations; in between, each transition adds its own feature.
 REFRESH_EVERY = 50
-"""Transitions between full recomputations; in between, each transition adds its own feature."""
 
 
 class Posterior(NamedTuple):

@@ -23,8 +23,8 @@ from quatrain.models.actor_critic.train import State
 from quatrain.plots import ORANGE, RED, caption
 
 FRAMES = 6
+# Light colours, so that cells stand out.
 PLATE = LinearSegmentedColormap.from_list("plate", ["white", "#8fbcdb"])
-"""Light colours, so that cells stand out."""
 
 
 class Frame(NamedTuple):

@@ -32,9 +32,10 @@ from quatrain.plots import (
 )
 from quatrain.progress import History
 
+# Colours that are distinguishable with any colour vision.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999933", "#882255")
-"""Colours that are distinguishable with any colour vision."""
 OTHERS = "0.6"
+# Reasons for the end of an episode, from best to worst.
 REASON_COLORS = {
     "success": "#009E73",
     "timeout": "#56B4E9",
@@ -43,7 +44,6 @@ REASON_COLORS = {
     "overflow": "#D55E00",
     "out_of_bounds": "#E69F00",
 }
-"""Reasons for the end of an episode, from best to worst."""
 
 
 class Layer(NamedTuple):

@@ -18,14 +18,12 @@ from quatrain.models.actor_critic.ppo.policy import Params, Policy, make_policy
 from quatrain.replay.rollouts.buffer import Graphs
 
 CLIP = 10.0  # standard deviations at which observations are clipped
+# Numbers of cells that compiled programs take; above them multiples of 64. Each width is compiled
+# separately.
 WIDTHS = (16, 32, 48, 64, 80, 104, 128)
-"""Numbers of cells that compiled programs take; above them multiples of 64. Each width is compiled
-separately.
-"""
+# Limit of compiled programs: for each width one to act and two to learn, for full and for last
+# minibatches.
 PROGRAMS = 256
-"""Limit of compiled programs: for each width one to act and two to learn, for full and for last
-minibatches.
-"""
 
 
 class Scale(NamedTuple):

@@ -29,9 +29,8 @@ CONCENTRATION_OFFSET = 1.5  # Beta: raw outputs of 0 give α = β = 1 + softplus
 MAX_CONCENTRATION = 500.0  # Beta: largest α − 1 and β − 1
 MIN_LOG_STD = -5.0
 MAX_LOG_STD = 0.5
+# Squashed Gaussian: raw outputs of 0 give units the same spread as the initial Beta distribution.
 LOG_STD_OFFSET = 2.2
-"""Squashed Gaussian: raw outputs of 0 give units the same spread as the initial Beta distribution.
-"""
 QUADRATURE_POINTS = 32
 
 Params = tuple[Tensor, ...]  # the two parameters of a distribution, each [*batch, active]
@@ -44,8 +43,8 @@ class Box(NamedTuple):
 
     low: Float[Tensor, " active"]
     width: Float[Tensor, " active"]
+    # Σ ln width.
     log_volume: float
-    """Σ ln width."""
     columns: Int64[Tensor, " active"]
     constants: Float[Tensor, " parameters"]
 

@@ -16,10 +16,8 @@ from quatrain.models.actor_critic.ppo.acting import Actor, observe
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 from quatrain.replay.rollouts import buffer
 
+# Places in the statistics of an episode; the shares of reasons follow, then the sums of components.
 RETURN, LENGTH = range(2)
-"""Places in the statistics of an episode; the shares of reasons follow, then the sums of
-components.
-"""
 
 
 class RolloutState(NamedTuple):

@@ -8,8 +8,8 @@ import jax
 
 from quatrain.models.iqn.config import IqnConfig
 
+# Largest number of hidden units at which vectorised agents learn faster on CPU than a loop.
 NARROW = 64
-"""Largest number of hidden units at which vectorised agents learn faster on CPU than a loop."""
 
 
 def vectorised(config: IqnConfig) -> bool:

@@ -8,10 +8,10 @@ from jaxtyping import Float, Shaped
 from quatrain.progress import TrainingDiverged, by_seed
 
 REMEDY = "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
+# Metrics that must be finite, in the order in which they are reported.
 WATCHED = ("loss", "grad_norm", "q_mean")
-"""Metrics that must be finite, in the order in which they are reported."""
+# Metrics with one value per cycle and seed.
 COUNTS = ("epsilon", "agent_steps", "replay_valid")
-"""Metrics with one value per cycle and seed."""
 
 
 class Cycle(NamedTuple):
