@@ -1,4 +1,6 @@
-"""What tests share: the committed params.yaml, small variants of its sections, and the repository's root."""
+"""What tests share: the committed params.yaml, small variants of its sections, and the repository's
+root.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ from quatrain.params import Params
 
 ROOT = Path(__file__).parent.parent
 PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
-"""The maps of the ALLO paper, which are no part of the project; tests that want them are skipped without."""
+"""The maps of the ALLO paper, which are no part of the project; tests that want them are skipped
+without.
+"""
 
 SMALL: dict[str, dict[str, Any]] = {
     "allo": {
@@ -119,7 +123,9 @@ QUICK: dict[str, dict[str, Any]] = {
     "actor_critic": {"train": {"transitions": 24 * 8 * 12, "record_every": 1}},
     "active_dynamics": {"train": {"record_every": 5}},
 }
-"""Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be cut off."""
+"""Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be
+cut off.
+"""
 WIDER: dict[str, dict[str, Any]] = {
     "allo": {"hidden": 17},
     "iqn": {"hidden": 25},
@@ -147,7 +153,9 @@ def params_with(overlay: dict[str, Any]) -> Params:
 
 @cache
 def committed() -> dict[str, Any]:
-    """params.yaml as it stands; reading it takes longer than many a test, and nothing changes it."""
+    """params.yaml as it stands; reading it takes longer than many a test, and nothing
+    changes it.
+    """
     return parse(ROOT / "params.yaml")
 
 
@@ -158,7 +166,9 @@ def small(model: str, **sections: Any) -> Any:
 
 @pytest.fixture(autouse=True, scope="module")
 def programs_go_with_their_module() -> Iterator[None]:
-    """Hundreds of compiled programs in one process reach the system's limit of memory maps, and XLA aborts."""
+    """Hundreds of compiled programs in one process reach the system's limit of memory maps, and XLA
+    aborts.
+    """
     yield
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()

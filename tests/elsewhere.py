@@ -29,12 +29,12 @@ class MadeOnTheCpu(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.operations: list[str] = []
 
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         results = operation(*args, **(kwargs or {}))
         if any(isinstance(leaf, Tensor) and leaf.is_cpu for leaf in tree_leaves(results)):
-            self.found.append(str(operation))
+            self.operations.append(str(operation))
         return results

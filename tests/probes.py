@@ -190,9 +190,7 @@ def fresh(
     """An untrained learner whose replay holds what a random policy met, or something else."""
     if train_part is None:
         train_part = prefill(config, world, jax.random.key(seed))
-    return train.init_in_world(
-        config, world, train_part, train.base_keys(config, seed)
-    )
+    return train.init_in_world(config, world, train_part, train.base_keys(config, seed))
 
 
 def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:

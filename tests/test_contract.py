@@ -35,19 +35,19 @@ class Small:
         return self.model.train.to_arrays(state)
 
 
-def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(
-        np.array_equal(one[name], other[name]) for name in one
+def equal(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return item.keys() == other.keys() and all(
+        np.array_equal(item[name], other[name]) for name in item
     )
 
 
-def close(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+def close(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     """Returns whether counters and random states are equal and numbers equal to rounding."""
     return all(
         np.allclose(array, other[name], rtol=1e-3, atol=1e-5)
         if array.dtype.kind == "f"
         else np.array_equal(array, other[name])
-        for name, array in one.items()
+        for name, array in item.items()
     )
 
 
@@ -111,14 +111,14 @@ def test_resumed_from_any_yield_equals_uninterrupted(model: Small, trained: list
             model.config, model.dataset, model.arrays(progress.state)
         )
         rest = model.train(state=saved)
-        assert [one.step for one in rest] == [
-            one.step for one in trained if one.step > progress.step
+        assert [item.step for item in rest] == [
+            item.step for item in trained if item.step > progress.step
         ]
         assert equal(model.arrays(rest[-1].state), reference)
 
 
 def test_every_weight_moves(model: Small, trained: list[Progress]):
-    first, last = (model.arrays(one.state) for one in (trained[0], trained[-1]))
+    first, last = (model.arrays(item.state) for item in (trained[0], trained[-1]))
     weights = [name for name in first if name.startswith("params/")]
     assert weights
     for name in weights:

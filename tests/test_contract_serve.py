@@ -55,7 +55,8 @@ from quatrain.registry import load
 
 model = sys.argv[1]
 config = Params.model_fields[model].annotation.model_validate_json(Path("config.json").read_text())
-answered = load(model).serve.answer(config, load_file("weights.safetensors"), dict(np.load("request.npz")))
+arrays = load_file("weights.safetensors")
+answered = load(model).serve.answer(config, arrays, dict(np.load("request.npz")))
 np.savez("answer.npz", **answered)
 """
 """A process that has but a config and arrays, in a folder without anything else."""
@@ -100,11 +101,11 @@ def picked(named: Named, rows: Any) -> Named:
     return {name: array[rows] for name, array in named.items()}
 
 
-def close(found: Named, wanted: Named) -> None:
-    assert found.keys() == wanted.keys()
-    for name, array in wanted.items():
-        assert found[name].dtype == array.dtype, name
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+def close(result: Named, expected: Named) -> None:
+    assert result.keys() == expected.keys()
+    for name, array in expected.items():
+        assert result[name].dtype == array.dtype, name
+        np.testing.assert_allclose(result[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def test_the_example_is_answered_with_finite_numbers_question_by_question(model: Served):
@@ -155,12 +156,13 @@ def test_an_answer_depends_on_its_own_question_alone(model: Served):
 
 def test_the_same_request_gets_the_same_bits_and_nothing_is_changed(model: Served):
     arrays, example = (
-        {name: array.copy() for name, array in one.items()} for one in (model.arrays, model.example)
+        {name: array.copy() for name, array in item.items()}
+        for item in (model.arrays, model.example)
     )
     once, again = model.answer(model.example), model.answer(model.example)
-    for found, wanted in ((again, once), (model.arrays, arrays), (model.example, example)):
-        assert found.keys() == wanted.keys()
-        assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    for result, expected in ((again, once), (model.arrays, arrays), (model.example, example)):
+        assert result.keys() == expected.keys()
+        assert all(np.array_equal(result[name], expected[name]) for name in expected)
     packed = model.to_arrays(model.state)
     assert all(np.array_equal(packed[name], model.packed[name]) for name in packed)
 

@@ -63,7 +63,7 @@ class Stage(NamedTuple):
 
     @property
     def state(self) -> Path:
-        """The folder that outlives an interruption, outside everything that DVC hashes."""
+        """Returns the folder that survives an interruption, outside everything that DVC hashes."""
         return self.root / ".state"
 
     def seed(self, purpose: str) -> int:

@@ -1,1 +1,1 @@
-"""quatrain: four learners, arrays in and arrays out; what touches disk, clock or MLflow lives in pipeline/."""
+"""Four learners as functions of arrays: no paths, files, MLflow or printing."""

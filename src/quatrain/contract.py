@@ -36,11 +36,11 @@ StateIn = TypeVar("StateIn", contravariant=True)
 
 @runtime_checkable
 class CollectModule(Protocol[ConfigIn, DatasetOut]):
-    """collect.py: config -> dataset."""
+    """Describes collect.py: config -> dataset."""
 
     @property
     def Dataset(self) -> type[DatasetOut]:
-        """The NamedTuple that `collect` returns."""
+        """Returns the NamedTuple type of datasets."""
 
     def collect(self, config: ConfigIn, seed: int) -> DatasetOut:
         """Collects what training and evaluation read; the same seed gives the same bits."""
@@ -51,7 +51,7 @@ class CollectModule(Protocol[ConfigIn, DatasetOut]):
 
 @runtime_checkable
 class LossesModule(Protocol[ConfigIn]):
-    """losses.py: predictions and targets -> per-sample losses."""
+    """Describes losses.py: predictions and targets -> per-sample losses."""
 
     def terms(self, config: ConfigIn) -> tuple[str, ...]:
         """Returns the names of the terms optimised under this config; each is a recorded metric."""
@@ -59,15 +59,15 @@ class LossesModule(Protocol[ConfigIn]):
 
 @runtime_checkable
 class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
-    """train.py: dataset -> state."""
+    """Describes train.py: dataset -> state."""
 
     @property
     def HEADLINE(self) -> tuple[str, str]:
-        """The two metrics that a progress bar shows."""
+        """Names the two metrics that a progress bar shows."""
 
     @property
     def WEIGHTS(self) -> tuple[str, ...]:
-        """Prefixes of the arrays that inference needs."""
+        """Lists the prefixes of the arrays that inference needs."""
 
     def init_state(self, config: ConfigIn, dataset: DatasetIn, seed: int) -> State:
         """Returns the state before the first update; training draws all randomness from `seed`."""
@@ -106,11 +106,11 @@ class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
 
 @runtime_checkable
 class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
-    """evaluate.py: state -> scores."""
+    """Describes evaluate.py: state -> scores."""
 
     @property
     def GATED(self) -> "tuple[Gated, ...]":
-        """The scores that a baseline judges."""
+        """Lists the scores that are compared with a baseline."""
 
     def evaluate(
         self, config: ConfigIn, state: StateIn, dataset: DatasetIn, seed: int
@@ -120,7 +120,7 @@ class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
 
 @runtime_checkable
 class PlotsModule(Protocol[ConfigIn, DatasetIn, StateIn]):
-    """plots.py: state, history, scores -> figures."""
+    """Describes plots.py: state, history, scores -> figures."""
 
     def plots(
         self,
@@ -135,7 +135,7 @@ class PlotsModule(Protocol[ConfigIn, DatasetIn, StateIn]):
 
 @runtime_checkable
 class ServeModule(Protocol[ConfigIn, DatasetIn, StateIn]):
-    """serve.py: state -> arrays that answer requests without a dataset."""
+    """Describes serve.py: state -> arrays that answer requests without a dataset."""
 
     def export(self, config: ConfigIn, state: StateIn, dataset: DatasetIn) -> Arrays:
         """Returns all that answering needs, of the first seed."""

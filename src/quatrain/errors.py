@@ -2,20 +2,20 @@
 
 
 class DataError(ValueError):
-    """Raised for arrays that are invalid or belong to something else."""
+    """Signals arrays that are invalid or belong to something else."""
 
 
 class DatasetMismatch(DataError):
-    """Raised for a dataset of another config; the remedy is to collect again."""
+    """Signals a dataset of another config; the remedy is to collect again."""
 
 
 class DeviceMissing(Exception):
-    """Raised when params.yaml needs a device that this machine does not have."""
+    """Signals that params.yaml needs a device that this machine does not have."""
 
 
 class DeviceFull(MemoryError):
-    """Raised when the device is out of memory; names the allocation and the keys to lower."""
+    """Signals that the device is out of memory; names the allocation and the keys to lower."""
 
 
 class TrainingDiverged(ArithmeticError):
-    """Raised for a value that is not finite; names model, step, term and the key to change."""
+    """Signals a value that is not finite; names model, step, term and the key to change."""

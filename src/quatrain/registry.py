@@ -18,7 +18,7 @@ MODELS: dict[str, Framework] = {
 
 @dataclass(frozen=True)
 class Model:
-    """A model's modules (contract.py); each is imported when first read."""
+    """Holds a model's modules (contract.py); each is imported when first read."""
 
     name: str
     framework: Framework

@@ -63,7 +63,7 @@ def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
 def test_every_way_to_encode_gives_the_same_features(world):
     table, params = world.data.inputs, reference.start(world.config, world.state).params
     states = tuple(np.random.default_rng(3).integers(len(table), size=(3, 11)))
-    inputs = tuple(table[chosen] for chosen in states)
+    inputs = tuple(table[selected] for selected in states)
     expected = reference.three_calls(world.config)(params, inputs)
     np.testing.assert_allclose(
         reference.one_call(world.config)(params, inputs), expected, atol=1e-6
@@ -97,11 +97,11 @@ def test_a_proposed_step_is_the_original_step(world):
     state = reference.start(world.config, world.state)
     inputs = worlds.first_inputs(world)
     expected, metrics = world.programs.original(state, inputs)
-    found, other_metrics = world.programs.proposed(state, inputs)
-    for one, other in zip(
-        jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True
+    result, other_metrics = world.programs.proposed(state, inputs)
+    for item, other in zip(
+        jax.tree.leaves(result.params), jax.tree.leaves(expected.params), strict=True
     ):
-        np.testing.assert_allclose(one, other, atol=1e-4)
+        np.testing.assert_allclose(item, other, atol=1e-4)
     assert reference.all_together(metrics) == reference.one_by_one(metrics)
     assert other_metrics.keys() == metrics.keys()
 
@@ -109,9 +109,9 @@ def test_a_proposed_step_is_the_original_step(world):
 def test_one_gather_gives_the_three_batches(world):
     states = tuple(np.random.default_rng(3).integers(len(world.data.inputs), size=(3, 11)))
     for table in (world.data.inputs, np.asarray(world.data.inputs)):
-        found = reference.one_gather(table, states)
+        result = reference.one_gather(table, states)
         np.testing.assert_array_equal(
-            np.stack(found), np.stack(reference.three_gathers(table, states))
+            np.stack(result), np.stack(reference.three_gathers(table, states))
         )
 
 
@@ -121,8 +121,8 @@ def test_every_spelling_of_the_terms_has_the_projects_gradient():
     duals, barrier = -jnp.tril(jnp.ones((3, 3))), jnp.float32(0.5)
     expected = jax.grad(parts.terms_here)(phi, phi_2, duals, barrier)
     for name, terms in allo_terms.TERMS.items():
-        found = jax.grad(terms)(phi, phi_2, duals, barrier)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+        result = jax.grad(terms)(phi, phi_2, duals, barrier)
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def test_the_helper_lets_rows_through_until_an_entry_reaches_the_threshold():

@@ -23,22 +23,22 @@ SMALL = Schedule(
 step = jax.jit(world.step)
 
 
-def standing(seen, steps):
-    return world.Worlds(jnp.asarray(seen, jnp.float32), jnp.asarray(steps, jnp.int32))
+def standing(observed, steps):
+    return world.Worlds(jnp.asarray(observed, jnp.float32), jnp.asarray(steps, jnp.int32))
 
 
 def test_random_episodes_are_those_of_gymnasium():
     theirs, rng = gymnasium.make("CartPole-v1"), np.random.default_rng(0)
     for episode in range(30):
-        seen, _ = theirs.reset(seed=episode)
-        worlds, ended, steps = world.reset(jnp.asarray(seen)[None]), False, 0
+        observed, _ = theirs.reset(seed=episode)
+        worlds, ended, steps = world.reset(jnp.asarray(observed)[None]), False, 0
         while not ended:
             action = int(rng.integers(2))
-            seen, reward, terminated, truncated, _ = theirs.step(action)
+            observed, reward, terminated, truncated, _ = theirs.step(action)
             ours = step(worlds, jnp.array([action]), jnp.zeros((1, 4)))
-            np.testing.assert_allclose(ours.obs[0], seen, atol=1e-5)
-            found = (float(ours.rewards[0]), bool(ours.terminated[0]), bool(ours.truncated[0]))
-            assert found == (reward, terminated, truncated)
+            np.testing.assert_allclose(ours.obs[0], observed, atol=1e-5)
+            result = (float(ours.rewards[0]), bool(ours.terminated[0]), bool(ours.truncated[0]))
+            assert result == (reward, terminated, truncated)
             worlds, ended, steps = ours.worlds, terminated or truncated, steps + 1
         assert steps > 5
 
@@ -62,17 +62,17 @@ def test_an_episode_is_cut_off_where_gymnasium_cuts_it_off():
 @pytest.mark.parametrize(("column", "limit"), [(0, world.TRACK), (2, world.LEANING)])
 @pytest.mark.parametrize("side", [-1, 1])
 def test_an_episode_ends_beyond_the_limits(column, limit, side):
-    seen = np.zeros((2, 4), np.float32)
-    seen[:, column] = side * limit * np.array([0.999, 1.001])
-    ended = step(standing(seen, [4, 4]), jnp.array([0, 0]), jnp.zeros((2, 4))).terminated
+    observed = np.zeros((2, 4), np.float32)
+    observed[:, column] = side * limit * np.array([0.999, 1.001])
+    ended = step(standing(observed, [4, 4]), jnp.array([0, 0]), jnp.zeros((2, 4))).terminated
     np.testing.assert_array_equal(ended, [False, True])
 
 
 def test_after_an_end_the_world_stands_at_its_new_start_and_the_last_observation_is_told():
-    seen = np.array([[2.5, 1, 0, 0], [0.1, 1, 0, 0]], np.float32)
+    observed = np.array([[2.5, 1, 0, 0], [0.1, 1, 0, 0]], np.float32)
     starts = jnp.full((2, 4), 0.03)
-    ours = step(standing(seen, [7, 7]), jnp.array([1, 1]), starts)
-    np.testing.assert_allclose(ours.obs[:, 0], seen[:, 0] + 0.02, rtol=1e-6)
+    ours = step(standing(observed, [7, 7]), jnp.array([1, 1]), starts)
+    np.testing.assert_allclose(ours.obs[:, 0], observed[:, 0] + 0.02, rtol=1e-6)
     np.testing.assert_array_equal(ours.worlds.obs[0], starts[0])
     np.testing.assert_array_equal(ours.worlds.obs[1], ours.obs[1])
     np.testing.assert_array_equal(ours.worlds.step, [0, 8])
@@ -86,19 +86,19 @@ def test_first_observations_lie_within_gymnasiums_bounds():
 def test_values_are_those_of_layers_in_numpy():
     params = dqn.init_params(SMALL, jax.random.key(0))
     first, second = dqn.layers(SMALL, params)
-    seen = np.random.default_rng(0).standard_normal((7, 4)).astype(np.float32)
-    hidden = np.maximum(seen @ np.asarray(first.weight).T + np.asarray(first.bias), 0)
+    observed = np.random.default_rng(0).standard_normal((7, 4)).astype(np.float32)
+    hidden = np.maximum(observed @ np.asarray(first.weight).T + np.asarray(first.bias), 0)
     expected = hidden @ np.asarray(second.weight).T + np.asarray(second.bias)
     np.testing.assert_allclose(
-        dqn.values([first, second], jnp.asarray(seen)).T, expected, rtol=1e-4, atol=1e-5
+        dqn.values([first, second], jnp.asarray(observed)).T, expected, rtol=1e-4, atol=1e-5
     )
     assert sum(leaf.size for leaf in jax.tree.leaves([first, second])) == len(params)
 
 
 def test_the_rectifier_has_the_gradient_of_jax():
     x = jnp.array([[-2.0, 3.0, -0.5, 0.7]])
-    own = jax.grad(lambda x: jnp.sum(dqn.rectified(x) ** 2))(x)
-    np.testing.assert_array_equal(own, jax.grad(lambda x: jnp.sum(jax.nn.relu(x) ** 2))(x))
+    local = jax.grad(lambda x: jnp.sum(dqn.rectified(x) ** 2))(x)
+    np.testing.assert_array_equal(local, jax.grad(lambda x: jnp.sum(jax.nn.relu(x) ** 2))(x))
     np.testing.assert_array_equal(dqn.rectified(x), jax.nn.relu(x))
 
 
@@ -109,17 +109,17 @@ def test_the_gradient_step_is_adams_on_each_parameter():
     changed, _ = dqn.learnt(SMALL, state, batch)
 
     def loss(layers: list[Layer]) -> jax.Array:
-        def value(seen: jax.Array) -> jax.Array:
+        def value(observed: jax.Array) -> jax.Array:
             return (
-                layers[1].weight @ jax.nn.relu(layers[0].weight @ seen + layers[0].bias)
+                layers[1].weight @ jax.nn.relu(layers[0].weight @ observed + layers[0].bias)
                 + layers[1].bias
             )
 
         fixed = jax.lax.stop_gradient(
             jax.vmap(value)(batch.next_stack).max(axis=1)
         )  # params are the target's still
-        chosen = jax.vmap(value)(batch.stack)[jnp.arange(7), batch.action.astype(int)]
-        return 0.5 * jnp.mean((batch.returns + batch.bootstrap * fixed - chosen) ** 2)
+        selected = jax.vmap(value)(batch.stack)[jnp.arange(7), batch.action.astype(int)]
+        return 0.5 * jnp.mean((batch.returns + batch.bootstrap * fixed - selected) ** 2)
 
     slopes = jax.grad(loss)(dqn.layers(SMALL, state.params))
     for before, slope, after in zip(
@@ -158,8 +158,8 @@ def test_the_target_stays_between_its_copies():
 
 
 def test_epsilon_falls_from_one_to_its_end():
-    found = [float(SMALL.epsilon(jnp.int32(turns))) for turns in (0, 10, 20, 30)]
-    np.testing.assert_allclose(found, [1, 0.525, 0.05, 0.05], rtol=1e-5)
+    result = [float(SMALL.epsilon(jnp.int32(turns))) for turns in (0, 10, 20, 30)]
+    np.testing.assert_allclose(result, [1, 0.525, 0.05, 0.05], rtol=1e-5)
 
 
 def test_it_learns_to_hold_the_pole():
@@ -170,26 +170,28 @@ def test_it_learns_to_hold_the_pole():
 
 
 def test_a_side_that_does_not_learn_is_refused():
-    idle = sides.Side(lambda _: None, lambda seen: np.zeros(len(seen), int))
+    idle = sides.Side(lambda _: None, lambda observed: np.zeros(len(observed), int))
     with pytest.raises(sides.NotTheSame, match=r"idle: a greedy return of [0-9]+ after"):
         sides.refuse_unlearnt("idle", idle, 10_000)
 
 
 def test_greedy_return_counts_the_first_episode_only():
-    assert sides.greedy_return(lambda seen: np.zeros(len(seen), int)) == pytest.approx(9.4, abs=0.6)
+    assert sides.greedy_return(lambda observed: np.zeros(len(observed), int)) == pytest.approx(
+        9.4, abs=0.6
+    )
 
 
 def times(*missing):
     """As the child process gives them."""
-    found = {"by call": 3.0, loop.BASELINES: 40.0, "limit": 0.5}
+    result = {"by call": 3.0, loop.BASELINES: 40.0, "limit": 0.5}
     schedules = [loop.SCHEDULE._replace(environments=lanes) for lanes in loop.ENVIRONMENTS]
     for schedule in (loop.SCHEDULE, *schedules, loop.with_capacity(loop.LARGE)):
-        found |= {loop.named("ours", schedule): 1.0, loop.named(loop.REJAX, schedule): 3.0}
+        result |= {loop.named("ours", schedule): 1.0, loop.named(loop.REJAX, schedule): 3.0}
     for capacity in (loop.SMALL, loop.LARGE, loop.LARGEST):
-        found["full " + loop.named("ours", loop.with_capacity(capacity))] = 1.0
+        result["full " + loop.named("ours", loop.with_capacity(capacity))] = 1.0
     return {
         name: Measured(np.full(3, each))
-        for name, each in found.items()
+        for name, each in result.items()
         if not name.startswith(tuple(missing))
     }
 
@@ -208,9 +210,9 @@ def test_each_goal_stands_in_a_row_with_what_it_is_against():
 
 
 def test_rows_stay_where_a_library_is_missing():
-    found = loop.rows_of(times("rejax"))
-    assert len(found) == len(loop.rows_of(times("none")))
-    assert [row.goal_reached for row in found if row.against == "rejax" and row.goal] == [False]
+    result = loop.rows_of(times("rejax"))
+    assert len(result) == len(loop.rows_of(times("none")))
+    assert [row.goal_reached for row in result if row.against == "rejax" and row.goal] == [False]
 
 
 def test_a_missing_library_is_told(monkeypatch):

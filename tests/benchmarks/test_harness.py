@@ -40,5 +40,5 @@ def test_first_call_is_apart_and_the_second_is_not_timed():
 
 
 def test_ratio_is_the_median_of_the_rounds_and_not_of_their_times():
-    found = ratio(Measured(np.array([6.0, 40.0, 10.0])), Measured(np.array([3.0, 10.0, 2.0])))
-    assert found == (4.0, 2.0, 5.0)
+    result = ratio(Measured(np.array([6.0, 40.0, 10.0])), Measured(np.array([3.0, 10.0, 2.0])))
+    assert result == (4.0, 2.0, 5.0)

@@ -36,9 +36,9 @@ def test_small_calls_are_counted_singly(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_import_is_less_an_empty_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = {"pass": 0.25, "import numpy": 1.0, "import jax": 3.0}
+    used = {"pass": 0.25, "import numpy": 1.0, "import jax": 3.0}
     monkeypatch.setattr(startup, "IMPORTS", {"numpy": "numpy", "jax": "jax"})
-    monkeypatch.setattr(startup, "seconds_of", lambda _, code: taken[code])
+    monkeypatch.setattr(startup, "seconds_of", lambda _, code: used[code])
     numpy_row, jax_row = import_rows(2)
     assert (numpy_row.name, jax_row.name) == ("import numpy", "import jax")
     np.testing.assert_array_equal(numpy_row.ours.values, [0.75, 0.75])
@@ -137,7 +137,7 @@ def test_waits_and_ends_are_no_operations(tmp_path: Path) -> None:
         event("PjitFunction(f)"),
     ]
     (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
-    assert [one["name"] for one in operations(tmp_path / "trace.json")] == ["dot.1", "aten::mm"]
+    assert [item["name"] for item in operations(tmp_path / "trace.json")] == ["dot.1", "aten::mm"]
 
 
 @pytest.mark.usefixtures("project")

@@ -1,4 +1,6 @@
-"""docs/benchmarks.md out of a small JSON: every number comes from it, and nothing that is missing is passed over."""
+"""docs/benchmarks.md out of a small JSON: every number comes from it, and nothing that is missing
+is passed over.
+"""
 
 from pathlib import Path
 
@@ -20,18 +22,19 @@ def rendered(folder: Path, rows: dict[str, list[Row]], drawn: tuple[str, ...] = 
 
 def line(text: str, *parts: str) -> list[str]:
     """The cells of the one line of a table that has all these parts."""
-    (found,) = [
-        one
-        for one in text.splitlines()
-        if one.startswith("|") and all(part in one for part in parts)
+    (result,) = [
+        item
+        for item in text.splitlines()
+        if item.startswith("|") and all(part in item for part in parts)
     ]
-    return [cell.strip() for cell in found.strip("|").split(" | ")]
+    return [cell.strip() for cell in result.strip("|").split(" | ")]
 
 
 def test_an_item_stands_beside_its_promise_its_numbers_and_its_verdict(tmp_path: Path):
     text = rendered(tmp_path, ALL)
     assert line(text, "all of it", "2-3x faster training") == [
-        "all of it", "2-3x faster training", "step", "ms/step", "12", "6", "2", "2x (2..2)", "6x (3..12)", "reproduced",
+        "all of it", "2-3x faster training", "step",
+        "ms/step", "12", "6", "2", "2x (2..2)", "6x (3..12)", "reproduced",
     ]  # fmt: skip
     assert line(text, "less memory", "rollout")[3:7] == ["MB", "3", "4", "2"]
     assert line(text, "one application of the encoder")[2] == "step / in a scan"
@@ -59,8 +62,8 @@ def test_an_item_that_nothing_was_measured_for_says_why(tmp_path: Path):
 
 def test_counts_of_each_proposal_add_up_to_its_items(tmp_path: Path):
     text = rendered(tmp_path, ALL)
-    for told in PROPOSALS.values():
-        cells = line(text, f"| {told.title} |")
+    for lines in PROPOSALS.values():
+        cells = line(text, f"| {lines.title} |")
         assert sum(int(count or 0) for count in cells[2:]) == int(cells[1])
     assert "2 goals of this project: **1 met, 1 missed**." in text
 
@@ -76,7 +79,7 @@ def test_a_missed_goal_says_by_how_much_and_what_was_tried(tmp_path: Path):
     none = Row("nothing to compare", "s", measured(1.0), goal=Goal(2, "before"))
     share = Row("matmuls", "ms", measured(0.004), limit=measured(0.001), goal=Goal(0.5, "limit"))
     text = rendered(tmp_path, {"allo": [*ALL["allo"], slow, none, share]})
-    missed, met = text.partition("### Missed: 4")[2].partition("### Met: 1")[::2]
+    missed, encountered = text.partition("### Missed: 4")[2].partition("### Met: 1")[::2]
     assert line(missed, "| step |")[1:] == [
         "step",
         "at least 7x before",
@@ -92,7 +95,10 @@ def test_a_missed_goal_says_by_how_much_and_what_was_tried(tmp_path: Path):
     ]
     assert line(missed, "nothing")[2:] == ["at least 2x before", "not measured", "0 %", "-"]
     assert line(missed, "matmuls")[2:5] == ["at least 50 % of the machine's limit", "25 %", "50 %"]
-    assert line(met.partition("## ")[0], "sample")[2:] == ["at least 2x the proposal's way", "3x"]
+    assert line(encountered.partition("## ")[0], "sample")[2:] == [
+        "at least 2x the proposal's way",
+        "3x",
+    ]
 
 
 def test_what_is_taken_away_stands_beside_what_is_left_of_the_ratio(tmp_path: Path):
@@ -123,10 +129,10 @@ def test_what_stands_for_before_is_named_where_it_is_no_plain_reference(tmp_path
 def test_ours_without_something_is_no_other_library(tmp_path: Path):
     start = STEP._replace(name="start", against="an empty cache")
     advantages = STEP._replace(name="advantages", against="torchrl, vectorised")
-    found = result_files.against_peers(
+    result = result_files.against_peers(
         result_files.named(result_files.read(keep(tmp_path, {"machine": [start, advantages]})))
     )
-    assert {work: list(each) for work, each in found.items()} == {
+    assert {work: list(each) for work, each in result.items()} == {
         "advantages": ["torchrl, vectorised"]
     }
 
@@ -147,10 +153,10 @@ def test_ours_without_something_is_no_other_library(tmp_path: Path):
 )
 def test_a_works_name_is_told_from_the_librarys(tmp_path: Path, name: str, work: str, library: str):
     rows = keep(tmp_path, {"peers": [PEERS[0]._replace(name=name, against="torchrl")]})
-    ((found, beside),) = result_files.against_peers(
+    ((result, beside),) = result_files.against_peers(
         result_files.named(result_files.read(rows))
     ).items()
-    assert (found, list(beside)) == (work, [library])
+    assert (result, list(beside)) == (work, [library])
 
 
 def test_every_row_and_note_is_there_and_what_was_not_measured_is_said(tmp_path: Path):
@@ -226,8 +232,8 @@ def test_a_file_of_another_form_ends_with_3_and_names_itself(
     monkeypatch.chdir(tmp_path)
     (keep(tmp_path / "mine", {"allo": [STEP]}) / "allo.json").write_text('{"rows": []}')
     assert page.main(["--results", "mine"]) == 3
-    told = capsys.readouterr().err
-    assert told.startswith(
+    lines = capsys.readouterr().err
+    assert lines.startswith(
         "page: mine/allo.json: cpu: Field required; `make bench BENCH=allo` writes it anew"
     )
     with pytest.raises(ArtifactError):

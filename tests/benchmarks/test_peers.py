@@ -1,4 +1,6 @@
-"""Other libraries are measured where they are there, named where they are not, and refused where they do other work."""
+"""Other libraries are measured where they are there, named where they are not, and refused where
+they do other work.
+"""
 
 import re
 import subprocess
@@ -53,8 +55,8 @@ def failing(calls: list[list[str]], bad: str):
 
     def called(command: list[str]) -> None:
         calls.append(command)
-        wanted = Path(command[-1]).read_text() if command[-2] == "-r" else command[-1]
-        if bad in wanted:
+        expected = Path(command[-1]).read_text() if command[-2] == "-r" else command[-1]
+        if bad in expected:
             raise subprocess.CalledProcessError(
                 1, "pip", stderr="a\nERROR: no matching distribution\n"
             )
@@ -66,9 +68,9 @@ def test_one_library_that_is_not_to_be_had_takes_no_other_along(tmp_path, monkey
     calls: list[list[str]] = []
     monkeypatch.setattr(environment, "called", failing(calls, "bad==2"))
     (tmp_path / ".bench/peers").mkdir(parents=True)
-    found = environment.environment(project(tmp_path))
-    assert found.missing == ["bad==2 is not installed: ERROR: no matching distribution"]
-    assert found.python == tmp_path / ".bench/peers/bin/python"
+    result = environment.environment(project(tmp_path))
+    assert result.missing == ["bad==2 is not installed: ERROR: no matching distribution"]
+    assert result.python == tmp_path / ".bench/peers/bin/python"
     assert [call[-1] for call in calls[1:2]] == [environment.TORCH]
     assert "installing one after the other" in capsys.readouterr().err
     assert not (tmp_path / ".bench/peers/.installed").exists()
@@ -94,12 +96,12 @@ def test_without_pytorch_nothing_is_measured(tmp_path, monkeypatch, capsys):
 
 def test_the_lock_holds_what_is_asked_for_with_hashes_and_no_torch():
     locked = (ROOT / environment.LOCK).read_text()
-    found = dict(entry[1].split("==") for entry in environment.REQUIREMENT.finditer(locked))
+    result = dict(entry[1].split("==") for entry in environment.REQUIREMENT.finditer(locked))
     asked = (ROOT / "requirements/peers.in").read_text()
     for name, _, exact in re.findall(r"^([a-z][\w.-]*)(==(.+))?$", asked, re.MULTILINE):
-        assert found[name] == (exact or found[name])
-    assert locked.count("--hash=sha256:") == len(found) == locked.count("==")
-    assert "torch" not in found
+        assert result[name] == (exact or result[name])
+    assert locked.count("--hash=sha256:") == len(result) == locked.count("==")
+    assert "torch" not in result
 
 
 def test_fewer_than_five_rounds_are_refused(capsys):
@@ -110,8 +112,8 @@ def test_fewer_than_five_rounds_are_refused(capsys):
 
 def test_a_library_that_cannot_be_imported_is_named_with_the_reason(monkeypatch):
     monkeypatch.setattr(measure, "MODULES", {"numpy": "numpy", "absent": "no_such_module_at_all"})
-    found, notes = measure.importable()
-    assert found == ["numpy"]
+    result, notes = measure.importable()
+    assert result == ["numpy"]
     assert notes == [
         "absent is not installed: ModuleNotFoundError: No module named 'no_such_module_at_all'"
     ]
@@ -166,10 +168,10 @@ def test_without_libraries_only_the_limit_is_told():
 def test_work_is_repeated_until_a_turn_lasts(monkeypatch):
     monkeypatch.setattr(host, "TURN_SECONDS", 12.0)
     ran: list[int] = []
-    found = host.lasting(lambda: ran.append(1), clock=iter([0.0, 3.0]).__next__)
-    assert isinstance(found, Contestant)
-    assert (found.units, len(ran)) == (4, 2)
-    found.run()
+    result = host.lasting(lambda: ran.append(1), clock=iter([0.0, 3.0]).__next__)
+    assert isinstance(result, Contestant)
+    assert (result.units, len(ran)) == (4, 2)
+    result.run()
     assert len(ran) == 6
 
 
@@ -180,8 +182,8 @@ def test_the_unchecked_ring_keeps_what_the_checked_one_does():
         for number in range(20):
             ring.add(buffers.rows(data, number))
     drawn = [ring.sample(np.random.default_rng(0), 30) for ring in rings]
-    for one, other in zip(*drawn, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for item, other in zip(*drawn, strict=True):
+        np.testing.assert_array_equal(item, other)
 
 
 # Advantages.
@@ -204,16 +206,16 @@ def test_rows_of_advantages_are_those_of_the_libraries_that_are_there(monkeypatc
 
 def plain_advantages(trace: gae.Trace) -> tuple[torch.Tensor]:
     """Lanes first, then time, and an axis of features."""
-    found, later = torch.zeros_like(trace.rewards), torch.zeros_like(trace.rewards[0])
-    for time in reversed(range(len(found))):
+    result, later = torch.zeros_like(trace.rewards), torch.zeros_like(trace.rewards[0])
+    for time in reversed(range(len(result))):
         going = (~trace.terminated[time]).float()
         delta = (
             trace.rewards[time]
             + gae.DISCOUNT * going * trace.next_values[time]
             - trace.values[time]
         )
-        found[time] = later = delta + gae.DISCOUNT * gae.LAMBDA * going * later
-    return (found.T[..., None],)
+        result[time] = later = delta + gae.DISCOUNT * gae.LAMBDA * going * later
+    return (result.T[..., None],)
 
 
 def test_other_advantages_are_refused():

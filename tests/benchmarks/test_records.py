@@ -1,4 +1,6 @@
-"""A benchmark is one MLflow run, whose loss fails no benchmark; publishing says where everything is."""
+"""A benchmark is one MLflow run, whose loss fails no benchmark; publishing says where everything
+is.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> Path:
     return tmp_path
 
 
-def found(
+def result(
     rows: dict[str, list[Row]], folder: Path, **machine: Any
 ) -> dict[str, result_files.Results]:
     read = result_files.read(keep(folder, rows, **machine))
@@ -78,10 +80,10 @@ def test_the_store_has_one_run_with_machine_ratios_counts_and_files(root: Path, 
     assert "benchmarks/claims_allo.png" in {
         file.path for file in client.list_artifacts(run.info.run_id, "benchmarks")
     }
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "page: docs/benchmarks.md; 4 pictures: docs/benchmarks"
-    assert told[1].startswith("run bench-all-")
-    assert told[1].endswith(f"of the experiment `benchmarks`: {store} (`make ui`)")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "page: docs/benchmarks.md; 4 pictures: docs/benchmarks"
+    assert lines[1].startswith("run bench-all-")
+    assert lines[1].endswith(f"of the experiment `benchmarks`: {store} (`make ui`)")
 
 
 def test_only_what_this_call_measured_is_recorded(root: Path, store: str):
@@ -99,11 +101,11 @@ def test_a_server_that_is_away_costs_one_line_and_loses_nothing(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{free_port()}")
     results = keep(root / "benchmarks" / "results", {"allo": [STEP]})
     publish.publish(root, results)
-    told = capsys.readouterr()
-    (line,) = told.err.splitlines()
+    lines = capsys.readouterr()
+    (line,) = lines.err.splitlines()
     assert line.startswith("warning: tracking: 8 metrics and ")
     assert line.endswith("they are kept: `make sync` sends them")
-    assert "secret" not in told.err + told.out
+    assert "secret" not in lines.err + lines.out
     assert (root / "docs" / "benchmarks.md").is_file()
     assert list((root / ".state" / "journal").glob("benchmarks-*/journal.jsonl"))
 
@@ -118,17 +120,17 @@ def test_a_page_that_cannot_be_written_is_one_line(root: Path, capsys):
     results = keep(root / "benchmarks" / "results", {"allo": [STEP]})
     (root / "docs").write_text("a file where the folder belongs")
     publish.publish(root, results)
-    told = capsys.readouterr().err
-    assert told.startswith("warning: publish: ")
-    assert told.endswith(f"; the results are kept in {results}\n")
-    assert told.count("\n") == 1
+    lines = capsys.readouterr().err
+    assert lines.startswith("warning: publish: ")
+    assert lines.endswith(f"; the results are kept in {results}\n")
+    assert lines.count("\n") == 1
 
 
 def test_names_that_become_alike_stay_apart(tmp_path: Path):
     rows = [STEP._replace(name=name) for name in ("a (b)", "a [b]", "a: b " + "c" * 300)]
     names = [
         name
-        for name, *_ in records.metrics(found({"allo": rows}, tmp_path))
+        for name, *_ in records.metrics(result({"allo": rows}, tmp_path))
         if name.startswith("allo/")
     ]
     assert names[:2] == ["allo/a_b", "allo/a_b_2"]
@@ -137,7 +139,7 @@ def test_names_that_become_alike_stay_apart(tmp_path: Path):
 
 
 def test_benchmarks_on_two_devices_are_told_apart(tmp_path: Path):
-    both = found({"allo": [STEP]}, tmp_path) | found(
+    both = result({"allo": [STEP]}, tmp_path) | result(
         {"iqn": [STEP]}, tmp_path / "gpu", device="cuda"
     )
     header = records.header_of(tmp_path, "key", both)

@@ -39,8 +39,8 @@ def test_a_goal_against_a_contestant_that_did_not_run_is_not_met(against):
 
 
 def test_ratios_are_those_of_each_pair():
-    found = {name: ratio.median for name, ratio in STEP.ratios.items()}
-    assert found == pytest.approx(
+    result = {name: ratio.median for name, ratio in STEP.ratios.items()}
+    assert result == pytest.approx(
         {
             "before/ours": 6,
             "seed's/ours": 3,

@@ -30,7 +30,7 @@ def row(
 
 
 def verdict(folder: Path, claim: str, *rows: Row) -> ClaimVerdict:
-    return next(one for one in claim_verdicts(rows_of(folder, rows)) if one.id == claim)
+    return next(item for item in claim_verdicts(rows_of(folder, rows)) if item.id == claim)
 
 
 @pytest.mark.parametrize(
@@ -47,30 +47,30 @@ def test_a_promise_of_2x_is_held_against_the_rounds(
     tmp_path: Path, its_way: tuple[float, ...], word: str
 ):
     assert CLAIMS["allo-overall"].least == 2
-    found = verdict(tmp_path, "allo-overall", row("step", "allo-overall", its_way=its_way))
-    assert (found.word, found.text, found.words) == (word, word, (word,))
+    result = verdict(tmp_path, "allo-overall", row("step", "allo-overall", its_way=its_way))
+    assert (result.word, result.text, result.words) == (word, word, (word,))
 
 
 def test_what_the_project_reaches_is_no_verdict_on_the_proposal(tmp_path: Path):
-    found = verdict(
+    result = verdict(
         tmp_path, "allo-overall", row("step", "allo-overall", its_way=(0.9, 0.9, 0.9), ours=0.001)
     )
-    assert found.word == "refuted"
+    assert result.word == "refuted"
 
 
 def test_where_only_ours_is_measured_it_is_told(tmp_path: Path):
-    found = verdict(
+    result = verdict(
         tmp_path, "allo-overall", row("a", "allo-overall"), row("b", "allo-overall", ours=0.05)
     )
-    assert (found.word, found.text) == (
+    assert (result.word, result.text) == (
         "not built that way",
         "not built that way; ours: 10x to 20x",
     )
 
 
 def test_a_promise_without_a_number_cannot_be_checked(tmp_path: Path):
-    found = verdict(tmp_path, "allo-8", row("step", "allo-8", its_way=(0.5, 0.5, 0.5)))
-    assert found.text == "no number to check"
+    result = verdict(tmp_path, "allo-8", row("step", "allo-8", its_way=(0.5, 0.5, 0.5)))
+    assert result.text == "no number to check"
 
 
 def test_several_rows_that_differ_hold_in_part(tmp_path: Path):
@@ -79,17 +79,17 @@ def test_several_rows_that_differ_hold_in_part(tmp_path: Path):
         row("b", "allo-overall", its_way=(0.8, 0.8, 0.8)),
         row("c", "allo-overall"),
     )
-    found = verdict(tmp_path, "allo-overall", *rows)
-    assert (found.word, found.text) == ("in part", "reproduced in 1 of 2 comparisons")
-    assert found.words == ("reproduced", "refuted", "not built that way")
+    result = verdict(tmp_path, "allo-overall", *rows)
+    assert (result.word, result.text) == ("in part", "reproduced in 1 of 2 comparisons")
+    assert result.words == ("reproduced", "refuted", "not built that way")
 
 
 def test_a_comparison_that_several_rows_repeat_counts_once(tmp_path: Path):
     same = {"its_way": (0.8, 0.8, 0.8)}
     rows = [row(name, "allo-overall", ours=ours, **same) for name, ours in (("a", 0.1), ("b", 0.2))]
     rows.append(row("c", "allo-overall", its_way=(0.6, 0.4, 0.9)))
-    found = verdict(tmp_path, "allo-overall", *rows)
-    assert (found.word, found.text) == (
+    result = verdict(tmp_path, "allo-overall", *rows)
+    assert (result.word, result.text) == (
         "in doubt",
         "refuted in 1 of 2 comparisons, in doubt in the others",
     )
@@ -105,9 +105,9 @@ def test_no_row_is_the_sentence_that_says_why_or_what_to_run(tmp_path: Path):
 
 
 def test_each_claim_has_a_verdict_in_the_order_of_its_proposal():
-    found = claim_verdicts([])
-    assert [one.id for one in found] == list(CLAIMS)
-    assert [one for name in PROPOSALS for one in of_proposal(found, name)] == found
+    result = claim_verdicts([])
+    assert [item.id for item in result] == list(CLAIMS)
+    assert [item for name in PROPOSALS for item in of_proposal(result, name)] == result
 
 
 def test_claims_without_a_row_and_rows_without_a_claim_are_found(tmp_path: Path):
@@ -129,5 +129,7 @@ def test_committed_results_answer_every_claim():
 @committed
 def test_each_goal_that_is_missed_says_what_was_tried():
     assert [
-        one.name for one in named(read(RESULTS)) if one.row.is_reached is False and not one.row.tried
+        item.name
+        for item in named(read(RESULTS))
+        if item.row.is_reached is False and not item.row.tried
     ] == []

@@ -35,9 +35,9 @@ def emission(
     variance = torch.linspace(0.02, 0.07, channels, dtype=torch.float64)
     if kind == "identity":
         weight, bias = torch.eye(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64)
-    chosen: Any = (kind, noise)
+    selected: Any = (kind, noise)
     return Emission(
-        *chosen, weight, bias, variance if noise == "gaussian" else torch.zeros_like(variance)
+        *selected, weight, bias, variance if noise == "gaussian" else torch.zeros_like(variance)
     )
 
 
@@ -88,8 +88,11 @@ def joint_step(functions: Rbf, u: Tensor) -> Callable[[Tensor], Tensor]:
 
     def step(state: Tensor) -> Tensor:
         x, weights = state[:d], state[d:]
-        felt = torch.exp(-(x - centres).square().sum(1) / (2 * functions.length**2))
-        field = [weights[i * len(felt) : (i + 1) * len(felt)] @ felt for i in range(d)]
+        field_value = torch.exp(-(x - centres).square().sum(1) / (2 * functions.length**2))
+        field = [
+            weights[i * len(field_value) : (i + 1) * len(field_value)] @ field_value
+            for i in range(d)
+        ]
         return torch.cat([x + (torch.stack(field) + u) * DT, weights])
 
     return step
@@ -122,9 +125,9 @@ def mode(channels: Emission, y: Tensor, of: Dense) -> Tensor:
             misfit = (h - y * h.log()).sum()
         else:
             misfit = ((y - h).square() / channels.noise_variance).sum() / 2
-        found = misfit + (x - expected) @ certainty @ (x - expected) / 2
-        found.backward()
-        return found
+        result = misfit + (x - expected) @ certainty @ (x - expected) / 2
+        result.backward()
+        return result
 
     search.step(cost)
     return x.detach()
@@ -143,19 +146,19 @@ def corrected(channels: Emission, y: Tensor, of: Dense) -> Dense:
     mode.
     """
     (mean, spread, _), d = of, channels.weight.shape[1]
-    own, at = spread[:d, :d], mean[:d]
+    local, at = spread[:d, :d], mean[:d]
 
-    def seen(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def observed(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h = rate_of(channels, x)
         noise = torch.diag(h if channels.noise == "poisson" else channels.noise_variance)
         return h, jacobian(lambda at: rate_of(channels, at), x), noise
 
-    h, slope, noise = seen(at)
-    nll = -MultivariateNormal(h, slope @ own @ slope.T + noise).log_prob(y) / len(y)
+    h, slope, noise = observed(at)
+    nll = -MultivariateNormal(h, slope @ local @ slope.T + noise).log_prob(y) / len(y)
     if channels.kind == "loglinear":
         at = mode(channels, y, of)
-    h, slope, noise = seen(at)
-    gain = spread[:, :d] @ slope.T @ torch.linalg.inv(slope @ own @ slope.T + noise)
+    h, slope, noise = observed(at)
+    gain = spread[:, :d] @ slope.T @ torch.linalg.inv(slope @ local @ slope.T + noise)
     mean = mean + gain @ (y - h - slope @ (mean[:d] - at))
     return Dense(mean, spread - gain @ slope @ spread[:d], nll)
 

@@ -37,8 +37,8 @@ def derivatives(x: Tensor, at: Tensor) -> Tensor:
 def region(at: Tensor) -> Tensor:
     """Γ of the points of a grid that are at most 1.5 from the origin."""
     grid = torch.cartesian_prod(*[torch.linspace(-1.5, 1.5, 15, dtype=torch.float64)] * at.shape[1])
-    found = features(grid[grid.norm(dim=1) <= 1.5], at)
-    return found.T @ found / len(found)
+    result = features(grid[grid.norm(dim=1) <= 1.5], at)
+    return result.T @ result / len(result)
 
 
 def covariance(size: int, generator: torch.Generator) -> Tensor:
@@ -49,7 +49,7 @@ def covariance(size: int, generator: torch.Generator) -> Tensor:
     )
 
 
-def known(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> Known:
+def latent_surrogate(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> Known:
     """Rows that believe different fields with different certainty, in double precision."""
     generator = torch.Generator().manual_seed(seed)
     at = centres(side, d)
@@ -62,7 +62,7 @@ def known(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> Known:
         control=torch.eye(d, dtype=torch.float64),
         dt=0.1,
         region_radius=1.5,
-        field=lambda x: felt(x, weights, at),
+        field=lambda x: mean_and_features(x, weights, at),
         jacobian=lambda x: jacobian(x, weights, at),
         members=None,
         covariance=blocks.diagonal(dim1=1, dim2=3).mean(-1),
@@ -74,9 +74,9 @@ def known(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> Known:
     return Known(surrogate, weights, at)
 
 
-def felt(x: Tensor, weights: Tensor, at: Tensor) -> FieldValue:
-    found = features(x, at)
-    return FieldValue(found @ weights.mT, found)
+def mean_and_features(x: Tensor, weights: Tensor, at: Tensor) -> FieldValue:
+    result = features(x, at)
+    return FieldValue(result @ weights.mT, result)
 
 
 def jacobian(x: Tensor, weights: Tensor, at: Tensor) -> Tensor:

@@ -47,14 +47,14 @@ SEEN: dict[str, dict[str, Any]] = {
 
 
 @cache
-def configured(seen: str = "linear", episode: int | None = None) -> Any:
+def configured(observed: str = "linear", episode: int | None = None) -> Any:
     return small(
         "active_dynamics",
         seeds=REPLICATES,
         env={
             "control": CONTROL,
             "episode_transitions": episode,
-            "observation": {"channels": CHANNELS} | SEEN[seen],
+            "observation": {"channels": CHANNELS} | SEEN[observed],
         },
         network={"rbf": {"side": 4, "length": 1.1}},
         train={"acquisition": {"weights": {"fisher_d": 1.0}}},
@@ -62,13 +62,13 @@ def configured(seen: str = "linear", episode: int | None = None) -> Any:
 
 
 @cache
-def collected(seen: str = "linear", episode: int | None = None) -> Dataset:
-    return collect(configured(seen, episode), 3)
+def collected(observed: str = "linear", episode: int | None = None) -> Dataset:
+    return collect(configured(observed, episode), 3)
 
 
-def rows_at_work(seen: str = "linear", dataset: Dataset | None = None) -> BayesFilterLearner:
+def rows_at_work(observed: str = "linear", dataset: Dataset | None = None) -> BayesFilterLearner:
     return BayesFilterLearner.init(
-        configured(seen), dataset or collected(seen), np.random.SeedSequence(0)
+        configured(observed), dataset or collected(observed), np.random.SeedSequence(0)
     )
 
 
@@ -88,10 +88,10 @@ def transitions(
         yield Observation(action, action @ torch.tensor(CONTROL).T, y, truncated, begun)
 
 
-def experienced(seen: str = "linear", count: int = 12) -> BayesFilterLearner:
-    rows = rows_at_work(seen)
-    for one in transitions(rows, count, {4: 1}):
-        rows.observe(one)
+def experienced(observed: str = "linear", count: int = 12) -> BayesFilterLearner:
+    rows = rows_at_work(observed)
+    for item in transitions(rows, count, {4: 1}):
+        rows.observe(item)
     return rows
 
 
@@ -112,77 +112,80 @@ def assert_row(rows: BayesFilterLearner, row: int, expected: Dense) -> None:
     torch.testing.assert_close(rows.belief.covariance[row], expected.covariance, **near)
 
 
-@pytest.mark.parametrize("seen", SEEN)
-def test_rows_begin_with_the_prior_and_their_replicate_s_first_observation(seen: str):
-    rows = rows_at_work(seen)
+@pytest.mark.parametrize("observed", SEEN)
+def test_rows_begin_with_the_prior_and_their_replicate_s_first_observation(observed: str):
+    rows = rows_at_work(observed)
     for row in range(ROWS):
-        assert_row(rows, row, first_of(rows, collected(seen), row))
+        assert_row(rows, row, first_of(rows, collected(observed), row))
     for part in rows.belief:
         torch.testing.assert_close(part[REPLICATES:], part[:REPLICATES])
     assert not torch.equal(rows.belief.mean[0], rows.belief.mean[1])
 
 
-@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize("observed", SEEN)
 def test_a_transition_is_a_prediction_a_correction_and_where_an_episode_ended_a_beginning(
-    seen: str,
+    observed: str,
 ):
-    rows = rows_at_work(seen)
+    rows = rows_at_work(observed)
     channels, size, env = rows.emission.double(), rows.belief.mean.shape[1], rows.config.env
     assert (env.dt, env.process_noise) == (filters.DT, 0.01)
     noise = filters.process_noise(D, size) * 0.01 / filters.PROCESS_NOISE
     now = [row_of(rows.belief, row) for row in range(ROWS)]
-    for one in transitions(rows, 4, {2: 4}):
+    for item in transitions(rows, 4, {2: 4}):
         u, y, begun = (
-            part.double() for part in (one.control, one.observation, one.reset_observation)
+            part.double() for part in (item.control, item.observation, item.reset_observation)
         )
         for row in range(ROWS):
             ahead = filters.predicted(filters.joint_step(rows.filter.rbf, u[row]), noise, now[row])
             now[row] = filters.corrected(channels, y[row], ahead)
-        nll = rows.observe(one)
+        nll = rows.observe(item)
         torch.testing.assert_close(
             nll, torch.stack([dense.nll for dense in now]), **filters.trusted(rows.emission, 1e-6)
         )
-        for row in one.truncated.nonzero().flatten().tolist():
+        for row in item.truncated.nonzero().flatten().tolist():
             now[row] = filters.begun(channels, begun[row], now[row])
         for row in range(ROWS):
             assert_row(rows, row, now[row])
 
 
-def beliefs_along(seen: list[Observation]) -> list[Belief]:
-    rows, found = rows_at_work(), []
-    for one in seen:
-        rows.observe(one)
-        found.append(copied(rows.belief))
-    return found
+def beliefs_along(observed: list[Observation]) -> list[Belief]:
+    rows, result = rows_at_work(), []
+    for item in observed:
+        rows.observe(item)
+        result.append(copied(rows.belief))
+    return result
 
 
-def changed(which: str, one: Observation) -> Observation:
+def changed(which: str, item: Observation) -> Observation:
     """Of row 2 something else."""
     row = (torch.arange(ROWS) == 2)[:, None]
-    given = {
+    inputs = {
         name: torch.where(row, value + 0.3, value)
-        for name, value in one._asdict().items()
+        for name, value in item._asdict().items()
         if name == which
     }
-    return one._replace(**given)
+    return item._replace(**inputs)
 
 
 @pytest.mark.parametrize("which", ["observation", "control"])
 def test_what_is_seen_changes_the_belief_from_then_on_and_nothing_before(which: str):
-    seen = list(transitions(rows_at_work(), 8))
-    other = [changed(which, one) if time == 5 else one for time, one in enumerate(seen)]
-    for time, (one, now) in enumerate(zip(beliefs_along(seen), beliefs_along(other), strict=True)):
+    observed = list(transitions(rows_at_work(), 8))
+    other = [changed(which, item) if time == 5 else item for time, item in enumerate(observed)]
+    for time, (item, now) in enumerate(
+        zip(beliefs_along(observed), beliefs_along(other), strict=True)
+    ):
         same = torch.arange(ROWS) != 2 if time >= 5 else torch.ones(ROWS, dtype=torch.bool)
-        assert torch.equal(one.mean[same], now.mean[same])
-        assert (one.mean[~same] != now.mean[~same]).any(1).all()
+        assert torch.equal(item.mean[same], now.mean[same])
+        assert (item.mean[~same] != now.mean[~same]).any(1).all()
 
 
-def test_the_last_observation_of_an_episode_teaches_and_the_next_one_s_first_tells_where_the_state_is():
-    seen = list(transitions(rows_at_work(), 6, {5: 2}))
+def test_an_episode_s_last_observation_teaches_and_the_next_first_one_locates_the_state():
+    observed = list(transitions(rows_at_work(), 6, {5: 2}))
     last, first = (
-        [*seen[:-1], changed(which, seen[-1])] for which in ("observation", "reset_observation")
+        [*observed[:-1], changed(which, observed[-1])]
+        for which in ("observation", "reset_observation")
     )
-    plain, by_last, by_first = (beliefs_along(each)[-1].mean[2] for each in (seen, last, first))
+    plain, by_last, by_first = (beliefs_along(each)[-1].mean[2] for each in (observed, last, first))
     assert torch.equal(by_last[:D], plain[:D])
     assert (by_last[D:] != plain[D:]).any()
     assert (by_first[:D] != plain[:D]).all()
@@ -191,9 +194,9 @@ def test_the_last_observation_of_an_episode_teaches_and_the_next_one_s_first_tel
 
 def test_arms_that_see_the_same_believe_the_same():
     rows = rows_at_work()
-    for one in transitions(rows, 5):
+    for item in transitions(rows, 5):
         rows.observe(
-            Observation(*(part[:REPLICATES].repeat(2, *[1] * (part.ndim - 1)) for part in one))
+            Observation(*(part[:REPLICATES].repeat(2, *[1] * (part.ndim - 1)) for part in item))
         )
     for part in rows.belief:
         torch.testing.assert_close(part[REPLICATES:], part[:REPLICATES], rtol=1e-12, atol=1e-12)
@@ -209,14 +212,14 @@ class State(NamedTuple):
 
 def test_what_was_saved_stays_so_and_goes_on_where_it_was_to_the_bit():
     rows = rows_at_work()
-    seen = list(transitions(rows, 9, {6: 0}))
-    for one in seen[:4]:
-        rows.observe(one)
+    observed = list(transitions(rows, 9, {6: 0}))
+    for item in observed[:4]:
+        rows.observe(item)
     saved = State(**rows.to_state())
     before = copied(saved.params)
     again = BayesFilterLearner.from_state(rows.config, collected(), saved)
-    for one in seen[4:]:
-        torch.testing.assert_close(rows.observe(one), again.observe(one), rtol=0, atol=0)
+    for item in observed[4:]:
+        torch.testing.assert_close(rows.observe(item), again.observe(item), rtol=0, atol=0)
     for part, other, kept, was in zip(rows.belief, again.belief, saved.params, before, strict=True):
         assert torch.equal(part, other)
         assert torch.equal(kept, was)
@@ -244,26 +247,26 @@ def blocks_of(rows: BayesFilterLearner) -> Tensor:
 def test_moments_of_the_field_by_brute_force():
     rows = experienced()
     x = drawn(ROWS, 4, D)
-    found, blocks, count = rows.moments(x), blocks_of(rows), rows.filter.rbf.size
+    result, blocks, count = rows.moments(x), blocks_of(rows), rows.filter.rbf.size
     for row in range(ROWS):
         for point in range(4):
-            felt = rows.filter.rbf.features(x[row, point])
+            field_value = rows.filter.rbf.features(x[row, point])
             for i in range(D):
                 weight = rows.belief.mean[row, D + i * count : D + (i + 1) * count]
-                torch.testing.assert_close(found.mean[row, point, i], weight @ felt)
+                torch.testing.assert_close(result.mean[row, point, i], weight @ field_value)
                 torch.testing.assert_close(
-                    found.variance[row, point, i], felt @ blocks[row, i] @ felt
+                    result.variance[row, point, i], field_value @ blocks[row, i] @ field_value
                 )
 
 
 def test_moments_are_those_of_fields_drawn_from_the_belief():
     rows, x = experienced(), drawn(ROWS, 2, D)
-    found, felt = rows.moments(x), rows.filter.rbf.features(x)
+    result, field_value = rows.moments(x), rows.filter.rbf.features(x)
     root = torch.linalg.cholesky(rows.belief.covariance[0])
     sampled = rows.belief.mean[0] + drawn(20_000, len(root)) @ root.T
-    fields = torch.einsum("sic,pc->spi", sampled[:, D:].unflatten(1, (D, -1)), felt[0])
-    torch.testing.assert_close(fields.mean(0), found.mean[0], atol=0.02, rtol=0)
-    torch.testing.assert_close(fields.var(0), found.variance[0], rtol=0.04, atol=0)
+    fields = torch.einsum("sic,pc->spi", sampled[:, D:].unflatten(1, (D, -1)), field_value[0])
+    torch.testing.assert_close(fields.mean(0), result.mean[0], atol=0.02, rtol=0)
+    torch.testing.assert_close(fields.var(0), result.variance[0], rtol=0.04, atol=0)
 
 
 def test_before_anything_is_seen_the_field_has_the_deviation_of_the_prior():
@@ -297,12 +300,12 @@ def test_information_is_the_log_determinant_that_weights_lost():
 
 def test_information_begins_with_none_and_grows_with_each_transition():
     rows = rows_at_work()
-    told = [rows.information()]
-    for one in transitions(rows, 6, {3: 2}):
-        rows.observe(one)
-        told.append(rows.information())
-    torch.testing.assert_close(told[0], torch.zeros(ROWS, dtype=torch.float64), atol=1e-6, rtol=0)
-    assert (torch.stack(told).diff(dim=0) > 0).all()
+    lines = [rows.information()]
+    for item in transitions(rows, 6, {3: 2}):
+        rows.observe(item)
+        lines.append(rows.information())
+    torch.testing.assert_close(lines[0], torch.zeros(ROWS, dtype=torch.float64), atol=1e-6, rtol=0)
+    assert (torch.stack(lines).diff(dim=0) > 0).all()
 
 
 def test_information_of_a_covariance_that_is_none_is_no_number():
@@ -316,19 +319,19 @@ def test_information_of_a_covariance_that_is_none_is_no_number():
 
 def test_a_surrogate_is_the_belief_in_single_precision():
     rows = experienced()
-    found, count = rows.surrogate(slice(0, ROWS)), rows.filter.rbf.size
+    result, count = rows.surrogate(slice(0, ROWS)), rows.filter.rbf.size
     blocks = blocks_of(rows)
-    assert (found.dt, found.region_radius, found.members) == (0.1, 1.5, None)
-    assert torch.equal(found.control, torch.tensor(CONTROL))
+    assert (result.dt, result.region_radius, result.members) == (0.1, 1.5, None)
+    assert torch.equal(result.control, torch.tensor(CONTROL))
     expected = {
         "state": rows.belief.mean[:, :D],
         "covariance": (blocks[:, 0] + blocks[:, 1]) / 2,
         "full_covariance": rows.belief.covariance[:, D:, D:],
     }
     for name, value in expected.items():
-        assert getattr(found, name).dtype == torch.float32
-        torch.testing.assert_close(getattr(found, name).double(), value, rtol=1e-6, atol=1e-7)
-    assert found.full_covariance.shape == (ROWS, D * count, D * count)
+        assert getattr(result, name).dtype == torch.float32
+        torch.testing.assert_close(getattr(result, name).double(), value, rtol=1e-6, atol=1e-7)
+    assert result.full_covariance.shape == (ROWS, D * count, D * count)
 
 
 @pytest.mark.parametrize(("fisher", "there"), [(None, False), (0.0, False), (0.5, True)])
@@ -345,13 +348,13 @@ def test_a_surrogate_has_the_covariance_of_all_weights_where_a_value_asks_for_it
 
 def test_a_surrogate_s_field_and_its_slopes_are_those_of_the_mean_weights():
     rows = experienced()
-    found, x = rows.surrogate(slice(0, ROWS)), drawn(ROWS, 5, D).float()
-    felt = found.field(x)
-    torch.testing.assert_close(felt.value, rows.drift(rows.weights, x))
+    result, x = rows.surrogate(slice(0, ROWS)), drawn(ROWS, 5, D).float()
+    field_value = result.field(x)
+    torch.testing.assert_close(field_value.value, rows.drift(rows.weights, x))
     torch.testing.assert_close(
-        felt.features.double(), rows.filter.rbf.features(x.double()), atol=1e-6, rtol=0
+        field_value.features.double(), rows.filter.rbf.features(x.double()), atol=1e-6, rtol=0
     )
-    slopes = found.jacobian(x)
+    slopes = result.jacobian(x)
     for row, point in ((0, 1), (4, 3)):
 
         def at(place: Tensor, row: int = row, point: int = point) -> Tensor:
@@ -371,23 +374,23 @@ def test_a_surrogate_s_field_and_its_slopes_are_those_of_the_mean_weights():
 
 def test_a_surrogate_s_region_is_the_mean_of_products_of_features():
     rows = experienced()
-    found = rows.surrogate(slice(0, ROWS)).region
-    felt = rows.filter.rbf.features(region_grid(1.5, D).double())
-    expected = sum(torch.outer(one, one) for one in felt) / len(felt)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+    result = rows.surrogate(slice(0, ROWS)).region
+    field_value = rows.filter.rbf.features(region_grid(1.5, D).double())
+    expected = sum(torch.outer(item, item) for item in field_value) / len(field_value)
+    torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("seen", SEEN)
-def test_a_surrogate_s_noise_is_the_process_s_and_what_an_observation_leaves(seen: str):
-    rows = experienced(seen)
-    found = rows.surrogate(slice(0, ROWS))
+@pytest.mark.parametrize("observed", SEEN)
+def test_a_surrogate_s_noise_is_the_process_s_and_what_an_observation_leaves(observed: str):
+    rows = experienced(observed)
+    result = rows.surrogate(slice(0, ROWS))
     for row in range(ROWS):
         x = rows.belief.mean[row, :D]
         slope, variance = rows.emission.double().jacobian(x), rows.emission.double().variance(x)
         precision = slope.T @ torch.diag(1 / variance) @ slope
-        torch.testing.assert_close(found.precision[row].double(), precision, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(result.precision[row].double(), precision, rtol=1e-5, atol=1e-5)
         left = torch.linalg.inv(precision).diagonal().mean()
-        assert float(found.step_variance[row]) == pytest.approx(0.01 * 0.1 + float(left), rel=1e-5)
+        assert float(result.step_variance[row]) == pytest.approx(0.01 * 0.1 + float(left), rel=1e-5)
 
 
 def test_dimensions_that_no_channel_shows_add_nothing_to_a_surrogate_s_noise():
@@ -395,41 +398,41 @@ def test_dimensions_that_no_channel_shows_add_nothing_to_a_surrogate_s_noise():
     dataset = collected()
     blind = dataset.emission._replace(weight=dataset.emission.weight * np.array([1, 0], np.float32))
     rows = rows_at_work(dataset=dataset._replace(emission=blind))
-    found = rows.surrogate(slice(0, ROWS))
+    result = rows.surrogate(slice(0, ROWS))
     shown = (blind.weight[:, 0] ** 2 / blind.noise_variance).sum()
-    assert not found.precision[:, 1].any()
+    assert not result.precision[:, 1].any()
     torch.testing.assert_close(
-        found.step_variance, torch.full((ROWS,), float(0.001 + 1 / shown / 2))
+        result.step_variance, torch.full((ROWS,), float(0.001 + 1 / shown / 2))
     )
 
 
-def same_surrogate(one: Any, other: Any, x: Tensor) -> None:
+def same_surrogate(item: Any, other: Any, x: Tensor) -> None:
     for name in ("state", "covariance", "full_covariance", "step_variance", "precision"):
-        torch.testing.assert_close(getattr(one, name), getattr(other, name), msg=name)
-    torch.testing.assert_close(one.field(x).value, other.field(x).value)
-    torch.testing.assert_close(one.jacobian(x), other.jacobian(x))
+        torch.testing.assert_close(getattr(item, name), getattr(other, name), msg=name)
+    torch.testing.assert_close(item.field(x).value, other.field(x).value)
+    torch.testing.assert_close(item.jacobian(x), other.jacobian(x))
 
 
 def cut(surrogate: Any, rows: slice) -> Any:
     """Some rows of a surrogate of all."""
     parts = ("state", "covariance", "full_covariance", "step_variance", "precision")
-    own = {name: getattr(surrogate, name)[rows] for name in parts}
+    local = {name: getattr(surrogate, name)[rows] for name in parts}
 
     def among_all(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
         def at(x: Tensor) -> Any:
             whole = torch.zeros(ROWS, *x.shape[1:])
             whole[rows] = x
-            found = function(whole)
+            result = function(whole)
             return (
-                type(found)(*(part[rows] for part in found))
-                if isinstance(found, tuple)
-                else found[rows]
+                type(result)(*(part[rows] for part in result))
+                if isinstance(result, tuple)
+                else result[rows]
             )
 
         return at
 
     return surrogate._replace(
-        **own, field=among_all(surrogate.field), jacobian=among_all(surrogate.jacobian)
+        **local, field=among_all(surrogate.field), jacobian=among_all(surrogate.jacobian)
     )
 
 
@@ -450,38 +453,42 @@ def test_a_surrogate_of_some_rows_is_that_part_of_all(some: slice, decoder: str)
 
 
 def test_a_surrogate_of_learned_channels_looks_through_those_of_each_row():
-    rows, own = experienced(), learned_by_row()
-    rows.filter = rows.filter._replace(emission=own)
-    found = rows.surrogate(slice(2, 5))
+    rows, local = experienced(), learned_by_row()
+    rows.filter = rows.filter._replace(emission=local)
+    result = rows.surrogate(slice(2, 5))
     for place, row in enumerate(range(2, 5)):
-        precision = own.weight[row].T @ torch.diag(1 / own.noise_variance[row]) @ own.weight[row]
-        torch.testing.assert_close(found.precision[place].double(), precision, rtol=1e-5, atol=1e-4)
+        precision = (
+            local.weight[row].T @ torch.diag(1 / local.noise_variance[row]) @ local.weight[row]
+        )
+        torch.testing.assert_close(
+            result.precision[place].double(), precision, rtol=1e-5, atol=1e-4
+        )
         left = float(torch.linalg.inv(precision).diagonal().mean())
-        assert float(found.step_variance[place]) == pytest.approx(0.001 + left, rel=1e-5)
+        assert float(result.step_variance[place]) == pytest.approx(0.001 + left, rel=1e-5)
 
 
 def test_a_surrogate_stays_as_it_was_while_its_rows_learn_on():
     rows = rows_at_work()
-    found, x = rows.surrogate(slice(0, 3)), drawn(3, 4, D).float()
-    before = found.state.clone(), found.covariance.clone(), found.field(x).value
-    for one in transitions(rows, 3):
-        rows.observe(one)
-    after = found.state, found.covariance, found.field(x).value
+    result, x = rows.surrogate(slice(0, 3)), drawn(3, 4, D).float()
+    before = result.state.clone(), result.covariance.clone(), result.field(x).value
+    for item in transitions(rows, 3):
+        rows.observe(item)
+    after = result.state, result.covariance, result.field(x).value
     assert all(torch.equal(*pair) for pair in zip(before, after, strict=True))
-    assert not torch.equal(rows.surrogate(slice(0, 3)).state, found.state)
+    assert not torch.equal(rows.surrogate(slice(0, 3)).state, result.state)
 
 
 # Held-out rollouts.
 
 
 def plain_frozen(
-    given: Filter, rollouts: Rollouts, u: Tensor, drift: Callable[[Tensor], Tensor]
+    inputs: Filter, rollouts: Rollouts, u: Tensor, drift: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Mean over rollouts and times, one rollout after the other, with the field's slopes by
     autograd.
     """
-    channels, told = given.emission, []
-    noise = given.process_noise * given.dt * torch.eye(D).double()
+    channels, lines = inputs.emission, []
+    noise = inputs.process_noise * inputs.dt * torch.eye(D).double()
     nothing = Dense(torch.zeros(D).double(), torch.eye(D).double() / 3)
     for number in range(len(u)):
         y, next_y = (
@@ -492,13 +499,13 @@ def plain_frozen(
         for time in range(u.shape[1]):
             push = u[number, time]
             ahead = filters.predicted(
-                lambda x, push=push: x + (drift(x) + push) * given.dt, noise, now
+                lambda x, push=push: x + (drift(x) + push) * inputs.dt, noise, now
             )
             now = filters.corrected(channels, next_y[time], ahead)
-            told.append(now.nll)
+            lines.append(now.nll)
             if rollouts.truncated[number, time]:
                 now = filters.corrected(channels, y[time + 1], nothing)
-    return torch.stack(told).mean()
+    return torch.stack(lines).mean()
 
 
 def shortened(rollouts: Rollouts, count: int, steps: int) -> Rollouts:
@@ -508,41 +515,43 @@ def shortened(rollouts: Rollouts, count: int, steps: int) -> Rollouts:
     )
 
 
-@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize("observed", SEEN)
 def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout_with_weights_as_they_are(
-    seen: str,
+    observed: str,
 ):
-    rows = experienced(seen)
-    held_out = collected(seen, 5).held_out
+    rows = experienced(observed)
+    held_out = collected(observed, 5).held_out
     rollouts = shortened(held_out.rollouts, 3, 12)
     assert rollouts.truncated.any(0).sum() == 2
-    found = rows.evaluate(held_out._replace(rollouts=rollouts), 0)
-    assert found.keys() == {"innovation_nll"}
+    result = rows.evaluate(held_out._replace(rollouts=rollouts), 0)
+    assert result.keys() == {"innovation_nll"}
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     for row in range(ROWS):
         weight = rows.weights["weight"][row].double()
         expected = plain_frozen(
             rows.filter, rollouts, u, lambda x, weight=weight: weight @ rows.filter.rbf.features(x)
         )
-        torch.testing.assert_close(found["innovation_nll"][row], expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(result["innovation_nll"][row], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_held_out_scores_of_learned_channels_are_those_of_each_row_s_own():
-    rows, own = experienced(), learned_by_row()
+    rows, local = experienced(), learned_by_row()
     rollouts = shortened(collected(episode=5).held_out.rollouts, 2, 7)
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     weight = rows.weights["weight"].double()
-    given = rows.filter._replace(emission=own)
-    found = frozen_innovation(given, lambda x: given.rbf.features(x) @ weight.mT, rollouts, u, ROWS)
+    inputs = rows.filter._replace(emission=local)
+    result = frozen_innovation(
+        inputs, lambda x: inputs.rbf.features(x) @ weight.mT, rollouts, u, ROWS
+    )
     for row in range(ROWS):
         channels = rows.emission.double()._replace(
-            weight=own.weight[row], bias=own.bias[row], noise_variance=own.noise_variance[row]
+            weight=local.weight[row], bias=local.bias[row], noise_variance=local.noise_variance[row]
         )
-        alone = given._replace(emission=channels)
+        alone = inputs._replace(emission=channels)
         expected = plain_frozen(
-            alone, rollouts, u, lambda x, row=row: weight[row] @ given.rbf.features(x)
+            alone, rollouts, u, lambda x, row=row: weight[row] @ inputs.rbf.features(x)
         )
-        torch.testing.assert_close(found[row], expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(result[row], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_held_out_rollouts_leave_the_belief_as_it_is():
@@ -556,19 +565,19 @@ def test_the_true_field_foretells_held_out_rollouts_better_than_none():
     config: ActiveDynamicsConfig = configured()
     dataset = collected()
     world, rollouts = world_of(config, dataset), dataset.held_out.rollouts
-    given = rows_at_work().filter
+    inputs = rows_at_work().filter
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
-    known = frozen_innovation(given, world.field, rollouts, u, 1)
-    none = frozen_innovation(given, torch.zeros_like, rollouts, u, 1)
-    assert float(known) < float(none) - 0.02
+    reference = frozen_innovation(inputs, world.field, rollouts, u, 1)
+    none = frozen_innovation(inputs, torch.zeros_like, rollouts, u, 1)
+    assert float(reference) < float(none) - 0.02
 
 
 def test_with_the_true_field_the_score_is_little_above_the_entropy_of_the_channels_noise():
     config: ActiveDynamicsConfig = configured()
     dataset = collected()
     rollouts, emission = dataset.held_out.rollouts, emission_of(config, dataset)
-    given = rows_at_work().filter
+    inputs = rows_at_work().filter
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
-    found = frozen_innovation(given, world_of(config, dataset).field, rollouts, u, 1)
+    result = frozen_innovation(inputs, world_of(config, dataset).field, rollouts, u, 1)
     lowest = (1 + np.log(2 * np.pi * float(emission.noise_variance[0]))) / 2
-    assert lowest < float(found) < lowest + 0.2
+    assert lowest < float(result) < lowest + 0.2

@@ -48,7 +48,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def configured(kind: str = "limit_cycle", **sections: Any) -> ActiveDynamicsConfig:
     """A small run with sizes that all differ; sections: of `env`, `collect`."""
     env = {"field": KINDS[kind], "observation": {"channels": CHANNELS}} | sections.get("env", {})
-    own = {"warmup": WARMUP, "held_out_rollouts": HELD_OUT, "starts": STARTS} | sections.get(
+    local = {"warmup": WARMUP, "held_out_rollouts": HELD_OUT, "starts": STARTS} | sections.get(
         "collect", {}
     )
     network = {"rbf": {"side": 4, "length": 1.2}}
@@ -56,7 +56,7 @@ def configured(kind: str = "limit_cycle", **sections: Any) -> ActiveDynamicsConf
         "active_dynamics",
         seeds=sections.get("seeds", REPLICATES),
         env=env,
-        collect=own,
+        collect=local,
         network=network,
     )
 
@@ -66,9 +66,9 @@ def collected(kind: str = "limit_cycle") -> Dataset:
     return collect(configured(kind), SEED)
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(item: Any, other: Any) -> bool:
     """Of parts of datasets."""
-    first, second = to_arrays(one), to_arrays(other)
+    first, second = to_arrays(item), to_arrays(other)
     return first.keys() == second.keys() and all(
         first[name].tobytes() == second[name].tobytes() for name in first
     )
@@ -167,8 +167,8 @@ def test_no_two_parts_share_random_numbers():
         held_out.rollouts.actions[: HELD_OUT // 2],
         held_out.start_actions,
     )
-    for one, other in itertools.combinations(drawn, 2):
-        assert len(np.intersect1d(one, other)) <= 2
+    for item, other in itertools.combinations(drawn, 2):
+        assert len(np.intersect1d(item, other)) <= 2
 
 
 def test_a_multi_attractor_is_another_with_another_seed_and_the_same_with_the_same():
@@ -192,13 +192,13 @@ def stepped(
 
 def residuals(config: ActiveDynamicsConfig, dataset: Dataset, rollouts: Rollouts) -> np.ndarray:
     """What of each transition is noise."""
-    found = []
+    result = []
     for states, after, actions in zip(
         rollouts.states, rollouts.next_states, rollouts.actions, strict=True
     ):
         for x, next_x, action in zip(states[:-1], after, actions, strict=True):
-            found.append(next_x - stepped(config, dataset, x, action))
-    return np.array(found)
+            result.append(next_x - stepped(config, dataset, x, action))
+    return np.array(result)
 
 
 @pytest.mark.parametrize("control", [None, CONTROL])
@@ -224,11 +224,11 @@ def test_without_noise_transitions_are_exact():
 def test_channels_show_states_with_their_noise():
     dataset, emission = collected(), collected().emission
     for rollouts in (dataset.train, dataset.held_out.rollouts):
-        for states, seen in (
+        for states, observed in (
             (rollouts.states, rollouts.observations),
             (rollouts.next_states, rollouts.next_observations),
         ):
-            left = seen - states @ emission.weight.T - emission.bias
+            left = observed - states @ emission.weight.T - emission.bias
             assert left.std() == pytest.approx(0.1, rel=0.1)
             assert np.abs(left).max() < 0.1 * 5.5
 
@@ -252,11 +252,11 @@ def test_a_truncated_rollout_begins_anew_and_keeps_what_was_seen_last():
     assert (train.next_states[train.truncated] != later[train.truncated]).all()
     assert np.abs(later[train.truncated]).max() <= 1
     assert np.abs(residuals(config, dataset, train)).max() < 0.15
-    for states, seen in (
+    for states, observed in (
         (train.states, train.observations),
         (train.next_states, train.next_observations),
     ):
-        left = seen - states @ dataset.emission.weight.T - dataset.emission.bias
+        left = observed - states @ dataset.emission.weight.T - dataset.emission.bias
         assert np.abs(left).max() < 0.55
 
 
@@ -287,10 +287,10 @@ def test_actions_of_the_warm_up_are_uniform_in_the_box():
     config = configured(env={"action_bound": 0.7}, collect={"warmup": 59}, seeds=40)
     actions = collect(config, SEED).train.actions.ravel()
     assert np.abs(actions).max() <= 0.7
-    found = np.histogram(actions, bins=8, range=(-0.7, 0.7))[0]
+    result = np.histogram(actions, bins=8, range=(-0.7, 0.7))[0]
     expected = len(actions) / 8
     assert (
-        (found - expected) ** 2 / expected
+        (result - expected) ** 2 / expected
     ).sum() < 24.3  # of 7 degrees of freedom exceeded once in 1000
 
 
@@ -308,9 +308,9 @@ def test_replicates_start_as_episodes_do():
 
 def test_random_actions_fill_their_box_of_any_size():
     world = world_of(configured(env={"control": CONTROL, "action_bound": 2.5}), collected())
-    found = random_actions(world, (4, 300), Generator().manual_seed(0))
-    assert found.shape == (4, 300, 3)
-    assert 2.4 < float(found.abs().max()) <= 2.5
+    result = random_actions(world, (4, 300), Generator().manual_seed(0))
+    assert result.shape == (4, 300, 3)
+    assert 2.4 < float(result.abs().max()) <= 2.5
 
 
 # What is held out.
@@ -334,8 +334,8 @@ def test_half_of_the_held_out_rollouts_act_at_random_and_half_in_binary_sequence
     assert (np.abs(binary) == 1).all()
     for rollout in binary:
         changes = np.flatnonzero((rollout[1:] != rollout[:-1]).any(1)) + 1
-        held = np.diff(changes)
-        assert held.min() >= 3
+        stored = np.diff(changes)
+        assert stored.min() >= 3
         assert len(changes) >= 3
     assert not np.array_equal(binary[0], binary[1])
 
@@ -345,9 +345,9 @@ def test_binary_sequences_hold_for_3_to_19_transitions():
     config = configured(env={"control": CONTROL}, collect={"held_out_rollouts": 100})
     binary = collect(config, SEED).held_out.rollouts.actions[50:]
     changed = (binary[:, 1:] != binary[:, :-1]).any(2)
-    held = np.concatenate([np.diff(np.flatnonzero(one)) for one in changed])
-    assert held.min() == 3
-    assert 10 < held.mean() < 15  # 11, and a seventh more where all three signs stay
+    stored = np.concatenate([np.diff(np.flatnonzero(item)) for item in changed])
+    assert stored.min() == 3
+    assert 10 < stored.mean() < 15  # 11, and a seventh more where all three signs stay
 
 
 def test_clean_rollouts_are_a_plain_loop_of_the_true_field():
@@ -398,16 +398,16 @@ def test_the_region_is_as_wide_as_asked():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_world_comes_back_as_it_was_to_the_bit(kind: str, monkeypatch: pytest.MonkeyPatch):
-    made = []
+    built = []
 
-    def noted(*parts: Any) -> Any:
-        made.append(original(*parts))
-        return made[-1]
+    def logged(*parts: Any) -> Any:
+        built.append(original(*parts))
+        return built[-1]
 
     original, config = room.make_world, configured(kind)
-    monkeypatch.setattr(room, "make_world", noted)
+    monkeypatch.setattr(room, "make_world", logged)
     dataset = collect(config, SEED)
-    restored, first = world_of(config, dataset), made[0]
+    restored, first = world_of(config, dataset), built[0]
     x = 3 * torch.randn(50, config.env.d, generator=Generator().manual_seed(0))
     assert torch.equal(restored.field(x), first.field(x))
     assert restored.emission[:2] == first.emission[:2]
@@ -428,8 +428,8 @@ def test_a_user_s_field_comes_back():
         )
         dataset = collect(config, SEED)
         x = torch.tensor([[1.0, 2.0]])
-        found = world_of(config, dataset).field(x)
-        torch.testing.assert_close(found, torch.tensor([[-2.0, 0.5]]) * float(dataset.field.alpha))
+        result = world_of(config, dataset).field(x)
+        torch.testing.assert_close(result, torch.tensor([[-2.0, 0.5]]) * float(dataset.field.alpha))
         check(config, dataset)
     finally:
         kinds._functions.clear()
@@ -554,8 +554,8 @@ def test_a_dataset_of_another_table_is_refused():
             {"name": name, "shape": array.shape, "numbers": array.ravel().tolist()}
             for name, array in zip(TABLE, (axis, axis, vectors), strict=True)
         ]
-        given = {"name": "inputs/active_dynamics/wind.npz", "arrays": arrays}
-        configs.append(configured(env={"field": {"kind": "table", "table_file": given}}))
+        inputs = {"name": "inputs/active_dynamics/wind.npz", "arrays": arrays}
+        configs.append(configured(env={"field": {"kind": "table", "table_file": inputs}}))
     dataset = collect(configs[0], SEED)
     check(configs[0], dataset)
     with pytest.raises(DatasetMismatch, match="is of another field"):

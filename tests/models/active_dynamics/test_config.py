@@ -38,7 +38,7 @@ def field(**changes: Any) -> dict[str, Any]:
     return env(field=changes)
 
 
-def seen(**changes: Any) -> dict[str, Any]:
+def observed(**changes: Any) -> dict[str, Any]:
     return env(observation=changes)
 
 
@@ -71,20 +71,20 @@ def weights(**changes: float) -> dict[str, Any]:
 
 
 def together(*overlays: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for overlay in overlays:
-        found = overlaid(found, overlay)
-    return found
+        result = overlaid(result, overlay)
+    return result
 
 
 VAE = network(family="seq_vae")
 LINEAR = together(network(decoder="linear"), collected(warmup=1000), train(transitions=2000))
-COUNTS = seen(kind="loglinear", noise="poisson")
+COUNTS = observed(kind="loglinear", noise="poisson")
 ENSEMBLE = network(family="seq_vae", seq_vae={"dynamics": "ensemble", "members": 3})
 OWN_TABLE = field(kind="table", table_file=FILE)
 
 
-def chosen(overlay: dict[str, Any], **arrays: Any) -> ActiveDynamicsConfig:
+def selected(overlay: dict[str, Any], **arrays: Any) -> ActiveDynamicsConfig:
     content = tuple(
         NamedArray(name=name, shape=array.shape, numbers=tuple(array.ravel().tolist()))
         for name, array in (arrays or TABLE).items()
@@ -97,7 +97,7 @@ def chosen(overlay: dict[str, Any], **arrays: Any) -> ActiveDynamicsConfig:
 def refusal(overlay: dict[str, Any], **arrays: Any) -> str:
     """The line that a user reads."""
     with pytest.raises(ConfigError) as caught:
-        chosen(overlay, **arrays)
+        selected(overlay, **arrays)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -204,21 +204,21 @@ WORLDS = {
     ),
     "no control": (env(control=[[], []]), "active_dynamics.env.control"),
     "channels that are not the state": (
-        seen(kind="identity"),
+        observed(kind="identity"),
         "active_dynamics.env: observation.channels 50 with kind: identity: the state has 2; set 2",
     ),
     "fewer channels than dimensions": (
-        seen(channels=1),
+        observed(channels=1),
         "active_dynamics.env: observation.channels 1 is below the state's 2 dimensions; raise it",
     ),
     "counts that may be negative": (
-        seen(noise="poisson"),
+        observed(noise="poisson"),
         "active_dynamics.env.observation: noise: poisson needs rates, and kind: linear may be "
         "negative; set kind: "
         "loglinear",
     ),
     "counts of the state": (
-        seen(kind="identity", channels=2, noise="poisson"),
+        observed(kind="identity", channels=2, noise="poisson"),
         "noise: poisson needs rates, and kind: identity may be negative; set kind: loglinear",
     ),
     "no way out of the region": (
@@ -287,13 +287,13 @@ LEARNERS = {
         "loglinear",
     ),
     "exponentials by a straight line": (
-        together(LINEAR, seen(kind="loglinear")),
+        together(LINEAR, observed(kind="loglinear")),
         "active_dynamics: network.decoder: linear of bayes_filter cannot learn "
         "env.observation.kind: loglinear; set "
         "decoder: known",
     ),
     "noise that cannot be told": (
-        together(LINEAR, seen(channels=2)),
+        together(LINEAR, observed(channels=2)),
         "active_dynamics: network.decoder: linear tells noise by what is left of 2 channels; raise "
         "env.observation.channels",
     ),
@@ -456,7 +456,7 @@ TOGETHER = {
         "64; lower one",
     ),
     "rollouts beyond memory": (
-        together(collected(held_out_rollouts=65536), seen(channels=4096)),
+        together(collected(held_out_rollouts=65536), observed(channels=4096)),
         "active_dynamics: collect.held_out_rollouts of env.observation.channels takes about 202 "
         "GiB; at most 64; lower",
     ),
@@ -464,11 +464,11 @@ TOGETHER = {
 
 CHOICES = {
     "observation": (
-        seen(kind="mlp"),
+        observed(kind="mlp"),
         "env.observation.kind = 'mlp': Input should be 'identity', 'linear' or 'loglin",
     ),
     "noise": (
-        seen(noise="laplace"),
+        observed(noise="laplace"),
         "env.observation.noise = 'laplace': Input should be 'gaussian' or 'poisson'",
     ),
     "family": (
@@ -659,37 +659,37 @@ def test_every_number_has_limits():
 
 
 def test_a_field_has_the_numbers_of_its_kind_but_for_those_that_are_given():
-    found = chosen(field(kind="snowman", parameters={"beta": 3})).env.world.field
-    assert dict(found.parameters) == {"w": 1.0, "d": 1.0, "beta": 3.0}
+    result = selected(field(kind="snowman", parameters={"beta": 3})).env.world.field
+    assert dict(result.parameters) == {"w": 1.0, "d": 1.0, "beta": 3.0}
     assert [
         kind
         for kind in KINDS
-        if kind not in ("linear", "table") and chosen(field(kind=kind)).env.d != 2
+        if kind not in ("linear", "table") and selected(field(kind=kind)).env.d != 2
     ] == []
 
 
 def test_a_linear_field_has_the_dimensions_of_its_matrix():
-    found = chosen(
+    result = selected(
         together(field(kind="linear", matrix=np.eye(3).tolist()), network(rbf={"side": 5}))
     ).env
-    assert (found.d, found.world.field.d, found.world.action_size) == (3, 3, 3)
-    assert found.world.field.matrix == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    assert (result.d, result.world.field.d, result.world.action_size) == (3, 3, 3)
+    assert result.world.field.matrix == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 def test_control_says_how_long_actions_are():
-    found = chosen(env(control=[[1.0, 0.0, 2.0], [0.0, 1.0, 3.0]])).env.world
-    assert found.control == ((1.0, 0.0, 2.0), (0.0, 1.0, 3.0))
-    assert found.action_size == 3
-    assert chosen({}).env.world.action_size == 2
+    result = selected(env(control=[[1.0, 0.0, 2.0], [0.0, 1.0, 3.0]])).env.world
+    assert result.control == ((1.0, 0.0, 2.0), (0.0, 1.0, 3.0))
+    assert result.action_size == 3
+    assert selected({}).env.world.action_size == 2
 
 
 def test_a_table_file_stands_with_its_arrays_in_the_world():
-    config = chosen(OWN_TABLE)
-    found = config.env.world.field.table
-    assert found is not None
-    assert found.name == "mine.npz"
-    assert found.axes == ((-2.0, -1.0, 0.0, 1.0, 2.0), (-2.0, 0.0, 2.0))
-    np.testing.assert_array_equal(found.vectors, TABLE["vectors"])
+    config = selected(OWN_TABLE)
+    result = config.env.world.field.table
+    assert result is not None
+    assert result.name == "mine.npz"
+    assert result.axes == ((-2.0, -1.0, 0.0, 1.0, 2.0), (-2.0, 0.0, 2.0))
+    np.testing.assert_array_equal(result.vectors, TABLE["vectors"])
     again = ActiveDynamicsConfig.model_validate_json(config.model_dump_json())
     assert again == config
     assert hash(again.env.world) == hash(config.env.world)
@@ -698,79 +698,84 @@ def test_a_table_file_stands_with_its_arrays_in_the_world():
 def test_a_script_may_name_a_field_that_it_has_registered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kinds, "_functions", {})
     kinds.register_field("my_field")(lambda x: -x)
-    assert chosen(field(kind="my_field")).env.world.field.kind == "my_field"
+    assert selected(field(kind="my_field")).env.world.field.kind == "my_field"
     line = "parameters: 'w' is no parameter of kind my_field; it has: none"
     assert line in refusal(field(kind="my_field", parameters={"w": 1.0}))
 
 
 def test_a_decoder_is_learned_where_the_warm_up_tells_it():
-    assert chosen(LINEAR).network.decoder == "linear"
+    assert selected(LINEAR).network.decoder == "linear"
     turned = env(control=[[0.0, 2.0, 0.0], [-1.0, 0.0, 0.5]])
-    assert chosen(together(LINEAR, turned)).env.world.action_size == 3
-    assert chosen(together(VAE, network(decoder="mlp"))).network.decoder == "mlp"
+    assert selected(together(LINEAR, turned)).env.world.action_size == 3
+    assert selected(together(VAE, network(decoder="mlp"))).network.decoder == "mlp"
     assert (
-        chosen(together(VAE, COUNTS, network(decoder="loglinear"))).env.emission.noise == "poisson"
+        selected(together(VAE, COUNTS, network(decoder="loglinear"))).env.emission.noise
+        == "poisson"
     )
 
 
 def test_an_ensemble_may_look_for_disagreement():
-    found = chosen(together(ENSEMBLE, weights(variance=0.0, disagreement=1.0, action_cost=0.1)))
-    assert found.train.acquisition.weights == {
+    result = selected(together(ENSEMBLE, weights(variance=0.0, disagreement=1.0, action_cost=0.1)))
+    assert result.train.acquisition.weights == {
         "variance": 0.0,
         "disagreement": 1.0,
         "action_cost": 0.1,
     }
     assert (
-        chosen(network(seq_vae={"dynamics": "ensemble", "members": 3})).network.family
+        selected(network(seq_vae={"dynamics": "ensemble", "members": 3})).network.family
         == "bayes_filter"
     )
 
 
 def test_a_window_may_be_as_long_as_an_episode():
-    assert chosen(together(VAE, env(episode_transitions=25))).train.seq_vae.length == 25
-    assert chosen(env(episode_transitions=2)).env.world.episode_transitions == 2
+    assert selected(together(VAE, env(episode_transitions=25))).train.seq_vae.length == 25
+    assert selected(env(episode_transitions=2)).env.world.episode_transitions == 2
 
 
 def test_a_learner_without_features_takes_any_dimension():
-    found = chosen(
+    result = selected(
         together(
             VAE,
             network(seq_vae={"dynamics": "mlp"}),
             field(kind="linear", matrix=np.eye(7).tolist()),
         )
     )
-    assert found.env.d == 7
-    assert not found.network.uses_rbf
+    assert result.env.d == 7
+    assert not result.network.uses_rbf
 
 
 @pytest.mark.parametrize("preset", [None, "original", "large", "smoke", "seq_vae"])
 def test_each_preset_can_be_used(preset: str | None):
-    found = read_params(ROOT, preset).active_dynamics
-    again = ActiveDynamicsConfig.model_validate_json(found.model_dump_json())
-    assert again == found
-    assert hash(again.env.world) == hash(found.env.world)
-    assert {"active", "random"} <= set(found.train.arms)
+    result = read_params(ROOT, preset).active_dynamics
+    again = ActiveDynamicsConfig.model_validate_json(result.model_dump_json())
+    assert again == result
+    assert hash(again.env.world) == hash(result.env.world)
+    assert {"active", "random"} <= set(result.train.arms)
 
 
 def test_the_original_has_the_numbers_of_the_original():
-    found = read_params(ROOT, "original").active_dynamics
-    assert found.learners == 2
-    assert found.env.emission == ("loglinear", 50, "gaussian", 0.001, 0.408, 0.408)
-    assert (found.env.world.field.normalise, found.env.world.field.speed) == ("box_max", 2.0)
-    assert (found.env.process_noise, found.env.action_bound, found.env.escape_radius) == (
+    result = read_params(ROOT, "original").active_dynamics
+    assert result.learners == 2
+    assert result.env.emission == ("loglinear", 50, "gaussian", 0.001, 0.408, 0.408)
+    assert (result.env.world.field.normalise, result.env.world.field.speed) == ("box_max", 2.0)
+    assert (result.env.process_noise, result.env.action_bound, result.env.escape_radius) == (
         0.1,
         0.1,
         10.0,
     )
-    assert (found.network.family, found.network.decoder, found.network.seq_vae.dynamics) == (
+    assert (result.network.family, result.network.decoder, result.network.seq_vae.dynamics) == (
         "seq_vae",
         "loglinear",
         "mlp",
     )
-    assert [name for name, weight in found.train.acquisition.weights.items() if weight] == [
+    assert [name for name, weight in result.train.acquisition.weights.items() if weight] == [
         "fisher_a"
     ]
-    assert (found.train.transitions, found.train.seq_vae.optimizer, found.train.seq_vae.length) == (
+    assert (
+        result.train.transitions,
+        result.train.seq_vae.optimizer,
+        result.train.seq_vae.length,
+    ) == (
         10_000,
         "sgd",
         20,
@@ -779,18 +784,18 @@ def test_the_original_has_the_numbers_of_the_original():
 
 def test_the_large_ensemble_may_look_for_disagreement():
     raw = overlaid(parse(ROOT / "params.yaml"), parse(ROOT / "presets" / "large.yaml"))
-    found = validate(
+    result = validate(
         overlaid(raw, {"active_dynamics": together(VAE, weights(variance=0.0, disagreement=1.0))}),
         str,
     )
-    assert found.active_dynamics.network.seq_vae.members == 5
+    assert result.active_dynamics.network.seq_vae.members == 5
 
 
 def test_the_example_table_can_be_used():
     named = field(kind="table", table_file="inputs/active_dynamics/wind.npz")
     config = small("active_dynamics", **named)
-    held = collect(config, 0).held_out
-    rms = np.sqrt(np.square(held.grid_field).sum(1).mean())
+    stored = collect(config, 0).held_out
+    rms = np.sqrt(np.square(stored.grid_field).sum(1).mean())
     np.testing.assert_allclose(rms, config.env.field.speed, rtol=1e-4)
 
 
@@ -807,11 +812,11 @@ COLLECTED = {
     "env.action_bound": env(action_bound=0.5),
     "env.episode_transitions": env(episode_transitions=5),
     "env.region_radius": env(region_radius=1.0),
-    "env.observation.kind": seen(kind="loglinear"),
-    "env.observation.channels": seen(channels=7),
-    "env.observation.noise_sd": seen(noise_sd=0.2),
-    "env.observation.weight_sd": seen(weight_sd=0.4),
-    "env.observation.bias_sd": seen(bias_sd=0.2),
+    "env.observation.kind": observed(kind="loglinear"),
+    "env.observation.channels": observed(channels=7),
+    "env.observation.noise_sd": observed(noise_sd=0.2),
+    "env.observation.weight_sd": observed(weight_sd=0.4),
+    "env.observation.bias_sd": observed(bias_sd=0.2),
     "collect.warmup": collected(warmup=11),
     "collect.held_out_rollouts": collected(held_out_rollouts=10),
     "collect.starts": collected(starts=9),
@@ -823,7 +828,7 @@ BESIDE = {
         field(matrix=[[-0.5, -1.0], [1.0, -0.4]]),
     ),
     "env.field.table_file": (OWN_TABLE, OWN_TABLE),
-    "env.observation.noise": (seen(kind="loglinear"), COUNTS),
+    "env.observation.noise": (observed(kind="loglinear"), COUNTS),
     "env.escape_radius": (field(speed=0.1), env(escape_radius=1.6)),
 }
 """The same, of keys that count only beside others: those, and the change."""
@@ -848,11 +853,11 @@ def test_a_key_that_needs_others_changes_what_is_collected_with_them(key: str):
     beside, change = BESIDE[key]
     base = overlaid(SMALL["active_dynamics"], beside)
     turned = TABLE | {"vectors": TABLE["vectors"][::-1]}
-    one, other = (
-        chosen(base),
-        chosen(overlaid(base, change), **(turned if key == "env.field.table_file" else TABLE)),
+    item, other = (
+        selected(base),
+        selected(overlaid(base, change), **(turned if key == "env.field.table_file" else TABLE)),
     )
-    assert written(collect(one, 0)) != written(collect(other, 0))
+    assert written(collect(item, 0)) != written(collect(other, 0))
 
 
 def test_no_key_of_env_or_collect_is_forgotten_above():
@@ -879,14 +884,14 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
     brief = {"seeds": 1, "train": {"transitions": 20, "record_every": 10, "checkpoints": 2}}
     configs = [small("active_dynamics", **together(brief, run)) for run in RUNS]
     datasets = [collect(config, 0) for config in configs]
-    own = {
+    local = {
         name: part
         for name, part in vars(room).items()
         if isinstance(part, type) and issubclass(part, Section)
     }
     sections = [
         part
-        for part in own.values()
+        for part in local.values()
         if part.__module__ == room.__name__ and part is not room.Collect
     ]
     read: set[tuple[str, str]] = set()
@@ -896,8 +901,8 @@ def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytes
         )
     for config, dataset in zip(configs, datasets, strict=True):
         evaluate(config, list(learn(config, dataset, 0))[-1].state, dataset, 0)
-    wanted = {(section.__name__, name) for section in sections for name in section.model_fields}
-    assert wanted - read == set()
+    expected = {(section.__name__, name) for section in sections for name in section.model_fields}
+    assert expected - read == set()
 
 
 def noting(read: set[tuple[str, str]], section_name: str) -> Any:

@@ -34,12 +34,12 @@ WIDE = [[0.7, 0.2, -0.4], [0.1, -0.8, 0.5]]
 def configured(
     control: str = "identity", episode: int | None = None, arms: tuple[str, ...] = ("random",)
 ) -> Any:
-    chosen = {"identity": None, "square": CONTROL, "wide": WIDE}[control]
+    selected = {"identity": None, "square": CONTROL, "wide": WIDE}[control]
     return small(
         "active_dynamics",
         seeds=REPLICATES,
         env={
-            "control": chosen,
+            "control": selected,
             "episode_transitions": episode,
             "observation": {"channels": CHANNELS},
         },
@@ -58,8 +58,8 @@ def kept(control: str, episode: int | None) -> Dataset:
     return collect(configured(control, episode), 5)
 
 
-def relative(found: Tensor, truth: Tensor) -> float:
-    return float((found - truth).norm() / truth.norm())
+def relative(result: Tensor, truth: Tensor) -> float:
+    return float((result - truth).norm() / truth.norm())
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_replicates_learn_channels_of_their_own_and_arms_share_them():
     config = configured(arms=("active", "random"))
     learned = bayes_filter.identify_channels(config, collected())
     alone = bayes_filter.identify_channels(configured(), collected())
-    for both, one in zip(learned, alone, strict=True):
-        assert torch.equal(both, torch.cat([one, one]))
+    for both, item in zip(learned, alone, strict=True):
+        assert torch.equal(both, torch.cat([item, item]))
     assert not torch.equal(alone.weight[0], alone.weight[1])
 
 
@@ -105,16 +105,16 @@ def spoiled(train: Rollouts) -> Rollouts:
 def test_transitions_that_were_truncated_are_left_out():
     config, dataset = configured("identity", 40), collected("identity", 40)
     assert dataset.train.truncated.sum() == REPLICATES * (WARMUP // 40)
-    found = bayes_filter.identify_channels(config, dataset)
+    result = bayes_filter.identify_channels(config, dataset)
     expected = bayes_filter.identify_channels(
         config, dataset._replace(train=spoiled(dataset.train))
     )
-    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+    assert all(torch.equal(*pair) for pair in zip(result, expected, strict=True))
     intact = dataset.train._replace(truncated=np.zeros_like(dataset.train.truncated))
     wrong = bayes_filter.identify_channels(
         config, dataset._replace(train=spoiled(intact._replace(truncated=FIRST)))
     )
-    assert not torch.equal(wrong.weight, found.weight)
+    assert not torch.equal(wrong.weight, result.weight)
 
 
 FIRST = np.arange(WARMUP) * np.ones((REPLICATES, 1)) == 0
@@ -132,32 +132,34 @@ def noise_free(
         path.append(x)
         x = x + 0.1 * (x.roll(1) * 0.5 - x**3 - 0.3 * x[0] * x[1] * x[2] + push)
     states, after = torch.stack(path), torch.stack([*path[1:], x])
-    y, next_y = (one @ weight.T + bias for one in (states, after))
+    y, next_y = (item @ weight.T + bias for item in (states, after))
     return WarmupTransitions(y, next_y, u, torch.ones(transitions, dtype=torch.bool)), weight
 
 
 def test_channels_of_a_cubic_flow_without_noise_are_exact():
-    seen, weight = noise_free()
-    found = identify_decoder(seen, 0.1)
-    torch.testing.assert_close(found.weight, weight, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(found.bias, seen.observations.mean(0))
-    assert (found.noise_variance > 0).all()
-    assert (found.noise_variance < 1e-5).all()
+    observed, weight = noise_free()
+    result = identify_decoder(observed, 0.1)
+    torch.testing.assert_close(result.weight, weight, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(result.bias, observed.observations.mean(0))
+    assert (result.noise_variance > 0).all()
+    assert (result.noise_variance < 1e-5).all()
 
 
 def test_a_longer_transition_of_the_same_data_means_weaker_channels():
     """x moves by u dt: with twice the dt the same observations are those of states twice as far."""
-    seen, weight = noise_free()
-    torch.testing.assert_close(identify_decoder(seen, 0.2).weight, weight / 2, rtol=1e-6, atol=1e-6)
+    observed, weight = noise_free()
+    torch.testing.assert_close(
+        identify_decoder(observed, 0.2).weight, weight / 2, rtol=1e-6, atol=1e-6
+    )
 
 
 def test_the_same_data_gives_the_same_channels_to_the_bit():
     """Whatever memory holds that was used before."""
-    seen, _ = noise_free()
-    first = identify_decoder(seen, 0.1)
+    observed, _ = noise_free()
+    first = identify_decoder(observed, 0.1)
     for number in range(20):
         _ = torch.full((12 + number,), number, dtype=torch.int32)
-        again = identify_decoder(seen, 0.1)
+        again = identify_decoder(observed, 0.1)
         assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
 
 
@@ -172,13 +174,13 @@ def test_states_of_learned_channels_see_what_is_seen():
 
 
 def test_learned_channels_offer_what_true_ones_do():
-    given = emission(channels=5)
-    rows = LearnedChannels(*(part.expand(4, *part.shape) for part in given[2:]))
+    inputs = emission(channels=5)
+    rows = LearnedChannels(*(part.expand(4, *part.shape) for part in inputs[2:]))
     x, y = drawn(4, 2), drawn(4, 5, seed=1)
-    torch.testing.assert_close(rows.mean(x), given.mean(x))
-    torch.testing.assert_close(rows.variance(x), given.variance(x).expand(4, 5))
-    torch.testing.assert_close(rows.precision(x), given.precision(x))
-    torch.testing.assert_close(rows.information_vector(y, x), given.information_vector(y, x))
+    torch.testing.assert_close(rows.mean(x), inputs.mean(x))
+    torch.testing.assert_close(rows.variance(x), inputs.variance(x).expand(4, 5))
+    torch.testing.assert_close(rows.precision(x), inputs.precision(x))
+    torch.testing.assert_close(rows.information_vector(y, x), inputs.information_vector(y, x))
     single = LearnedChannels(*(part.float() for part in rows)).double()
     assert all(part.dtype == torch.float64 for part in single)
 
@@ -295,13 +297,13 @@ def test_a_filter_that_learned_its_channels_reads_states_by_them():
     alignment = rows.alignment(rows.weights, dataset.held_out)
     assert alignment.matrix.shape == (config.learners, 2, 2)
     for row in range(config.learners):
-        own = rows.decoder[:2]
-        weight, bias = own[0][row], own[1][row]
+        local = rows.decoder[:2]
+        weight, bias = local[0][row], local[1][row]
         x = drawn(4, 2)
-        seen = x @ torch.tensor(dataset.emission.weight).double().T + torch.tensor(
+        observed = x @ torch.tensor(dataset.emission.weight).double().T + torch.tensor(
             dataset.emission.bias
         )
-        z = (seen - bias) @ torch.linalg.pinv(weight).T
+        z = (observed - bias) @ torch.linalg.pinv(weight).T
         read = z @ alignment.matrix[row].T + alignment.offset[row]
         torch.testing.assert_close(read, x, atol=0.06, rtol=0.05)
         assert alignment.offset[row].abs().max() > 0.001
@@ -312,26 +314,26 @@ def test_channels_of_turned_and_shifted_states_give_the_gauge_itself():
     config, dataset, alignment = configured(), collected(), alignments()
     rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
     weight, bias = (torch.tensor(part).double() for part in dataset.emission[:2])
-    seen = (
+    observed = (
         weight @ alignment.matrix,
         bias + alignment.offset @ weight.T,
         torch.ones(REPLICATES, CHANNELS).double(),
     )
-    rows.decoder = LearnedChannels(*seen)
-    for found, expected in zip(
+    rows.decoder = LearnedChannels(*observed)
+    for result, expected in zip(
         rows.alignment(rows.weights, dataset.held_out), alignment, strict=True
     ):
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-6)
 
 
-def known(config: ActiveDynamicsConfig) -> ActiveDynamicsConfig:
+def reference(config: ActiveDynamicsConfig) -> ActiveDynamicsConfig:
     return config.model_copy(
         update={"network": config.network.model_copy(update={"decoder": "known"})}
     )
 
 
 def test_a_filter_that_knows_its_channels_means_true_states():
-    config, dataset = known(configured()), collected()
+    config, dataset = reference(configured()), collected()
     rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
     assert rows.decoder is None
     alignment, x = rows.alignment(rows.weights, dataset.held_out), drawn(REPLICATES, 4, 2)
@@ -353,8 +355,8 @@ def test_learned_channels_are_those_that_rows_begin_and_go_on_with():
     rows = bayes_filter.BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
     expected = bayes_filter.identify_channels(config, dataset)
     again = bayes_filter.BayesFilterLearner.from_state(config, dataset, State(**rows.to_state()))
-    for one in (rows, again):
-        assert all(torch.equal(*pair) for pair in zip(one.filter.emission, expected, strict=True))
+    for item in (rows, again):
+        assert all(torch.equal(*pair) for pair in zip(item.filter.emission, expected, strict=True))
     for row in range(config.learners):
         weight, bias, variance = (part[row] for part in expected)
         y = torch.tensor(dataset.train.observations[row % REPLICATES, 0]).double()

@@ -65,7 +65,7 @@ def training(
     monkeypatch.setattr(
         states.windows,
         "to_device",
-        lambda given, device: tree_map(lambda leaf: leaf.to(device), given),
+        lambda inputs, device: tree_map(lambda leaf: leaf.to(device), inputs),
     )
     monkeypatch.setattr(bayes_filter, "weight_variance", lambda *_: 0.2)
     monkeypatch.setattr(networks, "prior_weight_variance", lambda *_: 0.2)
@@ -73,8 +73,8 @@ def training(
         with monkeypatch.context() as made_once:
             for module in (states, bayes_filter, seq_vae, networks):
                 made_once.setattr(module, "region_grid", lambda _, d: torch.zeros(11, d))
-            made = TrainingState.init(config, dataset, 0)
-        yield made
+            built = TrainingState.init(config, dataset, 0)
+        yield built
 
 
 def on_the_cpu(row: learners.SeqVaeState) -> learners.SeqVaeState:
@@ -101,8 +101,10 @@ def test_what_a_learner_is_made_of_lies_on_the_default_device(training: Training
         family_state=None,
     )
     assert all(leaf.is_cpu for leaf in on_cpu[1:])
-    found = {leaf.device.type for leaf in tree_leaves(tuple(elsewhere)) if isinstance(leaf, Tensor)}
-    assert found == {"meta"}
+    result = {
+        leaf.device.type for leaf in tree_leaves(tuple(elsewhere)) if isinstance(leaf, Tensor)
+    }
+    assert result == {"meta"}
 
 
 def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
@@ -113,9 +115,9 @@ def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
     """
     monkeypatch.setattr(learners.SeqVaeTrainer, "has_enough_windows", lambda *_: True)
     advanced(training, WARMUP)  # whose transitions come from the dataset
-    with MadeOnTheCpu() as seen:
+    with MadeOnTheCpu() as observed:
         advanced(training, END - WARMUP)
-    assert set(seen.found) <= {"aten.add_.Tensor"}
+    assert set(observed.operations) <= {"aten.add_.Tensor"}
     assert training.transitions == END
 
 
@@ -125,13 +127,13 @@ def test_a_gpu_learns_what_a_cpu_does(case: tuple[ActiveDynamicsConfig, Dataset]
     numbers.
     """
     config, dataset = case
-    found = []
+    result = []
     for device in ("cpu", "cuda"):
         with torch.device(device):
             training = TrainingState.init(config, dataset, 0)
-            told = [train.advance(training)["innovation_nll"] for _ in range(WARMUP)]
-            found.append(torch.stack(told).cpu())
+            lines = [train.advance(training)["innovation_nll"] for _ in range(WARMUP)]
+            result.append(torch.stack(lines).cpu())
             advanced(training, END - WARMUP)
             assert training.path.isfinite().all()
     if config.network.family == "bayes_filter":  # weights of networks are drawn
-        torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(result[1], result[0], atol=1e-4, rtol=1e-4)

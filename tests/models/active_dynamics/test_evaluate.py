@@ -63,7 +63,7 @@ def knowing(state: State, weight: Tensor) -> State:
     )
 
 
-def made(**sections: Any) -> tuple[ActiveDynamicsConfig, Dataset, State]:
+def built(**sections: Any) -> tuple[ActiveDynamicsConfig, Dataset, State]:
     """Before anything was learned."""
     config = small("active_dynamics", **sections)
     dataset = collect(config, 3)
@@ -74,7 +74,7 @@ def made(**sections: Any) -> tuple[ActiveDynamicsConfig, Dataset, State]:
 
 
 def test_the_best_weights_score_the_projection_floor():
-    config, dataset, state = made()
+    config, dataset, state = built()
     scores = evaluate(config, knowing(state, best_weights(config, dataset)), dataset, 0)
     floor = scores["projection_floor"]
     assert 0.01 < floor < scores["affine_field"] < scores["zero_field"] == 1
@@ -84,7 +84,7 @@ def test_the_best_weights_score_the_projection_floor():
 
 
 def test_no_field_scores_1_and_explains_no_displacement():
-    config, dataset, state = made(env={"control": [[0.0, 2.0, 0.5], [1.0, 0.0, 0.5]]})
+    config, dataset, state = built(env={"control": [[0.0, 2.0, 0.5], [1.0, 0.0, 0.5]]})
     scores = evaluate(config, knowing(state, torch.zeros(2, 25).double()), dataset, 0)
     for arm in config.train.arms:
         assert scores[f"field_nrmse.{arm}"] == 1
@@ -107,14 +107,14 @@ def turned(values: Tensor) -> Tensor:
     centres 0.5 apart.
     """
     side = len(values)
-    found = torch.zeros_like(values)
+    result = torch.zeros_like(values)
     for i in range(side):
         for j in range(side):
             x = TURN @ torch.tensor([i - side // 2, j - side // 2]).double() + 2 * SHIFT
             to = (x + side // 2).round().long().tolist()
             if min(to) >= 0 and max(to) < side:
-                found[i, j] = values[to[0], to[1]]
-    return found
+                result[i, j] = values[to[0], to[1]]
+    return result
 
 
 def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
@@ -123,7 +123,7 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
     """Weights and variances of centres that both grids have; the others are 0."""
     monkeypatch.setattr("quatrain.models.active_dynamics.config.LEARNED_WARMUP", 10)
     sections = {"network": {"decoder": "linear", "rbf": {"side": 9, "length": 0.6}}, "seeds": 1}
-    config, dataset, state = made(**sections)
+    config, dataset, state = built(**sections)
     draws = torch.Generator().manual_seed(0)
     inner = torch.zeros(9, 9, 2).double()
     inner[2:7, 2:7] = torch.randn(5, 5, 2, generator=draws, dtype=torch.float64)
@@ -140,50 +140,50 @@ def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
         (plain, inner, spread),
         (other, turned(inner) @ TURN, turned(spread)),
     ):
-        own = knowing(state, weight.flatten(0, 1).T)._replace(decoder=channels)
+        local = knowing(state, weight.flatten(0, 1).T)._replace(decoder=channels)
         covariance = torch.block_diag(torch.eye(2), *[variance.flatten().diag()] * 2).double()
-        params = own.params._replace(
+        params = local.params._replace(
             covariance=covariance.expand(config.learners, -1, -1).contiguous()
         )
-        scores.append(evaluate(config, own._replace(params=params), dataset, 0))
-    one, same = scores
+        scores.append(evaluate(config, local._replace(params=params), dataset, 0))
+    item, same = scores
     names = [f"{name}_{k}" for name in ("displacement_r2", "position_r2") for k in HORIZONS]
     names += ["field_nrmse", "field_nlpd", "coverage_90", "calibration"]
     for name in names:
-        assert same[f"{name}.active"] == pytest.approx(one[f"{name}.active"], rel=1e-4), name
-    assert abs(one["field_nrmse.active"] - 1) > 0.1
+        assert same[f"{name}.active"] == pytest.approx(item[f"{name}.active"], rel=1e-4), name
+    assert abs(item["field_nrmse.active"] - 1) > 0.1
 
 
 def test_a_learner_on_its_way_is_judged_by_what_it_knows():
-    found = run(small("active_dynamics", seeds=1, train={"record_every": 30}))
-    early, late = (evaluate(found.config, one.state, found.dataset, 0) for one in found.yields)
+    result = run(small("active_dynamics", seeds=1, train={"record_every": 30}))
+    early, late = (evaluate(result.config, item.state, result.dataset, 0) for item in result.yields)
     for name in ("active", "random"):
         assert late[f"field_nrmse.{name}"] < early[f"field_nrmse.{name}"] < 1
-        told = found.yields[0].metrics[f"monitor/field_nrmse.{name}"].item()
+        lines = result.yields[0].metrics[f"monitor/field_nrmse.{name}"].item()
         assert early[f"field_nrmse.{name}"] == pytest.approx(
-            told, rel=0.05
+            lines, rel=0.05
         )  # of every fourth point
 
 
 def test_errors_are_those_of_each_checkpoint():
-    found = run(
+    result = run(
         small("active_dynamics", train={"record_every": 2, "transitions": 24, "checkpoints": 4})
     )
-    steps = checkpoint_steps(found.config)
-    learners = {one.step: one.state for one in found.yields}
-    errors = known_by(found, found.state).nrmse
+    steps = checkpoint_steps(result.config)
+    learners = {item.step: item.state for item in result.yields}
+    errors = known_by(result, result.state).nrmse
     assert errors.shape == (4, 4)
     for place, step in enumerate(steps):
         if step in learners:
-            assert known_by(found, learners[step]).nrmse[-1] == pytest.approx(
+            assert known_by(result, learners[step]).nrmse[-1] == pytest.approx(
                 errors[place], rel=1e-5
             )
     assert len({*errors.flatten().round(9)}) > 12
 
 
-def known_by(found: Run, state: State) -> FieldEstimate:
-    rows = TrainingState.from_state(found.config, found.dataset, state).learner
-    return estimate_field(found.config, rows, state, found.dataset)
+def known_by(result: Run, state: State) -> FieldEstimate:
+    rows = TrainingState.from_state(result.config, result.dataset, state).learner
+    return estimate_field(result.config, rows, state, result.dataset)
 
 
 FIELDS = {
@@ -198,16 +198,16 @@ FIELDS = {
 @pytest.mark.parametrize("kind", FIELDS)
 def test_floors_of_the_committed_grid(kind: str):
     affine, projection = FIELDS[kind]
-    (found,) = floors_of(kind=kind)
-    assert found["zero_field"] == 1
-    assert found["affine_field"] == pytest.approx(affine, abs=0.005)
-    assert found["projection_floor"] == pytest.approx(projection, rel=0.05, abs=5e-5)
+    (result,) = floors_of(kind=kind)
+    assert result["zero_field"] == 1
+    assert result["affine_field"] == pytest.approx(affine, abs=0.005)
+    assert result["projection_floor"] == pytest.approx(projection, rel=0.05, abs=5e-5)
 
 
 def test_of_an_affine_field_the_best_affine_one_is_no_floor():
-    (found,) = floors_of(kind="linear", matrix=[[-0.5, -1.0], [1.0, -0.5]])
-    assert found["affine_field"] == 1
-    assert 0 < found["projection_floor"] < 0.01
+    (result,) = floors_of(kind="linear", matrix=[[-0.5, -1.0], [1.0, -0.5]])
+    assert result["affine_field"] == 1
+    assert 0 < result["projection_floor"] < 0.01
 
 
 def test_each_drawn_table_has_floors_of_its_own():
@@ -216,7 +216,7 @@ def test_each_drawn_table_has_floors_of_its_own():
     """
     drawn = floors_of(8, kind="multi_attractor")
     affine, projection = (
-        np.array([one[name] for one in drawn]) for name in ("affine_field", "projection_floor")
+        np.array([item[name] for item in drawn]) for name in ("affine_field", "projection_floor")
     )
     assert np.median(affine) == pytest.approx(0.73, abs=0.12)
     assert np.median(projection) == pytest.approx(0.135, abs=0.03)
@@ -233,15 +233,15 @@ def any_dataset() -> Dataset:
 def floors_of(draws: int = 1, **field: Any) -> list[dict[str, float]]:
     """With the committed grid of functions."""
     config = params_with({"active_dynamics": {"env": {"field": field}}}).active_dynamics
-    held_out, generator, found = any_dataset().held_out, torch.Generator().manual_seed(0), []
+    held_out, generator, result = any_dataset().held_out, torch.Generator().manual_seed(0), []
     for _ in range(draws):
         truth = make_field(config.env.world.field, generator)(torch.tensor(held_out.grid)).numpy()
-        found.append(
+        result.append(
             reference_errors(
                 config, any_dataset()._replace(held_out=held_out._replace(grid_field=truth))
             )
         )
-    return found
+    return result
 
 
 def test_without_radial_functions_any_field_can_be_represented():
@@ -255,7 +255,7 @@ def test_without_radial_functions_any_field_can_be_represented():
 def test_predictions_are_paths_of_the_mean_field_from_true_starts():
     """Which count until the true ones leave the region."""
     effect = np.array([[0.0, 4.0], [2.0, 1.0]])
-    config, dataset, state = made(
+    config, dataset, state = built(
         env={"control": effect.tolist()}, train={"arms": ("random",)}, seeds=1
     )
     weight = 0.7 * best_weights(config, dataset)
@@ -290,7 +290,7 @@ def test_who_knows_the_field_is_hardly_more_surprised_than_the_oracle(control: l
         "train": {"arms": ("random",)},
         "network": {"rbf": {"side": 9, "length": 0.6}},
     }
-    config, dataset, state = made(env={"control": control}, **brief)
+    config, dataset, state = built(env={"control": control}, **brief)
     scores = evaluate(config, knowing(state, best_weights(config, dataset)), dataset, 0)
     ignorant = evaluate(config, knowing(state, torch.zeros(2, 81).double()), dataset, 0)
     oracle = scores["innovation_nll_oracle"]
@@ -304,11 +304,11 @@ def test_the_oracle_s_surprise_is_that_of_noise_alone():
     through them.
     """
     noise = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}}
-    config, dataset, state = made(env=noise)
+    config, dataset, state = built(env=noise)
     deviation = (0.01 * 0.1) ** 0.5
     expected = 0.5 * np.log(2 * np.pi * np.e * deviation**2)
-    found = evaluate(config, state, dataset, 0)["innovation_nll_oracle"]
-    assert found == pytest.approx(expected, abs=0.06)  # of 8 * 100 * 2 numbers
+    result = evaluate(config, state, dataset, 0)["innovation_nll_oracle"]
+    assert result == pytest.approx(expected, abs=0.06)  # of 8 * 100 * 2 numbers
 
 
 # Uncertainty.
@@ -320,31 +320,31 @@ def test_calibration_of_errors_that_are_as_large_as_said():
     held_out = dataset.held_out._replace(grid_field=truth)
     error = np.random.default_rng(1).normal(size=(5000, 2))
     deviation = np.array([0.3, 0.15, 0.6])[:, None, None]  # right, too sure, too unsure
-    known = FieldEstimate(
+    reference = FieldEstimate(
         truth + 0.3 * error[None].repeat(3, 0),
         np.broadcast_to(deviation**2, (3, 5000, 2)),
         np.zeros((1, 3)),
     )
-    found = calibration(known, held_out)
+    result = calibration(reference, held_out)
     inside = [0.9, 0.5892, 0.99899]
-    np.testing.assert_allclose(found["coverage_90"], inside, atol=0.01)
+    np.testing.assert_allclose(result["coverage_90"], inside, atol=0.01)
     square = (error**2).mean()
     for row, (sd, ratio) in enumerate(((0.3, 1.0), (0.15, 4.0), (0.6, 0.25))):
         expected = 0.5 * (square * ratio + np.log(2 * np.pi * sd**2))
-        assert found["field_nlpd"][row] == pytest.approx(expected)
-    assert found["calibration"][0] < 0.01
-    assert found["calibration"][1] == pytest.approx(0.2151, abs=0.005)
-    assert found["calibration"][2] == pytest.approx(0.2257, abs=0.005)
+        assert result["field_nlpd"][row] == pytest.approx(expected)
+    assert result["calibration"][0] < 0.01
+    assert result["calibration"][1] == pytest.approx(0.2151, abs=0.005)
+    assert result["calibration"][2] == pytest.approx(0.2257, abs=0.005)
 
 
 def test_a_field_that_is_surely_right_is_covered():
     dataset = collect(small("active_dynamics"), 0)
     truth = dataset.held_out.grid_field.astype(float)[None]
-    found = calibration(
+    result = calibration(
         FieldEstimate(truth, np.zeros_like(truth), np.zeros((1, 1))), dataset.held_out
     )
-    assert found["coverage_90"][0] == 1
-    assert np.isfinite(found["field_nlpd"][0])
+    assert result["coverage_90"][0] == 1
+    assert np.isfinite(result["field_nlpd"][0])
 
 
 def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
@@ -356,38 +356,42 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
         "active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1}
     )
     dataset = collect(config, 0)
-    given = TrainingState.init(config, dataset, 0).learner.filter
+    inputs = TrainingState.init(config, dataset, 0).learner.filter
     draws = torch.Generator().manual_seed(7)
-    weight = weight_variance(config, given) ** 0.5 * torch.randn(replicates, 2, 25, generator=draws)
+    weight = weight_variance(config, inputs) ** 0.5 * torch.randn(
+        replicates, 2, 25, generator=draws
+    )
 
     def raw(x: Tensor) -> Tensor:
-        held = weight.repeat(len(x) // replicates, 1, 1)
-        return torch.einsum("rdc,rc->rd", held, features(config, x).float())
+        stored = weight.repeat(len(x) // replicates, 1, 1)
+        return torch.einsum("rdc,rc->rd", stored, features(config, x).float())
 
     field = Field("drawn", raw, torch.tensor(1.0), torch.empty(0, 0, 0, 0))
     world = world_of(config, dataset)._replace(field=field)
     actions = collecting.random_actions(world, (replicates, 1), draws)
-    own = dataset._replace(train=collecting.roll_out(world, None, actions, draws))
-    training = TrainingState.init(config, own, 0)
+    local = dataset._replace(train=collecting.roll_out(world, None, actions, draws))
+    training = TrainingState.init(config, local, 0)
     training.world = training.world._replace(field=field)
     advanced(training, 120)
     grid = torch.tensor(dataset.held_out.grid).double()
-    found = training.learner.moments(grid.expand(config.learners, -1, -1))
+    result = training.learner.moments(grid.expand(config.learners, -1, -1))
     truth = (features(config, grid) @ weight.double().mT).repeat(2, 1, 1)
-    known = FieldEstimate(
-        found.mean.numpy(), found.variance.numpy(), np.zeros((1, config.learners))
+    reference = FieldEstimate(
+        result.mean.numpy(), result.variance.numpy(), np.zeros((1, config.learners))
     )
-    covered = calibration(known, dataset.held_out._replace(grid_field=truth.numpy()))["coverage_90"]
+    covered = calibration(reference, dataset.held_out._replace(grid_field=truth.numpy()))[
+        "coverage_90"
+    ]
     for arm, own_share in zip(config.train.arms, covered.reshape(2, replicates), strict=True):
         assert own_share.mean() == pytest.approx(0.9, abs=0.05), arm
-    assert (found.variance.sqrt().mean() < 0.6).all()  # by now much is known
+    assert (result.variance.sqrt().mean() < 0.6).all()  # by now much is known
 
 
 # How much sooner.
 
 
 @pytest.mark.parametrize(
-    ("errors", "wanted", "transitions"),
+    ("errors", "target", "transitions"),
     [
         ((0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way between .4 and .1 in their logarithm
         ((0.9, 0.4, 0.1), 0.4, 100.0),
@@ -402,10 +406,10 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
     ],
 )
 def test_an_error_is_reached_along_logarithms(
-    errors: tuple[float, ...], wanted: float, transitions: float | None
+    errors: tuple[float, ...], target: float, transitions: float | None
 ):
-    found = reached_at((10, 100, 1000), np.array(errors), wanted)
-    assert found is None if transitions is None else found == pytest.approx(transitions)
+    result = reached_at((10, 100, 1000), np.array(errors), target)
+    assert result is None if transitions is None else result == pytest.approx(transitions)
 
 
 def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
@@ -417,10 +421,10 @@ def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
     random = np.array([[1, 1, 1]] * 4 + [[0.4, 0.1, 0.9]])
     active = np.array([[1, 0.4, 1], [0.4, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 0.5]])
     prbs = np.array([[0.1, 0.1, 0.1]] * 4 + [[0.1, 0.2, 0.7]])
-    found = ratios(config, np.concatenate([random, active, prbs], 1))
-    assert found.keys() == {"transition_ratio.random", "transition_ratio.prbs"}
-    np.testing.assert_allclose(found["transition_ratio.random"], [60 / 16, 6, 0])
-    np.testing.assert_array_equal(found["transition_ratio.prbs"], [0, 0, 0])
+    result = ratios(config, np.concatenate([random, active, prbs], 1))
+    assert result.keys() == {"transition_ratio.random", "transition_ratio.prbs"}
+    np.testing.assert_allclose(result["transition_ratio.random"], [60 / 16, 6, 0])
+    np.testing.assert_array_equal(result["transition_ratio.prbs"], [0, 0, 0])
 
 
 def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
@@ -432,8 +436,8 @@ def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.Mo
     steps = np.array(checkpoint_steps(config))[:, None]
     luck = np.exp(0.3 * np.random.default_rng(0).normal(size=(2, 9)))
     alike, drawn = (
-        np.concatenate([3 * own[0] / steps, 6 * own[1] / steps], 1)
-        for own in (np.ones((2, 9)), luck)
+        np.concatenate([3 * local[0] / steps, 6 * local[1] / steps], 1)
+        for local in (np.ones((2, 9)), luck)
     )
     name = "transition_ratio.random"
     assert ratio_interval(config, alike, name, 0) == pytest.approx((2, 2))
@@ -446,8 +450,8 @@ def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.Mo
 
 
 def test_without_an_active_arm_nothing_is_sooner():
-    found = run(small("active_dynamics", train={"arms": ("random", "prbs"), **BRIEF}))
-    scores = evaluate(found.config, found.state, found.dataset, 0)
+    result = run(small("active_dynamics", train={"arms": ("random", "prbs"), **BRIEF}))
+    scores = evaluate(result.config, result.state, result.dataset, 0)
     assert not [name for name in scores if name.startswith("transition_ratio")]
     assert "field_nrmse.prbs" in scores
 
@@ -457,9 +461,9 @@ def test_without_an_active_arm_nothing_is_sooner():
 
 @pytest.mark.parametrize("seeds", [5, 10])
 def test_scores_are_medians_with_order_statistics_from_six_replicates_on(seeds: int):
-    found = run(small("active_dynamics", seeds=seeds, train=BRIEF))
-    scores = evaluate(found.config, found.state, found.dataset, 0)
-    errors = np.sort(known_by(found, found.state).nrmse[-1].reshape(2, seeds)[0])
+    result = run(small("active_dynamics", seeds=seeds, train=BRIEF))
+    scores = evaluate(result.config, result.state, result.dataset, 0)
+    errors = np.sort(known_by(result, result.state).nrmse[-1].reshape(2, seeds)[0])
     assert scores["field_nrmse.active"] == pytest.approx(np.median(errors))
     ends = {name for name in scores if name.endswith(("_low", "_high"))}
     if seeds == 5:
@@ -467,14 +471,14 @@ def test_scores_are_medians_with_order_statistics_from_six_replicates_on(seeds: 
     else:
         assert scores["field_nrmse.active_low"] == errors[1]
         assert scores["field_nrmse.active_high"] == errors[8]
-        judged = {f"{gated.metric}{end}" for gated in GATED for end in ("_low", "_high")}
-        assert judged <= ends
+        scored = {f"{gated.metric}{end}" for gated in GATED for end in ("_low", "_high")}
+        assert scored <= ends
 
 
 @both_families
 def test_what_is_judged_is_scored_with_numbers(family: str):
-    found = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
-    scores = evaluate(found.config, found.state, found.dataset, 0)
+    result = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
+    scores = evaluate(result.config, result.state, result.dataset, 0)
     assert {
         name
         for gated in GATED
@@ -482,7 +486,7 @@ def test_what_is_judged_is_scored_with_numbers(family: str):
     } <= scores.keys()
     assert all(type(value) is float and np.isfinite(value) for value in scores.values())
     assert ("elbo.active" in scores) == (family == "seq_vae")
-    again, other = (evaluate(found.config, found.state, found.dataset, seed) for seed in (0, 1))
+    again, other = (evaluate(result.config, result.state, result.dataset, seed) for seed in (0, 1))
     assert again == scores
     differing = {name.split(".")[0] for name in scores if other[name] != scores[name]}
     assert differing == ({"elbo"} if family == "seq_vae" else set())

@@ -51,7 +51,7 @@ def seen_of(channels: Emission, rows: int, seed: int) -> Tensor:
 
 
 class Worked(NamedTuple):
-    given: Filter
+    initial: Filter
     belief: Belief
 
 
@@ -62,27 +62,27 @@ def scalar() -> Worked:
         return torch.tensor(values, dtype=torch.float64)
 
     channels = Emission("linear", "gaussian", number(1)[None], number(0), number(0.02))
-    given = Filter(Rbf(number(0), 1.0, 1), channels, dt=0.1, process_noise=0.1)
-    return Worked(given, Belief(number(0, 0)[None], torch.diag(number(0.01, 1))[None]))
+    inputs = Filter(Rbf(number(0), 1.0, 1), channels, dt=0.1, process_noise=0.1)
+    return Worked(inputs, Belief(number(0, 0)[None], torch.diag(number(0.01, 1))[None]))
 
 
-def close(found: Tensor, expected: Any) -> None:
+def close(result: Tensor, expected: Any) -> None:
     torch.testing.assert_close(
-        found, torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-13
+        result, torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-13
     )
 
 
 def test_worked_prediction():
-    given, belief = scalar()
-    beliefs.predict(given, belief, torch.tensor([[0.5]]).double())
+    inputs, belief = scalar()
+    beliefs.predict(inputs, belief, torch.tensor([[0.5]]).double())
     close(belief.mean, [[0.05, 0]])
     close(belief.covariance, [[[0.03, 0.1], [0.1, 1]]])
 
 
 def test_worked_correction():
-    given, belief = scalar()
-    beliefs.predict(given, belief, torch.tensor([[0.5]]).double())
-    nll = beliefs.correct(given, belief, torch.tensor([[0.2]], dtype=torch.float64))
+    inputs, belief = scalar()
+    beliefs.predict(inputs, belief, torch.tensor([[0.5]]).double())
+    nll = beliefs.correct(inputs, belief, torch.tensor([[0.2]], dtype=torch.float64))
     close(belief.mean, [[0.14, 0.3]])
     close(belief.covariance, [[[0.012, 0.04], [0.04, 0.8]]])
     assert float(nll) == pytest.approx((math.log(2 * math.pi * 0.05) + 0.15**2 / 0.05) / 2)
@@ -102,68 +102,74 @@ def test_nothing_is_known_at_first_but_the_prior():
 # Against dense algebra.
 
 
-def dense_run(given: Filter, belief: Belief, u: list[Tensor], y: list[Tensor]) -> list[list[Dense]]:
+def dense_run(
+    inputs: Filter, belief: Belief, u: list[Tensor], y: list[Tensor]
+) -> list[list[Dense]]:
     """By transition and row."""
-    now, found = [row_of(belief, row) for row in range(len(belief.mean))], []
-    noise = filters.process_noise(given.d, belief.mean.shape[1])
+    now, result = [row_of(belief, row) for row in range(len(belief.mean))], []
+    noise = filters.process_noise(inputs.d, belief.mean.shape[1])
     for action, observation in zip(u, y, strict=True):
         ahead = [
-            filters.predicted(filters.joint_step(given.rbf, action[row]), noise, one)
-            for row, one in enumerate(now)
+            filters.predicted(filters.joint_step(inputs.rbf, action[row]), noise, item)
+            for row, item in enumerate(now)
         ]
         now = [
-            filters.corrected(given.emission, observation[row], one)
-            for row, one in enumerate(ahead)
+            filters.corrected(inputs.emission, observation[row], item)
+            for row, item in enumerate(ahead)
         ]
-        found.append(now)
-    return found
+        result.append(now)
+    return result
 
 
-def assert_same(given: Filter, belief: Belief, nll: Tensor, expected: list[Dense]) -> None:
-    near = filters.trusted(given.emission, 1e-9)
-    for row, one in enumerate(expected):
-        torch.testing.assert_close(belief.mean[row], one.mean, **near)
-        torch.testing.assert_close(belief.covariance[row], one.covariance, **near)
-        torch.testing.assert_close(nll[row], one.nll, **near)
+def assert_same(inputs: Filter, belief: Belief, nll: Tensor, expected: list[Dense]) -> None:
+    near = filters.trusted(inputs.emission, 1e-9)
+    for row, item in enumerate(expected):
+        torch.testing.assert_close(belief.mean[row], item.mean, **near)
+        torch.testing.assert_close(belief.covariance[row], item.covariance, **near)
+        torch.testing.assert_close(nll[row], item.nll, **near)
 
 
 @pytest.mark.parametrize("case", SEEN)
 def test_it_is_the_dense_extended_kalman_filter(case: str):
     kind, noise, count = SEEN[case]
-    given = filter_of(emission(kind, noise, count))
+    inputs = filter_of(emission(kind, noise, count))
     belief = some_belief(ROWS, SIZE)
     u, y = (
         [drawn(ROWS, D, seed=time) for time in range(5)],
-        [seen_of(given.emission, ROWS, time) for time in range(5)],
+        [seen_of(inputs.emission, ROWS, time) for time in range(5)],
     )
-    expected = dense_run(given, belief, u, y)
+    expected = dense_run(inputs, belief, u, y)
     for time in range(5):
-        beliefs.predict(given, belief, u[time])
-        assert_same(given, belief, beliefs.correct(given, belief, y[time]), expected[time])
+        beliefs.predict(inputs, belief, u[time])
+        assert_same(inputs, belief, beliefs.correct(inputs, belief, y[time]), expected[time])
 
 
 def test_three_dimensions_are_the_dense_filter_too():
-    given = filter_of(emission(channels=2, d=3))
+    inputs = filter_of(emission(channels=2, d=3))
     belief = some_belief(2, 3 + 3 * 27)
     u, y = (
         [drawn(2, 3, seed=time) for time in range(2)],
-        [seen_of(given.emission, 2, time) for time in range(2)],
+        [seen_of(inputs.emission, 2, time) for time in range(2)],
     )
-    expected = dense_run(given, belief, u, y)
+    expected = dense_run(inputs, belief, u, y)
     for time in range(2):
-        beliefs.predict(given, belief, u[time])
-        assert_same(given, belief, beliefs.correct(given, belief, y[time]), expected[time])
+        beliefs.predict(inputs, belief, u[time])
+        assert_same(inputs, belief, beliefs.correct(inputs, belief, y[time]), expected[time])
 
 
 def test_channels_of_each_row_are_the_dense_filter_of_that_row():
-    own = [emission(channels=5)._replace(weight=0.6 * drawn(5, 2, seed=row)) for row in range(ROWS)]
+    local = [
+        emission(channels=5)._replace(weight=0.6 * drawn(5, 2, seed=row)) for row in range(ROWS)
+    ]
     learned = LearnedChannels(
-        *(torch.stack(parts) for parts in zip(*(one[2:] for one in own), strict=True))
+        *(torch.stack(parts) for parts in zip(*(item[2:] for item in local), strict=True))
     )
-    given, belief = filter_of(learned, filters.rbf()), some_belief(ROWS, SIZE)
+    inputs, belief = filter_of(learned, filters.rbf()), some_belief(ROWS, SIZE)
     y = drawn(ROWS, 5, seed=9)
-    expected = [filters.corrected(one, y[row], row_of(belief, row)) for row, one in enumerate(own)]
-    assert_same(given, belief, beliefs.correct(given, belief, y), expected)
+    expected = [
+        filters.corrected(item, y[row], row_of(belief, row)) for row, item in enumerate(local)
+    ]
+    assert_same(inputs, belief, beliefs.correct(inputs, belief, y), expected)
 
 
 def steep(noise: str, noise_sd: float, weight_sd: float, count: int, seed: int) -> Emission:
@@ -228,11 +234,11 @@ def test_a_state_that_is_known_stays_where_channels_bend():
     """And one of which one dimension is known moves along the other alone, with weights that go
     with it.
     """
-    given, belief = filter_of(emission("loglinear")), some_belief(2, SIZE)
+    inputs, belief = filter_of(emission("loglinear")), some_belief(2, SIZE)
     belief.covariance[:, 0], belief.covariance[..., 0] = 0, 0
     belief.covariance[1, 1], belief.covariance[1, :, 1] = 0, 0
     before = copied(belief)
-    beliefs.correct(given, belief, seen_of(given.emission, 2, 3))
+    beliefs.correct(inputs, belief, seen_of(inputs.emission, 2, 3))
     assert torch.equal(belief.mean[1], before.mean[1])
     assert torch.equal(belief.mean[0, 0], before.mean[0, 0])
     assert (belief.mean[0, 1:] != before.mean[0, 1:]).all()
@@ -252,13 +258,13 @@ def test_the_score_is_the_density_of_the_dense_normal_distribution(case: str):
 
 def test_a_state_that_was_seen_is_the_one_of_the_prediction():
     """Only the state has a noise of its own: weights of functions far away stay as they are."""
-    given = filter_of(emission(channels=5), filters.rbf(side=3, length=0.2))
-    belief = beliefs.prior(given.rbf, 1, 0.5)
+    inputs = filter_of(emission(channels=5), filters.rbf(side=3, length=0.2))
+    belief = beliefs.prior(inputs.rbf, 1, 0.5)
     belief.mean[0, :2] = 2
-    beliefs.correct(given, belief, emission(channels=5).mean(belief.mean[:, :2]))
+    beliefs.correct(inputs, belief, emission(channels=5).mean(belief.mean[:, :2]))
     before = copied(belief)
-    beliefs.predict(given, belief, torch.zeros(1, 2, dtype=torch.float64))
-    beliefs.correct(given, belief, torch.ones(1, 5, dtype=torch.float64))
+    beliefs.predict(inputs, belief, torch.zeros(1, 2, dtype=torch.float64))
+    beliefs.correct(inputs, belief, torch.ones(1, 5, dtype=torch.float64))
     changed = (belief.mean - before.mean).abs()[0, 2:].unflatten(0, (2, 9))
     assert (changed[:, 8] > 1e-4).all()
     assert (changed[:, :5] < 1e-12).all()
@@ -280,7 +286,7 @@ def test_with_known_weights_of_a_linear_field_it_is_the_kalman_filter():
     matrix = torch.tensor([[-0.5, -1.0], [1.0, -0.5]], dtype=torch.float64)
     functions: Any = Coordinates(D)
     channels, rows = emission(channels=5), 3
-    given = filter_of(channels, functions)
+    inputs = filter_of(channels, functions)
     belief = Belief(torch.zeros(rows, 6).double(), torch.zeros(rows, 6, 6).double())
     belief.mean[:, 2:] = matrix.flatten()
     belief.covariance[:, :2, :2] = torch.eye(2) / 3
@@ -298,8 +304,8 @@ def test_with_known_weights_of_a_linear_field_it_is_the_kalman_filter():
             @ torch.linalg.inv(channels.weight @ spread @ channels.weight.T + noise)
         )
         x, spread = x + (y - channels.mean(x)) @ gain.T, spread - gain @ channels.weight @ spread
-        beliefs.predict(given, belief, u)
-        beliefs.correct(given, belief, y)
+        beliefs.predict(inputs, belief, u)
+        beliefs.correct(inputs, belief, y)
         torch.testing.assert_close(belief.mean[:, :2], x)
         torch.testing.assert_close(belief.covariance[:, :2, :2], spread.expand(rows, 2, 2))
     assert torch.equal(belief.mean[:, 2:], matrix.flatten().expand(rows, 4))
@@ -308,15 +314,15 @@ def test_with_known_weights_of_a_linear_field_it_is_the_kalman_filter():
 
 def test_with_certain_weights_a_belief_about_states_alone_is_the_same():
     """The weights' field by differences, the joint filter's by derivatives."""
-    given = filter_of(emission(channels=5))
-    joint, weights = beliefs.prior(given.rbf, ROWS, 0.0), drawn(D, 9, seed=2)
+    inputs = filter_of(emission(channels=5))
+    joint, weights = beliefs.prior(inputs.rbf, ROWS, 0.0), drawn(D, 9, seed=2)
     joint.mean[:, 2:] = weights.flatten()
     alone = beliefs.state_prior(D, ROWS)
     for time in range(20):
-        u, y = drawn(ROWS, D, seed=time), seen_of(given.emission, ROWS, time)
-        beliefs.predict(given, joint, u)
-        beliefs.predict_state(given, alone, lambda x: given.rbf.features(x) @ weights.T, u)
-        scores = [beliefs.correct(given, one, y) for one in (joint, alone)]
+        u, y = drawn(ROWS, D, seed=time), seen_of(inputs.emission, ROWS, time)
+        beliefs.predict(inputs, joint, u)
+        beliefs.predict_state(inputs, alone, lambda x: inputs.rbf.features(x) @ weights.T, u)
+        scores = [beliefs.correct(inputs, item, y) for item in (joint, alone)]
         torch.testing.assert_close(*scores, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(alone.mean, joint.mean[:, :2], rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(
@@ -337,8 +343,8 @@ def test_covariances_stay_symmetric_and_positive_definite(count: int):
     """Symmetric but for rounding, as products of matrices need not add (i, j) and (j, i) in the
     same order.
     """
-    given, rows = filter_of(emission(channels=3)), 2
-    belief, draws = beliefs.prior(given.rbf, rows, 0.4), Generator().manual_seed(1)
+    inputs, rows = filter_of(emission(channels=3)), 2
+    belief, draws = beliefs.prior(inputs.rbf, rows, 0.4), Generator().manual_seed(1)
     x = torch.zeros(rows, D, dtype=torch.float64)
     least = []
     for time in range(count):
@@ -348,11 +354,11 @@ def test_covariances_stay_symmetric_and_positive_definite(count: int):
             + (turning(x) + u) * filters.DT
             + 0.05 * torch.randn(rows, D, generator=draws, dtype=torch.float64)
         )
-        beliefs.predict(given, belief, u)
-        beliefs.correct(given, belief, given.emission.sample(x, None, draws))
+        beliefs.predict(inputs, belief, u)
+        beliefs.correct(inputs, belief, inputs.emission.sample(x, None, draws))
         over = torch.tensor([time % 130 == 129, time % 170 == 169])
         x = torch.where(over[:, None], 0.5, x)
-        beliefs.restart(given, belief, over, given.emission.sample(x, None, draws))
+        beliefs.restart(inputs, belief, over, inputs.emission.sample(x, None, draws))
         if time % 50 == 49:
             assert (
                 belief.covariance - belief.covariance.mT
@@ -364,8 +370,8 @@ def test_covariances_stay_symmetric_and_positive_definite(count: int):
 
 
 def test_the_field_is_learned_where_the_state_was():
-    given, rows = filter_of(emission(channels=5), filters.rbf(side=5, length=0.8)), 3
-    belief, draws = beliefs.prior(given.rbf, rows, 0.4), Generator().manual_seed(1)
+    inputs, rows = filter_of(emission(channels=5), filters.rbf(side=5, length=0.8)), 3
+    belief, draws = beliefs.prior(inputs.rbf, rows, 0.4), Generator().manual_seed(1)
     x = torch.zeros(rows, D, dtype=torch.float64)
     for _ in range(400):
         u = 2 * torch.rand(rows, D, generator=draws, dtype=torch.float64) - 1
@@ -373,11 +379,11 @@ def test_the_field_is_learned_where_the_state_was():
             rows, D, generator=draws, dtype=torch.float64
         )
         x = x + (turning(x) + u) * filters.DT + noise
-        beliefs.predict(given, belief, u)
-        beliefs.correct(given, belief, given.emission.sample(x, None, draws))
+        beliefs.predict(inputs, belief, u)
+        beliefs.correct(inputs, belief, inputs.emission.sample(x, None, draws))
     angle = torch.linspace(0, 6, 12, dtype=torch.float64)
     ring = torch.stack([angle.cos(), angle.sin()], 1)
-    learned = given.rbf.features(ring) @ beliefs.weights(D, belief).mT
+    learned = inputs.rbf.features(ring) @ beliefs.weights(D, belief).mT
     error = (learned - turning(ring)).square().sum((1, 2)) / turning(ring).square().sum()
     assert error.sqrt().max() < 0.3
     # Where the state is, it is known to a fraction of what one observation tells.
@@ -388,10 +394,10 @@ def test_the_field_is_learned_where_the_state_was():
 
 
 def test_where_an_episode_began_anew_the_state_is_forgotten_and_weights_are_not():
-    given, belief = filter_of(emission(channels=5)), some_belief(ROWS, SIZE)
-    before, y = copied(belief), seen_of(given.emission, ROWS, 3)
+    inputs, belief = filter_of(emission(channels=5)), some_belief(ROWS, SIZE)
+    before, y = copied(belief), seen_of(inputs.emission, ROWS, 3)
     over = torch.tensor([False, True, False, True])
-    beliefs.restart(given, belief, over, y)
+    beliefs.restart(inputs, belief, over, y)
     for row in range(ROWS):
         if not over[row]:
             assert torch.equal(belief.mean[row], before.mean[row])
@@ -402,75 +408,75 @@ def test_where_an_episode_began_anew_the_state_is_forgotten_and_weights_are_not(
         assert not belief.covariance[row, :2, 2:].any()
         assert not belief.covariance[row, 2:, :2].any()
         fresh = beliefs.state_prior(D, 1)
-        beliefs.correct(given, fresh, y[[row]])
+        beliefs.correct(inputs, fresh, y[[row]])
         torch.testing.assert_close(belief.mean[row, :2], fresh.mean[0])
         torch.testing.assert_close(belief.covariance[row, :2, :2], fresh.covariance[0])
         assert not torch.equal(belief.mean[row, :2], before.mean[row, :2])
 
 
 def test_a_beginning_is_the_dense_one():
-    given, belief = filter_of(emission("loglinear")), some_belief(ROWS, SIZE)
-    y = seen_of(given.emission, ROWS, 3)
-    expected = [filters.begun(given.emission, y[row], row_of(belief, row)) for row in range(ROWS)]
-    beliefs.restart(given, belief, torch.ones(ROWS, dtype=torch.bool), y)
-    near = filters.trusted(given.emission, 1e-9)
-    for row, one in enumerate(expected):
-        torch.testing.assert_close(belief.mean[row], one.mean, **near)
-        torch.testing.assert_close(belief.covariance[row], one.covariance, **near)
+    inputs, belief = filter_of(emission("loglinear")), some_belief(ROWS, SIZE)
+    y = seen_of(inputs.emission, ROWS, 3)
+    expected = [filters.begun(inputs.emission, y[row], row_of(belief, row)) for row in range(ROWS)]
+    beliefs.restart(inputs, belief, torch.ones(ROWS, dtype=torch.bool), y)
+    near = filters.trusted(inputs.emission, 1e-9)
+    for row, item in enumerate(expected):
+        torch.testing.assert_close(belief.mean[row], item.mean, **near)
+        torch.testing.assert_close(belief.covariance[row], item.covariance, **near)
 
 
 def test_where_no_episode_ended_nothing_changes():
-    given, belief = filter_of(emission(channels=5)), some_belief(ROWS, SIZE)
+    inputs, belief = filter_of(emission(channels=5)), some_belief(ROWS, SIZE)
     before = copied(belief)
     beliefs.restart(
-        given, belief, torch.zeros(ROWS, dtype=torch.bool), seen_of(given.emission, ROWS, 3)
+        inputs, belief, torch.zeros(ROWS, dtype=torch.bool), seen_of(inputs.emission, ROWS, 3)
     )
     assert all(torch.equal(*pair) for pair in zip(belief, before, strict=True))
 
 
 def test_what_follows_a_beginning_does_not_depend_on_the_state_before():
-    given, belief = filter_of(emission(channels=5)), some_belief(2, SIZE)
+    inputs, belief = filter_of(emission(channels=5)), some_belief(2, SIZE)
     other = copied(belief)
     other.mean[:, :2] += 1
     other.covariance[:, :2, :2] *= 2
-    for one in (belief, other):
-        beliefs.restart(given, one, torch.ones(2, dtype=torch.bool), drawn(2, 5))
-        beliefs.predict(given, one, drawn(2, 2))
-        beliefs.correct(given, one, drawn(2, 5, seed=1))
+    for item in (belief, other):
+        beliefs.restart(inputs, item, torch.ones(2, dtype=torch.bool), drawn(2, 5))
+        beliefs.predict(inputs, item, drawn(2, 2))
+        beliefs.correct(inputs, item, drawn(2, 5, seed=1))
     assert all(torch.equal(*pair) for pair in zip(belief, other, strict=True))
 
 
 # What must not matter.
 
 
-def transitions(given: Filter, belief: Belief, order: Tensor) -> Belief:
+def transitions(inputs: Filter, belief: Belief, order: Tensor) -> Belief:
     """Five of them, one of which ends the episodes of some rows, of rows in this order."""
     belief = Belief(*(part[order].clone() for part in belief))
     for time in range(5):
-        beliefs.predict(given, belief, drawn(ROWS, D, seed=time)[order])
-        beliefs.correct(given, belief, seen_of(given.emission, ROWS, time)[order])
+        beliefs.predict(inputs, belief, drawn(ROWS, D, seed=time)[order])
+        beliefs.correct(inputs, belief, seen_of(inputs.emission, ROWS, time)[order])
         over = torch.tensor([time == 2, False, False, time == 3])[order]
-        beliefs.restart(given, belief, over, seen_of(given.emission, ROWS, 10 + time)[order])
+        beliefs.restart(inputs, belief, over, seen_of(inputs.emission, ROWS, 10 + time)[order])
     return belief
 
 
 @pytest.mark.parametrize("case", SEEN)
 def test_rows_do_not_influence_each_other(case: str):
-    given, belief = filter_of(emission(*SEEN[case])), some_belief(ROWS, SIZE)
+    inputs, belief = filter_of(emission(*SEEN[case])), some_belief(ROWS, SIZE)
     order = torch.tensor([2, 0, 3, 1])
-    whole, permuted = (transitions(given, belief, rows) for rows in (torch.arange(ROWS), order))
-    for one, other in zip(whole, permuted, strict=True):
-        torch.testing.assert_close(other, one[order], rtol=1e-12, atol=1e-12)
+    whole, permuted = (transitions(inputs, belief, rows) for rows in (torch.arange(ROWS), order))
+    for item, other in zip(whole, permuted, strict=True):
+        torch.testing.assert_close(other, item[order], rtol=1e-12, atol=1e-12)
 
 
 def test_what_one_row_sees_changes_no_other():
-    given, belief = filter_of(emission("loglinear")), some_belief(ROWS, SIZE)
-    y, other = seen_of(given.emission, ROWS, 1), copied(belief)
-    beliefs.correct(given, belief, y)
-    beliefs.correct(given, other, torch.where(torch.arange(ROWS)[:, None] == 2, y + 1, y))
-    for one, changed in zip(belief, other, strict=True):
-        assert not torch.equal(one[2], changed[2])
-        assert torch.equal(one[[0, 1, 3]], changed[[0, 1, 3]])
+    inputs, belief = filter_of(emission("loglinear")), some_belief(ROWS, SIZE)
+    y, other = seen_of(inputs.emission, ROWS, 1), copied(belief)
+    beliefs.correct(inputs, belief, y)
+    beliefs.correct(inputs, other, torch.where(torch.arange(ROWS)[:, None] == 2, y + 1, y))
+    for item, changed in zip(belief, other, strict=True):
+        assert not torch.equal(item[2], changed[2])
+        assert torch.equal(item[[0, 1, 3]], changed[[0, 1, 3]])
 
 
 def test_more_channels_of_the_same_do_as_one_with_less_noise():
@@ -479,13 +485,13 @@ def test_more_channels_of_the_same_do_as_one_with_less_noise():
         **{name: torch.cat([getattr(many, name)] * 4) for name in ("weight", "bias")}
     )
     many = many._replace(noise_variance=4 * torch.cat([few.noise_variance] * 4))
-    y, found = drawn(ROWS, 3), []
-    for channels, seen in ((few, y), (many, y.repeat(1, 4))):
+    y, result = drawn(ROWS, 3), []
+    for channels, observed in ((few, y), (many, y.repeat(1, 4))):
         belief = some_belief(ROWS, SIZE)
-        beliefs.correct(filter_of(channels), belief, seen)
-        found.append(belief)
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+        beliefs.correct(filter_of(channels), belief, observed)
+        result.append(belief)
+    for item, other in zip(*result, strict=True):
+        torch.testing.assert_close(item, other)
 
 
 def test_blocks_of_weights_are_those_of_each_output():
@@ -498,7 +504,7 @@ def test_blocks_of_weights_are_those_of_each_output():
 
 def test_weights_are_a_view_by_output():
     belief = some_belief(3, D + D * 4)
-    held = beliefs.weights(D, belief)
-    assert torch.equal(held[1, 1], belief.mean[1, 6:])
+    stored = beliefs.weights(D, belief)
+    assert torch.equal(stored[1, 1], belief.mean[1, 6:])
     belief.mean[1, 6] = 5
-    assert held[1, 1, 0] == 5
+    assert stored[1, 1, 0] == 5

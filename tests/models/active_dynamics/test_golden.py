@@ -32,16 +32,16 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
     emission = EmissionArrays(*(part.numpy() for part in channels()[2:]))
     rows = TrainingState.init(config, dataset._replace(train=start, emission=emission), 0).learner
     assert isinstance(rows, BayesFilterLearner)
-    told = []
+    lines = []
     for time in range(TRANSITIONS):
         action, y = (wave(ROWS, size, start=4.0 + 3 * time + size) for size in (D, CHANNELS))
         ended = torch.tensor([time == 3, False, False])
-        told.append(
+        lines.append(
             rows.observe(
                 Observation(action, action, y, ended, torch.where(ended[:, None], y.flip(0), y))
             )
         )
-    nll, gained = torch.stack(told).mean(), rows.information().mean()
+    nll, gained = torch.stack(lines).mean(), rows.information().mean()
     size = rows.weights["weight"].square().mean().sqrt()
     assert [float(nll), float(gained), float(size)] == pytest.approx(
         [1.9026664, 1.4123513, 0.064184055], rel=1e-4
@@ -63,9 +63,9 @@ def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.M
         wave(10, 5, D, start=8.0),
         torch.zeros(5, dtype=torch.int64),
     )
-    _, told = worker.objective(sampled, 20)
-    found = [float(told[name]) for name in ("loss", *losses.TERMS["seq_vae"], "elbo_exact")]
-    assert found == pytest.approx(
+    _, lines = worker.objective(sampled, 20)
+    result = [float(lines[name]) for name in ("loss", *losses.TERMS["seq_vae"], "elbo_exact")]
+    assert result == pytest.approx(
         [23.632786, -2.405907, 0.018738262, 5.134388, 0.26302776, -3.700384], rel=1e-4
     )
-    assert np.isclose(float(told["beta"]), 0.4)
+    assert np.isclose(float(lines["beta"]), 0.4)

@@ -31,22 +31,22 @@ SMALL_VAE: dict[str, Any] = {
 }
 
 
-def errors(found: Run) -> np.ndarray:
+def errors(result: Run) -> np.ndarray:
     """[checkpoint, arm, replicate]"""
-    rows = TrainingState.from_state(found.config, found.dataset, found.state).learner
-    nrmse = estimate_field(found.config, rows, found.state, found.dataset).nrmse
-    return nrmse.reshape(len(nrmse), len(found.config.train.arms), -1)
+    rows = TrainingState.from_state(result.config, result.dataset, result.state).learner
+    nrmse = estimate_field(result.config, rows, result.state, result.dataset).nrmse
+    return nrmse.reshape(len(nrmse), len(result.config.train.arms), -1)
 
 
 def test_after_200_transitions_who_asked_is_less_wrong():
     """One-sided, paired over six replicates, of the logarithm."""
-    found = run(
+    result = run(
         configured(seeds=6, train={"transitions": 200, "record_every": 200, "checkpoints": 3})
     )
-    active, random = errors(found)[-1]
+    active, random = errors(result)[-1]
     assert ttest_rel(np.log(active), np.log(random), alternative="less").pvalue < 0.05
     assert np.median(active) < 0.75 * np.median(random)
-    scores = evaluate(found.config, found.state, found.dataset, 0)
+    scores = evaluate(result.config, result.state, result.dataset, 0)
     assert scores["transition_ratio.random"] > 1.5
 
 
@@ -64,13 +64,13 @@ def network_run() -> Run:
 
 @pytest.mark.parametrize("arm", ["active", "random"])
 def test_a_network_beats_the_zero_field_and_its_exact_bound_rises(arm: str):
-    found = network_run()
-    bound = [one.metrics[f"elbo_exact.{arm}"].item() for one in found.yields]
+    result = network_run()
+    bound = [item.metrics[f"elbo_exact.{arm}"].item() for item in result.yields]
     assert bound[0] < bound[1] - 0.2
     assert bound[0] < bound[2] - 0.2
     first, last = (
-        evaluate(found.config, one.state, found.dataset, 0)
-        for one in (found.yields[0], found.yields[-1])
+        evaluate(result.config, item.state, result.dataset, 0)
+        for item in (result.yields[0], result.yields[-1])
     )
     assert last[f"field_nrmse.{arm}"] < 0.8 < 1
     assert last[f"displacement_r2_5.{arm}"] > 0.5

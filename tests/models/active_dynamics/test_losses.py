@@ -23,8 +23,8 @@ def training(**changes: object) -> SeqVaeTraining:
 
 @pytest.mark.parametrize(("variance", "expected"), [(0.05, 0.111572), (0.5, 0.812864)])
 def test_worked_divergence_of_a_step_takes_its_variance_times_dt(variance: float, expected: float):
-    found = losses.kl(*(torch.tensor([number]) for number in (0.2, 0.04, 0.1, variance)))
-    assert float(found) == pytest.approx(expected, abs=1e-6)
+    result = losses.kl(*(torch.tensor([number]) for number in (0.2, 0.04, 0.1, variance)))
+    assert float(result) == pytest.approx(expected, abs=1e-6)
 
 
 def test_divergences_are_those_of_normal_distributions():
@@ -37,9 +37,9 @@ def test_divergences_are_those_of_normal_distributions():
 
 
 def test_worked_weights_of_horizons():
-    found = losses.horizon_weights(3, 0.8)
+    result = losses.horizon_weights(3, 0.8)
     torch.testing.assert_close(
-        found, torch.tensor([0.409836, 0.327869, 0.262295]), atol=1e-6, rtol=0
+        result, torch.tensor([0.409836, 0.327869, 0.262295]), atol=1e-6, rtol=0
     )
 
 
@@ -52,8 +52,8 @@ def test_weights_of_horizons_are_normal_in_the_first_call_too_and_follow_the_dec
 
 def test_horizons_beyond_the_window_do_not_count():
     weights = torch.tensor([0.5, 0.3, 0.2])
-    found = losses.horizon_mask_weights(weights, 4)
-    assert found.tolist() == torch.tensor([[0.5, 0.5, 0.5], [0.3, 0.3, 0], [0.2, 0, 0]]).tolist()
+    result = losses.horizon_mask_weights(weights, 4)
+    assert result.tolist() == torch.tensor([[0.5, 0.5, 0.5], [0.3, 0.3, 0], [0.2, 0, 0]]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_innovations_are_judged_by_their_own_distribution():
     covariance = root @ root.mT
     weighed = (slope / noise[:, None]).mT
     information_vector = (weighed @ residual[..., None])[..., 0]
-    found = losses.innovation_nll(residual, noise, information_vector, weighed @ slope, covariance)
+    result = losses.innovation_nll(residual, noise, information_vector, weighed @ slope, covariance)
     whole = slope @ covariance @ slope.mT + torch.diag(noise)
     expected = -MultivariateNormal(torch.zeros(BATCH, OBS, dtype=torch.float64), whole).log_prob(
         residual
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

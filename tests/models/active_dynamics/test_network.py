@@ -37,21 +37,21 @@ def states(*shape: int) -> Tensor:
 
 def plain(x: Tensor) -> list[float]:
     """Feature by feature, of one state; the last coordinate of the centres changes fastest."""
-    d, found = len(x), []
+    d, result = len(x), []
     axis = [1.8 * (2 * place / (SIDES[d] - 1) - 1) for place in range(SIDES[d])]
     for centre in product(axis, repeat=d):
         square = sum((float(x[k]) - centre[k]) ** 2 for k in range(d))
-        found.append(math.exp(-square / (2 * 0.7**2)))
-    return found
+        result.append(math.exp(-square / (2 * 0.7**2)))
+    return result
 
 
 @pytest.mark.parametrize("d", SIDES)
 def test_features_are_the_plain_formula_in_the_order_of_the_grid(d: int):
     x = states(6, d)
-    found = double(d).features(x)
-    assert found.shape == (6, SIDES[d] ** d)
+    result = double(d).features(x)
+    assert result.shape == (6, SIDES[d] ** d)
     torch.testing.assert_close(
-        found, torch.tensor([plain(one) for one in x], dtype=torch.float64), atol=1e-7, rtol=0
+        result, torch.tensor([plain(item) for item in x], dtype=torch.float64), atol=1e-7, rtol=0
     )
 
 
@@ -65,9 +65,11 @@ def test_the_first_coordinate_of_centres_changes_slowest():
 def test_features_of_single_precision_are_those_of_double():
     rbf = make_rbf(grid_of(2), 2)
     x = states(4, 3, 2)
-    found = rbf.features(x.float())
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), rbf.to(torch.float64).features(x), atol=1e-5, rtol=0)
+    result = rbf.features(x.float())
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(
+        result.double(), rbf.to(torch.float64).features(x), atol=1e-5, rtol=0
+    )
 
 
 def test_a_state_alone_and_batches_of_batches_have_the_same_features():
@@ -88,11 +90,11 @@ def test_features_leave_the_state_as_it_is():
 @pytest.mark.parametrize("d", SIDES)
 def test_derivatives_are_those_of_autograd(d: int):
     rbf, x = double(d), states(4, d) / 3
-    found = rbf.with_derivatives(x)
-    assert torch.equal(found.features, rbf.features(x))
+    result = rbf.with_derivatives(x)
+    assert torch.equal(result.features, rbf.features(x))
     for row in range(4):
         expected = torch.autograd.functional.jacobian(rbf.features, x[row])
-        torch.testing.assert_close(found.derivatives[row], expected, rtol=1e-10, atol=1e-14)
+        torch.testing.assert_close(result.derivatives[row], expected, rtol=1e-10, atol=1e-14)
 
 
 def test_gradients_flow_through_features_and_through_their_derivatives():
@@ -123,5 +125,5 @@ def test_fields_drawn_from_the_prior_have_its_deviation_over_the_region():
 
 def test_region_products_are_the_mean_of_outer_products():
     features = torch.rand(9, 4, generator=Generator().manual_seed(2))
-    expected = sum(torch.outer(one, one) for one in features) / 9
+    expected = sum(torch.outer(item, item) for item in features) / 9
     torch.testing.assert_close(region_products(features), expected)

@@ -17,7 +17,7 @@ from quatrain.models.active_dynamics.planner import (
     shifted,
 )
 from tests.models.active_dynamics import surrogates
-from tests.models.active_dynamics.surrogates import known, single
+from tests.models.active_dynamics.surrogates import latent_surrogate, single
 
 ROWS, SIZE, BOUND = 3, 2, 0.5
 SMALL = {"candidates": 11, "iterations": 4, "horizon": 6, "elites": 5, "keep": 3, "alpha": 0.2}
@@ -74,8 +74,10 @@ def plain_icem(
     """Of one row, by lists."""
     std = torch.full_like(mean, config.init_std * BOUND)
     for drawn in noise:
-        candidates = [mean, *elites, *[(mean + std * one).clamp(-BOUND, BOUND) for one in drawn]]
-        ranked = sorted(candidates, key=lambda one: -float((one - to).square().sum()), reverse=True)
+        candidates = [mean, *elites, *[(mean + std * item).clamp(-BOUND, BOUND) for item in drawn]]
+        ranked = sorted(
+            candidates, key=lambda item: -float((item - to).square().sum()), reverse=True
+        )
         best = torch.stack(ranked[: config.elites])
         average = best.sum(0) / len(best)
         spread = ((best - average).square().sum(0) / len(best)).sqrt()
@@ -90,12 +92,12 @@ def plain_mppi(
 ) -> Plan:
     std = config.init_std * BOUND
     for drawn in noise:
-        candidates = [mean, *elites, *[(mean + std * one).clamp(-BOUND, BOUND) for one in drawn]]
-        scores = torch.stack([-(one - to).square().sum() for one in candidates])
+        candidates = [mean, *elites, *[(mean + std * item).clamp(-BOUND, BOUND) for item in drawn]]
+        scores = torch.stack([-(item - to).square().sum() for item in candidates])
         standard = (scores - scores.mean()) / scores.std(correction=0)
         weights = torch.exp(standard / config.temperature)
         mean = sum(
-            weight * one for weight, one in zip(weights / weights.sum(), candidates, strict=True)
+            weight * item for weight, item in zip(weights / weights.sum(), candidates, strict=True)
         )
         elites = [candidates[place] for place in scores.argsort(descending=True)[: config.keep]]
     return Plan(mean, torch.stack(elites))
@@ -105,18 +107,18 @@ def plain_mppi(
 def test_the_search_of_all_rows_is_that_of_plain_loops(kind, plain):
     config = configured(kind=kind, temperature=0.7)
     plan, noise, to = some_plan(config), some_noise(config), goal(config)
-    found = improved(config, BOUND, nearness(to), plan, noise)
+    result = improved(config, BOUND, nearness(to), plan, noise)
     for row in range(ROWS):
         expected = plain(config, plan.mean[row], list(plan.elites[row]), noise[:, row], to[row])
-        torch.testing.assert_close(found.mean[row], expected.mean)
-        torch.testing.assert_close(found.elites[row], expected.elites)
+        torch.testing.assert_close(result.mean[row], expected.mean)
+        torch.testing.assert_close(result.elites[row], expected.elites)
 
 
 @pytest.mark.parametrize("kind", ["icem", "mppi"])
 def test_rows_do_not_influence_each_other(kind):
     config, order = configured(kind=kind), torch.tensor([2, 0, 1])
     plan, noise, to = some_plan(config), some_noise(config), goal(config)
-    found = improved(config, BOUND, nearness(to), plan, noise)
+    result = improved(config, BOUND, nearness(to), plan, noise)
     permuted = improved(
         config,
         BOUND,
@@ -124,8 +126,8 @@ def test_rows_do_not_influence_each_other(kind):
         Plan(plan.mean[order], plan.elites[order]),
         noise[:, order],
     )
-    assert torch.equal(permuted.mean, found.mean[order])
-    assert torch.equal(permuted.elites, found.elites[order])
+    assert torch.equal(permuted.mean, result.mean[order])
+    assert torch.equal(permuted.elites, result.elites[order])
 
 
 @pytest.mark.parametrize("kind", ["icem", "mppi"])
@@ -154,14 +156,14 @@ def test_candidates_that_failed_count_nothing_and_change_nothing_of_what_others_
     plan, noise, to = first_plan(config, ROWS, SIZE), some_noise(config), goal(config)
     watched = Watched(nearness(to))
     failed = torch.arange(config.candidates) % 3 == 1
-    found = improved(
+    result = improved(
         config, BOUND, lambda actions: watched(actions).masked_fill(failed, WORST), plan, noise
     )
     candidates, scores = watched.asked[0][:, ~failed], watched.answered[0][:, ~failed]
     weights = (
         (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0) / 0.5
     ).softmax(1)
-    torch.testing.assert_close(found.mean, (weights[:, :, None, None] * candidates).sum(1))
+    torch.testing.assert_close(result.mean, (weights[:, :, None, None] * candidates).sum(1))
     assert weights.amax() > 3 * weights.amin()
 
 
@@ -185,10 +187,10 @@ def test_an_elite_that_is_no_longer_good_is_dropped():
     config = configured(iterations=2, keep=1)
     to, signs = torch.full((ROWS, config.horizon, SIZE), BOUND), iter([1, -1])
     watched = Watched(lambda actions: next(signs) * nearness(to)(actions))
-    found = improved(config, BOUND, watched, some_plan(config), some_noise(config))
+    result = improved(config, BOUND, watched, some_plan(config), some_noise(config))
     stale = watched.asked[1][:, 1]
     assert (watched.answered[1][:, 1] < watched.answered[1].amax(1)).all()
-    assert not torch.equal(found.elites[:, 0], stale)
+    assert not torch.equal(result.elites[:, 0], stale)
 
 
 @pytest.mark.parametrize(("kind", "narrows"), [("icem", True), ("mppi", False)])
@@ -204,19 +206,19 @@ def test_icem_narrows_and_mppi_does_not(kind, narrows):
 def test_no_candidate_leaves_the_box_and_many_reach_its_sides():
     config = configured(init_std=1.5)
     watched = Watched(nearness(goal(config)))
-    found = improved(config, BOUND, watched, some_plan(config), some_noise(config))
+    result = improved(config, BOUND, watched, some_plan(config), some_noise(config))
     sizes = torch.stack(watched.asked).abs()
     assert sizes.amax() == BOUND
     assert (sizes[0, :, 1 + config.keep :] == BOUND).float().mean() > 0.3
-    assert found.mean.abs().amax() <= BOUND
+    assert result.mean.abs().amax() <= BOUND
 
 
 def test_a_plan_seen_later_keeps_its_last_decision():
     mean = torch.arange(5.0).view(1, 5, 1)
     elites = torch.stack([mean, -mean], 1)
-    found = shifted(Plan(mean, elites), 2)
-    assert found.mean.flatten().tolist() == [2, 3, 4, 4, 4]
-    assert found.elites[0, :, :, 0].tolist() == [[2, 3, 4, 4, 4], [-2, -3, -4, -4, -4]]
+    result = shifted(Plan(mean, elites), 2)
+    assert result.mean.flatten().tolist() == [2, 3, 4, 4, 4]
+    assert result.elites[0, :, :, 0].tolist() == [[2, 3, 4, 4, 4], [-2, -3, -4, -4, -4]]
     assert shifted(Plan(mean, elites), 5).mean.flatten().tolist() == [4] * 5
 
 
@@ -233,9 +235,9 @@ def test_a_search_starts_from_the_plan_of_before_as_it_is_seen_now(replan_every,
 def test_each_decision_is_held_as_long_as_the_plan_imagined():
     config = configured(hold=2, replan_every=6)
     plan = some_plan(config)
-    taken = [decision(config, plan, age) for age in range(6)]
+    used = [decision(config, plan, age) for age in range(6)]
     for age, place in enumerate([0, 0, 1, 1, 2, 2]):
-        assert torch.equal(taken[age], plan.mean[:, place])
+        assert torch.equal(used[age], plan.mean[:, place])
 
 
 def test_the_first_plan_does_nothing():
@@ -260,11 +262,11 @@ def test_the_same_generator_makes_the_same_plan_and_goes_on():
 
 def test_a_plan_without_elites_to_keep():
     config = configured(keep=0)
-    found = replan(
+    result = replan(
         config, BOUND, nearness(goal(config)), first_plan(config, ROWS, SIZE), generator()
     )
-    assert found.elites.shape == (ROWS, 0, 6, SIZE)
-    assert found.mean.any()
+    assert result.elites.shape == (ROWS, 0, 6, SIZE)
+    assert result.mean.any()
 
 
 COLOURS = (0.0, 1.0, 2.0)
@@ -320,21 +322,21 @@ def settled(config: Planner, score: planner.Score, plannings: int = 8) -> Tensor
 def test_who_likes_action_goes_to_the_bound(kind):
     config = surrogates.planner(kind=kind, temperature=0.1)
     likes = torch.tensor([[1.0, -1.0], [-1.0, -1.0], [2.0, 0.5]])
-    found = settled(config, lambda actions: (actions * likes[:, None, None]).sum((2, 3)))
-    assert (found * likes.sign() > 0.95 * BOUND).all()
+    result = settled(config, lambda actions: (actions * likes[:, None, None]).sum((2, 3)))
+    assert (result * likes.sign() > 0.95 * BOUND).all()
 
 
 @pytest.mark.parametrize("kind", ["icem", "mppi"])
 def test_who_only_pays_for_action_takes_none(kind):
-    surrogate = single(known(ROWS).surrogate)._replace(region_radius=1e6)
+    surrogate = single(latent_surrogate(ROWS).surrogate)._replace(region_radius=1e6)
     score = scorer(surrogate, Acquisition(weights={"action_cost": 1.0}, margin=0.0), 2)
-    found = settled(surrogates.planner(kind=kind, temperature=0.1), score)
-    assert (found.abs() < 0.1 * BOUND).all()
+    result = settled(surrogates.planner(kind=kind, temperature=0.1), score)
+    assert (result.abs() < 0.1 * BOUND).all()
 
 
 def test_a_plan_teaches_more_than_most_random_actions():
     config, rows = surrogates.planner(), 12
-    surrogate = single(known(rows, side=7, seed=2).surrogate)
+    surrogate = single(latent_surrogate(rows, side=7, seed=2).surrogate)
     score = scorer(surrogate, Acquisition(weights={"variance": 1.0}, margin=0.2), config.hold)
     plan = replan(config, 1.0, score, first_plan(config, rows, SIZE), generator())
     random = surrogates.actions(rows, 300, config.horizon).float()

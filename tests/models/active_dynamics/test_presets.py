@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 PRESETS = [
     None,
     *sorted(
-        one.stem for one in (ROOT / "presets").glob("*.yaml") if "active_dynamics" in parse(one)
+        item.stem for item in (ROOT / "presets").glob("*.yaml") if "active_dynamics" in parse(item)
     ),
 ]
 FEW = {"held_out_rollouts": 8, "starts": 8}
@@ -34,8 +34,8 @@ def learned(config: ActiveDynamicsConfig) -> None:
     progress = list(train(config, collect(config, 0), 1))
     assert progress[-1].step == config.train.transitions
     assert all(np.isfinite(values).all() for values in progress[-1].metrics.values())
-    known = [one.metrics["information_gained"].mean() for one in progress]
-    assert known[-1] > known[0]
+    reference = [item.metrics["information_gained"].mean() for item in progress]
+    assert reference[-1] > reference[0]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -41,13 +41,13 @@ def learned(value: str = "variance", kind: str = "icem") -> Run:
     return run(configured(seeds=REPLICATES, env=LINEAR, network=GRID, train=train))
 
 
-def known_of(found: Run) -> FieldEstimate:
-    rows = TrainingState.from_state(found.config, found.dataset, found.state).learner
-    return estimate_field(found.config, rows, found.state, found.dataset)
+def known_of(result: Run) -> FieldEstimate:
+    rows = TrainingState.from_state(result.config, result.dataset, result.state).learner
+    return estimate_field(result.config, rows, result.state, result.dataset)
 
 
-def errors(found: Run, arm: str) -> np.ndarray:
-    return found.of(arm, torch.tensor(known_of(found).nrmse[-1])).numpy()
+def errors(result: Run, arm: str) -> np.ndarray:
+    return result.of(arm, torch.tensor(known_of(result).nrmse[-1])).numpy()
 
 
 def test_a_linear_field_is_known_after_300_transitions_to_who_asks():
@@ -69,8 +69,8 @@ def test_whatever_is_looked_for_tells_more_than_random_actions(value: str):
         "planner": PLANNED | {"candidates": 10, "iterations": 1},
         "acquisition": {"weights": {"variance": 0.0, value: 1.0}},
     }
-    found = run(configured(seeds=3, env=LINEAR, train=train))
-    assert errors(found, "active").max() < errors(found, "random").min()
+    result = run(configured(seeds=3, env=LINEAR, train=train))
+    assert errors(result, "active").max() < errors(result, "random").min()
 
 
 def cells(path: Tensor) -> int:
@@ -97,15 +97,15 @@ def test_who_asks_stays_where_it_matters():
 
 
 def test_the_field_is_surest_where_it_was_seen():
-    found = learned()
+    result = learned()
     grid, deviation = (
-        torch.tensor(found.dataset.held_out.grid),
-        torch.tensor(known_of(found).variance).sqrt(),
+        torch.tensor(result.dataset.held_out.grid),
+        torch.tensor(known_of(result).variance).sqrt(),
     )
-    paths = found.of("random", found.state.path)
-    for path, own in zip(paths, found.of("random", deviation).mean(2), strict=True):
+    paths = result.of("random", result.state.path)
+    for path, local in zip(paths, result.of("random", deviation).mean(2), strict=True):
         nearest = torch.cdist(grid, path).amin(1)
-        assert own[nearest < 0.1].mean() < own[nearest > 0.6].mean() / 3
+        assert local[nearest < 0.1].mean() < local[nearest > 0.6].mean() / 3
 
 
 def test_with_nearly_no_noise_the_filter_reaches_the_best_its_functions_can():
@@ -142,12 +142,12 @@ def test_the_prior_holds_where_nothing_was_seen():
     as at first.
     """
     config = configured(seeds=1, env=LINEAR, train={"arms": ("off",), "transitions": 40})
-    found = run(config)
-    rows = TrainingState.from_state(config, found.dataset, found.state).learner
+    result = run(config)
+    rows = TrainingState.from_state(config, result.dataset, result.state).learner
     corners = torch.cartesian_prod(torch.tensor([-2.0, 2.0]), torch.tensor([-2.0, 2.0])).double()[
         None
     ]
-    before = TrainingState.init(config, found.dataset, 0).learner.moments(corners)
+    before = TrainingState.init(config, result.dataset, 0).learner.moments(corners)
     after = rows.moments(corners)
     assert (after.mean.abs() < before.variance.sqrt()).all()
     assert (after.variance > 0.5 * before.variance).all()

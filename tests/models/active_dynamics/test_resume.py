@@ -52,9 +52,14 @@ CASES: dict[str, dict[str, Any]] = {
 def config_of(case: str, record_every: int) -> ActiveDynamicsConfig:
     """All that differs is how often it tells of itself."""
     sections = CASES[case]
-    own = {"transitions": END, "record_every": record_every, "policies": HABITS, "planner": PLANNER}
+    local = {
+        "transitions": END,
+        "record_every": record_every,
+        "policies": HABITS,
+        "planner": PLANNER,
+    }
     return configured(
-        **sections | {"train": sections.get("train", {}) | own, "collect": {"warmup": 10}}
+        **sections | {"train": sections.get("train", {}) | local, "collect": {"warmup": 10}}
     )
 
 
@@ -78,8 +83,8 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
         yield Case(request.param, dataset, cut, last)
 
 
-def assert_same(one: State, other: State) -> None:
-    packed, others = train.to_arrays(one), train.to_arrays(other)
+def assert_same(item: State, other: State) -> None:
+    packed, others = train.to_arrays(item), train.to_arrays(other)
     assert packed.keys() == others.keys()
     for name, array in packed.items():
         np.testing.assert_array_equal(others[name], array, err_msg=name)

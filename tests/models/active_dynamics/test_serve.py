@@ -45,7 +45,7 @@ class Served(NamedTuple):
     config: ActiveDynamicsConfig
     dataset: Dataset
     arrays: dict[str, np.ndarray]
-    known: FieldEstimate
+    estimate: FieldEstimate
 
 
 @functools.cache
@@ -53,8 +53,8 @@ def served(form: str) -> Served:
     config = small("active_dynamics", **FORMS[form])
     training = at(config, TRANSITIONS)
     state = training.to_state()
-    known = estimate_field(config, training.learner, state, training.dataset)
-    return Served(config, training.dataset, export(config, state, training.dataset), known)
+    reference = estimate_field(config, training.learner, state, training.dataset)
+    return Served(config, training.dataset, export(config, state, training.dataset), reference)
 
 
 def of_family(family: str) -> Served:
@@ -63,18 +63,18 @@ def of_family(family: str) -> Served:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_served_field_and_its_deviation_are_what_the_row_is_judged_by_on_the_grid(form: str):
-    config, dataset, arrays, known = served(form)
-    found, row = answer(config, arrays, {"states": dataset.held_out.grid}), SERVED.get(form, 0)
-    np.testing.assert_allclose(found["velocity"], known.mean[row], rtol=1e-6, atol=1e-7)
+    config, dataset, arrays, reference = served(form)
+    result, row = answer(config, arrays, {"states": dataset.held_out.grid}), SERVED.get(form, 0)
+    np.testing.assert_allclose(result["velocity"], reference.mean[row], rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(
-        found["deviation"], np.sqrt(known.variance[row]), rtol=1e-6, atol=1e-7
+        result["deviation"], np.sqrt(reference.variance[row]), rtol=1e-6, atol=1e-7
     )
 
 
 def test_the_first_replicate_of_the_active_arm_is_served_and_no_other_row():
-    config, dataset, arrays, known = served("the active arm second")
-    found = answer(config, arrays, {"states": dataset.held_out.grid})["velocity"]
-    assert [np.allclose(found, mean) for mean in known.mean] == [False, False, True, False]
+    config, dataset, arrays, reference = served("the active arm second")
+    result = answer(config, arrays, {"states": dataset.held_out.grid})["velocity"]
+    assert [np.allclose(result, mean) for mean in reference.mean] == [False, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_the_first_replicate_of_the_active_arm_is_served_and_no_other_row():
 )
 def test_a_field_that_was_learned_in_coordinates_of_its_own_is_served_in_the_true_ones(form: str):
     """Read as if they were true, its own would tell of another field."""
-    config, dataset, arrays, known = served(form)
-    own = arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}
+    config, dataset, arrays, reference = served(form)
+    local = arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}
     asked = {"states": dataset.held_out.grid}
-    assert np.allclose(answer(config, arrays, asked)["velocity"], known.mean[0], atol=1e-6)
-    assert not np.allclose(answer(config, own, asked)["velocity"], known.mean[0], atol=1e-3)
+    assert np.allclose(answer(config, arrays, asked)["velocity"], reference.mean[0], atol=1e-6)
+    assert not np.allclose(answer(config, local, asked)["velocity"], reference.mean[0], atol=1e-3)
 
 
 def test_far_from_all_that_was_seen_a_filter_is_less_sure():
@@ -120,10 +120,10 @@ def test_the_example_are_the_states_that_held_out_rollouts_begin_at(family: str)
 def test_answering_changes_neither_request_nor_arrays_and_draws_nothing(family: str):
     config, dataset, arrays, _ = of_family(family)
     asked, before = request(config, dataset), torch.get_rng_state()
-    kept = {name: own.copy() for name, own in arrays.items()}
+    kept = {name: local.copy() for name, local in arrays.items()}
     once, again = (answer(config, arrays, asked) for _ in range(2))
     assert all(np.array_equal(once[name], again[name]) for name in once)
-    assert all(np.array_equal(arrays[name], own) for name, own in kept.items())
+    assert all(np.array_equal(arrays[name], local) for name, local in kept.items())
     assert np.array_equal(asked["states"], request(config, dataset)["states"])
     assert torch.equal(torch.get_rng_state(), before)
 

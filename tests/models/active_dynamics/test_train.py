@@ -66,33 +66,33 @@ def test_the_warm_up_of_all_arms_is_the_dataset_s(family: str, episode: int | No
         "record_every": WARMUP,
         "seq_vae": {**BRIEF, "window": 3},
     }
-    found = first_yield(configured(family, env={"episode_transitions": episode}, train=train_part))
-    state, given, ring = found.state, found.dataset.train, found.state.replay
+    result = first_yield(configured(family, env={"episode_transitions": episode}, train=train_part))
+    state, inputs, ring = result.state, result.dataset.train, result.state.replay
     assert int(ring.written) == int(state.transitions) == WARMUP
-    assert given.truncated.any() == (episode is not None)
+    assert inputs.truncated.any() == (episode is not None)
     for arm in ARMS:
-        rows = learners_of(found.config, arm)
+        rows = learners_of(result.config, arm)
         for stored, column in zip(
-            ring[:3], (given.next_observations, given.actions, given.truncated), strict=True
+            ring[:3], (inputs.next_observations, inputs.actions, inputs.truncated), strict=True
         ):
             np.testing.assert_array_equal(stored[rows, :WARMUP], column)
-        np.testing.assert_array_equal(state.path[rows, :WARMUP], given.next_states)
-        np.testing.assert_array_equal(state.environment.x[rows], given.states[:, WARMUP])
+        np.testing.assert_array_equal(state.path[rows, :WARMUP], inputs.next_states)
+        np.testing.assert_array_equal(state.environment.x[rows], inputs.states[:, WARMUP])
     ages = state.environment.age.tolist()
     assert ages == [WARMUP if episode is None else WARMUP % episode] * 6
 
 
 def test_arms_of_a_replicate_meet_the_same_noise_wherever_they_are():
-    found = run(configured(seeds=3, train={"arms": ARMS, "transitions": 40}))
-    world, state = world_of(found.config, found.dataset), found.state
+    result = run(configured(seeds=3, train={"arms": ARMS, "transitions": 40}))
+    world, state = world_of(result.config, result.dataset), result.state
     after, actions = state.path, state.replay.actions[:, :40]
     before = torch.cat(
-        [torch.tensor(found.dataset.train.states[:, 0]).repeat(3, 1)[:, None], after[:, :-1]], 1
+        [torch.tensor(result.dataset.train.states[:, 0]).repeat(3, 1)[:, None], after[:, :-1]], 1
     )
     assert not state.replay.truncated.any()
     moved = (after - step_mean(world, before, actions)).unflatten(0, (3, 3))
-    seen = (state.replay.observations[:, :40] - world.emission.mean(after)).unflatten(0, (3, 3))
-    for noise, deviation in ((moved, 0.01**0.5 * 0.1**0.5), (seen, 0.1)):
+    recorded = (state.replay.observations[:, :40] - world.emission.mean(after)).unflatten(0, (3, 3))
+    for noise, deviation in ((moved, 0.01**0.5 * 0.1**0.5), (recorded, 0.1)):
         torch.testing.assert_close(noise[1], noise[0], atol=3e-6, rtol=0)
         torch.testing.assert_close(noise[2], noise[0], atol=3e-6, rtol=0)
         assert noise[0].std() == pytest.approx(deviation, rel=0.2)
@@ -102,10 +102,10 @@ def test_arms_of_a_replicate_meet_the_same_noise_wherever_they_are():
 
 
 def test_counts_are_drawn_of_the_same_seed_until_arms_part():
-    counted = {"observation": {"kind": "loglinear", "noise": "poisson", "bias_sd": 2.0}}
-    found = run(configured(env=counted, train={"arms": ("active", "off"), "transitions": 13}))
+    counts = {"observation": {"kind": "loglinear", "noise": "poisson", "bias_sd": 2.0}}
+    result = run(configured(env=counts, train={"arms": ("active", "off"), "transitions": 13}))
     active, off = (
-        found.of(arm, found.state.replay.observations[:, :13]) for arm in ("active", "off")
+        result.of(arm, result.state.replay.observations[:, :13]) for arm in ("active", "off")
     )
     assert torch.equal(active, active.round())
     assert torch.equal(active[:, :WARMUP], off[:, :WARMUP])
@@ -129,13 +129,13 @@ def test_what_an_arm_learns_does_not_depend_on_which_other_arms_there_are(family
 
 @both_families
 def test_arms_learn_from_what_they_saw_themselves(family: str):
-    found = run(configured(family, train={"arms": ARMS, "transitions": 22}))
-    path, (_, kept) = found.state.path, found.state.snapshots.popitem()
-    for one, other in (("active", "random"), ("active", "prbs"), ("random", "prbs")):
-        assert not torch.equal(found.of(one, path), found.of(other, path))
-        assert not torch.equal(found.of(one, kept[-1]), found.of(other, kept[-1]))
+    result = run(configured(family, train={"arms": ARMS, "transitions": 22}))
+    path, (_, kept) = result.state.path, result.state.snapshots.popitem()
+    for item, other in (("active", "random"), ("active", "prbs"), ("random", "prbs")):
+        assert not torch.equal(result.of(item, path), result.of(other, path))
+        assert not torch.equal(result.of(item, kept[-1]), result.of(other, kept[-1]))
         assert torch.equal(
-            found.of(one, kept[0]), found.of(other, kept[0])
+            result.of(item, kept[0]), result.of(other, kept[0])
         )  # at the end of the warm-up
 
 
@@ -211,32 +211,34 @@ def means(training: TrainingState) -> Tensor:
 
 def test_actions_stay_in_the_box_and_are_those_that_acted():
     bound = 0.3
-    found = run(
+    result = run(
         configured(
             env={"action_bound": bound, "process_noise": 0.0},
             train={"arms": ARMS, "transitions": 40},
         )
     )
-    actions, path = found.state.replay.actions[:, :40], found.state.path
+    actions, path = result.state.replay.actions[:, :40], result.state.path
     assert actions.abs().amax() <= bound
-    assert (found.of("prbs", actions)[:, WARMUP:].abs() == bound).all()
-    assert found.of("active", actions)[:, WARMUP:].abs().amax() > 0.9 * bound
-    world = world_of(found.config, found.dataset)
+    assert (result.of("prbs", actions)[:, WARMUP:].abs() == bound).all()
+    assert result.of("active", actions)[:, WARMUP:].abs().amax() > 0.9 * bound
+    world = world_of(result.config, result.dataset)
     torch.testing.assert_close(
         path[:, 1:], step_mean(world, path[:, :-1], actions[:, 1:]), atol=1e-6, rtol=0
     )
 
 
 def test_plans_are_held_and_made_anew_when_they_are_due(monkeypatch: pytest.MonkeyPatch):
-    made, replan = [], train.planner.replan
+    built, replan = [], train.planner.replan
     monkeypatch.setattr(
-        train.planner, "replan", lambda *given: made.append(training.transitions) or replan(*given)
+        train.planner,
+        "replan",
+        lambda *inputs: built.append(training.transitions) or replan(*inputs),
     )
     training = at(
         configured(train={"transitions": 24, "planner": {"hold": 2, "replan_every": 4}}), 0
     )
     advanced(training, 24)
-    assert made == [10, 14, 18, 22]
+    assert built == [10, 14, 18, 22]
     actions = training.replay.actions[learners_of(training.config, "active"), WARMUP:24].unflatten(
         1, (-1, 2)
     )
@@ -296,11 +298,11 @@ def test_a_filter_learns_nothing_from_the_step_between_two_episodes(
     assert whole.replay.truncated[:, 17].all()
     told_otherwise(monkeypatch, 17, began_elsewhere)
     other = at(config, 18, dataset)
-    held, changed = whole.learner.belief, other.learner.belief
-    assert not torch.equal(held.mean[:, :2], changed.mean[:, :2])
-    assert torch.equal(weights(2, held), weights(2, changed))
-    assert torch.equal(held.covariance[:, 2:, 2:], changed.covariance[:, 2:, 2:])
-    assert not held.covariance[:, :2, 2:].any()
+    lock, changed = whole.learner.belief, other.learner.belief
+    assert not torch.equal(lock.mean[:, :2], changed.mean[:, :2])
+    assert torch.equal(weights(2, lock), weights(2, changed))
+    assert torch.equal(lock.covariance[:, 2:, 2:], changed.covariance[:, 2:, 2:])
+    assert not lock.covariance[:, :2, 2:].any()
     assert not torch.equal(
         weights(2, advanced(whole, 1).learner.belief), weights(2, advanced(other, 1).learner.belief)
     )
@@ -308,7 +310,7 @@ def test_a_filter_learns_nothing_from_the_step_between_two_episodes(
 
 def test_a_network_never_sees_both_sides_of_an_end():
     config = configured("seq_vae", env=SHORT, train={"transitions": 40, "seq_vae": PATIENT})
-    training, seen = at(config, 0), 0
+    training, recorded = at(config, 0), 0
     for moment in range(40):
         advanced(training, 1)
         over = training.replay.truncated[:, moment]
@@ -318,8 +320,8 @@ def test_a_network_never_sees_both_sides_of_an_end():
     for row in range(config.learners):
         for start in starts.numbers[row, : starts.end[row]].tolist():
             assert not ends[row, start : start + BRIEF["window"] + BRIEF["burn_in"] - 1].any()
-            seen += 1
-    assert seen == config.learners * (
+            recorded += 1
+    assert recorded == config.learners * (
         6 * 2 + 0
     )  # two in each whole episode of six, none in the four left over
     assert int(windows.window_counts(training.replay)[0]) == 12
@@ -346,62 +348,62 @@ def test_checkpoints_are_even_in_their_logarithm_from_the_warm_up_to_the_end(
 
 @both_families
 def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
-    found = run(configured(family, train={"record_every": 2, "transitions": 24, "checkpoints": 4}))
-    steps = checkpoint_steps(found.config)
+    result = run(configured(family, train={"record_every": 2, "transitions": 24, "checkpoints": 4}))
+    steps = checkpoint_steps(result.config)
     assert steps == (10, 13, 18, 24)
-    by_step = {one.step: one.state for one in found.yields}
+    by_step = {item.step: item.state for item in result.yields}
     restored = {
-        step: TrainingState.from_state(found.config, found.dataset, by_step[step])
+        step: TrainingState.from_state(result.config, result.dataset, by_step[step])
         for step in (10, 18, 24)
     }
-    for name, kept in found.state.snapshots.items():
+    for name, kept in result.state.snapshots.items():
         for step, training in restored.items():
             assert torch.equal(kept[steps.index(step)], training.learner.weights[name]), name
         assert not by_step[16].snapshots[name][2:].any()
         assert torch.equal(by_step[16].snapshots[name][:2], kept[:2])
-    gained = [one.metrics["information_gained"].item() for one in found.yields]
-    told = dict(zip(by_step, gained, strict=True))
-    assert told[8] == 0
-    assert 0 < told[10] == told[12] < told[14] == told[16] < told[18] == told[22] < told[24]
+    gained = [item.metrics["information_gained"].item() for item in result.yields]
+    lines = dict(zip(by_step, gained, strict=True))
+    assert lines[8] == 0
+    assert 0 < lines[10] == lines[12] < lines[14] == lines[16] < lines[18] == lines[22] < lines[24]
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
 @both_families
 def test_each_yield_tells_the_same_of_each_arm_and_of_all(family: str, seeds: int):
-    found = run(
+    result = run(
         configured(family, seeds=seeds, train={"arms": ARMS, "record_every": 7, "transitions": 16})
     )
     common = {"innovation_nll", "field_sd", "monitor/field_nrmse", "information_gained"}
     common |= {"outside_region", "truncations"}
-    own = (
+    local = (
         {*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss"}
         if family == "seq_vae"
         else set()
     )
-    names = {f"{name}{of}" for name in common | own for of in ("", *(f".{arm}" for arm in ARMS))}
+    names = {f"{name}{of}" for name in common | local for of in ("", *(f".{arm}" for arm in ARMS))}
     names |= {f"{name}/seed" for name in names} if seeds > 1 else set()
-    assert [one.step for one in found.yields] == [7, 14, 16]
-    for one in found.yields:
-        assert one.metrics.keys() == names
-        for name in common | own:
-            assert one.metrics[name].shape == (1,)
-            of_arms = np.mean([one.metrics[f"{name}.{arm}"] for arm in ARMS])
-            assert one.metrics[name].item() == pytest.approx(of_arms, rel=1e-5)
+    assert [item.step for item in result.yields] == [7, 14, 16]
+    for item in result.yields:
+        assert item.metrics.keys() == names
+        for name in common | local:
+            assert item.metrics[name].shape == (1,)
+            of_arms = np.mean([item.metrics[f"{name}.{arm}"] for arm in ARMS])
+            assert item.metrics[name].item() == pytest.approx(of_arms, rel=1e-5)
             if seeds > 1:
-                each = one.metrics[f"{name}.prbs/seed"]
+                each = item.metrics[f"{name}.prbs/seed"]
                 assert each.shape == (1, 2)
-                assert one.metrics[f"{name}.prbs"].item() == pytest.approx(each.mean(), rel=1e-5)
+                assert item.metrics[f"{name}.prbs"].item() == pytest.approx(each.mean(), rel=1e-5)
 
 
 def test_ends_are_counted_and_the_region_s_outside_is_a_share():
-    found = run(configured(env=NARROW, train={"transitions": 40, "record_every": 40}))
-    truncated, path = found.state.replay.truncated[:, :40], found.state.path
+    result = run(configured(env=NARROW, train={"transitions": 40, "record_every": 40}))
+    truncated, path = result.state.replay.truncated[:, :40], result.state.path
     assert truncated.any()
-    for arm in found.config.train.arms:
-        told = found.yields[0].metrics
-        assert told[f"truncations.{arm}"].item() == found.of(arm, truncated).sum() / 2
-        outside = (found.of(arm, path).norm(dim=2) > 1).double().mean()
-        assert told[f"outside_region.{arm}"].item() == pytest.approx(outside.item())
+    for arm in result.config.train.arms:
+        lines = result.yields[0].metrics
+        assert lines[f"truncations.{arm}"].item() == result.of(arm, truncated).sum() / 2
+        outside = (result.of(arm, path).norm(dim=2) > 1).double().mean()
+        assert lines[f"outside_region.{arm}"].item() == pytest.approx(outside.item())
 
 
 @pytest.mark.parametrize(("min_windows", "before"), [(9, 13), (1, WARMUP)])
@@ -410,20 +412,22 @@ def test_updates_begin_with_enough_windows_after_the_warm_up(min_windows: int, b
     transition.
     """
     windows_of_six = {**BRIEF, "window": 5, "min_windows": min_windows}
-    found = run(
+    result = run(
         configured(
             "seq_vae", train={"record_every": 2, "transitions": 18, "seq_vae": windows_of_six}
         )
     )
-    for one in found.yields:
-        told = [one.metrics[name].item() for name in ("ell", "kl_steps", "grad_norm")]
-        assert (np.array(told) != 0).all() if one.step > before else told == [0, 0, 0]
-    updates = [[int(row.updates) for row in one.state.family_state[0]] for one in found.yields]
-    assert updates == [[max(0, one.step - before)] * found.config.learners for one in found.yields]
-    start = train.init_state(found.config, found.dataset, 0)
+    for item in result.yields:
+        lines = [item.metrics[name].item() for name in ("ell", "kl_steps", "grad_norm")]
+        assert (np.array(lines) != 0).all() if item.step > before else lines == [0, 0, 0]
+    updates = [[int(row.updates) for row in item.state.family_state[0]] for item in result.yields]
+    assert updates == [
+        [max(0, item.step - before)] * result.config.learners for item in result.yields
+    ]
+    start = train.init_state(result.config, result.dataset, 0)
     for name, value in start.params[0].items():
-        assert torch.equal(found.yields[4].state.params[0][name], value)
-        assert not torch.equal(found.state.params[0][name], value)
+        assert torch.equal(result.yields[4].state.params[0][name], value)
+        assert not torch.equal(result.state.params[0][name], value)
 
 
 @both_families
@@ -446,9 +450,9 @@ def first_half(family: str) -> Run:
     return first_yield(configured(family, seeds=3, train={"record_every": 12}))
 
 
-def refused(given: Run, state: State, why: str) -> None:
+def refused(inputs: Run, state: State, why: str) -> None:
     with pytest.raises(TrainingDiverged, match=f"^{why}$"):
-        next(train.train(given.config, given.dataset, 0, state))
+        next(train.train(inputs.config, inputs.dataset, 0, state))
 
 
 REMEDIES = {
@@ -466,14 +470,14 @@ REMEDIES = {
 def test_an_observation_that_is_not_finite_ends_the_training_with_its_row(
     family: str, value: float
 ):
-    given = first_half(family)
-    x = given.state.environment.x.clone()
+    inputs = first_half(family)
+    x = inputs.state.environment.x.clone()
     x[4, 1] = value
-    broken = given.state._replace(environment=given.state.environment._replace(x=x))
+    broken = inputs.state._replace(environment=inputs.state.environment._replace(x=x))
     where = (
         r"active_dynamics stopped at transition 13: innovation_nll of learner random/1 is (nan|inf)"
     )
-    refused(given, broken, f"{where}; {REMEDIES[family]}")
+    refused(inputs, broken, f"{where}; {REMEDIES[family]}")
 
 
 @both_families
@@ -485,23 +489,23 @@ def test_the_moment_is_that_of_the_transition_not_of_the_yield(
         y[2, 5] = float("nan")
         return record._replace(observed=record.observed._replace(observation=y))
 
-    given = first_half(family)
+    inputs = first_half(family)
     told_otherwise(monkeypatch, 17, unseen)
     refused(
-        given,
-        given.state,
+        inputs,
+        inputs.state,
         rf"active_dynamics stopped at transition 18: .* of learner active/2 .*{REMEDIES[family]}",
     )
 
 
 @pytest.mark.parametrize("part", ["mean", "covariance"])
 def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
-    given = first_half("bayes_filter")
-    value = getattr(given.state.params, part).clone()
+    inputs = first_half("bayes_filter")
+    value = getattr(inputs.state.params, part).clone()
     value[3] = float("nan")
-    broken = given.state._replace(params=given.state.params._replace(**{part: value}))
+    broken = inputs.state._replace(params=inputs.state.params._replace(**{part: value}))
     refused(
-        given,
+        inputs,
         broken,
         f"active_dynamics stopped at transition 13: .* of learner random/0 "
         f".*{REMEDIES['bayes_filter']}",
@@ -509,12 +513,14 @@ def test_a_belief_that_is_not_finite_ends_the_training_with_its_row(part: str):
 
 
 def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
-    given = first_half("seq_vae")
-    params = [{name: value.clone() for name, value in own.items()} for own in given.state.params]
+    inputs = first_half("seq_vae")
+    params = [
+        {name: value.clone() for name, value in local.items()} for local in inputs.state.params
+    ]
     params[1]["dynamics.weight"][0] = float("nan")
-    broken = given.state._replace(params=tuple(params))
+    broken = inputs.state._replace(params=tuple(params))
     refused(
-        given,
+        inputs,
         broken,
         f"active_dynamics stopped at transition 13: .* of learner active/1 .*{REMEDIES['seq_vae']}",
     )
@@ -522,8 +528,8 @@ def test_a_network_that_is_not_finite_ends_the_training_with_its_row():
 
 def test_weights_are_looked_at_too():
     """The last update of a yield may break what no transition has met yet."""
-    given = first_half("seq_vae")
-    training = TrainingState.from_state(given.config, given.dataset, given.state)
+    inputs = first_half("seq_vae")
+    training = TrainingState.from_state(inputs.config, inputs.dataset, inputs.state)
     with torch.no_grad():
         training.learner.trainers[5].network.first_mean.fill_(float("nan"))
     where = (
@@ -549,8 +555,8 @@ def test_weights_are_looked_at_too():
 def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str, seeds: int):
     """Also where as many rows as there are parts of a state could be mistaken for each other."""
     arms = ("active", "random") if seeds == 1 else ("random",)
-    given = first_yield(configured(family, seeds=seeds, train={"arms": arms}))
-    training = TrainingState.from_state(given.config, given.dataset, given.state)
+    inputs = first_yield(configured(family, seeds=seeds, train={"arms": arms}))
+    training = TrainingState.from_state(inputs.config, inputs.dataset, inputs.state)
     broken: Any = training.learner
     row = len(arms) * seeds - 1
     _, *names = part.split("/")
@@ -564,8 +570,10 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
     elif names[0] == "hidden":
         broken.trainers[row].hidden = broken.trainers[row].hidden * float("inf")
     else:
-        known = broken.trainers[row].posterior
-        broken.trainers[row].posterior = known._replace(covariance=known.covariance * float("nan"))
+        reference = broken.trainers[row].posterior
+        broken.trainers[row].posterior = reference._replace(
+            covariance=reference.covariance * float("nan")
+        )
     whose = f"{arms[-1]}/{seeds - 1}"
     where = (
         rf"active_dynamics stopped at transition {training.transitions}: {part} of learner {whose} "
@@ -576,13 +584,13 @@ def test_what_the_last_transition_broke_is_not_handed_out(family: str, part: str
 
 
 def test_information_that_cannot_be_told_ends_the_training():
-    given = first_half("bayes_filter")
-    training = TrainingState.from_state(given.config, given.dataset, given.state)
+    inputs = first_half("bayes_filter")
+    training = TrainingState.from_state(inputs.config, inputs.dataset, inputs.state)
     belief: Any = training.learner
     belief.belief.covariance[4, 7, 7] = -1.0
     training.information = training.learner.information()
     assert training.information.isnan().tolist() == [False] * 4 + [True] + [False] * (
-        given.config.learners - 5
+        inputs.config.learners - 5
     )
     where = (
         "active_dynamics stopped at transition 12: information_gained of learner random/1 is not "
@@ -634,11 +642,11 @@ def test_a_start_that_is_not_finite_is_refused_with_its_place(column: str):
 
 @both_families
 def test_arrays_of_another_network_are_refused(family: str):
-    given = first_half(family)
-    arrays = train.to_arrays(given.state)
+    inputs = first_half(family)
+    arrays = train.to_arrays(inputs.state)
     wider = configured(family, seeds=3, network={"rbf": {"side": 6}})
     with pytest.raises(ValueError, match="not a learner of this config: params/"):
-        train.from_arrays(wider, given.dataset, arrays)
+        train.from_arrays(wider, inputs.dataset, arrays)
 
 
 # Whatever is looked for, however it is found.
@@ -670,11 +678,13 @@ def test_every_value_is_looked_for_and_both_planners_find_it(
         "acquisition": {"weights": weights_of},
         "planner": {"kind": kind, "iterations": 2},
     }
-    found = run(configured(family, network=network, train=train_part))
-    actions = found.state.replay.actions[:, WARMUP:20]
+    result = run(configured(family, network=network, train=train_part))
+    actions = result.state.replay.actions[:, WARMUP:20]
     assert actions.isfinite().all()
     assert actions.any()
-    assert all(np.isfinite(value).all() for one in found.yields for value in one.metrics.values())
+    assert all(
+        np.isfinite(value).all() for item in result.yields for value in item.metrics.values()
+    )
 
 
 def test_what_is_looked_for_and_how_it_is_found_decide_what_is_done():
@@ -691,5 +701,5 @@ def test_what_is_looked_for_and_how_it_is_found_decide_what_is_done():
                 run(configured(seeds=1, train={"arms": ("active",), **train_part})).state.path
             )
     assert all(
-        not torch.equal(one, other) for place, one in enumerate(done) for other in done[:place]
+        not torch.equal(item, other) for place, item in enumerate(done) for other in done[:place]
     )

@@ -94,7 +94,7 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
         for index in buffer.minibatch_indices(len(transitions.n), 64, trainer.order):
             loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index, 32), 0.01)
             iteration.gradient_step(trainer, loss, row)
-    assert observed.found == []
+    assert observed.operations == []
 
 
 @without_a_gpu
