@@ -1,4 +1,6 @@
-"""Waits for the S3 server of AWS_ENDPOINT_URL and makes the bucket named by the first argument, unless it is there."""
+"""Waits for the S3 server of AWS_ENDPOINT_URL and makes the bucket named by the first argument,
+unless it is there.
+"""
 
 import sys
 

@@ -14,7 +14,9 @@ HEAD = (
 BESIDE = ("dev", "remotes")
 """Installed beside lock.txt, so with its versions."""
 APART = {"moto": (), "peers": (TORCH,)}
-"""In environments of their own, with what is installed before: dvc-s3 beside moto keeps pip looking for ever."""
+"""In environments of their own, with what is installed before: dvc-s3 beside moto keeps pip looking
+for ever.
+"""
 
 Lines = dict[str, str]
 """Name -> `name==version` and its hash."""

@@ -26,7 +26,7 @@ from tests.colonies import wandering, world
 
 SIZES = {"width": 60, "height": 50, "max_nodes": 32, "target_nodes": 6, "n0_min": 2, "n0_max": 8}
 SMALL = world(**SIZES, max_steps=9, left_limit=3)
-HELD = {"gamma": 7.3, "noise": 0.1}
+HELD_OUT = {"gamma": 7.3, "noise": 0.1}
 WEIGHTS = [weight for _, weight in SMALL.rules.reward]
 
 
@@ -188,7 +188,7 @@ def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
     torch.testing.assert_close(search.final_returns, scores.view(8, 512).mean(1))
 
 
-@pytest.mark.parametrize("fixed", [HELD, {"delete_ratio": 0.5, "theta": 0.2}, {"alpha": 1.7}])
+@pytest.mark.parametrize("fixed", [HELD_OUT, {"delete_ratio": 0.5, "theta": 0.2}, {"alpha": 1.7}])
 def test_every_point_has_the_fixed_parameters(fixed: dict[str, float]):
     search = searched(fixed)
     for column, name in enumerate(("delete_ratio", "gamma", "alpha", "noise", "theta")):

@@ -11,7 +11,7 @@ from quatrain.models.active_dynamics.learner import FieldValue, Surrogate
 LENGTH, RANGE = 0.6, 2.0
 
 
-class Known(NamedTuple):
+class LatentSurrogate(NamedTuple):
     """A surrogate, and what its functions are made of: weights [row, d, C], centres [C, d]."""
 
     surrogate: Surrogate
@@ -49,7 +49,7 @@ def covariance(size: int, generator: torch.Generator) -> Tensor:
     )
 
 
-def latent_surrogate(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> Known:
+def latent_surrogate(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) -> LatentSurrogate:
     """Rows that believe different fields with different certainty, in double precision."""
     generator = torch.Generator().manual_seed(seed)
     at = centres(side, d)
@@ -71,7 +71,7 @@ def latent_surrogate(rows: int = 3, side: int = 4, seed: int = 0, d: int = 2) ->
         step_variance=torch.rand(rows, dtype=torch.float64, generator=generator) * 0.01 + 0.001,
         precision=looks.mT @ looks,
     )
-    return Known(surrogate, weights, at)
+    return LatentSurrogate(surrogate, weights, at)
 
 
 def mean_and_features(x: Tensor, weights: Tensor, at: Tensor) -> FieldValue:

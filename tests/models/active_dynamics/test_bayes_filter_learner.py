@@ -37,7 +37,7 @@ from tests.models.active_dynamics.filters import Dense, copied, drawn, row_of
 REPLICATES, CHANNELS, D, ROWS = 3, 7, 2, 6
 CONTROL = [[0.8, 0.3, -0.2], [-0.5, 0.9, 0.1]]
 """B of three numbers of an action."""
-SEEN: dict[str, dict[str, Any]] = {
+OBSERVED: dict[str, dict[str, Any]] = {
     "linear": {"kind": "linear"},
     "identity": {"kind": "identity", "channels": 2},
     "loglinear": {"kind": "loglinear"},
@@ -54,7 +54,7 @@ def configured(observed: str = "linear", episode: int | None = None) -> Any:
         env={
             "control": CONTROL,
             "episode_transitions": episode,
-            "observation": {"channels": CHANNELS} | SEEN[observed],
+            "observation": {"channels": CHANNELS} | OBSERVED[observed],
         },
         network={"rbf": {"side": 4, "length": 1.1}},
         train={"acquisition": {"weights": {"fisher_d": 1.0}}},
@@ -112,7 +112,7 @@ def assert_row(rows: BayesFilterLearner, row: int, expected: Dense) -> None:
     torch.testing.assert_close(rows.belief.covariance[row], expected.covariance, **near)
 
 
-@pytest.mark.parametrize("observed", SEEN)
+@pytest.mark.parametrize("observed", OBSERVED)
 def test_rows_begin_with_the_prior_and_their_replicate_s_first_observation(observed: str):
     rows = rows_at_work(observed)
     for row in range(ROWS):
@@ -122,7 +122,7 @@ def test_rows_begin_with_the_prior_and_their_replicate_s_first_observation(obser
     assert not torch.equal(rows.belief.mean[0], rows.belief.mean[1])
 
 
-@pytest.mark.parametrize("observed", SEEN)
+@pytest.mark.parametrize("observed", OBSERVED)
 def test_a_transition_is_a_prediction_a_correction_and_where_an_episode_ended_a_beginning(
     observed: str,
 ):
@@ -380,7 +380,7 @@ def test_a_surrogate_s_region_is_the_mean_of_products_of_features():
     torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("observed", SEEN)
+@pytest.mark.parametrize("observed", OBSERVED)
 def test_a_surrogate_s_noise_is_the_process_s_and_what_an_observation_leaves(observed: str):
     rows = experienced(observed)
     result = rows.surrogate(slice(0, ROWS))
@@ -515,7 +515,7 @@ def shortened(rollouts: Rollouts, count: int, steps: int) -> Rollouts:
     )
 
 
-@pytest.mark.parametrize("observed", SEEN)
+@pytest.mark.parametrize("observed", OBSERVED)
 def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout_with_weights_as_they_are(
     observed: str,
 ):

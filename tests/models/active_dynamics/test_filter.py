@@ -29,7 +29,7 @@ from tests.models.active_dynamics.filters import (
 ROWS, D = 4, 2
 SIZE = D + D * 9
 """Of a state with the weights of 3 x 3 functions."""
-SEEN: dict[str, tuple[str, str, int]] = {
+OBSERVED: dict[str, tuple[str, str, int]] = {
     "identity": ("identity", "gaussian", 2),
     "linear": ("linear", "gaussian", 5),
     "fewer channels than dimensions": ("linear", "gaussian", 1),
@@ -129,9 +129,9 @@ def assert_same(inputs: Filter, belief: Belief, nll: Tensor, expected: list[Dens
         torch.testing.assert_close(nll[row], item.nll, **near)
 
 
-@pytest.mark.parametrize("case", SEEN)
+@pytest.mark.parametrize("case", OBSERVED)
 def test_it_is_the_dense_extended_kalman_filter(case: str):
-    kind, noise, count = SEEN[case]
+    kind, noise, count = OBSERVED[case]
     inputs = filter_of(emission(kind, noise, count))
     belief = some_belief(ROWS, SIZE)
     u, y = (
@@ -245,9 +245,9 @@ def test_a_state_that_is_known_stays_where_channels_bend():
     assert 0 < belief.covariance[0, 1, 1] < before.covariance[0, 1, 1]
 
 
-@pytest.mark.parametrize("case", SEEN)
+@pytest.mark.parametrize("case", OBSERVED)
 def test_the_score_is_the_density_of_the_dense_normal_distribution(case: str):
-    kind, noise, count = SEEN[case]
+    kind, noise, count = OBSERVED[case]
     channels, (x, spread) = emission(kind, noise, count), some_belief(ROWS, D)
     y = seen_of(channels, ROWS, 7)
     slope = channels.jacobian(x)
@@ -460,9 +460,9 @@ def transitions(inputs: Filter, belief: Belief, order: Tensor) -> Belief:
     return belief
 
 
-@pytest.mark.parametrize("case", SEEN)
+@pytest.mark.parametrize("case", OBSERVED)
 def test_rows_do_not_influence_each_other(case: str):
-    inputs, belief = filter_of(emission(*SEEN[case])), some_belief(ROWS, SIZE)
+    inputs, belief = filter_of(emission(*OBSERVED[case])), some_belief(ROWS, SIZE)
     order = torch.tensor([2, 0, 3, 1])
     whole, permuted = (transitions(inputs, belief, rows) for rows in (torch.arange(ROWS), order))
     for item, other in zip(whole, permuted, strict=True):
