@@ -1,3 +1,1 @@
-"""Growing cell colonies on a stiffness plate: what they depend on, how they step, what is seen and
-paid.
-"""
+"""Growing cell colonies on plates of rising stiffness, many side by side."""
