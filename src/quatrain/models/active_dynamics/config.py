@@ -13,8 +13,16 @@ MAX_FEATURES = 1024
 MAX_STATE = 2048
 # Least warm-up from which the directions of the channels are identified.
 LEARNED_WARMUP = 1000
-POSTERIORS = ("variance", "information", "fisher_d", "fisher_a")
-VALUES = (*POSTERIORS, "disagreement", "action_cost")
+# Acquisition value -> what it needs of a learner beside the mean field.
+VALUE_NEEDS = {
+    "variance": "covariance",
+    "information": "covariance",
+    "fisher_d": "joint covariance",
+    "fisher_a": "joint covariance",
+    "disagreement": "members",
+    "action_cost": "nothing",
+}
+VALUES = tuple(VALUE_NEEDS)
 Units = Annotated[int, Field(ge=1, le=4096)]
 Hold = Annotated[int, Field(ge=1, le=10**6)]
 Arm = Literal["active", "random", "step", "prbs", "chirp", "off"]
@@ -394,11 +402,11 @@ class ActiveDynamicsConfig(Section):
                 "train.acquisition.weights.disagreement needs network.family: seq_vae with"
                 " dynamics: ensemble and several members; set these, or weigh another value"
             )
-        undefined = [name for name in weighted if name in POSTERIORS]
+        undefined = [name for name in weighted if VALUE_NEEDS[name].endswith("covariance")]
         if ensemble and undefined:
             raise ValueError(
                 f"train.acquisition.weights.{undefined[0]} needs a posterior,"
-                " which an ensemble has not; weigh disagreement"
+                " which an ensemble does not have; weigh disagreement"
             )
         return self
 

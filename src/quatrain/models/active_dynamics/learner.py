@@ -9,7 +9,11 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
-from quatrain.models.active_dynamics.config import Acquisition, ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import (
+    VALUE_NEEDS,
+    Acquisition,
+    ActiveDynamicsConfig,
+)
 from quatrain.replay.windows import WindowRing
 
 # Name -> weights, with the learners as first axis.
@@ -121,7 +125,11 @@ class Surrogate(NamedTuple):
 
 def needs_joint_covariance(config: Acquisition) -> bool:
     """Returns whether an acquisition value of positive weight needs `full_covariance`."""
-    return any(config.weights.get(name, 0) > 0 for name in ("fisher_d", "fisher_a"))
+    return any(
+        VALUE_NEEDS[name] == "joint covariance"
+        for name, weight in config.weights.items()
+        if weight > 0
+    )
 
 
 @runtime_checkable
