@@ -32,7 +32,7 @@ VAGUE_NAMES = frozenset(
         "taken",
     ]
 )
-"""Participles that say nothing of the value; each has a standard word (CONTRIBUTING.md)."""
+"""Participles that say nothing of the value."""
 NO_VERBS = frozenset({"this", "its", "is", "as", "was", "has", "plus", "thus", "always", "besides"})
 """Words that end like a verb in the third person."""
 

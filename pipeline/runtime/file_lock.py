@@ -54,8 +54,7 @@ def folder_lock(folder: Path, patience_seconds: float = 30.0) -> Iterator[None]:
             f"wait for it or end it with `kill {pid}`, then run again"
         )
     try:
-        os.truncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        path.write_text(str(os.getpid()))
         yield
     finally:
         # Closing alone is not enough: a forked child holds the same open file.

@@ -41,8 +41,8 @@ DELETED_RUN_CODES = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 class Delivery:
     """Sends one journal to one store, from the last acknowledged line on.
 
-    Repeating a call whose reply was lost does no harm: MLflow drops a metric equal to a stored one
-    in name, value, time and step, and a run is found by its key.
+    Repeating a call whose reply was lost does no harm: MLflow's SQL stores drop a metric equal to a
+    stored one in name, value, time and step, and a run is found by its key.
     """
 
     def __init__(self, journal: Journal, uri: str) -> None:

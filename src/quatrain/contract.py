@@ -54,7 +54,7 @@ class LossesModule(Protocol[ConfigIn]):
     """Describes losses.py: predictions and targets -> per-sample losses."""
 
     def terms(self, config: ConfigIn) -> tuple[str, ...]:
-        """Returns the names of the terms optimised under this config; each is a recorded metric."""
+        """Returns the names of the terms of the objective; each is a recorded metric."""
 
 
 @runtime_checkable

@@ -202,7 +202,7 @@ def returns(outcome: Outcome) -> Float[np.ndarray, "agent env"]:
 
 
 def standard_error(outcome: Outcome) -> float:
-    """Computes that of the mean return, over envs, as the agents of an env are correlated."""
+    """Computes the standard error over envs, since the agents of an env are correlated."""
     env_returns = returns(outcome).mean(0)
     return float(env_returns.std(ddof=1) / np.sqrt(len(env_returns)))
 

@@ -121,9 +121,9 @@ def objective(
     action_values = losses.index_by_action(values, batch.action)
     errors = losses.td_errors(action_values, targets_bp)
     terms = {"quantile_huber": losses.quantile_huber(errors, taus, loss_config.kappa).mean()}
-    weights = {"quantile_huber": 1.0}
-    assert terms.keys() == weights.keys() == set(losses.TERMS)
-    loss = jnp.stack([weights[name] * terms[name] for name in losses.TERMS]).sum()
+    coefs = {"quantile_huber": 1.0}
+    assert terms.keys() == coefs.keys() == set(losses.TERMS)
+    loss = jnp.stack([coefs[name] * terms[name] for name in losses.TERMS]).sum()
     return loss, terms | {
         "loss": loss,
         "td_error_abs": jnp.abs(errors).mean(),
@@ -237,7 +237,7 @@ def run_cycle(config: IqnConfig, world: World, state: State) -> tuple[State, rec
 def run_chunk(
     config: IqnConfig, world: World, cycles: int, state: State
 ) -> tuple[State, records.Cycle]:
-    """Runs so many cycles of every seed; records are (seed, cycle, ...).
+    """Runs this number of cycles of every seed; records are (seed, cycle, ...).
 
     The state is not donated: it stays valid when the next chunk diverges. Inside, the replay is
     written in place.
