@@ -290,4 +290,4 @@ def test_repeated_updates_are_the_training(seeds: int, dataset: Dataset):
         np.testing.assert_array_equal(array, trained[name], err_msg=name)
     assert metrics.keys() == last.metrics.keys()
     for name, value in metrics.items():
-        np.testing.assert_array_equal(value, last.metrics[name][-1], err_msg=name)
+        np.testing.assert_array_equal(value[-1], last.metrics[name][-1], err_msg=name)
