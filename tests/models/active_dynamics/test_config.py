@@ -353,7 +353,7 @@ VALUES = {
         f"{name} of an ensemble": (
             together(ENSEMBLE, weights(**({"variance": 0.0} | {name: 1.0}))),
             f"active_dynamics: train.acquisition.weights.{name} needs a posterior, which an "
-            f"ensemble has not; weigh "
+            f"ensemble does not have; weigh "
             "disagreement",
         )
         for name in ("variance", "information", "fisher_d", "fisher_a")
