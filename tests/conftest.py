@@ -2,14 +2,18 @@
 root.
 """
 
-import sys
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
+import jaxtyping
 import pytest
 
+from pipeline.runtime import compile_cache
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.params import Params
 
@@ -164,11 +168,34 @@ def small(model: str, **sections: Any) -> Any:
     return getattr(params_with({model: overlaid(SMALL[model], sections)}), model)
 
 
+@contextmanager
+def shapes_unchecked() -> Iterator[None]:
+    """Switches beartype off: a training calls the same functions thousands of times."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def programs_go_with_their_module() -> Iterator[None]:
     """Hundreds of compiled programs in one process reach the system's limit of memory maps, and XLA
     aborts.
     """
     yield
-    if "jax" in sys.modules:
-        sys.modules["jax"].clear_caches()
+    jax.clear_caches()
+
+
+def share_compiled_programs() -> None:
+    """Loads what another file, worker or run has compiled. The shape checks import jax before any
+    variable can be set, so it is configured a second time.
+    """
+    compile_cache.enable(ROOT, params_with({}))
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    for variable, value in compile_cache.SETTINGS.items():
+        name = variable.lower()
+        jax.config.update(name, type(getattr(jax.config, name))(value))
+
+
+share_compiled_programs()
