@@ -4,6 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
 LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps
+PARALLEL := -n auto --dist worksteal --durations 10
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 export OMP_WAIT_POLICY := PASSIVE
@@ -14,7 +15,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto repro test check lock schema ui sync gate promote retrain verify grids bench bench-peers bench-return bench-active bench-gate profile crash clean
+.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids bench bench-peers bench-return bench-active bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -41,8 +42,11 @@ moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an env
 repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
-test: $(STAMP)  ## the tests, two files at a time (slow ones: make test ARGS='-m slow')
-	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile -m 'not slow')
+test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
+	@$(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
+
+test-full: $(STAMP) moto  ## what CI runs: with servers, kills, remotes and clones, too
+	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
 check: $(STAMP)  ## lint (Python, Dockerfile, workflows), types and import contracts
 	@$(BIN)/ruff check .

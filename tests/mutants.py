@@ -1,0 +1,204 @@
+"""seed -> small faults, put into the code one at a time, and the test files that notice them
+
+Which test files reach a line is read from the JSON of coverage.py, whose contexts are test files:
+
+    python -m tests.mutants coverage.json --count 60 --seed 0
+
+Each mutant changes one expression or statement of src or pipeline in a copy of the checkout. The
+test files that reach its line run in turn, those of its own folder first, until one fails.
+"""
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+TREES = ("src/quatrain", "pipeline")
+COPIED = (*TREES, "tests", "benchmarks", "presets", "inputs", "baselines", "examples", "docs")
+AT_IMPORT = ("tests/test_contract.py", "tests/test_params.py")
+"""Test files that are tried last for lines that run when a module is imported."""
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+class Mutant(NamedTuple):
+    """Holds a place in a file (offsets in bytes) and the text to put there."""
+
+    path: str
+    line: int
+    begin: int
+    end: int
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {' '.join(self.before.split())} -> {self.after}"
+
+
+def mutated(node: ast.AST) -> ast.AST | None:
+    """Returns the node with one fault; None if it has no operator, number or effect to change."""
+    node = copy.deepcopy(node)
+    match node:
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in SWAPS:
+            node.op = SWAPS[type(op)]()
+        case ast.Compare(ops=[op]) if type(op) in SWAPS:
+            node.ops = [SWAPS[type(op)]()]
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            return node.operand
+        case ast.IfExp():
+            node.body, node.orelse = node.orelse, node.body
+        case ast.Constant(value=bool()):
+            node.value = not node.value
+        case ast.Constant(value=int() | float()):
+            node.value += 1
+        case ast.Expr(value=ast.Call()):
+            return ast.Pass()
+        case ast.Return(value=ast.expr()):
+            node.value = ast.Constant(None)
+        case _:
+            return None
+    return node
+
+
+def mutants(path: str) -> Iterator[Mutant]:
+    """Yields all mutants of a file; annotations are left alone."""
+    text = (ROOT / path).read_bytes()
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    tree = ast.parse(text)
+    hints = [
+        getattr(node, key, None) for node in ast.walk(tree) for key in ("annotation", "returns")
+    ]
+    skipped = {id(node) for hint in hints if hint is not None for node in ast.walk(hint)}
+    for node in ast.walk(tree):
+        if id(node) in skipped or (replacement := mutated(node)) is None:
+            continue
+        begin = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        after = ast.unparse(replacement)
+        if isinstance(node, ast.expr):
+            after = f"({after})"
+        yield Mutant(path, node.lineno, begin, end, text[begin:end].decode(), after)
+
+
+def drawn(count: int, seed: int) -> list[Mutant]:
+    """Draws mutants uniformly over both trees."""
+    paths = sorted(
+        str(path.relative_to(ROOT)) for tree in TREES for path in ROOT.glob(f"{tree}/**/*.py")
+    )
+    return random.Random(seed).sample([item for path in paths for item in mutants(path)], count)
+
+
+def test_files(mutant: Mutant, reached: dict[str, dict[str, list[str]]]) -> list[str]:
+    """Returns the test files that reach a mutant, those of the mirrored folder first."""
+    own = Path("tests", *Path(mutant.path).parent.parts).as_posix().replace("/src/quatrain", "")
+    contexts = reached.get(mutant.path, {}).get(str(mutant.line), [])
+    files = {name for name in contexts if name.startswith("tests/") and (ROOT / name).exists()}
+    if "" in contexts:
+        files |= {str(path.relative_to(ROOT)) for path in ROOT.glob(f"{own}/test_*.py")} | {
+            *AT_IMPORT
+        }
+    return sorted(files, key=lambda name: (name in AT_IMPORT, not name.startswith(own + "/"), name))
+
+
+def killer(mutant: Mutant, files: list[str], folder: Path, limit: float) -> str | None:
+    """Returns the test that fails with the mutant in place; None if all pass."""
+    source = folder / mutant.path
+    original = source.read_bytes()
+    source.write_bytes(original[: mutant.begin] + mutant.after.encode() + original[mutant.end :])
+    try:
+        for name in files:
+            try:
+                ended = subprocess.run(
+                    [
+                        sys.executable,
+                        "-m",
+                        "pytest",
+                        "-q",
+                        "-x",
+                        "-m",
+                        "not slow",
+                        "-p",
+                        "no:cacheprovider",
+                        name,
+                    ],
+                    cwd=folder,
+                    env=os.environ | {"PYTHONPATH": f"{folder / 'src'}:{folder}"},
+                    capture_output=True,
+                    text=True,
+                    timeout=limit,
+                )
+            except subprocess.TimeoutExpired:
+                return f"{name} (no end after {limit:.0f} s)"
+            if ended.returncode not in (0, 5):
+                lines = [
+                    line
+                    for line in ended.stdout.splitlines()
+                    if line.startswith(("FAILED", "ERROR"))
+                ]
+                return (lines or [f"{name} (exit {ended.returncode})"])[0][:200]
+    finally:
+        source.write_bytes(original)
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("coverage", type=Path, help="`coverage json --show-contexts`")
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=900, help="seconds of a test file")
+    options = parser.parse_args()
+    files = json.loads(options.coverage.read_text())["files"]
+    reached = {
+        name[max(name.find(tree) for tree in TREES) :]: item["contexts"]
+        for name, item in files.items()
+    }
+    killed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "copy")
+        shutil.copytree(
+            ROOT,
+            folder,
+            ignore=shutil.ignore_patterns(".venv", ".git", ".jax_cache", "__pycache__"),
+        )
+        for mutant in drawn(options.count, options.seed):
+            failure = killer(mutant, test_files(mutant, reached), folder, options.limit)
+            killed += failure is not None
+            print(f"{'killed' if failure else 'SURVIVED'}  {mutant}  {failure or ''}", flush=True)
+    print(f"{killed} of {options.count} mutants killed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
