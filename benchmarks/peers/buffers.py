@@ -1,9 +1,7 @@
-"""name of a library -> its replay on the host, full of given transitions: draws, single adds and
-adds of many
+"""library -> its replay on the host, full of given transitions: draws, adds of one and of many
 
 Each is used as its own documentation shows, with its defaults, for the same five columns. A
-library is imported where it
-is used: a missing one does not affect the others.
+library is imported where it is used: a missing one does not affect the others.
 """
 
 import logging
@@ -56,13 +54,8 @@ def numbered(stored: int, floats: int) -> Transition:
     """Returns random transitions: untouched zeros would be one cached page."""
     rng, numbers = np.random.default_rng(SEED), np.arange(stored)
     obs, next_obs = (rng.random((stored, floats), np.float32) for _ in range(2))
-    return Transition(
-        obs,
-        (numbers % ACTIONS).astype(np.int32),
-        numbers.astype(np.float32),
-        next_obs,
-        numbers % 10 == 0,
-    )
+    actions = (numbers % ACTIONS).astype(np.int32)
+    return Transition(obs, actions, numbers.astype(np.float32), next_obs, numbers % 10 == 0)
 
 
 def rows(data: Transition, at: Any) -> Transition:
@@ -90,16 +83,6 @@ def ours(data: Transition, batch: int) -> Replay:
     )
 
 
-class Unchecked(HostRing[Transition]):
-    """Ours, with what does not fit written all the same."""
-
-    def add(self, transition: Transition) -> None:
-        head = self._head
-        for slots, value in zip(self._slots, transition):  # noqa: B905 - as in HostRing.add
-            slots[head] = value
-        self._advance(1)
-
-
 def gathers(data: Transition, batch: int) -> Replay:
     """Returns the lower bound of a draw (`np.take` of given rows) and of an add (copies to given
     slots).
@@ -122,19 +105,14 @@ def gathers(data: Transition, batch: int) -> Replay:
 def cpprb(data: Transition, batch: int) -> Replay:
     from cpprb import ReplayBuffer
 
-    shape = {"shape": data.obs.shape[1:]}
-    kinds: dict[str, Any] = {
-        "obs": shape,
-        "action": {"dtype": np.int32},
-        "reward": {},
-        "next_obs": shape,
-    }
-    buffer = ReplayBuffer(len(data.reward), kinds | {"done": {"dtype": np.bool_}})
+    obs = {"shape": data.obs.shape[1:]}
+    columns = (obs, {"dtype": np.int32}, {}, obs, {"dtype": np.bool_})
+    buffer = ReplayBuffer(len(data.reward), dict(zip(Transition._fields, columns, strict=True)))
     buffer.add(**data._asdict())
     item, many = one_of(data)._asdict(), rows(data, slice(MANY))._asdict()
     return Replay(
         lambda: buffer.sample(batch),
-        _of_dictionary,
+        by_name,
         lambda: buffer.add(**item),
         lambda: buffer.add(**many),
     )
@@ -144,59 +122,35 @@ def stable_baselines3(data: Transition, batch: int, timeouts: bool = True) -> Re
     """Adds many as from as many environments; `timeouts`: its default keeps a sixth column for
     them.
     """
-    buffers = {lanes: _stable_baselines3_buffer(data, lanes, timeouts) for lanes in (1, MANY)}
-    single, many = buffers[1], buffers[MANY]
-    for column, slots in zip(
-        data,
-        (
-            single.observations,
-            single.actions,
-            single.rewards,
-            single.next_observations,
-            single.dones,
-        ),
-        strict=True,
-    ):
-        slots[:] = column.reshape(slots.shape)
-    single.full = True
-    arguments = {lanes: _stable_baselines3_arguments(rows(data, slice(lanes))) for lanes in buffers}
-
-    def lines(drawn: Any) -> Transition:
-        result = (
-            drawn.observations,
-            drawn.actions,
-            drawn.rewards,
-            drawn.next_observations,
-            drawn.dones,
-        )
-        return Transition(*(column.numpy() for column in result))
-
-    return Replay(
-        lambda: single.sample(batch),
-        lines,
-        lambda: single.add(*arguments[1]),
-        lambda: many.add(*arguments[MANY]),
-    )
-
-
-def _stable_baselines3_buffer(data: Transition, lanes: int, timeouts: bool) -> Any:
     from gymnasium.spaces import Box, Discrete
     from stable_baselines3.common.buffers import ReplayBuffer
 
-    box = Box(0, 1, data.obs.shape[1:])
-    return ReplayBuffer(
-        len(data.reward),
-        box,
-        Discrete(ACTIONS),
-        "cpu",
-        n_envs=lanes,
-        handle_timeout_termination=timeouts,
+    def buffer(envs: int) -> Any:
+        spaces = (Box(0, 1, data.obs.shape[1:]), Discrete(ACTIONS))
+        options = {"n_envs": envs, "handle_timeout_termination": timeouts}
+        return ReplayBuffer(len(data.reward), *spaces, "cpu", **options)
+
+    def arguments(envs: int) -> tuple[Any, ...]:
+        item = rows(data, slice(envs))
+        return item.obs, item.next_obs, item.action, item.reward, item.done, [{}] * envs
+
+    def columns(item: Any) -> Transition:
+        names = ("observations", "actions", "rewards", "next_observations", "dones")
+        return Transition(*(np.asarray(getattr(item, name)) for name in names))
+
+    single = buffer(1)
+    many = buffer(MANY)
+    for column, slots in zip(data, columns(single), strict=True):
+        slots[:] = column.reshape(slots.shape)
+    single.full = True
+    of_one = arguments(1)
+    of_many = arguments(MANY)
+    return Replay(
+        lambda: single.sample(batch),
+        columns,
+        lambda: single.add(*of_one),
+        lambda: many.add(*of_many),
     )
-
-
-def _stable_baselines3_arguments(lanes: Transition) -> tuple[Any, ...]:
-    infos: list[dict[str, Any]] = [{} for _ in lanes.reward]
-    return lanes.obs, lanes.next_obs, lanes.action, lanes.reward, lanes.done, infos
 
 
 def torchrl(data: Transition, batch: int) -> Replay:
@@ -210,9 +164,7 @@ def torchrl(data: Transition, batch: int) -> Replay:
     buffer = ReplayBuffer(storage=LazyTensorStorage(len(data.reward)), batch_size=batch)
     buffer.extend(transitions)
     item, many = transitions[0], transitions[:MANY].clone()
-    return Replay(
-        buffer.sample, _of_dictionary, lambda: buffer.add(item), lambda: buffer.extend(many)
-    )
+    return Replay(buffer.sample, by_name, lambda: buffer.add(item), lambda: buffer.extend(many))
 
 
 def tianshou(data: Transition, batch: int) -> Replay:
@@ -220,26 +172,16 @@ def tianshou(data: Transition, batch: int) -> Replay:
     from tianshou.data import Batch, ReplayBuffer
 
     never = np.zeros(len(data.reward), bool)
-    buffer = ReplayBuffer.from_data(
-        data.obs, data.action, data.reward, data.done, never, data.done, data.next_obs
+    columns = (data.obs, data.action, data.reward, data.done, never, data.done, data.next_obs)
+    buffer = ReplayBuffer.from_data(*columns)
+    names = ("obs", "act", "rew", "obs_next", "terminated")
+    item = Batch(**dict(zip(names, one_of(data), strict=True)), truncated=False, info={})
+    empty = ReplayBuffer(len(data.reward))
+    return Replay(
+        lambda: buffer.sample(batch),
+        lambda draw: Transition(*(getattr(draw[0], name) for name in names)),
+        lambda: empty.add(item),
     )
-    item = one_of(data)
-    step = Batch(
-        obs=item.obs,
-        act=item.action,
-        rew=item.reward,
-        terminated=item.done,
-        truncated=False,
-        obs_next=item.next_obs,
-        info={},
-    )
-    adding = ReplayBuffer(len(data.reward))
-
-    def lines(drawn: Any) -> Transition:
-        result = drawn[0]
-        return Transition(result.obs, result.act, result.rew, result.obs_next, result.terminated)
-
-    return Replay(lambda: buffer.sample(batch), lines, lambda: adding.add(step))
 
 
 def flashbax(data: Transition, batch: int) -> Replay:
@@ -269,10 +211,10 @@ def flashbax(data: Transition, batch: int) -> Replay:
     def adding(columns: dict[str, np.ndarray]) -> Work:
         return lambda: lock.append(jax.block_until_ready(add(lock.pop(), columns)))
 
-    return Replay(draw, _of_dictionary, adding(item), adding(many))
+    return Replay(draw, by_name, adding(item), adding(many))
 
 
-def _of_dictionary(drawn: Mapping[str, Any]) -> Transition:
+def by_name(drawn: Mapping[str, Any]) -> Transition:
     return Transition(*(np.asarray(drawn[name]) for name in Transition._fields))
 
 
@@ -291,17 +233,27 @@ def refuse_other_draws(name: str, replay: Replay, data: Transition, batch: int) 
     Raises:
         NotTheSame: they are not.
     """
-    drawn = [replay.to_columns(replay.draw()) for _ in range(-(-CHECKED // batch))]
-    result = Transition(*map(np.concatenate, zip(*drawn, strict=True)))
-    number = result.reward.reshape(-1).astype(np.int64)
-    stored = len(data.reward)
-    if number.min() < 0 or number.max() >= stored:
-        raise NotTheSame(f"{name}: draws a transition that was never added")
-    for column, expected in zip(result, rows(data, number), strict=True):
+    draws = [replay.to_columns(replay.draw()) for _ in range(-(-CHECKED // batch))]
+    columns = Transition(*map(np.concatenate, zip(*draws, strict=True)))
+    numbers = columns.reward.reshape(-1).astype(np.int64)
+    refuse_uneven(name, numbers, len(data.reward))
+    for column, expected in zip(columns, rows(data, numbers), strict=True):
         if not np.array_equal(column.reshape(expected.shape), expected):
             raise NotTheSame(f"{name}: draws transitions in parts of several")
-    evenness = chisquare(np.bincount(number * BINS // stored, minlength=BINS)).pvalue
-    if evenness < 1e-6:
+
+
+def refuse_uneven(name: str, numbers: np.ndarray, stored: int) -> None:
+    """Checks by a chi-square test that each of the stored transitions is drawn equally often.
+
+    Raises:
+        NotTheSame: it is not.
+    """
+    if numbers.min() < 0 or numbers.max() >= stored:
+        raise NotTheSame(f"{name}: draws a transition that was never added")
+    sizes = np.bincount(np.arange(stored) * BINS // stored, minlength=BINS)
+    counts = np.bincount(numbers * BINS // stored, minlength=BINS)
+    p_value = chisquare(counts, sizes * len(numbers) / stored).pvalue
+    if p_value < 1e-6:
         raise NotTheSame(
-            f"{name}: draws are not uniform over {stored:,} transitions (p = {evenness:.1e})"
+            f"{name}: draws are not uniform over {stored:,} transitions (p = {p_value:.1e})"
         )

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 LOCK = Path("requirements/peers.txt")
 TORCH = "torch==2.13.0"
@@ -17,14 +16,7 @@ INSTALL_SECONDS = 1800
 NOT_INSTALLED = "{what} is not installed: {why}"
 
 
-class Environment(NamedTuple):
-    """Holds an interpreter, and a sentence about each package that it lacks."""
-
-    python: Path
-    missing: list[str]
-
-
-def environment(root: Path) -> Environment:
+def environment(root: Path) -> Path:
     """Returns the interpreter in .bench/peers; installs it again if the lock changed. Git ignores
     it.
 
@@ -34,7 +26,7 @@ def environment(root: Path) -> Environment:
     folder, expected = root / ".bench" / "peers", "\n".join([TORCH, (root / LOCK).read_text()])
     python, done = folder / "bin" / "python", folder / ".installed"
     if done.exists() and done.read_text() == expected:
-        return Environment(python, [])
+        return python
     print(
         "installing other libraries into .bench/peers (some minutes, once)",
         file=sys.stderr,
@@ -45,28 +37,29 @@ def environment(root: Path) -> Environment:
     called([sys.executable, "-m", "venv", "--clear", str(folder)])
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     called([*pip, TORCH])
-    missing = locked([*pip, "--no-deps", "--require-hashes"], root / LOCK, folder)
-    if not missing:
+    if install([*pip, "--no-deps", "--require-hashes"], root / LOCK, folder):
         done.write_text(expected)
-    return Environment(python, missing)
+    return python
 
 
-def locked(pip: list[str], lock: Path, folder: Path) -> list[str]:
-    """Installs everything at once, or one by one if that fails."""
+def install(pip: list[str], lock: Path, folder: Path) -> bool:
+    """Installs everything at once, or one by one if that fails; returns whether all are there."""
     try:
         called([*pip, "-r", str(lock)])
-        return []
+        return True
     except subprocess.SubprocessError as error:
         print(f"{reason(error)}; installing one after the other", file=sys.stderr, flush=True)
-    missing = []
-    for result in REQUIREMENT.finditer(lock.read_text()):
+    is_complete = True
+    for requirement in REQUIREMENT.finditer(lock.read_text()):
         single = folder / "single.txt"
-        single.write_text(f"{result[0]}\n")
+        single.write_text(f"{requirement[0]}\n")
         try:
             called([*pip, "-r", str(single)])
         except subprocess.SubprocessError as error:
-            missing.append(NOT_INSTALLED.format(what=result[1], why=reason(error)))
-    return missing
+            is_complete = False
+            message = NOT_INSTALLED.format(what=requirement[1], why=reason(error))
+            print(message, file=sys.stderr, flush=True)
+    return is_complete
 
 
 def called(command: list[str]) -> None:
@@ -84,5 +77,5 @@ def variables(root: Path) -> dict[str, str]:
 
 def reason(error: Exception) -> str:
     """Returns the last line printed by the failed command."""
-    said = (getattr(error, "stderr", None) or str(error)).strip()
-    return said.splitlines()[-1] if said else type(error).__name__
+    text = (getattr(error, "stderr", None) or str(error)).strip()
+    return text.splitlines()[-1] if text else type(error).__name__

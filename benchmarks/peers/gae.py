@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness import Contestant, race
+from benchmarks.harness import race
+from benchmarks.repeat import repeat
 from benchmarks.table import Goal, NotTheSame, Row
 from quatrain.replay.rollouts.gae import Trace, advantages
 
@@ -48,16 +49,6 @@ def trace_of(name: str) -> Trace:
     return Trace(rewards, values[:-1].clone(), values[1:].clone(), ended, torch.zeros_like(ended))
 
 
-def repeated(trace: Trace, work: Callable[[], Any]) -> Contestant:
-    """Repeats short work."""
-    repeats = max(1, min(20, 20_000 // len(trace.rewards)))
-
-    def run() -> Any:
-        return [work() for _ in range(repeats)]
-
-    return Contestant(run, repeats)
-
-
 def rows(libraries: Collection[str], rounds: int) -> list[Row]:
     """Compares every shape with each available library."""
     result = []
@@ -65,7 +56,7 @@ def rows(libraries: Collection[str], rounds: int) -> list[Row]:
         trace = trace_of(name)
         sides = contestants(trace, libraries)
         refuse_others(name, trace, sides)
-        times = race({side: repeated(trace, work) for side, work in sides.items()}, rounds)
+        times = race({side: repeat(work) for side, work in sides.items()}, rounds)
         result += [
             Row(
                 f"advantages, {name}; before: {side}",
@@ -83,36 +74,36 @@ def rows(libraries: Collection[str], rounds: int) -> list[Row]:
 
 
 def contestants(trace: Trace, libraries: Collection[str]) -> dict[str, Callable[[], Any]]:
-    """Builds all contestants from arrays in the layout that each expects."""
+    """Builds all contestants; each gets its arrays in its own layout and returns [steps, lanes]."""
     result: dict[str, Callable[[], Any]] = {
-        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto")
+        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto").advantage
     }
     if "torchrl" in libraries:
-        result |= torchrl_contestants(trace)
+        result["torchrl, vectorised"] = torchrl_contestant(trace)
     if "stable-baselines3" in libraries:
         buffer = stable_baselines3_buffer(trace)
-        last_values, ended = trace.next_values[-1], trace.terminated[-1].numpy()
+        last_values = trace.next_values[-1]
+        terminated = trace.terminated[-1].numpy()
 
         def fill() -> np.ndarray:
-            buffer.compute_returns_and_advantage(last_values, ended)
+            buffer.compute_returns_and_advantage(last_values, terminated)
             return buffer.advantages
 
         result["stable-baselines3"] = fill
     return result
 
 
-def torchrl_contestants(trace: Trace) -> dict[str, Callable[[], Any]]:
-    """Lanes first, then time, and an axis of features."""
+def torchrl_contestant(trace: Trace) -> Callable[[], Any]:
+    """Returns its vectorised function (its plain one is slower), with lanes first, then time, and
+    an axis of features.
+    """
     from torchrl.objectives.value import functional
 
-    rewards, values, next_values, terminated = (
-        column.T[..., None].contiguous() for column in trace[:4]
-    )
+    columns = [column.T[..., None].contiguous() for column in trace[:4]]
+    rewards, values, next_values, terminated = columns
     arguments = (DISCOUNT, LAMBDA, values, next_values, rewards, terminated, terminated)
-    return {
-        "torchrl, vectorised": lambda: functional.vec_generalized_advantage_estimate(*arguments),
-        "torchrl, plain": lambda: functional.generalized_advantage_estimate(*arguments),
-    }
+    estimate = functional.vec_generalized_advantage_estimate
+    return lambda: estimate(*arguments)[0][..., 0].T
 
 
 def stable_baselines3_buffer(trace: Trace) -> Any:
@@ -136,10 +127,5 @@ def refuse_others(name: str, trace: Trace, sides: dict[str, Callable[[], Any]]) 
     """
     expected = advantages(trace, DISCOUNT, LAMBDA, "auto").advantage
     for side, work in sides.items():
-        result = work()
-        if side.startswith("torchrl"):
-            result = result[0][..., 0].T
-        elif side == "ours":
-            result = result.advantage
-        if not np.allclose(result, expected, rtol=1e-3, atol=1e-3):
+        if not np.allclose(work(), expected, rtol=1e-3, atol=1e-3):
             raise NotTheSame(f"advantages, {name}: ours are others than those of {side}")

@@ -16,17 +16,14 @@ import numpy as np
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.peers.cartpole import sides
 from benchmarks.peers.cartpole.dqn import Schedule
-from benchmarks.table import Goal, Point, Row, Without
+from benchmarks.table import Goal, Row, Without
 
 SCHEDULE = Schedule()
-LEAST_TURNS, LEAST_STEPS, SLOW_STEPS = 300, 1_200, 1_000
-"""Of a call, and of one of stable-baselines3. The first, which is not timed, holds the warm-up of
-rejax.
+TURNS, SLOW_STEPS = 300, 1_000
+"""Turns of a call, and environment steps of one of stable-baselines3. The first call, which is not
+timed, holds the warm-up of rejax.
 """
-ENVIRONMENTS = (1, 100)
-"""Beside those of SCHEDULE."""
-REJAX, BASELINES = "rejax", "stable-baselines3"
-SMALL, LARGE, LARGEST = 10_000, 100_000, 1_000_000
+CAPACITIES = (10_000, 1_000_000)
 """Transitions that a replay keeps."""
 ONE_THREAD = {"NPROC": "1", "OMP_NUM_THREADS": "1"}
 UNIT = "us/agent-step"
@@ -40,202 +37,94 @@ NOTES = [
     " on {batch_size} of {capacity:,} transitions; network 4-64-64-2 with rectifiers, discount"
     " {discount}, no double estimates, target copied every {target_every} steps, {warm_up:,} random"
     " steps before, epsilon 1 to {epsilon_end} over {epsilon_over:,} steps. One thread; timed after"
-    " the warm-up".format(**SCHEDULE._asdict()),
-    (
-        "training loops, not alike: rejax draws a batch without replacement; the loss of"
-        " stable-baselines3 is Huber's; where 500 steps cut an episode off, rejax takes it for a"
-        " fall, stable-baselines3 goes on from the last view, ours leaves that step out. rejax"
-        " 0.1.3 gets gymnax 1.0 by an adapter that joins its two kinds of end"
-    ),
-    (
-        "training loops: limit is the products of the 64 x 64 layer alone, nine tenths of all, in"
-        " NumPy"
-    ),
+    " the warm-up; each learner first reaches a greedy return of 100".format(**SCHEDULE._asdict()),
+    "training loops, not alike: rejax draws a batch without replacement; the loss of"
+    " stable-baselines3 is Huber's; where 500 steps cut an episode off, rejax takes it for a"
+    " fall, stable-baselines3 goes on from the last view, ours leaves that step out. rejax"
+    " 0.1.3 gets gymnax 1.0 by an adapter that joins its two kinds of end",
 ]
 
 
-def rows(rounds: int) -> tuple[list[Row], list[str]]:
-    """Returns all rows, and notes on them.
+def rows(rounds: int) -> list[Row]:
+    """Returns all rows.
 
     Raises:
         CalledProcessError: a learner did not learn, or did not run.
     """
-    ran = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", "benchmarks.peers.loop", str(rounds)],
         env=os.environ | ONE_THREAD,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    lines = json.loads(ran.stdout)
-    times = {
-        name: Measured(np.array(values), seconds)
-        for name, (values, seconds) in lines["times"].items()
-    }
-    return rows_of(times), [*NOTES, *lines["notes"]]
+    times = json.loads(ended.stdout).items()
+    return rows_of({name: Measured(np.array(values), start) for name, (values, start) in times})
 
 
 def rows_of(times: dict[str, Measured]) -> list[Row]:
-    """Returns the rows; a missing side leaves its comparison empty."""
-    local, lanes = times[named("ours")], SCHEDULE.environments
-    without = Without("the scan: each turn is a call from Python", times["by call"])
-    name = f"DQN on CartPole, {lanes} environments"
-    row = Row(
-        f"{name}; before: {REJAX}",
+    """Returns a row for each library, and for a replay of many transitions against one of few."""
+    name = f"DQN on CartPole, {SCHEDULE.environments} environments"
+    rejax = Row(
+        f"{name}; before: rejax",
         UNIT,
-        local,
-        times.get(named(REJAX)),
-        limit=times["limit"],
-        without=without,
+        times["ours"],
+        times["rejax"],
+        without=Without("the scan: each turn is a call from Python", times["by call"]),
         goal=Goal(2.5, "before"),
-        against=REJAX,
+        against="rejax",
         tried=TRIED,
-        point=environments(lanes),
     )
-    of_baselines = row._replace(
-        name=f"{name}; before: {BASELINES}",
-        before=times.get(BASELINES),
+    baselines = rejax._replace(
+        name=f"{name}; before: stable-baselines3",
+        before=times["stable-baselines3"],
         goal=Goal(15, "before"),
-        against=BASELINES,
-        point=None,
+        against="stable-baselines3",
     )
-    plain = row._replace(limit=None, without=None, goal=None, tried="")
-    result = [row, of_baselines]
-    for lanes in ENVIRONMENTS:
-        schedule = SCHEDULE._replace(environments=lanes)
-        result.append(
-            compared(plain, f"  environments: {lanes}", schedule, times)._replace(
-                point=environments(lanes)
-            )
-        )
-    result.append(
-        compared(plain, f"  {LARGE:,} transitions kept", with_capacity(LARGE), times)._replace(
-            point=None
-        )
+    small, large = CAPACITIES
+    capacity = Row(
+        f"  {large:,} transitions kept, all full",
+        UNIT,
+        times[f"full {large}"],
+        times[f"full {small}"],
+        goal=Goal(0.8, "before"),
+        against=f"{small:,} transitions",
     )
-    return [*result, *capacity_rows(plain, times)]
-
-
-def compared(plain: Row, name: str, schedule: Schedule, times: dict[str, Measured]) -> Row:
-    """Compares another schedule with rejax."""
-    return plain._replace(
-        name=f"{name}; before: {REJAX}",
-        ours=times[named("ours", schedule)],
-        before=times.get(named(REJAX, schedule)),
-    )
-
-
-def capacity_rows(plain: Row, times: dict[str, Measured]) -> list[Row]:
-    """Compares full rings with a small full one."""
-    small = times["full " + named("ours", with_capacity(SMALL))]
-    result = []
-    for capacity in (SMALL, LARGE, LARGEST):
-        local = times["full " + named("ours", with_capacity(capacity))]
-        point = Point("training loop: transitions kept", "transitions", capacity)
-        row = plain._replace(
-            name=f"  {capacity:,} transitions kept, all full", ours=local, before=None, point=point
-        )
-        if capacity > SMALL:
-            row = row._replace(before=small, against=f"{SMALL:,} transitions")
-        result.append(row._replace(goal=Goal(0.8, "before") if capacity == LARGEST else None))
-    return result
-
-
-def environments(lanes: int) -> Point:
-    return Point("training loop: environments", "environments", lanes)
-
-
-def with_capacity(capacity: int) -> Schedule:
-    return SCHEDULE._replace(capacity=capacity)
-
-
-def named(side: str, schedule: Schedule = SCHEDULE) -> str:
-    return f"{side}, {schedule.environments} x {schedule.capacity}"
+    return [rejax, baselines, capacity]
 
 
 # In a process of its own.
 
 
 def measured(rounds: int) -> dict[str, Any]:
-    """Times by name, and what is missing.
+    """Returns the times by name.
 
     Raises:
         NotTheSame: a learner does not learn.
     """
-    makers, notes = importable()
-    learners = {name: make(SCHEDULE) for name, make in makers.items()}
-    steps = {name: steps_of(SCHEDULE) for name in learners} | {BASELINES: sides.LEARNT_AFTER}
-    learnt = {
-        name: sides.refuse_unlearnt(name, side, steps[name]) for name, side in learners.items()
+    steps = TURNS * SCHEDULE.environments
+    learners = {
+        "ours": (sides.ours(SCHEDULE), steps),
+        "rejax": (sides.rejax(SCHEDULE), steps),
+        "stable-baselines3": (sides.stable_baselines3(SCHEDULE), SLOW_STEPS),
     }
-    lines = ", ".join(f"{name} {brought:.0f}" for name, brought in learnt.items())
-    notes.append(
-        f"training loops, greedy return after {sides.LEARNT_AFTER:,} steps, of 500: {lines}"
-    )
+    for name, (side, steps_a_call) in learners.items():
+        first_call = sides.LEARNT_AFTER if name == "stable-baselines3" else steps_a_call
+        sides.refuse_unlearnt(name, side, first_call)
     jax.clear_caches()  # so that the first call compiles
-    times = race(main_contestants(learners), rounds)
-    for lanes in ENVIRONMENTS:
-        times |= race(alike(makers, SCHEDULE._replace(environments=lanes)), rounds)
-    times |= race(alike(makers, with_capacity(LARGE)), rounds)
-    times |= race(full(), rounds)
-    return {
-        "times": {
-            name: (each.values.tolist(), each.compile_seconds) for name, each in times.items()
-        },
-        "notes": notes,
-    }
+    contestants = {name: side.contestant(count) for name, (side, count) in learners.items()}
+    contestants["by call"] = sides.ours(SCHEDULE, turns_a_call=1).contestant(steps)
+    times = race(contestants, rounds) | race(full_replays(steps), rounds)
+    return {name: (item.values.tolist(), item.compile_seconds) for name, item in times.items()}
 
 
-def importable() -> tuple[dict[str, Any], list[str]]:
-    """Returns how to build each side, and notes on those that are missing."""
-    makers: dict[str, Any] = {"ours": sides.ours}
-    notes = []
-    for name, module, make in (
-        (REJAX, "rejax", sides.rejax),
-        (BASELINES, "stable_baselines3", sides.stable_baselines3),
-    ):
-        try:
-            __import__(module)
-            makers[name] = make
-        except ImportError as error:
-            notes.append(f"training loops: {name} is not compared: {error}")
-    return makers, notes
-
-
-def main_contestants(learners: dict[str, sides.Side]) -> dict[str, Contestant]:
-    """Returns all contestants of SCHEDULE."""
-    steps = steps_of(SCHEDULE)
-    result = {
-        named(name): side.contestant(steps) for name, side in learners.items() if name != BASELINES
-    }
-    if BASELINES in learners:
-        result[BASELINES] = learners[BASELINES].contestant(SLOW_STEPS)
-    by_call = sides.ours(SCHEDULE, turns_a_call=1).contestant(steps)
-    return result | {"by call": by_call, "limit": sides.products(SCHEDULE, LEAST_TURNS)}
-
-
-def alike(makers: dict[str, Any], schedule: Schedule) -> dict[str, Contestant]:
-    """Returns the compiled contestants of another schedule."""
-    compiled = [name for name in makers if name != BASELINES]
-    return {
-        named(name, schedule): makers[name](schedule).contestant(steps_of(schedule))
-        for name in compiled
-    }
-
-
-def full() -> dict[str, Contestant]:
-    """Ours, of several capacities, as much in each ring as it holds."""
+def full_replays(steps: int) -> dict[str, Contestant]:
+    """Returns ours with replays of several capacities, all full."""
     result = {}
-    for capacity in (SMALL, LARGE, LARGEST):
-        schedule = with_capacity(capacity)
-        side = sides.ours(schedule, warm_up=capacity)
-        result["full " + named("ours", schedule)] = side.contestant(steps_of(schedule))
+    for capacity in CAPACITIES:
+        side = sides.ours(SCHEDULE._replace(capacity=capacity), warm_up=capacity)
+        result[f"full {capacity}"] = side.contestant(steps)
     return result
-
-
-def steps_of(schedule: Schedule) -> int:
-    """Returns the environment steps of a call."""
-    return max(LEAST_STEPS, LEAST_TURNS * schedule.environments)
 
 
 if __name__ == "__main__":

@@ -41,21 +41,13 @@ def main(argv: list[str] | None = None) -> int:
 def measured(root: Path, rounds: int, results: Path) -> int:
     """Measures in the interpreter that has the libraries, which are installed if missing."""
     try:
-        python, missing = environment(root)
+        python = environment(root)
     except (OSError, subprocess.SubprocessError) as error:
         print(f"other libraries are not compared: {reason(error)} [exit 3]", file=sys.stderr)
         return 3
-    command = [
-        str(python),
-        "-m",
-        "benchmarks.peers.measure",
-        "--rounds",
-        str(rounds),
-        "--results",
-        str(results),
-    ]
-    notes = [word for note in missing for word in ("--note", note)]
-    code = subprocess.run([*command, *notes], cwd=root, env=variables(root)).returncode
+    command = [str(python), "-m", "benchmarks.peers.measure"]
+    command += ["--rounds", str(rounds), "--results", str(results)]
+    code = subprocess.run(command, cwd=root, env=variables(root)).returncode
     if code < 0:
         print(
             f"other libraries are not compared: signal {-code} ended their process [exit 1]",

@@ -11,9 +11,9 @@ import flashbax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import chisquare
 
 from benchmarks.harness import Contestant, Measured, race
+from benchmarks.peers.buffers import refuse_uneven
 from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.replay.frames import (
     FrameRing,
@@ -29,7 +29,7 @@ from quatrain.replay.frames import (
 STEPS = 300
 """Of a call of a compiled program."""
 LANES, SLOTS, BATCH = 16, 6_250, 256
-CAPACITIES, BATCHES = (10_000, 100_000, 1_000_000), (32, 256, 2048)
+CAPACITIES = (10_000, 100_000, 1_000_000)
 ONE_FRAME = Window(frames=1, n_step=1, discount=0.99)
 GOALS = {"rbg": 2.0, "threefry2x32": 1.5}
 CHECKED = 1_000_000
@@ -42,7 +42,7 @@ TRIED = (
 
 
 class Drawn(NamedTuple):
-    """Holds what a learner needs of a draw; both sides may leave out the rest."""
+    """Holds what a learner needs of a draw."""
 
     frame: jax.Array
     action: jax.Array
@@ -53,8 +53,7 @@ class Drawn(NamedTuple):
 
 class Replay(NamedTuple):
     """Holds a replay as functions, and its state when it holds `numbered_turns`; `draw_inputs`:
-    keys ->
-    the input of each draw.
+    keys -> the input of each draw.
     """
 
     state: Any
@@ -64,127 +63,105 @@ class Replay(NamedTuple):
 
 
 def rows(rounds: int) -> list[Row]:
-    """Measures both kinds of keys, and the cost of a step by capacity and batch."""
-    result, times_of = [], cache(partial(raced, rounds=rounds))  # two curves meet in one point
+    """Measures both kinds of keys, and the cost of a step by capacity."""
+    times_of = cache(partial(raced, rounds=rounds))  # the curve meets the first row in one point
+    result = []
     for keys, goal in GOALS.items():
-        times = times_of(SLOTS, BATCH, keys)
+        times = times_of(SLOTS, keys)
         name = f"add {LANES} + sample({BATCH}) in a scan, {keys} keys; before: flashbax"
-        result.append(row_of(name, times)._replace(goal=Goal(goal, "before")))
-        name = "  ours with a key for each step, too; before: flashbax"
-        result.append(
-            result[-1]._replace(name=name, ours=times["by key"], without=None, tried=TRIED)
+        row = row_of(name, times)._replace(goal=Goal(goal, "before"))
+        by_key = row._replace(
+            name="  ours with a key for each step, too; before: flashbax",
+            ours=times["by key"],
+            without=None,
+            tried=TRIED,
         )
+        result += [row, by_key]
     for at in CAPACITIES:
         point = Point("add and draw in a scan: transitions stored", "transitions stored", at)
-        times = times_of(at // LANES, BATCH, "rbg")
-        result.append(
-            row_of(f"  {at:,} stored, rbg keys; before: flashbax", times)._replace(point=point)
-        )
-    for at in BATCHES:
-        point = Point("add and draw in a scan: batch", "batch", at)
-        times = times_of(SLOTS, at, "rbg")
-        result.append(
-            row_of(f"  a batch of {at}, rbg keys; before: flashbax", times)._replace(point=point)
-        )
+        name = f"  {at:,} stored, rbg keys; before: flashbax"
+        result.append(row_of(name, times_of(at // LANES, "rbg"))._replace(point=point))
     return result
 
 
 def row_of(name: str, times: dict[str, Measured]) -> Row:
-    without = Without("random words of all steps at once", times["by key"])
-    ours, limit = times["ours"], times["limit"]
     return Row(
-        name, "us/call", ours, times["flashbax"], limit=limit, without=without, against="flashbax"
+        name,
+        "us/call",
+        times["ours"],
+        times["flashbax"],
+        limit=times["limit"],
+        without=Without("random words of all steps at once", times["by key"]),
+        against="flashbax",
     )
 
 
-def raced(slots: int, batch: int, keys: str, rounds: int) -> dict[str, Measured]:
-    """Ours, flashbax and the gathers alone, after a look at what they draw.
+def raced(slots: int, keys: str, rounds: int) -> dict[str, Measured]:
+    """Times ours, flashbax and the gathers alone, after a check of what they draw.
 
     Raises:
         NotTheSame: one does not draw uniformly.
     """
     turns = numbered_turns(slots)
-    ours = our_replay(turns, batch)
-    replays = {
-        "ours": ours,
-        "by key": by_key(ours, batch),
-        "flashbax": flashbax_replay(turns, batch),
-    }
+    ours = our_replay(turns)
+    by_key = Replay(
+        ours.state, ours.add, lambda ring, key: ours.draw(ring, random_words(key, BATCH))
+    )
+    replays = {"ours": ours, "by key": by_key, "flashbax": flashbax_replay(turns)}
     for name, replay in replays.items():
-        refuse_uneven_draws(name, replay, keys, slots, batch)
+        refuse_other_draws(name, replay, keys, slots)
     split = jax.random.split(jax.random.key(0, impl=keys), STEPS)
     contestants = {name: scanned(replay, split) for name, replay in replays.items()}
-    entries = jax.random.randint(jax.random.key(2), (STEPS, batch), 0, (slots - 1) * LANES)
+    entries = jax.random.randint(jax.random.key(2), (STEPS, BATCH), 0, (slots - 1) * LANES)
     return race(contestants | {"limit": scanned(gathering(turns), entries)}, rounds)
 
 
 def numbered_turns(turns: int) -> Transitions:
-    """Turns of one endless episode, one agent; a frame is (turn, lane)."""
-    shape = (turns, 1, LANES)
-    frames = np.stack(
-        np.broadcast_arrays(np.arange(turns)[:, None, None], np.arange(LANES)), axis=-1
-    )
-    numbers, never = frames.sum(axis=-1), np.zeros((turns, LANES), bool)
-    # An episode of more turns than 16 bits count: what is not stacked does not ask for the turn.
-    turn = np.broadcast_to(np.arange(turns).astype(np.int16)[:, None], (turns, LANES))
-    frames, actions = frames.astype(np.float32), (numbers % 4).astype(np.int8)
+    """Returns turns of one endless episode with one agent. A frame is (turn, lane), the reward
+    numbers the transitions.
+    """
+    turn, lane = np.meshgrid(np.arange(turns), np.arange(LANES), indexing="ij")
+    number = turn * LANES + lane
+    never = np.zeros((turns, LANES), bool)
     return Transitions(
-        frames.reshape(*shape, 2), actions, numbers.astype(np.float32), never, never, turn
+        np.stack([turn, lane], axis=-1).astype(np.float32)[:, None],
+        (number % 4).astype(np.int8)[:, None],
+        number.astype(np.float32)[:, None],
+        never,
+        never,
+        # More turns than 16 bits count: without stacks nothing reads the turn of an episode.
+        turn.astype(np.int16),
     )
 
 
-def our_replay(turns: Transitions, batch: int) -> Replay:
+def our_replay(turns: Transitions) -> Replay:
     """Draws the random words of all steps at once: the fastest way in a scan."""
 
-    def draw(ring: FrameRing, argument: jax.Array) -> Drawn:
-        result = sample_from_words(argument, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
+    def draw(ring: FrameRing, words: jax.Array) -> Drawn:
+        batch = sample_from_words(words, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
         return Drawn(
-            result.stack, result.action, result.returns, result.bootstrap == 0, result.next_stack
+            batch.stack, batch.action, batch.returns, batch.bootstrap == 0, batch.next_stack
         )
 
-    argument = jax.vmap(partial(random_words, batch_size=batch))
-    return Replay(jax.jit(partial(from_transitions, len(turns.turn)))(turns), write, draw, argument)
+    ring = jax.jit(partial(from_transitions, len(turns.turn)))(turns)
+    return Replay(ring, write, draw, jax.vmap(partial(random_words, batch_size=BATCH)))
 
 
-def by_key(replay: Replay, batch: int) -> Replay:
-    """Ours, with a key for each step."""
-    return Replay(
-        replay.state, replay.add, lambda ring, key: replay.draw(ring, random_words(key, batch))
-    )
-
-
-def flashbax_replay(turns: Transitions, batch: int) -> Replay:
-    slots = len(turns.turn)
+def flashbax_replay(turns: Transitions) -> Replay:
     buffer = flashbax.make_flat_buffer(
-        slots * LANES, batch, batch, add_sequences=True, add_batch_size=LANES
+        len(turns.turn) * LANES, BATCH, BATCH, add_sequences=True, add_batch_size=LANES
     )
 
-    def items(turns: Transitions) -> dict[str, jax.Array]:
-        """Lanes first, then time."""
-        columns = {
-            "frame": turns.frames[:, 0],
-            "action": turns.actions[:, 0],
-            "reward": turns.rewards[:, 0],
-        }
-        return {
-            name: jnp.swapaxes(column, 0, 1)
-            for name, column in (columns | {"ended": turns.terminated}).items()
-        }
+    def add(state: Any, turns: Transitions) -> Any:
+        columns = (turns.frames[:, 0], turns.actions[:, 0], turns.rewards[:, 0], turns.terminated)
+        return buffer.add(state, [jnp.swapaxes(column, 0, 1) for column in columns])
 
     def draw(state: Any, key: jax.Array) -> Drawn:
         first, second = buffer.sample(state, key).experience
-        return Drawn(
-            first["frame"], first["action"], first["reward"], first["ended"], second["frame"]
-        )
+        return Drawn(*first, second[0])
 
-    def add(state: Any, turns: Transitions) -> Any:
-        return buffer.add(state, items(turns))
-
-    empty = buffer.init(
-        jax.tree.map(
-            lambda column: column[0, 0], items(jax.tree.map(lambda column: column[:1], turns))
-        )
-    )
+    first = [turns.frames[0, 0, 0], turns.actions[0, 0, 0], turns.rewards[0, 0, 0]]
+    empty = buffer.init([jnp.asarray(column) for column in (*first, turns.terminated[0, 0])])
     return Replay(jax.jit(add)(empty, turns), add, draw)
 
 
@@ -192,84 +169,68 @@ def gathering(turns: Transitions) -> Replay:
     """Measures the lower bound: writes the turn into slot 0 and gathers given entries."""
 
     def add(data: Transitions, turn: Transitions) -> Transitions:
-        return jax.tree.map(
-            lambda slots, values: jax.lax.dynamic_update_slice_in_dim(slots, values, 0, 0),
-            data,
-            turn,
-        )
+        update = partial(jax.lax.dynamic_update_slice_in_dim, start_index=0, axis=0)
+        return jax.tree.map(update, data, turn)
 
     def draw(data: Transitions, entries: jax.Array) -> Drawn:
         def take(column: jax.Array, at: jax.Array) -> jax.Array:
             return column.reshape(-1, *column.shape[3:]).at[at].get(mode="promise_in_bounds")
 
-        ended = data.terminated[:, None]
-        result = [
-            take(column, entries) for column in (data.frames, data.actions, data.rewards, ended)
-        ]
-        return Drawn(*result, take(data.frames, entries + LANES))
+        columns = (data.frames, data.actions, data.rewards, data.terminated[:, None])
+        return Drawn(
+            *(take(column, entries) for column in columns), take(data.frames, entries + LANES)
+        )
 
     return Replay(jax.tree.map(jnp.asarray, turns), add, draw)
 
 
 def scanned(replay: Replay, keys: jax.Array) -> Contestant:
-    """Steps of adding and drawing, the state donated from call to call."""
+    """Returns steps of adding and drawing; each call donates its state to the next."""
 
     @partial(jax.jit, donate_argnums=0)
     def program(state: Any, keys: jax.Array, turns: Transitions) -> tuple[Any, Drawn]:
         def step(
             carry: tuple[Any, Drawn], inputs: tuple[jax.Array, Transitions]
         ) -> tuple[tuple[Any, Drawn], None]:
-            (state, sums), (key, turn) = carry, inputs
+            state, sums = carry
+            key, turn = inputs
             state = replay.add(state, jax.tree.map(lambda column: column[None], turn))
             sums = jax.tree.map(jnp.add, sums, replay.draw(state, key))
             return (state, sums), None
 
-        argument = replay.draw_inputs(keys)
-        shapes = jax.eval_shape(replay.draw, state, argument[0])
+        draws = replay.draw_inputs(keys)
+        shapes = jax.eval_shape(replay.draw, state, draws[0])
         zeros = jax.tree.map(lambda column: jnp.zeros(column.shape, jnp.float32), shapes)
-        return jax.lax.scan(step, (state, zeros), (argument, turns))[0]
+        return jax.lax.scan(step, (state, zeros), (draws, turns))[0]
 
-    stored, turns = (
-        [jax.tree.map(jnp.copy, replay.state)],
-        jax.tree.map(jnp.asarray, numbered_turns(STEPS)),
-    )
+    states = [jax.tree.map(jnp.copy, replay.state)]
+    turns = jax.tree.map(jnp.asarray, numbered_turns(STEPS))
 
     def run() -> None:
-        state, sums = program(stored.pop(), keys, turns)
-        stored.append(jax.block_until_ready(state))
+        state, sums = program(states.pop(), keys, turns)
+        states.append(jax.block_until_ready(state))
         jax.block_until_ready(sums)
 
     return Contestant(run, STEPS)
 
 
-def refuse_uneven_draws(name: str, replay: Replay, keys: str, slots: int, batch: int) -> None:
-    """Checks that all turns but the newest (which has no successor) are drawn equally often, with
-    their successor.
+def refuse_other_draws(name: str, replay: Replay, keys: str, slots: int) -> None:
+    """Checks that all transitions but those of the newest turn (which have no successor) are drawn
+    equally often, with their successor.
 
     Raises:
         NotTheSame: they are not.
     """
-    split = jax.random.split(jax.random.key(1, impl=keys), CHECKED // batch)
-    drawn = jax.jit(
-        lambda state, keys: jax.lax.map(partial(replay.draw, state), replay.draw_inputs(keys))
-    )(replay.state, split)
-    frame, action, reward, _, later = (
-        np.asarray(column).reshape(-1, *column.shape[2:]) for column in drawn
-    )
-    turn, lane = frame.astype(np.int64).T
-    whole = (
-        (later - frame == [1, 0]).all()
-        and (action == (turn + lane) % 4).all()
-        and (reward == turn + lane).all()
-    )
-    bins = min(slots - 1, CHECKED // 100 // LANES)
-    result = chisquare(
-        np.bincount(turn * bins // (slots - 1) * LANES + lane, minlength=bins * LANES),
-        np.repeat(np.bincount(np.arange(slots - 1) * bins // (slots - 1)), LANES)
-        * len(turn)
-        / ((slots - 1) * LANES),
-    )
-    if not whole or turn.max() >= slots - 1 or result.pvalue < 1e-6:
-        raise NotTheSame(
-            f"{name}: draws are not uniform over whole transitions (p = {result.pvalue:.1e})"
-        )
+    split = jax.random.split(jax.random.key(1, impl=keys), CHECKED // BATCH)
+    draw = jax.jit(lambda state, keys: jax.lax.map(partial(replay.draw, state), keys))
+    draws = draw(replay.state, replay.draw_inputs(split))
+    drawn = Drawn(*(np.asarray(column).reshape(-1, *column.shape[2:]) for column in draws))
+    number = drawn.reward.astype(np.int64)
+    refuse_uneven(name, number, (slots - 1) * LANES)
+    frame = np.stack([number // LANES, number % LANES], axis=-1)
+    if not (
+        (drawn.frame == frame).all()
+        and (drawn.next_frame == frame + np.array([1, 0])).all()
+        and (drawn.action == number % 4).all()
+    ):
+        raise NotTheSame(f"{name}: draws transitions in parts of several")

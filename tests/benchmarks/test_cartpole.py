@@ -1,4 +1,4 @@
-"""The JAX CartPole is gymnasium's, and the learner on it learns; rows say who is missing."""
+"""The JAX CartPole is gymnasium's, and the learner on it learns."""
 
 import gymnasium
 import jax
@@ -78,30 +78,6 @@ def test_after_an_end_the_world_stands_at_its_new_start_and_the_last_observation
     np.testing.assert_array_equal(ours.worlds.step, [0, 8])
 
 
-def test_first_observations_lie_within_gymnasiums_bounds():
-    starts = world.starts_of(jnp.array([0.0, 0.5, 1.0]))
-    np.testing.assert_allclose(starts, [-0.05, 0, 0.05], atol=1e-8)
-
-
-def test_values_are_those_of_layers_in_numpy():
-    params = dqn.init_params(SMALL, jax.random.key(0))
-    first, second = dqn.layers(SMALL, params)
-    observed = np.random.default_rng(0).standard_normal((7, 4)).astype(np.float32)
-    hidden = np.maximum(observed @ np.asarray(first.weight).T + np.asarray(first.bias), 0)
-    expected = hidden @ np.asarray(second.weight).T + np.asarray(second.bias)
-    np.testing.assert_allclose(
-        dqn.values([first, second], jnp.asarray(observed)).T, expected, rtol=1e-4, atol=1e-5
-    )
-    assert sum(leaf.size for leaf in jax.tree.leaves([first, second])) == len(params)
-
-
-def test_the_rectifier_has_the_gradient_of_jax():
-    x = jnp.array([[-2.0, 3.0, -0.5, 0.7]])
-    local = jax.grad(lambda x: jnp.sum(dqn.rectified(x) ** 2))(x)
-    np.testing.assert_array_equal(local, jax.grad(lambda x: jnp.sum(jax.nn.relu(x) ** 2))(x))
-    np.testing.assert_array_equal(dqn.rectified(x), jax.nn.relu(x))
-
-
 def test_the_gradient_step_is_adams_on_each_parameter():
     """All parameters in one vector must come out as they do apart, by an own loss."""
     state = dqn.warmed_up(SMALL, jax.random.key(0), 30)
@@ -157,11 +133,7 @@ def test_the_target_stays_between_its_copies():
     assert not np.array_equal(second.params, kept)
 
 
-def test_epsilon_falls_from_one_to_its_end():
-    result = [float(SMALL.epsilon(jnp.int32(turns))) for turns in (0, 10, 20, 30)]
-    np.testing.assert_allclose(result, [1, 0.525, 0.05, 0.05], rtol=1e-5)
-
-
+@pytest.mark.full
 def test_it_learns_to_hold_the_pole():
     side = sides.ours(Schedule())
     before = sides.greedy_return(side.act)
@@ -175,49 +147,12 @@ def test_a_side_that_does_not_learn_is_refused():
         sides.refuse_unlearnt("idle", idle, 10_000)
 
 
-def test_greedy_return_counts_the_first_episode_only():
-    assert sides.greedy_return(lambda observed: np.zeros(len(observed), int)) == pytest.approx(
-        9.4, abs=0.6
-    )
-
-
-def times(*missing):
-    """As the child process gives them."""
-    result = {"by call": 3.0, loop.BASELINES: 40.0, "limit": 0.5}
-    schedules = [loop.SCHEDULE._replace(environments=lanes) for lanes in loop.ENVIRONMENTS]
-    for schedule in (loop.SCHEDULE, *schedules, loop.with_capacity(loop.LARGE)):
-        result |= {loop.named("ours", schedule): 1.0, loop.named(loop.REJAX, schedule): 3.0}
-    for capacity in (loop.SMALL, loop.LARGE, loop.LARGEST):
-        result["full " + loop.named("ours", loop.with_capacity(capacity))] = 1.0
-    return {
-        name: Measured(np.full(3, each))
-        for name, each in result.items()
-        if not name.startswith(tuple(missing))
-    }
-
-
 def test_each_goal_stands_in_a_row_with_what_it_is_against():
-    goals = {
-        row.against: (row.goal.number, row.goal_reached)
-        for row in loop.rows_of(times("none"))
-        if row.goal
-    }
-    assert goals == {
+    names = {"ours": 1.0, "rejax": 3.0, "stable-baselines3": 40.0, "by call": 3.0}
+    names |= {f"full {capacity}": 1.0 for capacity in loop.CAPACITIES}
+    rows = loop.rows_of({name: Measured(np.full(3, each)) for name, each in names.items()})
+    assert {row.against: (row.goal.number, row.goal_reached) for row in rows} == {
         "rejax": (2.5, True),
         "stable-baselines3": (15, True),
         "10,000 transitions": (0.8, True),
     }
-
-
-def test_rows_stay_where_a_library_is_missing():
-    result = loop.rows_of(times("rejax"))
-    assert len(result) == len(loop.rows_of(times("none")))
-    assert [row.goal_reached for row in result if row.against == "rejax" and row.goal] == [False]
-
-
-def test_a_missing_library_is_told(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "rejax", None)
-    makers, notes = loop.importable()
-    assert "ours" in makers
-    assert "rejax" not in makers
-    assert any("rejax is not compared" in note for note in notes)

@@ -2,10 +2,8 @@
 on one batch
 
 The plain algorithm (Mnih et al. 2015, with Adam), since the comparison is about a whole loop
-around this project's ring.
-Random numbers are drawn for all turns of a call at once, and the optimiser sees all parameters
-as one vector: fewer
-small operations, each of which costs a microsecond or more.
+around this project's ring. Random numbers are drawn for all turns of a call at once, and the
+optimiser sees all parameters as one vector: fewer small operations.
 """
 
 from functools import partial

@@ -173,28 +173,3 @@ def greedy_return(act: Callable[[Array], Any]) -> float:
         worlds, total = stepped.worlds, total + going * np.asarray(stepped.rewards)
         going &= ~np.asarray(stepped.terminated | stepped.truncated)
     return float(total.mean())
-
-
-def products(schedule: Schedule, turns: int) -> Contestant:
-    """Computes only the matrix products of the largest layer: act, target, value, and both
-    gradients.
-    """
-    rng, batch, units = np.random.default_rng(SEED), schedule.batch_size, schedule.hidden[0]
-    weight, rows, slopes = (
-        rng.standard_normal((many, units)).astype(np.float32) for many in (units, batch, batch)
-    )
-    acting, inputs, slope = (
-        rows[: schedule.environments].copy(),
-        np.empty_like(rows),
-        np.empty_like(weight),
-    )
-
-    def run() -> None:
-        for _ in range(turns):
-            acting @ weight
-            np.matmul(rows, weight, out=inputs)
-            np.matmul(rows, weight, out=inputs)
-            np.matmul(slopes, weight.T, out=inputs)
-            np.matmul(rows.T, slopes, out=slope)
-
-    return Contestant(run, turns * schedule.environments)
