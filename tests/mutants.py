@@ -14,6 +14,7 @@ import copy
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 TREES = ("src/quatrain", "pipeline")
-COPIED = (*TREES, "tests", "benchmarks", "presets", "inputs", "baselines", "examples", "docs")
+NO_TESTS = 5
+"""Exit code of pytest where nothing was selected."""
 AT_IMPORT = ("tests/test_contract.py", "tests/test_params.py")
 """Test files that are tried last for lines that run when a module is imported."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -125,75 +127,64 @@ def test_files(mutant: Mutant, reached: dict[str, dict[str, list[str]]]) -> list
     contexts = reached.get(mutant.path, {}).get(str(mutant.line), [])
     files = {name for name in contexts if name.startswith("tests/") and (ROOT / name).exists()}
     if "" in contexts:
-        files |= {str(path.relative_to(ROOT)) for path in ROOT.glob(f"{own}/test_*.py")} | {
-            *AT_IMPORT
-        }
+        files |= {str(path.relative_to(ROOT)) for path in ROOT.glob(f"{own}/test_*.py")}
+        files |= {*AT_IMPORT}
     return sorted(files, key=lambda name: (name in AT_IMPORT, not name.startswith(own + "/"), name))
 
 
-def killer(mutant: Mutant, files: list[str], folder: Path, limit: float) -> str | None:
-    """Returns the test that fails with the mutant in place; None if all pass."""
+def failing_test(files: list[str], folder: Path, seconds: float) -> str | None:
+    """Returns the first test of the files that fails; None if none does in so many seconds."""
+    options = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *files],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": f"{folder / 'src'}:{folder}"},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    summary = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", ended.stdout, re.MULTILINE)
+    if summary is None and ended.returncode not in (0, NO_TESTS):
+        return files[0]
+    return summary and summary[1]
+
+
+def killer(mutant: Mutant, files: list[str], folder: Path, seconds: float) -> str | None:
+    """Returns the test that fails with the mutant in place, and passes without it."""
     source = folder / mutant.path
     original = source.read_bytes()
     source.write_bytes(original[: mutant.begin] + mutant.after.encode() + original[mutant.end :])
     try:
-        for name in files:
-            try:
-                ended = subprocess.run(
-                    [
-                        sys.executable,
-                        "-m",
-                        "pytest",
-                        "-q",
-                        "-x",
-                        "-m",
-                        "not slow",
-                        "-p",
-                        "no:cacheprovider",
-                        name,
-                    ],
-                    cwd=folder,
-                    env=os.environ | {"PYTHONPATH": f"{folder / 'src'}:{folder}"},
-                    capture_output=True,
-                    text=True,
-                    timeout=limit,
-                )
-            except subprocess.TimeoutExpired:
-                return f"{name} (no end after {limit:.0f} s)"
-            if ended.returncode not in (0, 5):
-                lines = [
-                    line
-                    for line in ended.stdout.splitlines()
-                    if line.startswith(("FAILED", "ERROR"))
-                ]
-                return (lines or [f"{name} (exit {ended.returncode})"])[0][:200]
+        failure = failing_test(files, folder, seconds)
     finally:
         source.write_bytes(original)
-    return None
+    if failure is not None and failing_test([failure], folder, seconds):
+        raise RuntimeError(f"{failure} fails without a mutant, too")
+    return failure
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("coverage", type=Path, help="`coverage json --show-contexts`")
+    parser.add_argument("coverage", type=Path, help="what `coverage json --show-contexts` wrote")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=float, default=900, help="seconds of a test file")
+    parser.add_argument("--seconds", type=float, default=900, help="for the tests of a mutant")
     options = parser.parse_args()
-    files = json.loads(options.coverage.read_text())["files"]
     reached = {
         name[max(name.find(tree) for tree in TREES) :]: item["contexts"]
-        for name, item in files.items()
+        for name, item in json.loads(options.coverage.read_text())["files"].items()
     }
     killed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "copy")
-        shutil.copytree(
-            ROOT,
-            folder,
-            ignore=shutil.ignore_patterns(".venv", ".git", ".jax_cache", "__pycache__"),
-        )
+        unneeded = shutil.ignore_patterns(".jax_cache", "__pycache__", ".bench", ".mlflow")
+        shutil.copytree(ROOT, folder, symlinks=True, ignore=unneeded)
         for mutant in drawn(options.count, options.seed):
-            failure = killer(mutant, test_files(mutant, reached), folder, options.limit)
+            files = test_files(mutant, reached)
+            failure = killer(mutant, files, folder, options.seconds) if files else None
             killed += failure is not None
             print(f"{'killed' if failure else 'SURVIVED'}  {mutant}  {failure or ''}", flush=True)
     print(f"{killed} of {options.count} mutants killed")
