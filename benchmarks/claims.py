@@ -1,11 +1,47 @@
-"""claims of five proposals about the speed of other programs -> ratios that a measurement can check
+"""stored rows -> verdicts on what five documents claim about the speed of other programs
 
-Each proposal is about an open program that a model here reimplements. A claim quotes the
-proposal's words and numbers;
-`least` is the weakest reading as before / after: "50 % faster" needs 1.5, "50 % less" needs 2.
+Each document is about an open program that a model here reimplements. A claim quotes its words and
+numbers; `least` is the weakest reading as before / after: "50 % faster" needs 1.5, "50 % less" 2.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from pipeline.reporting.speed import FORM, PLAIN, PROPOSED, Ratio, Results, Row, read_file
+from quatrain.registry import MODELS
+
+COMMANDS = {
+    **{name: f"make bench BENCH={name}" for name in (*MODELS, "machine")},
+    "peers": "make bench-peers",
+    "iqn_to_return": "make bench-return",
+}
+"""Benchmark -> what measures it; in the order of the page."""
+LIBRARIES = ("cpprb", "flashbax", "rejax", "stable-baselines3", "tianshou", "torch")
+"""How names of other libraries begin."""
+
+Word = Literal[
+    "reproduced",
+    "in part",
+    "in doubt",
+    "refuted",
+    "no number to check",
+    "not built that way",
+    "no row",
+    "not measured",
+]
+WORDS: tuple[Word, ...] = get_args(Word)
+
+
+class Claim(NamedTuple):
+    """Holds one item of a document. `least` is None if no number is promised; `no_row` says why
+    nothing is measured.
+    """
+
+    what: str
+    promised: str
+    least: float | None = None
+    no_row: str = ""
 
 
 class Proposal(NamedTuple):
@@ -13,18 +49,6 @@ class Proposal(NamedTuple):
 
     title: str
     model: str
-
-
-class Claim(NamedTuple):
-    """Holds one item of a proposal. `least` is None if no number is promised; `no_row` says why
-    nothing is measured.
-    """
-
-    proposal: str
-    what: str
-    promised: str
-    least: float | None = None
-    no_row: str = ""
 
 
 PROPOSALS = {
@@ -36,87 +60,183 @@ PROPOSALS = {
     "dynamics": Proposal("Performance Optimization Summary: active-dynamics", "active_dynamics"),
     "agents": Proposal("JAX Acceleration Opportunities for Sequential Mode: treasurehunt", "iqn"),
 }
-
 CLAIMS = {
-    "allo-1": Claim(
-        "allo", "vectorise the sampling of the replay buffer", "50-70 % faster sampling", 1.5
-    ),
-    "allo-2": Claim("allo", "one application of the encoder to all batches", "10-20 % faster", 1.1),
-    "allo-3": Claim(
-        "allo", "plots out of the training loop", "no pauses of 5-10 s every 1000 steps"
-    ),
+    "allo-1": Claim("vectorise the sampling of the replay buffer", "50-70 % faster sampling", 1.5),
+    "allo-2": Claim("one application of the encoder to all batches", "10-20 % faster", 1.1),
+    "allo-3": Claim("plots out of the training loop", "no pauses of 5-10 s every 1000 steps"),
     "allo-4": Claim(
-        "allo", "one gather of coordinates for all batches", "5-10 % faster data preparation", 1.05
+        "one gather of coordinates for all batches", "5-10 % faster data preparation", 1.05
     ),
-    "allo-5": Claim("allo", "`@` in place of einsum", "2-5 % faster", 1.02),
-    "allo-6": Claim("allo", "one transfer of all metrics", "minimal"),
-    "allo-7": Claim("allo", "one identity matrix, products combined", "1-3 % faster", 1.01),
-    "allo-8": Claim("allo", "jit helper functions inside the jitted step", "no number"),
+    "allo-5": Claim("`@` in place of einsum", "2-5 % faster", 1.02),
+    "allo-6": Claim("one transfer of all metrics", "minimal"),
+    "allo-7": Claim("one identity matrix, products combined", "1-3 % faster", 1.01),
+    "allo-8": Claim("jit helper functions inside the jitted step", "no number"),
     "allo-phase-1": Claim(
-        "allo", "vectorised sampling and one encoder call together", "60-80 % faster", 1.6
+        "vectorised sampling and one encoder call together", "60-80 % faster", 1.6
     ),
-    "allo-overall": Claim("allo", "all of it", "2-3x faster training", 2.0),
+    "allo-overall": Claim("all of it", "2-3x faster training", 2.0),
     "replay-1": Claim(
-        "replay", "ends of episodes noted when an episode is added", "~5x per sample() call", 5.0
+        "ends of episodes noted when an episode is added", "~5x per sample() call", 5.0
     ),
-    "replay-2": Claim(
-        "replay", "masks and a sort in place of the loop", "2-3 ms become 0.5-1 ms", 2.0
-    ),
-    "replay-memory": Claim("replay", "memory of the notes", "about 40 KB per 100 episodes"),
-    "replay-overall": Claim("replay", "sampling of 20,000 steps", "100 s become 30 s", 3.3),
-    "colony-1": Claim("colony", "argpartition for the leftmost cells", "2-3x", 2.0),
-    "colony-2": Claim("colony", "a template of the reward dictionary", "1.05-1.1x", 1.05),
-    "colony-3": Claim("colony", "entropy in closed form", "5-10x Monte Carlo", 5.0),
-    "colony-4": Claim("colony", "advantages in preallocated tensors", "2-3x", 2.0),
-    "colony-memory": Claim("colony", "less memory", "10-20 % fewer allocations", 1.1),
-    "colony-overall": Claim("colony", "all four", "40-50 % faster overall", 1.4),
-    "colony-amp": Claim(
-        "colony", "mixed precision, not applied there", "30-50 % faster on GPUs", 1.3
-    ),
-    "colony-compile": Claim("colony", "torch.compile, not applied there", "20-30 % faster", 1.2),
+    "replay-2": Claim("masks and a sort in place of the loop", "2-3 ms become 0.5-1 ms", 2.0),
+    "replay-memory": Claim("memory of the notes", "about 40 KB per 100 episodes"),
+    "replay-overall": Claim("sampling of 20,000 steps", "100 s become 30 s", 3.3),
+    "colony-1": Claim("argpartition for the leftmost cells", "2-3x", 2.0),
+    "colony-2": Claim("a template of the reward dictionary", "1.05-1.1x", 1.05),
+    "colony-3": Claim("entropy in closed form", "5-10x Monte Carlo", 5.0),
+    "colony-4": Claim("advantages in preallocated tensors", "2-3x", 2.0),
+    "colony-memory": Claim("less memory", "10-20 % fewer allocations", 1.1),
+    "colony-overall": Claim("all four", "40-50 % faster overall", 1.4),
+    "colony-amp": Claim("mixed precision, not applied there", "30-50 % faster on GPUs", 1.3),
+    "colony-compile": Claim("torch.compile, not applied there", "20-30 % faster", 1.2),
     "colony-environments": Claim(
-        "colony", "vectorised environments, not applied there", "10x throughput", 10.0
+        "vectorised environments, not applied there", "10x throughput", 10.0
     ),
-    "dynamics-transfer": Claim("dynamics", "transfers that do not wait", "25-40 % faster", 1.25),
-    "dynamics-clone": Claim(
-        "dynamics", "clone only where a gradient is wanted", "30-50 % less memory", 1.43
-    ),
-    "dynamics-pool": Claim("dynamics", "a pool of tensors", "80-90 % fewer allocations", 5.0),
-    "dynamics-kl": Claim("dynamics", "weights of the KL terms kept", "60-80 % faster", 1.6),
-    "dynamics-mask": Claim(
-        "dynamics", "the mask drawn into one buffer", "40-60 % less memory", 1.67
-    ),
-    "dynamics-variance": Claim("dynamics", "the variance kept between calls", "no number"),
-    "dynamics-encoder": Claim(
-        "dynamics", "fewer calls of the encoder", "50-70 % faster agent step", 1.5
-    ),
-    "dynamics-device": Claim("dynamics", "the device's name compared once", "10-15 % faster", 1.1),
+    "dynamics-transfer": Claim("transfers that do not wait", "25-40 % faster", 1.25),
+    "dynamics-clone": Claim("clone only where a gradient is wanted", "30-50 % less memory", 1.43),
+    "dynamics-pool": Claim("a pool of tensors", "80-90 % fewer allocations", 5.0),
+    "dynamics-kl": Claim("weights of the KL terms kept", "60-80 % faster", 1.6),
+    "dynamics-mask": Claim("the mask drawn into one buffer", "40-60 % less memory", 1.67),
+    "dynamics-variance": Claim("the variance kept between calls", "no number"),
+    "dynamics-encoder": Claim("fewer calls of the encoder", "50-70 % faster agent step", 1.5),
+    "dynamics-device": Claim("the device's name compared once", "10-15 % faster", 1.1),
     "dynamics-naming": Claim(
-        "dynamics",
         "`_config` in place of `_cfg`",
         "maintainability",
         no_row="a name has no speed; here one pydantic config serves all",
     ),
-    "dynamics-memory": Claim("dynamics", "all of it", "20-40 % less memory", 1.25),
-    "agents-train": Claim("agents", "forward and backward pass compiled", "2-5x training", 2.0),
-    "agents-infer": Claim("agents", "inference compiled", "3-10x inference", 3.0),
-    "agents-compile": Claim("agents", "what compiling costs", "about 100-200 ms once"),
-    "agents-act-together": Claim("agents", "vmap of acting over agents", "2-4x", 2.0),
-    "agents-observe-together": Claim(
-        "agents", "vmap of observations over agents", "no number of its own"
-    ),
-    "agents-train-together": Claim("agents", "vmap of training over agents", "2-4x", 2.0),
-    "agents-sample": Claim("agents", "sampling and indexing of the buffer compiled", "2-3x", 2.0),
-    "agents-device": Claim("agents", "the buffer on the device", "no number of its own"),
-    "agents-loss": Claim("agents", "loss compiled", "1.5-2x", 1.5),
-    "agents-stack": Claim("agents", "stacking of frames compiled", "1.5-2x", 1.5),
-    "agents-observe": Claim("agents", "observation compiled", "1.2-1.5x", 1.2),
-    "agents-overall": Claim("agents", "all of it", "4-12x", 4.0),
+    "dynamics-memory": Claim("all of it", "20-40 % less memory", 1.25),
+    "agents-train": Claim("forward and backward pass compiled", "2-5x training", 2.0),
+    "agents-infer": Claim("inference compiled", "3-10x inference", 3.0),
+    "agents-compile": Claim("what compiling costs", "about 100-200 ms once"),
+    "agents-act-together": Claim("vmap of acting over agents", "2-4x", 2.0),
+    "agents-observe-together": Claim("vmap of observations over agents", "no number of its own"),
+    "agents-train-together": Claim("vmap of training over agents", "2-4x", 2.0),
+    "agents-sample": Claim("sampling and indexing of the buffer compiled", "2-3x", 2.0),
+    "agents-device": Claim("the buffer on the device", "no number of its own"),
+    "agents-loss": Claim("loss compiled", "1.5-2x", 1.5),
+    "agents-stack": Claim("stacking of frames compiled", "1.5-2x", 1.5),
+    "agents-observe": Claim("observation compiled", "1.2-1.5x", 1.2),
+    "agents-overall": Claim("all of it", "4-12x", 4.0),
     "agents-processes": Claim(
-        "agents",
         "in place of multiprocessing",
         "better for up to ten agents",
         no_row="no side of this project runs an agent in a process of its own",
     ),
 }
-"""By the id that rows name: the proposal, and its own number where it has one."""
+"""By an id that begins with the document's name."""
+
+
+class Named(NamedTuple):
+    """Holds a row and its benchmark."""
+
+    benchmark: str
+    row: Row
+
+    @property
+    def is_peer(self) -> bool:
+        """Returns whether the row compares with another library."""
+        return PLAIN in self.row.ratios and self.row.against.startswith(LIBRARIES)
+
+    @property
+    def key(self) -> str:
+        """Returns a name that no other row of the benchmark has."""
+        return self.row.title + (f"; before: {self.row.against}" if self.is_peer else "")
+
+
+class Verdict(NamedTuple):
+    """Holds one claim: its rows in order, the verdict of each, and of all together."""
+
+    claim: Claim
+    rows: Sequence[Named]
+    words: Sequence[Word]
+    word: Word
+    text: str
+
+
+def read(folder: Path) -> dict[str, Results]:
+    """Reads benchmark -> results from a folder, of those that were run.
+
+    Raises:
+        ArtifactError: a file has another form.
+    """
+    files = {
+        name: read_file(Path(), folder / f"{name}.json", FORM, command)
+        for name, command in COMMANDS.items()
+    }
+    return {name: results for name, results in files.items() if results is not None}
+
+
+def named(results: Mapping[str, Results]) -> list[Named]:
+    """Returns all rows of all benchmarks."""
+    return [Named(benchmark, row) for benchmark, each in results.items() for row in each.rows]
+
+
+def peers(rows: Sequence[Named]) -> dict[str, dict[str, Row]]:
+    """Returns work -> library -> the row that compares it with ours, without points of curves."""
+    works: dict[str, dict[str, Row]] = {}
+    for item in rows:
+        if item.is_peer and not (item.row.part_of and item.row.point):
+            works.setdefault(item.row.title, {})[item.row.against] = item.row
+    return works
+
+
+def settings(stored: Mapping[str, Results]) -> dict[str, str]:
+    """Returns what measurements depend on besides the code; where benchmarks differ, each value
+    with its benchmarks.
+    """
+    values: dict[str, dict[str, list[str]]] = {}
+    for benchmark, results in stored.items():
+        fields = {**results.machine._asdict(), "rounds": str(results.rounds)}
+        versions = fields.pop("versions")
+        for name, text in (fields | versions).items():
+            values.setdefault(name, {}).setdefault(text, []).append(benchmark)
+    return {
+        name: ", ".join(
+            text if len(texts) == 1 else f"{text} ({', '.join(benchmarks)})"
+            for text, benchmarks in texts.items()
+        )
+        for name, texts in values.items()
+    }
+
+
+def verdicts(proposal: str, rows: Sequence[Named]) -> list[Verdict]:
+    """Returns a verdict per claim of a document, in its order."""
+    result = []
+    for name, claim in CLAIMS.items():
+        if not name.startswith(f"{proposal}-"):
+            continue
+        its_rows = [item for item in rows if name in item.row.claims]
+        words = [word_of(claim, item.row.ratios) for item in its_rows]
+        missing = f"not measured: run `{COMMANDS[PROPOSALS[proposal].model]}`"
+        word, text = ("no row", claim.no_row) if claim.no_row else ("not measured", missing)
+        if its_rows:
+            word, text = _together(its_rows, words)
+        result.append(Verdict(claim, its_rows, words, word, text))
+    return result
+
+
+def word_of(claim: Claim, ratios: Mapping[str, Ratio]) -> Word:
+    """Returns the verdict of one row: the proposal's way reaches the promised ratio in half of the
+    rounds, in some, or in none.
+    """
+    if claim.least is None:
+        return "no number to check"
+    if PROPOSED not in ratios:
+        return "not built that way"
+    result = ratios[PROPOSED]
+    if result.median >= claim.least:
+        return "reproduced"
+    return "refuted" if result.greatest < claim.least else "in doubt"
+
+
+def _together(rows: Sequence[Named], words: Sequence[Word]) -> tuple[Word, str]:
+    """Combines the verdicts of all rows; a comparison that several rows repeat counts once."""
+    ways = {item.row.ratios.get(PROPOSED): word for item, word in zip(rows, words, strict=True)}
+    built = [word for word in ways.values() if word != "not built that way"] or list(words)
+    if len(set(built)) == 1:
+        return built[0], built[0]
+    count = f"of {len(built)} comparisons"
+    if "reproduced" in built:
+        return "in part", f"reproduced in {built.count('reproduced')} {count}"
+    return "in doubt", f"refuted in {built.count('refuted')} {count}, in doubt in the others"

@@ -5,16 +5,16 @@ import datetime
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field, TypeAdapter
 
-from benchmarks import result_files
-from benchmarks.result_files import COMMANDS, Named, Results
-from pipeline.reporting.speed import PLAIN, VARIANT, read_file
+from benchmarks import claims
+from benchmarks.claims import COMMANDS
+from benchmarks.run import RESULTS
+from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file, write_lines
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
-from pipeline.storage import artifacts
 from pipeline.tracking.run import git
 
 BASELINES = Path("benchmarks/baselines.json")
@@ -24,250 +24,174 @@ MACHINE = ("cpu", "device", "backend", "threads")
 """What ratios may depend on."""
 CODE = ("src", "benchmarks/*.py", "params.yaml", "presets")
 """What ratios come from."""
-LISTED = 3
-"""Rows without a judgement that are named; the table has all."""
 PROMOTE = "make bench-gate ARGS=--promote"
 
-Status = Literal["ok", "better", "broken", "new", "gone"]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class Entry(BaseModel):
+class Entry(NamedTuple):
     """Holds a stored ratio; `share` applies to this row only."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-    ratio: float = Field(gt=0)
+    ratio: Annotated[float, Field(gt=0)]
     share: Share | None = None
 
 
-class Baseline(BaseModel):
-    """Holds row -> name of a ratio -> stored ratio, with machine and commit."""
+class Baseline(NamedTuple):
+    """Holds `ROW: RATIO` -> stored ratio, with machine and commit."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     machine: dict[str, str]
     commit: str
     date: str
-    rows: dict[str, dict[str, Entry]]
+    ratios: dict[str, Entry]
 
 
-class Baselines(BaseModel):
+class Baselines(NamedTuple):
     """Holds the content of the file."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-    schema_version: Literal[1] = Field(alias="schema")
-    share: Share = SHARE
+    schema: Literal[2]
+    share: Share
     benchmarks: dict[str, Baseline]
 
 
+FORM = TypeAdapter(Baselines, config=ConfigDict(strict=True))
+
+
 class Line(NamedTuple):
-    """Holds the status of one ratio."""
+    """Holds the comparison of one ratio."""
 
     benchmark: str
-    row: str
     name: str
-    status: Status
     ratio: float | None
     baseline: float | None
     least: float | None
 
+    @property
+    def status(self) -> str:
+        if self.baseline is None or self.least is None:
+            return "new: no baseline yet"
+        if self.ratio is None:
+            return "gone: not measured"
+        if self.ratio < self.least:
+            return "broken"
+        return "better" if self.ratio * self.least > self.baseline**2 else "ok"
 
-def ratios_of(rows: Sequence[Named]) -> dict[str, dict[str, float]]:
-    """Returns row -> the ratios to check: to the reference, and to the proposal's variant if the
-    goal is about it.
+    @property
+    def why(self) -> str:
+        """Returns what is broken, and its remedy."""
+        return (
+            f"gate: {self.benchmark}: {self.name} is {shown(self.ratio)}, below"
+            f" {shown(self.least)} (baseline {shown(self.baseline)}): measure again on a quiet"
+            f" machine (`{COMMANDS[self.benchmark]}`); find what made it slow, or if it must be so:"
+            f" `{PROMOTE} BENCH={self.benchmark}` [exit 4]"
+        )
+
+
+def ratios_of(benchmark: str, results: Results) -> dict[str, float]:
+    """Returns the ratios to check: to the reference, and to the proposal's variant if the goal is
+    about it.
     """
     result = {}
-    for item in rows:
-        names = [PLAIN, *([VARIANT] if (item.row.goal or "").endswith("seed's way") else [])]
-        ratios = {name: item.row.ratios[name].median for name in names if name in item.row.ratios}
-        if ratios and not item.row.is_part:
-            result[item.name] = ratios
+    for item in claims.named({benchmark: results}):
+        goal = item.row.goal
+        names = [PLAIN, VARIANT] if goal and goal.against == "seed's way" else [PLAIN]
+        for name in names:
+            if name in item.row.ratios and not item.row.part_of:
+                result[f"{item.key}: {name}"] = item.row.ratios[name].median
     return result
 
 
-def judge(results: Mapping[str, Results], baselines: Baselines) -> list[Line]:
+def judge(stored: Mapping[str, Results], baselines: Baselines) -> list[Line]:
     """Returns a line per ratio that was measured or is in the baseline."""
     lines = []
-    for benchmark, measured in results.items():
-        result = ratios_of(result_files.named({benchmark: measured}))
-        reference = baselines.benchmarks.get(benchmark)
-        stored = reference.rows if reference else {}
-        for row in dict.fromkeys([*result, *stored]):
-            now, then = result.get(row, {}), stored.get(row, {})
-            for name in dict.fromkeys([*now, *then]):
-                line = Line(benchmark, row, name, "new", now.get(name), None, None)
-                lines.append(_beside(line, then.get(name), baselines.share))
+    for benchmark, results in stored.items():
+        now = ratios_of(benchmark, results)
+        then = entries(baselines, benchmark)
+        for name in dict.fromkeys([*now, *then]):
+            line = Line(benchmark, name, now.get(name), None, None)
+            if entry := then.get(name):
+                share = entry.share or baselines.share
+                line = line._replace(baseline=entry.ratio, least=share * entry.ratio)
+            lines.append(line)
     return lines
 
 
-def _beside(line: Line, entry: Entry | None, share: float) -> Line:
-    if entry is None:
-        return line
-    share = entry.share or share
-    line = line._replace(baseline=entry.ratio, least=share * entry.ratio)
-    if line.ratio is None:
-        return line._replace(status="gone")
-    if line.ratio < share * entry.ratio:
-        return line._replace(status="broken")
-    return line._replace(status="better" if line.ratio > entry.ratio / share else "ok")
+def entries(baselines: Baselines, benchmark: str) -> dict[str, Entry]:
+    baseline = baselines.benchmarks.get(benchmark)
+    return baseline.ratios if baseline else {}
 
 
-def broken_lines(lines: Sequence[Line]) -> list[str]:
-    """Returns an error line per broken ratio, with its remedy; one line if nothing was compared."""
-    message = [
-        f"gate: {line.benchmark}: {line.row}: {line.name} is {line.ratio:.3g}x, below"
-        f" {line.least:.3g}x (baseline {line.baseline:.3g}x): measure again on a quiet machine"
-        f" (`{COMMANDS[line.benchmark]}`); find what made it slow, or if it must be so: `{PROMOTE}"
-        f" BENCH={line.benchmark}` [exit 4]"
-        for line in lines
-        if line.status == "broken"
+def other_machines(stored: Mapping[str, Results], baselines: Baselines) -> list[str]:
+    """Returns a remark per setting that is not the baseline's."""
+    return [
+        f"{benchmark}: {name} is {now}, the baseline's {then}: ratios may differ for that alone"
+        for benchmark, baseline in baselines.benchmarks.items()
+        if benchmark in stored
+        for name, then in baseline.machine.items()
+        if (now := getattr(stored[benchmark].machine, name)) != then
     ]
-    if all(line.status in ("new", "gone") for line in lines):
-        message.append(
-            f"gate: no ratio has a baseline, so nothing is judged; `{PROMOTE}` makes them [exit 4]"
-        )
-    return message
 
 
-def notes(results: Mapping[str, Results], baselines: Baselines, lines: Sequence[Line]) -> list[str]:
-    """Returns remarks that are no failures: ratios without a baseline or a measurement, another
-    machine.
-    """
-    message = []
-    for benchmark, measured in results.items():
-        for status, meaning in (
-            ("new", "without a baseline yet"),
-            ("gone", "in the baseline, but not measured"),
-        ):
-            named = (
-                line.row for line in lines if line.benchmark == benchmark and line.status == status
-            )
-            rows = list(dict.fromkeys(named))
-            if rows:
-                more = f"; and {len(rows) - LISTED} more" if len(rows) > LISTED else ""
-                message.append(
-                    f"{benchmark}: {status}, {meaning}: {'; '.join(rows[:LISTED])}{more}"
-                )
-        reference = baselines.benchmarks.get(benchmark)
-        for name, then in (reference.machine if reference else {}).items():
-            if (now := measured.machine[name]) != then:
-                message.append(
-                    f"{benchmark}: {name} is {now}, the baseline's {then}: ratios may differ for"
-                    " that alone"
-                )
-    return message
-
-
-def rendered(lines: Sequence[Line]) -> str:
-    """Renders a table of all checked ratios."""
-
-    def shown(number: float | None) -> str:
-        return "-" if number is None else f"{number:.3g}x"
-
-    rows = [
-        [
-            line.benchmark,
-            line.row,
-            line.name,
-            shown(line.ratio),
-            shown(line.baseline),
-            shown(line.least),
-            line.status,
-        ]
-        for line in lines
-    ]
-    head = ("benchmark", "row", "ratio", "measured", "baseline", "at least", "status")
-    return markdown_table(head, rows)
-
-
-def promoted(root: Path, results: Mapping[str, Results], baselines: Baselines) -> dict[str, Any]:
-    """Returns the file with these results as baselines; other benchmarks and shares of rows are
-    kept.
-    """
-    stored = {
-        name: item.model_dump(exclude_none=True) for name, item in baselines.benchmarks.items()
-    }
-    for benchmark, measured in results.items():
-        old = stored.get(benchmark, {"rows": {}})["rows"]
-        rows = {
-            row: {
-                name: old.get(row, {}).get(name, {}) | {"ratio": float(f"{result:.4g}")}
-                for name, result in each.items()
-            }
-            for row, each in ratios_of(result_files.named({benchmark: measured})).items()
-        }
-        machine = {name: measured.machine[name] for name in MACHINE}
-        stored[benchmark] = {"machine": machine, **origin(root), "rows": rows}
-    return {"schema": 1, "share": baselines.share, "benchmarks": stored}
-
-
-def origin(root: Path) -> dict[str, str]:
-    """Returns date and commit of the measured code."""
-    changed = git(root, "status", "--porcelain", "--", *CODE)
+def promoted(root: Path, stored: Mapping[str, Results], baselines: Baselines) -> Baselines:
+    """Returns baselines with these results; other benchmarks and shares of rows are kept."""
     commit = git(root, "rev-parse", "--short=12", "HEAD") or "none"
+    changed = "+changes" if git(root, "status", "--porcelain", "--", *CODE) else ""
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return {"commit": commit + ("+changes" if changed else ""), "date": date}
+    benchmarks = dict(baselines.benchmarks)
+    for benchmark, results in stored.items():
+        old = entries(baselines, benchmark)
+        ratios = {
+            name: Entry(float(f"{ratio:.4g}"), old[name].share if name in old else None)
+            for name, ratio in ratios_of(benchmark, results).items()
+        }
+        machine = {name: getattr(results.machine, name) for name in MACHINE}
+        benchmarks[benchmark] = Baseline(machine, commit + changed, date, ratios)
+    return baselines._replace(benchmarks=benchmarks)
 
 
-def read_measured(folder: Path, names: Sequence[str]) -> dict[str, Results]:
-    """Reads the results of these benchmarks in a folder, or of all.
-
-    Raises:
-        ArtifactError: a named benchmark or all of them were not measured, or a file has another
-        schema.
-    """
-    result = {
-        name: results
-        for name, results in result_files.read(folder).items()
-        if not names or name in names
-    }
-    missing = [name for name, results in result.items() if results is None]
-    if missing and (names or len(missing) == len(result)):
-        raise ArtifactError(
-            f"{folder / f'{missing[0]}.json'}: is missing; `{COMMANDS[missing[0]]}` measures it"
-        )
-    return {name: results for name, results in result.items() if results is not None}
+def shown(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3g}x"
 
 
 def gate(root: Path, folder: Path, names: Sequence[str], promote: bool) -> int:
     """Checks the ratios, or stores them with `promote`; returns the exit code.
 
     Raises:
-        ArtifactError: a file cannot be read.
+        ArtifactError: a file cannot be read, or a named benchmark or all of them were not measured.
     """
-    results = read_measured(folder, names)
-    stored = read_file(root, BASELINES, Baselines, f"git checkout {BASELINES}")
-    baselines = stored or Baselines(schema=1, benchmarks={})
-    lines = judge(results, baselines)
-    print(rendered(lines), *notes(results, baselines, lines), sep="\n", flush=True)
+    measured = claims.read(folder)
+    stored = {name: measured[name] for name in measured if not names or name in names}
+    missing = [name for name in names or COMMANDS if name not in stored]
+    if missing and (names or not stored):
+        file = folder / f"{missing[0]}.json"
+        raise ArtifactError(f"{file}: is missing; `{COMMANDS[missing[0]]}` measures it")
+    restore = f"git checkout {BASELINES}"
+    baselines = read_file(root, BASELINES, FORM, restore) or Baselines(2, SHARE, {})
+    lines = judge(stored, baselines)
+    head = ("benchmark", "ratio", "measured", "baseline", "at least", "status")
+    rows = [[*line[:2], *map(shown, line[2:]), line.status] for line in lines]
+    print(markdown_table(head, rows), *other_machines(stored, baselines), sep="\n", flush=True)
     if promote:
-        artifacts.write_json(root / BASELINES, promoted(root, results, baselines))
-        print(f"{BASELINES}: holds the ratios of {', '.join(results)} now; commit it")
+        write_lines(root / BASELINES, as_json(promoted(root, stored, baselines)), depth=4)
+        print(f"{BASELINES}: holds the ratios of {', '.join(stored)} now; commit it")
         return 0
-    broken = broken_lines(lines)
+    broken = [line.why for line in lines if line.status == "broken"]
+    if all(line.ratio is None or line.baseline is None for line in lines):
+        broken.append(
+            f"gate: no ratio has a baseline, so nothing is judged; `{PROMOTE}` makes them [exit 4]"
+        )
     print("\n".join(broken) or "gate: passed", file=sys.stderr if broken else sys.stdout)
     return 4 if broken else 0
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description=__doc__)
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help=f"of {', '.join(COMMANDS)}; without any: all measured",
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("benchmarks/results"),
-        help="folder (default: %(default)s)",
-    )
+    names = ", ".join(COMMANDS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}; without any: all")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON")
     parser.add_argument("--promote", action="store_true", help="make these ratios the baselines")
     selected = parser.parse_args(argv)
     if unknown := sorted(set(selected.names) - set(COMMANDS)):
-        parser.error(
-            f"{', '.join(unknown)}: there is no such benchmark; there are {', '.join(COMMANDS)}"
-        )
+        parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {names}")
     try:
         return gate(Path.cwd(), selected.results, selected.names, selected.promote)
     except ArtifactError as error:

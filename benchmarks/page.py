@@ -1,4 +1,4 @@
-"""results of benchmarks -> docs/benchmarks.md: claims, verdicts, goals, peers, rows; figures"""
+"""stored rows -> docs/benchmarks.md and its pictures: claims, goals, other libraries, all rows"""
 
 import argparse
 import os
@@ -6,31 +6,50 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import goals, pictures, result_files, verdicts
-from benchmarks.claims import PROPOSALS
-from benchmarks.result_files import COMMANDS, Named, Results, value
-from benchmarks.verdicts import PROPOSED, ClaimVerdict
+from benchmarks import claims, pictures
+from benchmarks.claims import COMMANDS, PROPOSALS, WORDS, Named, Verdict
+from benchmarks.run import RESULTS
+from pipeline.reporting import speed
 from pipeline.reporting.sections import folded, plain
-from pipeline.reporting.speed import LIMIT, PLAIN, VARIANT, Ratio, percent, times
+from pipeline.reporting.speed import (
+    LIMIT,
+    PLAIN,
+    PROPOSED,
+    VARIANT,
+    WITHOUT,
+    Measured,
+    Ratio,
+    Results,
+    Row,
+    times,
+)
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
 
-RESULTS = Path("benchmarks/results")
-PAGE = "benchmarks.md"
 FOLDER = "benchmarks"
 """Of the pictures, beside the page."""
+TOP = """\
+# Speed, claim by claim
+
+Made by `make bench` and `make bench-peers` from `benchmarks/results/*.json` (`python -m
+benchmarks.page`)."""
 READING = """\
-* **before** is a plain reference implementation of the original program, or the library in
-  brackets; **its way** is the proposal's variant; **ours** is this project. All run in turn in one
-  process, after a check that they compute the same.
-* A ratio is the quotient of two times (of two sizes for units of memory): the median over the
-  rounds, with the least and the greatest in brackets. Trust the ratios; the times are those of
-  this machine.
+## How to read
+
+* **before** is a plain reference implementation of the original program, or what stands in
+  brackets; **its way** is the variant that a document proposes; **ours** is this project. All run
+  in turn in one process, after a check that they compute the same.
+* A ratio says how many times as fast as before something is, for units of memory how many times as
+  small: the median over the rounds, with the least and the greatest in brackets. Trust the ratios;
+  times are those of this machine.
 * A claim is **reproduced** if at least half of the rounds reach its weakest reading, **refuted** if
-  no round does, else **in doubt**. Where the proposal's variant is not built here, only ours is
-  measured."""
+  no round does, else **in doubt**. Where the proposed variant is not built here, only ours is
+  measured.
+* *limit* is the least that this machine needs for the same work; *without* is ours with the named
+  thing taken away: if that brings back the old time, it is what the ratio measures.
+* *A / B* is a part or a variant B of the work A."""
 
 
 def write(root: Path, results: Path) -> list[Path]:
@@ -38,307 +57,163 @@ def write(root: Path, results: Path) -> list[Path]:
     returns the page first.
 
     Raises:
-        ArtifactError: a file of results has another schema.
+        ArtifactError: a file of results has another form.
     """
-    result = result_files.read(results)
+    stored = claims.read(results)
     folder = root / "docs" if results.resolve() == (root / RESULTS).resolve() else results
-    drawn = {
-        f"{name}.png": png(figure)
-        for name, figure in pictures.draw(result_files.named(result)).items()
-    }
+    figures = pictures.draw(claims.named(stored))
+    drawn = {f"{name}.png": png(figure) for name, figure in figures.items()}
     write_figures(folder / FOLDER, drawn)
     files = os.path.relpath(results.resolve(), folder.resolve())
-    write_durably(folder / PAGE, render(result, drawn, files).encode())
-    return [folder / PAGE, *(folder / FOLDER / name for name in drawn)]
+    page = folder / "benchmarks.md"
+    write_durably(page, render(stored, figures, files).encode())
+    return [page, *(folder / FOLDER / name for name in drawn)]
 
 
-def render(result: Mapping[str, Results | None], drawn: Collection[str], files: str) -> str:
+def render(stored: Mapping[str, Results], drawn: Collection[str], files: str) -> str:
     """Renders the page; `drawn` are the figures beside it, `files` is the folder of the JSON
     relative to it.
     """
-    rows = result_files.named(result)
-    scored = verdicts.claim_verdicts(rows)
-    parts = [
-        "# Speed, claim by claim",
-        (
-            "Made by `make bench` and `make bench-peers` from `benchmarks/results/*.json` (`python"
-            " -m benchmarks.page`)."
-        ),
-        summary(scored, rows),
-        f"## How to read\n\n{READING}",
-        f"## The machine\n\n{machine(result)}",
-        "## What five proposals promise\n\nEach is about the original of one of the learners here.",
-        *(proposal(name, scored, drawn) for name in PROPOSALS),
-        goals_part(rows),
-        without_part(rows),
-        peers_part(rows, drawn),
-        scaling_part(drawn),
-        "## All rows",
-        *(whole(name, results, files) for name, results in result.items()),
-    ]
+    rows = claims.named(stored)
+    verdicts = {name: claims.verdicts(name, rows) for name in PROPOSALS}
+    pictured = {name: f"![{name}]({FOLDER}/{name}.png)" for name in drawn}
+    parts = [TOP, summary(verdicts, rows), READING, "## What five documents promise"]
+    for name, each in verdicts.items():
+        parts += [claims_part(name, each), pictured.get(f"claims_{name}", "")]
+    parts += [goals_part(rows), peers_part(rows), pictured.get("peers", "")]
+    if "scaling" in drawn:
+        parts.append(f"## How it scales\n\n{pictured['scaling']}")
+    lines = [[name, cell(text)] for name, text in claims.settings(stored).items()]
+    machine = f"## The machine\n\n{markdown_table(('', ''), lines)}" if lines else ""
+    parts += [machine, "## All rows"]
+    parts += [rows_part(name, stored.get(name), files) for name in COMMANDS]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def summary(scored: Sequence[ClaimVerdict], rows: Sequence[Named]) -> str:
+def summary(verdicts: Mapping[str, Sequence[Verdict]], rows: Sequence[Named]) -> str:
     """Counts the claims of each document by verdict, and the goals that are reached."""
-    words = [word for word in verdicts.WORDS if any(item.word == word for item in scored)]
+    counts = {name: [item.word for item in each] for name, each in verdicts.items()}
+    words = [word for word in WORDS if any(word in each for each in counts.values())]
+    lines = [
+        [PROPOSALS[name].title, str(len(each)), *(str(each.count(word) or "") for word in words)]
+        for name, each in counts.items()
+    ]
+    goals = [item.row.goal_reached for item in rows if item.row.goal]
+    reached = f"**{goals.count(True)} reached, {goals.count(False)} missed**"
+    table = markdown_table(("document", "claims", *words), lines)
+    return f"{table}\n\n{len(goals)} goals of this project: {reached}."
+
+
+def claims_part(name: str, verdicts: Sequence[Verdict]) -> str:
+    """Renders one document: its claims, each with its rows."""
     lines = []
-    for name, message in PROPOSALS.items():
-        result = [item.word for item in verdicts.of_proposal(scored, name)]
-        lines.append(
-            [message.title, str(len(result)), *(str(result.count(word) or "") for word in words)]
-        )
-    asked = [item.row.is_reached for item in rows if item.row.goal]
-    reached = (
-        f"{len(asked)} goals of this project: **{sum(map(bool, asked))} met, {asked.count(False)}"
-        " missed**."
-    )
-    return f"{markdown_table(('proposal', 'items', *words), lines)}\n\n{reached}"
+    for item in verdicts:
+        first = [item.claim.what, item.claim.promised]
+        rows = [each.row for each in item.rows]
+        if len(rows) == 1:
+            lines.append([*first, *gains(rows[0]), item.text])
+        else:
+            lines.append([*first, "", "", "", f"**{item.text}**" if rows else item.text])
+            words = zip(rows, item.words, strict=True)
+            lines += [["", "", *gains(row), word] for row, word in words]
+    head = ("claim", "promised", "measured as", "its way", "ours", "verdict")
+    document = PROPOSALS[name]
+    return f"### {document.title} ({document.model})\n\n{markdown_table(head, lines)}"
 
 
-def machine(result: Mapping[str, Results | None]) -> str:
-    """Describes the machine and the benchmarks that were not measured."""
-    message = markdown_table(
-        ("", ""), [[cell(name), cell(text)] for name, text in result_files.common(result).items()]
-    )
-    missing = [name for name, results in result.items() if results is None]
-    lines = [f"* {name}: not measured: run `{COMMANDS[name]}`" for name in missing]
-    return "\n\n".join(
-        part for part in (message if len(missing) < len(result) else "", "\n".join(lines)) if part
-    )
-
-
-# Proposals.
-
-PROPOSAL_HEAD = (
-    "item",
-    "promised",
-    "measured as",
-    "unit",
-    "before",
-    "its way",
-    "ours",
-    "before / its way",
-    "before / ours",
-    "verdict",
-)
-
-
-def proposal(name: str, scored: Sequence[ClaimVerdict], drawn: Collection[str]) -> str:
-    """Renders one document: its items with their rows, and a figure."""
-    message = PROPOSALS[name]
-    lines = [line for item in verdicts.of_proposal(scored, name) for line in item_lines(item)]
-    drawing = picture(f"claims_{name}", "promised, measured and ours", drawn)
-    return (
-        f"### {message.title} ({message.model})\n\n{markdown_table(PROPOSAL_HEAD, lines)}{drawing}"
-    )
-
-
-def item_lines(item: ClaimVerdict) -> list[list[str]]:
-    """Returns the lines of an item; with several rows one for all and one for each."""
-    head = [item.claim.what, item.claim.promised]
-    if len(item.rows) == 1:
-        return [[*head, *measured_cells(item.rows[0]), item.text]]
-    whole_item = [
-        *head,
-        *["" for _ in PROPOSAL_HEAD[3:]],
-        f"**{item.text}**" if item.rows else item.text,
-    ]
-    each = zip(item.rows, item.words, strict=True)
-    return [whole_item, *(["", "", *measured_cells(row), word] for row, word in each)]
-
-
-def measured_cells(item: Named) -> list[str]:
-    row = item.row
-    values = [value(side, row.unit) for side in (row.seed_way, row.ours)]
-    return [
-        cell(item.name),
-        row.unit,
-        cell(result_files.before(row)),
-        *values,
-        spread(row.ratios.get(PROPOSED)),
-        spread(row.ratios.get(PLAIN)),
-    ]
-
-
-# Goals, what is taken away, other libraries, curves.
+def gains(row: Row) -> list[str]:
+    """Returns a row's name and what the proposed way and ours gain, or else take."""
+    other = "" if row.against == speed.REFERENCE else f" (before: {row.against})"
+    cells = []
+    for name, side in ((PROPOSED, row.seed_way), (PLAIN, row.ours)):
+        takes = "-" if side is None else speed.in_unit(side.median, row.unit)
+        cells.append(spread(row.ratios[name]) if name in row.ratios else takes)
+    return [cell(row.title + other), *cells]
 
 
 def goals_part(rows: Sequence[Named]) -> str:
-    """Goals that are missed, by how much and what was tried; then those that are met."""
-    asked = [(item, goal) for item in rows if (goal := goals.of(item.row)) is not None]
-    missed = [
-        [
-            item.benchmark,
-            cell(item.name),
-            goal.asked,
-            goal.reached,
-            goal.share,
-            cell(item.row.tried) or "-",
-        ]
-        for item, goal in asked
-        if not item.row.is_reached
+    """Renders goals that are missed, by how much and what was tried; then the others, folded."""
+    asked = [item for item in rows if item.row.goal]
+    missed = [item for item in asked if not item.row.goal_reached]
+    lines = [
+        [*goal_cells(item), speed.percent(item.row.goal_share or 0), cell(item.row.tried) or "-"]
+        for item in missed
     ]
-    encountered = [
-        [item.benchmark, cell(item.name), goal.asked, goal.reached]
-        for item, goal in asked
-        if item.row.is_reached
-    ]
-    parts = ["## Goals of this project"]
-    if missed:
-        head = ("benchmark", "work", "goal", "reached", "of the goal", "what was tried")
-        parts.append(f"### Missed: {len(missed)}\n\n{markdown_table(head, missed)}")
-    if encountered:
-        table = markdown_table(("benchmark", "work", "goal", "reached"), encountered)
-        parts.append(f"### Met: {len(encountered)}\n\n{table}")
-    return "\n\n".join(parts) if len(parts) > 1 else ""
+    head = ("benchmark", "work", "goal", "reached")
+    table = markdown_table((*head, "of the goal", "what was tried"), lines)
+    others = [goal_cells(item) for item in asked if item.row.goal_reached]
+    parts = [f"Missed: {len(missed)}.\n\n{table}"] if missed else []
+    parts += [folded(f"{len(others)} reached", markdown_table(head, others))] if others else []
+    return "\n\n".join(["## Goals of this project", *parts]) if parts else ""
 
 
-def without_part(rows: Sequence[Named]) -> str:
-    """Renders the rows that take one optimisation away."""
-    lines = []
-    for item in rows:
-        row = item.row
-        if row.without is not None:
-            sides = [value(side, row.unit) for side in (row.before, row.without, row.ours)]
-            ratios = [
-                row.ratios.get(PLAIN),
-                result_files.between(row.before, row.without),
-                result_files.between(row.without, row.ours),
-            ]
-            lines.append(
-                [
-                    item.benchmark,
-                    cell(item.name),
-                    cell(row.without.what),
-                    row.unit,
-                    *sides,
-                    *map(spread, ratios),
-                ]
-            )
-    head = (
-        "benchmark",
-        "work",
-        "taken away",
-        "unit",
-        "before",
-        "ours without it",
-        "ours",
-        "before / ours",
-        "before / without it",
-        "without it / ours",
-    )
-    message = (
-        "Ours with one thing taken away: where that brings back the old figure, it is what the"
-        " ratio measures."
-    )
-    if not lines:
-        return ""
-    return f"## What the ratios measure\n\n{message}\n\n{markdown_table(head, lines)}"
+def goal_cells(item: Named) -> list[str]:
+    row = item.row
+    return [item.benchmark, cell(item.key), speed.asked(row), speed.reached(row)]
 
 
-def peers_part(rows: Sequence[Named], drawn: Collection[str]) -> str:
-    """Renders a line per work and a column per library: how many times as fast ours is."""
-    works = result_files.against_peers(list(rows))
-    libraries = list(dict.fromkeys(name for each in works.values() for name in each))
+def peers_part(rows: Sequence[Named]) -> str:
+    """Renders a line per work: how many times as fast as each library ours is."""
+    works = claims.peers(rows)
     if not works:
         return f"## Against other libraries\n\nNot measured: run `{COMMANDS['peers']}`."
-    lines = [
-        [cell(work), *(beside(each.get(name)) for name in libraries)]
-        for work, each in works.items()
-    ]
-    message = (
-        "How many times as long (or as many bytes) the other library takes as ours; **bold** where"
-        " it is ahead of us."
-    )
-    drawing = picture("peers", "other libraries beside ours", drawn)
-    table = markdown_table(("work", *map(cell, libraries)), lines)
-    return f"## Against other libraries\n\n{message}\n\n{table}{drawing}"
+    lines = []
+    for work, each in works.items():
+        ratios = {library: row.ratios[PLAIN] for library, row in each.items()}
+        bold = {library: "**" if ratio.median < 1 else "" for library, ratio in ratios.items()}
+        texts = [
+            f"{bold[name]}{name} {spread(ratio)}{bold[name]}" for name, ratio in ratios.items()
+        ]
+        lines.append([cell(work), "<br>".join(texts)])
+    table = markdown_table(("work", "times as long (or as many bytes) as ours"), lines)
+    return f"## Against other libraries\n\nIn **bold** what is ahead of us.\n\n{table}"
 
 
-def beside(item: Named | None) -> str:
-    """Formats the ratio to another library."""
-    if item is None:
-        return ""
-    ratio = item.row.ratios[PLAIN]
-    return f"**{spread(ratio)}**" if ratio.median < 1 else spread(ratio)
-
-
-def scaling_part(drawn: Collection[str]) -> str:
-    """Curves over batch, worlds, states or capacity."""
-    drawing = picture("scaling", "time against batch, worlds, states or capacity", drawn)
-    return f"## How it scales{drawing}" if drawing else ""
-
-
-# All rows.
-
-HEAD = (
-    "row",
-    "unit",
-    "before",
-    "its way",
-    "ours",
-    "without",
-    "limit",
-    "before / ours",
-    "its way / ours",
-    "of the limit",
-    "compile s",
-)
-
-
-def whole(name: str, results: Results | None, files: str) -> str:
+def rows_part(name: str, results: Results | None, files: str) -> str:
     """Renders every row of a benchmark and its notes, folded."""
     if results is None:
         return f"{name}: not measured: run `{COMMANDS[name]}`."
-    rows = result_files.named({name: results})
     lines = []
-    for item in rows:
-        row = item.row
-        sides = [value(side, row.unit) for side in (row.seed_way, row.ours, row.without, row.limit)]
-        ratios = [spread(row.ratios.get(PLAIN)), spread(row.ratios.get(VARIANT))]
-        share = percent(row.ratios[LIMIT].median) if LIMIT in row.ratios else "-"
-        lines.append(
-            [
-                cell(item.name),
-                row.unit,
-                cell(result_files.before(row)),
-                *sides,
-                *ratios,
-                share,
-                f"{row.ours.compile_seconds:.1f}",
-            ]
-        )
+    for row in results.rows:
+        ratios = row.ratios
+        other = "" if row.against == speed.REFERENCE or not row.before else f" ({row.against})"
+        sides = (row.seed_way, row.ours, row.limit)
+        values = [value(row.before, row.unit) + other, *(value(side, row.unit) for side in sides)]
+        limit = speed.percent(ratios[LIMIT].median) if LIMIT in ratios else "-"
+        without = f": {cell(row.without.what)}" if row.without else ""
+        gained = [spread(ratios.get(PLAIN)), spread(ratios.get(VARIANT)), limit]
+        gained += [spread(ratios.get(WITHOUT)) + without, f"{row.ours.compile_seconds:.1f}"]
+        lines.append([cell(row.title), row.unit, *values, *gained])
+    last = ("before / ours", "its way / ours", "of the limit", "without / ours", "compile s")
+    head = ("row", "unit", "before", "its way", "ours", "limit", *last)
     notes = "\n".join(f"* {cell(note)}" for note in results.notes)
     file = f"[{name}.json]({files}/{name}.json)"
     source = f"`{COMMANDS[name]}`, {results.rounds} rounds; every round is in {file}."
-    body = "\n\n".join(part for part in (source, markdown_table(HEAD, lines), notes) if part)
-    return folded(f"{name}: {len(rows)} rows", body)
+    body = "\n\n".join(part for part in (source, markdown_table(head, lines), notes) if part)
+    return folded(f"{name}: {len(lines)} rows", body)
 
 
 def spread(ratio: Ratio | None) -> str:
     """Formats a ratio as `4.76x (3.92..5.19)`."""
     if ratio is None:
         return "-"
-    least, greatest = (times(end).removesuffix("x") for end in (ratio.least, ratio.greatest))
-    return f"{times(ratio.median)} ({least}..{greatest})"
+    median, least, greatest = (times(number) for number in ratio)
+    return median if least == greatest else f"{median} ({least[:-1]}..{greatest[:-1]})"
 
 
-def picture(name: str, what: str, drawn: Collection[str]) -> str:
-    """Renders the link to a figure, if it exists."""
-    return f"\n\n![{what}]({FOLDER}/{name}.png)" if f"{name}.png" in drawn else ""
+def value(measured: Measured | None, unit: str) -> str:
+    """Formats a median without its unit."""
+    return "-" if measured is None else speed.in_unit(measured.median, unit).split()[0]
 
 
 def cell(text: str) -> str:
-    """Words that stay in a table's cell; code in them stays code."""
+    """Returns words that stay in a table's cell; code in them stays code."""
     return plain(text).replace("\\`", "`")
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="folder of the JSON (default: %(default)s)"
-    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON")
     try:
         written = write(Path.cwd(), parser.parse_args(argv).results)
     except ArtifactError as error:

@@ -1,30 +1,27 @@
 """a model -> a trace of some yields of its training, and the operations that take most time"""
 
 import argparse
-import contextlib
 import gzip
 import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.runtime.stage import Stage, prepare_process
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
-from quatrain.registry import MODELS, Framework, load
+from quatrain.registry import MODELS, load
 
 OUT = Path(".bench/profile")
-SECONDS = 3.0
 WARM = 2
 """Yields before the trace: the first compiles, and what follows the first settles."""
 SHOWN = 25
-CHROME = "trace.json"
-"""What torch writes; jax names its own files."""
 
 
 class Spent(NamedTuple):
@@ -35,58 +32,42 @@ class Spent(NamedTuple):
     milliseconds: float
 
 
-class Traced(NamedTuple):
-    """Holds a trace: its yields, their seconds, and the file of events."""
-
-    yields: int
-    seconds: float
-    file: Path
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
-    parser.add_argument(
-        "model", metavar="MODEL", help=f"one of {', '.join(MODELS)}, as params.yaml has it"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=OUT, help="folder for the traces (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help="how long to trace; at least one yield (3)"
-    )
+    models = ", ".join(MODELS)
+    parser.add_argument("model", metavar="MODEL", help=f"one of {models}, as params.yaml has it")
+    how = "how long to trace; at least one yield (default: 3)"
+    parser.add_argument("--seconds", type=float, default=3.0, help=how)
     selected = parser.parse_args(argv)
-    if selected.model not in MODELS:
-        return refused(f"{selected.model}: there is no such model; there are {', '.join(MODELS)}")
     try:
+        if selected.model not in MODELS:
+            raise ConfigError(f"{selected.model}: there is no such model; there are {models}")
         stage = Stage("train", selected.model, Path.cwd(), read_params(Path.cwd()))
     except ConfigError as error:
-        return refused(str(error))
+        print(f"profile: {error} [exit 2]", file=sys.stderr)
+        return 2
     prepare_process(stage.params)
     with on_device(stage.params, stage.framework):
-        traced = trace(stage, selected.out / stage.model, selected.seconds)
-    spent = self_times(operations(traced.file))
-    print(table(spent), "", *where(stage.framework, traced), sep="\n")
+        file = trace(stage, OUT / stage.model, selected.seconds)
+    print(table(self_times(operations(file))))
+    print(f"\n{file}: open it at https://ui.perfetto.dev or in chrome://tracing; it is not sent")
     return 0
 
 
-def refused(why: str) -> int:
-    print(f"profile: {why} [exit 2]", file=sys.stderr)
-    return 2
-
-
-def trace(stage: Stage, folder: Path, seconds: float) -> Traced:
-    """Trains without a trace until all is compiled, then with one."""
+def trace(stage: Stage, folder: Path, seconds: float) -> Path:
+    """Trains without a trace until all is compiled, then with one; returns the file of events."""
     progress = load(stage.model).train.train(stage.config, dataset_of(stage), stage.seed("train"))
     for _ in range(WARM):
         next(progress)
     yields, begin = 0, time.perf_counter()
-    with TRACING[stage.framework](folder) as files:
-        while not yields or time.perf_counter() - begin < seconds:
-            if next(progress, None) is None:
-                break
+    with tracing(stage, folder):
+        for _ in progress:
             yields += 1
+            if time.perf_counter() - begin >= seconds:
+                break
         used = time.perf_counter() - begin
-    return Traced(yields, used, files[-1])
+    print(f"{yields} yields in {used:.1f} s (slower than without a trace)\n")
+    return max(folder.rglob("*.trace.json*"), key=lambda file: file.stat().st_mtime)
 
 
 def dataset_of(stage: Stage) -> Any:
@@ -97,35 +78,18 @@ def dataset_of(stage: Stage) -> Any:
         return load(stage.model).collect.collect(stage.config, stage.seed("collect"))
 
 
-@contextlib.contextmanager
-def _jax_tracing(folder: Path) -> Iterator[list[Path]]:
-    """Yields a list that holds the file of events afterwards."""
-    import jax
+def tracing(stage: Stage, folder: Path) -> Any:
+    """Returns a context that writes the events of what runs inside into a folder."""
+    if stage.framework == "jax":
+        import jax
 
-    options, files = jax.profiler.ProfileOptions(), []
-    options.python_tracer_level = 0  # every call of Python would be an event
-    jax.profiler.start_trace(folder, profiler_options=options)
-    try:
-        yield files
-    finally:
-        jax.profiler.stop_trace()
-    files += sorted(folder.rglob("*.trace.json.gz"), key=lambda file: file.stat().st_mtime)
-
-
-@contextlib.contextmanager
-def _torch_tracing(folder: Path) -> Iterator[list[Path]]:
-    """Yields a list that holds the file of events afterwards."""
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # every call of Python would be an event
+        return jax.profiler.trace(folder, profiler_options=options)
     import torch
 
-    files: list[Path] = []
-    with torch.profiler.profile() as profiler:
-        yield files
-    folder.mkdir(parents=True, exist_ok=True)
-    profiler.export_chrome_trace(str(folder / CHROME))
-    files.append(folder / CHROME)
-
-
-TRACING = {"jax": _jax_tracing, "torch": _torch_tracing}
+    write = torch.profiler.tensorboard_trace_handler(str(folder))
+    return torch.profiler.profile(on_trace_ready=write)
 
 
 def operations(file: Path) -> list[dict[str, Any]]:
@@ -167,32 +131,13 @@ def self_times(events: Iterable[dict[str, Any]]) -> list[Spent]:
 
 
 def table(spent: list[Spent]) -> str:
-    """Renders the longest operations as text; the share is of the time of all operations."""
+    """Renders the longest operations; the share is of the time of all operations."""
     whole = sum(item.milliseconds for item in spent) or 1.0
-    width = max([len(item.name[:60]) for item in spent[:SHOWN]], default=9)
-    lines = [f"{'operation':{width}}  {'calls':>8}  {'self ms':>10}  {'share':>6}"]
-    for name, calls, milliseconds in spent[:SHOWN]:
-        lines.append(
-            f"{name[:60]:{width}}  {calls:8,}  {milliseconds:10.2f}  {milliseconds / whole:6.1%}"
-        )
-    return "\n".join(lines)
-
-
-def where(framework: Framework, traced: Traced) -> list[str]:
-    """Returns lines on what was traced and how to see more of it."""
     lines = [
-        f"{traced.yields} yields in {traced.seconds:.1f} s (slower than without a trace):"
-        f" {traced.file}"
+        [name[:60], f"{calls:,}", f"{milliseconds:.2f}", f"{milliseconds / whole:.1%}"]
+        for name, calls, milliseconds in spent[:SHOWN]
     ]
-    lines.append(
-        "open it at https://ui.perfetto.dev or in chrome://tracing; it is not sent anywhere"
-    )
-    if framework == "jax":
-        lines.append(
-            "names are those of XLA's fused operations; in the .xplane.pb beside it TensorBoard"
-            " finds more"
-        )
-    return lines
+    return markdown_table(("operation", "calls", "self ms", "share"), lines)
 
 
 if __name__ == "__main__":

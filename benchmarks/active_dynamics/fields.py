@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipeline.reporting.speed import as_json, write_lines
 from pipeline.runtime import console
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import CHECKOUT, prepare_process
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from pipeline.storage.run_key import loaded_code, run_key
 from pipeline.tracking.progress_bar import ProgressBar
@@ -105,10 +105,8 @@ def compare(root: Path, selection: Selection) -> None:
             key = key_of(field_params)
             if done.get(field, {}).get("key") != key:
                 done[field] = {"key": key, **run_field(field_params, field)}
-                text = json.dumps(
-                    {**settings(field_params, MODELS[MODEL]), "fields": done}, indent=1
-                )
-                write_durably(root / RESULTS, f"{text}\n".encode())
+                content = {**settings(field_params, MODELS[MODEL]), "fields": done}
+                write_lines(root / RESULTS, as_json(content), depth=3)
             results[field] = done[field]
     print("\n".join([heading(selection), "", table(results), "", *verdicts(results)]))
 

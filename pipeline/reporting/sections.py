@@ -134,19 +134,19 @@ def speed_section(model: str, results: Results | None) -> str:
     command = f"make bench BENCH={model}"
     if results is None:
         return f"Speed: not measured yet; `{command}` does."
-    rows = main_rows(results)
-    reached = [row.is_reached for row in rows if row.is_reached is not None]
+    machine, rows = results.machine, main_rows(results)
+    reached = [row.goal_reached for row in rows if row.goal_reached is not None]
     marks = {None: "", True: ", reached", False: ", **missed**"}
     return folded(
         f"Speed: {reach(results)} that of plain references; "
         f"{sum(reached)} of {len(reached)} goals reached",
         f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on "
-        f"{plain(results.cpu)}, {plain(results.backend)}, {plain(results.threads)} threads; "
+        f"{plain(machine.cpu)}, {plain(machine.backend)}, {plain(machine.threads)} threads; "
         f"all rows in `{path_of(model)}`.\n\n"
         + markdown_table(
             ("work", "times as fast", "goal"),
             [
-                [plain(row.row), ratio_of(row), plain(goal_of(row)) + marks[row.is_reached]]
+                [plain(row.name), ratio_of(row), plain(goal_of(row)) + marks[row.goal_reached]]
                 for row in rows
             ],
         ),

@@ -1,65 +1,180 @@
-"""benchmarks/results/MODEL.json -> a model's speed against plain references, beside its goals."""
+"""benchmarks/results/NAME.json <-> measured rows with their goals, and the words for them."""
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pipeline.judging.verdicts import first_error
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
+from pipeline.storage.atomic_write import write_durably
 
-# Ratio to the plain reference.
+# Names of ratios. `seed's` is the variant that a document proposes.
 PLAIN = "before/ours"
-# Ratio to the variant of the reference that was proposed.
 VARIANT = "seed's/ours"
-# Ratio to the least that the machine needs.
+PROPOSED = "before/seed's"
 LIMIT = "limit/ours"
-# `before` of a row that names no other library.
+WITHOUT = "without/ours"
+# `before` of a row that names nothing else.
 REFERENCE = "plain reference"
-# Units of rows about memory -> factor from bytes.
-MEMORY = {"MB": 1e-6, "KiB": 1 / 1024}
+MEMORY = ("MB", "KiB")
+# Significant digits of a stored number.
+DIGITS = 5
 
-Form = TypeVar("Form", bound=BaseModel)
+Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "ms", "MB", "KiB"]
+# Unit -> factor from seconds or bytes.
+FACTORS: dict[str, float] = {
+    "ms/step": 1e3,
+    "us/call": 1e6,
+    "us/agent-step": 1e6,
+    "s": 1.0,
+    "ms": 1e3,
+    "MB": 1e-6,
+    "KiB": 1 / 1024,
+}
+Form = TypeVar("Form")
 
 
-class Stored(BaseModel):
-    """Defines a part of the file; the report ignores keys that it does not show."""
+class Measured(NamedTuple):
+    """Holds seconds (or bytes) per unit, one value a round, and the time of the first call beyond
+    the median.
+    """
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    values: Annotated[Sequence[float], Field(min_length=1)]
+    compile_seconds: float = 0.0
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.values))
 
 
-class Measured(Stored):
-    """Holds what one side takes, in seconds or bytes."""
+class Ratio(NamedTuple):
+    """Holds the quotient of two measurements: median, least and greatest over the rounds."""
 
     median: float
-
-
-class Ratio(Measured):
     least: float
     greatest: float
 
 
-class Row(Stored):
-    """Holds what the report shows of one comparison, as `benchmarks.table.as_json` writes it."""
+class Goal(NamedTuple):
+    """Holds a ratio to reach at least, or (`value`) seconds or bytes not to exceed.
 
-    row: str
-    against: str
-    unit: str
+    Against the limit, the ratio is the share of the machine's capacity that ours reaches.
+    """
+
+    number: Annotated[float, Field(gt=0)]
+    against: Literal["before", "seed's way", "limit", "value"]
+
+
+class Without(NamedTuple):
+    """Holds ours with one optimisation taken away: if that restores the old time, it is what the
+    ratio measures.
+    """
+
+    what: str
+    measured: Measured
+
+
+class Point(NamedTuple):
+    """Holds the position of a row on a scaling curve: "worlds" at 256, for example."""
+
+    curve: str
+    axis: str
+    at: float
+
+
+class Row(NamedTuple):
+    """Holds one comparison. `before` is the plain reference or what `against` names, `seed_way` the
+    proposed variant of it.
+
+    `limit` is the least that the machine needs for the same work (a gather, the matmuls). `tried`
+    says what was tried for a missed goal. `part_of` names the row that this one is a part or
+    variant of.
+    """
+
+    name: str
+    unit: Unit
     ours: Measured
-    ratios: dict[str, Ratio]
-    goal: str | None = Field(pattern="^(<=|>=) [^ ]+ .+$")
-    is_reached: bool | None = Field(alias="met")
+    before: Measured | None = None
+    seed_way: Measured | None = None
+    limit: Measured | None = None
+    without: Without | None = None
+    goal: Goal | None = None
+    claims: Sequence[str] = ()
+    against: str = REFERENCE
+    tried: str = ""
+    point: Point | None = None
+    part_of: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.part_of} / {self.name}" if self.part_of else self.name
+
+    @property
+    def ratios(self) -> dict[str, Ratio]:
+        """Returns name -> ratio of each measured pair, the first divided by the second."""
+        pairs = {
+            PLAIN: (self.before, self.ours),
+            VARIANT: (self.seed_way, self.ours),
+            PROPOSED: (self.before, self.seed_way),
+            LIMIT: (self.limit, self.ours),
+            WITHOUT: (self.without and self.without.measured, self.ours),
+        }
+        return {name: ratio(slow, fast) for name, (slow, fast) in pairs.items() if slow and fast}
+
+    @property
+    def goal_ratio(self) -> Ratio | None:
+        """Returns the ratio that the goal is about, if there is one."""
+        names = {"before": PLAIN, "seed's way": VARIANT, "limit": LIMIT}
+        return self.ratios.get(names.get(self.goal.against, "")) if self.goal else None
+
+    @property
+    def goal_share(self) -> float | None:
+        """Returns how much of its goal the row reaches, 1 if just reached; None without a goal."""
+        if self.goal is None:
+            return None
+        if self.goal.against == "value":
+            return self.goal.number / self.ours.median
+        return self.goal_ratio.median / self.goal.number if self.goal_ratio else 0.0
+
+    @property
+    def goal_reached(self) -> bool | None:
+        return None if self.goal_share is None else self.goal_share >= 1
 
 
-class Results(Stored):
-    """Holds all comparisons of one model, and the machine that they were measured on."""
+class Machine(NamedTuple):
+    """Holds what a measurement depends on besides the code."""
 
-    cpu: str
+    device: str
     backend: str
+    cpu: str
     threads: str
-    rounds: int = Field(gt=0)
-    rows: list[Row]
+    versions: Mapping[str, str]
+
+
+class Results(NamedTuple):
+    """Holds all comparisons of one benchmark."""
+
+    machine: Machine
+    rounds: Annotated[int, Field(gt=0)]
+    rows: Sequence[Row]
+    notes: Sequence[str]
+
+
+FORM = TypeAdapter(Results, config=ConfigDict(strict=True))
+
+
+def ratio(slow: Measured, fast: Measured) -> Ratio:
+    """Divides round by round, since both values of a round are from the same conditions."""
+    each = np.divide(slow.values, fast.values)
+    return Ratio(float(np.median(each)), float(each.min()), float(each.max()))
+
+
+# Files.
 
 
 def read_results(root: Path, model: str) -> Results | None:
@@ -68,10 +183,10 @@ def read_results(root: Path, model: str) -> Results | None:
     Raises:
         ArtifactError: the file has another form.
     """
-    return read_file(root, path_of(model), Results, f"make bench BENCH={model}")
+    return read_file(root, path_of(model), FORM, f"make bench BENCH={model}")
 
 
-def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | None:
+def read_file(root: Path, path: Path, form: TypeAdapter[Form], command: str) -> Form | None:
     """Reads a file below `root` that a command writes; None if there is none.
 
     Raises:
@@ -80,13 +195,61 @@ def read_file(root: Path, path: Path, form: type[Form], command: str) -> Form | 
     if not (root / path).exists():
         return None
     try:
-        return form.model_validate(artifacts.read_json(root / path))
+        return form.validate_python(artifacts.read_json(root / path))
     except ValidationError as error:
         raise ArtifactError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
 
 
 def path_of(model: str) -> Path:
     return Path("benchmarks", "results", f"{model}.json")
+
+
+def write_results(path: Path, results: Results) -> None:
+    """Writes results with a line per row.
+
+    Raises:
+        ValidationError: a row has another form.
+    """
+    content = as_json(results)
+    FORM.validate_python(content)
+    write_lines(path, content, depth=2)
+
+
+def write_lines(path: Path, value: Any, depth: int) -> None:
+    """Writes JSON with a line per item of its `depth` outer levels."""
+    write_durably(path, f"{_lines(value, depth)}\n".encode())
+
+
+def _lines(value: Any, depth: int, indent: str = "\n") -> str:
+    if not depth or not value or not isinstance(value, dict | list):
+        return json.dumps(value)
+    inner = f"{indent} "
+    if isinstance(value, list):
+        items = [_lines(item, depth - 1, inner) for item in value]
+        return f"[{inner}{f',{inner}'.join(items)}{indent}]"
+    items = [f"{json.dumps(key)}: {_lines(item, depth - 1, inner)}" for key, item in value.items()]
+    return f"{{{inner}{f',{inner}'.join(items)}{indent}}}"
+
+
+def as_json(value: Any) -> Any:
+    """Returns named tuples as dictionaries without the fields that have their default value."""
+    if isinstance(value, float | np.number):
+        return float(f"{value:.{DIGITS}g}")
+    if hasattr(value, "_fields"):
+        defaults = value._field_defaults
+        return {
+            key: as_json(item)
+            for key, item in value._asdict().items()
+            if key not in defaults or item != defaults[key]
+        }
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [as_json(item) for item in value]
+    return value
+
+
+# Wording.
 
 
 def ratio_of(row: Row) -> str:
@@ -99,8 +262,8 @@ def ratio_of(row: Row) -> str:
 
 
 def main_rows(results: Results) -> list[Row]:
-    """Returns the rows that compare a whole piece of work, not a part of the row above."""
-    rows = [row for row in results.rows if not row.row.startswith(" ")]
+    """Returns the rows that compare a whole piece of work, not a part or a variant."""
+    rows = [row for row in results.rows if not row.part_of]
     return [row for row in rows if PLAIN in row.ratios or row.goal]
 
 
@@ -123,27 +286,35 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def in_unit(value: float, unit: str) -> str:
+    """Formats seconds or bytes: `2.14 ms/step`."""
+    return f"{float(f'{value * FACTORS[unit]:.3g}'):g} {unit}"
+
+
+def asked(row: Row) -> str:
+    """Words the goal of a row; "-" if it has none."""
+    match row.goal:
+        case Goal(number, "value"):
+            return f"at most {in_unit(number, row.unit)}"
+        case Goal(number, "limit"):
+            return f"at least {percent(number)} of what the machine can do"
+        case Goal(number, "seed's way"):
+            return f"at least {times(number)} a proposed variant"
+        case Goal(number, _):
+            return f"at least {times(number)}"
+    return "-"
+
+
+def reached(row: Row) -> str:
+    """Words what a row reaches of what its goal is about."""
+    if row.goal and row.goal.against == "value":
+        return in_unit(row.ours.median, row.unit)
+    shown = percent if row.goal and row.goal.against == "limit" else times
+    return shown(row.goal_ratio.median) if row.goal_ratio else "not measured"
+
+
 def goal_of(row: Row) -> str:
-    """Spells out `>= 5x before`, `>= 5x seed's way`, `>= 0.6x limit` or `<= 2 s`.
-
-    Adds the measured value if the row's ratio does not show it.
-    """
-    if row.goal is None:
-        return "-"
-    sign, number, against = row.goal.split(" ", 2)
-    if sign == "<=":
-        most = in_units(float(number), row.unit)
-        return f"at most {most}: takes {in_units(row.ours.median, row.unit)}"
-    if against == "before":
-        return f"at least {number}"
-    ratio = row.ratios.get(LIMIT if against == "limit" else VARIANT)
-    if against == "limit":
-        share = "-" if ratio is None else percent(ratio.median)
-        least = percent(float(number.removesuffix("x")))
-        return f"at least {least} of what the machine can do: {share}"
-    return f"at least {number} a proposed variant: {'-' if ratio is None else times(ratio.median)}"
-
-
-def in_units(value: float, unit: str) -> str:
-    """Formats bytes in the unit of a row about memory, anything else in seconds."""
-    return f"{value * MEMORY[unit]:.3g} {unit}" if unit in MEMORY else f"{value:.3g} s"
+    """Words the goal, with what is reached if the ratio to the plain reference does not show it."""
+    if row.goal is None or row.goal.against == "before":
+        return asked(row)
+    return f"{asked(row)}: {reached(row)}"

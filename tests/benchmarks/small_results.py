@@ -1,25 +1,15 @@
-"""Small results of benchmarks, as `make bench` keeps them."""
+"""Small results of benchmarks, as `make bench` stores them."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Measured
-from benchmarks.result_files import Named, named, read
-from benchmarks.table import Goal, Point, Row, Without, as_json
+from benchmarks.claims import Named, named, read
+from benchmarks.harness import Goal, Measured, Point, Report, Row, Without, results_of
+from pipeline.reporting.speed import write_results
 
-MACHINE = {
-    "device": "cpu",
-    "threads": "2",
-    "python": "3.11.7",
-    "cpu": "some CPU",
-    "jax": "0.10.2",
-    "backend": "cpu",
-    "rounds": 3,
-}
+SETTINGS = {"device": "cpu", "threads": "2", "cpu": "some CPU", "jax": "0.10.2"}
 
 
 def measured(*values: float) -> Measured:
@@ -39,49 +29,32 @@ STEP = Row(
     claims=("allo-overall",),
     tried="a fused kernel gave 1.1x",
 )
-PART = Row("  in a scan", "ms/step", measured(0.003), before=measured(0.012), claims=("allo-2",))
-SAMPLE = Row(
-    "sample, T=100",
-    "us/call",
-    measured(1e-6),
-    measured(9e-6),
-    measured(3e-6),
-    goal=Goal(2, "seed's way"),
-)
-MEMORY = Row(
-    "rollout", "MB", measured(2e6), measured(3e6), measured(4e6), claims=("colony-memory",)
-)
+PART = Row("  in a scan", "ms/step", measured(0.003), measured(0.012), claims=("allo-2",))
+VARIANT = Goal(2, "seed's way")
+SAMPLE = Row("sample", "us/call", measured(1e-6), measured(9e-6), measured(3e-6), goal=VARIANT)
+MEMORY = Row("rollout", "MB", *map(measured, (2e6, 3e6, 4e6)), claims=("colony-memory",))
 RING = [
-    Row(
-        f"ring of {at:g}",
-        "us/call",
-        measured(2e-6),
-        measured(at * 1e-7),
-        point=Point("sampling", "capacity", at),
-    )
-    for at in (1e3, 1e4, 1e6)
+    Row(f"{at}", "us/call", measured(2e-6), measured(at * 1e-7), point=Point("ring", "size", at))
+    for at in (10_000, 1_000, 1_000_000)
 ]
+DRAW = Row("draw; before: cpprb", "us/call", measured(2e-6), measured(8e-6), against="cpprb")
+PLAIN = "draw; before: torchrl, plain"
 PEERS = [
-    Row("sample 256; before: cpprb", "us/call", measured(2e-6), measured(8e-6), against="cpprb"),
-    Row("  before: flashbax", "us/call", measured(2e-6), measured(1e-6), against="flashbax"),
+    DRAW,
+    DRAW._replace(name=PLAIN, before=measured(1e-6), against="torchrl"),
+    DRAW._replace(name="  at 9; before: cpprb", point=Point("n", "n", 9)),
 ]
 ALL = {"allo": [STEP, PART, SAMPLE], "actor_critic": [MEMORY], "machine": RING, "peers": PEERS}
 
 
-def keep(folder: Path, rows: dict[str, list[Row]], **machine: Any) -> Path:
-    """The folder with a file per benchmark."""
-    folder.mkdir(parents=True, exist_ok=True)
+def keep(folder: Path, rows: dict[str, list[Row]], backend: str = "cpu", **machine: str) -> Path:
+    """Returns the folder with a file per benchmark."""
     for name, each in rows.items():
-        content = {
-            **MACHINE,
-            **machine,
-            "rows": [as_json(row) for row in each],
-            "notes": [f"a note on {name}"],
-        }
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+        report = Report(each, [f"a note on {name}"], backend)
+        write_results(folder / f"{name}.json", results_of(report, SETTINGS | machine, 3))
     return folder
 
 
 def rows_of(folder: Path, rows: Sequence[Row]) -> list[Named]:
-    """Rows of allo, kept and read again."""
+    """Returns rows of allo, stored and read again."""
     return named(read(keep(folder, {"allo": list(rows)})))

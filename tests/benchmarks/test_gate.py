@@ -4,193 +4,114 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import gate
-from benchmarks.table import Row
+from benchmarks.harness import Measured, Row
 from tests.benchmarks.small_results import ALL, PART, PEERS, SAMPLE, STEP, keep, measured
 from tests.conftest import ROOT
 
 FOLDER = Path(".bench", "gate")
+STEP_KEY, SAMPLE_KEY = "step: before/ours", "sample: before/ours"
 
 
-@pytest.fixture(autouse=True)
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where `gate.main` runs; allo was measured, and its ratios are the baselines."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "benchmarks").mkdir()
-    again([STEP, PART, SAMPLE])
-    assert gate.main(["--results", str(FOLDER), "--promote"]) == 0
-    return tmp_path
+def slower(row: Row, by: float) -> Row:
+    """Ours takes longer; the others do not."""
+    return row._replace(ours=Measured(np.multiply(row.ours.values, by)))
 
 
-def again(rows: list[Row], **machine: Any) -> None:
-    """allo measured anew."""
-    keep(FOLDER, {"allo": rows}, **machine)
+def scored(*arguments: str, allo: tuple[Row, ...] = (), **machine: str) -> int:
+    if allo:
+        keep(FOLDER, {"allo": list(allo)}, **machine)
+    return gate.main(["--results", str(FOLDER), *arguments])
 
 
 def stored() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(gate.BASELINES.read_text())
-    return content
+    return json.loads(gate.BASELINES.read_text())
 
 
-def slower(row: Row, times: float) -> Row:
-    """Ours takes longer; the others do not."""
-    return row._replace(ours=row.ours._replace(values=row.ours.values * times))
-
-
-def scored(*arguments: str) -> int:
-    return gate.main(["--results", str(FOLDER), *arguments])
+@pytest.fixture(autouse=True)
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the folder where `gate.main` runs; the ratios of allo are the baselines."""
+    monkeypatch.chdir(tmp_path)
+    assert scored("--promote", allo=(STEP, PART, SAMPLE)) == 0
 
 
 def test_promoting_stores_main_rows_where_they_come_from_and_no_seconds():
     entry = stored()["benchmarks"]["allo"]
-    assert entry["rows"] == {
-        "step": {"before/ours": {"ratio": 6.0}},
-        "sample, T=100": {"before/ours": {"ratio": 9.0}, "seed's/ours": {"ratio": 3.0}},
-    }
-    assert entry["machine"] == {
-        "cpu": "some CPU",
-        "device": "cpu",
-        "backend": "cpu",
-        "threads": "2",
-    }
-    assert entry["commit"] == "none"
-    assert (stored()["schema"], stored()["share"]) == (1, 0.6)
+    ratios = {STEP_KEY: 6, SAMPLE_KEY: 9, "sample: seed's/ours": 3}
+    assert entry["ratios"] == {name: {"ratio": ratio} for name, ratio in ratios.items()}
+    machine = {"cpu": "some CPU", "device": "cpu", "backend": "cpu", "threads": "2"}
+    assert (entry["machine"], entry["commit"]) == (machine, "none")
+    assert (stored()["schema"], stored()["share"]) == (2, 0.6)
+    gate.FORM.validate_json((ROOT / gate.BASELINES).read_bytes())
 
 
 @pytest.mark.parametrize(
-    ("times", "status", "code"), [(0.5, "better", 0), (1.6, "ok", 0), (1.7, "broken", 4)]
+    ("rows", "line", "code"),
+    [
+        ((slower(STEP, 0.5), SAMPLE), f"{STEP_KEY} | 12x | 6x | 3.6x | better", 0),
+        ((slower(STEP, 1.6), SAMPLE), f"{STEP_KEY} | 3.75x | 6x | 3.6x | ok", 0),
+        ((slower(STEP, 1.7), SAMPLE), f"{STEP_KEY} | 3.53x | 6x | 3.6x | broken", 4),
+        (
+            (slower(STEP, 9)._replace(before=measured(0.108)),),
+            f"{STEP_KEY} | 6x | 6x | 3.6x | ok",
+            0,
+        ),
+        (
+            (STEP._replace(name="other"), STEP),
+            "other: before/ours | 6x | - | - | new: no baseline yet",
+            0,
+        ),
+        ((STEP,), f"{SAMPLE_KEY} | - | 9x | 5.4x | gone: not measured", 0),
+    ],
 )
-def test_a_ratio_may_fall_to_a_share_of_its_baseline(times: float, status: str, code: int, capsys):
-    again([slower(STEP, times), SAMPLE])
-    assert scored() == code
-    lines = capsys.readouterr()
-    assert f"| allo | step | before/ours | {6 / times:.3g}x | 6x | 3.6x | {status} |" in lines.out
-    assert lines.err.count("[exit 4]") == (code == 4)
+def test_a_ratio_may_fall_to_a_share_of_its_baseline(rows, line: str, code: int, capsys):
+    assert scored(allo=rows) == code
+    assert f"| allo | {line} |" in capsys.readouterr().out
 
 
 def test_a_broken_row_is_one_line_with_ratio_baseline_and_what_to_do(capsys):
-    again([slower(STEP, 2), SAMPLE])
-    assert scored() == 4
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert line.startswith(
-        "gate: allo: step: before/ours is 3x, below 3.6x (baseline 6x): measure again"
+    slow = SAMPLE._replace(seed_way=measured(1.5e-6))
+    assert scored(allo=(slower(STEP, 2), slow), cpu="another CPU") == 4
+    lines = capsys.readouterr()
+    first, second = lines.err.splitlines()
+    assert first.startswith(
+        f"gate: allo: {STEP_KEY} is 3x, below 3.6x (baseline 6x): measure again"
     )
-    assert "`make bench BENCH=allo`" in line
-    assert line.endswith("`make bench-gate ARGS=--promote BENCH=allo` [exit 4]")
-
-
-def test_the_way_of_the_proposal_is_judged_where_it_is_the_goal(capsys):
-    again([STEP, SAMPLE._replace(seed_way=measured(1.5e-6))])
-    assert scored() == 4
-    assert "allo: sample, T=100: seed's/ours is 1.5x, below 1.8x" in capsys.readouterr().err
-
-
-def test_a_machine_twice_as_slow_breaks_nothing(capsys):
-    both = [
-        slower(row, 2)._replace(before=row.before._replace(values=row.before.values * 2))
-        for row in (STEP,)
-    ]
-    again([*both, SAMPLE])
-    assert scored() == 0
-    assert "gate: passed" in capsys.readouterr().out
+    assert "(`make bench BENCH=allo`)" in first
+    assert first.endswith("`make bench-gate ARGS=--promote BENCH=allo` [exit 4]")
+    assert second.startswith("gate: allo: sample: seed's/ours is 1.5x, below 1.8x")
+    machine = "allo: cpu is another CPU, the baseline's some CPU: ratios may differ for that alone"
+    assert machine in lines.out.splitlines()
 
 
 def test_a_row_may_have_a_share_of_its_own_which_promoting_keeps():
     content = stored()
-    content["benchmarks"]["allo"]["rows"]["step"]["before/ours"]["share"] = 0.2
+    content["benchmarks"]["allo"]["ratios"][STEP_KEY]["share"] = 0.2
     gate.BASELINES.write_text(json.dumps(content))
-    again([slower(STEP, 4), SAMPLE])
-    assert scored() == 0
-    assert scored("--promote") == 0
-    assert stored()["benchmarks"]["allo"]["rows"]["step"] == {
-        "before/ours": {"ratio": 1.5, "share": 0.2}
-    }
+    assert scored(allo=(slower(STEP, 4), SAMPLE)) == scored("--promote") == 0
+    assert stored()["benchmarks"]["allo"]["ratios"][STEP_KEY] == {"ratio": 1.5, "share": 0.2}
 
 
-def test_rows_that_are_new_or_gone_and_another_machine_are_said_and_break_nothing(capsys):
-    again([STEP, STEP._replace(name="new work")], cpu="another CPU", backend="cuda")
-    assert scored() == 0
-    lines = capsys.readouterr().out
-    assert "allo: new, without a baseline yet: new work\n" in lines
-    assert "allo: gone, in the baseline, but not measured: sample, T=100\n" in lines
-    assert (
-        "allo: cpu is another CPU, the baseline's some CPU: ratios may differ for that alone"
-        in lines
-    )
-    assert "allo: backend is cuda, the baseline's cpu" in lines
-    assert "device is" not in lines
-
-
-def test_of_many_new_rows_three_are_named(capsys):
-    again([STEP, SAMPLE, *(STEP._replace(name=f"new {number}") for number in range(5))])
-    assert scored() == 0
-    assert "yet: new 0; new 1; new 2; and 2 more\n" in capsys.readouterr().out
-
-
-def test_where_nothing_has_a_baseline_nothing_passes(capsys):
-    keep(FOLDER, {"peers": PEERS})
-    assert scored("peers") == 4
-    assert "gate: no ratio has a baseline, so nothing is judged" in capsys.readouterr().err
-
-
-def test_promoting_some_benchmarks_leaves_the_others():
+def test_promoting_or_judging_some_benchmarks_leaves_the_others(capsys):
     keep(FOLDER, ALL)
-    assert scored("--promote", "peers") == 0
-    again([slower(STEP, 2)])
-    assert scored("--promote", "peers", "machine") == 0
-    assert set(stored()["benchmarks"]) == {"allo", "peers", "machine"}
-    assert stored()["benchmarks"]["allo"]["rows"]["step"]["before/ours"]["ratio"] == 6
+    assert scored("peers", allo=(slower(STEP, 9),)) == 4
+    assert "gate: no ratio has a baseline, so nothing is judged" in capsys.readouterr().err
+    assert (scored("--promote", "peers"), scored("peers"), scored()) == (0, 0, 4)
+    assert stored()["benchmarks"]["allo"]["ratios"][STEP_KEY]["ratio"] == 6
+    assert len(stored()["benchmarks"]["peers"]["ratios"]) == len(PEERS) - 1
 
 
-def test_only_named_benchmarks_are_judged():
-    again([slower(STEP, 9)])
-    keep(FOLDER, {"peers": PEERS})
-    assert scored("--promote", "peers") == 0
-    assert scored("peers") == 0
-    assert scored() == 4
-
-
-def test_what_was_not_measured_ends_with_3(capsys):
-    assert scored("iqn") == 3
-    lines = capsys.readouterr().err
-    assert (
-        lines
-        == "gate: .bench/gate/iqn.json: is missing; `make bench BENCH=iqn` measures it [exit 3]\n"
-    )
-    assert gate.main(["--results", "nowhere"]) == 3
-
-
-def test_an_unknown_name_ends_with_2(capsys):
-    with pytest.raises(SystemExit) as ended:
-        scored("alo")
-    assert ended.value.code == 2
-    assert "alo: there is no such benchmark" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        ({"schema": 2, "share": 0.6, "benchmarks": {}}, "schema: Input should be 1"),
-        (
-            {"schema": 1, "share": 6, "benchmarks": {}},
-            "share: Input should be less than or equal to 1",
-        ),
-        (
-            {"schema": 1, "share": 0.6, "benchmarks": {}, "more": 1},
-            "more: Extra inputs are not permitted",
-        ),
-    ],
-)
-def test_a_file_of_baselines_in_another_form_is_refused(content: dict[str, Any], why: str, capsys):
-    gate.BASELINES.write_text(json.dumps(content))
+def test_what_was_not_measured_or_has_another_form_ends_with_3_an_unknown_name_with_2(capsys):
+    assert scored("iqn") == gate.main(["--results", "nowhere"]) == 3
+    error = "gate: .bench/gate/iqn.json: is missing; `make bench BENCH=iqn` measures it [exit 3]\n"
+    assert capsys.readouterr().err.startswith(error)
+    gate.BASELINES.write_text('{"schema": 1, "share": 0.6, "benchmarks": {}}')
     assert scored() == 3
-    assert (
-        f"gate: benchmarks/baselines.json: {why}; `git checkout benchmarks/baselines.json`"
-        in capsys.readouterr().err
-    )
-
-
-def test_the_committed_baselines_can_be_read():
-    gate.Baselines.model_validate(json.loads((ROOT / gate.BASELINES).read_text()))
+    error = "benchmarks/baselines.json: schema: Input should be 2; `git checkout benchmarks/"
+    assert capsys.readouterr().err.startswith(f"gate: {error}")
+    with pytest.raises(SystemExit, match="2"):
+        scored("alo")
+    assert "alo: there is no such benchmark" in capsys.readouterr().err

@@ -1,8 +1,10 @@
-"""Times come from alternating rounds and are compared round by round."""
+"""Times come from alternating rounds; rows are shown and stored as they were measured."""
 
 import numpy as np
+import pytest
 
-from benchmarks.harness import Contestant, Measured, race, ratio
+from benchmarks.harness import Contestant, Report, race, render, results_of
+from tests.benchmarks.small_results import MEMORY, PART, PEERS, SAMPLE, SETTINGS, STEP
 
 
 class Bench:
@@ -24,10 +26,13 @@ class Bench:
         return self.now
 
 
-def test_contestants_take_turns_in_alternating_order():
+def test_contestants_take_turns_in_alternating_order_and_are_announced(
+    capsys: pytest.CaptureFixture[str],
+):
     bench = Bench()
     race({name: bench.contestant(name, [1.0] * 5) for name in "abc"}, rounds=3, clock=bench.clock)
     assert bench.order == "abc" + "abc" + "abc" + "cba" + "abc"
+    assert capsys.readouterr().err.endswith("_are_announced: a, b, c\n")
 
 
 def test_first_call_is_apart_and_the_second_is_not_timed():
@@ -35,10 +40,33 @@ def test_first_call_is_apart_and_the_second_is_not_timed():
     durations = [9.0, 100.0, 2.0, 8.0, 4.0]
     times = race({"a": bench.contestant("a", durations, units=2)}, rounds=3, clock=bench.clock)["a"]
     np.testing.assert_allclose(times.values, [1, 4, 2])
-    assert times.median == 2
-    assert times.compile_seconds == 9 - 4
+    assert (times.median, times.compile_seconds) == (2, 9 - 4)
 
 
-def test_ratio_is_the_median_of_the_rounds_and_not_of_their_times():
-    result = ratio(Measured(np.array([6.0, 40.0, 10.0])), Measured(np.array([3.0, 10.0, 2.0])))
-    assert result == (4.0, 2.0, 5.0)
+def test_a_part_names_its_row_and_a_library_stands_in_its_field():
+    report = Report([STEP, PART, SAMPLE, *PEERS], [], "cpu")
+    rows = results_of(report, SETTINGS, 3).rows
+    assert [(row.name, row.part_of, row.against) for row in rows] == [
+        ("step", "", "plain reference"),
+        ("in a scan", "step", "plain reference"),
+        ("sample", "", "plain reference"),
+        ("draw", "", "cpprb"),
+        ("draw", "", "torchrl, plain"),
+        ("at 9", "draw", "cpprb"),
+    ]
+    plain = STEP._replace(name="step; before: 2 at once")
+    assert results_of(Report([plain], [], "cpu"), SETTINGS, 3).rows[0].name == plain.name
+
+
+def test_text_has_medians_in_the_unit_ratios_goals_and_parts_set_in():
+    rows = results_of(Report([STEP, PART, MEMORY], [], "cpu"), SETTINGS, 3).rows
+    head, _, first, second, third = render(rows).splitlines()
+    cells = [piece.strip() for piece in first.split("  ") if piece]
+    expected = (
+        "step|allo-overall|ms/step|12|6|2|8|1|2 (2..2)|6 (3..12)|3 (1.5..6)|at least 7x|no|0.2"
+    )
+    assert cells == expected.split("|")
+    assert head.index("goal") == first.index("at least 7x")
+    assert second.startswith("  in a scan  ")
+    assert "at least" not in second
+    assert third.split()[:5] == ["rollout", "colony-memory", "MB", "3", "4"]

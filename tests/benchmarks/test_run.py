@@ -1,74 +1,117 @@
-"""`make bench`: what it refuses, which benchmarks it starts, what it keeps."""
+"""`make bench`: what it refuses and starts, what it stores, and its run in MLflow."""
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import publish, run
-from benchmarks.result_files import COMMANDS
-from benchmarks.table import Report
+from benchmarks import run
+from benchmarks.claims import COMMANDS, read
 from quatrain.registry import MODELS
-from tests.benchmarks.small_results import PART, STEP
+from tests.benchmarks.small_results import ALL, STEP, keep, rows_of
+from tests.pipeline.faulty_server import free_port
+from tests.pipeline.recorded_runs import client_of
+
+REFUSED = {
+    ("allo", "--rounds", "4"): "--rounds 4: medians of fewer than 5 rounds say nothing",
+    ("allo", "--rounds", "many"): "invalid int value: 'many'",
+    ("allo", "b", "a"): "a, b: there is no such benchmark; there are allo, iqn",
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["allo", "--rounds", "4"], "--rounds 4: medians of fewer than 5 rounds say nothing"),
-        (["allo", "--rounds", "many"], "invalid int value: 'many'"),
-        (["alo"], "alo: there is no such benchmark; there are allo, iqn"),
-        (["allo", "b", "a"], "a, b: there is no such benchmark"),
-    ],
-)
-def test_wrong_arguments_are_refused_before_anything_runs(
-    arguments: list[str],
-    why: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_wrong_arguments_are_refused_before_anything_runs(arguments, monkeypatch, capsys):
     monkeypatch.setattr(run, "measured", lambda *_: pytest.fail("a benchmark ran"))
-    with pytest.raises(SystemExit) as ended:
-        run.main(arguments)
-    assert ended.value.code == 2
-    assert why in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        run.main(list(arguments))
+    assert REFUSED[arguments] in capsys.readouterr().err
 
 
-def test_the_json_has_machine_rows_and_notes():
-    text = run.as_text(
-        Report([STEP, PART], ["a note"], "cpu"), {"cpu": "some CPU", "backend": "cpu"}, 5
-    )
-    kept = json.loads(text)
-    assert [row["row"] for row in kept["rows"]] == ["step", "  in a scan"]
-    assert (kept["cpu"], kept["rounds"], kept["notes"]) == ("some CPU", 5, ["a note"])
-
-
-def test_all_benchmarks_are_measured_in_turn_and_one_that_fails_stops_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_all_benchmarks_are_measured_in_turn_and_one_that_fails_stops_no_other(monkeypatch):
     codes, started = {"iqn": 3, "machine": 1}, []
 
-    def measured(name: str, rounds: int, results: Path) -> int:
-        started.append((name, rounds, results))
-        return codes.get(name, 0)
+    def measured(*arguments: Any) -> int:
+        started.append(arguments)
+        return codes.get(arguments[0], 0)
 
+    monkeypatch.setattr(run, "publish", lambda *_: None)
     monkeypatch.setattr(run, "measured", measured)
-    monkeypatch.setattr(publish, "publish", lambda *_, **__: None)
     assert run.main([]) == 3
-    assert [name for name, *_ in started] == [*MODELS, "machine"]
-    assert {tuple(rest) for _, *rest in started} == {(5, Path("benchmarks/results"))}
-
-
-def test_what_is_measured_is_known_to_what_reads_it():
+    assert started == [(name, 5, run.RESULTS) for name in (*MODELS, "machine")]
     assert set(run.BENCHMARKS) <= set(COMMANDS)
 
 
-def test_params_that_cannot_be_read_end_it_with_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_params_that_cannot_be_read_end_it_with_2(tmp_path: Path, monkeypatch, capsys):
     (tmp_path / "params.yaml").write_text("device: toaster\n")
     monkeypatch.chdir(tmp_path)
     assert run.main(["allo", "--here", "--results", str(tmp_path)]) == 2
     assert "[exit 2]" in capsys.readouterr().err
     assert not (tmp_path / "allo.json").exists()
+
+
+@pytest.mark.full
+def test_the_store_has_one_run_with_machine_ratios_counts_and_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    for _ in range(2):
+        run.publish(tmp_path, keep(tmp_path / "benchmarks" / "results", ALL))
+    client = client_of(uri)
+    (recorded,) = client.search_runs([client.get_experiment_by_name("benchmarks").experiment_id])
+    params = {"cpu": "some CPU", "jax": "0.10.2", "rounds": "3", "device": "cpu"}
+    assert params.items() <= recorded.data.params.items()
+    metrics = {"allo/step": 6, "allo.proposal/step": 2, "allo.of_limit/step": 0.5}
+    metrics |= {"allo.over_without/step": 4, "allo/step_in_a_scan": 4, "goals/met": 1}
+    metrics |= {"goals/missed": 1, "claims/reproduced": 1, "peers/draw_before_torchrl_plain": 0.5}
+    assert metrics.items() <= recorded.data.metrics.items()
+    tags = {"quatrain.device": "cpu", "git.commit": "none", "mlflow.source.name": "make bench"}
+    assert tags.items() <= recorded.data.tags.items()
+    assert "* missed: step: at least 7x: 6x" in recorded.data.tags["mlflow.note.content"]
+    files = {
+        file.path
+        for folder in ("results", "benchmarks")
+        for file in client.list_artifacts(recorded.info.run_id, folder)
+    }
+    assert {*(f"results/{name}.json" for name in ALL), "benchmarks/claims_allo.png"} <= files
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "page: docs/benchmarks.md; 4 pictures: docs/benchmarks"
+    assert (
+        second == f"run {recorded.info.run_name} of the experiment `benchmarks`: {uri} (`make ui`)"
+    )
+
+
+def test_a_server_that_is_away_costs_one_line_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{free_port()}")
+    results = keep(tmp_path / "benchmarks" / "results", {"allo": [STEP]})
+    run.publish(tmp_path, results, ["machine"])
+    assert not (tmp_path / ".state").exists()
+    run.publish(tmp_path, results)
+    lines = capsys.readouterr()
+    (line,) = lines.err.splitlines()
+    assert line.startswith("warning: tracking: 8 metrics and ")
+    assert line.endswith("they are kept: `make sync` sends them")
+    assert "secret" not in lines.err + lines.out
+    assert list((tmp_path / ".state" / "journal").glob("benchmarks-*/journal.jsonl"))
+
+
+def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, capsys):
+    results = keep(tmp_path / "benchmarks" / "results", {"allo": [STEP]})
+    (tmp_path / "docs").write_text("a file where the folder belongs")
+    run.publish(tmp_path, results)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: publish: ")
+    assert line.endswith(f"; the results are kept in {results}")
+
+
+def test_names_that_become_alike_and_devices_that_differ_stay_apart(tmp_path: Path):
+    rows = [STEP._replace(name=name) for name in ("a (b)", "a [b]", "a: b " + "c" * 300)]
+    names = [name for name in run.metrics(rows_of(tmp_path, rows)) if name.startswith("allo/")]
+    assert names[:2] == ["allo/a_b", "allo/a_b_"]
+    assert len(names) == 3
+    assert max(map(len, names)) < 250
+    other = read(keep(tmp_path / "gpu", {"iqn": [STEP]}, device="cuda"))
+    header = run.header_of(tmp_path, "key", read(tmp_path) | other)
+    assert header.tags["quatrain.device"] == header.params["device"] == "cpu (allo), cuda (iqn)"
