@@ -15,8 +15,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.harness import Measured, race
 from benchmarks.repeat import repeat
 from benchmarks.table import NotTheSame, Row, Without
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 
 Work = Callable[[], Any]
+
+
+def read_config(root: Path, model: str, changes: Mapping[str, Any]) -> Any:
+    """Returns a model's config of params.yaml with some values changed."""
+    raw = overlaid(read_raw(root, None), {model: changes})
+    return getattr(validate(raw, lambda name: read_input(root, str(name))), model)
 
 
 def measured_row(

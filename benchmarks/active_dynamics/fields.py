@@ -70,7 +70,8 @@ def compare(root: Path, options: argparse.Namespace) -> None:
     prepare_process(params)
     for kind in ("collect", "train", "evaluate"):
         getattr(load(MODEL), kind)
-    done, results = stored(root), {}
+    path, results = root / RESULTS, {}
+    done = json.loads(path.read_text())["fields"] if path.exists() else {}
     with on_device(params, MODELS[MODEL]):
         for number, field in enumerate(options.fields, 1):
             console.info(f"[{number}/{len(options.fields)}] {field}")
@@ -112,12 +113,6 @@ def key_of(params: Params) -> str:
     settled = {"config": getattr(params, MODEL).model_dump(mode="json"), "seed": params.seed}
     code = loaded_code(CHECKOUT, MODEL)
     return run_key("bench-active", settled, code, [], settings(params, MODELS[MODEL]))
-
-
-def stored(root: Path) -> dict[str, Any]:
-    """Returns the results of earlier runs."""
-    path = root / RESULTS
-    return dict(json.loads(path.read_text())["fields"]) if path.exists() else {}
 
 
 def run_field(params: Params, field: str) -> dict[str, Any]:

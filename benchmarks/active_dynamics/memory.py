@@ -77,9 +77,8 @@ def run_row() -> Row:
 def allocated(work: Work) -> Measured:
     """Measures the least of several calls, which differ by what Python keeps cached."""
     work()
-    return Measured(
-        np.array([float(min(of_tensors(work) + of_python(work) for _ in range(CALLS)))])
-    )
+    each = [of_tensors(work) + of_python(work) for _ in range(CALLS)]
+    return Measured(np.array([float(min(each))]))
 
 
 def of_tensors(work: Work) -> int:

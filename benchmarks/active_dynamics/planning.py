@@ -6,19 +6,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from benchmarks.active_dynamics.beliefs import beliefs_of, config_of, plain_planner_of
+from benchmarks.active_dynamics.vae import config_of
 from benchmarks.reference import active_dynamics_planner as reference
 from benchmarks.table import Goal, Point, Row
 from benchmarks.torch_rows import Work, check_same, measured_row, products
 from benchmarks.torch_threads import threads
 from quatrain.models.active_dynamics import acquisition, planner
+from quatrain.models.active_dynamics.bayes_filter.filter import weights
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from quatrain.models.active_dynamics.collect import collect
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.learner import Observation
 
 SEED = 0
 SIDE = 25
 """625 centres: 1250 weights."""
+LEARNED = 12
+"""Transitions of the warm-up that beliefs have observed."""
 SAME = {"candidates": 32, "iterations": 10, "horizon": 10, "elites": 10, "keep": 3}
 """Sizes of the original's planner."""
 TIMED = 2
@@ -54,14 +60,14 @@ def same_work_rows(row: partial[Row], root: Path) -> list[Row]:
     """Measures plans at the original's sizes."""
     learners = {value: many_weights(root, value) for value in ("fisher_a", "variance")}
     refuse_another_value(learners["fisher_a"])
-    weights, paths = 2 * SIDE**2, SAME["candidates"] * SAME["horizon"]
-    sizes = f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {weights} weights"
+    count, paths = 2 * SIDE**2, SAME["candidates"] * SAME["horizon"]
+    sizes = f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {count} weights"
     name = f"plan, {sizes}, fisher_a; before: pseudo-inverses, weights apart, {TIMED} iterations"
     titles = {"fisher_a": f"{name}, counted up", "variance": "  ours: variance"}
     result = []
     for value, learner in learners.items():
         works = {"ours": own_plan(learner), "before": plain_plan(learner)}
-        size = weights if value == "fisher_a" else weights // 2
+        size = count if value == "fisher_a" else count // 2
         works["limit"], share = products(works["ours"], paths, size, size)
         units = {"before": TIMED / SAME["iterations"], "limit": share}
         goal = Goal(150, "before")
@@ -73,8 +79,8 @@ def many_weights(root: Path, value: str) -> BayesFilterLearner:
     """Returns beliefs about many weights, with the original's planner and an acquisition value."""
     network = {"rbf": {"side": SIDE, "length": 0.25}}
     settings = SAME | {"hold": 1, "replan_every": 1}
-    weights = {"variance": 0.0, value: 1.0}
-    train = {"planner": settings, "acquisition": {"weights": weights}}
+    acquisition = {"weights": {"variance": 0.0, value: 1.0}}
+    train = {"planner": settings, "acquisition": acquisition}
     return beliefs_of(config_of(root, 1, network=network, train=train))
 
 
@@ -99,6 +105,18 @@ def default_row(
     return row(name, works, lacking, {"ours": rows}, **columns)
 
 
+def beliefs_of(config: ActiveDynamicsConfig) -> BayesFilterLearner:
+    """Returns beliefs after some transitions."""
+    dataset = collect(config, SEED)
+    result = BayesFilterLearner.init(config, dataset, np.random.SeedSequence(SEED))
+    observations, following, actions, _, _, truncated = map(torch.tensor, dataset.train)
+    for time in range(LEARNED):
+        action, ended = actions[:, time], truncated[:, time]
+        reached, after_reset = following[:, time], observations[:, time + 1]
+        result.observe(Observation(action, action, reached, ended, after_reset))
+    return result
+
+
 def own_plan(learner: BayesFilterLearner) -> Work:
     """Plans with the surrogate and the setup that candidates share."""
     env, train = learner.config.env, learner.config.train
@@ -115,7 +133,7 @@ def own_plan(learner: BayesFilterLearner) -> Work:
 
 def plain_plan(learner: BayesFilterLearner) -> Work:
     """Plans candidate by candidate."""
-    model = plain_planner_of(learner)
+    model = plain_model(learner, torch.float32)
     start = learner.belief.mean[0, :2].float()
     rng = np.random.default_rng(SEED)
     settings = reference.Settings(**SAME | {"iterations": TIMED})
@@ -126,13 +144,25 @@ def plain_plan(learner: BayesFilterLearner) -> Work:
     return lambda: reference.plan(model, start, score, settings, rng)
 
 
+def plain_model(learner: BayesFilterLearner, dtype: torch.dtype) -> reference.Model:
+    """Returns the plain planner's model of the first belief."""
+    model = learner.filter
+    d, rbf, emission = model.d, model.rbf, model.emission
+    tensors = {
+        "centres": torch.cartesian_prod(*[rbf.axis] * d),
+        "weight": weights(d, learner.belief)[0],
+        "observation_matrix": emission.weight,
+        "covariance": torch.diag(emission.noise_variance),
+        "prior": learner.belief.covariance[0, d:, d:],
+    }
+    converted = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    return reference.Model(length=rbf.length, dt=model.dt, **converted)
+
+
 def refuse_another_value(learner: BayesFilterLearner) -> None:
     """Compares values with plain loops over the joint covariance, in double precision."""
     surrogate = learner.surrogate(slice(0, 1))
-    parts = plain_planner_of(learner)
-    model = reference.Model(
-        *(part.double() if isinstance(part, Tensor) else part for part in parts)
-    )
+    model = plain_model(learner, torch.float64)
     shape = (1, CHECKED, learner.config.train.planner.horizon, 2)
     actions = 2 * torch.rand(shape, generator=Generator().manual_seed(SEED)) - 1
     start = surrogate.state[0].double()

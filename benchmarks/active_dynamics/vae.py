@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from benchmarks.active_dynamics.beliefs import config_of
 from benchmarks.reference import active_dynamics as plain
-from benchmarks.torch_rows import check_same
+from benchmarks.torch_rows import check_same, read_config
+from pipeline.storage.params_file import overlaid
 from quatrain.models.active_dynamics.collect import collect, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
@@ -22,20 +22,11 @@ SEED = 0
 LENGTH = 20
 STORED = 83
 """Transitions of the replay: no multiple of 50, so that no posterior is recomputed while timed."""
-SAME_WORK: dict[str, Any] = {
-    "window": LENGTH,
-    "burn_in": 0,
-    "samples": 5,
-    "horizons": 5,
-    "updates": 1,
-    "anneal_kind": "none",
-    "warmup": 0,
-    "beta": 1.0,
-    "optimizer": "adam",
-    "weight_decay": 0.0,
-    "mask": 0.0,
-    "min_windows": 1,
-}
+SMALL = {"collect": {"held_out_rollouts": 8, "starts": 8}, "train": {"arms": ["random"]}}
+"""Sizes of what these comparisons do not use."""
+SIZES = {"window": LENGTH, "burn_in": 0, "samples": 5, "horizons": 5, "min_windows": 1}
+LOSS = {"anneal_kind": "none", "warmup": 0, "beta": 1.0, "mask": 0.0}
+UPDATE = {"updates": 1, "optimizer": "adam", "weight_decay": 0.0}
 """Settings of train.seq_vae with which the original learns."""
 LAYERS = {"0": "0", "1": "2"}
 """Layer of the project -> layer of the plain MLP, where the tanh is a layer too."""
@@ -49,11 +40,17 @@ class Vaes(NamedTuple):
     ring: WindowRing
 
 
+def config_of(root: Path, learners: int, **sections: Any) -> ActiveDynamicsConfig:
+    """Returns params.yaml with this number of learners and sections of active_dynamics changed."""
+    changes = overlaid({"seeds": learners, **SMALL}, sections)
+    return read_config(root, "active_dynamics", changes)
+
+
 def vaes_of(root: Path, kind: str, batch_size: int, side: int) -> Vaes:
     """Returns both networks with dynamics `mlp` or `rbf`, whose weights are random, not zeros."""
     vae = {"dynamics": kind, "dynamics_hidden": [64], "members": 1}
     network = {"family": "seq_vae", "decoder": "linear", "rbf": {"side": side}, "seq_vae": vae}
-    train = {"seq_vae": SAME_WORK | {"batch_size": batch_size}}
+    train = {"seq_vae": SIZES | LOSS | UPDATE | {"batch_size": batch_size}}
     config = config_of(root, 1, network=network, train=train)
     emission = emission_of(config, collect(config, SEED))
     worker = SeqVaeTrainer.from_state(config, emission, init_state(config, emission, SEED))
@@ -67,18 +64,10 @@ def vaes_of(root: Path, kind: str, batch_size: int, side: int) -> Vaes:
 
 def shape_of(config: ActiveDynamicsConfig) -> plain.Shape:
     env, network, rbf = config.env, config.network.seq_vae, config.network.rbf
-    return plain.Shape(
-        obs=env.observation.channels,
-        action=env.action_size,
-        d=env.d,
-        hidden=network.hidden,
-        head=network.head,
-        dynamics_hidden=network.dynamics_hidden[0],
-        centres=rbf.side if network.dynamics == "rbf" else 0,
-        span=rbf.range,
-        length=rbf.length,
-        dt=env.dt,
-    )
+    centres = rbf.side if network.dynamics == "rbf" else 0
+    inputs = (env.observation.channels, env.action_size, env.d)
+    units = (network.hidden, network.head, network.dynamics_hidden[0])
+    return plain.Shape(*inputs, *units, centres, rbf.range, rbf.length, env.dt)
 
 
 def ring_of(config: ActiveDynamicsConfig) -> WindowRing:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.actor_critic import gae, learning, memory, parts, playing
-from benchmarks.actor_critic.sides import sides_of
+from benchmarks.actor_critic.sides import actor_of
 from benchmarks.table import Report
 from benchmarks.torch_threads import threads
 
@@ -23,6 +23,6 @@ def measure(root: Path, rounds: int) -> Report:
     with threads(1):
         rows = parts.rows(rounds) + gae.rows(rounds)
     # What the original sees.
-    rows += playing.rows(sides_of(root, env={"features": "full"}), rounds)
-    rows += learning.rows(sides_of(root), rounds)
+    rows += playing.rows(actor_of(root, env={"features": "full"}), rounds)
+    rows += learning.rows(actor_of(root), rounds)
     return Report([*rows, memory.row()], NOTES, "cpu")

@@ -44,13 +44,9 @@ def plain(ways: Ways) -> object:
 
 def kept_of(graphs: Graphs, index: int, ways: Ways) -> dict[str, Any]:
     """Returns what is stored of one step of one colony."""
+    state = {name: getattr(graphs, name)[index].clone() for name in ("node", "graph", "parent")}
     return {
-        "state": {
-            "node": graphs.node[index].clone(),
-            "graph": graphs.graph[index].clone(),
-            "parent": graphs.parent[index].clone(),
-            "ids": list(range(10**6, 10**6 + CELLS)),
-        },
+        "state": state | {"ids": list(range(10**6, 10**6 + CELLS))},
         "action": torch.randn(NUMBERS),
         "log_prob": torch.randn(()),
         "value": torch.randn(()),
@@ -65,17 +61,11 @@ def ours() -> object:
     rollout = allocate(Sizes(STEPS, COLONIES, SLOTS, NODE, GRAPH, NUMBERS, components, ()))
     flags = torch.zeros(COLONIES, dtype=torch.bool)
     for time in range(STEPS):
-        step = Step(
-            graphs=observed(),
-            raw_action=torch.randn(COLONIES, NUMBERS),
-            log_prob=torch.randn(COLONIES),
-            dist_params=torch.randn(COLONIES, 2, NUMBERS),
-            value=torch.randn(COLONIES),
-            components=torch.randn(COLONIES, components),
-            terminated=flags,
-            truncated=flags,
-        )
-        write(rollout, time, step)
+        raw_action, dist_params = torch.randn(COLONIES, NUMBERS), torch.randn(COLONIES, 2, NUMBERS)
+        log_prob, value = torch.randn(2, COLONIES)
+        policy = (raw_action, log_prob, dist_params, value)
+        paid = torch.randn(COLONIES, components)
+        write(rollout, time, Step(observed(), *policy, paid, flags, flags))
     ends = (rollout.terminated, rollout.truncated)
     trace = Trace(rollout.components[..., 0], rollout.value, rollout.next_value, *ends)
     return rollout, advantages(trace, DISCOUNT, LAMBDA, "auto")

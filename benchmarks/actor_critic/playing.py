@@ -5,16 +5,7 @@ from functools import partial
 
 from torch import Generator, Tensor
 
-from benchmarks.actor_critic.sides import (
-    Sides,
-    colonies_of,
-    plain_colony,
-    plain_network,
-    refuse_another_policy,
-    refuse_another_step,
-    sized,
-    steady,
-)
+from benchmarks.actor_critic import sides
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import RUNNING, Colony, Step
 from benchmarks.table import Goal, Point, Row
@@ -22,7 +13,7 @@ from benchmarks.torch_rows import Work, measured_row, products
 from benchmarks.torch_threads import threads
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.world import step
-from quatrain.models.actor_critic.ppo.acting import observe, stochastic_policy
+from quatrain.models.actor_critic.ppo.acting import Actor, observe, stochastic_policy
 
 CLAIM = "colony-environments"
 COUNTS = (64, 1, 1024)
@@ -35,24 +26,24 @@ TRIED = (
 )
 
 
-def rows(sides: Sides, rounds: int) -> list[Row]:
+def rows(actor: Actor, rounds: int) -> list[Row]:
     """Counts steps by colony; all colonies hold 40 cells, and begin again with as many."""
     row = partial(measured_row, "ms/step", rounds)
-    world = sized(sides.world, CELLS)
-    refuse_another_step(world)
-    refuse_another_policy(sides, CELLS)
+    actor = sides.sized(actor, CELLS)
+    sides.refuse_another_step(actor.world)
+    sides.refuse_another_policy(actor)
     with threads(1):
-        result = [env_row(row, world, count) for count in COUNTS]
+        result = [env_row(row, actor.world, count) for count in COUNTS]
     for count in THREADS:
         with threads(count):
-            result += acting_rows(row, sides, world, count)
+            result += acting_rows(row, actor, count)
     return result
 
 
 def env_row(row: partial[Row], world: World, count: int) -> Row:
     """Measures constant actions, rewards and resets, without observations."""
-    begun = colonies_of(world, count)
-    action = steady(world, count)
+    begun = sides.colonies_of(world, count)
+    action = sides.steady(world, count)
     plain_step = partial(reference.rewarded_step, action=action[0].tolist())
     works = {
         "ours": stepping(world, count, lambda _: action),
@@ -60,34 +51,32 @@ def env_row(row: partial[Row], world: World, count: int) -> Row:
     }
     name = f"environment, {count} x {CELLS} cells"
     point = Point("environment", "colonies", count)
+    units = {"ours": count, "limit": count}
     if count != COLONIES:
-        return row(f"  {name}", works, units={"ours": count}, point=point)
+        return row(f"  {name}", works, "", units, point=point)
     works["without"] = stepping(world, 1, lambda _: action[:1])
     works["limit"] = lambda: [leaf.clone() for leaf in begun]
     columns = {"goal": Goal(10, "before"), "claims": (CLAIM,), "tried": TRIED, "point": point}
-    units = {"ours": count, "limit": count}
     return row(f"{name}; limit: a copy of the state", works, ALONE, units, **columns)
 
 
-def acting_rows(row: partial[Row], sides: Sides, world: World, thread_count: int) -> list[Row]:
+def acting_rows(row: partial[Row], actor: Actor, thread_count: int) -> list[Row]:
     """Measures features, network, a drawn action and the step. The original passes all cells
     through residual networks, twice.
     """
-    actor = sides.actor._replace(world=world)
-    begun = colonies_of(world, COLONIES)
-    graphs = observe(actor, begun)
+    begun = sides.colonies_of(actor.world, COLONIES)
     act = stochastic_policy(actor, Generator().manual_seed(0))
-    costly = plain_network(sides.config, sides.network, images=True)
-    players = [reference.Player(costly, actor.scale, sides.box, passes) for passes in (1, 2)]
-    once, twice = (plain_stepping(world, begun, player.act) for player in players)
-    ours = stepping(world, COLONIES, lambda state: act(state.n, state))
-    alone = stepping(world, 1, lambda state: act(state.n, state))
-    d = sides.config.network.d
-    limit, share = products(lambda: actor.eager(graphs), COLONIES * CELLS, d, 2 * d)
-    name = f"environment and policy, `{sides.config.env.features}`, {COLONIES} x {CELLS} cells"
-    name = (
-        f"{name}, {thread_count} thread(s); before: ResNet18, twice; limit: the policy's products"
+    players = [sides.plain_player(actor, passes) for passes in (1, 2)]
+    once, twice = (plain_stepping(actor.world, begun, player.act) for player in players)
+    ours, alone = (
+        stepping(actor.world, count, lambda colonies: act(colonies.n, colonies))
+        for count in (COLONIES, 1)
     )
+    d, graphs = actor.config.network.d, observe(actor, begun)
+    limit, share = products(lambda: actor.eager(graphs), COLONIES * CELLS, d, 2 * d)
+    name = f"environment and policy, `{actor.config.env.features}`, {COLONIES} x {CELLS} cells"
+    name = f"{name}, {thread_count} thread(s); before: ResNet18, twice"
+    name = f"{name}; limit: the policy's products"
     works = {"ours": ours, "before": twice, "without": alone, "limit": limit}
     units = {"ours": COLONIES, "limit": COLONIES * share}
     goal = Goal(100, "before")
@@ -100,7 +89,7 @@ def acting_rows(row: partial[Row], sides: Sides, world: World, thread_count: int
 def stepping(world: World, count: int, act: Callable[[Colonies], Tensor]) -> Work:
     """Steps the project's colonies, which continue from the last call."""
     generator = Generator().manual_seed(0)
-    state = [colonies_of(world, count)]
+    state = [sides.colonies_of(world, count)]
 
     def work() -> None:
         state[0] = step(world, state[0], act(state[0]), generator).colonies
@@ -110,7 +99,7 @@ def stepping(world: World, count: int, act: Callable[[Colonies], Tensor]) -> Wor
 
 def plain_stepping(world: World, begun: Colonies, advance: Callable[[Colony], Step]) -> Work:
     """Steps the first of these colonies, which begins again where its episode ends."""
-    colony = plain_colony(world, begun, 0)
+    colony = sides.plain_colony(world, begun, 0)
 
     def work() -> None:
         if advance(colony).reason != RUNNING:

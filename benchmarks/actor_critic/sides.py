@@ -1,7 +1,7 @@
-"""config -> the project's colonies and network, and equal plain ones; checks that they agree"""
+"""config -> the project's colonies and actor, and equal plain ones; checks that they agree"""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,22 +9,20 @@ from torch import Generator, Tensor
 
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import Colony, Plate
-from benchmarks.torch_rows import check_same
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from benchmarks.torch_rows import check_same, read_config
+from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony import features
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.envs.colony.world import start, step
 from quatrain.models.actor_critic.collect import compress_stiffness
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.network import TRUNK, Network, init
+from quatrain.models.actor_critic.network import TRUNK, init
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, observe
-from quatrain.replay.rollouts.buffer import Graphs
 
 SEED = 0
 PLATES, SCALED = 16, 32
-"""Colonies that give the scale of observations."""
+"""Plates, and colonies that give the scale of observations."""
 HALF = 0.5
 """Share of the cells that each step removes: an even colony then keeps its size."""
 FREE = ("gamma", "alpha", "noise", "theta")
@@ -32,51 +30,15 @@ PAST = 5
 """Steps of colonies before they are compared."""
 
 
-class Sides(NamedTuple):
-    """Holds the same policy for both implementations."""
-
-    config: ActorCriticConfig
-    world: World
-    actor: Actor
-    network: Network
-    box: reference.Box
-
-
-def sides_of(root: Path, **sections: Any) -> Sides:
-    """Returns the policies of params.yaml with sections of actor_critic changed, before the first
+def actor_of(root: Path, **sections: Any) -> Actor:
+    """Returns the actor of params.yaml with sections of actor_critic changed, before the first
     gradient step.
     """
     action = {"active_params": list(FREE), "fixed_params": {"delete_ratio": HALF}}
-    changes = overlaid({"env": {"action": action}}, sections)
-    raw = overlaid(read_raw(root, None), {"actor_critic": changes})
-    config = validate(raw, lambda name: read_input(root, str(name))).actor_critic
+    config = read_config(root, "actor_critic", overlaid({"env": {"action": action}}, sections))
     plates = sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED))
     world = make_world(config.env.rules, plates)
-    network = init(config, SEED)
-    actor = make_actor(config, world, scale_of(world), network)
-    low, high = torch.tensor([getattr(config.env.action.bounds, name) for name in FREE]).T
-    return Sides(config, world, actor, network, reference.Box(low, high, (HALF,)))
-
-
-def plain_network(
-    config: ActorCriticConfig, network: Network, images: bool = False
-) -> reference.GraphNetwork:
-    """Returns a plain network of the same weights; on demand with residual networks."""
-    kind, sizes = config.env.features, config.network
-    shape = reference.Shape(
-        NODE_FEATURES[kind],
-        GRAPH_FEATURES[kind],
-        sizes.d,
-        sizes.layers,
-        sizes.heads,
-        len(FREE),
-        TRUNK,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(SEED)
-        plain = reference.GraphNetwork(shape, reference.Images(sizes.d) if images else None)
-    plain.load_state_dict(network.state_dict(), strict=not images)
-    return plain
+    return make_actor(config, world, scale_of(world), init(config, SEED))
 
 
 def scale_of(world: World) -> Scale:
@@ -86,6 +48,24 @@ def scale_of(world: World) -> Scale:
     cells = node[mask]
     deviations = [column.std(0).clamp(min=1e-3) for column in (cells, graph)]
     return Scale(cells.mean(0), deviations[0], graph.mean(0), deviations[1])
+
+
+def plain_player(actor: Actor, passes: int = 0) -> reference.Player:
+    """Returns a plain network of the same weights, which acts.
+
+    passes: through residual networks per step, or 0.
+    """
+    kind, sizes = actor.config.env.features, actor.config.network
+    counts = (NODE_FEATURES[kind], GRAPH_FEATURES[kind], sizes.d, sizes.layers, sizes.heads)
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        images = reference.Images(sizes.d) if passes else None
+        network = reference.GraphNetwork(reference.Shape(*counts, len(FREE), TRUNK), images)
+    network.load_state_dict(actor.eager.state_dict(), strict=not passes)
+    bounds = actor.config.env.action.bounds
+    low, high = torch.tensor([getattr(bounds, name) for name in FREE]).T
+    box = reference.Box(low, high, (HALF,))
+    return reference.Player(network, actor.scale, box, max(1, passes))
 
 
 def colonies_of(world: World, count: int) -> Colonies:
@@ -100,9 +80,10 @@ def colonies_of(world: World, count: int) -> Colonies:
     return colonies
 
 
-def sized(world: World, cells: int) -> World:
-    """Returns a world whose colonies start with this number of cells, and keep an even one."""
-    return world._replace(rules=world.rules._replace(n0_min=cells, n0_max=cells))
+def sized(actor: Actor, cells: int) -> Actor:
+    """Returns an actor whose colonies start with this number of cells, and keep an even one."""
+    rules = actor.world.rules._replace(n0_min=cells, n0_max=cells)
+    return actor._replace(world=actor.world._replace(rules=rules))
 
 
 def steady(world: World, count: int) -> Tensor:
@@ -124,26 +105,17 @@ def plain_colony(world: World, colonies: Colonies, index: int) -> Colony:
     return colony
 
 
-def plain_graphs(graphs: Graphs) -> list[reference.Graph]:
-    """Returns graphs without padding."""
-    return [
-        reference.Graph(node[mask], graph, parent[mask].tolist())
-        for node, graph, parent, mask in zip(*graphs, strict=True)
-    ]
-
-
 @torch.no_grad()
-def refuse_another_policy(sides: Sides, cells: int) -> None:
+def refuse_another_policy(actor: Actor) -> None:
     """Compares the outputs for each colony, with residual networks and without."""
-    world = sized(sides.world, cells)
-    colonies = colonies_of(world, 4)
-    raw, value = sides.actor.forward(observe(sides.actor._replace(world=world), colonies))[:2]
-    networks = [plain_network(sides.config, sides.network, images) for images in (False, True)]
+    colonies = colonies_of(actor.world, 4)
+    raw, value = actor.forward(observe(actor, colonies))[:2]
+    networks = [plain_player(actor, passes).network for passes in (0, 1)]
     for index in range(4):
-        graph = reference.graph_of(plain_colony(world, colonies, index), sides.actor.scale)
-        for plain in networks:
-            what = f"policy: colony {index} of {cells} cells"
-            check_same(what, (raw[index], value[index]), plain(graph), atol=1e-3)
+        graph = reference.graph_of(plain_colony(actor.world, colonies, index), actor.scale)
+        for network in networks:
+            expected = network(graph)
+            check_same(f"policy: colony {index}", (raw[index], value[index]), expected, atol=1e-3)
 
 
 def refuse_another_step(world: World) -> None:

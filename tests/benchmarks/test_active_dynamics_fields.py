@@ -50,9 +50,10 @@ def test_table_shows_scores_intervals_and_the_error_between_checkpoints():
 
 def test_verdict_counts_fields():
     worse = {"transition_ratio.random": 4.9, "transition_ratio.prbs": 1.0}
-    lines = fields.verdicts({"duffing": result(), "snowman": result(**worse)})
-    assert lines[0] == "transition_ratio.random is at least 5 on 1 of 2 fields (goal: 5)"
-    assert lines[1] == "transition_ratio.prbs is at least 1 on 1 of 2 fields"
+    assert fields.verdicts({"duffing": result(), "snowman": result(**worse)}) == [
+        "transition_ratio.random is at least 5 on 1 of 2 fields (goal: 5)",
+        "transition_ratio.prbs is at least 1 on 1 of 2 fields",
+    ]
 
 
 def test_what_is_done_is_not_done_again(project, monkeypatch, capsys):
