@@ -1,164 +1,181 @@
-"""memory of transitions and of a plan, original and ours -> rows; each in its own process"""
+"""the proposal's items about memory -> rows: bytes of calls, and of all transitions of a run"""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+import tracemalloc
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Generator, Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from benchmarks.active_dynamics import planning
-from benchmarks.active_dynamics.parts import ACTION, CHANNELS, LENGTH, transition_of, wrote
-from benchmarks.active_dynamics.sides import beliefs_of
 from benchmarks.harness import Measured
-from benchmarks.reference.active_dynamics_planner import of_projection
+from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
-from benchmarks.table import Row
-from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from benchmarks.table import NotTheSame, Row
+from benchmarks.torch_rows import Work, check_same, measure_growth
 from quatrain.replay import windows
+from quatrain.replay.windows import Entry, WindowRing
 
-TRANSITIONS = 10_000
-FEW = 40
-"""Transitions of a first run, which makes libraries load what they load on demand."""
-
-
-class Peak(NamedTuple):
-    """Holds bytes: of the whole process, and the growth during the work."""
-
-    whole: float
-    grown: float
+LENGTH, STORED = 20, 64
+CHANNELS, ACTION, D = 50, 2, 2
+TIMES, P_MASK = 20, 0.1
+CALLS = 5
+TRANSITIONS, FEW = 10_000, 40
 
 
-def rows(root: Path) -> list[Row]:
-    """Returns the rows of peak memory. The processes run in parallel, as none is timed."""
-    started = {work: start_process(root, work) for work in WORK}
-    peaks = {work: peak_of(process) for work, process in started.items()}
-    each = {
-        side: Measured(np.array([peaks[f"transitions {side}"].grown / TRANSITIONS]))
-        for side in ("before", "seed", "ours")
-    }
-    name = (
-        f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each;"
-        f" ours: of {stored()} bytes in tensors"
-    )
-    plans = {side: Measured(np.array([peaks[f"plan {side}"].whole])) for side in ("before", "ours")}
-    return [
-        Row(name, "KiB", each["ours"], each["before"], each["seed"], claims=("dynamics-memory",)),
-        Row(
-            f"memory of a process that plans, {2 * planning.SIDE**2} weights",
-            "MB",
-            plans["ours"],
-            plans["before"],
+def rows() -> list[Row]:
+    """Measures allocated bytes of calls, and the growth of processes that store transitions."""
+    before, after = (stored_by(kind, 2 * STORED)[0] for kind in (RecentRollout, SeedRollout))
+    ring = ring_of(2 * STORED, STORED)
+    refuse_another_window(before, after, ring)
+    drawn, generator = seed.Mask(TIMES), Generator().manual_seed(0)
+    transition = transition_of(generator)
+    items = {
+        f"rollout copy, the last {LENGTH} transitions: bytes; ours: of Python's views": (
+            "dynamics-clone",
+            (before.copy, after.copy, lambda: windows.last(ring, LENGTH)),
         ),
-    ]
+        "transition written: bytes; seed's way: nobody takes from the pool": (
+            "dynamics-pool",
+            [partial(add, transition) for add in (before.add, after.add, partial(write, ring))],
+        ),
+        "mask: bytes; seed's way: breaks two losses with one backward": (
+            "dynamics-mask",
+            (
+                lambda: seed.mask_before(TIMES, P_MASK),
+                lambda: drawn(P_MASK),
+                lambda: torch.rand(TIMES, 1, generator=generator) >= P_MASK,
+            ),
+        ),
+    }
+    result = []
+    for name, (claim, works) in items.items():
+        plain, proposed, ours = map(allocated, works)
+        result.append(Row(name, "KiB", ours, plain, proposed, claims=(claim,)))
+    return [*result, run_row()]
 
 
-def stored() -> int:
+def run_row() -> Row:
+    """Measures the memory of all transitions of a run."""
+    works = {
+        "ours": partial(ring_of, TRANSITIONS, TRANSITIONS),
+        "before": partial(stored_by, RecentRollout, TRANSITIONS),
+        "seed_way": partial(stored_by, SeedRollout, TRANSITIONS),
+    }
+    grown = measure_growth(warm_up, works)
+    each = {side: Measured(growth.values / TRANSITIONS) for side, growth in grown.items()}
+    name = f"memory of {TRANSITIONS} transitions, {CHANNELS} channels, each"
+    name = f"{name}; ours: of {stored_bytes()} bytes in tensors"
+    return Row(name, "KiB", **each, claims=("dynamics-memory",))
+
+
+# Bytes of a call.
+
+
+def allocated(work: Work) -> Measured:
+    """Measures the least of several calls, which differ by what Python keeps cached."""
+    work()
+    each = [of_tensors(work) + of_python(work) for _ in range(CALLS)]
+    return Measured(np.array([float(min(each))]))
+
+
+def of_tensors(work: Work) -> int:
+    """Sums all storages that operations allocate, freed ones included."""
+    with _Allocations() as result:
+        work()
+    return result.total
+
+
+def of_python(work: Work) -> int:
+    """Measures the peak above the memory in use before the call."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    retained = work()
+    result = tracemalloc.get_traced_memory()[1] - before
+    del retained
+    tracemalloc.stop()
+    return result
+
+
+class _Allocations(TorchDispatchMode):
+    """Adds up storages that are not those of an operation's inputs."""
+
+    total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        inputs = {storage.data_ptr() for storage in _storages((args, kwargs))}
+        for storage in _storages(result):
+            if storage.data_ptr() not in inputs:
+                self.total += storage.nbytes()
+        return result
+
+
+def _storages(tree: Any) -> list[torch.UntypedStorage]:
+    return [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+# Transitions.
+
+
+def transition_of(generator: Generator) -> dict[str, Tensor]:
+    """Returns a transition with the original's columns."""
+    sizes = {"obs": CHANNELS, "next_obs": CHANNELS, "action": ACTION}
+    sizes |= {"model_state": D, "next_model_state": D}
+    created = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
+    return created | {"reward": torch.zeros(())}
+
+
+def write(ring: WindowRing, transition: dict[str, Tensor]) -> None:
+    columns = (transition[name][None] for name in ("next_obs", "action"))
+    windows.write(ring, Entry(*columns, torch.tensor([False])), LENGTH)
+
+
+def ring_of(transitions: int, size: int) -> WindowRing:
+    """Stores transitions in the project's ring."""
+    generator, ring = Generator().manual_seed(0), windows.allocate(1, size, CHANNELS, ACTION)
+    for _ in range(transitions):
+        write(ring, transition_of(generator))
+    return ring
+
+
+def stored_by(kind: type[RecentRollout], transitions: int) -> tuple[RecentRollout, Rollout]:
+    """Stores a dictionary per transition; copies the latest transitions in each step."""
+    generator, latest, rollout = Generator().manual_seed(0), kind(LENGTH), Rollout()
+    for _ in range(transitions):
+        transition = transition_of(generator)
+        rollout.add(transition)
+        latest.add(transition)
+        latest.copy()
+    return latest, rollout
+
+
+def stored_bytes() -> int:
     """Returns the bytes of a transition, from the shapes of a ring."""
     ring = windows.allocate(1, 2, CHANNELS, ACTION)
     parts = (*ring[:3], ring.starts.numbers)
     return sum(part.numel() * part.element_size() for part in parts) // 2
 
 
-def start_process(root: Path, work: str) -> subprocess.Popen[str]:
-    paths = {"PYTHONPATH": f"{root / 'src'}:{root}"}
-    command = [sys.executable, "-m", "benchmarks.active_dynamics.memory", work]
-    return subprocess.Popen(
-        command, cwd=root, env=os.environ | paths, stdout=subprocess.PIPE, text=True
-    )
-
-
-def peak_of(process: subprocess.Popen[str]) -> Peak:
-    """Waits for a process and returns its peak.
+def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: WindowRing) -> None:
+    """Compares the latest transitions of all containers; the project's must be a view.
 
     Raises:
-        RuntimeError: it failed.
+        NotTheSame: they differ, or it is a copy.
     """
-    output, _ = process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"memory: {process.args} ended with {process.returncode}")
-    return Peak(*(2**20 * float(each) for each in output.split()))
+    window = windows.last(ring, LENGTH)
+    ours = [window.observations[0], window.actions[0]]
+    for rollout in (before, after):
+        copied = rollout.copy().data
+        check_same("rollout copy", ours, [copied["next_obs"], copied["action"]], 0, 0)
+    if of_tensors(lambda: windows.last(ring, LENGTH)):
+        raise NotTheSame("rollout copy: the project's window is a copy")
 
 
-# Each function prepares the work and returns it; the work's growth is measured.
-
-
-def plain_transitions(recent: Callable[[int], RecentRollout]) -> Callable[[], object]:
-    """Stores a dictionary per transition; copies the latest transitions in each step."""
-    kept_by(recent, FEW)
-    return lambda: kept_by(recent, TRANSITIONS)
-
-
-def kept_by(
-    recent: Callable[[int], RecentRollout], transitions: int
-) -> tuple[Rollout, RecentRollout]:
-    generator, retained, latest = torch.Generator().manual_seed(0), Rollout(), recent(LENGTH)
-    for _ in range(transitions):
-        transition = transition_of(generator)
-        retained.add(transition)
-        latest.add(transition)
-        latest.copy()
-    return retained, latest
-
-
-def own_transitions() -> Callable[[], object]:
-    """Stores transitions in a ring as long as the run."""
-    ring_of(FEW)
-    return lambda: ring_of(TRANSITIONS)
-
-
-def ring_of(transitions: int) -> windows.WindowRing:
-    generator, ring = (
-        torch.Generator().manual_seed(0),
-        windows.allocate(1, transitions, CHANNELS, ACTION),
-    )
-    for _ in range(transitions):
-        wrote(ring, transition_of(generator))
-    return ring
-
-
-def plain_plan() -> Callable[[], object]:
-    """Plans one candidate after another."""
-    return planning.plain_plan(beliefs(), of_projection).run
-
-
-def own_plan() -> Callable[[], object]:
-    """Plans with all candidates at once and the joint covariance of the weights."""
-    learner = beliefs()
-    return planning.own_plan(learner, planning.looking_for(learner.config, "fisher_a")).run
-
-
-def beliefs() -> BayesFilterLearner:
-    """Returns beliefs with many weights."""
-    return beliefs_of(planning.sized(Path.cwd(), planning.MANY), 2)
-
-
-WORK: dict[str, Callable[[], Callable[[], object]]] = {
-    "transitions before": lambda: plain_transitions(RecentRollout),
-    "transitions seed": lambda: plain_transitions(SeedRollout),
-    "transitions ours": own_transitions,
-    "plan before": plain_plan,
-    "plan ours": own_plan,
-}
-
-
-def peak() -> float:
-    """Returns the peak in MB; getrusage would include the memory of the parent process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-
-def main() -> None:
-    torch.set_num_threads(1)
-    run = WORK[sys.argv[1]]()
-    begin = peak()
-    retained = run()
-    print(peak(), peak() - begin)
-    del retained
-
-
-if __name__ == "__main__":
-    main()
+def warm_up() -> None:
+    """Makes libraries load what they load on demand."""
+    ring_of(FEW, FEW)
+    for kind in (RecentRollout, SeedRollout):
+        stored_by(kind, FEW)

@@ -1,304 +1,174 @@
-"""plans with many weights as in the original, and default plans for one and many rows -> rows"""
+"""plans with many weights as in the original, and default plans of one and many rows -> rows"""
 
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
-from torch.utils.flop_counter import FlopCounterMode
+from torch import Generator
 
-from benchmarks.active_dynamics.sides import (
-    Sides,
-    beliefs_of,
-    config_of,
-    plain_planner_of,
-    sides_of,
-)
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.active_dynamics.vae import config_of
 from benchmarks.reference import active_dynamics_planner as reference
-from benchmarks.repeat import repeat
-from benchmarks.table import Goal, NotTheSame, Point, Row, Without
+from benchmarks.table import Goal, Point, Row
+from benchmarks.torch_rows import Work, check_same, measured_row, products
 from benchmarks.torch_threads import threads
 from quatrain.models.active_dynamics import acquisition, planner
+from quatrain.models.active_dynamics.bayes_filter.filter import weights
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import Surrogate
+from quatrain.models.active_dynamics.learner import Observation
 
-UNIT = "ms/step"
 SEED = 0
 SIDE = 25
 """625 centres: 1250 weights."""
-MANY: dict[str, Any] = {"rbf": {"side": SIDE, "length": 0.25}}
 LEARNED = 12
-"""Transitions that the beliefs have observed."""
-SAME: dict[str, Any] = {
-    "candidates": 32,
-    "iterations": 10,
-    "horizon": 10,
-    "elites": 10,
-    "keep": 3,
-    "hold": 1,
-    "replan_every": 1,
-}
+"""Transitions of the warm-up that beliefs have observed."""
+SAME = {"candidates": 32, "iterations": 10, "horizon": 10, "elites": 10, "keep": 3}
+"""Sizes of the original's planner."""
 TIMED = 2
 """Iterations of a plain plan that are timed; the time is scaled up to all of them."""
-ENVIRONMENTS = (1, 4, 16, 64)
+ROWS = (1, 16, 64)
 LIMITS = {1: 0.010, 16: 0.004}
 """Seconds per row, by the number of rows planned at once."""
-TRIED_LIMIT = (
-    "all candidates of all rows in one batch, on one thread whatever the process has;"
-    " seconds are a machine's"
-)
+TRIED_LIMIT = "all candidates of all rows in one batch, on one thread; seconds are a machine's"
 TRIED = (
-    "150 was the ratio of a prototype to the original's program, whose buffers of rollouts "
-    "are not in this plain loop: more than half of its time are pseudo-inverses. Closed forms"
-    " in H x H matrices, all candidates in one batch and float32 are in; with 1250 weights "
-    "products with a 1250 x 1250 covariance remain, which the plain loop leaves out (it looks"
-    " at the diagonal alone): see the limit"
+    "150 was a prototype's ratio to the original's program, with its buffers of rollouts. Closed"
+    " forms in H x H matrices, one batch and float32 are in; what remains are products with a"
+    " 1250 x 1250 covariance, of which the plain loop takes the diagonal alone: see the limit"
 )
 THREADS = (1, 2)
 CHECKED = 4
+"""Candidates whose values are compared, within TOLERANCE: single precision, 1250 weights."""
 TOLERANCE = 1e-2
-"""Relative: single precision with 1250 weights."""
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """Returns all rows. A unit is a plan; planning uses one thread in any process."""
+    """Measures plans, counted by row."""
+    row = partial(measured_row, "ms/step", rounds)
+    learners = {rows: beliefs_of(config_of(root, rows)) for rows in {1, *ROWS}}
     with threads(1):
-        result = same_work_rows(root, rounds)
+        result = same_work_rows(row, root)
     for count in THREADS:
         with threads(count):
-            result += default_rows(root, rounds, count)
+            result += [default_row(row, learners, rows, count) for rows in ROWS]
     return result
 
 
-def same_work_rows(root: Path, rounds: int) -> list[Row]:
-    """Returns rows at the original's sizes, with its pseudo-inverse and without."""
-    beliefs, fewer = (beliefs_of(sized(root, network), LEARNED) for network in (MANY, {}))
-    for each in (beliefs, fewer):
-        refuse_another_value(each)
-    times = race(
-        {
-            "before": plain_plan(beliefs, reference.of_projection),
-            "no inverse": plain_plan(beliefs, known_precision(beliefs)),
-            "fewer before": plain_plan(fewer, reference.of_projection),
-            "fewer": own_plan(fewer, looking_for(fewer.config, "variance")),
-            "fewer alone": alone(fewer, looking_for(fewer.config, "variance")),
-            "fewer limit": products(fewer, "variance"),
-            **{
-                name: own_plan(beliefs, looking_for(beliefs.config, name))
-                for name in ("fisher_a", "variance")
-            },
-            "limit": products(beliefs, "fisher_a"),
-            "variance limit": products(beliefs, "variance"),
-        },
-        rounds,
-    )
-    sizes = (
-        f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {2 * SIDE**2} weights"
-    )
-    name = (
-        f"plan, {sizes}, fisher_a;"
-        f" before: pseudo-inverses, weights apart, {TIMED} iterations, counted up"
-    )
-    few = f"  {fewer.belief.mean.shape[1] - 2} weights as by default; ours: variance"
-    row, goal = partial(Row, unit=UNIT), Goal(150, "before")
-    each = Without("candidates at once: one by one", times["fewer alone"])
-    return [
-        row(
-            name,
-            ours=times["fisher_a"],
-            before=times["before"],
-            limit=times["limit"],
-            goal=goal,
-            tried=TRIED,
-        ),
-        row("  before: no pseudo-inverse", ours=times["fisher_a"], before=times["no inverse"]),
-        row(
-            "  ours: variance",
-            ours=times["variance"],
-            before=times["before"],
-            limit=times["variance limit"],
-            goal=goal,
-            tried=TRIED,
-        ),
-        row(
-            few,
-            ours=times["fewer"],
-            before=times["fewer before"],
-            limit=times["fewer limit"],
-            without=each,
-        ),
-    ]
+def same_work_rows(row: partial[Row], root: Path) -> list[Row]:
+    """Measures plans at the original's sizes."""
+    learners = {value: many_weights(root, value) for value in ("fisher_a", "variance")}
+    refuse_another_value(learners["fisher_a"])
+    count, paths = 2 * SIDE**2, SAME["candidates"] * SAME["horizon"]
+    sizes = f"{SAME['candidates']} x {SAME['iterations']} x H {SAME['horizon']}, {count} weights"
+    name = f"plan, {sizes}, fisher_a; before: pseudo-inverses, weights apart, {TIMED} iterations"
+    titles = {"fisher_a": f"{name}, counted up", "variance": "  ours: variance"}
+    result = []
+    for value, learner in learners.items():
+        works = {"ours": own_plan(learner), "before": plain_plan(learner)}
+        size = count if value == "fisher_a" else count // 2
+        works["limit"], share = products(works["ours"], paths, size, size)
+        units = {"before": TIMED / SAME["iterations"], "limit": share}
+        goal = Goal(150, "before")
+        result.append(row(titles[value], works, "", units, goal=goal, tried=TRIED))
+    return result
 
 
-def sized(root: Path, network: dict[str, Any]) -> Sides:
-    """Returns the sides at the original's planner sizes."""
-    return sides_of(root, 1, network=network, train={"planner": SAME})
+def many_weights(root: Path, value: str) -> BayesFilterLearner:
+    """Returns beliefs about many weights, with the original's planner and an acquisition value."""
+    network = {"rbf": {"side": SIDE, "length": 0.25}}
+    settings = SAME | {"hold": 1, "replan_every": 1}
+    acquisition = {"weights": {"variance": 0.0, value: 1.0}}
+    train = {"planner": settings, "acquisition": acquisition}
+    return beliefs_of(config_of(root, 1, network=network, train=train))
 
 
-def default_rows(root: Path, rounds: int, thread_count: int) -> list[Row]:
-    """Returns rows with the planner of params.yaml, for one and many rows at once."""
-    beliefs = {count: beliefs_of(sides_of(root, count), LEARNED) for count in ENVIRONMENTS}
-    plans = {str(count): own_plan(each, each.config) for count, each in beliefs.items()}
-    single = beliefs[ENVIRONMENTS[0]]
-    times = race(plans | {"alone": alone(single, single.config)}, rounds)
-    settings = config_of(root).train.planner
-    sizes = (
-        f"{settings.candidates} x {settings.iterations} x H {settings.horizon}"
-        f" x hold {settings.hold}"
-    )
-    description = f"{sizes}, process of {thread_count} thread(s)"
-    return [default_row(count, description, times) for count in ENVIRONMENTS]
+def default_row(
+    row: partial[Row], learners: dict[int, BayesFilterLearner], rows: int, thread_count: int
+) -> Row:
+    """Measures the planner of params.yaml for some rows at once."""
+    learner = learners[rows]
+    config = learner.config.train.planner
+    sizes = f"{config.candidates} x {config.iterations} x H {config.horizon} x hold {config.hold}"
+    sizes = f"{sizes}, process of {thread_count} thread(s)"
+    name = f"default plan, {rows} row(s) at once, {sizes}; per row"
+    columns: dict[str, Any] = {"point": Point(f"plan, {sizes}", "rows", rows)}
+    if rows in LIMITS:
+        columns |= {"goal": Goal(LIMITS[rows], "value"), "tried": TRIED_LIMIT}
+    else:
+        name = f"  {name}"
+    works = {"ours": own_plan(learner)}
+    lacking = ""
+    if rows > 1:
+        works["without"], lacking = own_plan(learners[1]), "rows at once: one row"
+    return row(name, works, lacking, {"ours": rows}, **columns)
 
 
-def default_row(count: int, sizes: str, times: dict[str, Measured]) -> Row:
-    name, goal = f"default plan, {count} row(s) at once, {sizes}; per row", LIMITS.get(count)
-    comparison = (
-        ("candidates at once: one by one", "alone")
-        if count == 1
-        else ("rows at once: one row", "1")
-    )
-    return Row(
-        name if goal else f"  {name}",
-        UNIT,
-        times[str(count)],
-        without=Without(comparison[0], times[comparison[1]]),
-        goal=None if goal is None else Goal(goal, "value"),
-        tried="" if goal is None else TRIED_LIMIT,
-        point=Point(f"plan, {sizes}", "rows", count),
-    )
+def beliefs_of(config: ActiveDynamicsConfig) -> BayesFilterLearner:
+    """Returns beliefs after some transitions."""
+    dataset = collect(config, SEED)
+    result = BayesFilterLearner.init(config, dataset, np.random.SeedSequence(SEED))
+    observations, following, actions, _, _, truncated = map(torch.tensor, dataset.train)
+    for time in range(LEARNED):
+        action, ended = actions[:, time], truncated[:, time]
+        reached, after_reset = following[:, time], observations[:, time + 1]
+        result.observe(Observation(action, action, reached, ended, after_reset))
+    return result
 
 
-def looking_for(config: ActiveDynamicsConfig, value: str) -> ActiveDynamicsConfig:
-    """Returns the config with a single acquisition value."""
-    acquisition = config.train.acquisition.model_copy(update={"weights": {value: 1.0}})
-    return config.model_copy(
-        update={"train": config.train.model_copy(update={"acquisition": acquisition})}
-    )
+def own_plan(learner: BayesFilterLearner) -> Work:
+    """Plans with the surrogate and the setup that candidates share."""
+    env, train = learner.config.env, learner.config.train
+    generator = Generator().manual_seed(SEED)
+    plan = [planner.first_plan(train.planner, len(learner.belief.mean), env.action_size)]
+
+    def work() -> None:
+        surrogate = learner.surrogate(slice(None))
+        score = acquisition.scorer(surrogate, train.acquisition, train.planner.hold)
+        plan[0] = planner.replan(train.planner, env.action_bound, score, plan[0], generator)
+
+    return work
 
 
-def own_plan(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
-    """Times a plan together with its surrogate and the setup shared by candidates."""
-    rows, env = len(beliefs.belief.mean), config.env
-    settings, generator = config.train.planner, Generator().manual_seed(SEED)
-    state = {"plan": planner.first_plan(settings, rows, env.action_size)}
-    asked = replace(beliefs, config=config)
-
-    def run() -> None:
-        score = acquisition.scorer(
-            asked.surrogate(slice(None)), config.train.acquisition, settings.hold
-        )
-        state["plan"] = planner.replan(settings, env.action_bound, score, state["plan"], generator)
-
-    return Contestant(run, rows)
-
-
-def alone(beliefs: BayesFilterLearner, config: ActiveDynamicsConfig) -> Contestant:
-    """Times the same plan with candidates scored one by one."""
-    settings, generator = config.train.planner, Generator().manual_seed(SEED)
-    state = {"plan": planner.first_plan(settings, len(beliefs.belief.mean), config.env.action_size)}
-    asked = replace(beliefs, config=config)
-
-    def run() -> None:
-        judge = acquisition.scorer(
-            asked.surrogate(slice(None)), config.train.acquisition, settings.hold
-        )
-
-        def score(actions: Tensor) -> Tensor:
-            return torch.cat(
-                [judge(actions[:, single : single + 1]) for single in range(actions.shape[1])], 1
-            )
-
-        state["plan"] = planner.replan(
-            settings, config.env.action_bound, score, state["plan"], generator
-        )
-
-    return Contestant(run, len(beliefs.belief.mean))
-
-
-def products(beliefs: BayesFilterLearner, value: str) -> Contestant:
-    """Times as many matrix operations as a plan needs, in products of the covariance's size."""
-    single = own_plan(beliefs, looking_for(beliefs.config, value))
-    with FlopCounterMode(display=False) as counter:
-        single.run()
-    weights = beliefs.belief.mean.shape[1] - beliefs.filter.d
-    paths, size = (
-        SAME["candidates"] * SAME["horizon"],
-        weights if value == "fisher_a" else weights // 2,
-    )
-    features, matrix = torch.randn(paths, size), torch.randn(size, size)
-    return repeat(lambda: features @ matrix, 2.0 * paths * size * size / counter.get_total_flops())
-
-
-def plain_plan(beliefs: BayesFilterLearner, precision: reference.Precision) -> Contestant:
-    """Times a plain plan, candidate by candidate; scaled up from a few iterations."""
-    model, start, rng = (
-        plain_planner_of(beliefs),
-        beliefs.belief.mean[0, :2].float(),
-        np.random.default_rng(SEED),
-    )
-    names = ("candidates", "horizon", "elites", "keep")
-    settings = reference.Settings(iterations=TIMED, **{name: SAME[name] for name in names})
+def plain_plan(learner: BayesFilterLearner) -> Work:
+    """Plans candidate by candidate."""
+    model = plain_model(learner, torch.float32)
+    start = learner.belief.mean[0, :2].float()
+    rng = np.random.default_rng(SEED)
+    settings = reference.Settings(**SAME | {"iterations": TIMED})
 
     def score(rollout: reference.Rollout) -> float:
-        return reference.diagonal_drop(model, rollout, precision)
+        return reference.diagonal_drop(model, rollout, reference.of_projection)
 
-    return Contestant(
-        lambda: reference.plan(model, start, score, settings, rng), TIMED / SAME["iterations"]
-    )
+    return lambda: reference.plan(model, start, score, settings, rng)
 
 
-def known_precision(beliefs: BayesFilterLearner) -> reference.Precision:
-    """Returns a precision that is computed only once."""
-    result = reference.of_noise(plain_planner_of(beliefs))
-    return lambda _: result
+def plain_model(learner: BayesFilterLearner, dtype: torch.dtype) -> reference.Model:
+    """Returns the plain planner's model of the first belief."""
+    model = learner.filter
+    d, rbf, emission = model.d, model.rbf, model.emission
+    tensors = {
+        "centres": torch.cartesian_prod(*[rbf.axis] * d),
+        "weight": weights(d, learner.belief)[0],
+        "observation_matrix": emission.weight,
+        "covariance": torch.diag(emission.noise_variance),
+        "prior": learner.belief.covariance[0, d:, d:],
+    }
+    converted = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    return reference.Model(length=rbf.length, dt=model.dt, **converted)
 
 
-def refuse_another_value(beliefs: BayesFilterLearner) -> None:
-    """Compares the project's values with those of plain loops with the joint covariance.
-
-    Raises:
-        NotTheSame: it does not.
-    """
-    asked = replace(beliefs, config=looking_for(beliefs.config, "fisher_a"))
-    surrogate, model = asked.surrogate(slice(0, 1)), plain_planner_of(beliefs)
-    actions = (
-        2 * torch.rand(1, CHECKED, SAME["horizon"], 2, generator=Generator().manual_seed(SEED)) - 1
-    )
-    for name, plainly in (("fisher_a", reference.full_drop), ("fisher_d", reference.full_gain)):
-        result = own_value(name, surrogate, actions)
-        expected = torch.tensor(
-            [plain_value(plainly, model, surrogate.state[0], each) for each in actions[0]]
-        )
-        if not torch.allclose(result, expected, rtol=TOLERANCE):
-            raise NotTheSame(
-                f"planner: {name} is {result.tolist()}, in plain loops {expected.tolist()}"
-            )
-
-
-def own_value(name: str, surrogate: Surrogate, actions: Tensor) -> Tensor:
-    """Computes the value of the first row's candidates before normalisation."""
-    hold = 1
-    return acquisition.VALUES[name](surrogate, hold)(acquisition.imagine(surrogate, actions, hold))[
-        0
-    ]
-
-
-def plain_value(
-    value: Callable[[reference.Model, reference.Rollout, reference.Precision], float],
-    model: reference.Model,
-    start: Tensor,
-    actions: Tensor,
-) -> float:
-    """Computes the plain value in double precision."""
-    doubled = reference.Model(
-        *(part.double() if isinstance(part, Tensor) else part for part in model)
-    )
-    return value(
-        doubled, reference.imagined(doubled, start.double(), actions.double()), reference.of_noise
-    )
+def refuse_another_value(learner: BayesFilterLearner) -> None:
+    """Compares values with plain loops over the joint covariance, in double precision."""
+    surrogate = learner.surrogate(slice(0, 1))
+    model = plain_model(learner, torch.float64)
+    shape = (1, CHECKED, learner.config.train.planner.horizon, 2)
+    actions = 2 * torch.rand(shape, generator=Generator().manual_seed(SEED)) - 1
+    start = surrogate.state[0].double()
+    rollouts = [reference.imagined(model, start, each.double()) for each in actions[0]]
+    for name, plain in (("fisher_a", reference.full_drop), ("fisher_d", reference.full_gain)):
+        value = acquisition.VALUES[name](surrogate, 1)
+        ours = value(acquisition.imagine(surrogate, actions, 1))[0]
+        expected = [plain(model, rollout, reference.of_noise) for rollout in rollouts]
+        check_same(f"planner: {name}", list(ours), expected, rtol=TOLERANCE)

@@ -1,333 +1,191 @@
-"""rows about learning: the update of a minibatch, graph by graph and at once; half precision;
-compilation.
-"""
+"""updates and iterations of training -> rows: what the proposal left for later, and all of it"""
 
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
-from torch._inductor import config as inductor
-from torch.nn.functional import pad
-from torch.utils.flop_counter import FlopCounterMode
+from torch import Generator
+from torch._inductor.utils import fresh_cache
 
-from benchmarks.actor_critic.playing import products
-from benchmarks.actor_critic.sides import (
-    Sides,
-    colonies_of,
-    plain_graphs,
-    sized,
-    with_images,
-)
-from benchmarks.harness import Contestant, race
+from benchmarks.actor_critic import sides
+from benchmarks.actor_critic.playing import CELLS, CLAIM
 from benchmarks.reference import actor_critic as reference
-from benchmarks.repeat import repeat
-from benchmarks.table import NotTheSame, Row, Without
+from benchmarks.reference.actor_critic_iteration import BEFORE, SEED, Iteration, Ways, iterate
+from benchmarks.table import Row
+from benchmarks.torch_rows import Work, check_same, measured_row
 from benchmarks.torch_threads import threads
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.network import Block, Output
+from quatrain.models.actor_critic.network import Output
 from quatrain.models.actor_critic.ppo import iteration
 from quatrain.models.actor_critic.ppo import trainer as trainers
-from quatrain.models.actor_critic.ppo.acting import observe
+from quatrain.models.actor_critic.ppo.acting import Actor, observe
 from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 
-UNIT = "ms/step"
-SEED = 0
 ENTROPY_COEF = 0.002
-GRAPHS = 64
-COSTLY = 4
-"""Of them, that pass through residual networks in a call, counted up: each takes as long as any
-other.
-"""
-SIZES = (10, 20)
-BATCH, CELLS = 256, 40
-UPDATES = 4
-"""Of ours, in a call."""
+BATCH, COMPARED = 256, 4
+"""Graphs of an update, and those whose gradient is compared."""
+EPOCHS = 2
+COLONIES, HORIZON, MINIBATCH = 64, 16, 256
+"""Of ours, in an iteration."""
+PLAIN_STEPS, COSTLY_STEPS = 16, 2
+"""Of the original's one colony in an iteration: without residual networks, and with."""
 
 
-class Both(NamedTuple):
-    """Holds the same minibatch for both implementations, and the coefficients of the loss."""
-
-    ours: Minibatch
-    plain: list[reference.Sample]
-    coefs: reference.Coefficients
-
-
-def rows(sides: Sides, rounds: int) -> list[Row]:
-    """Updates of 64 graphs as in the original, then what the proposal left for later, with the
-    default's batch.
-    """
-    result = [row for cells in SIZES for row in update_rows(sides, cells, rounds)]
-    batch = minibatch_of(sides, BATCH, CELLS).ours
-    return [*result, *precision_rows(sides, batch, rounds), compiled_row(sides, batch, rounds)]
-
-
-def update_rows(sides: Sides, cells: int, rounds: int) -> list[Row]:
-    """Measures forward and backward pass, and one step of Adam."""
-    both = minibatch_of(sides, GRAPHS, cells)
-    refuse_another_gradient(sides, both)
-    trainer, wide = trainer_of(sides, sides.config), padded(both.ours, sides.world.rules.max_nodes)
+def rows(actor: Actor, rounds: int) -> list[Row]:
+    """Measures updates in half precision, compiled networks, and iterations of all items."""
+    row = partial(measured_row, "ms/step", rounds)
+    actor = sides.sized(actor, CELLS)
+    batch = minibatch_of(actor, BATCH)
     with threads(1):
-        flops = products(update_flops(trainer, both.ours), sides.config.network.d, 1)
-        times = race(
-            {
-                "images": plain_update(sides, with_images(sides), both, min(COSTLY, GRAPHS)),
-                "before": plain_update(sides, plain_copy(sides), both, GRAPHS),
-                "ours": own_update(trainer, both.ours),
-                "wide": own_update(trainer_of(sides, sides.config), wide),
-                "limit": flops,
-            },
-            rounds,
-        )
-    row = partial(Row, unit=UNIT, ours=times["ours"])
-    name = (
-        f"update of {GRAPHS} graphs of {cells} cells; before: frozen ResNet18, {COSTLY} graphs, "
-        f"counted up"
+        refuse_another_gradient(actor, minibatch_of(actor, COMPARED))
+        updates = [precision_row(row, actor, batch), compiled_row(row, actor, batch)]
+        return [*updates, *iteration_rows(row, actor)]
+
+
+# Updates.
+
+
+def precision_row(row: partial[Row], actor: Actor, batch: Minibatch) -> Row:
+    """Measures a step as training takes it, with all metrics."""
+    arms = {"ours": trainer_of(actor), "seed_way": trainer_of(actor)}
+    arms["seed_way"].actor = in_bfloat16(arms["seed_way"])
+    losses = [iteration.objective(arm, batch, ENTROPY_COEF)[0] for arm in arms.values()]
+    check_same("update in bfloat16", *losses, rtol=0.05, atol=0.05)
+
+    def update(trainer: Trainer) -> None:
+        iteration.gradient_step(trainer, *iteration.objective(trainer, batch, ENTROPY_COEF))
+
+    name = f"update of {BATCH} graphs of {CELLS} cells; before, ours: float32; seed's way: bfloat16"
+    works = {side: partial(update, trainer) for side, trainer in arms.items()}
+    result = row(name, works, claims=("colony-amp",))
+    return result._replace(before=result.ours)
+
+
+def in_bfloat16(trainer: Trainer) -> Actor:
+    """Returns the actor in half precision, which the project itself uses on a GPU only."""
+
+    def forward(*groups: Graphs) -> Output:
+        with torch.autocast("cpu", torch.bfloat16):
+            return trainer.network(*groups)
+
+    return trainer.actor._replace(forward=forward)
+
+
+def compiled_row(row: partial[Row], actor: Actor, batch: Minibatch) -> Row:
+    """Measures without gradients, which triple the kernels to build; ignores earlier programs."""
+    eager, compiled = (
+        partial(trainer_of(actor, compile=flag).actor.forward, *batch.groups)
+        for flag in (False, True)
     )
-    trimmed = Without("trimming to the largest graph: all slots", times["wide"])
-    return [
-        row(
-            f"{name}; limit: its products",
-            before=times["images"],
-            limit=times["limit"],
-            without=trimmed,
-        ),
-        row("  before: no ResNet18, graph by graph", before=times["before"]),
-    ]
-
-
-def precision_rows(sides: Sides, batch: Minibatch, rounds: int) -> list[Row]:
-    """Measures the same update in bfloat16, against the project's float32."""
-    arms = {
-        "float32": trainer_of(sides, sides.config),
-        "bfloat16": trainer_of(sides, changed(sides.config, amp="bf16")),
-        "everyone": asking_everyone(trainer_of(sides, sides.config)),
-    }
-    with threads(1):
-        refuse_another_program(arms, batch)
-        limit = products(update_flops(arms["float32"], batch), sides.config.network.d, 1)
-        times = race(
-            {name: own_update(trainer, batch) for name, trainer in arms.items()} | {"limit": limit},
-            rounds,
-        )
-    name, row = (
-        f"update of {BATCH} graphs of {CELLS} cells",
-        partial(Row, unit=UNIT, ours=times["float32"]),
-    )
-    asked = Without("one query in the last block: all cells ask", times["everyone"])
-    return [
-        row(f"{name}; limit: its products", limit=times["limit"], without=asked),
-        row(f"{name}; before, ours: float32; seed's way: bfloat16", before=times["float32"],
-            seed_way=times["bfloat16"], claims=("colony-amp",)),
-    ]  # fmt: skip
-
-
-def compiled_row(sides: Sides, batch: Minibatch, rounds: int) -> Row:
-    """Measures the compiled forward pass without gradients, which triple the kernels to build."""
-    configs = (sides.config, changed(sides.config, compile=True))
-    eager, compiled = (trainer_of(sides, config).actor.forward for config in configs)
-    with threads(1), uncached(), torch.no_grad():
+    name = f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager"
+    name = f"{name}; seed's way: torch.compile"
+    works = {"ours": eager, "seed_way": compiled}
+    with torch.no_grad(), fresh_cache():
         begin = time.perf_counter()
-        compiled(*batch.groups)
+        compiled()
         seconds = time.perf_counter() - begin
-        refuse_another_output(compiled(*batch.groups), eager(*batch.groups))
-        programs = {
-            "eager": partial(eager, *batch.groups),
-            "compiled": partial(compiled, *batch.groups),
-        }
-        times = race({name: repeat(work) for name, work in programs.items()}, rounds)
-    times["compiled"] = times["compiled"]._replace(compile_seconds=seconds)
-    name = (
-        f"policy and value of {BATCH} graphs of {CELLS} cells; before, ours: eager; seed's way: "
-        f"torch.compile"
-    )
-    return Row(
-        name, UNIT, times["eager"], times["eager"], times["compiled"], claims=("colony-compile",)
-    )
+        result = row(name, works, alike=works, claims=("colony-compile",))
+    proposed = result.seed_way._replace(compile_seconds=seconds)
+    return result._replace(before=result.ours, seed_way=proposed)
 
 
-def update_flops(trainer: Trainer, batch: Minibatch) -> float:
-    """Returns operations of matrix products, forward and backward."""
-    with FlopCounterMode(display=False) as counter:
-        iteration.objective(trainer, batch, ENTROPY_COEF)[0].backward()
-    trainer.optimizer.zero_grad()
-    return float(counter.get_total_flops())
+def trainer_of(actor: Actor, **keys: object) -> Trainer:
+    """Returns the project's trainer before its first gradient step, with keys of train changed."""
+    train = actor.config.train.model_copy(update=keys)
+    config = actor.config.model_copy(update={"train": train})
+    draws = [[Generator().manual_seed(purpose) for purpose in range(3)]]
+    seed = trainers.init_seed_state(config, actor.world, actor.scale, actor.eager, draws)
+    return trainers.from_state(config, actor.world, seed)
 
 
-def padded(batch: Minibatch, slots: int) -> Minibatch:
-    """Returns the same graphs, padded to this number of slots."""
-
-    def widened(graphs: Graphs) -> Graphs:
-        more = slots - graphs.mask.shape[1]
-        node, parent, mask = graphs.node, graphs.parent, graphs.mask
-        return Graphs(
-            pad(node, (0, 0, 0, more)),
-            graphs.graph,
-            pad(parent, (0, more), value=-1),
-            pad(mask, (0, more)),
-        )
-
-    return batch._replace(groups=tuple(map(widened, batch.groups)))
-
-
-def asking_everyone(trainer: Trainer) -> Trainer:
-    """Replaces the last block by one with queries from all cells, though only the colony token's
-    output is used.
-    """
-    block = trainer.network.blocks[-1]
-    assert isinstance(block, Block)
-
-    def of_colony(colony: Tensor, cells: Tensor, mask: Tensor) -> Tensor:
-        return block(torch.cat([colony[:, None], cells], 1), pad(mask, (1, 0), value=True))[:, 0]
-
-    block.of_colony = of_colony  # type: ignore[method-assign]
-    return trainer
-
-
-def changed(config: ActorCriticConfig, **keys: object) -> ActorCriticConfig:
-    """Returns a config with keys of train replaced, unchecked: bf16 is refused on a CPU."""
-    return config.model_copy(update={"train": config.train.model_copy(update=keys)})
-
-
-def trainer_of(sides: Sides, config: ActorCriticConfig) -> Trainer:
-    """Returns the project's trainer before its first gradient step."""
-    draws = [[Generator().manual_seed(SEED + purpose) for purpose in range(3)]]
-    seed = trainers.init_seed_state(config, sides.world, sides.actor.scale, sides.network, draws)
-    return trainers.from_state(config, sides.world, seed)
-
-
-def minibatch_of(sides: Sides, count: int, cells: int) -> Both:
-    """Graphs of one size, with draws of the policy, and random advantages and returns."""
-    generator, config = Generator().manual_seed(SEED), sides.config.train
-    world = sized(sides.world, cells)
-    actor = sides.actor._replace(world=world)
+def minibatch_of(actor: Actor, count: int) -> Minibatch:
+    """Returns graphs of one size, draws of the policy, random advantages and returns."""
+    generator = Generator().manual_seed(0)
     with torch.no_grad():
-        graphs = observe(actor, colonies_of(world, count))
+        graphs = observe(actor, sides.colonies_of(actor.world, count))
         output = actor.forward(graphs)
         params = actor.policy.distribution(output.raw)
         z = actor.policy.sample(params, generator)
         log_prob = actor.policy.log_prob(params, z)
-    advantage, returns = torch.randn(2, count, generator=generator)
-    ours = Minibatch(
-        (graphs,), z, log_prob, torch.stack(params, 1), output.value, advantage, returns
-    )
-    columns = zip(plain_graphs(graphs), z, log_prob, advantage, returns, strict=True)
-    volume = (sides.box.high - sides.box.low).log().sum().item()
-    coefs = reference.Coefficients(
-        config.clip, config.value_coef, ENTROPY_COEF, config.max_grad_norm, volume
-    )
-    return Both(ours, [reference.Sample(*each) for each in columns], coefs)
+    targets = torch.randn(2, count, generator=generator)
+    return Minibatch((graphs,), z, log_prob, torch.stack(params, 1), output.value, *targets)
 
 
-def fewer(both: Both, count: int) -> Both:
-    """Returns the first of them."""
-    columns = (column[:count] for column in both.ours[1:])
-    groups = tuple(Graphs(*(part[:count] for part in graphs)) for graphs in both.ours.groups)
-    return Both(Minibatch(groups, *columns), both.plain[:count], both.coefs)
-
-
-def own_update(trainer: Trainer, batch: Minibatch) -> Contestant:
-    """Takes one step as training does, with all metrics."""
-
-    def run() -> None:
-        for _ in range(UPDATES):
-            iteration.gradient_step(trainer, *iteration.objective(trainer, batch, ENTROPY_COEF))
-
-    return Contestant(run, UPDATES)
-
-
-def plain_update(
-    sides: Sides, plain: reference.GraphNetwork, both: Both, graphs: int
-) -> Contestant:
-    """Takes one step on this number of graphs, extrapolated to all."""
-    params = [param for param in plain.parameters() if param.requires_grad]
-    optimiser = torch.optim.Adam(
-        params, lr=sides.config.train.learning_rate, eps=sides.config.train.adam_eps
-    )
-    samples = both.plain[:graphs]
-    return Contestant(
-        lambda: reference.update(plain, optimiser, samples, both.coefs), graphs / len(both.plain)
-    )
-
-
-def plain_copy(sides: Sides) -> reference.GraphNetwork:
-    """Copies the network, whose weights may then be changed."""
-    shape = sides.plain.shape
-    copy = reference.GraphNetwork(shape)
-    copy.load_state_dict(sides.network.state_dict())
-    return copy
-
-
-def refuse_another_gradient(sides: Sides, both: Both) -> None:
-    """Checks that loss and gradient are equal, with the residual networks and without.
-
-    Raises:
-        NotTheSame: they are not.
-    """
-    both = fewer(both, COSTLY)
-    trainer = trainer_of(sides, sides.config)
-    loss, _ = iteration.objective(trainer, both.ours, ENTROPY_COEF)
-    trainer.optimizer.zero_grad()
+def refuse_another_gradient(actor: Actor, batch: Minibatch) -> None:
+    """Compares loss and gradient, with the residual networks and without."""
+    trainer = trainer_of(actor)
+    loss, _ = iteration.objective(trainer, batch, ENTROPY_COEF)
     loss.backward()
-    project = dict(trainer.network.named_parameters())
-    for name, plain in (("", plain_copy(sides)), (" with residual networks", with_images(sides))):
-        expected = reference.loss(plain, both.plain, both.coefs)
+    [graphs] = batch.groups
+    columns = (batch.raw_action, batch.log_prob, batch.advantage, batch.returns)
+    samples = []
+    for node, graph, parent, mask, *targets in zip(*graphs, *columns, strict=True):
+        observed = reference.Graph(node[mask], graph, parent[mask].tolist())
+        samples.append(reference.Sample(observed, *targets))
+    for passes in (0, 1):
+        player = sides.plain_player(actor, passes)
+        expected = reference.loss(player.network, samples, coefs_of(actor.config, player))
         expected.backward()
-        same = torch.allclose(loss, expected, rtol=1e-4, atol=1e-5)
-        theirs = {key: param.grad for key, param in plain.named_parameters() if key in project}
-        if not same or not all(_alike(project[key].grad, grad) for key, grad in theirs.items()):
-            raise NotTheSame(
-                f"update: the project's loss or gradient differs from the reference's{name}"
-            )
+        check_same("update: loss", loss, expected, rtol=1e-4)
+        theirs = dict(player.network.named_parameters())
+        for name, param in trainer.network.named_parameters():
+            atol = 1e-5 * max(1.0, float(param.grad.abs().max()))
+            check_same(f"update: gradient of {name}", param.grad, theirs[name].grad, atol=atol)
 
 
-def refuse_another_program(arms: dict[str, Trainer], batch: Minibatch) -> None:
-    """Checks that the loss with queries from all cells is equal, and in half precision close.
-
-    Raises:
-        NotTheSame: it is not.
-    """
-    losses = {
-        name: iteration.objective(trainer, batch, ENTROPY_COEF)[0].item()
-        for name, trainer in arms.items()
-    }
-    for name, tolerance in (("bfloat16", 0.05), ("everyone", 1e-4)):
-        if abs(losses[name] - losses["float32"]) > tolerance * max(1.0, abs(losses["float32"])):
-            raise NotTheSame(
-                f"update: the {name} loss {losses[name]:g} is not {losses['float32']:g}"
-            )
+def coefs_of(config: ActorCriticConfig, player: reference.Player) -> reference.Coefficients:
+    train, volume = config.train, player.box.log_volume
+    return reference.Coefficients(
+        train.clip, train.value_coef, ENTROPY_COEF, train.max_grad_norm, volume
+    )
 
 
-def refuse_another_output(compiled: Output, eager: Output) -> None:
-    """Checks that the compiled network returns the same.
-
-    Raises:
-        NotTheSame: it does not.
-    """
-    for name, item, other in zip(Output._fields, compiled, eager, strict=True):
-        if not torch.allclose(item, other, rtol=1e-4, atol=1e-5):
-            raise NotTheSame(f"compiled: another {name} than eager")
+# Iterations.
 
 
-@contextmanager
-def uncached() -> Iterator[None]:
-    """Programs of former runs are not taken from the disk."""
-    before = inductor.force_disable_caches
-    inductor.force_disable_caches = True
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*force disabled")
-            yield
-    finally:
-        inductor.force_disable_caches = before
+def iteration_rows(row: partial[Row], actor: Actor) -> list[Row]:
+    """Measures a rollout, advantages, and two epochs of updates, by transition."""
+    ways = {"before": BEFORE, "seed_way": SEED}
+    ours = {"ours": own_training(actor, COLONIES)}
+    plain = {side: plain_training(actor, way, PLAIN_STEPS) for side, way in ways.items()}
+    costly = {side: plain_training(actor, way, COSTLY_STEPS, 2) for side, way in ways.items()}
+    costly["without"] = own_training(actor, 1)
+    units = {"ours": COLONIES * HORIZON, "without": HORIZON}
+    plain_units = units | dict.fromkeys(ways, PLAIN_STEPS)
+    costly_units = units | dict.fromkeys(ways, COSTLY_STEPS)
+    name = f"training iteration, {CELLS} cells, by transition; before: ResNet18, twice"
+    name = f"{name}; seed's way: all four items"
+    alone = "the batch: one colony, minibatches of its steps"
+    claims = ("colony-overall",)
+    no_images = "  before: no ResNet18"
+    return [
+        row(name, ours | costly, alone, costly_units, ways, claims=(*claims, CLAIM)),
+        row(no_images, ours | plain, "", plain_units, ways, claims=claims),
+    ]
 
 
-def _alike(item: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    if item is None or other is None:
-        return item is other
-    return torch.allclose(item, other, rtol=1e-3, atol=1e-5 * max(1.0, float(other.abs().max())))
+def own_training(actor: Actor, colonies: int) -> Work:
+    """Trains as `train` does, however much the policy moves."""
+    sizes = {"num_envs": colonies, "horizon": HORIZON, "minibatch_size": MINIBATCH}
+    trainer = trainer_of(actor, **sizes, epochs=EPOCHS, target_kl=1e9)
+    return partial(iteration.run_iteration, trainer)
+
+
+def plain_training(actor: Actor, ways: Ways, steps: int, passes: int = 0) -> Work:
+    """Trains one plain colony, which begins again with each iteration."""
+    begun = sides.colonies_of(actor.world, 1)
+    colony = sides.plain_colony(actor.world, begun, 0)
+    player, train = sides.plain_player(actor, passes), actor.config.train
+    params = [param for param in player.network.parameters() if param.requires_grad]
+    optimiser = torch.optim.Adam(params, lr=train.learning_rate, eps=train.adam_eps)
+    coefs = coefs_of(actor.config, player)
+    asked = Iteration(steps, EPOCHS, train.discount, train.gae_lambda, coefs)
+
+    def work() -> list[float]:
+        colony.start(begun.pos[0, : begun.n[0]].tolist())
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return iterate(player, colony, optimiser, ways, asked)
+
+    return work

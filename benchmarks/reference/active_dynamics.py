@@ -1,12 +1,12 @@
-"""The original's sequential VAE. Each step of an agent encodes a window of observations anew; each
-training step creates a loader and an optimiser, and scores horizons one after another.
+"""The original's sequential VAE, with network and loss of the project in their plainest form.
 
-Network and loss are the project's in their plainest form, so that both compute the same numbers.
+Each step of an agent encodes a window of observations anew; each training step creates a loader and
+an optimiser, and scores horizons one after another.
 """
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -177,10 +177,8 @@ class Terms(NamedTuple):
     kl_steps: Tensor
 
 
-class Draw(Protocol):
-    """Draws standard normal numbers of a shape."""
-
-    def __call__(self, *shape: int) -> Tensor: ...
+Draw = Callable[..., Tensor]
+"""Draws standard normal numbers of a shape."""
 
 
 def kl(q: Gaussian, p: Gaussian) -> Tensor:

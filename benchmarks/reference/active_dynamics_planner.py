@@ -1,7 +1,5 @@
 """The original's planner: candidate by candidate and step by step, with a pseudo-inverse of the
-observation covariance in each step, and the information about all weights of an RBF field.
-
-The model's state moves by x + (W phi(x) + u) dt and is observed through a linear map.
+observation covariance in each step. The state moves by x + (W phi(x) + u) dt.
 """
 
 import math

@@ -19,12 +19,6 @@ class Rollout:
     def add(self, transition: Transition) -> None:
         self.transitions.append({name: _detached(value) for name, value in transition.items()})
 
-    def last(self, length: int) -> dict[str, Tensor]:
-        """Stacks the latest transitions anew: [length, ...] of each tensor."""
-        recent = self.transitions[-length:]
-        names = [name for name, value in recent[0].items() if isinstance(value, Tensor)]
-        return {name: torch.stack([transition[name] for transition in recent]) for name in names}
-
 
 class RecentRollout:
     """Stores the latest transitions in a tensor per name; each new one shifts the whole tensor."""

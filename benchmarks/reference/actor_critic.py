@@ -1,15 +1,13 @@
-"""The original's way of acting and learning: one graph after another, images of cells through two
-residual networks.
+"""The original's way of acting and learning: one graph after another.
 
-The attention network is the project's in its plainest form (every token asks, one head at a time),
-so that both sides compute the same numbers. What the original spends beside that, a frozen ResNet18
-with one image a cell and one a graph, can be added: its result is computed, passed backward
-through, and counts for nothing.
+The network is the project's in its plainest form (every token asks, one head at a time). What the
+original spends beside that, frozen residual networks on images of cells, can be added: their result
+is computed, passed backward through, and counts for nothing.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +20,19 @@ from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
 IMAGE = 24
 PROJECTED = 512
 IMAGES_AT_ONCE = 64
+CLIP = 10.0
+"""Deviations at which features are clipped."""
 LEAST, SHIFT, MOST = 1.0, 1.5, 500.0
 """Of the Beta distribution's parameters: 1 + min(softplus(raw + 1.5), 500)."""
 
 
-Scale = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Node and graph features as they are -> as the network takes them."""
+class Scale(Protocol):
+    """Holds means and deviations of the features of cells and of the colony."""
+
+    node_mean: Tensor
+    node_std: Tensor
+    graph_mean: Tensor
+    graph_std: Tensor
 
 
 class Graph(NamedTuple):
@@ -39,8 +44,6 @@ class Graph(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Sizes of the network."""
-
     node_features: int
     graph_features: int
     d: int
@@ -80,9 +83,7 @@ class Block(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """Maps one graph to raw parameters of the policy and a value; parameters are named as the
-    project's.
-    """
+    """Maps one graph to raw parameters of the policy and a value, with the project's names."""
 
     def __init__(self, shape: Shape, images: "Images | None" = None) -> None:
         super().__init__()
@@ -109,9 +110,7 @@ class GraphNetwork(nn.Module):
 
 
 class Images(nn.Module):
-    """Computes the original's additional image networks: a frozen ResNet18 for its actor, another
-    for its critic.
-    """
+    """Computes a frozen ResNet18 for the actor, and another for the critic."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -119,11 +118,6 @@ class Images(nn.Module):
         self.actor_body, self.critic_body = resnet18(), resnet18()
         for body in (self.actor_body, self.critic_body):
             body.eval().requires_grad_(False)
-
-    def train(self, mode: bool = True) -> "Images":
-        """Keeps the batch statistics of the image networks fixed."""
-        self.training = mode
-        return self
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Returns zero."""
@@ -152,8 +146,8 @@ class Residual(nn.Module):
 
 
 def resnet18() -> nn.Sequential:
-    """Returns the network of 'Deep Residual Learning for Image Recognition', table 1, without its
-    classifier, for images of one channel.
+    """Returns 'Deep Residual Learning for Image Recognition', table 1, for images of one channel,
+    without the classifier.
     """
     layers: list[nn.Module] = [*_convolution(1, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     width = 64
@@ -184,65 +178,77 @@ def _trunk(inputs: int, width: int, outputs: int) -> nn.Sequential:
 
 
 class Box(NamedTuple):
-    """Bounds of what the policy chooses of an action; delete_ratio stands before it where it is
-    `held`.
-    """
+    """Holds the bounds of what the policy chooses of an action, and constants that stand before."""
 
     low: Tensor
     high: Tensor
     constants: tuple[float, ...] = ()
 
+    @property
+    def log_volume(self) -> float:
+        return (self.high - self.low).log().sum().item()
+
     def action(self, z: Tensor) -> list[float]:
         return [*self.constants, *(self.low + (self.high - self.low) * z).tolist()]
 
 
-class Acting:
-    """Holds a colony and its policy, and steps them.
+class Decision(NamedTuple):
+    """Holds what the network sees of a colony, a draw of its policy, and its value."""
 
-    In each step the network is passed `passes` times, and the first one acts. The original passes
-    two: its environment acts again with a network of its own.
+    graph: Graph
+    z: Tensor
+    log_prob: Tensor
+    value: Tensor
+
+
+class Player(NamedTuple):
+    """Holds a network that acts. In each step the network is passed `passes` times, of which the
+    first acts: the environment of the original acts again with a network of its own.
     """
 
-    def __init__(
-        self, network: GraphNetwork, colony: Colony, scale: Scale, box: Box, passes: int = 1
-    ) -> None:
-        self.network, self.colony, self.scale, self.box, self.passes = (
-            network,
-            colony,
-            scale,
-            box,
-            passes,
-        )
+    network: GraphNetwork
+    scale: Scale
+    box: Box
+    passes: int = 1
 
     @torch.no_grad()
-    def step(self) -> Step:
-        graph = graph_of(self.colony, self.scale)
-        raw, _ = self.network(graph)
+    def decide(self, colony: Colony) -> Decision:
+        graph = graph_of(colony, self.scale)
+        raw, value = self.network(graph)
         for _ in range(self.passes - 1):
             self.network(graph)
-        z = policy(raw).sample().clamp(1e-5, 1 - 1e-5)
-        transition = self.colony.step(self.box.action(z))
-        rewarded(transition)
-        return transition
+        distribution = policy(raw)
+        z = distribution.sample().clamp(1e-5, 1 - 1e-5)
+        log_prob = distribution.log_prob(z).sum() - self.box.log_volume
+        return Decision(graph, z, log_prob, value)
+
+    def act(self, colony: Colony) -> Step:
+        return rewarded_step(colony, self.box.action(self.decide(colony).z))
 
 
-def rewarded(transition: Step) -> dict[str, float]:
-    """Returns all components, and their sum."""
-    paid = goal_control(transition)
-    paid["total"] = sum(weight * paid[name] for name, weight in GOAL_WEIGHTS.items())
-    return paid
+def rewarded_step(colony: Colony, action: Sequence[float]) -> Step:
+    """Takes a step and computes its reward."""
+    transition = colony.step(action)
+    reward_of(transition)
+    return transition
+
+
+def reward_of(transition: Step) -> float:
+    """Returns the weighted sum of all components."""
+    components = goal_control(transition)
+    return sum(weight * components[name] for name, weight in GOAL_WEIGHTS.items())
 
 
 def graph_of(colony: Colony, scale: Scale) -> Graph:
     """Returns the policy's normalised observation."""
-    observed = features_of(colony)
-    return Graph(*scale(observed.node, observed.graph), observed.parent)
+    node, graph, parent = features_of(colony)
+    node = ((node - scale.node_mean) / scale.node_std).clamp(-CLIP, CLIP)
+    graph = ((graph - scale.graph_mean) / scale.graph_std).clamp(-CLIP, CLIP)
+    return Graph(node, graph, parent)
 
 
 def features_of(colony: Colony) -> Graph:
-    """Returns the features; of `full` features the logarithm of stiffness, which grows
-    exponentially.
-    """
+    """Returns the features, of stiffness in `full` the logarithm."""
     state = colony.state()
     if colony.rules.features == "light":
         observed = colony_features.light(state, colony.rules, colony.left)
@@ -273,9 +279,7 @@ class Sample(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Holds the coefficients of PPO's loss. log_volume: of the box of actions; densities and
-    entropies are those of the action.
-    """
+    """Holds the coefficients of PPO's loss. log_volume: of the box of actions."""
 
     clip: float
     value: float

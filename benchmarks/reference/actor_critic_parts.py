@@ -1,11 +1,6 @@
-"""Parts of the original's learner as they were (`before`) and as the seed changed them (`seed`),
-one element at a time.
+"""Parts of the original's learner as they were (`before`) and as proposed (`seed`)"""
 
-The seed's four proposals: select the leftmost cells by a partial sort, copy a template of the
-reward dictionary, take the entropy in closed form, sum advantages in preallocated tensors.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +10,7 @@ from torch.distributions import Beta, Normal
 
 
 class Episode(NamedTuple):
-    """Steps of one episode as the original stores them; next_values: of the state after each step,
-    0 where it ended.
-    """
+    """Steps of one episode. next_values: of the state after each step, 0 where it ended."""
 
     rewards: Tensor
     values: Tensor
@@ -29,6 +22,9 @@ class Estimate(NamedTuple):
 
     advantages: Tensor
     returns: Tensor
+
+
+Loop = Callable[[Episode, float, float], Estimate]
 
 
 # Selection: row i of `node` is a cell, its first column x.
@@ -80,9 +76,7 @@ def entropy_before(distribution: Beta | Normal, samples: int) -> Tensor:
 
 
 def entropy_seed(distribution: Normal) -> Tensor:
-    """Computes the closed form of the raw Gaussian, which is not the entropy of the executed
-    action.
-    """
+    """Computes that of the raw Gaussian in closed form, not that of the executed action."""
     return distribution.entropy().sum(-1)
 
 
@@ -101,24 +95,6 @@ def gae_before(episode: Episode, discount: float, gae_lambda: float) -> Estimate
         advantages.insert(0, running)
         returns.insert(0, running + values[step])
     return Estimate(torch.stack(advantages), torch.stack(returns))
-
-
-def gae_floats(
-    columns: Sequence[Sequence[float]], discount: float, gae_lambda: float
-) -> list[list[float]]:
-    """Computes the same with Python floats: lists of advantages and of returns, from the columns of
-    an episode.
-    """
-    advantages: list[float] = []
-    returns: list[float] = []
-    running = 0.0
-    rewards, values, next_values = columns
-    for step in reversed(range(len(rewards))):
-        delta = rewards[step] + discount * next_values[step] - values[step]
-        running = delta + discount * gae_lambda * running
-        advantages.insert(0, running)
-        returns.insert(0, running + values[step])
-    return [advantages, returns]
 
 
 def gae_seed(episode: Episode, discount: float, gae_lambda: float) -> Estimate:

@@ -1,10 +1,5 @@
 """rules, actions -> one colony, the slow way: a Cell object each, a list sorted by x, loops over
-all cells.
-
-Written from the rules of the task as such simulations are commonly written: a graph of objects, the
-whole state read out of it anew in every step, rewards added up cell by cell into dictionaries. It
-shares no code with the project's batched colonies, so that it is both the plain copy that tests
-compare with and the yardstick of the benchmark.
+all cells. Tests and benchmarks compare the project's batched colonies with it.
 """
 
 import math
@@ -15,9 +10,7 @@ RUNNING, SUCCESS, OVERFLOW, EXTINCT, LEFT_DRIFT, TIMEOUT = range(6)
 
 
 class Plate:
-    """Stiffness of the ground under x, column by column; `kind` is linear, exponential or user (a
-    table).
-    """
+    """Stiffness of the ground under x by column. kind: linear, exponential, user (a table)."""
 
     def __init__(
         self, kind: str, m: float = 0.0, b: float = 1.0, table: Sequence[float] = ()
@@ -38,9 +31,7 @@ class Plate:
 
 
 class Cell:
-    """Holds a cell, which never moves; `parent` is the cell that spawned it, or the nearest
-    existing ancestor.
-    """
+    """Holds a cell, which never moves. parent: what spawned it, or the nearest living ancestor."""
 
     def __init__(
         self, x: float, y: float, parent: "Cell | None", pid: int, new: bool = False
@@ -53,9 +44,7 @@ class Cell:
 
 
 class State(NamedTuple):
-    """Holds the arrays of a colony: one entry per cell, in the order of ids; parent: index of a
-    cell, or -1.
-    """
+    """Holds an entry per cell, in the order of ids. parent: index of a cell, or -1."""
 
     x: list[float]
     y: list[float]
@@ -108,9 +97,7 @@ class Step(NamedTuple):
 
 
 class Colony:
-    """Holds one colony on one plate; it starts from given cells, and is deterministic given its
-    actions.
-    """
+    """Holds one colony on one plate, which is deterministic given its actions."""
 
     def __init__(self, rules: Any, plate: Plate) -> None:
         self.rules = rules
@@ -122,9 +109,7 @@ class Colony:
     def start(
         self, positions: Sequence[Sequence[float]], parents: Sequence[int] | None = None
     ) -> State:
-        """Cells in the order of their ids; the parent is an index, -1 for none. Without parents a
-        chain.
-        """
+        """Takes cells in the order of ids. parents: indices, or -1; without them a chain."""
         chain = range(-1, len(positions) - 1)
         self.cells = []
         for pid, ((x, y), parent) in enumerate(
@@ -150,9 +135,7 @@ class Colony:
         return state
 
     def leftmost(self, delete_ratio: float) -> list[Cell]:
-        """Returns the cells to delete; among cells at the same x the older one, because sorting is
-        stable.
-        """
+        """Returns the cells to delete; among cells at the same x the older one."""
         count = min(max(math.floor(delete_ratio * len(self.cells) + 1e-4), 0), len(self.cells))
         return sorted(self.cells, key=lambda cell: cell.x)[:count]
 
@@ -175,18 +158,14 @@ class Colony:
         centroid_before = before.centroid
         centroid = after.centroid if after.size else centroid_before
         self.left = self.left + 1 if centroid[0] < centroid_before[0] else 0
-        born = [
-            (cell.x, cell.y, self.plate.intensity(cell.x, self.rules.width)) for cell in children
-        ]
-        return Step(
-            self.rules, before, after, centroid_before, centroid, gamma, deleted, born,
-            self.t, furthest_before, self.furthest, self.reason(after),
-        )  # fmt: skip
+        width = self.rules.width
+        born = [(cell.x, cell.y, self.plate.intensity(cell.x, width)) for cell in children]
+        moved = (centroid_before, centroid, gamma, deleted, born, self.t)
+        progress = (furthest_before, self.furthest, self.reason(after))
+        return Step(self.rules, before, after, *moved, *progress)
 
     def child(self, cell: Cell, action: Sequence[float]) -> Cell:
-        """Places a child: the stiffer the ground the farther (Hill law), and off the edges of the
-        plate.
-        """
+        """Places a child: the stiffer the ground the farther (Hill law), off the edges."""
         _, gamma, alpha, noise, theta = action
         stiffness = self.plate.intensity(cell.x, self.rules.width)
         length = gamma / (1 + (alpha / stiffness) ** 2) + noise

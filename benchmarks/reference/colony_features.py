@@ -44,19 +44,12 @@ def light(state: State, rules: Any, left: int) -> Observation:
     for index in range(size):
         x, y, intensity = state.x[index], state.y[index], state.intensity[index]
         row = [x / rules.width, 2 * y / rules.height - 1, intensity / (1 + intensity)]
-        row += [
-            float(state.parent[index] >= 0),
-            children[index] / 4,
-            (x - x_mean) / 100,
-            (y - y_mean) / 100,
-        ]
-        node.append([*row, min(state.age[index] / 20, 2.0)])
+        row += [float(state.parent[index] >= 0), children[index] / 4]
+        row += [(x - x_mean) / 100, (y - y_mean) / 100, min(state.age[index] / 20, 2.0)]
+        node.append(row)
     graph = [size / target - 1, math.log(size / target), target / size - 1]
-    graph += [
-        2 * x_mean / rules.width - 1,
-        2 * y_mean / rules.height - 1,
-        (max(state.x) - min(state.x)) / 100,
-    ]
+    graph += [2 * x_mean / rules.width - 1, 2 * y_mean / rules.height - 1]
+    graph.append((max(state.x) - min(state.x)) / 100)
     graph.append(sum(each / (1 + each) for each in state.intensity) / size)
     graph.append(sum(math.log(max(each, 1e-6)) for each in state.intensity) / size / 3)
     graph += [2 * max(state.x) / rules.width - 1, left / rules.left_limit]
@@ -70,19 +63,9 @@ def full(state: State) -> Observation:
     node = []
     for index, (x, y) in enumerate(points):
         parents = 1.0 if state.parent[index] >= 0 else 0.0
-        row = [
-            x,
-            y,
-            state.intensity[index],
-            parents,
-            float(children[index]),
-            _centrality(points, index),
-        ]
-        row += [
-            math.dist((x, y), centroid),
-            float(index in outline.vertices),
-            float(state.new[index]),
-        ]
+        row = [x, y, state.intensity[index], parents, float(children[index])]
+        row += [_centrality(points, index), math.dist((x, y), centroid)]
+        row += [float(index in outline.vertices), float(state.new[index])]
         node.append([*row, state.age[index] / 100, state.age[index] / 50])
     return Observation(node, _whole(state, children, outline))
 
@@ -94,14 +77,8 @@ def _whole(state: State, children: list[int], outline: Hull) -> list[float]:
     low, high = (min(state.x), min(state.y)), (max(state.x), max(state.y))
     wide, tall = high[0] - low[0], high[1] - low[1]
     degrees = [1 if parent >= 0 else 0 for parent in state.parent] + children
-    graph = [
-        float(size),
-        float(edges),
-        edges / max(1, size * (size - 1)),
-        *state.centroid,
-        *low,
-        *high,
-    ]
+    graph = [float(size), float(edges), edges / max(1, size * (size - 1))]
+    graph += [*state.centroid, *low, *high]
     graph += [wide, tall, wide * tall, outline.area]
     graph += [sum(degrees) / len(degrees), float(max(degrees)), float(sum(degrees))]
     return [*graph, state.mean_intensity, max(state.intensity), sum(state.intensity)]

@@ -10,17 +10,9 @@ RAW_TERMINAL = {SUCCESS: 500.0, OVERFLOW: -15.0, EXTINCT: -100.0, LEFT_DRIFT: -5
 TERMINAL = {SUCCESS: 1.0, OVERFLOW: -1.0, EXTINCT: -1.0, LEFT_DRIFT: -0.5}
 MILESTONES = ((0.25, 50.0), (0.50, 150.0), (0.75, 300.0), (0.90, 500.0))
 EVEN = 1e-5
-"""Relative; by so little an intensity is not below the mean, which rounding may lift above equal
-ones.
-"""
-GOAL_WEIGHTS = {
-    "progress": 10.0,
-    "growth": 0.25,
-    "metabolic": 0.05,
-    "lane": 0.4,
-    "time": 0.02,
-    "terminal": 2.0,
-}
+"""Relative: rounding may lift the mean of equal intensities by as much above them."""
+GOAL_WEIGHTS = {"progress": 10.0, "growth": 0.25, "metabolic": 0.05}
+GOAL_WEIGHTS |= {"lane": 0.4, "time": 0.02, "terminal": 2.0}
 
 
 def goal_control(step: Step) -> dict[str, float]:
@@ -81,9 +73,7 @@ PRESETS: dict[str, Callable[[Step], dict[str, float]]] = {
 
 
 def marked(step: Step) -> set[int]:
-    """Ids of the cells that should go when there are too many: old ones on soft ground, the
-    rightmost first.
-    """
+    """Returns ids of surplus cells: old ones on soft ground, the rightmost first."""
     before, rules = step.before, step.rules
     surplus = before.size - rules.target_nodes
     if surplus <= 0:
@@ -127,9 +117,7 @@ def efficiency(step: Step) -> float:
 
 
 def _spawned(step: Step, x: float, y: float, intensity: float) -> float:
-    """A child on ground stiffer than that of the nearest previous cell, away from the upper and
-    lower edge.
-    """
+    """Rewards a child on stiffer ground than the nearest previous cell's, away from the edges."""
     before, height = step.before, step.rules.height
     nearest = min(
         range(before.size), key=lambda index: math.dist((x, y), (before.x[index], before.y[index]))
@@ -154,16 +142,12 @@ def edges(after: State) -> float:
 def nodes(step: Step) -> float:
     """Rewards the positions of cells after the step."""
     after, height = step.after, step.rules.height
-    mean, earned = (
-        after.mean_intensity * (1 - EVEN),
-        0.1 * len(hull(list(zip(after.x, after.y, strict=True))).vertices),
-    )
+    mean = after.mean_intensity * (1 - EVEN)
+    earned = 0.1 * len(hull(list(zip(after.x, after.y, strict=True))).vertices)
     for x, y, intensity, age in zip(after.x, after.y, after.intensity, after.age, strict=True):
-        earned += (
-            0.3 * intensity
-            - (0.2 if x < 0.1 * step.rules.width else 0.0)
-            - _zone(min(y, height - y) / height)
-        )
+        earned += 0.3 * intensity - _zone(min(y, height - y) / height)
+        if x < 0.1 * step.rules.width:
+            earned -= 0.2
         if abs(y - height / 2) / (height / 2) < 0.3:
             earned += 0.05
         if age >= step.rules.delta_time:

@@ -1,238 +1,290 @@
-"""The original and seed 003 are right and wrong where their docstrings say so."""
+"""Plain references of active_dynamics are right, the proposal's changes wrong where they say so."""
 
 from collections.abc import Iterator
+from functools import partial
+from operator import mul, truediv
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from benchmarks import repeat
+from benchmarks.active_dynamics import learning, measure, memory, parts, planning, vae
 from benchmarks.reference import active_dynamics as plain
+from benchmarks.reference import active_dynamics_planner as planner
 from benchmarks.reference import active_dynamics_seed as seed
-from benchmarks.reference import active_dynamics_world as plain_world
-from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
+from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
+from benchmarks.table import NotTheSame, render
+from benchmarks.torch_rows import measure_growth
+from benchmarks.torch_threads import threads
+from quatrain.replay import windows
+from tests.conftest import ROOT, shapes_unchecked
 
 SHAPE = plain.Shape(obs=7, action=2, d=2, hidden=5, head=6, dynamics_hidden=8)
+CLAIMS = ("encoder", "clone", "pool", "mask", "memory", "kl", "variance", "device", "transfer")
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
+    with threads(1):
+        yield
 
 
-def window_of(times: int, windows: int = 1) -> plain.Window:
-    return plain.Window(
-        torch.randn(windows, times, SHAPE.obs), torch.randn(windows, times, SHAPE.action)
-    )
+@pytest.fixture(scope="module", params=["mlp", "rbf"])
+def vaes(request) -> vae.Vaes:
+    return vae.vaes_of(ROOT, request.param, 3, 5)
 
 
-# Copies of the latest transitions.
+@pytest.fixture
+def few(monkeypatch):
+    """Shrinks all work, and starts no process."""
+    plans = {"SIDE": 5, "ROWS": (1, 16), "TIMED": 1, "THREADS": (1,), "LEARNED": 3}
+    agents = {"SIDE": 5, "AGENT_STEPS": 20, "THREADS": (1,), "ENVIRONMENTS": 3}
+    same = planning.SAME | {"candidates": 12, "iterations": 2}
+    for module, names in {
+        repeat: {"MOST": 1},
+        planning: plans | {"SAME": same},
+        learning: agents,
+        memory: {"TRANSITIONS": 30, "measure_growth": growth_in_process},
+    }.items():
+        for name, value in names.items():
+            monkeypatch.setattr(module, name, value)
 
 
-@pytest.mark.parametrize("kind", [RecentRollout, SeedRollout])
-def test_recent_transitions_are_the_last_of_all(kind):
-    all_of_them, recent = Rollout(), kind(7)
-    for number in range(30):
-        transition = {"state": torch.full((3,), float(number)), "reward": torch.tensor(number / 2)}
-        all_of_them.add(transition)
-        recent.add(transition)
-        expected = all_of_them.last(7)
-        assert {name: value.tolist() for name, value in recent.copy().data.items()} == {
-            name: value.tolist() for name, value in expected.items()
-        }
+def growth_in_process(_, works):
+    return {side: memory.allocated(work) for side, work in works.items()}
 
 
-def test_conditional_clone_copies_as_much_and_loses_what_is_no_tensor():
-    rollouts = [RecentRollout(4), SeedRollout(4)]
-    for rollout in rollouts:
-        for _ in range(6):
-            rollout.add({"state": torch.randn(3, requires_grad=True), "told": {"truncated": False}})
-    assert not any(
-        value.requires_grad for value in rollouts[1].data.values() if isinstance(value, Tensor)
-    )
-    before, after = (rollout.copy().data for rollout in rollouts)
-    assert before["state"].numel() == after["state"].numel() == 12
-    for rollout, copied in zip(rollouts, (before, after), strict=True):
+@pytest.mark.usefixtures("few")
+def test_rows_answer_all_claims_and_goals():
+    with shapes_unchecked():
+        rows = measure.measure(ROOT, 1).rows
+    assert len(render(rows).splitlines()) == 2 + len(rows)
+    assert {claim for row in rows for claim in row.claims} == {f"dynamics-{it}" for it in CLAIMS}
+    numbers = [row.goal.number for row in rows if row.goal]
+    assert numbers == [150, 150, 0.010, 0.004, 3, 3, 1.5, 20, 1.3]
+    assert [row.point.at for row in rows if row.point] == [1, 16]
+    assert all(row.ours.median > 0 for row in rows)
+    assert all(row.seed_way and row.before for row in rows if row.claims)
+
+
+# Rows whose sides differ.
+
+
+@pytest.mark.usefixtures("few")
+def test_values_of_a_plan_are_those_of_plain_loops(monkeypatch):
+    learner = planning.many_weights(ROOT, "fisher_a")
+    planning.refuse_another_value(learner)
+    monkeypatch.setattr(planner, "of_noise", planner.of_projection)
+    with pytest.raises(NotTheSame, match="planner: fisher_a"):
+        planning.refuse_another_value(learner)
+
+
+def test_terms_and_gradients_are_those_of_plain_loops(vaes, monkeypatch):
+    vae.refuse_another_loss(vaes)
+    with monkeypatch.context() as patch:
+        patch.setattr(plain, "horizon_weights", lambda *args: seed.KlWeights()(*args))
+        with pytest.raises(NotTheSame, match="learning: terms"):
+            vae.refuse_another_loss(vaes)
+    original = vae.plain_params
+
+    def skewed(network, of):
+        return {name: 1.1 * value for name, value in original(network, of).items()}
+
+    monkeypatch.setattr(vae, "plain_params", skewed)
+    with pytest.raises(NotTheSame, match="learning: gradient of"):
+        vae.refuse_another_loss(vaes)
+
+
+def test_a_carried_belief_is_that_of_the_whole_window_until_it_is_full(vaes, monkeypatch):
+    learning.refuse_another_belief(vaes)
+    monkeypatch.setattr(learning, "RecentRollout", lambda _: SeedRollout(3))
+    with pytest.raises(NotTheSame, match="agent step 3: belief"):
+        learning.refuse_another_belief(vaes)
+
+
+def test_both_sides_of_a_gradient_step_learn(vaes):
+    sides = (vaes.worker.network, vaes.plain)
+    before = [side.raw_noise.detach().clone() for side in sides]
+    vaes.worker.learn(vaes.ring, 0)
+    learning.plain_update(vaes)()
+    assert not any(map(torch.equal, before, [side.raw_noise for side in sides]))
+
+
+@pytest.mark.usefixtures("few")
+def test_another_variance_is_refused(monkeypatch):
+    monkeypatch.setattr(parts, "to_variance", torch.exp)
+    with pytest.raises(NotTheSame, match="variance of a step"):
+        parts.rows(1)
+
+
+def test_another_window_is_refused(monkeypatch):
+    before, after = (memory.stored_by(kind, 25)[0] for kind in (RecentRollout, SeedRollout))
+    ring = memory.ring_of(25, 40)
+    memory.refuse_another_window(before, after, ring)
+    view = windows.last(ring, memory.LENGTH)
+    with monkeypatch.context() as patch:
+        patch.setattr(windows, "last", lambda *_: type(view)(*(part.clone() for part in view)))
+        with pytest.raises(NotTheSame, match="the project's window is a copy"):
+            memory.refuse_another_window(before, after, ring)
+    after.add(memory.transition_of(torch.Generator()))
+    with pytest.raises(NotTheSame, match="rollout copy: the sides"):
+        memory.refuse_another_window(before, after, ring)
+
+
+# Memory.
+
+
+def test_bytes_are_counted():
+    tensors = 4 * memory.LENGTH * (2 * memory.CHANNELS + memory.ACTION + 2 * memory.D + 1)
+    for kind in (RecentRollout, SeedRollout):
+        assert memory.of_tensors(memory.stored_by(kind, 25)[0].copy) == tensors
+    drawn = seed.Mask(20)
+    assert memory.of_tensors(lambda: seed.mask_before(20, 0.1)) == 3 * 4 * 20
+    assert memory.of_tensors(lambda: drawn(0.1)) == 2 * 4 * 20
+    assert memory.of_python(lambda: bytearray(10**5)) == pytest.approx(10**5, rel=0.01)
+    assert memory.stored_bytes() == 2 * (4 * (memory.CHANNELS + memory.ACTION) + 1) + 8
+
+
+@pytest.mark.full
+def test_growth_is_that_of_a_process_and_a_failure_is_raised():
+    works = {"much": partial(mul, b"1", 10**8), "nothing": int}
+    grown = measure_growth(memory.warm_up, works)
+    assert grown["much"].median == pytest.approx(10**8, rel=0.1)
+    assert grown["nothing"].median < 10**6
+    with pytest.raises(ZeroDivisionError):
+        measure_growth(int, {"failing": partial(truediv, 1, 0)})
+
+
+# The proposal's changes.
+
+
+def test_the_conditional_clone_copies_as_much_and_loses_what_is_no_tensor():
+    for rollout in (RecentRollout(4), SeedRollout(4)):
+        for number in range(6):
+            state = torch.full((3,), float(number), requires_grad=True)
+            rollout.add({"state": state, "info": {"truncated": False}})
+        copied = rollout.copy().data
+        assert copied["state"][:, 0].tolist() == [2, 3, 4, 5]
         assert copied["state"].data_ptr() != rollout.data["state"].data_ptr()
-    assert "told" in before
-    assert "told" not in after
-
-
-def test_pool_is_never_used_and_storage_is_made_anew_in_each_step():
-    rollout = SeedRollout(4)
-    for _ in range(4):
-        rollout.add({"state": torch.randn(3)})
-    before = rollout.data["state"]
-    rollout.add({"state": torch.randn(3)})
+        assert ("info" in copied) == (type(rollout) is RecentRollout)
     assert rollout.pool == {}
-    assert rollout.data["state"].data_ptr() != before.data_ptr()
 
 
-def test_a_transfer_on_a_cpu_copies_nothing():
+def test_transfers_and_device_checks_change_nothing_on_a_cpu():
     batch = torch.randn(4, 3)
-    assert seed.moved(batch, torch.device("cpu")).data_ptr() == batch.data_ptr()
-
-
-def test_device_checks_say_the_same():
+    assert seed.moved(batch, torch.device("cpu")) is batch
     for name in ("cpu", "cuda:1"):
         checks = seed.DeviceChecks(torch.device(name))
         assert checks.before() == checks.seed() == (name != "cpu")
 
 
-# Weights of horizons.
-
-
-def test_cached_weights_are_not_normalised_when_they_are_made():
-    cached, expected = seed.KlWeights(), plain.horizon_weights(5, 0.8)
-    first, second = cached(5, 0.8), cached(5, 0.8)
-    torch.testing.assert_close(first.sum(), torch.tensor((1 - 0.8**5) / 0.2))
-    torch.testing.assert_close(second, expected)
-    assert expected.tolist() == pytest.approx([0.2975, 0.2380, 0.1904, 0.1523, 0.1218], abs=1e-4)
-
-
 def test_cached_weights_make_the_first_divergence_several_times_as_large():
-    model, window, cached = plain.Model(SHAPE), window_of(20), seed.KlWeights()
-    settings, result = plain.Settings(samples=2), []
-    for weights in (None, cached(5, 0.8), cached(5, 0.8)):
-        draws = torch.Generator().manual_seed(3)
-        draw = lambda *shape, draws=draws: torch.randn(*shape, generator=draws)  # noqa: E731
-        result.append(plain.terms(model, window, settings, draw, weights).kl_steps.item())
-    assert result[1] / result[0] == pytest.approx(3.3616, rel=1e-4)
+    model, cached = plain.Model(SHAPE), seed.KlWeights()
+    window = plain.Window(torch.randn(1, 20, SHAPE.obs), torch.randn(1, 20, SHAPE.action))
+    result = []
+    for weights in (plain.horizon_weights(5, 0.8), cached(5, 0.8), cached(5, 0.8)):
+        torch.manual_seed(3)
+        settings = plain.Settings(samples=2)
+        result.append(plain.terms(model, window, settings, torch.randn, weights).kl_steps.item())
+    assert result[1] / result[0] == pytest.approx((1 - 0.8**5) / 0.2, rel=1e-4)
     assert result[2] == pytest.approx(result[0], rel=1e-6)
-
-
-def test_cached_weights_stay_where_the_decay_changes():
-    cached = seed.KlWeights()
-    cached(3, 0.8)
-    torch.testing.assert_close(cached(3, 0.5), plain.horizon_weights(3, 0.8))
-    assert not torch.allclose(plain.horizon_weights(3, 0.5), plain.horizon_weights(3, 0.8))
-
-
-# Mask, variance, belief.
+    torch.testing.assert_close(cached(5, 0.5), plain.horizon_weights(5, 0.8))
 
 
 def test_a_mask_in_one_buffer_breaks_two_losses_with_one_backward():
-    x = torch.randn(9, 2, requires_grad=True)
-    before = [(seed.mask_before(9, 0.3) * x).square().sum() for _ in range(2)]
-    sum(before).backward()
-    assert x.grad is not None
-    masked = seed.Mask(9)
-    after = [(masked(0.3) * x).square().sum() for _ in range(2)]
+    x, masked = torch.randn(9, 2, requires_grad=True), seed.Mask(9)
+    sum((seed.mask_before(9, 0.3) * x).square().sum() for _ in range(2)).backward()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        sum(after).backward()
-
-
-def test_masks_keep_as_many():
-    masked = seed.Mask(4000)
-    for mask in (masked(0.3), seed.mask_before(4000, 0.3)):
+        sum((masked(0.3) * x).square().sum() for _ in range(2)).backward()
+    for mask in (seed.Mask(4000)(0.3), seed.mask_before(4000, 0.3)):
         assert set(mask.unique().tolist()) == {0.0, 1.0}
         assert mask.mean().item() == pytest.approx(0.7, abs=0.03)
 
 
-def test_a_cached_variance_cannot_learn():
+def test_a_cached_variance_cannot_learn_and_stays_where_its_parameter_moves():
     cached = seed.CachedVariance(2)
+    first = cached().detach().clone()
     cached().sum().backward()
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         cached().sum().backward()
-    recorded = seed.CachedVariance(2)
-    with torch.no_grad():
-        recorded()
-    assert not recorded().requires_grad
-
-
-def test_a_cached_variance_stays_where_its_parameter_moves():
-    cached = seed.CachedVariance(2)
-    first = cached().detach().clone()
     with torch.no_grad():
         cached.raw += 1
     torch.testing.assert_close(cached(), first)
     assert not torch.allclose(plain.Model.variance(cached.raw), first)
 
 
-def agents_of_a_wrong_model() -> list[plain.Agent]:
-    """Channels are the state itself, so that encoding is exact; the model's field is 0."""
-
+def test_fewer_encoder_calls_hear_no_observation_but_the_first():
     def encode(window: plain.Window) -> plain.Gaussian:
         return plain.Gaussian(window.observations, torch.ones_like(window.observations))
 
     def predict(x: Tensor, u: Tensor) -> plain.Gaussian:
         return plain.Gaussian(x + 0.1 * u, torch.ones_like(x))
 
-    return [
-        plain.Agent(encode, predict, RecentRollout(20)),
-        seed.PredictingAgent(encode, predict, SeedRollout(20)),
-    ]
-
-
-def test_fewer_encoder_calls_lose_the_state():
-    agents = agents_of_a_wrong_model()
-    x, errors = torch.tensor([1.0, 0.0]), [[], []]
-    for _ in range(200):
-        u = 2 * torch.rand(2) - 1
-        x = x + 0.1 * (torch.tensor(plain_world.limit_cycle(x.tolist())) + u)
-        for agent, errs in zip(agents, errors, strict=True):
-            errs.append((agent.step(x, u) - x).norm().item())
-    assert max(errors[0]) == 0
-    assert errors[1][0] == 0
-    assert np.mean(errors[1][100:]) > 0.5
-
-
-def test_fewer_encoder_calls_hear_no_observation_but_the_first():
-    agents = agents_of_a_wrong_model()
-    for agent in agents:
+    for kind, expected in ((plain.Agent, [5, 5]), (seed.PredictingAgent, [0.1, 0.1])):
+        agent = kind(encode, predict, RecentRollout(20))
         agent.step(torch.zeros(2), torch.zeros(2))
-    beliefs = [agent.step(torch.full((2,), 5.0), torch.ones(2)).tolist() for agent in agents]
-    assert beliefs[0] == [5, 5]
-    assert beliefs[1] == pytest.approx([0.1, 0.1])
-
-
-def test_belief_of_an_agent_is_the_encoding_of_its_window():
-    model, window = plain.Model(SHAPE), window_of(9)
-    agent = plain.Agent(model.encoder, model.predicted, RecentRollout(4))
-    for time in range(9):
-        belief = agent.step(window.observations[0, time], window.actions[0, time])
-    expected = model.encoder(plain.Window(*(part[:, -4:] for part in window))).mean[0, -1]
-    torch.testing.assert_close(belief, expected)
-
-
-# Learning.
-
-
-def test_divergence_is_the_one_worked_out_by_hand():
-    q = plain.Gaussian(torch.tensor([0.2]), torch.tensor([0.04]))
-    for variance, expected in ((0.05, 0.111572), (0.5, 0.812864)):
-        result = plain.kl(q, plain.Gaussian(torch.tensor([0.1]), torch.tensor([variance])))
-        assert result.item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_horizons_have_fewer_transitions_one_after_another():
-    model, window = plain.Model(SHAPE), window_of(6, 3)
-    q = model.encoder(window)
-    result = list(plain.horizons(model, window, q, q.mean.expand(4, -1, -1, -1), torch.zeros))
-    assert [tuple(each.shape) for each in result] == [(4, 3, times) for times in (5, 4, 3, 2, 1)]
-    x = q.mean[:, 0]
-    for time in (1, 2):
-        x = model.predicted(x, window.actions[:, time]).mean
-    expected = plain.kl(
-        plain.Gaussian(q.mean[:, 2], q.variance[:, 2]), plain.Gaussian(x, model.step_variance)
-    )
-    torch.testing.assert_close(result[1][0, :, 0], expected)
+        assert agent.step(torch.full((2,), 5.0), torch.ones(2)).tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("centres", [0, 5])
-def test_a_plain_step_learns_and_forgets_its_moments(centres):
-    model, window = plain.Model(SHAPE._replace(centres=centres)), window_of(8)
-    before = {name: param.detach().clone() for name, param in model.named_parameters()}
-    plain.train_step(
-        model, window, plain.Settings(samples=2, horizons=3, max_grad_norm=1e9), torch.randn
+def test_each_plain_step_has_the_length_of_a_first_step_of_adam(centres):
+    model = plain.Model(SHAPE._replace(centres=centres))
+    window = plain.Window(torch.randn(1, 8, SHAPE.obs), torch.randn(1, 8, SHAPE.action))
+    before = [param.detach().clone() for param in model.parameters()]
+    settings = plain.Settings(samples=2, horizons=3, max_grad_norm=1e9)
+    plain.train_step(model, window, settings, torch.randn)
+    for param, old in zip(model.parameters(), before, strict=True):
+        assert (param.detach() - old).abs().max().item() == pytest.approx(3e-3, rel=0.02)
+
+
+# Plain planning.
+
+
+def model_of(side: int = 3, obs: int = 7) -> planner.Model:
+    axis, count = torch.linspace(-2, 2, side), 2 * side**2
+    prior = torch.randn(count, count)
+    return planner.Model(
+        centres=torch.cartesian_prod(axis, axis),
+        weight=0.3 * torch.randn(2, side**2),
+        length=0.8,
+        dt=0.1,
+        observation_matrix=torch.randn(obs, 2),
+        covariance=torch.diag(torch.rand(obs) + 0.1),
+        prior=prior @ prior.T / count + 0.1 * torch.eye(count),
     )
-    moved = {
-        name: (param.detach() - before[name]).abs().max().item()
-        for name, param in model.named_parameters()
-    }
-    # A first step of Adam has the length of the learning rate, and each step here is a first.
-    assert all(result == pytest.approx(3e-3, rel=0.02) for result in moved.values())
+
+
+def test_what_the_original_inverts_is_the_identity_whatever_the_noise():
+    model = model_of()
+    torch.testing.assert_close(planner.of_projection(model), torch.eye(2), rtol=0, atol=1e-3)
+    assert not torch.allclose(planner.of_noise(model), torch.eye(2), atol=0.5)
+
+
+def test_what_is_learned_of_a_single_weight_is_what_is_learned_of_all():
+    model, variances = model_of(), torch.full((18,), 1e-9)
+    variances[4] = 1.0
+    model = model._replace(prior=torch.diag(variances))
+    rollout = planner.imagined(model, torch.zeros(2), torch.randn(5, 2))
+    each = planner.diagonal_drop(model, rollout, planner.of_noise)
+    together = planner.full_drop(model, rollout, planner.of_noise)
+    assert each == pytest.approx(together, rel=1e-3)
+
+
+def test_plain_search_approaches_the_best_action():
+    settings = planner.Settings(candidates=48, iterations=12, horizon=3, elites=8, keep=2)
+
+    def score(rollout):
+        return -sum((step["action"] - 0.5).square().sum().item() for step in rollout)
+
+    result = planner.plan(model_of(), torch.zeros(2), score, settings, np.random.default_rng(0))
+    torch.testing.assert_close(result.mean, torch.full((3, 2), 0.5), atol=0.2, rtol=0)
+    assert result.scores == sorted(result.scores, reverse=True)
+
+
+@pytest.mark.parametrize("times", [7, 10])
+def test_coloured_noise_has_unit_variance_at_each_time(times):
+    draws = planner.coloured((times, 4000), 1.0, np.random.default_rng(0))
+    np.testing.assert_allclose(draws.std(1), 1, atol=0.06)
