@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from pipeline.runtime.errors import ConfigError
-from pipeline.storage.params_file import overlaid, parse, read_params, validate
+from pipeline.storage.params_file import overlaid, parse, validate
 from quatrain.envs.colony.rules import COMPONENTS, PARAMETERS, REWARDS, Rules
 from quatrain.models.actor_critic import config as room
 from quatrain.models.actor_critic.collect import collect
@@ -236,17 +236,6 @@ def test_whole_iterations_are_counted():
     steps = {200_000: 98, 2048 * 98: 98, 2048 * 98 + 1: 99, 1: 1}
     for transitions, expected in steps.items():
         assert selected(train(transitions=transitions)).train.steps == expected
-
-
-def test_the_original_has_the_numbers_of_the_original():
-    result = read_params(ROOT, "original").actor_critic
-    assert (result.env.n0_min, result.env.n0_max, result.env.target_nodes) == (5, 5, 50)
-    assert (result.env.max_steps, result.collect.plates, result.train.steps) == (1000, "fixed", 489)
-    fixed = {"gamma": 0.5, "alpha": 2.0, "noise": 0.1, "theta": 0.0}
-    assert result.env.action.fixed_params == fixed
-    paid = {"distance": 1.0, "first_step": 1.0, "terminal_scaled": 1.0}
-    assert dict(result.env.reward.weighted) == paid
-    assert result.env.rules.bounds[0] == (0.0, 0.5)
 
 
 # Each key is read.

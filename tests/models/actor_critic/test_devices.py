@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -50,18 +51,16 @@ def config_with(config: ActorCriticConfig, **changes: Any) -> ActorCriticConfig:
     return config.model_copy(update={"train": config.train.model_copy(update=changes)})
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=IDS)
+@cache
+def collected(*kind: str) -> Case:
+    config = config_of(*kind)
+    with shapes_unchecked():
+        return config, collect(config, 0)
+
+
+@pytest.fixture(params=KINDS, ids=IDS)
 def case(request: pytest.FixtureRequest) -> Case:
-    config = config_of(*request.param)
-    with shapes_unchecked():
-        return config, collect(config, 0)
-
-
-@pytest.fixture(scope="module")
-def plain() -> Case:
-    config = config_of(*KINDS[0])
-    with shapes_unchecked():
-        return config, collect(config, 0)
+    return collected(*request.param)
 
 
 # Where tensors are.
@@ -110,26 +109,13 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
 @without_a_gpu
 def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(case: Case):
     on_cpu, on_gpu = (answers(*case, device) for device in ("cpu", "cuda"))
-    for name, expected, result in zip(Answers._fields, on_cpu, on_gpu, strict=True):
-        torch.testing.assert_close(result.cpu(), expected, atol=1e-4, rtol=1e-4, msg=name)
-
-
-class Answers(NamedTuple):
-    """What is seen of the same colonies, what the network says to it, and what a step of theirs
-    leads to.
-    """
-
-    graph: Tensor
-    raw: Tensor
-    value: Tensor
-    log_prob: Tensor
-    entropy: Tensor
-    pos: Tensor
-    paid: Tensor
+    for name, expected in on_cpu.items():
+        torch.testing.assert_close(on_gpu[name].cpu(), expected, atol=1e-4, rtol=1e-4, msg=name)
 
 
 @torch.no_grad()
-def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers:
+def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> dict[str, Tensor]:
+    """What is seen of the same colonies, what the network says to it, what a step leads to."""
     world = make_world(config.env.rules, dataset.train.plates)
     colonies = by_hand.wandering(world, 64, 10)
     action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
@@ -143,14 +129,14 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers
         output = actor.forward(graphs)
         selected = actor.policy.distribution(output.raw)
         transition = advance(world, colonies, action)
-        return Answers(
-            graphs.graph,
-            *output,
-            actor.policy.log_prob(selected, actor.policy.mean(selected)),
-            actor.policy.entropy(selected),
-            transition.after.pos,
-            components(world, transition),
-        )
+        return {
+            "graph": graphs.graph,
+            **output._asdict(),
+            "log_prob": actor.policy.log_prob(selected, actor.policy.mean(selected)),
+            "entropy": actor.policy.entropy(selected),
+            "pos": transition.after.pos,
+            "paid": components(world, transition),
+        }
 
 
 # Other ways to compute the same.
@@ -186,8 +172,7 @@ def furthest_when_compiled(kind: tuple[str, str, str]) -> float:
     """How far at most the outputs of a compiled network and its gradients are from those of the
     same one as written.
     """
-    config = config_of(*kind)
-    dataset = collect(config, 0)
+    config, dataset = collected(*kind)
     eager, compiled = (
         outputs(config_with(config, compile=selected), dataset) for selected in (False, True)
     )
@@ -229,9 +214,9 @@ def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
     ],
 )
 def test_what_this_machine_cannot_do_is_refused(
-    changes: dict[str, Any], message: str, plain: Case, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ):
-    config, dataset = plain
+    config, dataset = collected(*KINDS[0])
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(DeviceMissing, match=rf"^params\.yaml: actor_critic\.train\.{message}$"):
         next(train.train(config_with(config, **changes), dataset, 0))
@@ -245,7 +230,7 @@ FULL = {
 
 @pytest.mark.parametrize("where", FULL)
 def test_a_device_without_memory_is_told_with_the_keys_to_lower(
-    where: str, plain: Case, monkeypatch: pytest.MonkeyPatch
+    where: str, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: Any) -> None:
         raise FULL[where]
@@ -257,7 +242,7 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
         r"actor_critic\.env\.max_nodes\.$"
     )
     with pytest.raises(DeviceFull, match=expected):
-        next(train.train(*plain, 0))
+        next(train.train(*collected(*KINDS[0]), 0))
 
 
 def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory():

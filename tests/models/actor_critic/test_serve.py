@@ -17,17 +17,20 @@ from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy,
 from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.serve import answer, export, request
 from quatrain.models.actor_critic.train import State, train
-from tests.conftest import shapes_unchecked
-from tests.models.actor_critic.small_runs import configured, free
+from tests.conftest import shapes_unchecked, small
 
+HELD = {"gamma": 12.0, "alpha": 1.0, "noise": 0.4}
 FORMS: dict[str, dict[str, Any]] = {
-    "as it is, of two seeds": {"seeds": 2, "train": {"transitions": 24 * 8}},
+    "as it is, of two seeds": {"seeds": 2},
     "all that the original saw, a squashed Gaussian, values by component": {
         "env": {"features": "full"},
         "network": {"policy": "squashed_gaussian", "value_heads": "components"},
     },
     "features as they are, two free numbers": {
-        "env": {"obs_norm": "none", "action": free("delete_ratio", "theta")},
+        "env": {
+            "obs_norm": "none",
+            "action": {"active_params": ["delete_ratio", "theta"], "fixed_params": HELD},
+        },
     },
 }
 """Changes to the small config."""
@@ -71,7 +74,7 @@ class Trained(NamedTuple):
 
 @functools.cache
 def trained(form: str = PLAIN) -> Trained:
-    config = configured(**FORMS[form])
+    config = small("actor_critic", **FORMS[form], train={"transitions": 24 * 8 * 2})
     with shapes_unchecked():
         dataset = collect(config, 0)
         *_, last = train(config, dataset, 1)
@@ -145,9 +148,6 @@ def test_answering_draws_and_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
     config = run.config.model_copy(update={"train": compiled})
     np.testing.assert_equal(answer(config, run.arrays, run.request), expected)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-NAMES = "cells, positions, parents, ages, left_moves, stiffness"
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,16 @@ def test_stored_draws_and_advantages_carry_no_gradient(trainer: Trainer):
     assert transitions.advantage.std(correction=0) == pytest.approx(1, abs=1e-4)
 
 
+def test_the_action_that_was_drawn_is_the_one_that_acts(trainer: Trainer):
+    before = trainer.rollout_state.colonies
+    collected(trainer)
+    ratio = trainer.actor.policy.action(trainer.rollout.raw_action[0])[:, 0]
+    left = before.n - (ratio * before.n + 1e-4).floor()
+    going_on = ~(trainer.rollout.terminated[0] | trainer.rollout.truncated[0])
+    assert going_on.any()
+    assert torch.equal(trainer.rollout.n[1][going_on].float(), 2 * left[going_on])
+
+
 def test_an_episode_out_of_time_is_bootstrapped_from_its_last_state(dataset: Dataset):
     config = small("actor_critic", env={"max_steps": 8}, train={"horizon": 20})
     trainer = make_trainer(config, dataset)
