@@ -1,6 +1,7 @@
 """What a random policy met before learning, the held-out worlds, and datasets of another config."""
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,18 +12,23 @@ import pytest
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from quatrain.errors import DatasetMismatch
-from quatrain.models.iqn.collect import check, held_out_envs
-from tests import probes
+from quatrain.models.iqn.collect import Dataset, check, collect, held_out_envs
+from tests.conftest import small
 
-SEEDS, TURNS, AGENTS, WORLDS, HELD_OUT = 3, 20, 3, 4, 6
-CONFIG = probes.hunt(seeds=SEEDS)
+SEEDS, TURNS, AGENTS, WORLDS, FRAME, HELD_OUT = 1, 20, 2, 4, 125, 64
+CONFIG = small("iqn")
+
+
+@lru_cache
+def collected() -> Dataset:
+    return collect(CONFIG, 11)
 
 
 def test_sizes_and_types():
-    train, held_out = probes.hunted()
+    train, held_out = collected()
     rows = (SEEDS, TURNS)
     assert [(str(column.dtype), *column.shape) for column in train] == [
-        ("int8", *rows, AGENTS, WORLDS, probes.FRAME),
+        ("int8", *rows, AGENTS, WORLDS, FRAME),
         ("int8", *rows, AGENTS, WORLDS),
         ("float32", *rows, AGENTS, WORLDS),
         ("bool", *rows, WORLDS),
@@ -34,32 +40,31 @@ def test_sizes_and_types():
         ("int16", HELD_OUT, AGENTS, 2),
         ("int8", HELD_OUT, 6, 6),
     ]
-    check(CONFIG, probes.hunted())
+    check(CONFIG, collected())
 
 
 def test_it_ends_on_the_border_of_an_episode():
-    train = probes.hunted().train
+    train = collected().train
     assert train.truncated[:, -1].all()
     np.testing.assert_array_equal(train.turn[0, :, 0], [*range(10), *range(10)])
 
 
-def test_every_action_is_as_likely_as_another_and_seeds_differ():
-    actions = probes.hunted().train.actions
+def test_every_action_is_as_likely_as_another():
+    actions = collected().train.actions
     counts, expected = np.bincount(actions.ravel(), minlength=4), actions.size / 4
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < 16.3  # 3 degrees of freedom, 1 in 1000
-    assert not np.array_equal(actions[0], actions[1])
 
 
 def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
-    held_out = probes.hunted().held_out
+    held_out = collected().held_out
     assert len(np.unique(held_out.keys, axis=0)) == HELD_OUT
     envs, world = held_out_envs(CONFIG, held_out), make_world(CONFIG.env.rules)
     keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
     fresh = turns.start(world, keys, CONFIG.network.frames)
     for result, expected in zip(envs.state[:-1], fresh.state[:-1], strict=True):
         np.testing.assert_array_equal(result, expected)
-    assert envs.history.shape == (AGENTS, HELD_OUT, 2, probes.FRAME)
+    assert envs.history.shape == (AGENTS, HELD_OUT, 1, FRAME)
     grown = jax.jit(jax.vmap(world.begin_turn))(envs.state).items
     zero = jnp.int32(0)
     spawned = jax.jit(jax.vmap(lambda key: spawn_items(CONFIG.env.rules, key, zero, zero)))(keys)
@@ -69,7 +74,7 @@ def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
 
 
 def test_the_stored_start_counts_not_the_one_that_the_key_would_draw():
-    held_out = probes.hunted().held_out
+    held_out = collected().held_out
     moved = held_out._replace(positions=held_out.positions[::-1])
     np.testing.assert_array_equal(held_out_envs(CONFIG, moved).state.positions, moved.positions)
 
@@ -79,26 +84,26 @@ def refused(why: str) -> Any:
     return pytest.raises(DatasetMismatch, match=f"^{re.escape(foreign)}; run `dvc repro`$")
 
 
-FRAMES = "frames have the shape (3, 20, 3, 4, 36), not"
+FRAMES = "frames have the shape (1, 20, 2, 4, 125), not"
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"seeds": 2}, f"{FRAMES} (2, 20, 3, 4, 36)"),
-        ({"env": {"ground": "sand"}}, f"{FRAMES} (3, 20, 3, 4, 45)"),
+        ({"seeds": 2}, f"{FRAMES} (2, 20, 2, 4, 125)"),
+        ({"env": {"ground": "plain"}}, f"{FRAMES} (1, 20, 2, 4, 100)"),
         (
             {"collect": {"held_out_worlds": 5}},
-            "held_out/keys have the shape (6, 2), not (5, 2)",
+            "held_out/keys have the shape (64, 2), not (5, 2)",
         ),
-        ({"env": {"height": 7}}, "held_out/items have the shape (6, 6, 6), not (6, 7, 6)"),
+        ({"env": {"height": 7}}, "held_out/items have the shape (64, 6, 6), not (64, 7, 6)"),
         ({"env": {"wall_value": -2.0}}, "it has rewards that nothing pays"),
         ({"env": {"max_turns": 20}}, "it has ends at other turns"),
     ],
 )
 def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: str):
     with refused(why):
-        check(probes.hunt(**({"seeds": SEEDS} | changes)), probes.hunted())
+        check(small("iqn", **changes), collected())
 
 
 @pytest.mark.parametrize(
@@ -116,9 +121,9 @@ def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: st
 def test_a_dataset_with_impossible_values_is_refused(
     part: str, column: str, value: float, why: str
 ):
-    owner = getattr(probes.hunted(), part)
+    owner = getattr(collected(), part)
     array = getattr(owner, column).copy()
     array.flat[0] = value
-    spoiled = probes.hunted()._replace(**{part: owner._replace(**{column: array})})
+    spoiled = collected()._replace(**{part: owner._replace(**{column: array})})
     with refused(why):
         check(CONFIG, spoiled)
