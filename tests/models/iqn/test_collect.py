@@ -59,15 +59,20 @@ def test_every_action_is_as_likely_as_another():
 def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
     held_out = collected().held_out
     assert len(np.unique(held_out.keys, axis=0)) == HELD_OUT
-    envs, world = held_out_envs(CONFIG, held_out), make_world(CONFIG.env.rules)
-    keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
-    fresh = turns.start(world, keys, CONFIG.network.frames)
-    for result, expected in zip(envs.state[:-1], fresh.state[:-1], strict=True):
-        np.testing.assert_array_equal(result, expected)
-    assert envs.history.shape == (AGENTS, HELD_OUT, 1, FRAME)
-    grown = jax.jit(jax.vmap(world.begin_turn))(envs.state).items
-    zero = jnp.int32(0)
-    spawned = jax.jit(jax.vmap(lambda key: spawn_items(CONFIG.env.rules, key, zero, zero)))(keys)
+
+    @jax.jit
+    def begun() -> tuple[Any, ...]:
+        world, zero = make_world(CONFIG.env.rules), jnp.int32(0)
+        envs = held_out_envs(CONFIG, held_out)
+        keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
+        fresh = turns.start(world, keys, CONFIG.network.frames)
+        grown = jax.vmap(world.begin_turn)(envs.state).items
+        spawned = jax.vmap(lambda key: spawn_items(CONFIG.env.rules, key, zero, zero))(keys)
+        return envs.state[:-1], fresh.state[:-1], envs.history, grown, spawned
+
+    state, fresh, history, grown, spawned = jax.device_get(begun())
+    np.testing.assert_equal(tuple(state), tuple(fresh))
+    assert history.shape == (AGENTS, HELD_OUT, 1, FRAME)
     for place, expected in enumerate(np.array(spawned)):
         expected[tuple(held_out.positions[place].T)] = 0
         np.testing.assert_array_equal(grown[place], expected)
@@ -76,7 +81,8 @@ def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
 def test_the_stored_start_counts_not_the_one_that_the_key_would_draw():
     held_out = collected().held_out
     moved = held_out._replace(positions=held_out.positions[::-1])
-    np.testing.assert_array_equal(held_out_envs(CONFIG, moved).state.positions, moved.positions)
+    positions = jax.jit(lambda: held_out_envs(CONFIG, moved).state.positions)()
+    np.testing.assert_array_equal(positions, moved.positions)
 
 
 def refused(why: str) -> Any:

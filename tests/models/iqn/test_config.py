@@ -25,7 +25,7 @@ def drawn(*rows: str, **changes: Any) -> dict[str, Any]:
 
 
 def entities(*kinds: dict[str, Any]) -> dict[str, Any]:
-    return env(entities=kinds)
+    return env(entities=[*kinds])
 
 
 def train(**changes: Any) -> dict[str, Any]:

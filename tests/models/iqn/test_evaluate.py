@@ -25,7 +25,7 @@ def config(seeds: int = 1, **env: Any) -> IqnConfig:
         "iqn",
         seeds=seeds,
         env={"worlds": 2, "max_turns": 5} | env,
-        train={"turns_per_cycle": 5, "updates_per_cycle": 10},
+        train={"turns_per_cycle": 5, "acting": {"epsilon": {"over_transitions": 100}}},
         evaluate={"bootstrap_samples": 300},
     )
 

@@ -173,7 +173,7 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(monkeypatch: pyt
 
 
 def test_a_learner_of_other_cycles_is_refused():
-    fewer = small("iqn", train={"updates_per_cycle": 10})
+    fewer = small("iqn", train={"updates_per_cycle": 40})
     with pytest.raises(ValueError, match="trained with other turns_per_cycle or updates_per_cycle"):
         next(train(fewer, dataset(), 0, run()[0].state))
 

@@ -166,13 +166,19 @@ def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
     stored, views, _ = spied()
     assert [agent for agent, _ in views] == [0, 1] * 20
     window = train.window(CONFIG)
-    starts = frames.valid_starts(stored, window)
-    entries = frames.start_entries(stored, starts, jnp.arange(int(starts.total)))
-    acted = np.asarray(entries)[np.asarray(entries) >= 20 * 4]
-    slots, envs = acted // 4 - 20, acted % 4
-    assert len(acted) == 20 * 4 - 2 * 4  # two turns were cut off; the last one is one of them
+    total = 40 * 4 - 4 * 4  # four turns were cut off; the last one is one of them
+
+    @jax.jit
+    def drawn_by(agent: jax.Array) -> tuple[jax.Array, jax.Array, frames.Batch]:
+        starts = frames.valid_starts(stored, window)
+        entries = frames.start_entries(stored, starts, jnp.arange(total))
+        return starts.total, entries, frames.gather_transitions(stored, agent, entries, window)
+
     for agent in range(2):
-        drawn = frames.gather_transitions(stored, agent, jnp.asarray(acted), window)
+        count, entries, drawn = jax.device_get(drawn_by(jnp.int32(agent)))
+        assert count == total
+        acted = entries >= 20 * 4
+        slots, envs = entries[acted] // 4 - 20, entries[acted] % 4
         stacks = np.stack([stack for item, stack in views if item == agent])
-        np.testing.assert_array_equal(drawn.stack, stacks[slots, envs])
-        np.testing.assert_array_equal(drawn.next_stack, stacks[slots + 1, envs])
+        np.testing.assert_array_equal(drawn.stack[acted], stacks[slots, envs])
+        np.testing.assert_array_equal(drawn.next_stack[acted], stacks[slots + 1, envs])

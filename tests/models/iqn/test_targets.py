@@ -1,6 +1,7 @@
 """One update of an agent: its targets, where gradients go, how the target network follows."""
 
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -9,14 +10,15 @@ import numpy as np
 import pytest
 
 from quatrain.models.iqn import network, train
+from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Agent, Experience
 from quatrain.replay import frames
-from quatrain.replay.frames import Batch, Transitions
+from quatrain.replay.frames import Batch
 from tests.conftest import small
 
 hunt = partial(small, "iqn")
-BATCH, AGENTS, LANES, TURNS, FRAME, TARGETS = 6, 2, 4, 20, 125, 4
+BATCH, TARGETS = 6, 4
 DENSE, BACKWARD = 5, 8
 """Matrix products of a forward pass, and of a backward pass: a kernel each, and the inputs of the
 last three.
@@ -114,62 +116,46 @@ def hard() -> IqnConfig:
     return hunt(train=slow | {"target": {"kind": "hard", "copy_every": 2}})
 
 
-def experience(config: IqnConfig) -> Experience:
-    rng = np.random.default_rng(3)
-    collected = Transitions(
-        frames=rng.integers(0, 2, (TURNS, AGENTS, LANES, FRAME)).astype(np.int8),
-        actions=rng.integers(0, 4, (TURNS, AGENTS, LANES)).astype(np.int8),
-        rewards=rng.normal(size=(TURNS, AGENTS, LANES)).astype(np.float32),
-        terminated=np.zeros((TURNS, LANES), bool),
-        truncated=np.zeros((TURNS, LANES), bool),
-        turn=np.repeat(np.arange(TURNS, dtype=np.int16)[:, None], LANES, axis=1),
-    )
-
-    @jax.jit
-    def stored() -> Experience:
-        ring = frames.from_transitions(config.slots, collected)
-        return Experience(ring, frames.valid_starts(ring, train.window(config)))
-
-    return stored()
-
-
 @lru_cache
-def updated() -> Any:
-    """All agents' update as one compiled program: experience, agents, number -> agents, what is
-    recorded.
-    """
+def begun() -> tuple[Agent, frames.FrameRing]:
+    """Two untrained agents, and the replay that they begin with."""
+    state = train.init_state(hunt(), collect(hunt(), 11), 0)
+    parts = jax.device_get((state.params, state.target_params, state.optimizer, state.ring))
+    *of_agents, ring = jax.tree.map(itemgetter(0), parts)
+    return Agent(*of_agents), ring
+
+
+def experience(config: IqnConfig, ring: frames.FrameRing) -> Experience:
+    return Experience(ring, frames.valid_starts(ring, train.window(config)))
+
+
+@jax.jit
+def update(
+    ring: frames.FrameRing, agents: Agent, number: jax.Array
+) -> tuple[Agent, dict[str, jax.Array]]:
+    """The agents after an update, and what is recorded."""
     config = hard()
 
-    def update_one(
-        collected: Experience, agent: Agent, index: jax.Array, number: jax.Array
-    ) -> tuple[Agent, dict[str, jax.Array]]:
+    def update_one(agent: Agent, index: jax.Array) -> tuple[Agent, dict[str, jax.Array]]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), number), index)
-        return train.update_agent(config, collected, agent, index, key)
+        return train.update_agent(config, experience(config, ring), agent, index, key)
 
-    every = jax.vmap(update_one, (None, 0, 0, None))
-    return jax.jit(
-        lambda collected, agents, number: every(collected, agents, jnp.arange(AGENTS), number)
-    )
+    return jax.vmap(update_one)(agents, jnp.arange(2))
 
 
-def agents() -> Agent:
-    config = hard()
-    each = (agent(config, i, i) for i in range(AGENTS))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+def updated(agents: Agent, number: int) -> tuple[Agent, dict[str, np.ndarray]]:
+    return jax.device_get(update(begun()[1], agents, number))
 
 
-def equal(left_tree: Any, other: Any) -> bool:
-    return all(
-        np.array_equal(left, right)
-        for left, right in zip(jax.tree.leaves(left_tree), jax.tree.leaves(other), strict=True)
-    )
+def equal(item: Any, other: Any) -> bool:
+    return all(map(np.array_equal, jax.tree.leaves(item), jax.tree.leaves(other)))
 
 
 def test_the_target_network_stands_still_between_its_copies():
-    begin, collected = agents(), experience(hard())
-    first, _ = updated()(collected, begin, 0)
-    second, _ = updated()(collected, first, 1)
-    third, _ = updated()(collected, second, 2)
+    begin, _ = begun()
+    first, _ = updated(begin, 0)
+    second, _ = updated(first, 1)
+    third, _ = updated(second, 2)
     assert equal(first.target_params, begin.target_params)
     assert not equal(first.params, begin.params)
     assert equal(second.target_params, second.params)
@@ -177,15 +163,14 @@ def test_the_target_network_stands_still_between_its_copies():
 
 
 def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
-    begin, collected = agents(), experience(hard())
+    begin, _ = begun()
     exploding = begin._replace(
-        params=jax.tree.map(lambda leaf: leaf.at[1].multiply(20.0), begin.params)
+        params=jax.tree.map(lambda leaf: np.stack([leaf[0], 20 * leaf[1]]), begin.params)
     )
-    (calm, quiet), (wild, loud) = (updated()(collected, item, 0) for item in (begin, exploding))
+    (calm, quiet), (wild, loud) = (updated(agents, 0) for agents in (begin, exploding))
+    first = itemgetter(0)
     for name in ("params", "optimizer"):
-        ours, theirs = (
-            jax.tree.map(lambda leaf: leaf[0], getattr(end, name)) for end in (calm, wild)
-        )
+        ours, theirs = (jax.tree.map(first, getattr(end, name)) for end in (calm, wild))
         assert equal(ours, theirs)
     assert loud["grad_norm"][1] > 1e3 * quiet["grad_norm"][1]
     assert loud["clipped"][1] == 1
@@ -197,10 +182,12 @@ def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
 @pytest.mark.parametrize(("double_q", "forward"), [(True, 3), (False, 2)])
 def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
     config = hunt(train={"loss": {"double_q": double_q}})
-    program = jax.jit(
-        lambda collected, agent: train.update_agent(
-            config, collected, agent, jnp.int32(0), jax.random.key(0)
-        )
-    )
-    lowered = program.lower(experience(config), agent(config)).as_text()
+
+    @jax.jit
+    def program(ring: frames.FrameRing, agent: Agent) -> Any:
+        index, key = jnp.int32(0), jax.random.key(0)
+        return train.update_agent(config, experience(config, ring), agent, index, key)
+
+    agents, ring = begun()
+    lowered = program.lower(ring, jax.tree.map(itemgetter(0), agents)).as_text()
     assert lowered.count("stablehlo.dot_general") == forward * DENSE + BACKWARD
