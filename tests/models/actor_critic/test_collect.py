@@ -82,6 +82,12 @@ def test_only_the_seed_decides_and_other_random_numbers_are_left_alone():
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
 
 
+def test_nothing_held_out_decides_what_is_trained_with():
+    sizes = {"n_held_out": 6, "held_out_colonies": 70}
+    other = collect(small("actor_critic", collect=sizes))
+    assert equal(other.train, collected().train)
+
+
 def test_no_held_out_plate_is_one_to_train_on_and_those_outside_are_flatter_or_steeper():
     sizes = {"n_train": 300, "n_held_out": 300, "n_outside": 200}
     many = collect(small("actor_critic", collect=sizes))
