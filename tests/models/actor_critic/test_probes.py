@@ -73,6 +73,9 @@ PROBE: dict[str, Any] = {
 }
 BETA = {"policy": "beta", "value_heads": "total"}
 SQUASHED = {"policy": "squashed_gaussian", "value_heads": "components"}
+both_learners = pytest.mark.parametrize(
+    "network", [BETA, pytest.param(SQUASHED, marks=pytest.mark.full)], ids=["beta", "squashed"]
+)
 
 
 class Solved(NamedTuple):
@@ -128,7 +131,7 @@ def actions(result: Solved, name: str) -> np.ndarray:
     return action[:, PARAMETERS.index(name)].numpy()
 
 
-@pytest.mark.parametrize("network", [BETA, SQUASHED], ids=str)
+@both_learners
 def test_a_clock_that_runs_out_ends_nothing(network: dict[str, str]):
     """Each episode is cut after one step; were that its end, the value would be -1."""
     result = solved(15, network, **reward(time=1), max_steps=1, max_nodes=16)
@@ -137,7 +140,11 @@ def test_a_clock_that_runs_out_ends_nothing(network: dict[str, str]):
 
 
 @pytest.mark.parametrize(
-    ("max_steps", "network"), [(1, BETA | {"value_heads": "components"}), (100, SQUASHED)]
+    ("max_steps", "network"),
+    [
+        pytest.param(1, BETA | {"value_heads": "components"}, marks=pytest.mark.full),
+        (100, SQUASHED),
+    ],
 )
 def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(
     max_steps: int, network: dict[str, str]
@@ -153,6 +160,7 @@ def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(
         assert np.abs(errors).mean() < 0.15
 
 
+@pytest.mark.full
 def test_a_reward_that_depends_on_lane_and_plate():
     thrown = acting(gamma=(30, 30.01), alpha=(2, 2.01))
     result = solved(24, SQUASHED, **reward(lane=1, distance=1), **thrown, **ONE_STEP)
@@ -175,7 +183,7 @@ def lane_and_distance(result: Solved) -> np.ndarray:
     return torch.stack([lane, 5 * length / 2 / (world.rules.width - 1)], 1).numpy()
 
 
-@pytest.mark.parametrize("network", [BETA, SQUASHED], ids=str)
+@both_learners
 def test_effort_is_spared_and_a_colony_steered_to_the_middle(network: dict[str, str]):
     bounds = acting(gamma=(0.5, 5), noise=(10, 10.01), theta=(-1, 1))
     result = solved(18, network, **reward(metabolic=0.1, lane=3), **bounds, **ONE_STEP)

@@ -220,6 +220,7 @@ def brief_search(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reference_policies, name, 4)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("brief_search")
 @pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* is impossible:UserWarning")
 @pytest.mark.parametrize("preset", ["original", "large"])

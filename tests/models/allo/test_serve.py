@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quatrain.envs.grid.dynamics import make_grid
 from quatrain.models.allo import spectrum
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
@@ -22,8 +23,8 @@ DRAWN = {"name": "halls", "text": "#####\n#S..#\n#.#.#\n#####\n"}
 
 
 def untrained(config: AlloConfig) -> tuple[Dataset, State]:
-    """Initial weights are enough where tables are compared."""
-    dataset = collect(config, 3)
+    """Initial weights are enough where tables are compared, and of the dataset the map."""
+    dataset = Dataset(None, None, make_grid(config.env.map))
     return dataset, init_state(config, dataset, 7)
 
 

@@ -129,6 +129,7 @@ def test_records_of_twenty_or_sixty_steps_learn_the_same():
     np.testing.assert_equal(*(to_arrays(last(each).state) for each in (CONFIG, longer)))
 
 
+@pytest.mark.full
 def test_repeated_updates_equal_a_yield_of_train_but_for_rounding():
     """Of two learners, with expectations in place of samples."""
     brief = {"mode": "exact", "steps": 5, "record_every": 5, "evaluate_every": 5}
@@ -143,6 +144,7 @@ def test_repeated_updates_equal_a_yield_of_train_but_for_rounding():
     assert progress.metrics["loss"][0] == pytest.approx(np.mean(of_steps), rel=1e-5)
 
 
+@pytest.mark.full
 def test_each_of_three_learners_equals_one_trained_alone():
     config = allo(seeds=3, train={"steps": 20})
     together = last(config, 4)

@@ -37,11 +37,13 @@ Arrays = dict[str, np.ndarray]
 
 @lru_cache
 def dataset() -> Dataset:
-    return collect(CONFIG, 11)
+    with shapes_unchecked():
+        return collect(CONFIG, 11)
 
 
 def fresh() -> State:
-    return init_state(CONFIG, dataset(), 0)
+    with shapes_unchecked():
+        return init_state(CONFIG, dataset(), 0)
 
 
 def packed(progress: Progress) -> Arrays:

@@ -18,7 +18,7 @@ from quatrain.models.iqn.cycle.playing import epsilon_at
 from quatrain.models.iqn.train import State
 from quatrain.replay import frames
 from tests import probes
-from tests.conftest import small
+from tests.conftest import shapes_unchecked, small
 
 CONFIG = small("iqn")
 
@@ -26,8 +26,9 @@ CONFIG = small("iqn")
 @lru_cache
 def fresh() -> tuple[frames.Transitions, State]:
     """A prefill, and an untrained learner that begins with it."""
-    dataset = collect(CONFIG, 11)
-    return dataset.train, train.init_state(CONFIG, dataset, 0)
+    with shapes_unchecked():
+        dataset = collect(CONFIG, 11)
+        return dataset.train, train.init_state(CONFIG, dataset, 0)
 
 
 def test_happenings_are_shares_of_agent_steps():
@@ -91,6 +92,7 @@ UNEVEN = probes.build(
 )
 
 
+@pytest.mark.full
 def test_returns_are_of_whole_episodes_whenever_their_envs_end():
     config = probes.config(UNEVEN, train={"turns_per_cycle": 4})
     state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))

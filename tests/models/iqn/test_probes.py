@@ -104,14 +104,8 @@ def test_agents_do_not_learn_from_the_rewards_of_others():
         assert same == expected or left.ndim == 2  # counts of updates are the same for all
 
 
-@pytest.mark.parametrize(
-    ("n_step", "frames"),
-    [
-        (2, 3),
-        pytest.param(1, 1, marks=pytest.mark.full),
-        pytest.param(3, 1, marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("n_step", "frames"), [(1, 1), (2, 3), (3, 1)])
 def test_an_end_is_worth_what_is_left_and_a_cut_what_would_have_been_paid(n_step: int, frames: int):
     """A late reward is discounted once for each turn."""
     learned = solved_three_turns(n_step, frames)
@@ -124,6 +118,7 @@ def test_an_end_is_worth_what_is_left_and_a_cut_what_would_have_been_paid(n_step
     np.testing.assert_allclose(went_on, 2.0, atol=0.06)
 
 
+@pytest.mark.full
 def test_a_cue_is_remembered_over_three_frames():
     stacks = [met([frame(FIRST, CUE + cue), *TURNS[1:]], 3)[2] for cue in range(2)]
     learned = solved_three_turns(n_step=2, frames=3)

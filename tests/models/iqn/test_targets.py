@@ -15,7 +15,7 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Agent, Experience
 from quatrain.replay import frames
 from quatrain.replay.frames import Batch
-from tests.conftest import small
+from tests.conftest import shapes_unchecked, small
 
 hunt = partial(small, "iqn")
 BATCH, TARGETS = 6, 4
@@ -25,25 +25,29 @@ last three.
 """
 
 
-@partial(jax.jit, static_argnums=(0, 1))
 def batch(config: IqnConfig, bootstrap: float = 0.5) -> Batch:
-    keys = jax.random.split(jax.random.key(4), 4)
-    stacks = jax.random.randint(keys[0], (2, BATCH, config.inputs), 0, 2, jnp.int8)
-    return Batch(
-        stack=stacks[0],
-        action=jax.random.randint(keys[1], (BATCH,), 0, 4, jnp.int8),
-        returns=jax.random.normal(keys[2], (BATCH,)),
-        bootstrap=jnp.full(BATCH, bootstrap),
-        next_stack=stacks[1],
+    rng = np.random.default_rng(4)
+    stacks = rng.integers(0, 2, (2, BATCH, config.inputs)).astype(np.int8)
+    columns = (
+        stacks[0],
+        rng.integers(0, 4, BATCH).astype(np.int8),
+        rng.normal(size=BATCH).astype(np.float32),
+        np.full(BATCH, bootstrap, np.float32),
+        stacks[1],
     )
+    return Batch(*map(jnp.asarray, columns))
 
 
-@partial(jax.jit, static_argnums=0)
-def agent(config: IqnConfig, online: int = 0, target: int = 1) -> Agent:
-    params, target_params = (
-        network.init(config.network, jax.random.key(i), config.inputs) for i in (online, target)
-    )
-    return Agent(params, target_params, train.optimizer(config.train).init(params))
+def agent(config: IqnConfig, target: int = 1) -> Agent:
+    """Any weights; those of the target network are drawn from that seed."""
+    key = jax.random.key(0)
+    shapes = jax.eval_shape(lambda: network.init(config.network, key, config.inputs))
+
+    def drawn(seed: int) -> network.Params:
+        rng = np.random.default_rng(seed)
+        return jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape) / 5), shapes)
+
+    return Agent(drawn(0), drawn(target), None)
 
 
 def targets(config: IqnConfig, selected: Agent, drawn: Batch) -> np.ndarray:
@@ -81,10 +85,11 @@ def test_after_an_end_the_target_is_the_return_whatever_the_networks():
 @pytest.mark.parametrize(("double_q", "value"), [(True, 2.0), (False, 5.0)])
 def test_the_online_network_chooses_what_the_target_network_values(double_q: bool, value: float):
     config = hunt(network={"dueling": False}, train={"loss": {"double_q": double_q}})
-    blank = jax.tree.map(jnp.zeros_like, agent(config))
+    blank = jax.tree.map(np.zeros_like, agent(config))
 
     def worth(*values: float) -> network.Params:
-        return blank.params | {"advantage": blank.params["advantage"] | {"bias": jnp.array(values)}}
+        bias = np.float32(values)
+        return blank.params | {"advantage": blank.params["advantage"] | {"bias": bias}}
 
     selected = blank._replace(params=worth(0, 0, 1, 0), target_params=worth(5, 1, 2, 3))
     drawn = batch(config)
@@ -119,7 +124,8 @@ def hard() -> IqnConfig:
 @lru_cache
 def begun() -> tuple[Agent, frames.FrameRing]:
     """Two untrained agents, and the replay that they begin with."""
-    state = train.init_state(hunt(), collect(hunt(), 11), 0)
+    with shapes_unchecked():
+        state = train.init_state(hunt(), collect(hunt(), 11), 0)
     parts = jax.device_get((state.params, state.target_params, state.optimizer, state.ring))
     *of_agents, ring = jax.tree.map(itemgetter(0), parts)
     return Agent(*of_agents), ring
