@@ -13,10 +13,9 @@ from pipeline.storage.params_file import overlaid
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 from quatrain.envs.treasurehunt.world import State
 from quatrain.models.iqn import network, train
-from quatrain.models.iqn.collect import Dataset, HeldOut, prefill
+from quatrain.models.iqn.collect import prefill
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import State as TrainState
-from quatrain.replay.frames import Transitions
 from tests.conftest import params_with
 
 FRAME = 36
@@ -69,9 +68,8 @@ def coin(state: State, number: int) -> jax.Array:
 
 def shown(*places: Any) -> jax.Array:
     """A frame with ones in these places; a place behind its end shows nothing."""
-    return (
-        jnp.zeros(FRAME, jnp.int8).at[jnp.stack(jnp.broadcast_arrays(*places))].set(1, mode="drop")
-    )
+    where = jnp.stack(jnp.broadcast_arrays(*places))
+    return jnp.zeros(FRAME, jnp.int8).at[where].set(1, mode="drop")
 
 
 def build(
@@ -91,9 +89,12 @@ def build(
 
     def end_turn(state: State) -> TurnEnd:
         terminated, truncated = end(state)
-        return TurnEnd(
-            state._replace(turn=state.turn + 1), jnp.asarray(terminated), jnp.asarray(truncated)
-        )
+        later = state._replace(turn=state.turn + 1)
+        return TurnEnd(later, jnp.asarray(terminated), jnp.asarray(truncated))
+
+    def act(state: State, agent: jax.Array, action: jax.Array) -> ActionResult:
+        paid = reward(state, agent, action).astype(jnp.float32)
+        return ActionResult(state, paid, action.astype(jnp.int8))
 
     return World(
         agents=agents,
@@ -102,9 +103,7 @@ def build(
         reset=reset,
         begin_turn=lambda state: state,
         observe=observe,
-        act=lambda state, agent, action: ActionResult(
-            state, reward(state, agent, action).astype(jnp.float32), action.astype(jnp.int8)
-        ),
+        act=act,
         end_turn=end_turn,
     )
 
@@ -173,24 +172,10 @@ THREE_TURNS = build(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
 # Learning there.
 
 
-def dataset(config: IqnConfig, train: Transitions) -> Dataset:
-    """What a learner begins with; nothing is held out."""
-    shape = (0, config.env.agents, 2), (0, 5, 5)
-    return Dataset(
-        train,
-        HeldOut(
-            np.zeros((0, 2), np.uint32), np.zeros(shape[0], np.int16), np.zeros(shape[1], np.int8)
-        ),
-    )
-
-
-def fresh(
-    config: IqnConfig, world: World, seed: int = 0, train_part: Transitions | None = None
-) -> TrainState:
-    """An untrained learner whose replay holds what a random policy met, or something else."""
-    if train_part is None:
-        train_part = prefill(config, world, jax.random.key(seed))
-    return train.init_in_world(config, world, train_part, train.base_keys(config, seed))
+def fresh(config: IqnConfig, world: World) -> TrainState:
+    """An untrained learner whose replay holds what a random policy met."""
+    met = prefill(config, world, jax.random.key(0))
+    return train.init_in_world(config, world, met, train.base_keys(config, 0))
 
 
 def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
@@ -205,42 +190,5 @@ def quantiles(config: IqnConfig, state: TrainState, agent: int, frames: np.ndarr
     """
     params = jax.tree.map(lambda leaf: leaf[0, agent], train.evaluation_params(config, state))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
-    return np.asarray(network.apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))
-
-
-# A treasure hunt in which a cycle takes a moment; sizes all differ.
-
-HUNT: dict[str, Any] = {
-    "env": {
-        "worlds": 4,
-        "height": 6,
-        "width": 6,
-        "agents": 3,
-        "max_turns": 10,
-        "vision_radius": 1,
-        "ground": "plain",
-        "spawn_probability": 0.2,
-    },
-    "collect": {"turns": 20, "held_out_worlds": 6},
-    "network": {"frames": 3, "hidden": 16, "cosines": 5},
-    "train": {
-        "turns": 20,
-        "turns_per_cycle": 5,
-        "updates_per_cycle": 2,
-        "batch_size": 8,
-        "capacity": 4 * 40,
-        "record_every": 2,
-        "evaluate_every": 4,
-        "evaluation_worlds": 7,
-        "loss": {"quantiles": 9, "target_quantiles": 11},
-        "acting": {
-            "quantiles": 13,
-            "epsilon": {"kind": "linear", "start": 1.0, "end": 0.1, "over_transitions": 120},
-        },
-    },
-}
-
-
-def hunt(**changes: Any) -> IqnConfig:
-    """The small learner's config, with sections changed."""
-    return params_with({"iqn": overlaid(HUNT, changes)}).iqn
+    apply = jax.jit(network.apply, static_argnums=0)
+    return np.asarray(apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))

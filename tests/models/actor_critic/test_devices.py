@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.models.actor_critic.ppo.acting import make_actor, make_scale, observe
 from quatrain.replay.rollouts import buffer
 from tests import colonies as by_hand
-from tests.conftest import ROOT, small
+from tests.conftest import ROOT, shapes_unchecked, small
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
 
 GENERATORS = ("environment", "policy", "order")
@@ -38,6 +39,7 @@ without_a_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++", "c++"))),
     reason="torch.compile finds no C++ compiler",
 )
+Case = tuple[ActorCriticConfig, Dataset]
 
 
 def config_of(features: str, policy: str, value_heads: str) -> ActorCriticConfig:
@@ -45,19 +47,27 @@ def config_of(features: str, policy: str, value_heads: str) -> ActorCriticConfig
     return small("actor_critic", env={"features": features}, network=selected)
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=IDS)
-def case(request: pytest.FixtureRequest) -> tuple[ActorCriticConfig, Dataset]:
-    config = config_of(*request.param)
-    return config, collect(config, 0)
+def config_with(config: ActorCriticConfig, **changes: Any) -> ActorCriticConfig:
+    return config.model_copy(update={"train": config.train.model_copy(update=changes)})
+
+
+@cache
+def collected(*kind: str) -> Case:
+    config = config_of(*kind)
+    with shapes_unchecked():
+        return config, collect(config, 0)
+
+
+@pytest.fixture(params=KINDS, ids=IDS)
+def case(request: pytest.FixtureRequest) -> Case:
+    return collected(*request.param)
 
 
 # Where tensors are.
 
 
 @pytest.fixture
-def trainer(
-    case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[trainers.Trainer]:
+def trainer(case: Case, monkeypatch: pytest.MonkeyPatch) -> Iterator[trainers.Trainer]:
     """At work on the device without values; where an iteration begins is known there as well."""
     monkeypatch.setattr(rng, "Generator", Elsewhere)
     config, dataset = case
@@ -69,10 +79,9 @@ def trainer(
 
 
 def test_what_a_learner_is_made_of_lies_on_the_default_device(
-    case: tuple[ActorCriticConfig, Dataset], trainer: trainers.Trainer
+    case: Case, trainer: trainers.Trainer
 ):
-    config, dataset = case
-    state = train.init_state(config, dataset, 0)
+    state = train.init_state(*case, 0)
     rank = state.ranks[0][0]
     assert all(getattr(rank, name).is_cpu for name in GENERATORS)
     others = state._replace(ranks=tuple(rank._replace(**dict.fromkeys(GENERATORS))))
@@ -98,32 +107,15 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
 
 
 @without_a_gpu
-def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(case: tuple[ActorCriticConfig, Dataset]):
-    config, dataset = case
-    for name, (on_cpu, on_gpu) in zip(
-        Answers._fields,
-        zip(*(answers(config, dataset, device) for device in ("cpu", "cuda")), strict=True),
-        strict=True,
-    ):
-        torch.testing.assert_close(on_gpu.cpu(), on_cpu, atol=1e-4, rtol=1e-4, msg=name)
-
-
-class Answers(NamedTuple):
-    """What is seen of the same colonies, what the network says to it, and what a step of theirs
-    leads to.
-    """
-
-    graph: Tensor
-    raw: Tensor
-    value: Tensor
-    log_prob: Tensor
-    entropy: Tensor
-    pos: Tensor
-    paid: Tensor
+def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(case: Case):
+    on_cpu, on_gpu = (answers(*case, device) for device in ("cpu", "cuda"))
+    for name, expected in on_cpu.items():
+        torch.testing.assert_close(on_gpu[name].cpu(), expected, atol=1e-4, rtol=1e-4, msg=name)
 
 
 @torch.no_grad()
-def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers:
+def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> dict[str, Tensor]:
+    """What is seen of the same colonies, what the network says to it, what a step leads to."""
     world = make_world(config.env.rules, dataset.train.plates)
     colonies = by_hand.wandering(world, 64, 10)
     action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
@@ -136,27 +128,21 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> Answers
         graphs = observe(actor, colonies)
         output = actor.forward(graphs)
         selected = actor.policy.distribution(output.raw)
-        log_prob, entropy = (
-            actor.policy.log_prob(selected, actor.policy.mean(selected)),
-            actor.policy.entropy(selected),
-        )
         transition = advance(world, colonies, action)
-        return Answers(
-            graphs.graph,
-            *output,
-            log_prob,
-            entropy,
-            transition.after.pos,
-            components(world, transition),
-        )
+        return {
+            "graph": graphs.graph,
+            **output._asdict(),
+            "log_prob": actor.policy.log_prob(selected, actor.policy.mean(selected)),
+            "entropy": actor.policy.entropy(selected),
+            "pos": transition.after.pos,
+            "paid": components(world, transition),
+        }
 
 
 # Other ways to compute the same.
 
 
-def test_half_precision_is_near_to_whole(
-    case: tuple[ActorCriticConfig, Dataset], monkeypatch: pytest.MonkeyPatch
-):
+def test_half_precision_is_near_to_whole(case: Case, monkeypatch: pytest.MonkeyPatch):
     config, dataset = case
     monkeypatch.setattr(acting, "on_gpu", lambda: True)
     whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
@@ -186,18 +172,13 @@ def furthest_when_compiled(kind: tuple[str, str, str]) -> float:
     """How far at most the outputs of a compiled network and its gradients are from those of the
     same one as written.
     """
-    config = config_of(*kind)
-    dataset = collect(config, 0)
+    config, dataset = collected(*kind)
     eager, compiled = (
         outputs(config_with(config, compile=selected), dataset) for selected in (False, True)
     )
     return max(
         float((item - other).abs().max()) for item, other in zip(eager, compiled, strict=True)
     )
-
-
-def config_with(config: ActorCriticConfig, **changes: Any) -> ActorCriticConfig:
-    return config.model_copy(update={"train": config.train.model_copy(update=changes)})
 
 
 def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
@@ -210,47 +191,50 @@ def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
     actor = make_actor(config, world, make_scale(config, dataset), net)
     output = actor.forward(observe(actor, by_hand.wandering(world, 9, 5)))
     (output.raw.square().mean() + output.value.square().mean()).backward()
-    return [
-        *(part.detach() for part in output),
-        *(param.grad for param in net.parameters() if param.grad is not None),
-    ]
+    gradients = [param.grad for param in net.parameters() if param.grad is not None]
+    return [*(part.detach() for part in output), *gradients]
 
 
 # What is refused.
 
 
-def test_half_precision_without_a_gpu_is_refused(case: tuple[ActorCriticConfig, Dataset]):
-    config, dataset = case
-    expected = (
-        r"^params.yaml: actor_critic.train.amp = 'bf16', but torch finds no NVIDIA device here "
-        r"\(or is built without "
-        r"CUDA\), and on a CPU it was measured slower than float32; set amp: none$"
-    )
-    with pytest.raises(DeviceMissing, match=expected):
-        next(train.train(config_with(config, amp="bf16"), dataset, 0))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"amp": "bf16"},
+            r"amp = 'bf16', but torch finds no NVIDIA device here \(or is built without CUDA\), "
+            r"and on a CPU it was measured slower than float32; set amp: none",
+        ),
+        (
+            {"compile": True},
+            r"compile = True, but no C\+\+ compiler \(g\+\+, or what CXX names\) is found here; "
+            r"install one, or set compile: false",
+        ),
+    ],
+)
+def test_what_this_machine_cannot_do_is_refused(
+    changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+):
+    config, dataset = collected(*KINDS[0])
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(DeviceMissing, match=rf"^params\.yaml: actor_critic\.train\.{message}$"):
+        next(train.train(config_with(config, **changes), dataset, 0))
 
 
-FULL = [
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    RuntimeError(
-        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
-        "you tried"
-    ),
-]
+FULL = {
+    "allocate_rollout": RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+    "collect_rollout": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+}
 
 
-@pytest.mark.parametrize("error", FULL, ids=["GPU", "CPU"])
-@pytest.mark.parametrize("where", ["allocate_rollout", "collect_rollout"])
+@pytest.mark.parametrize("where", FULL)
 def test_a_device_without_memory_is_told_with_the_keys_to_lower(
-    error: RuntimeError,
-    where: str,
-    case: tuple[ActorCriticConfig, Dataset],
-    monkeypatch: pytest.MonkeyPatch,
+    where: str, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: Any) -> None:
-        raise error
+        raise FULL[where]
 
-    config, dataset = case
     monkeypatch.setattr(rollout, where, full)
     expected = (
         r"^actor_critic: the device has no memory left; a rollout takes \d+ MiB\. Lower "
@@ -258,23 +242,21 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
         r"actor_critic\.env\.max_nodes\.$"
     )
     with pytest.raises(DeviceFull, match=expected):
-        next(train.train(config, dataset, 0))
+        next(train.train(*collected(*KINDS[0]), 0))
 
 
-def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory(
-    case: tuple[ActorCriticConfig, Dataset],
-):
+def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory():
+    error = RuntimeError("CUDA error: an illegal memory access was encountered")
     with (
         pytest.raises(RuntimeError, match="illegal memory access"),
-        memory.explain_out_of_memory(case[0]),
+        memory.explain_out_of_memory(config_of(*KINDS[0])),
     ):
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        raise error
 
 
-def test_the_size_of_a_rollout_is_that_of_all_ranks(case: tuple[ActorCriticConfig, Dataset]):
-    config, _ = case
+def test_the_size_of_a_rollout_is_that_of_all_ranks():
+    """Seeds learn in turn."""
+    config = config_of(*KINDS[1])
     allocated = rollout.allocate_rollout(config, config.train.num_envs)
     size = sum(column.numel() * column.element_size() for column in allocated)
-    assert (
-        memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == size
-    )  # seeds learn in turn
+    assert memory.rollout_bytes(config.model_copy(update={"seeds": 3})) == size

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage.artifacts import to_arrays
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy
-from quatrain.envs.colony.rules import COMPONENTS, OVERFLOW, REASONS, SUCCESS, TIMEOUT
+from quatrain.envs.colony.rules import OVERFLOW, REASONS, SUCCESS, TIMEOUT
 from quatrain.models.actor_critic import evaluate as room
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import (
@@ -28,17 +27,15 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import (
     Outcome,
     evaluate,
-    evaluate_policy,
     final_centroids,
     run_episodes,
 )
-from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
-from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.train import State
-from tests.conftest import small
+from tests.conftest import shapes_unchecked, small
 
 NAN = float("nan")
 STEPS = 6
+BOTH = (LINEAR, EXPONENTIAL)
 
 
 def outcome(
@@ -58,239 +55,159 @@ def outcome(
 
 
 def dataset_with(
-    count: int,
-    references: Mapping[str, Sequence[float]],
-    kind: Sequence[int] = (LINEAR, EXPONENTIAL),
+    count: int, references: Mapping[str, Sequence[float]], kinds: tuple[int, int]
 ) -> Dataset:
     """A dataset of so many held-out colonies, the first half of them on the first plate."""
-    plates = make_plates(np.array(kind), np.full(2, 0.01), np.ones(2), 60)
+    plates = make_plates(np.array(kinds), np.full(2, 0.01), np.ones(2), 60)
     substrate = np.arange(count) * 2 // count
     starts = InitialColonies(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
-    columns = [
+    outside = starts._replace(n=np.full(count, 3))
+    earned = [
         np.broadcast_to(np.float32(references[name]), count)
         for name in ("random", "constant", "feedback")
     ]
-    ours = References(*columns, np.zeros(5, np.float32), np.float32(1))
-    return Dataset(
-        None, HeldOut(plates, starts, plates, starts._replace(n=np.full(count, 3)), ours)
-    )
+    ours = References(*earned, np.zeros(5, np.float32), np.float32(1))
+    return Dataset(None, HeldOut(plates, starts, plates, outside, ours))
 
 
-def scored(
-    monkeypatch: pytest.MonkeyPatch,
-    outcomes: Sequence[Outcome],
-    references: Mapping[str, Sequence[float]] | None = None,
-    others: Mapping[str, Outcome] | None = None,
-    **sections: Any,
-) -> dict[str, float]:
-    """What `evaluate` makes of outcomes made by hand, one per seed; `others`: with spread, and
-    outside.
-    """
-    episodes = {"drawn": outcomes[0], "outside": outcomes[0]} | (others or {})
-    names: dict[int, int] = {}
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def scored(
+        *outcomes: Outcome,
+        drawn: Outcome | None = None,
+        outside: Outcome | None = None,
+        kinds: tuple[int, int] = BOTH,
+        n_outside: int = 2,
+        **references: Sequence[float],
+    ) -> dict[str, float]:
+        """What `evaluate` makes of outcomes made by hand, one per seed."""
 
-    def run_episodes(_: World, starts: InitialColonies, act: tuple[str, int]) -> Outcome:
-        kind, seed = act
-        if kind == "drawn":
-            return episodes["drawn"]
-        return episodes["outside"] if starts.n[0] == 3 else outcomes[seed]
+        def run_episodes(_: World, starts: InitialColonies, act: tuple[str, int]) -> Outcome:
+            kind, seed = act
+            if kind == "drawn":
+                return drawn or outcomes[0]
+            return outside or outcomes[0] if starts.n[0] == 3 else outcomes[seed]
 
-    def load_actor(_config: Any, _world: World, seed: Any) -> int:
-        return names.setdefault(int(seed.updates), int(seed.updates))
+        monkeypatch.setattr(room, "load_actor", lambda _config, _world, seed: int(seed.updates))
+        monkeypatch.setattr(room, "deterministic_policy", lambda actor: ("mean", actor))
+        monkeypatch.setattr(room, "stochastic_policy", lambda actor, _: ("drawn", actor))
+        monkeypatch.setattr(room, "run_episodes", run_episodes)
+        count = len(outcomes)
+        config = small("actor_critic", seeds=count, collect={"n_outside": n_outside})
+        state = State(*[(None,) * count] * 5, updates=tuple(torch.arange(count)))
+        plain = {"random": [0.0], "constant": [5.0], "feedback": [10.0]}
+        dataset = dataset_with(len(outcomes[0].returns), plain | references, kinds)
+        return evaluate(config, state, dataset, 3)
 
-    monkeypatch.setattr(room, "load_actor", load_actor)
-    monkeypatch.setattr(room, "deterministic_policy", lambda actor: ("mean", actor))
-    monkeypatch.setattr(room, "stochastic_policy", lambda actor, _: ("drawn", actor))
-    monkeypatch.setattr(room, "run_episodes", run_episodes)
-    count = len(outcomes)
-    state = State(*[(None,) * count] * 5, updates=tuple(torch.arange(count)))
-    plain = {"random": [0.0], "constant": [5.0], "feedback": [10.0]}
-    dataset = dataset_with(len(outcomes[0].returns), plain | dict(references or {}))
-    return evaluate(small("actor_critic", seeds=count, **sections), state, dataset, 3)
+    return scored
 
 
-def test_margin_fraction_and_score_compare_means(monkeypatch: pytest.MonkeyPatch):
+def test_margin_fraction_and_score_compare_means(scored: Any):
     references = {"random": [-3.0, -1.0], "constant": [2.0, 6.0], "feedback": [9.0, 7.0]}
-    scores = scored(monkeypatch, [outcome([7.0, 5.0])], references)
+    scores = scored(outcome([7.0, 5.0]), **references)
     assert scores["return_mean"] == 6
     assert scores["margin_over_constant"] == pytest.approx(0.5)
     assert scores["fraction_of_feedback"] == pytest.approx(0.75)
     assert scores["normalised_score"] == pytest.approx(0.8)
-    assert [scores[f"{name}_return"] for name in ("random", "constant", "feedback")] == [-2, 4, 8]
+    assert [scores[f"{name}_return"] for name in references] == [-2, 4, 8]
 
 
-def test_a_margin_over_a_loss_is_a_share_of_its_size(monkeypatch: pytest.MonkeyPatch):
-    references = {"random": [-8.0], "constant": [-4.0], "feedback": [2.0]}
-    scores = scored(monkeypatch, [outcome([-1.0, -1.0])], references)
+def test_a_margin_over_a_loss_is_a_share_of_its_size(scored: Any):
+    scores = scored(outcome([-1.0, -1.0]), random=[-8.0], constant=[-4.0], feedback=[2.0])
     assert scores["margin_over_constant"] == pytest.approx(0.75)
     assert scores["normalised_score"] == pytest.approx(0.7)
-    assert scored(monkeypatch, [outcome([1.0, 1.0])], {"constant": [0.0]})[
-        "margin_over_constant"
-    ] == pytest.approx(1e6)
+    scores = scored(outcome([1.0, 1.0]), constant=[0.0])
+    assert scores["margin_over_constant"] == pytest.approx(1e6)
 
 
-def test_a_controller_no_better_than_chance_leaves_no_score(monkeypatch: pytest.MonkeyPatch):
-    scores = scored(monkeypatch, [outcome([1.0, 3.0])], {"random": [4.0], "feedback": [4.0]})
+def test_a_controller_no_better_than_chance_leaves_no_score(scored: Any):
+    scores = scored(outcome([1.0, 3.0]), random=[4.0], feedback=[4.0])
     assert np.isnan(scores["normalised_score"])
     assert scores["fraction_of_feedback"] == 0.5
 
 
-def test_sizes_count_once_they_had_time_to_settle(monkeypatch: pytest.MonkeyPatch):
+def test_sizes_count_once_they_had_time_to_settle(scored: Any):
     """From the fourth step on: here one colony, of 2 and then 4 cells, and one that ended before;
     the aim is 6.
     """
     n = np.array([[60, 60, 60, 2, 4, NAN], [60, 60, 60, NAN, NAN, NAN]]).T
-    scores = scored(monkeypatch, [outcome([0.0, 0.0], n=n, lengths=np.array([5, 3]))])
+    scores = scored(outcome([0.0, 0.0], n=n, lengths=np.array([5, 3])))
     assert scores["size_rmse"] == pytest.approx(((16 + 4) / 2) ** 0.5)
     assert scores["nodes_mean"] == pytest.approx((6 * 60 + 2 + 4) / 8)
     assert scores["length_mean"] == 4
+    short = outcome([0.0, 0.0], n=n[:3], centroid=np.ones((3, 2, 2)), lengths=np.array([3, 2]))
+    assert np.isnan(scored(short)["size_rmse"])
 
 
-def test_colonies_that_end_at_once_have_no_settled_size(monkeypatch: pytest.MonkeyPatch):
-    short = outcome(
-        [0.0, 0.0],
-        n=np.full((3, 2), 9.0),
-        centroid=np.full((3, 2, 2), 1.0),
-        lengths=np.array([3, 2]),
-    )
-    assert np.isnan(scored(monkeypatch, [short])["size_rmse"])
-
-
-def test_lanes_are_measured_from_the_middle_in_each_step(monkeypatch: pytest.MonkeyPatch):
-    centroid = np.full((2, 2, 2), 30.0)
-    centroid[..., 1] = [[33, 30], [26, NAN]]
-    centroid[1, 1, 0] = NAN
-    result = outcome(
-        [0.0, 0.0], centroid=centroid, n=np.full((2, 2), 6.0), lengths=np.array([2, 1])
-    )
-    assert scored(monkeypatch, [result])["lane_rms"] == pytest.approx(((9 + 16 + 0) / 3) ** 0.5)
-
-
-def test_progress_is_where_each_colony_ended(monkeypatch: pytest.MonkeyPatch):
+def test_lanes_are_measured_from_the_middle_and_progress_where_each_colony_ended(scored: Any):
     centroid = np.full((3, 3, 2), 30.0)
     centroid[..., 0] = [[5, 29.5, 1], [10, NAN, 80], [11.8, NAN, NAN]]
+    centroid[..., 1] = [[33, 30, 26], [30, NAN, 30], [30, NAN, NAN]]
     result = outcome([0.0] * 3, centroid=centroid, lengths=np.array([3, 1, 2]))
     np.testing.assert_array_equal(final_centroids(result)[:, 0], [11.8, 29.5, 80])
-    assert scored(monkeypatch, [result])["final_progress"] == pytest.approx((0.2 + 0.5 + 1) / 3)
+    scores = scored(result)
+    assert scores["final_progress"] == pytest.approx((0.2 + 0.5 + 1) / 3)
+    assert scores["lane_rms"] == pytest.approx(((9 + 16) / 6) ** 0.5)
 
 
-def test_success_is_a_reason_not_a_length(monkeypatch: pytest.MonkeyPatch):
+def test_success_is_a_reason_not_a_length(scored: Any):
     reasons = [SUCCESS, TIMEOUT, SUCCESS, OVERFLOW]
-    scores = scored(monkeypatch, [outcome([0.0] * 4, reasons, lengths=np.array([3, 6, 4, 2]))])
-    assert scores["success_rate"] == 0.5
-    assert scores["steps_to_goal"] == 3.5
-    shares = {name: scores[f"reason/{name}"] for name in REASONS[1:]}
-    assert shares == {
-        "success": 0.5,
-        "overflow": 0.25,
-        "extinct": 0,
-        "left_drift": 0,
-        "timeout": 0.25,
-        "out_of_bounds": 0,
-    }
-    assert sum(shares.values()) == 1
-    assert "reason/running" not in scores
+    scores = scored(outcome([0.0] * 4, reasons, lengths=np.array([3, 6, 4, 2])))
+    assert (scores["success_rate"], scores["steps_to_goal"]) == (0.5, 3.5)
+    shares = {name: value for name, value in scores.items() if name.startswith("reason/")}
+    expected = {f"reason/{name}": 0 for name in REASONS[1:]}
+    expected |= {"reason/success": 0.5, "reason/overflow": 0.25, "reason/timeout": 0.25}
+    assert shares == expected
+    scores = scored(outcome([1.0, 2.0]))
+    assert (scores["success_rate"], np.isnan(scores["steps_to_goal"])) == (0, True)
 
 
-def test_without_success_there_is_no_way_to_the_goal(monkeypatch: pytest.MonkeyPatch):
-    scores = scored(monkeypatch, [outcome([1.0, 2.0])])
-    assert np.isnan(scores["steps_to_goal"])
-    assert scores["success_rate"] == 0
-
-
-def test_returns_stand_by_kind_of_plate_where_there_is_one(monkeypatch: pytest.MonkeyPatch):
-    scores = scored(monkeypatch, [outcome([1.0, 3.0, 10.0, 20.0])])
+def test_returns_stand_by_kind_of_plate_where_there_is_one(scored: Any):
+    result = outcome([1.0, 3.0, 10.0, 20.0])
+    scores = scored(result)
     assert (scores["return_linear"], scores["return_exponential"]) == (2, 15)
-    alone = dataset_with(
-        4, {"random": [0.0], "constant": [5.0], "feedback": [10.0]}, (LINEAR, LINEAR)
-    )
-    monkeypatch.setattr(f"{__name__}.dataset_with", lambda *_: alone)
-    scores = scored(monkeypatch, [outcome([1.0, 3.0, 10.0, 20.0])])
+    scores = scored(result, kinds=(LINEAR, LINEAR))
     assert scores["return_linear"] == 8.5
     assert "return_exponential" not in scores
 
 
-def test_what_is_drawn_and_what_lies_outside_have_scores_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_what_is_drawn_and_what_lies_outside_have_scores_of_their_own(scored: Any):
     others = {"drawn": outcome([1.0, 2.0]), "outside": outcome([-1.0, -2.0], [SUCCESS, OVERFLOW])}
-    scores = scored(monkeypatch, [outcome([7.0, 9.0])], others=others)
-    assert scores["return_mean"] == 8
-    assert scores["stochastic_return_mean"] == 1.5
+    scores = scored(outcome([7.0, 9.0]), **others)
+    assert (scores["return_mean"], scores["stochastic_return_mean"]) == (8, 1.5)
     assert (scores["outside/return_mean"], scores["outside/success_rate"]) == (-1.5, 0.5)
-
-
-def test_without_plates_outside_nothing_is_said_of_them(monkeypatch: pytest.MonkeyPatch):
-    scores = scored(monkeypatch, [outcome([7.0, 9.0])], collect={"n_outside": 0})
+    scores = scored(outcome([7.0, 9.0]), **others, n_outside=0)
     assert not [name for name in scores if name.startswith("outside")]
 
 
-def test_intervals_hold_their_means_and_are_paired(monkeypatch: pytest.MonkeyPatch):
+def test_intervals_hold_their_means_and_are_paired(scored: Any):
     """Where all earn more with some colonies, the margin is sure though returns are not."""
     luck = np.linspace(2, 18, 40)
     references = {"constant": luck, "feedback": 2 * luck}
-    scores = scored(monkeypatch, [outcome(1.5 * luck)], references)
-    assert (
-        scores["return_mean_low"]
-        < 14
-        < 15
-        == scores["return_mean"]
-        < 16
-        < scores["return_mean_high"]
-    )
+    scores = scored(outcome(1.5 * luck), **references)
+    assert scores["return_mean_low"] < 14 < 16 < scores["return_mean_high"]
     for name, value in (("margin_over_constant", 0.5), ("fraction_of_feedback", 0.75)):
         assert scores[f"{name}_low"] == pytest.approx(value, abs=1e-6)
         assert scores[f"{name}_high"] == pytest.approx(value, abs=1e-6)
     noise = np.where(np.arange(40) % 2, 4.0, -4.0)
-    scores = scored(monkeypatch, [outcome(1.5 * luck + noise)], references)
-    for name, value, spread in (
-        ("margin_over_constant", 0.5, 0.13),
-        ("fraction_of_feedback", 0.75, 0.065),
-    ):
-        low, high = scores[f"{name}_low"], scores[f"{name}_high"]
-        assert value - 1.6 * spread < low < value - 0.5 * spread < scores[name]
-        assert scores[name] < value + 0.5 * spread < high < value + 1.6 * spread
+    scores = scored(outcome(1.5 * luck + noise), **references)
+    for name, spread in (("margin_over_constant", 0.13), ("fraction_of_feedback", 0.065)):
+        value, low, high = (scores[f"{name}{end}"] for end in ("", "_low", "_high"))
+        assert 0.5 * spread < value - low < 1.6 * spread
+        assert 0.5 * spread < high - value < 1.6 * spread
 
 
-def test_intervals_repeat_with_their_seed(monkeypatch: pytest.MonkeyPatch):
-    luck = outcome(np.random.default_rng(0).normal(size=50))
-    assert not differing(*(scored(monkeypatch, [luck]) for _ in range(2)))
-
-
-def differing(item: Mapping[str, float], other: Mapping[str, float]) -> set[str]:
-    assert item.keys() == other.keys()
-    return {name for name in item if not np.array_equal(item[name], other[name], equal_nan=True)}
-
-
-def test_several_seeds_give_means_and_t_intervals_over_seeds(monkeypatch: pytest.MonkeyPatch):
+def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
     seeds = [outcome([value - 1, value + 1], [TIMEOUT, SUCCESS]) for value in (6.0, 7.0, 8.0)]
-    scores = scored(monkeypatch, seeds)
+    scores = scored(*seeds)
     half = 4.302653 / 3**0.5
     assert scores["return_mean"] == 7
     assert scores["return_mean_sd"] == pytest.approx(1)
     assert scores["return_mean_low"] == pytest.approx(7 - half)
     assert scores["return_mean_high"] == pytest.approx(7 + half)
-    assert scores["margin_over_constant"] == pytest.approx(0.4)
     assert scores["margin_over_constant_high"] == pytest.approx(0.4 + half / 5)
     assert scores["fraction_of_feedback_low"] == pytest.approx(0.7 - half / 10)
     assert (scores["success_rate_low"], scores["success_rate_high"]) == (0.5, 0.5)
-    assert {
-        f"{gated.metric}{end}" for gated in room.GATED for end in ("", "_low", "_high")
-    } <= scores.keys()
-
-
-def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
-    scores = scored(monkeypatch, [outcome([1.0, 2.0])])
-    assert {
-        name
-        for gated in room.GATED
-        for name in (gated.metric, *gated.lower_references, *gated.upper_references)
-    } <= scores.keys()
-    assert {gated.metric: gated.goals for gated in room.GATED if gated.goals} == {
-        "margin_over_constant": {"default": 0.25},
-        "fraction_of_feedback": {"default": 0.95},
-    }
-    assert all(type(value) is float for value in scores.values())
 
 
 # Played.
@@ -300,8 +217,9 @@ def test_what_is_judged_is_scored(monkeypatch: pytest.MonkeyPatch):
 def untrained() -> tuple[ActorCriticConfig, Dataset, State]:
     """A learner that learned nothing yet, whose actions depend on what it sees."""
     config = small("actor_critic", env={"max_steps": 9})
-    dataset = collect(config, 0)
-    state = train.init_state(config, dataset, 0)
+    with shapes_unchecked():
+        dataset = collect(config, 0)
+        state = train.init_state(config, dataset, 0)
     draws = torch.Generator().manual_seed(0)
     for name, weight in state.params[0].items():
         if name.startswith("actor"):
@@ -314,48 +232,20 @@ def held_out() -> tuple[World, InitialColonies]:
     return make_world(config.env.rules, dataset.held_out.plates), dataset.held_out.colonies
 
 
-def permuted(starts: InitialColonies, order: np.ndarray) -> InitialColonies:
-    return InitialColonies(*(column[order] for column in starts))
-
-
-def equal(item: Outcome, other: Outcome) -> bool:
-    return all(np.array_equal(*pair, equal_nan=True) for pair in zip(item, other, strict=True))
-
-
-def test_every_held_out_colony_plays_exactly_one_episode():
-    config, dataset, state = untrained()
-    (result,) = evaluate_policy(config, state, dataset)
-    count = config.collect.held_out_colonies
-    assert result.returns.shape == result.lengths.shape == result.reasons.shape == (count,)
-    assert (result.reasons > 0).all()
-    assert ((result.lengths >= 1) & (result.lengths <= 9)).all()
-    assert len(set(result.lengths)) > 1
-    assert (result.lengths[result.reasons == TIMEOUT] == 9).all()
-    lives = np.arange(result.lengths.max())[:, None] < result.lengths
-    for trace in (
-        result.n,
-        result.centroid[..., 0],
-        result.centroid[..., 1],
-        *np.moveaxis(result.action, 2, 0),
-    ):
-        np.testing.assert_array_equal(np.isfinite(trace), lives)
-
-
 def test_traces_are_those_of_colonies_that_play_alone():
     some_world, starts = held_out()
     draws = torch.Generator().manual_seed(1)
     low, high = torch.tensor(some_world.rules.bounds).unbind(1)
     actions = low + (high - low) * torch.rand(64, 5, generator=draws)
     result = run_episodes(some_world, starts, constant_policy(actions))
-    for row in range(0, 64, 7):
-        alone = run_episodes(
-            some_world, permuted(starts, np.array([row])), constant_policy(actions[[row]])
-        )
+    for row in range(0, 64, 9):
+        only = InitialColonies(*(column[[row]] for column in starts))
+        alone = run_episodes(some_world, only, constant_policy(actions[[row]]))
         length = int(alone.lengths[0])
         assert (result.lengths[row], result.reasons[row]) == (length, alone.reasons[0])
         np.testing.assert_array_equal(result.n[:length, row], alone.n[:, 0])
+        assert np.isnan(result.n[length:, row]).all()
         np.testing.assert_allclose(result.centroid[:length, row], alone.centroid[:, 0], atol=1e-4)
-        np.testing.assert_array_equal(result.action[:length, row], alone.action[:, 0])
         np.testing.assert_array_equal(result.action[0, row], actions[row])
         np.testing.assert_allclose(result.components[row], alone.components[0], atol=1e-5)
 
@@ -366,91 +256,19 @@ def test_returns_are_undiscounted_sums_of_weighted_components():
     result = run_episodes(some_world, starts, act)
     expected = returns(some_world, make_colonies(some_world.rules, starts), act)
     np.testing.assert_allclose(result.returns, expected, atol=1e-5)
-    weights = dict(some_world.rules.reward)
-    by_name = dict(zip(weights, result.components.T, strict=True))
-    np.testing.assert_array_equal(by_name["time"], -result.lengths)
-    np.testing.assert_array_equal(
-        by_name["terminal"], np.array([0, 1, -1, -1, -0.5, 0, -1])[result.reasons]
-    )
-    total = sum(weights[name] * by_name[name] for name in COMPONENTS if name in weights)
-    np.testing.assert_allclose(result.returns, total)
-    assert (result.reasons == SUCCESS).any()
+    names, weights = zip(*some_world.rules.reward, strict=True)
+    np.testing.assert_allclose(result.returns, result.components @ np.array(weights))
+    np.testing.assert_array_equal(result.components[:, names.index("time")], -result.lengths)
+    assert SUCCESS in result.reasons
 
 
-def test_the_order_of_colonies_does_not_matter():
-    some_world, starts = held_out()
-    order = np.random.default_rng(0).permutation(64)
-    gamma = torch.linspace(1, 15, 64)
-    item = run_episodes(some_world, starts, feedback_policy(some_world.rules, gamma))
-    other = run_episodes(
-        some_world, permuted(starts, order), feedback_policy(some_world.rules, gamma[order])
-    )
-    for name, values in item._asdict().items():
-        traced = name in ("n", "centroid", "action")
-        np.testing.assert_allclose(
-            getattr(other, name), values[:, order] if traced else values[order], atol=1e-4
-        )
-
-
-def test_the_order_does_not_matter_to_a_network():
+def test_evaluation_repeats_and_only_draws_and_intervals_depend_on_the_seed():
     config, dataset, state = untrained()
-    some_world, starts = held_out()
-    act = deterministic_policy(load_actor(config, some_world, state.seeds[0]))
-    order = np.random.default_rng(0).permutation(64)
-    item, other = (
-        run_episodes(some_world, starts, act),
-        run_episodes(some_world, permuted(starts, order), act),
-    )
-    np.testing.assert_allclose(other.action[0], item.action[0, order], atol=1e-5)
-    assert item.action[0].std(0).min() > 1e-3
-    assert (
-        np.mean(item.lengths[order] == other.lengths) > 0.9
-    )  # a number that is nearly whole may be rounded both ways
-    assert dataset.held_out.colonies is starts
-
-
-def test_evaluation_repeats_bit_for_bit_and_changes_nothing():
-    config, dataset, state = untrained()
-    before = [
-        {name: array.copy() for name, array in arrays.items()}
-        for arrays in (to_arrays(dataset), packed(state))
-    ]
-    item, other = (evaluate(config, state, dataset, 4) for _ in range(2))
-    assert not differing(item, other)
-    (first,), (second,) = (evaluate_policy(config, state, dataset) for _ in range(2))
-    assert equal(first, second)
-    for arrays, copies in zip((to_arrays(dataset), packed(state)), before, strict=True):
-        assert arrays.keys() == copies.keys()
-        assert all(np.array_equal(arrays[name], copies[name]) for name in arrays)
-
-
-def packed(state: State) -> dict[str, np.ndarray]:
-    return train.to_arrays(state)
-
-
-def test_only_draws_and_intervals_depend_on_the_seed():
-    config, dataset, state = untrained()
-    item, other = (evaluate(config, state, dataset, seed) for seed in (1, 2))
-    differ = differing(item, other)
-    assert "stochastic_return_mean" in differ
-    assert {name for name in differ if not name.endswith(("_low", "_high"))} == {
-        "stochastic_return_mean"
-    }
-
-
-def test_the_mean_is_played_not_a_draw():
-    config, dataset, state = untrained()
-    some_world, starts = held_out()
-    actor = load_actor(config, some_world, state.seeds[0])
-    mean = run_episodes(some_world, starts, deterministic_policy(actor)).action[0]
-    draws = [stochastic_policy(actor, torch.Generator().manual_seed(seed)) for seed in range(64)]
-    drawn = np.array(
-        [act(torch.arange(64), make_colonies(some_world.rules, starts)).numpy() for act in draws]
-    )
-    (result,) = evaluate_policy(config, state, dataset)
-    np.testing.assert_array_equal(result.action[0], mean)
-    error = drawn.std(0) / 64**0.5
-    assert (np.abs(drawn.mean(0) - mean) < 5 * error).all()
+    item, same, other = (evaluate(config, state, dataset, seed) for seed in (1, 1, 2))
+    np.testing.assert_equal(same, item)
+    differ = {name for name in item if not np.array_equal(item[name], other[name], equal_nan=True)}
+    rest = {name for name in differ if not name.endswith(("_low", "_high"))}
+    assert rest == {"stochastic_return_mean"}
 
 
 def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
@@ -460,27 +278,14 @@ def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
         make_plates(np.array([LINEAR]), np.zeros(1), np.array([b]), 60) for b in (0.1, 50.0)
     )
     starts = dataset.held_out.colonies._replace(substrate=np.zeros(64, np.int64))
-    flipped = [moved(dataset, *pair, starts) for pair in ((soft, stiff), (stiff, soft))]
-    item, other = (evaluate(config, state, item, 0) for item in flipped)
+
+    def scores(plates: Plates, outside: Plates) -> dict[str, float]:
+        held_out = dataset.held_out._replace(
+            plates=plates, colonies=starts, outside=outside, colonies_outside=starts
+        )
+        return evaluate(config, state, dataset._replace(held_out=held_out), 0)
+
+    item, other = scores(soft, stiff), scores(stiff, soft)
     assert item["return_mean"] == other["outside/return_mean"] != other["return_mean"]
     assert item["outside/return_mean"] == other["return_mean"]
     assert item["final_progress"] < other["final_progress"]
-
-
-def moved(dataset: Dataset, plates: Plates, outside: Plates, starts: InitialColonies) -> Dataset:
-    changes = {"plates": plates, "colonies": starts, "outside": outside, "colonies_outside": starts}
-    return dataset._replace(held_out=dataset.held_out._replace(**changes))
-
-
-def test_seeds_are_judged_each_by_itself():
-    config, dataset, state = untrained()
-    two = small("actor_critic", env={"max_steps": 9}, seeds=2)
-    fresh = train.init_state(two, dataset, 5)
-    both = State.from_seeds([state.seeds[0], fresh.seeds[1]])
-    first, second = evaluate_policy(two, both, dataset)
-    assert equal(first, evaluate_policy(config, state, dataset)[0])
-    assert not np.array_equal(first.returns, second.returns)
-    scores = evaluate(two, both, dataset, 0)
-    assert scores["return_mean"] == pytest.approx(
-        (first.returns.mean() + second.returns.mean()) / 2
-    )

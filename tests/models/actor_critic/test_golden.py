@@ -1,6 +1,4 @@
-"""The three terms of the loss of one small batch, as numbers: what moves them has changed what is
-learned.
-"""
+"""The terms of the loss of a small batch as numbers."""
 
 import pytest
 import torch
@@ -15,27 +13,19 @@ from quatrain.models.actor_critic.ppo import iteration
 from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
-from tests.conftest import small
+from tests.conftest import shapes_unchecked, small
 
 BATCH, CELLS, ACTIONS, COMPONENTS = 3, 5, 4, 6
 
 
 def config_of(policy: str, value_heads: str) -> ActorCriticConfig:
     """With all that the terms depend on."""
-    bounds = {
-        "delete_ratio": (0.0, 0.7),
-        "gamma": (0.5, 15.0),
-        "alpha": (0.5, 4.0),
-        "theta": (-0.5, 0.5),
-    }
+    bounds = {"delete_ratio": (0.0, 0.7), "gamma": (0.5, 15.0)}
+    bounds |= {"alpha": (0.5, 4.0), "theta": (-0.5, 0.5)}
     action = {"bounds": bounds, "active_params": tuple(bounds), "fixed_params": {"noise": 0.5}}
     return small(
         "actor_critic",
-        env={
-            "features": "light",
-            "action": action,
-            "reward": {"preset": "goal_control", "weights": {}},
-        },
+        env={"features": "light", "action": action},
         network={"d": 8, "heads": 2, "layers": 2, "policy": policy, "value_heads": value_heads},
         train={"clip": 0.2, "value_clip": 0.3},
     )
@@ -51,9 +41,8 @@ def batch_of(values: tuple[int, ...]) -> Minibatch:
     n = torch.tensor([5, 1, 3])
     mask = torch.arange(CELLS) < n[:, None]
     parent = torch.where(mask, torch.tensor([-1, 0, 0, 2, -1]), -1)
-    graphs = Graphs(
-        wave(BATCH, CELLS, 8, start=1.0) * mask[..., None], wave(BATCH, 10, start=2.0), parent, mask
-    )
+    node = wave(BATCH, CELLS, 8, start=1.0) * mask[..., None]
+    graphs = Graphs(node, wave(BATCH, 10, start=2.0), parent, mask)
     return Minibatch(
         groups=(graphs,),
         raw_action=0.5 + 0.4 * wave(BATCH, ACTIONS, start=3.0),
@@ -78,14 +67,14 @@ def test_the_terms_of_a_batch_are_these_numbers(
     policy: str, value_heads: str, expected: tuple[float, ...]
 ):
     config = config_of(policy, value_heads)
-    dataset = collect(config, 0)
+    with shapes_unchecked():
+        dataset = collect(config, 0)
     world = make_world(config.env.rules, dataset.train.plates)
     trainer = trainers.from_state(config, world, train.init_state(config, dataset, 0).seeds[0])
     with torch.no_grad():
         for place, param in enumerate(trainer.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))
-    _, row = iteration.objective(
-        trainer, batch_of(() if value_heads == "total" else (COMPONENTS,)), 0.01
-    )
+    batch = batch_of(() if value_heads == "total" else (COMPONENTS,))
+    _, row = iteration.objective(trainer, batch, 0.01)
     result = dict(zip(MINIBATCH_METRICS, row.tolist(), strict=True))
     assert [result[term] for term in TERMS] == pytest.approx(expected, rel=1e-4)

@@ -1,157 +1,149 @@
-"""Figures of every run, and what those over training show."""
+"""Figures of every run, and the numbers that they state."""
 
 import functools
-import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
+import torch
 
+from quatrain.envs.colony.dynamics import hill_length
+from quatrain.models.actor_critic.collect import Dataset, HeldOut, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures import training
-from quatrain.models.actor_critic.figures.replays import COLORS, format_number
-from quatrain.plots import ORANGE, RED
-from quatrain.progress import History
-from tests.models.actor_critic.small_runs import ONE_PLATE, Run, configured, free, run
+from quatrain.models.actor_critic.evaluate import Outcome, evaluate
+from quatrain.models.actor_critic.figures import (
+    baseline_comparison,
+    episode_strip,
+    policy_response,
+    training,
+)
+from quatrain.models.actor_critic.figures.replays import (
+    Replays,
+    median_colony,
+    next_size,
+    replay_policies,
+    steps_of,
+    throw,
+)
+from quatrain.models.actor_critic.plots import plots
+from quatrain.models.actor_critic.train import State, train
+from quatrain.plots import BLUE
+from quatrain.progress import History, history, rows
+from tests.conftest import shapes_unchecked, small
 
-ALWAYS = {
-    "learning_curve",
-    "episodes",
-    "updates",
-    "actions",
-    "laws",
-    "sizes",
-    "film",
-    "paired",
-    "constant_search",
-}
-
-
-def titles(axes: Axes) -> str:
-    return axes.get_title(loc="left")
-
-
-def texts(axes: Axes) -> set[str]:
-    return {text.get_text() for text in axes.texts}
-
-
-def lines_of(axes: Axes, color: str) -> list[Any]:
-    return [line for line in axes.lines if line.get_color() == color]
+COLONIES = 40
+FIGURES = {"learning_curve", "episodes", "updates", "actions", "laws", "sizes", "film", "paired"}
+FIXED = {"delete_ratio": 0.55, "gamma": 12.0, "alpha": 1.0, "noise": 0.4, "theta": 0.0}
+ONE_PLATE = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
 
 
-# Every figure of every run.
+def free(name: str) -> dict[str, Any]:
+    """Only this number of an action is chosen."""
+    fixed = {other: value for other, value in FIXED.items() if other != name}
+    return {"active_params": [name], "fixed_params": fixed}
+
 
 RUNS: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "squashed, values of components, two seeds": {
+    "all features, squashed, values of components beside the preset's, two seeds": {
         "seeds": 2,
+        "env": {"features": "full", "reward": {"weights": {"edge": 0.1, "action": -0.01}}},
         "network": {"policy": "squashed_gaussian", "value_heads": "components"},
     },
-    "all features, components beside the preset's": {
+    "a flat plate, a number that hardly matters, no success and no settled size": {
         "env": {
-            "features": "full",
-            "reward": {"weights": {"edge": 0.1, "survival": 0.2, "action": -0.01}},
+            "max_steps": 3,
+            "reward": {"preset": "simple_delete_only"},
+            "action": free("noise"),
         },
+        "collect": ONE_PLATE
+        | {"plates": "user", "plates_file": {"name": "plate.npy", "numbers": [1.5] * 60}},
     },
-    "the original's plate and first stage": {
+    "the original's plate and first stage, before any episode has ended": {
         "env": {"reward": {"preset": "centroid_distance_only"}, "action": free("delete_ratio")},
-        "collect": {"plates": "fixed", **ONE_PLATE},
+        "collect": ONE_PLATE | {"plates": "fixed"},
+        "train": {"horizon": 2, "transitions": 48, "minibatch_size": 24},
     },
-    "a flat plate and a number that hardly matters": {
-        "env": {"reward": {"preset": "simple_delete_only"}, "action": free("noise")},
-        "collect": {
-            "plates": "user",
-            "plates_file": {"name": "plate.npy", "numbers": [1.5] * 60},
-            **ONE_PLATE,
-        },
-    },
-    "no success": {"env": {"max_steps": 4}},
-    "no episode has ended": {"train": {"horizon": 2, "transitions": 48, "minibatch_size": 24}},
 }
 
 
+class Run(NamedTuple):
+    """A trained actor_critic, with what its figures are of."""
+
+    config: ActorCriticConfig
+    state: State
+    dataset: Dataset
+    history: History
+    scores: dict[str, float]
+    replays: Replays
+
+
+def configured(**sections: Any) -> ActorCriticConfig:
+    lighter = {"collect": {"held_out_colonies": COLONIES}, "train": {"transitions": 24 * 8 * 4}}
+    changed = {name: part | sections.get(name, {}) for name, part in lighter.items()}
+    return small("actor_critic", **(sections | changed))
+
+
 @functools.cache
-def named(name: str) -> Run:
-    return run(configured(**RUNS[name]))
+def trained(name: str) -> Run:
+    config = configured(**RUNS[name])
+    with shapes_unchecked():
+        dataset, recorded, last = collect(config, 0), [], 0
+        for progress in train(config, dataset, 1):
+            recorded += rows(progress, last)
+            last = progress.step
+        state, held_out = progress.state, dataset.held_out
+        scores = evaluate(config, state, dataset, 0)
+        replays = replay_policies(
+            config, state, held_out.references, held_out.plates, held_out.colonies
+        )
+    return Run(config, state, dataset, history(recorded), scores, replays)
 
 
 @pytest.fixture
 def plain() -> Run:
-    return named("as it is")
+    return trained("as it is")
 
 
+@pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* is impossible:UserWarning")
 @pytest.mark.parametrize("name", RUNS)
 def test_every_figure_is_drawn_for_every_run(name: str):
-    result = named(name)
-    figures = result.figures()
-    assert set(figures) == (
-        ALWAYS if result.config.collect.plates != "default_law" else ALWAYS | {"slopes"}
-    )
+    result = trained(name)
+    figures = plots(*result[:5])
+    several_slopes = {"slopes"} if result.config.collect.plates == "default_law" else set()
+    assert set(figures) == FIGURES | {"constant_search"} | several_slopes
     for drawn, figure in figures.items():
         figure.canvas.draw()
         assert all(axes.has_data() for axes in figure.axes), drawn
-        assert not [
-            text for axes in figure.axes for text in (*texts(axes), titles(axes)) if "nan" in text
-        ], drawn
-
-
-def test_some_of_those_runs_end_as_they_are_called():
-    assert math.isnan(named("no success").scores["steps_to_goal"])
-    assert not named("no episode has ended").history["episodes"][1].any()
+        said = [text.get_text() for axes in figure.axes for text in axes.texts]
+        assert not [text for text in said if "nan" in text], drawn
+    assert ("no success" in name) == np.isnan(result.scores["size_rmse"])
+    assert ("before any" in name) != result.history["episodes"][1].any()
 
 
 # Over training.
 
 
-def test_learning_curve_is_the_training_return_between_its_yardsticks(plain: Run):
-    (axes,) = training.draw_learning_curve(plain.config, plain.history, plain.scores).axes
-    (line,) = lines_of(axes, ORANGE)
-    assert line.get_xdata().tolist() == [192, 384, 576, 768]
-    np.testing.assert_array_equal(line.get_ydata(), plain.history["return"][1])
-    for name in ("random", "constant", "feedback"):
-        (dashed,) = lines_of(axes, COLORS[name])
-        assert dashed.get_ydata()[0] == plain.scores[f"{name}_return"]
-    dot = next(line for line in lines_of(axes, RED) if line.get_marker() == "o")
-    assert dot.get_ydata().tolist() == [plain.scores["return_mean"]]
-    assert f"held out {format_number(plain.scores['return_mean'])}" in texts(axes)
-
-
-def test_shares_of_yardsticks_are_told_only_where_they_mean_something():
+def test_shares_of_references_are_told_only_where_they_mean_something():
     scores = {"return_mean": 6.0, "constant_return": 4.0, "feedback_return": 8.0}
     scores |= {"margin_over_constant": 0.5, "fraction_of_feedback": 0.75}
-    assert (
-        training.compare_returns(scores)
-        == "+50% on the best constant action, 75.0% of the controller"
+    assert training.compare_returns(scores) == (
+        "+50% on the best constant action, 75.0% of the controller"
     )
-    negative = scores | {"constant_return": -4.0}
-    assert (
-        training.compare_returns(negative)
-        == "+10.00 on the best constant action, -2.00 on the controller"
+    assert training.compare_returns(scores | {"constant_return": -4.0}) == (
+        "+10.00 on the best constant action, -2.00 on the controller"
     )
 
 
-@pytest.mark.parametrize("preset", ["goal_control", "full"])
-def test_stacked_components_sum_up_to_the_return(preset: str):
-    config = configured(env={"reward": {"preset": preset}})
-    made_by_hand = recorded(config)
-    layers = training.reward_layers(config, made_by_hand)
-    total = made_by_hand["return"][1]
+def test_stacked_components_sum_up_to_the_return_and_reasons_to_all():
+    config = configured(env={"reward": {"preset": "full"}})
+    assert len(config.env.reward.weighted) > len(training.PALETTE)
+    layers = training.reward_layers(config, recorded(config))
+    assert len(layers) == len(training.PALETTE) + 1
+    total = recorded(config)["return"][1]
     np.testing.assert_allclose(np.sum([layer.values for layer in layers], 0), total)
-    upper, _ = training.draw_episodes(config, made_by_hand).axes
-    ends = np.concatenate(
-        [path.vertices for stack in upper.collections for path in stack.get_paths()]
-    )
-    last = ends[ends[:, 0] == ends[:, 0].max(), 1]
-    assert last.max() + last.min() == pytest.approx(total[-1])
-    assert len(layers) == min(len(config.env.reward.weighted), len(training.PALETTE) + 1)
-
-
-def test_reasons_are_shares_of_those_that_occur():
-    config = configured()
     layers = training.reason_layers(config, recorded(config))
     assert [layer.label for layer in layers] == ["success 75%", "overflow 25%"]
-    np.testing.assert_allclose(np.sum([layer.values for layer in layers], 0), 1)
 
 
 def test_before_the_first_episode_ends_nothing_is_shown():
@@ -161,38 +153,108 @@ def test_before_the_first_episode_ends_nothing_is_shown():
     assert np.isfinite(result.values[0]).tolist() == [False, False, True, True, True]
 
 
-def test_several_seeds_have_bands():
-    config = configured(seeds=3)
-    (axes,) = training.draw_learning_curve(config, recorded(config), run_scores()).axes
-    (line,) = lines_of(axes, ORANGE)
-    np.testing.assert_allclose(line.get_ydata(), recorded(config)["return"][1])
-    assert len(axes.collections) == 2  # the band, and the interval of the held-out score
-
-
 def recorded(config: ActorCriticConfig) -> History:
-    """Five iterations in which every component pays something; of several seeds, each one more."""
-    rng, steps = np.random.default_rng(5), np.arange(1, 6)
-    paid = {name: rng.normal(size=5) for name, _ in config.env.reward.weighted}
+    """Five iterations in which every component pays something."""
+    rng = np.random.default_rng(5)
+    weights = dict(config.env.reward.weighted)
+    paid = {name: rng.normal(size=5) for name in weights}
     result = {f"reward/{name}": values for name, values in paid.items()}
     result |= {f"reason/{name}": np.zeros(5) for name in training.REASON_COLORS}
     result |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
-    result |= {
-        "return": np.sum(
-            [weight * paid[name] for name, weight in config.env.reward.weighted], axis=0
-        )
-    }
-    result |= {"episodes": np.ones(5), "transitions": 192.0 * steps}
-    by_seed = {}
-    for seed in range(config.seeds if config.seeds > 1 else 0):
-        by_seed |= {
-            f"{name}/seed/{seed}": values + (name == "return") * (seed - 1)
-            for name, values in result.items()
-        }
-    return {name: (steps, values) for name, values in (result | by_seed).items()}
+    result["return"] = np.sum([weights[name] * values for name, values in paid.items()], axis=0)
+    result["episodes"] = np.ones(5)
+    return {name: (np.arange(1, 6), values) for name, values in result.items()}
 
 
-def run_scores() -> dict[str, float]:
-    names = ("return_mean", "constant_return", "feedback_return", "random_return")
-    scores = dict(zip(names, (6.0, 4.0, 8.0, -2.0), strict=True))
-    scores |= {"margin_over_constant": 0.5, "fraction_of_feedback": 0.75}
-    return scores | {"return_mean_low": 5.5, "return_mean_high": 6.25}
+# What was learned.
+
+
+def held_out_and_outcome(plain: Run) -> tuple[HeldOut, Outcome]:
+    (outcome,) = plain.replays.learned
+    return plain.dataset.held_out, outcome
+
+
+def test_steps_stand_beside_the_state_that_they_answered(plain: Run):
+    held_out, outcome = held_out_and_outcome(plain)
+    n, y, stiffness, action = [], [], [], []
+    for time in range(len(outcome.n)):
+        for colony in np.flatnonzero(time < outcome.lengths):
+            size, plate = held_out.colonies.n[colony], held_out.colonies.substrate[colony]
+            first = held_out.colonies.pos[colony, :size].mean(0, dtype=np.float64)
+            x_at, y_at = first if time == 0 else outcome.centroid[time - 1, colony]
+            n.append(size if time == 0 else outcome.n[time - 1, colony])
+            y.append(y_at)
+            stiffness.append(held_out.plates.intensity[plate, int(x_at)])
+            action.append(outcome.action[time, colony])
+    result = steps_of(held_out.plates, held_out.colonies, outcome)
+    for ours, other in zip(result, (n, y, stiffness, action), strict=True):
+        np.testing.assert_allclose(ours, other, rtol=1e-6)
+    np.testing.assert_array_equal(next_size(result), outcome.n[np.isfinite(outcome.n)])
+    _, gamma, alpha, noise, _ = torch.tensor(result.action).T
+    lengths = hill_length(gamma, alpha, noise, torch.tensor(result.stiffness)[:, None])
+    np.testing.assert_allclose(throw(result), lengths[:, 0])
+
+
+def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it(plain: Run):
+    figure = policy_response.draw_policy_response(plain.config, plain.dataset, plain.replays)
+    (line,) = (line for line in figure.axes[0].lines if line.get_color() == BLUE)
+    n, ratio = line.get_xdata(), line.get_ydata()
+    np.testing.assert_allclose(ratio, np.clip(1 - 6 / (2 * n), 0, 0.7))
+
+
+def test_bins_have_quantiles_of_enough_steps_and_none_of_few():
+    x = np.concatenate([np.full(50, 0.5), np.full(3, 1.5), [3.0]])
+    edges = np.array([0.0, 1, 2, 3])
+    low, median, high = policy_response.binned(x, np.arange(54.0), edges)
+    assert (low[0], median[0], high[0]) == pytest.approx((4.9, 24.5, 44.1))
+    assert np.isnan([low[1:], median[1:], high[1:]]).all()
+
+
+def test_quantiles_within_an_episode_are_of_colonies_that_still_live(plain: Run):
+    action = np.full((3, 20, 5), np.nan)
+    action[0], action[1, :2], action[2, 0] = np.arange(20)[:, None], [[4.0], [8.0]], 1
+    outcome = plain.replays.learned[0]._replace(action=action)
+    steps, quantiles = policy_response.within_episode([outcome], 1)
+    assert steps.tolist() == [1, 2]  # in the third step one of twenty lives
+    assert quantiles[:, 0].tolist() == pytest.approx([0.95, 4.75, 9.5, 14.25, 18.05])
+    assert quantiles[2, 1] == 6
+
+
+# Where it stands.
+
+
+def test_pairs_are_returns_with_the_same_colony(plain: Run):
+    replays = plain.replays
+    learned = replays.learned[0].returns
+    figure = baseline_comparison.draw_paired(plain.config, plain.dataset, replays)
+    for axes, other in zip(figure.axes, (replays.constant, replays.feedback), strict=False):
+        (dots,) = axes.collections
+        np.testing.assert_array_equal(dots.get_offsets().T, [other.returns, learned])
+        better = (learned > other.returns).mean()
+        assert f"better with {better:.0%} of {COLONIES} colonies" in axes.get_title(loc="left")
+
+
+def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
+    held_out, outcome = held_out_and_outcome(plain)
+    seen = []
+    for kind in baseline_comparison.KIND_NAMES:
+        slopes, _, means = baseline_comparison.by_plate(plain.replays, outcome.returns, kind)
+        for m, mean in zip(slopes, means, strict=True):
+            (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
+            assert mean == pytest.approx(
+                outcome.returns[held_out.colonies.substrate == plate].mean()
+            )
+            seen.append(plate)
+    assert sorted(seen) == np.unique(held_out.colonies.substrate).tolist()
+
+
+def test_the_film_shows_the_episode_that_was_judged(plain: Run):
+    _, outcome = held_out_and_outcome(plain)
+    colony = median_colony(outcome)
+    assert outcome.returns[colony] == np.sort(outcome.returns)[COLONIES // 2]
+    frames = episode_strip.capture_frames(plain.config, plain.state, plain.dataset, colony)
+    length = outcome.lengths[colony]
+    assert [frame.step for frame in frames] == list(range(length + 1))
+    assert [frame.n for frame in frames[1:]] == outcome.n[:length, colony].tolist()
+    last = outcome.centroid[length - 1, colony]
+    np.testing.assert_allclose(frames[-1].pos.mean(0), last, rtol=1e-4)

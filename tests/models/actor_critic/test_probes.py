@@ -13,11 +13,10 @@ from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import collect
-from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy, observe
 from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.progress import Progress
-from tests.conftest import params_with
+from tests.conftest import params_with, shapes_unchecked
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:actor_critic.env.max_steps .* success is impossible:UserWarning"
@@ -33,6 +32,7 @@ STILL = {
 """Actions that do next to nothing: a colony of at most 8 cells doubles where it is."""
 ONE_STEP = {"n0_min": 8, "n0_max": 8}
 """Of colonies that overflow in their first step."""
+UNPAID = {"preset": "centroid_distance_only", "weights": {"distance": 0, "terminal_scaled": 0}}
 PROBE: dict[str, Any] = {
     "env": {
         "width": 60,
@@ -45,10 +45,7 @@ PROBE: dict[str, Any] = {
         "obs_norm": "none",
         "allow_unbounded_growth": True,
         "action": {"bounds": STILL},
-        "reward": {
-            "preset": "centroid_distance_only",
-            "weights": {"distance": 0, "terminal_scaled": 0},
-        },
+        "reward": UNPAID,
     },
     "collect": {
         "n_train": 16,
@@ -74,12 +71,10 @@ PROBE: dict[str, Any] = {
         "record_every": 5,
     },
 }
-LEARNERS = [
-    {"policy": "beta", "value_heads": "total"},
-    {"policy": "squashed_gaussian", "value_heads": "components"},
-]
+BETA = {"policy": "beta", "value_heads": "total"}
+SQUASHED = {"policy": "squashed_gaussian", "value_heads": "components"}
 both_learners = pytest.mark.parametrize(
-    "network", LEARNERS, ids=["beta total", "squashed components"]
+    "network", [BETA, pytest.param(SQUASHED, marks=pytest.mark.full)], ids=["beta", "squashed"]
 )
 
 
@@ -100,14 +95,16 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def solved(iterations: int, **changes: Any) -> Solved:
-    """After the whole training, in a world with sections changed."""
-    length = {"train": {"transitions": iterations * 512}}
-    config: ActorCriticConfig = params_with(
-        {"actor_critic": overlaid(overlaid(PROBE, length), changes)}
-    ).actor_critic
-    dataset = collect(config, 0)
-    *_, end = train.train(config, dataset, 0)
+def solved(
+    iterations: int, network: dict[str, str], train_changes: Any = None, **env: Any
+) -> Solved:
+    """After the whole training, in a world with its env changed."""
+    brief = {"transitions": iterations * 512} | (train_changes or {})
+    changes = overlaid(PROBE, {"network": network, "env": env, "train": brief})
+    config = params_with({"actor_critic": changes}).actor_critic
+    with shapes_unchecked():
+        dataset = collect(config, 0)
+        *_, end = train.train(config, dataset, 0)
     world = make_world(config.env.rules, dataset.train.plates)
     actor = load_actor(config, world, end.state.seeds[0])
     return Solved(actor, end, start(world, 256, torch.Generator().manual_seed(7)))
@@ -130,36 +127,31 @@ def values(result: Solved) -> np.ndarray:
 
 def actions(result: Solved, name: str) -> np.ndarray:
     """Without the policy's spread."""
-    return deterministic_policy(result.actor)(torch.zeros(0), result.colonies)[
-        :, PARAMETERS.index(name)
-    ].numpy()
-
-
-def turns_to_overflow(result: Solved) -> np.ndarray:
-    """Steps that colonies of 1..8 cells take to become more than 8, as each step doubles them."""
-    return 1 + np.floor(np.log2(8 / result.colonies.n.numpy()))
-
-
-# What is to come.
+    action = deterministic_policy(result.actor)(torch.zeros(0), result.colonies)
+    return action[:, PARAMETERS.index(name)].numpy()
 
 
 @both_learners
 def test_a_clock_that_runs_out_ends_nothing(network: dict[str, str]):
     """Each episode is cut after one step; were that its end, the value would be -1."""
-    result = solved(15, env={**reward(time=1), "max_steps": 1, "max_nodes": 16}, network=network)
+    result = solved(15, network, **reward(time=1), max_steps=1, max_nodes=16)
     assert result.end.metrics["reason/timeout"].min() == 1
     assert np.abs(values(result) + 1 / (1 - DISCOUNT)).mean() < 0.25
 
 
 @pytest.mark.parametrize(
-    ("max_steps", "policy"), [(1, "beta"), (100, "squashed_gaussian")], ids=["cut", "never cut"]
+    ("max_steps", "network"),
+    [
+        pytest.param(1, BETA | {"value_heads": "components"}, marks=pytest.mark.full),
+        (100, SQUASHED),
+    ],
 )
 def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(
-    max_steps: int, policy: str
+    max_steps: int, network: dict[str, str]
 ):
-    env = {**reward(time=1, terminal=1), "max_steps": max_steps}
-    result = solved(24, env=env, network={"policy": policy, "value_heads": "components"})
-    left = DISCOUNT ** (turns_to_overflow(result) - 1)
+    """Colonies of 1..8 cells double in each step until they are more than 8."""
+    result = solved(24, network, **reward(time=1, terminal=1), max_steps=max_steps)
+    left = DISCOUNT ** np.floor(np.log2(8 / result.colonies.n.numpy()))
     expected = np.stack([-(1 - DISCOUNT * left) / (1 - DISCOUNT), -left], 1)
     assert set(left) == {1, 0.5, 0.25, 0.125}
     for item in set(left):
@@ -168,19 +160,14 @@ def test_an_end_is_discounted_once_for_each_step_before_it_and_nothing_follows(
         assert np.abs(errors).mean() < 0.15
 
 
-# What is seen.
-
-
-@both_learners
-def test_a_reward_that_depends_on_lane_and_plate(network: dict[str, str]):
+@pytest.mark.full
+def test_a_reward_that_depends_on_lane_and_plate():
     thrown = acting(gamma=(30, 30.01), alpha=(2, 2.01))
-    result = solved(24, env={**reward(lane=1, distance=1), **thrown, **ONE_STEP}, network=network)
+    result = solved(24, SQUASHED, **reward(lane=1, distance=1), **thrown, **ONE_STEP)
     expected = lane_and_distance(result)
     assert result.end.metrics["reason/overflow"].min() == 1
     assert expected.std(0).min() > 0.07
-    errors = values(result) - (
-        expected if network["value_heads"] == "components" else expected.sum(1, keepdims=True)
-    )
+    errors = values(result) - expected
     np.testing.assert_allclose(errors.mean(0), 0, atol=0.1)
     assert errors.std(0).max() < 0.06
 
@@ -196,15 +183,10 @@ def lane_and_distance(result: Solved) -> np.ndarray:
     return torch.stack([lane, 5 * length / 2 / (world.rules.width - 1)], 1).numpy()
 
 
-# What is done.
-
-
 @both_learners
 def test_effort_is_spared_and_a_colony_steered_to_the_middle(network: dict[str, str]):
     bounds = acting(gamma=(0.5, 5), noise=(10, 10.01), theta=(-1, 1))
-    result = solved(
-        18, env={**reward(metabolic=0.1, lane=3), **bounds, **ONE_STEP}, network=network
-    )
+    result = solved(18, network, **reward(metabolic=0.1, lane=3), **bounds, **ONE_STEP)
     np.testing.assert_array_less(actions(result, "gamma"), 2.0)
     off = result.colonies.centroid[:, 1].numpy() - result.actor.world.rules.height / 2
     theta = actions(result, "theta")
@@ -215,7 +197,6 @@ def test_effort_is_spared_and_a_colony_steered_to_the_middle(network: dict[str, 
 def test_an_end_that_is_steps_away_is_avoided():
     """Colonies of 4 cells that delete none overflow in their third step."""
     begun = {"n0_min": 4, "n0_max": 4, "max_nodes": 16, "max_steps": 12}
-    env = {**reward(terminal=1), **acting(delete_ratio=(0.0, 0.7)), **begun}
-    result = solved(15, env=env, train={"discount": 0.9})
-    shares = result.end.metrics["reason/timeout"]
-    assert shares[-1] > 0.95
+    free = acting(delete_ratio=(0.0, 0.7))
+    result = solved(15, BETA, {"discount": 0.9}, **reward(terminal=1), **free, **begun)
+    assert result.end.metrics["reason/timeout"][-1] > 0.95

@@ -1,79 +1,123 @@
-"""Every key of params.yaml's section `allo` changes what is learned."""
+"""Every key of params.yaml's section `allo` changes what is seen, walked or learned."""
 
 from functools import cache, partial
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+from pipeline.storage.artifacts import to_arrays
 from pipeline.storage.params_file import overlaid
-from quatrain.models.allo.collect import collect
-from quatrain.models.allo.train import to_arrays, train
-from tests.conftest import small
+from quatrain.envs.grid.dynamics import make_grid
+from quatrain.models.allo import train as training
+from quatrain.models.allo.collect import Dataset, collect, draw_frequencies, encoder_inputs
+from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.train import State
+from tests.conftest import shapes_unchecked, small
 
 allo = partial(small, "allo")
-
-
-@cache
-def weights(config: Any) -> np.ndarray:
-    *_, last = train(config, collect(config, 0), 0)
-    return np.concatenate(
-        [array.ravel() for array in to_arrays(last.state).values() if array.dtype == np.float32]
-    )
-
-
 PLAIN: dict[str, Any] = {}
-FALLING = {"train": {"dual_init": -1.0}}
-RISING = {"train": {"lr_barrier": 0.1, "b_max": 3.0}}
-FOURIER = {"env": {"observation": "fourier", "fourier": {"scale": 6.0, "count": 5}}}
+DOORS = {"doors": 3}
+FOURIER = {"observation": "fourier", "fourier": {"scale": 6.0, "count": 5}}
 TWO_ROOMS = {"rows": 1, "cols": 2, "height": 6, "width": 4, "extra_doors": 0, "seed": 0}
-ROOMS = {"env": {"layout": "rooms", "rooms": TWO_ROOMS}}
-MAZE = {"env": {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0, "seed": 0}}}
+ROOMS = {"layout": "rooms", "rooms": TWO_ROOMS}
+MAZE = {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0, "seed": 0}}
+
+
+def seen(env: dict[str, Any]) -> dict[str, np.ndarray]:
+    config = allo(env=env).env
+    grid, frequencies = make_grid(config.map), draw_frequencies(config, 0)
+    return to_arrays(grid) | {"inputs": encoder_inputs(config, grid, frequencies)}
+
+
+def differ(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    assert item.keys() == other.keys()
+    return not all(np.array_equal(item[name], other[name]) for name in item)
 
 
 @pytest.mark.parametrize(
     ("base", "change"),
     [
-        (PLAIN, {"env": {"layout": "maze9"}}),
-        (PLAIN, {"env": {"observation": "corner"}}),
-        (PLAIN, {"env": {"doors": 3}}),
-        ({"env": {"doors": 3}}, {"env": {"door_seed": 7}}),
-        ({"env": {"layout": "obstacles"}}, {"env": {"start": "layout"}}),
-        (PLAIN, {"env": {"max_episode_steps": 7}}),
-        (FOURIER, {"env": {"fourier": {"scale": 3.0}}}),
-        (FOURIER, {"env": {"fourier": {"count": 6}}}),
-        (ROOMS, {"env": {"rooms": {"width": 5}}}),
-        (ROOMS, {"env": {"rooms": {"seed": 1}}}),
-        (MAZE, {"env": {"maze": {"seed": 1}}}),
-        (MAZE, {"env": {"maze": {"braid": 1.0}}}),
-        (PLAIN, {"collect": {"num_envs": 14}}),
-        (PLAIN, {"collect": {"steps_per_env": 50}}),
-        (PLAIN, {"network": {"d": 4}}),
-        (PLAIN, {"network": {"hidden": 17}}),
-        (PLAIN, {"network": {"layers": 3}}),
-        (PLAIN, {"train": {"discount": 0.3}}),
-        (PLAIN, {"train": {"discount": (0.3, 0.9)}}),
-        (PLAIN, {"train": {"batch_size": 33}}),
-        (PLAIN, {"train": {"learning_rate": 2e-3}}),
-        (PLAIN, {"train": {"lr_schedule": "constant"}}),
-        (PLAIN, {"train": {"lr_final": 0.5}}),
-        (PLAIN, {"train": {"graph_coef": 1.0}}),
-        (PLAIN, {"train": {"constraint": "three"}}),
-        (PLAIN, FALLING),
-        (FALLING, {"train": {"dual_init_mask": "lower"}}),
-        (PLAIN, {"train": {"lr_dual": 0.01}}),
-        (PLAIN, {"train": {"dual_clip": 1e-6}}),
-        (PLAIN, {"train": {"b_init": 0.25}}),
-        (PLAIN, RISING),
-        (RISING, {"train": {"b_max": 1.01}}),
-        (RISING, {"train": {"barrier_update": "positive_ema"}}),
-        (PLAIN, {"train": {"mode": "exact"}}),
+        (PLAIN, {"layout": "maze9"}),
+        (PLAIN, {"observation": "corner"}),
+        (PLAIN, DOORS),
+        (DOORS, {"door_seed": 7}),
+        (FOURIER, {"fourier": {"scale": 3.0}}),
+        (FOURIER, {"fourier": {"count": 6}}),
+        (ROOMS, {"rooms": {"width": 5}}),
+        (ROOMS, {"rooms": {"seed": 1}}),
+        (MAZE, {"maze": {"seed": 1}}),
+        (MAZE, {"maze": {"braid": 1.0}}),
     ],
+)
+def test_a_key_of_the_map_changes_what_is_seen(base: dict[str, Any], change: dict[str, Any]):
+    assert differ(seen(base), seen(overlaid(base, change)))
+
+
+@cache
+def dataset(**changes: Any) -> Dataset:
+    env = {key: changes[key] for key in ("start", "max_episode_steps") if key in changes}
+    sizes = {key: value for key, value in changes.items() if key not in env}
+    sizes = {"held_out_fraction": 0.0, "steps_per_env": 30} | sizes
+    return collect(allo(env={"layout": "obstacles"} | env, collect=sizes), 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"start": "layout"}, {"max_episode_steps": 7}, {"num_envs": 14}, {"steps_per_env": 31}],
     ids=str,
 )
-def test_every_key_changes_what_is_learned(base: dict[str, Any], change: dict[str, Any]):
-    quick = {"train": {"steps": 40}}
-    before, after = (
-        weights(allo(**overlaid(quick, sections))) for sections in (base, overlaid(base, change))
-    )
-    assert before.shape != after.shape or not np.array_equal(before, after)
+def test_a_key_of_walking_changes_what_is_walked(change: dict[str, Any]):
+    assert differ(to_arrays(dataset().train), to_arrays(dataset(**change).train))
+
+
+@cache
+def program(config: AlloConfig) -> str:
+    """The programs that make and train a learner, as text; they are not compiled."""
+    walked, frequencies = dataset(), draw_frequencies(config.env, 0)
+    inputs = encoder_inputs(config.env, walked.grid, frequencies)
+    arguments = (config, jax.random.key(0), frequencies, inputs)
+    seeds = np.zeros((config.seeds, *frequencies.shape), np.float32)
+    with shapes_unchecked():
+        data = training.make_data(config, State(*[None] * 7, frequencies=seeds), walked)
+        state = jax.eval_shape(partial(training._init_learners, config), *arguments[1:])
+        lowered = (
+            training._init_learners.lower(*arguments),
+            training.run_chunk.lower(config, config.train.record_every, state, data),
+        )
+    return "".join(each.as_text() for each in lowered)
+
+
+FALLING = {"dual_init": -1.0}
+RISING = {"lr_barrier": 0.1, "b_max": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("base", "change"),
+    [
+        (PLAIN, {"discount": 0.3}),
+        (PLAIN, {"discount": (0.3, 0.9)}),
+        (PLAIN, {"batch_size": 33}),
+        (PLAIN, {"learning_rate": 2e-3}),
+        (PLAIN, {"lr_schedule": "constant"}),
+        (PLAIN, {"lr_final": 0.5}),
+        (PLAIN, {"graph_coef": 1.0}),
+        (PLAIN, {"constraint": "three"}),
+        (PLAIN, FALLING),
+        (FALLING, {"dual_init_mask": "lower"}),
+        (PLAIN, {"lr_dual": 0.01}),
+        (PLAIN, {"dual_clip": 1e-6}),
+        (PLAIN, {"b_init": 0.25}),
+        (PLAIN, RISING),
+        (RISING, {"b_max": 1.01}),
+        (RISING, {"barrier_update": "positive_ema"}),
+        (PLAIN, {"mode": "exact"}),
+        (PLAIN, {"encoder_rows": "batch"}),
+    ],
+)
+def test_a_key_of_learning_changes_the_program(base: dict[str, Any], change: dict[str, Any]):
+    programs = {
+        program(allo(env={"layout": "obstacles"}, train=train)) for train in (base, base | change)
+    }
+    assert len(programs) == 2

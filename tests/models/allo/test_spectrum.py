@@ -42,7 +42,7 @@ def walsh() -> np.ndarray:
     return np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]], float)
 
 
-@pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize("discount", [0.0, 0.9, 1.0])
 def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(discount: float):
     operator = spectrum.operator(
         from_trajectories([trajectory(0, 1, 1), trajectory(1, 0)]), 2, (discount,)
@@ -81,12 +81,8 @@ def test_corridor_of_three_cells_has_the_eigenvalues_of_the_law(
 def test_room4_has_the_eigenvalues_of_the_four_rooms(
     discount: float, horizon: int | None, expected: list[float]
 ):
-    mu = (
-        1
-        - spectrum.uniform_policy(make_grid(named_layout("room4")).next_state).eigenvalues[
-            : len(expected)
-        ]
-    )
+    policy = spectrum.uniform_policy(make_grid(named_layout("room4")).next_state)
+    mu = 1 - policy.eigenvalues[: len(expected)]
     if horizon is None:
         values = 1 - (1 - discount) * mu / (1 - discount * mu)
     else:

@@ -1,8 +1,5 @@
-"""Whole runs of minutes: what the committed settings reach, and that moving first pays only in a
-fixed order.
-"""
+"""Whole runs of minutes: what the committed settings reach."""
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +11,7 @@ from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate, evaluate_reference_policy, order_gap, returns
 from quatrain.models.iqn.train import train
-from tests.conftest import ROOT, params_with
+from tests.conftest import ROOT, params_with, shapes_unchecked
 
 pytestmark = pytest.mark.slow
 
@@ -46,12 +43,8 @@ def iqn(**changes: Any) -> IqnConfig:
     return params_with({"iqn": changes}).iqn
 
 
-@lru_cache
 def outcome(seed: int) -> Outcome:
-    often = {
-        "evaluate_every": 64,
-        "evaluation_worlds": 128,
-    }  # the standard error of a greedy return is 1.2
+    often = {"evaluate_every": 64, "evaluation_worlds": 128}  # standard error of a return: 1.2
     preset, config = iqn(), iqn(train={"turns": 2000, **often})
     dataset, reached, scores = collect(config, seed), 0, {}
     for progress in train(config, dataset, seed + 100):
@@ -64,27 +57,20 @@ def outcome(seed: int) -> Outcome:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_preset_reaches_the_oracle_that_sees_as_far(seed: int):
-    assert outcome(seed).scores["share"] >= 0.95
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_greedy_return_of_100_comes_within_40_000_agent_steps(seed: int):
-    assert 0 < outcome(seed).steps_to_100 <= 40_000
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_twice_as_long_a_training_spoils_nothing(seed: int):
-    assert outcome(seed).later["share"] >= 0.95
+def test_the_preset_reaches_the_oracle_that_sees_as_far_in_time_and_stays_there(seed: int):
+    with shapes_unchecked():
+        result = outcome(seed)
+    assert 0 < result.steps_to_100 <= 40_000
+    assert result.scores["share"] >= 0.95
+    assert result.later["share"] >= 0.95
 
 
 def test_moving_first_pays_in_a_fixed_order_only():
     gaps = {}
     for order in ("fixed", "shuffled"):
         config = iqn(env={"agent_order": order}, collect={"held_out_worlds": 2048})
-        oracle = evaluate_reference_policy(
-            config, "oracle_view", collect(config, 1), jax.random.key(2)
-        )
+        dataset, key = collect(config, 1), jax.random.key(2)
+        oracle = evaluate_reference_policy(config, "oracle_view", dataset, key)
         of_worlds = returns(oracle)[0] - returns(oracle)[-1]
         gaps[order] = order_gap(oracle), of_worlds.std(ddof=1) / np.sqrt(len(of_worlds))
     assert gaps["fixed"][0] > 10
@@ -103,10 +89,9 @@ def test_the_large_world_is_learned_within_100_000_agent_steps():
 
 def test_the_preset_for_a_gpu_runs_its_first_cycles():
     few = {"turns": 20, "updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0}
-    quick = few | {"acting": {"epsilon": {"over_transitions": 1}}}
-    config = validate(
-        overlaid(read_raw(ROOT, "large"), {"iqn": {"seeds": 1, "train": quick}}), str
-    ).iqn
+    few |= {"acting": {"epsilon": {"over_transitions": 1}}}
+    changes = {"iqn": {"seeds": 1, "train": few}}
+    config = validate(overlaid(read_raw(ROOT, "large"), changes), str).iqn
     metrics = [progress.metrics for progress in train(config, collect(config, 0), 1)]
     assert [item["agent_steps"][0] for item in metrics] == [2 * 256 * 110, 2 * 256 * 120]
     assert all(np.isfinite(item["loss"]).all() for item in metrics)

@@ -21,27 +21,12 @@ def test_worked_loss(kappa: float, expected: float):
     assert float(loss(SELECTED_VALUES, TARGETS, TAUS, kappa)) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(("quantile", "expected"), [(0, 0.416667), (1, 0.5)])
-def test_worked_loss_of_each_quantile(quantile: int, expected: float):
-    item = slice(quantile, quantile + 1)
-    assert float(loss(SELECTED_VALUES[:, item], TARGETS, TAUS[:, item], 1.0)) == pytest.approx(
-        expected, abs=1e-6
-    )
-
-
-def test_worked_gradient():
-    result = jax.grad(loss)(SELECTED_VALUES, TARGETS, TAUS, 1.0)
-    np.testing.assert_allclose(result, [[0.083333, -0.083333]], atol=1e-6)
-
-
-@pytest.mark.parametrize("kappa", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("kappa", [0.5, 3.0])
 def test_loss_and_gradient_equal_a_triple_loop(kappa: float):
     batch, quantile, target_quantile = 3, 5, 7
     rng = np.random.default_rng(2)
-    selected, targets = (
-        rng.normal(0, 2, (batch, quantile)),
-        rng.normal(0, 2, (batch, target_quantile)),
-    )
+    selected = rng.normal(0, 2, (batch, quantile))
+    targets = rng.normal(0, 2, (batch, target_quantile))
     taus = rng.uniform(size=(batch, quantile))
     total, slope = 0.0, np.zeros((batch, quantile))
     for b in range(batch):
@@ -59,19 +44,14 @@ def test_loss_and_gradient_equal_a_triple_loop(kappa: float):
 
 
 def test_the_best_action_is_that_of_the_greatest_mean_and_the_first_of_equals():
-    values = jnp.array(
-        [
-            [[0.0, 5.0, 1.0, 2.0], [0.0, -5.0, 1.0, 2.0]],
-            [[3.0, 1.0, 3.0, 0.0], [3.0, 1.0, 3.0, 0.0]],
-        ]
-    )
-    assert losses.greedy_action(values).tolist() == [3, 0]
+    spread = [[0.0, 5.0, 1.0, 2.0], [0.0, -5.0, 1.0, 2.0]]
+    equal = [[3.0, 1.0, 3.0, 0.0], [3.0, 1.0, 3.0, 0.0]]
+    assert losses.greedy_action(jnp.array([spread, equal])).tolist() == [3, 0]
 
 
 def test_a_target_is_the_return_and_the_weighted_next_value():
-    result = losses.bootstrap_targets(
-        jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0]), jnp.array([[4.0, 6.0], [9.0, 9.0]])
-    )
+    next_values = jnp.array([[4.0, 6.0], [9.0, 9.0]])
+    result = losses.bootstrap_targets(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.0]), next_values)
     np.testing.assert_array_equal(result, [[3, 4], [2, 2]])
 
 

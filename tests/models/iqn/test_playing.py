@@ -1,6 +1,4 @@
-"""The first half of a cycle: what is counted of turns, and that the replay gives back what agents
-saw.
-"""
+"""The first half of a cycle: counts of turns, and a replay that gives back what agents saw."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -14,36 +12,35 @@ import pytest
 from quatrain.envs.treasurehunt.turns import Turn
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
-from quatrain.models.iqn.collect import to_transitions
+from quatrain.models.iqn.collect import collect, to_transitions
 from quatrain.models.iqn.cycle import playing
 from quatrain.models.iqn.cycle.playing import epsilon_at
+from quatrain.models.iqn.train import State
 from quatrain.replay import frames
 from tests import probes
+from tests.conftest import shapes_unchecked, small
 
-GEMS = {"name": "gem", "value": 10.0, "weight": 1.0}, {"name": "bone", "value": -3.0, "weight": 1.0}
+CONFIG = small("iqn")
+
+
+@lru_cache
+def fresh() -> tuple[frames.Transitions, State]:
+    """A prefill, and an untrained learner that begins with it."""
+    with shapes_unchecked():
+        dataset = collect(CONFIG, 11)
+        return dataset.train, train.init_state(CONFIG, dataset, 0)
 
 
 def test_happenings_are_shares_of_agent_steps():
-    config = probes.hunt(env={"entities": list(GEMS)})
-    events = np.array(
-        [[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]], np.int8
-    )  # (turn, agent, lane)
+    gem, bone = ({"name": name, "value": 1.0, "weight": 1.0} for name in ("gem", "bone"))
+    config = small("iqn", env={"entities": [gem, bone]})
+    # (turn, agent, env)
+    events = np.array([[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]], np.int8)
     rewards = np.array([0.0, 10.0, -3.0, 0.0, -1.0], np.float32)[events]
-    nothing = jnp.zeros((2, 3), bool)
-    turn = Turn(
-        jnp.zeros((2, 2, 3, 1), jnp.int8),
-        jnp.zeros((2, 2, 3), jnp.int8),
-        jnp.asarray(rewards),
-        jnp.asarray(events),
-        nothing,
-        nothing,
-        jnp.zeros((2, 3), jnp.int16),
-    )
-    result = {
-        name: np.asarray(values).tolist()
-        for name, values in playing.event_rates(config, turn).items()
-    }
-    assert result == {
+    blank = Turn(*[None] * len(Turn._fields))
+    turn = blank._replace(rewards=jnp.asarray(rewards), events=jnp.asarray(events))
+    rates = playing.event_rates(config, turn)
+    assert {name: np.asarray(values).tolist() for name, values in rates.items()} == {
         "reward_per_turn": pytest.approx([29 / 6, -7 / 6]),
         "wall_bumps": pytest.approx([1 / 6, 1 / 6]),
         "blocked": pytest.approx([1 / 6, 1 / 6]),
@@ -55,31 +52,29 @@ def test_happenings_are_shares_of_agent_steps():
 # Epsilon.
 
 
-@pytest.mark.parametrize(
-    ("transitions", "expected"), [(0, 1.0), (400, 0.8), (1000, 0.5), (2000, 0.02), (10**9, 0.02)]
-)
-def test_linear_epsilon_falls_evenly_to_its_end(transitions: int, expected: float):
-    schedule = {
-        "kind": "linear",
-        "start": 1.0,
-        "end": 0.0 if transitions <= 1000 else 0.02,
-        "over_transitions": 2000,
-    }
-    acting = probes.hunt(train={"turns": 2000, "acting": {"epsilon": schedule}}).train.acting
-    assert float(epsilon_at(acting, jnp.int32(transitions), jnp.int32(0))) == pytest.approx(
-        expected, abs=1e-6
-    )
+LINEAR = {"kind": "linear", "start": 1.0, "end": 0.02, "over_transitions": 250}
+GEOMETRIC = {"kind": "geometric", "start": 1.0, "end": 0.1, "decay": 0.001}
 
 
 @pytest.mark.parametrize(
-    ("episodes", "expected"), [(0, 1.0), (1, 0.999), (1000, 0.3677), (100_000, 0.1)]
+    ("schedule", "transitions", "episodes", "expected"),
+    [
+        (LINEAR, 0, 9, 1.0),
+        (LINEAR, 50, 9, 0.804),
+        (LINEAR, 250, 9, 0.02),
+        (LINEAR, 10**9, 9, 0.02),
+        (GEOMETRIC, 9, 0, 1.0),
+        (GEOMETRIC, 9, 1, 0.999),
+        (GEOMETRIC, 9, 1000, 0.3677),
+        (GEOMETRIC, 9, 100_000, 0.1),
+    ],
 )
-def test_geometric_epsilon_falls_with_episodes(episodes: int, expected: float):
-    schedule = {"kind": "geometric", "start": 1.0, "end": 0.1, "decay": 0.001}
-    acting = probes.hunt(train={"acting": {"epsilon": schedule}}).train.acting
-    assert float(epsilon_at(acting, jnp.int32(0), jnp.int32(episodes))) == pytest.approx(
-        expected, abs=5e-5
-    )
+def test_epsilon_falls_evenly_with_transitions_or_by_a_share_with_episodes(
+    schedule: dict[str, Any], transitions: int, episodes: int, expected: float
+):
+    acting = small("iqn", train={"acting": {"epsilon": schedule}}).train.acting
+    result = float(epsilon_at(acting, jnp.int32(transitions), jnp.int32(episodes)))
+    assert result == pytest.approx(expected, abs=5e-5)
 
 
 # Episodes that end in different turns.
@@ -97,6 +92,7 @@ UNEVEN = probes.build(
 )
 
 
+@pytest.mark.full
 def test_returns_are_of_whole_episodes_whenever_their_envs_end():
     config = probes.config(UNEVEN, train={"turns_per_cycle": 4})
     state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))
@@ -119,13 +115,10 @@ def test_returns_are_of_whole_episodes_whenever_their_envs_end():
 
 
 def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
-    config = probes.hunt()
-    collected = probes.prefill(config, make_world(config.env.rules), jax.random.key(0))
-    play_state = probes.fresh(config, make_world(config.env.rules), train_part=collected).play_state
-    assert int(play_state.episodes[0]) == 2 * 4
-    np.testing.assert_allclose(
-        play_state.episode_return[0], collected.rewards[0].sum((0, 2)) / 8, rtol=1e-6
-    )
+    collected, state = fresh()
+    assert int(state.play_state.episodes[0]) == 2 * 4
+    returns = collected.rewards[0].sum((0, 2)) / 8
+    np.testing.assert_allclose(state.play_state.episode_return[0], returns, rtol=1e-6)
 
 
 # The replay.
@@ -134,21 +127,19 @@ def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
 @lru_cache
 def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
     """A ring after two cycles of acting, the stacks that agents saw, and the turns."""
-    config, views = probes.hunt(), []
-    world = make_world(config.env.rules)
-    state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, world))
+    views: list[tuple[int, np.ndarray]] = []
+    world = make_world(CONFIG.env.rules)
+    state = jax.tree.map(lambda leaf: leaf[0], fresh()[1])
     genuine = playing.epsilon_greedy_policy
+
+    def saw(agent: Any, stack: Any) -> None:
+        views.append((int(agent), np.array(stack)))
 
     def spying(*arguments: Any) -> Callable[..., jax.Array]:
         policy = genuine(*arguments)
 
         def act(key: jax.Array, agent: jax.Array, stack: jax.Array, states: Any) -> jax.Array:
-            jax.debug.callback(
-                lambda item, all: views.append((int(item), np.array(all))),
-                agent,
-                stack,
-                ordered=True,
-            )
+            jax.debug.callback(saw, agent, stack, ordered=True)
             return policy(key, agent, stack, states)
 
         return act
@@ -156,8 +147,8 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
     stored, play_state, turns = state.ring, state.play_state, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(playing, "epsilon_greedy_policy", spying)
-        play = jax.jit(partial(playing.play, config, world))
-        for _ in range(3):
+        play = jax.jit(partial(playing.play, CONFIG, world))
+        for _ in range(2):
             play_state, played, _ = play(state.params, play_state, state.base_key)
             turns.append(played)
             stored = frames.write(stored, to_transitions(played))
@@ -167,22 +158,29 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
 
 def test_the_ring_holds_what_was_played_behind_the_prefill():
     stored, _, turns = spied()
-    assert (int(stored.head), int(stored.written)) == (35, 35)
+    assert (int(stored.head), int(stored.written)) == (40, 40)
     for name, column in stored.data._asdict().items():
         played = np.concatenate([getattr(turn, name) for turn in turns])
-        np.testing.assert_array_equal(column[20:35], played, err_msg=name)
+        np.testing.assert_array_equal(column[20:40], played, err_msg=name)
 
 
 def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
-    config, (stored, views, _) = probes.hunt(), spied()
-    assert [agent for agent, _ in views] == [0, 1, 2] * 15
-    starts = frames.valid_starts(stored, train.window(config))
-    entries = frames.start_entries(stored, starts, jnp.arange(int(starts.total)))
-    acted = np.asarray(entries)[np.asarray(entries) >= 20 * 4]
-    slots, envs = acted // 4 - 20, acted % 4
-    assert len(acted) == 15 * 4 - 4 - 4  # one turn was cut off, and one waits for its successor
-    for agent in range(3):
-        drawn = frames.gather_transitions(stored, agent, jnp.asarray(acted), train.window(config))
+    stored, views, _ = spied()
+    assert [agent for agent, _ in views] == [0, 1] * 20
+    window = train.window(CONFIG)
+    total = 40 * 4 - 4 * 4  # four turns were cut off; the last one is one of them
+
+    @jax.jit
+    def drawn_by(agent: jax.Array) -> tuple[jax.Array, jax.Array, frames.Batch]:
+        starts = frames.valid_starts(stored, window)
+        entries = frames.start_entries(stored, starts, jnp.arange(total))
+        return starts.total, entries, frames.gather_transitions(stored, agent, entries, window)
+
+    for agent in range(2):
+        count, entries, drawn = jax.device_get(drawn_by(jnp.int32(agent)))
+        assert count == total
+        acted = entries >= 20 * 4
+        slots, envs = entries[acted] // 4 - 20, entries[acted] % 4
         stacks = np.stack([stack for item, stack in views if item == agent])
-        np.testing.assert_array_equal(drawn.stack, stacks[slots, envs])
-        np.testing.assert_array_equal(drawn.next_stack, stacks[slots + 1, envs])
+        np.testing.assert_array_equal(drawn.stack[acted], stacks[slots, envs])
+        np.testing.assert_array_equal(drawn.next_stack[acted], stacks[slots + 1, envs])

@@ -1,11 +1,10 @@
-"""What figures show, of histories and episodes made by hand."""
+"""Figures of every run, and the numbers that they state, of histories and episodes made by hand."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from quatrain.models.iqn import plots as room
 from quatrain.models.iqn.collect import Dataset, HeldOut
@@ -17,17 +16,10 @@ from quatrain.progress import History, Progress, by_seed, history, rows
 from tests.conftest import params_with
 
 TURNS, WORLDS = 20, 7
-SCORES = {
-    "return_mean": 30.0,
-    "share": 0.5,
-    "score": -0.25,
-    "order_gap": 4.0,
-    "oracle_view_order_gap": 9.0,
-}
-SCORES |= {"gini_systematic": 0.1, "gini_episode": 0.2} | {
-    f"{name}_return": -12.0 for name in REFERENCE_POLICIES
-}
-SCORES |= {"oracle_view_return": 60.0}
+METRICS = ("loss", "td_error_abs", "grad_norm", "clipped", "episode_return", "greedy_return")
+SCORES = {"return_mean": 30.0, "share": 0.5, "score": -0.25, "order_gap": 4.0}
+SCORES |= {"oracle_view_order_gap": 9.0, "gini_systematic": 0.1, "gini_episode": 0.2}
+SCORES |= {f"{name}_return": -12.0 for name in REFERENCE_POLICIES} | {"oracle_view_return": 60.0}
 
 
 def config(agents: int, seeds: int) -> IqnConfig:
@@ -40,14 +32,7 @@ def recorded(agents: int, seeds: int, evaluates: bool = True) -> History:
     build: list[Any] = []
     for half in range(2):
         result: dict[str, np.ndarray] = {}
-        for name in (
-            "loss",
-            "td_error_abs",
-            "grad_norm",
-            "clipped",
-            "episode_return",
-            "greedy_return",
-        ):
+        for name in METRICS:
             entries = 5 if name != "greedy_return" else int(evaluates)
             values = rng.uniform(size=(entries, seeds, agents))
             result |= {name: values.mean(-1), f"{name}/agent": values}
@@ -67,16 +52,12 @@ def replays(agents: int, seeds: int) -> Replays:
     return Replays([outcome(agents, 50 + seed) for seed in range(seeds)], references)
 
 
-def texts(axes: Axes) -> set[str]:
-    return {text.get_text() for text in axes.texts}
-
-
 def line_of(axes: Axes, color: str) -> Any:
     return next(line for line in axes.lines if line.get_color() == color)
 
 
 @pytest.mark.parametrize(
-    ("agents", "seeds", "evaluates"), [(5, 1, True), (1, 1, False), (1, 3, True), (12, 2, False)]
+    ("agents", "seeds", "evaluates"), [(5, 1, True), (1, 3, True), (12, 2, False)]
 )
 def test_every_figure_is_drawn_for_every_run(
     agents: int, seeds: int, evaluates: bool, monkeypatch: pytest.MonkeyPatch
@@ -84,64 +65,31 @@ def test_every_figure_is_drawn_for_every_run(
     played = replays(agents, seeds)
     monkeypatch.setattr(room, "evaluate_policy", lambda *_: played.learned)
     monkeypatch.setattr(room, "evaluate_reference_policies", lambda *_: played.references)
-    held_out = HeldOut(
-        np.zeros((WORLDS, 2), np.uint32),
-        np.zeros((1, 1, 2), np.int16),
-        np.zeros((1, 1, 1), np.int8),
-    )
+    nowhere = np.zeros((1, 1, 2), np.int16), np.zeros((1, 1, 1), np.int8)
     figures = room.plots(
         config(agents, seeds),
         State(*[None] * len(State._fields)),
-        Dataset(None, held_out),
+        Dataset(None, HeldOut(np.zeros((WORLDS, 2), np.uint32), *nowhere)),
         recorded(agents, seeds, evaluates),
         SCORES,
     )
-    assert list(figures) == [
-        "learning_curve",
-        "within_episode",
-        "baseline_comparison",
-        "fairness",
-        "learning",
-    ]
+    names = ["learning_curve", "within_episode", "baseline_comparison", "fairness", "learning"]
+    assert list(figures) == names
     for figure in figures.values():
         figure.canvas.draw()
         assert all(axes.has_data() and axes.get_title(loc="left") for axes in figure.axes)
+    assert len(figures["fairness"].axes) == min(agents, 2)  # one agent has no Lorenz curve
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation(seeds: int):
-    build = recorded(3, seeds)
-    (axes,) = room.draw_learning_curve(config(3, seeds), build, SCORES).axes
+def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
+    build = recorded(3, 2)
+    (axes,) = room.draw_learning_curve(config(3, 2), build, SCORES).axes
     greedy, training = line_of(axes, room.RED), line_of(axes, room.ORANGE)
     assert greedy.get_xdata().tolist() == [1500, 2000]
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
     assert greedy.get_ydata()[-1] == pytest.approx(build["greedy_return"][1][-1])
-    assert line_of(axes, room.GREY).get_ydata()[0] == -12
-    assert {
-        "random -12.0",
-        "oracle, own view 60.0",
-        "greedy",
-        "agent 0",
-        "agent 1",
-        "agent 2",
-    } <= texts(axes)
-    assert len(axes.collections) == (2 if seeds > 1 else 0)
-
-
-def test_learning_curve_without_evaluations_shows_training_alone():
-    (axes,) = room.draw_learning_curve(config(3, 1), recorded(3, 1, evaluates=False), SCORES).axes
-    assert "greedy" not in texts(axes)
-    assert len(axes.lines) == 3 + 1 + 2
-
-
-def test_of_many_agents_only_the_first_and_the_last_are_named():
-    (axes,) = room.draw_learning_curve(config(12, 1), recorded(12, 1), SCORES).axes
-    assert {text for text in texts(axes) if text.startswith("agent")} == {"agent 0", "agent 11"}
-
-
-def test_the_clip_limit_stands_beside_the_gradient_norm():
-    figure = room.draw_learning(config(3, 1), recorded(3, 1))
-    assert [axes for axes in figure.axes if "clip 10" in texts(axes)] == [figure.axes[2]]
+    said = {text.get_text() for text in axes.texts}
+    assert {"random -12.0", "oracle, own view 60.0", "greedy", "agent 0"} <= said
 
 
 def test_return_so_far_ends_at_the_return():
@@ -150,7 +98,7 @@ def test_return_so_far_ends_at_the_return():
     assert end == pytest.approx(played.learned[0].rewards.sum(0).mean())
 
 
-def test_bars_stand_in_the_order_of_floors_and_ceilings_at_their_scores():
+def test_bars_stand_at_their_scores():
     (axes,) = room.draw_baseline_comparison(replays(3, 1), SCORES).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
@@ -161,27 +109,16 @@ def test_bars_stand_in_the_order_of_floors_and_ceilings_at_their_scores():
 def test_samples_are_worlds_of_one_seed_and_else_seeds():
     played = replays(3, 4)
     item = samples(played.learned[:1], room.returns)
-    assert item.shape == (WORLDS, 3)
     several = samples(played.learned, room.returns)
-    assert several.shape == (4, 3)
+    assert (item.shape, several.shape) == ((WORLDS, 3), (4, 3))
     np.testing.assert_allclose(several[0], item.mean(0))
 
 
 def test_a_lorenz_curve_is_that_of_the_gini():
     incomes = np.random.default_rng(2).uniform(size=(6, 40)) ** 3
     curves = lorenz(incomes)
-    assert curves.shape == (7, 40)
     area = (curves[1:] + curves[:-1]).sum(0) / 12
     np.testing.assert_allclose(1 - 2 * area, gini(incomes))
-    assert lorenz(np.array([80.0, 120, 100, 100, 100])).tolist() == pytest.approx(
-        [0, 0.16, 0.36, 0.56, 0.76, 1]
-    )
-
-
-def test_without_income_all_have_the_same():
+    shares = lorenz(np.array([80.0, 120, 100, 100, 100]))
+    assert shares.tolist() == pytest.approx([0, 0.16, 0.36, 0.56, 0.76, 1])
     assert lorenz(np.zeros(4)).tolist() == [0, 0.25, 0.5, 0.75, 1]
-
-
-def test_a_single_agent_has_no_lorenz_curve():
-    figure: Figure = room.draw_fairness(config(1, 1), replays(1, 1), SCORES)
-    assert len(figure.axes) == 1

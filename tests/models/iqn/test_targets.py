@@ -1,8 +1,7 @@
-"""One update of an agent: what its targets are made of, where gradients go, how the target network
-follows.
-"""
+"""One update of an agent: its targets, where gradients go, how the target network follows."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -11,13 +10,15 @@ import numpy as np
 import pytest
 
 from quatrain.models.iqn import network, train
+from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import Agent, Experience
 from quatrain.replay import frames
-from quatrain.replay.frames import Batch, Transitions
-from tests import probes
+from quatrain.replay.frames import Batch
+from tests.conftest import shapes_unchecked, small
 
-BATCH, AGENTS, LANES, TURNS = 6, 3, 4, 20
+hunt = partial(small, "iqn")
+BATCH, TARGETS = 6, 4
 DENSE, BACKWARD = 5, 8
 """Matrix products of a forward pass, and of a backward pass: a kernel each, and the inputs of the
 last three.
@@ -25,75 +26,79 @@ last three.
 
 
 def batch(config: IqnConfig, bootstrap: float = 0.5) -> Batch:
-    keys = jax.random.split(jax.random.key(4), 4)
-    stacks = jax.random.randint(keys[0], (2, BATCH, config.inputs), 0, 2, jnp.int8)
-    return Batch(
-        stack=stacks[0],
-        action=jax.random.randint(keys[1], (BATCH,), 0, 4, jnp.int8),
-        returns=jax.random.normal(keys[2], (BATCH,)),
-        bootstrap=jnp.full(BATCH, bootstrap),
-        next_stack=stacks[1],
+    rng = np.random.default_rng(4)
+    stacks = rng.integers(0, 2, (2, BATCH, config.inputs)).astype(np.int8)
+    columns = (
+        stacks[0],
+        rng.integers(0, 4, BATCH).astype(np.int8),
+        rng.normal(size=BATCH).astype(np.float32),
+        np.full(BATCH, bootstrap, np.float32),
+        stacks[1],
     )
+    return Batch(*map(jnp.asarray, columns))
 
 
-def agent(config: IqnConfig, online: int = 0, target: int = 1) -> Agent:
-    params, target_params = (
-        network.init(config.network, jax.random.key(i), config.inputs) for i in (online, target)
-    )
-    return Agent(params, target_params, train.optimizer(config.train).init(params))
+def agent(config: IqnConfig, target: int = 1) -> Agent:
+    """Any weights; those of the target network are drawn from that seed."""
+    key = jax.random.key(0)
+    shapes = jax.eval_shape(lambda: network.init(config.network, key, config.inputs))
+
+    def drawn(seed: int) -> network.Params:
+        rng = np.random.default_rng(seed)
+        return jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape) / 5), shapes)
+
+    return Agent(drawn(0), drawn(target), None)
 
 
 def targets(config: IqnConfig, selected: Agent, drawn: Batch) -> np.ndarray:
-    return np.asarray(
-        jax.jit(train.targets, static_argnums=0)(config, selected, drawn, jax.random.key(2))
-    )
+    return np.asarray(jitted_targets(config, selected, drawn, jax.random.key(2)))
 
 
-@pytest.mark.parametrize("noisy", ["none", "factorised", "independent"])
-def test_every_parameter_gets_a_gradient(noisy: str):
-    config = probes.hunt(network={"noisy": noisy})
+jitted_targets = jax.jit(train.targets, static_argnums=0)
+
+
+def test_every_parameter_gets_a_gradient_with_those_of_the_noise():
+    config = hunt(network={"noisy": "factorised"})
     gradient_of = jax.jit(jax.grad(train.objective, has_aux=True), static_argnums=1)
-    targets_bp, key = jax.random.normal(jax.random.key(3), (BATCH, 11)), jax.random.key(6)
-    gradients, _ = gradient_of(agent(config).params, config, batch(config), targets_bp, key)
-    assert len(jax.tree.leaves(gradients)) == (10 if noisy == "none" else 16)
+    targets_bp, key = jnp.arange(BATCH * TARGETS, dtype=jnp.float32), jax.random.key(6)
+    gradients, _ = gradient_of(
+        agent(config).params, config, batch(config), targets_bp.reshape(BATCH, TARGETS), key
+    )
+    assert len(jax.tree.leaves(gradients)) == 16
     assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
 
 
 def test_the_target_network_shapes_the_targets():
-    config = probes.hunt()
+    config = hunt()
     item, other = (targets(config, agent(config, target=seed), batch(config)) for seed in (1, 2))
     assert np.abs(item - other).max() > 0.01
 
 
-@pytest.mark.parametrize("double_q", [True, False])
-def test_after_an_end_the_target_is_the_return_whatever_the_networks(double_q: bool):
-    config = probes.hunt(train={"loss": {"double_q": double_q}})
-    drawn = batch(config, bootstrap=0.0)
+def test_after_an_end_the_target_is_the_return_whatever_the_networks():
+    drawn = batch(hunt(), 0.0)
+    expected = np.repeat(np.asarray(drawn.returns)[:, None], TARGETS, axis=1)
     for seed in (1, 2):
-        result = targets(config, agent(config, target=seed), drawn)
-        np.testing.assert_array_equal(
-            result, np.repeat(np.asarray(drawn.returns)[:, None], 11, axis=1)
-        )
+        result = targets(hunt(), agent(hunt(), target=seed), drawn)
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize(("double_q", "value"), [(True, 2.0), (False, 5.0)])
 def test_the_online_network_chooses_what_the_target_network_values(double_q: bool, value: float):
-    config = probes.hunt(network={"dueling": False}, train={"loss": {"double_q": double_q}})
-    blank = jax.tree.map(jnp.zeros_like, agent(config))
+    config = hunt(network={"dueling": False}, train={"loss": {"double_q": double_q}})
+    blank = jax.tree.map(np.zeros_like, agent(config))
 
     def worth(*values: float) -> network.Params:
-        return blank.params | {"advantage": blank.params["advantage"] | {"bias": jnp.array(values)}}
+        bias = np.float32(values)
+        return blank.params | {"advantage": blank.params["advantage"] | {"bias": bias}}
 
     selected = blank._replace(params=worth(0, 0, 1, 0), target_params=worth(5, 1, 2, 3))
     drawn = batch(config)
-    expected = np.asarray(drawn.returns)[:, None] + 0.5 * value
-    np.testing.assert_allclose(
-        targets(config, selected, drawn), np.repeat(expected, 11, axis=1), rtol=1e-6
-    )
+    expected = np.repeat(np.asarray(drawn.returns)[:, None] + 0.5 * value, TARGETS, axis=1)
+    np.testing.assert_allclose(targets(config, selected, drawn), expected, rtol=1e-6)
 
 
 def test_polyak_by_hand():
-    config = probes.hunt(train={"target": {"kind": "polyak", "rate": 0.005}}).train
+    config = hunt(train={"target": {"kind": "polyak", "rate": 0.005}}).train
     online, target = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}
     for count in (1, 2):
         target = train.update_target(config, online, target, jnp.int32(count))
@@ -101,85 +106,62 @@ def test_polyak_by_hand():
 
 
 def test_a_hard_target_is_copied_at_exactly_its_updates():
-    config = probes.hunt(train={"target": {"kind": "hard", "copy_every": 3}}).train
-    copied = [
-        float(
-            train.update_target(
-                config, {"w": jnp.ones(())}, {"w": jnp.zeros(())}, jnp.int32(count)
-            )["w"]
-        )
-        for count in range(1, 8)
-    ]
+    config = hunt(train={"target": {"kind": "hard", "copy_every": 3}}).train
+    online, target = {"w": jnp.ones(())}, {"w": jnp.zeros(())}
+    copied = [train.update_target(config, online, target, jnp.int32(i))["w"] for i in range(1, 8)]
     assert copied == [0, 0, 1, 0, 0, 1, 0]
 
 
-# Whole updates of three agents side by side.
+# Whole updates of two agents side by side.
 
 
 def hard() -> IqnConfig:
     """Adam's steps grow with the gradient, as long as that is far below `adam_eps`."""
-    return probes.hunt(
-        train={
-            "target": {"kind": "hard", "copy_every": 2},
-            "adam_eps": 1.0,
-            "max_grad_norm": 0.5,
-            "learning_rate": 0.1,
-        }
-    )
-
-
-def experience(config: IqnConfig) -> Experience:
-    rng = np.random.default_rng(3)
-    collected = Transitions(
-        frames=rng.integers(0, 2, (TURNS, AGENTS, LANES, probes.FRAME)).astype(np.int8),
-        actions=rng.integers(0, 4, (TURNS, AGENTS, LANES)).astype(np.int8),
-        rewards=rng.normal(size=(TURNS, AGENTS, LANES)).astype(np.float32),
-        terminated=np.zeros((TURNS, LANES), bool),
-        truncated=np.zeros((TURNS, LANES), bool),
-        turn=np.repeat(np.arange(TURNS, dtype=np.int16)[:, None], LANES, axis=1),
-    )
-    stored = frames.from_transitions(config.slots, collected)
-    return Experience(stored, frames.valid_starts(stored, train.window(config)))
+    slow = {"adam_eps": 1.0, "max_grad_norm": 0.5, "learning_rate": 0.1}
+    return hunt(train=slow | {"target": {"kind": "hard", "copy_every": 2}})
 
 
 @lru_cache
-def updated() -> Any:
-    """All agents' update as one compiled program: experience, agents, number -> agents, what is
-    recorded.
-    """
+def begun() -> tuple[Agent, frames.FrameRing]:
+    """Two untrained agents, and the replay that they begin with."""
+    with shapes_unchecked():
+        state = train.init_state(hunt(), collect(hunt(), 11), 0)
+    parts = jax.device_get((state.params, state.target_params, state.optimizer, state.ring))
+    *of_agents, ring = jax.tree.map(itemgetter(0), parts)
+    return Agent(*of_agents), ring
+
+
+def experience(config: IqnConfig, ring: frames.FrameRing) -> Experience:
+    return Experience(ring, frames.valid_starts(ring, train.window(config)))
+
+
+@jax.jit
+def update(
+    ring: frames.FrameRing, agents: Agent, number: jax.Array
+) -> tuple[Agent, dict[str, jax.Array]]:
+    """The agents after an update, and what is recorded."""
     config = hard()
 
-    def update_one(
-        collected: Experience, agent: Agent, index: jax.Array, number: jax.Array
-    ) -> tuple[Agent, dict[str, jax.Array]]:
+    def update_one(agent: Agent, index: jax.Array) -> tuple[Agent, dict[str, jax.Array]]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), number), index)
-        return train.update_agent(config, collected, agent, index, key)
+        return train.update_agent(config, experience(config, ring), agent, index, key)
 
-    every = jax.vmap(update_one, (None, 0, 0, None))
-    return jax.jit(
-        lambda collected, agents, number: every(collected, agents, jnp.arange(AGENTS), number)
-    )
+    return jax.vmap(update_one)(agents, jnp.arange(2))
 
 
-def agents() -> Agent:
-    config = hard()
-    return jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *(agent(config, i, i) for i in range(AGENTS))
-    )
+def updated(agents: Agent, number: int) -> tuple[Agent, dict[str, np.ndarray]]:
+    return jax.device_get(update(begun()[1], agents, number))
 
 
-def equal(left_tree: Any, other: Any) -> bool:
-    return all(
-        np.array_equal(left, right)
-        for left, right in zip(jax.tree.leaves(left_tree), jax.tree.leaves(other), strict=True)
-    )
+def equal(item: Any, other: Any) -> bool:
+    return all(map(np.array_equal, jax.tree.leaves(item), jax.tree.leaves(other)))
 
 
 def test_the_target_network_stands_still_between_its_copies():
-    begin, collected = agents(), experience(hard())
-    first, _ = updated()(collected, begin, 0)
-    second, _ = updated()(collected, first, 1)
-    third, _ = updated()(collected, second, 2)
+    begin, _ = begun()
+    first, _ = updated(begin, 0)
+    second, _ = updated(first, 1)
+    third, _ = updated(second, 2)
     assert equal(first.target_params, begin.target_params)
     assert not equal(first.params, begin.params)
     assert equal(second.target_params, second.params)
@@ -187,31 +169,31 @@ def test_the_target_network_stands_still_between_its_copies():
 
 
 def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
-    begin, collected = agents(), experience(hard())
+    begin, _ = begun()
     exploding = begin._replace(
-        params=jax.tree.map(lambda leaf: leaf.at[1].multiply(20.0), begin.params)
+        params=jax.tree.map(lambda leaf: np.stack([leaf[0], 20 * leaf[1]]), begin.params)
     )
-    (calm, quiet), (wild, loud) = (updated()(collected, item, 0) for item in (begin, exploding))
+    (calm, quiet), (wild, loud) = (updated(agents, 0) for agents in (begin, exploding))
+    first = itemgetter(0)
     for name in ("params", "optimizer"):
-        ours, theirs = (
-            jax.tree.map(lambda leaf: leaf[::2], getattr(end, name)) for end in (calm, wild)
-        )
+        ours, theirs = (jax.tree.map(first, getattr(end, name)) for end in (calm, wild))
         assert equal(ours, theirs)
     assert loud["grad_norm"][1] > 1e3 * quiet["grad_norm"][1]
     assert loud["clipped"][1] == 1
     moved = jax.tree.map(lambda new, old: new[1] - old[1], wild.params, exploding.params)
-    assert (
-        np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))) <= 0.1 * 0.5 + 1e-3
-    )
+    squares = sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))
+    assert np.sqrt(squares) <= 0.1 * 0.5 + 1e-3
 
 
 @pytest.mark.parametrize(("double_q", "forward"), [(True, 3), (False, 2)])
 def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
-    config = probes.hunt(train={"loss": {"double_q": double_q}})
-    program = jax.jit(
-        lambda collected, agent: train.update_agent(
-            config, collected, agent, jnp.int32(0), jax.random.key(0)
-        )
-    )
-    lowered = program.lower(experience(config), agent(config)).as_text()
+    config = hunt(train={"loss": {"double_q": double_q}})
+
+    @jax.jit
+    def program(ring: frames.FrameRing, agent: Agent) -> Any:
+        index, key = jnp.int32(0), jax.random.key(0)
+        return train.update_agent(config, experience(config, ring), agent, index, key)
+
+    agents, ring = begun()
+    lowered = program.lower(ring, jax.tree.map(itemgetter(0), agents)).as_text()
     assert lowered.count("stablehlo.dot_general") == forward * DENSE + BACKWARD
