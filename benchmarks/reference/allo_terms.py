@@ -1,7 +1,4 @@
-"""features -> the constraint terms of the loss, in the original's and a proposal's spelling.
-
-All give the same numbers; the benchmark measures the compiled programs.
-"""
+"""features -> the constraint terms of the loss, in the original's and a proposal's spelling"""
 
 from collections.abc import Callable
 
@@ -46,9 +43,8 @@ def proposed_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
     """Computes the errors with `@` and one identity matrix."""
     n, d = phi.shape
     eye = jnp.eye(d)
-    return jnp.tril(phi.T @ stop_gradient(phi) / n - eye), jnp.tril(
-        phi_2.T @ stop_gradient(phi_2) / n - eye
-    )
+    error_1 = jnp.tril(phi.T @ stop_gradient(phi) / n - eye)
+    return error_1, jnp.tril(phi_2.T @ stop_gradient(phi_2) / n - eye)
 
 
 def all_earlier_below(matrix: Array, threshold: Array) -> Array:

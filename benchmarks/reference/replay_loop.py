@@ -1,20 +1,14 @@
-"""rows of walks -> random pairs, the slow way: the trajectory's end is searched at every sample.
+"""rows of walks -> random pairs, the slow way: the trajectory's end is searched at every sample
 
-Three plain versions for comparison with the replay, written from the descriptions of the original
-and of two proposals: `sample_searching` loops over the batch and searches the next flag;
-`sample_with_snippet` is a proposal's code, described as vectorised, which also loops;
-`sample_with_terminal_table` sorts a table of flag positions that is filled when a row is added.
+Written from the descriptions of the original (`sample_searching`) and of two proposals: one's code,
+called vectorised, also loops (`sample_with_snippet`); the other sorts a table of flag positions
+that is filled when a row is added (`sample_with_terminal_table`).
 
-Only these corrections were applied, so that all sample the law of `quatrain.replay.episodes`:
+Corrected so that all sample the law of `quatrain.replay.episodes`: a start on a flagged slot is
+drawn again, the first flag from the start on ends the trajectory, a row ends with a flag, the table
+grows if a row has more than 100 flags, and the lag is at least 1 and never passes the end.
 
-* A start on a flagged slot, which would pair across the reset, is drawn again. The first flag from
-  the start on ends the trajectory; the originals used the second one if there were two.
-* A row ends with a flag, so that an unfinished one has an end too.
-* The table grows beyond its 100 columns if a row has more flags, instead of dropping them.
-* The lag starts at 1 and rounding cannot move it past the end.
-
-The rows must be full and hold equally many transitions (rows are drawn uniformly), and the discount
-must lie between 0 and 1, both excluded.
+Rows must be full and hold equally many transitions; the discount lies strictly between 0 and 1.
 """
 
 import numpy as np
@@ -106,8 +100,6 @@ def _pairs(
     discount: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     uniforms = rng.random(len(start))
-    lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount)).astype(
-        np.int32
-    )
-    later = start + np.minimum(lags, horizons)
+    lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount))
+    later = start + np.minimum(lags.astype(np.int32), horizons)
     return buffer.obs[episode, start], buffer.obs[episode, later]

@@ -1,0 +1,69 @@
+"""programs -> their times, and the refusal of results that differ"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.stats import chisquare
+
+from benchmarks.harness import Contestant, Measured, race
+from benchmarks.repeat import repeat
+from benchmarks.table import NotTheSame
+
+
+class Continued:
+    """Runs `advance(state) -> (state, result)` from the last state in each call."""
+
+    def __init__(self, advance: Callable[[Any], tuple[Any, Any]], state: Any) -> None:
+        self.advance, self.state = advance, state
+        self.results: list[Any] = []
+
+    def __call__(self) -> None:
+        self.state, result = jax.block_until_ready(self.advance(self.state))
+        self.results.append(result)
+
+
+def timed(
+    works: Mapping[str, Callable[[], Any] | Contestant], rounds: int, **units: float
+) -> dict[str, Measured]:
+    """Measures contestants, and short works: repeated, each until its arrays are there."""
+
+    def contestant(name: str, work: Any) -> Contestant:
+        if isinstance(work, Contestant):
+            return work
+        return repeat(lambda: jax.block_until_ready(work()), units.get(name, 1))
+
+    contestants = {name: contestant(name, work) for name, work in works.items()}
+    programs = [each.run for each in contestants.values() if isinstance(each.run, Continued)]
+    with ThreadPoolExecutor() as pool:  # they compile side by side
+        list(pool.map(lambda run: run(), programs))
+    return race(contestants, rounds)
+
+
+def refuse_difference(
+    what: str, results: Mapping[str, Any], rtol: float = 0.0, atol: float = 0.0
+) -> None:
+    """Raises NotTheSame unless all results equal the first, leaf by leaf.
+
+    `atol` is relative to an array's largest entry, if that is above 1.
+    """
+    first, *others = results
+    expected = jax.tree.map(np.asarray, jax.tree.leaves(results[first]))
+    for name in others:
+        for leaf, other in zip(jax.tree.leaves(results[name]), expected, strict=True):
+            tolerance = atol * max(1.0, float(np.abs(other).max()))
+            if np.shape(leaf) != other.shape or not np.allclose(leaf, other, rtol, tolerance):
+                raise NotTheSame(f"{what}: {name} differs from {first}")
+
+
+def refuse_other_frequencies(what: str, counts: np.ndarray, expected: np.ndarray) -> None:
+    """Raises NotTheSame unless counts are as expected: none where that is 0, and by chi-square."""
+    often = expected >= 5
+    observed, frequencies = counts[often], expected[often]
+    if expected[~often].any():
+        observed = np.append(observed, counts[~often].sum())
+        frequencies = np.append(frequencies, expected[~often].sum())
+    if counts[expected == 0].any() or chisquare(observed, frequencies).pvalue < 1e-6:
+        raise NotTheSame(f"{what}: {counts.sum():,} samples do not follow the sampling law")
