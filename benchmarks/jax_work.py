@@ -10,19 +10,17 @@ from scipy.stats import chisquare
 
 from benchmarks.harness import Contestant, Measured, race
 from benchmarks.repeat import repeat
-from benchmarks.table import NotTheSame
+from benchmarks.table import NotTheSame, Row, Without
 
 
 class Continued:
-    """Runs `advance(state) -> (state, result)` from the last state in each call."""
+    """Runs `advance(state) -> (state, result)`, from the last state in each call."""
 
     def __init__(self, advance: Callable[[Any], tuple[Any, Any]], state: Any) -> None:
         self.advance, self.state = advance, state
-        self.results: list[Any] = []
 
     def __call__(self) -> None:
-        self.state, result = jax.block_until_ready(self.advance(self.state))
-        self.results.append(result)
+        self.state, _ = jax.block_until_ready(self.advance(self.state))
 
 
 def timed(
@@ -40,6 +38,21 @@ def timed(
     with ThreadPoolExecutor() as pool:  # they compile side by side
         list(pool.map(lambda run: run(), programs))
     return race(contestants, rounds)
+
+
+def declaring(times: Mapping[str, Measured], unit: str, **common: Any) -> Callable[..., Row]:
+    """Returns a function that makes a row of named times; `ours` and `before` if not named."""
+
+    def row(name: str, **declared: Any) -> Row:
+        fields = {"ours": "ours", "before": "before"} | common | declared
+        for side in {"ours", "before", "seed_way", "limit"} & fields.keys():
+            fields[side] = times[fields[side]] if fields[side] else None
+        if "without" in fields:
+            what, side = fields["without"]
+            fields["without"] = Without(what, times[side])
+        return Row(name, unit, **fields)
+
+    return row
 
 
 def refuse_difference(

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.allo.steps import World
 from benchmarks.harness import Contestant, Measured, race
-from benchmarks.jax_work import refuse_difference, timed
+from benchmarks.jax_work import declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
 from benchmarks.reference import allo_plots
 from benchmarks.reference.allo_terms import TERMS, Terms
@@ -61,13 +61,12 @@ def term_rows(world: World, rounds: int) -> list[Row]:
     works = {name: partial(program, *arguments) for name, program in programs.items()}
     refuse_difference("terms", {name: work() for name, work in works.items()}, 1e-3, 1e-3)
     times = timed(works, rounds, **dict.fromkeys(works, UPDATED))
+    row = declaring(times, "us/call")
+    one_eye, helper = "  terms: one identity matrix", "  terms: a jitted helper"
     return [
-        Row(name, "us/call", times["ours"], times[before], times[after], claims=(claim,))
-        for name, before, after, claim in (
-            ("  terms: einsum or @", "einsum", "product", "allo-5"),
-            ("  terms: one identity matrix", "einsum", "one eye", "allo-7"),
-            ("  terms: a jitted helper", "helper", "jitted helper", "allo-8"),
-        )
+        row("  terms: einsum or @", before="einsum", seed_way="product", claims=("allo-5",)),
+        row(one_eye, before="einsum", seed_way="one eye", claims=("allo-7",)),
+        row(helper, before="helper", seed_way="jitted helper", claims=("allo-8",)),
     ]
 
 

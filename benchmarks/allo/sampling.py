@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.allo.steps import SEED, rows_of
 from benchmarks.harness import Measured
-from benchmarks.jax_work import refuse_other_frequencies, timed
+from benchmarks.jax_work import declaring, refuse_other_frequencies, timed
 from benchmarks.reference.replay_loop import (
     sample_searching,
     sample_with_snippet,
@@ -37,16 +37,14 @@ Draw = Callable[[], Any]
 def sampling_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
     """Measures 256 pairs from rows of equal length: on the host, and in a compiled program."""
     times = lawful_race(samplers(episodes, discount), episodes, states, discount, rounds)
-    length, main = int(episodes.horizon[0]), ("replay-1", "replay-2")
-    host = {name: times[name] for name in ("ours", "before", "seed_way", "limit")}
-    snippet = {**host, "seed_way": times["snippet"], "limit": None}
-    row = partial(Row, unit="us/call")
-    name, goal = f"sample({BATCH}), rows of {length}", Goal(10, "seed's way")
-    chunk = "  a chunk at once, as in training"
+    row = declaring(times, "us/call", seed_way="seed_way")
+    name, limited = f"sample({BATCH}), rows of {int(episodes.horizon[0])}", {"limit": "limit"}
+    snippet, chunk = "  the proposal's own snippet", "  a chunk at once, as in training"
+    goal, claims = Goal(10, "seed's way"), ("replay-1", "replay-2")
     return [
-        row(name, **host, goal=goal, claims=main, tried=TRIED),
-        row("  the proposal's own snippet", **snippet, claims=("allo-1",)),
-        row(chunk, **host | {"ours": times["bulk"]}, goal=Goal(15, "seed's way")),
+        row(name, **limited, goal=goal, claims=claims, tried=TRIED),
+        row(snippet, seed_way="snippet", claims=("allo-1",)),
+        row(chunk, ours="bulk", **limited, goal=Goal(15, "seed's way")),
         memory_row(episodes, rounds),
     ]
 

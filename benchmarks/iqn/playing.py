@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, race
+from benchmarks.harness import Contestant
 from benchmarks.iqn.sides import FEW, SEED, Sides, changed, society_of
-from benchmarks.jax_work import Continued, refuse_difference, timed
+from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
-from benchmarks.table import Goal, Point, Row, Without
+from benchmarks.table import Goal, Point, Row
 from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
@@ -33,45 +33,36 @@ ANOTHER_GAME = "all agents at once (vmap), where none sees what the others just 
 def env_rows(rules: Rules, rounds: int) -> list[Row]:
     """Measures random play in more and more envs, and the observation alone."""
     refuse_another_world(rules)
-    plain, world, count = (
-        ObjectWorld(rules, np.random.default_rng(SEED)),
-        make_world(rules),
-        rules.agents,
-    )
+    plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
     plain.reset()
+    agents, count = range(rules.agents), rules.agents
     states = start(world, env_keys(MANY), 1).state
     observe = jax.jit(jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None)))
-    policy = random_policy(rules)
-
-    def play(envs: int) -> Contestant:
-        return playing(rules, envs, 1, RANDOM_STEPS // (envs * count), lambda _: policy)
-
     works = {
         "before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * count),
-        "loops": lambda: [plain.observe(agent) for agent in range(count)],
-        "jitted": lambda: [seed.view(plain, agent) for agent in range(count)],
+        "loops": lambda: [plain.observe(agent) for agent in agents],
+        "jitted": lambda: [seed.view(plain, agent) for agent in agents],
         "at once": lambda: seed.views(plain),
-        "ours": lambda: observe(states, jnp.arange(count)),
+        "compiled": lambda: observe(states, jnp.arange(count)),
     }
-    units = {"loops": count, "jitted": count, "at once": count, "ours": MANY * count}
-    times = timed(works | {envs: play(envs) for envs in (1, 16, MANY)}, rounds, **units)
-
-    def row(envs: int, **more: Any) -> Row:
-        name, point = (
-            "world and observation, random",
-            Point("worlds of iqn at once", "worlds", envs),
-        )
-        name = f"{name}, {envs} world(s)"
-        return Row(name, UNIT, times[envs], times["before"], point=point, **more)
-
-    alone = partial(Row, unit=UNIT, ours=times["ours"], before=times["loops"])
-    name, at_once = "  the observation alone", f"  the same; seed's way: {ANOTHER_GAME}"
+    units = {"loops": count, "jitted": count, "at once": count, "compiled": MANY * count}
+    for envs in (1, 16, MANY):
+        policy_of = lambda _: random_policy(rules)  # noqa: E731
+        works[str(envs)] = playing(rules, envs, 1, RANDOM_STEPS // (envs * count), policy_of)
+    times = timed(works, rounds, **units)
+    name, curve = (
+        "world and observation, random,",
+        partial(Point, "worlds of iqn at once", "worlds"),
+    )
+    row, alone = declaring(times, UNIT), declaring(times, UNIT, ours="compiled", before="loops")
+    many = {"goal": Goal(500, "before"), "without": ("many worlds: 1", "1")}
+    seed_way = f"  the same; seed's way: {ANOTHER_GAME}"
     return [
-        row(MANY, goal=Goal(500, "before"), without=Without("many worlds: 1", times[1])),
-        row(1, goal=Goal(70, "before")),
-        row(16),
-        alone(name, seed_way=times["jitted"], claims=("agents-observe",)),
-        alone(at_once, seed_way=times["at once"], claims=("agents-observe-together",)),
+        row(f"{name} 256 world(s)", ours="256", **many, point=curve(256)),
+        row(f"{name} 1 world(s)", ours="1", goal=Goal(70, "before"), point=curve(1)),
+        row(f"{name} 16 world(s)", ours="16", point=curve(16)),
+        alone("  the observation alone", seed_way="jitted", claims=("agents-observe",)),
+        alone(seed_way, seed_way="at once", claims=("agents-observe-together",)),
     ]
 
 
@@ -100,7 +91,7 @@ def playing(
     def advance(state):
         states, calls = state
         played = program(states, params, jax.random.key(calls))
-        return (played.envs, calls + 1), played.turns.turn
+        return (played.envs, calls + 1), None
 
     states = start(world, env_keys(envs), frames)
     return Contestant(Continued(advance, (states, 0)), count * envs * rules.agents)
@@ -147,26 +138,22 @@ def acting_rows(sides: Sides, rounds: int) -> list[Row]:
         policy = partial(greedy_policy, config)
         return playing(rules, envs, config.network.frames, count, policy, sides.state.params)
 
-    contestants = {
+    works = {
         "before": Contestant(plain, PLAIN_TURNS * rules.agents),
         "equal": ours(sides.config, 1),
-        "one": ours(few, 1),
+        "few": ours(few, 1),
         "many": ours(few, 32),
     }
-    times = race(contestants, rounds)
-
-    def row(name: str, side: str, goal: float, without: Without | None = None) -> Row:
-        goal = Goal(goal, "before")
-        return Row(name, UNIT, times[side], times["before"], goal=goal, without=without)
-
-    fewer, many = (
-        Without("32 quantiles: 256", times["equal"]),
-        Without("32 worlds: 1", times["one"]),
+    row = declaring(timed(works, rounds), UNIT)
+    name, quantiles = (
+        "world and acting, greedy, 256 quantiles, 1 world",
+        ("32 quantiles: 256", "equal"),
     )
+    many = {"ours": "many", "without": ("32 worlds: 1", "few")}
     return [
-        row("world and acting, greedy, 256 quantiles, 1 world", "equal", 2),
-        row("  ours: 32 quantiles", "one", 5, fewer),
-        row("  ours: 32 quantiles, 32 worlds", "many", 20, many),
+        row(name, ours="equal", goal=Goal(2, "before")),
+        row("  ours: 32 quantiles", ours="few", goal=Goal(5, "before"), without=quantiles),
+        row("  ours: 32 quantiles, 32 worlds", **many, goal=Goal(20, "before")),
     ]
 
 
@@ -195,13 +182,12 @@ def inference_rows(sides: Sides, rounds: int) -> list[Row]:
         "ours": lambda: program(params, stacks),
     }
     units = dict.fromkeys(works, count) | {"ours": count * stacks.shape[1]}
-    times = timed(works, rounds, **units)
-    row = partial(Row, unit=UNIT, ours=times["ours"], before=times["before"])
+    row = declaring(timed(works, rounds, **units), UNIT)
     name = "inference alone; ours: 32 quantiles, many stacks at once"
     at_once = f"  seed's way: {ANOTHER_GAME}"
     return [
-        row(name, seed_way=times["jitted"], claims=("agents-infer",)),
-        row(at_once, seed_way=times["at once"], claims=("agents-act-together",)),
+        row(name, seed_way="jitted", claims=("agents-infer",)),
+        row(at_once, seed_way="at once", claims=("agents-act-together",)),
     ]
 
 

@@ -7,9 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, Measured
+from benchmarks.harness import Contestant
 from benchmarks.iqn.sides import fill
-from benchmarks.jax_work import Continued, refuse_difference, refuse_other_frequencies, timed
+from benchmarks.jax_work import (
+    Continued,
+    declaring,
+    refuse_difference,
+    refuse_other_frequencies,
+    timed,
+)
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.table import Goal, Point, Row
@@ -26,7 +32,6 @@ BATCH, CALLS = 256, 40
 WINDOW = Window(frames=5, n_step=1, discount=0.97)
 # A cycle of preset default.
 AGENTS, ENVS, FRAME, TURNS, UPDATES, UPDATE_BATCH = 5, 16, 125, 25, 32, 64
-CAPACITIES = (4, 64, 256)  # thousands
 CYCLES = 4  # of a call, so that a scan carries the ring
 EPISODES, EPISODE = 18, 50
 TRIED = "whole stacks gathered at once: draws of 4k and of 64k fell to a quarter of their time"
@@ -44,17 +49,18 @@ def treasurehunt_turns(turns: int, agents: int, envs: int) -> Transitions:
 
 def capacity_rows(rounds: int) -> list[Row]:
     """Measures a cycle with and without sampling, which misses the cache more in a larger ring."""
-    draws = timed({str(size): cycle(size, UPDATES) for size in CAPACITIES}, rounds)
-    alone = timed({str(size): cycle(size, 0) for size in CAPACITIES[:2]}, rounds)
-
-    def row(what: str, times: dict[str, Measured], size: int, point: Point | None = None) -> Row:
-        name, small = f"{what}, {size}k stored; before: 4k", times["4"]
-        row = Row(name, "ms/step", times[str(size)], small, against="ours", point=point)
-        return row._replace(goal=Goal(0.8, "before"), tried=TRIED) if size == 64 else row
-
+    works = {str(size): cycle(size, UPDATES) for size in (4, 64, 256)}
+    times = timed(works | {"write 4": cycle(4, 0), "write 64": cycle(64, 0)}, rounds)
+    row = declaring(times, "ms/step", before="4", against="ours", tried=TRIED)
+    name, goal = "write + 160 draws, {}k stored; before: 4k", Goal(0.8, "before")
     curve = partial(Point, "transitions in iqn's replay", "capacity")
-    rows = [row("write + 160 draws", draws, size, curve(size * 1000)) for size in CAPACITIES]
-    return [*rows, row("  write alone", alone, 64)]
+    alone = {"ours": "write 64", "before": "write 4"}
+    return [
+        row(name.format(4), ours="4", point=curve(4_000)),
+        row(name.format(64), ours="64", goal=goal, point=curve(64_000)),
+        row(name.format(256), ours="256", point=curve(256_000)),
+        row("  write alone, 64k stored; before: 4k", **alone, goal=goal),
+    ]
 
 
 def cycle(thousands: int, updates: int) -> Contestant:
@@ -122,18 +128,16 @@ def numpy_rows(rounds: int) -> list[Row]:
     results |= {name: zip(*results[name], strict=True) for name in ("before", "moved", "seed_way")}
     refuse_other_transitions(results)
     times = timed(works, rounds, **dict.fromkeys(works, CALLS))
-    row = partial(Row, unit="us/call", ours=times["ours"], seed_way=times["seed_way"])
-    name = "sample(256), 5 frames of 125, one agent"
+    row, goal = declaring(times, "us/call", seed_way="seed_way"), Goal(1, "before")
     moved = "  the batch on the device; before: drawn on the host, moved"
-    goal = Goal(1.0, "before")
     return [
-        row(name, before=times["before"], goal=goal, claims=("agents-sample",)),
-        row(moved, before=times["moved"], claims=("agents-device",)),
+        row("sample(256), 5 frames of 125, one agent", goal=goal, claims=("agents-sample",)),
+        row(moved, before="moved", claims=("agents-device",)),
     ]
 
 
 def refuse_other_transitions(samples: dict[str, Any]) -> None:
-    """Raises NotTheSame unless all draw the same: each turn but an episode's last, equally often."""
+    """Raises NotTheSame unless all draw each turn with a successor, equally often and the same."""
     first_of_each = {}
     drawable = np.arange(EPISODES * EPISODE) % EPISODE < EPISODE - 1
     for name, calls in samples.items():

@@ -1,16 +1,15 @@
 """sides -> rows about a gradient step of iqn, and about its loss alone"""
 
-from functools import partial
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
 
-from benchmarks.harness import Contestant, Measured
+from benchmarks.harness import Contestant
 from benchmarks.iqn.sides import Sides, changed
-from benchmarks.jax_work import Continued, refuse_difference, timed
+from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.table import Goal, Point, Row
@@ -23,87 +22,67 @@ from quatrain.models.iqn.train import update_agents
 JITTED = "jitted, one by one"
 TRIED = "whole stacks gathered at once: draws take a quarter of the time; the rest was not profiled"
 LOSSES = 200  # of a call of the compiled program
-TOGETHER = ("agents-train-together",)
+SHARE = {"before": None, "limit": "limit"}
 
 
 def train_rows(sides: Sides, rounds: int) -> list[Row]:
     """Measures the original's network, noise and batch."""
     names = ("two threads", "one thread", "one by one", "side by side", "ours", "quiet", "limit")
-    times = step_times(sides, names, rounds)
-    row = partial(step_row, times, seed_way=times["side by side"], claims=TOGETHER)
+    row = step_row(sides, names, rounds)
+    main = {"seed_way": "one by one", "limit": "limit", "claims": ("agents-train",)}
+    together = {"seed_way": "side by side", "claims": ("agents-train-together",)}
     same = "  the same against the jitted step of one agent after the other"
     return [
-        main_row(sides, times, 1.4),
-        *variant_rows(sides, times, 2.4, 0.65),
-        row("  seed's way: all agents side by side (vmap)"),
-        row(same, before="one by one", against=JITTED),
+        row(title(sides), **main, goal=Goal(1.4, "before"), point=point(sides)),
+        row("  B=256, before: 1 thread", before="one thread", goal=Goal(2.4, "before")),
+        row("  seed's way: all agents side by side (vmap)", **together),
+        row(same, before="one by one", against=JITTED, **together),
+        row("  B=256, no noise", ours="quiet", **SHARE, goal=Goal(0.65, "limit")),
     ]
 
 
 def batch_rows(sides: Sides, rounds: int) -> list[Row]:
     """Measures the same network with a smaller batch."""
-    times = step_times(sides, ("two threads", "one thread", "ours", "quiet", "limit"), rounds)
-    return [main_row(sides, times, 1.5), *variant_rows(sides, times, 2.2, 0.5)]
+    row = step_row(sides, ("two threads", "one thread", "ours", "quiet", "limit"), rounds)
+    return [
+        row(title(sides), limit="limit", goal=Goal(1.5, "before"), point=point(sides)),
+        row("  B=64, before: 1 thread", before="one thread", goal=Goal(2.2, "before")),
+        row("  B=64, no noise", ours="quiet", **SHARE, goal=Goal(0.5, "limit")),
+    ]
 
 
 def small_rows(sides: Sides, rounds: int) -> list[Row]:
     """Measures 64 units; the reference uses one thread, which is faster there."""
-    times = step_times(sides, ("one thread", "one by one", "side by side", "ours"), rounds)
-    name = "  64 units, before: jitted, one agent after the other"
-    row = partial(step_row, times, before="one by one", against=JITTED, claims=TOGETHER)
-    together = row(name, seed_way=times["side by side"], goal=Goal(1.3, "before"))
-    return [main_row(sides, times, 1.5, before="one thread"), together]
+    row = step_row(sides, ("one thread", "one by one", "side by side", "ours"), rounds)
+    main = {"seed_way": "one by one", "claims": ("agents-train",)}
+    together = {"seed_way": "side by side", "claims": ("agents-train-together",)}
+    name, jitted = "  64 units, before: jitted, one agent after the other", "one by one"
+    return [
+        row(title(sides), before="one thread", **main, goal=Goal(1.5, "before")),
+        row(name, before=jitted, against=JITTED, **together, goal=Goal(1.3, "before")),
+    ]
 
 
 def large_rows(sides: Sides, rounds: int) -> list[Row]:
     """Measures 256 units, where matrix products dominate on either side."""
-    times = step_times(sides, ("two threads", "one by one", "ours", "limit"), rounds)
+    row = step_row(sides, ("two threads", "one by one", "ours", "limit"), rounds)
+    main = {"seed_way": "one by one", "limit": "limit", "claims": ("agents-train",)}
     return [
-        main_row(sides, times, 0.9),
-        limit_row(times, "  256 units, its share of the matmul rate", "ours", 0.3),
+        row(title(sides), **main, goal=Goal(0.9, "before")),
+        row("  256 units, its share of the matmul rate", **SHARE, goal=Goal(0.3, "limit")),
     ]
 
 
-def step_row(
-    times: dict[str, Measured], name: str, before: str = "two threads", **more: Any
-) -> Row:
-    return Row(name, "ms/step", times["ours"], times[before], tried=TRIED, **more)
+def title(sides: Sides) -> str:
+    config, size = sides.config, sides.config.train.batch_size
+    return f"train step, {config.network.hidden} units, B={size}, Q={config.train.loss.quantiles}"
 
 
-def main_row(
-    sides: Sides, times: dict[str, Measured], goal: float, before: str = "two threads"
-) -> Row:
-    """Returns the comparison with the reference, and with the seed's way if that was measured."""
-    config, proposed = sides.config, times.get("one by one")
-    size, hidden = config.train.batch_size, config.network.hidden
-    point = Point("a train step of iqn and its batch", "batch", size)
-    return step_row(
-        times,
-        f"train step, {hidden} units, B={size}, Q={config.train.loss.quantiles}",
-        before,
-        seed_way=proposed,
-        limit=times.get("limit"),
-        goal=Goal(goal, "before"),
-        claims=("agents-train",) if proposed else (),
-        point=point if config.network.noisy != "none" else None,
-    )
+def point(sides: Sides) -> Point:
+    return Point("a train step of iqn and its batch", "batch", sides.config.train.batch_size)
 
 
-def variant_rows(sides: Sides, times: dict[str, Measured], goal: float, share: float) -> list[Row]:
-    """Returns the comparison with one thread, and the share of the limit without noise."""
-    batch = f"  B={sides.config.train.batch_size}"
-    return [
-        step_row(times, f"{batch}, before: 1 thread", "one thread", goal=Goal(goal, "before")),
-        limit_row(times, f"{batch}, no noise", "quiet", share),
-    ]
-
-
-def limit_row(times: dict[str, Measured], name: str, side: str, share: float) -> Row:
-    goal = Goal(share, "limit")
-    return Row(name, "ms/step", times[side], limit=times["limit"], goal=goal, tried=TRIED)
-
-
-def step_times(sides: Sides, names: tuple[str, ...], rounds: int) -> dict[str, Measured]:
+def step_row(sides: Sides, names: tuple[str, ...], rounds: int) -> Callable[..., Row]:
     """Measures ways of a gradient step, counted per agent; all but the limit sample a batch."""
     config, count = sides.config, len(sides.agents)
     keys = jax.random.split(jax.random.key(1), count)
@@ -133,7 +112,8 @@ def step_times(sides: Sides, names: tuple[str, ...], rounds: int) -> dict[str, M
         "limit": lambda: left @ right,
     }
     share = 2 * rows * hidden**2 / flop(config)
-    return timed({name: works[name] for name in names}, rounds, limit=share)
+    times = timed({name: works[name] for name in names}, rounds, limit=share)
+    return declaring(times, "ms/step", before="two threads", tried=TRIED)
 
 
 update = jax.jit(update_agents, static_argnums=0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.allo import measure, parts, sampling, steps
-from benchmarks.harness import Contestant, Measured
+from benchmarks.harness import Measured
 from benchmarks.jax_work import refuse_difference, refuse_other_frequencies
 from benchmarks.reference import allo as reference
 from benchmarks.reference import allo_plots, allo_terms
@@ -115,16 +115,6 @@ def test_another_loss_is_refused(world, monkeypatch):
     monkeypatch.setattr(steps, "objective", wrong)
     with pytest.raises(NotTheSame, match="room4: loss or gradient of one batch: ours differs"):
         steps.gradients(world)
-
-
-def test_a_contestant_that_does_not_learn_is_refused():
-    learner = steps.Continued(lambda losses: (losses[1:], losses[0]), [29.0, 40.0, 15.0, 14.0])
-    for _ in range(3):
-        learner()
-    with pytest.raises(NotTheSame, match="before began with loss 29 and came to 15"):
-        steps.refuse_unlearned({"before": Contestant(learner)})
-    learner()
-    steps.refuse_unlearned({"before": Contestant(learner)})
 
 
 def test_samplers_follow_the_law_and_others_are_refused(world):
