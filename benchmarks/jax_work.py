@@ -1,5 +1,6 @@
 """programs -> their times, and the refusal of results that differ"""
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,18 +27,30 @@ class Continued:
 def timed(
     works: Mapping[str, Callable[[], Any] | Contestant], rounds: int, **units: float
 ) -> dict[str, Measured]:
-    """Measures contestants, and short works: repeated, each until its arrays are there."""
+    """Measures contestants, and short works: repeated, each until its arrays are there.
+
+    Programs that continue compile side by side, which is timed; short works have been called.
+    """
 
     def contestant(name: str, work: Any) -> Contestant:
         if isinstance(work, Contestant):
             return work
         return repeat(lambda: jax.block_until_ready(work()), units.get(name, 1))
 
+    def first_call(run: Callable[[], object]) -> float:
+        begin = time.perf_counter()
+        run()
+        return time.perf_counter() - begin
+
     contestants = {name: contestant(name, work) for name, work in works.items()}
-    programs = [each.run for each in contestants.values() if isinstance(each.run, Continued)]
-    with ThreadPoolExecutor() as pool:  # they compile side by side
-        list(pool.map(lambda run: run(), programs))
-    return race(contestants, rounds)
+    programs = {name: it.run for name, it in contestants.items() if isinstance(it.run, Continued)}
+    with ThreadPoolExecutor() as pool:
+        seconds = dict(zip(programs, pool.map(first_call, programs.values()), strict=True))
+    times = race(contestants, rounds)
+    for name, first in seconds.items():
+        later = times[name].median * contestants[name].units
+        times[name] = times[name]._replace(compile_seconds=max(0.0, first - later))
+    return times
 
 
 def declaring(times: Mapping[str, Measured], unit: str, **common: Any) -> Callable[..., Row]:

@@ -99,12 +99,11 @@ def metrics_row(rounds: int) -> Row:
     make = jax.jit(lambda start: {name: start + place for place, name in enumerate("abcdefgh")})
 
     def fetching(fetch, start):
-        calls = (
+        ready = [
             [jax.block_until_ready(make(start + step)) for step in range(LOGGED)]
             for _ in range(rounds + 3)
-        )
-        ready = iter(list(calls))
-        return lambda: [fetch(metrics) for metrics in next(ready)]
+        ]
+        return lambda: [fetch(metrics) for metrics in ready.pop()]
 
     works = {
         "before": fetching(reference.one_by_one, jnp.float32(0)),
@@ -125,11 +124,11 @@ def plots_row(world: World) -> Row:
     In two rounds: one of the original's plots takes seconds.
     """
     config, dataset = world.config, world.dataset
-    d, steps = config.network.d, np.arange(1, config.train.record_every + 1)
     names = [*allo_plots.CURVES, "manifold_distance", "grad_norm", "cosine_mean"]
     for name in ("cosine", "eigenvalue_dual", "duals_diag"):
-        names += [f"{name}/{i}" for i in range(d)]
-    history = {name: (steps, steps / (len(steps) + 1)) for name in names}
+        names += [f"{name}/{i}" for i in range(config.network.d)]
+    steps = np.arange(1, config.train.record_every + 1)
+    history = dict.fromkeys(names, (steps, steps / (len(steps) + 1)))
 
     def learned() -> np.ndarray:
         table = tables(config, world.state, dataset)[0]

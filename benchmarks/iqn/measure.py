@@ -6,31 +6,28 @@ import jax
 
 from benchmarks.iqn.playing import acting_rows, env_rows, inference_rows, stacking_row
 from benchmarks.iqn.ring import capacity_rows, numpy_rows
-from benchmarks.iqn.sides import SAME_TARGET, changed, config_of, sides_of
+from benchmarks.iqn.sides import FEW, SAME_TARGET, changed, config_of, sides_of
 from benchmarks.iqn.steps import batch_rows, large_rows, loss_row, small_rows, train_rows
 from benchmarks.iqn.whole import compile_row, equal_work_row, schedule_row
 from benchmarks.table import Report
 
 STEPS = {"updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0, "loss": SAME_TARGET}
 """Of train: the programs of a whole cycle are as short as they can be."""
-NARROW = {
+NARROW = STEPS | {
     "batch_size": 64,
     "updates_per_cycle": 10,
     "record_every": 10,
-    "evaluate_every": 0,
     "loss": SAME_TARGET | {"quantiles": 8, "target_quantiles": 8},
 }
 """Of train: ten updates in a call, so that the call itself does not count."""
-EQUAL_WORK = {
+EQUAL_WORK = STEPS | {
     "turns": 50_000,
     "turns_per_cycle": 25,
     "updates_per_cycle": 16,
     "record_every": 16,
-    "evaluate_every": 0,
     "batch_size": 64,
     "capacity": 16_000,
-    "acting": {"quantiles": 32, "taus": "midpoints"},
-    "loss": SAME_TARGET,
+    "acting": FEW,
 }
 """Of train, with 32 worlds: 4000 agent-steps and 80 gradient steps a cycle."""
 NOTES = [

@@ -13,6 +13,8 @@ Rows must be full and hold equally many transitions; the discount lies strictly 
 
 import numpy as np
 
+Pairs = tuple[np.ndarray, np.ndarray]
+
 
 class RowBuffer:
     """Holds rows of `episode_length` slots: trajectories back to back, flagged at their ends."""
@@ -31,16 +33,13 @@ class RowBuffer:
         positions = np.flatnonzero(self.terminals[row])
         missing = len(positions) - self.terminal_indices.shape[1]
         if missing > 0:
-            self.terminal_indices = np.pad(
-                self.terminal_indices, ((0, 0), (0, missing)), constant_values=-1
-            )
+            columns = (0, 0), (0, missing)
+            self.terminal_indices = np.pad(self.terminal_indices, columns, constant_values=-1)
         self.terminal_indices[row, : len(positions)] = positions
         self.num_terminals[row] = len(positions)
         self.episodes += 1
 
-    def draw_starts(
-        self, rng: np.random.Generator, batch_size: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def draw_starts(self, rng: np.random.Generator, batch_size: int) -> Pairs:
         episode = rng.integers(self.episodes, size=batch_size)
         start = rng.integers(self.obs.shape[1] - 1, size=batch_size)
         while (flagged := self.terminals[episode, start] == 1).any():
@@ -51,7 +50,7 @@ class RowBuffer:
 
 def sample_searching(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     """Samples pairs (state, later state); a Python loop searches each trajectory's end."""
     episode, start = buffer.draw_starts(rng, batch_size)
     horizons = np.zeros(batch_size, np.int32)
@@ -63,7 +62,7 @@ def sample_searching(
 
 def sample_with_snippet(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     """Samples the same pairs with the proposal's loop; without a flag the row's end is the end."""
     episode, start = buffer.draw_starts(rng, batch_size)
     transition_ranges = np.full(batch_size, buffer.obs.shape[1])
@@ -81,7 +80,7 @@ def sample_with_snippet(
 
 def sample_with_terminal_table(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     """Samples the same pairs; the end is the smallest later entry in the row of the table."""
     episode, start = buffer.draw_starts(rng, batch_size)
     terminals = buffer.terminal_indices[episode]
@@ -98,7 +97,7 @@ def _pairs(
     start: np.ndarray,
     horizons: np.ndarray,
     discount: float,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     uniforms = rng.random(len(start))
     lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount))
     later = start + np.minimum(lags.astype(np.int32), horizons)
