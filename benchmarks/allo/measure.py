@@ -1,122 +1,82 @@
-"""allo: a step, a sample and the data preparation, against the reference and the proposals."""
+"""allo: a step, a sample and the data preparation, against the reference and the proposals"""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from benchmarks.allo.parts import part_rows
-from benchmarks.allo.pictures import FEW, PLOTS_OF_A_RUN, plots_row
-from benchmarks.allo.sampling import batch_rows, capacity_rows, memory_row, sampling_rows, whole_row
-from benchmarks.allo.steps import step_row, step_rows
-from benchmarks.allo.worlds import World, rows_of, world_of
+from benchmarks.allo.parts import PLOTS_OF_A_RUN, gather_row, metrics_row, plots_row, term_rows
+from benchmarks.allo.sampling import capacity_rows, sampling_rows
+from benchmarks.allo.steps import SEED, World, config_of, encoder_row, rows_of, step_rows, world_of
 from benchmarks.harness import Contestant, Measured, race
+from benchmarks.jax_work import refuse_difference
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
-from benchmarks.table import Goal, NotTheSame, Report, Row
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from benchmarks.table import Goal, Report, Row
 from quatrain.models.allo.collect import collect
-from quatrain.models.allo.config import AlloConfig
-from quatrain.replay.episodes.pairs import pair_matrix
-from quatrain.replay.episodes.trajectories import Episodes
 
-PRESET = "original"
-SEED = 0
 COPIED_WALKS = 3  # of 1000: the reference takes half a minute or more for all
 FEW_WALKS = 100  # on the larger maps
-WHOLE_RUN_STEPS = 20_000
+WHOLE_RUN_STEPS = 20_000  # the original samples twice a step
 SHORT = 100  # transitions in a row of the original's first program
 NOTES = [
-    f"data preparation: before is {COPIED_WALKS} of 1000 walks, times 1000/{COPIED_WALKS} "
-    "(extrapolated), without the walking; ours is walking and copying",
-    f"whole run: preparation + {WHOLE_RUN_STEPS:,} times the step of room4, sampling of "
-    f"{WHOLE_RUN_STEPS:,} steps: {2 * WHOLE_RUN_STEPS:,} samples (computed from the rows, not run)",
-    f"plots: ours are drawn once, after training, which counts for {PLOTS_OF_A_RUN} plots of the "
-    f"original; {FEW} rounds",
+    f"data preparation: before is {COPIED_WALKS} of 1000 walks, extrapolated, without the walking",
+    f"whole run, sampling of {WHOLE_RUN_STEPS:,} steps: computed from the rows above, not run",
+    f"plots: ours are drawn once, which counts for {PLOTS_OF_A_RUN} plots; two rounds",
     "indented lines: parts of the work, by themselves, or points of a curve",
 ]
 
 
 def measure(root: Path, rounds: int) -> Report:
     """Measures all rows of allo's table."""
-    world = world_of(config_of(root), SEED)
-    steps, notes = step_rows(world, rounds)
-    rows, all_notes = [*steps], [notes]
+    world = world_of(config_of(root))
+    rows = step_rows(world, rounds, proposals=True)
+    step = rows[0]
     for layout in ("room16", "room64"):
         larger = config_of(root, env={"layout": layout}, collect={"num_envs": FEW_WALKS})
-        row, note = step_row(world_of(larger, SEED, world.programs), rounds)
-        rows, all_notes = [*rows, row], [*all_notes, note]
-    rows += [*part_rows(world, rounds), plots_row(world), *replay_rows(root, world, rounds)]
-    preparation = preparation_row(world, rounds)
-    rows += [preparation, whole_run_row(preparation, steps[0])]
-    return Report(rows, all_notes + NOTES, jax.devices()[0].device_kind)
+        rows += step_rows(world_of(larger), rounds)
+    rows += [encoder_row(world, rounds), gather_row(world, rounds), *term_rows(world, rounds)]
+    rows += [metrics_row(rounds), plots_row(world)]
 
-
-def config_of(root: Path, **sections: Any) -> AlloConfig:
-    """Returns the preset of the original program with changed sections of allo."""
-    raw = overlaid(read_raw(root, PRESET), {"allo": sections})
-    return validate(raw, lambda name: read_input(root, str(name))).allo
-
-
-def replay_rows(root: Path, world: World, rounds: int) -> list[Row]:
-    """Measures sampling from rows of 100 and of 1000, and the memory of the ends."""
-    short = config_of(root, env={"max_episode_steps": SHORT}, collect={"steps_per_env": SHORT})
     states, discount = len(world.data.inputs), world.config.train.discounts[0]
-    rows: list[Row] = []
-    for episodes in (collect(short, SEED).train, world.dataset.train):
-        law = pair_matrix(episodes, states, (discount,))
-        sampled = sampling_rows(episodes, law, discount, rounds)
-        rows += [*sampled, memory_row(episodes, rounds)]
-    curves = [
-        *batch_rows(episodes, law, discount, rounds),
-        *capacity_rows(episodes, law, discount, rounds),
-    ]
-    return [*rows, whole_row(sampled[-1]), *curves]
+    short = config_of(root, env={"max_episode_steps": SHORT}, collect={"steps_per_env": SHORT})
+    rows += sampling_rows(collect(short, SEED).train, states, discount, rounds)
+    sampled = sampling_rows(world.dataset.train, states, discount, rounds)
+    rows += [*sampled, sampling_of_a_run(sampled[2])]
+    rows += capacity_rows(world.dataset.train, states, discount, rounds)
 
-
-# Preparation of the data.
+    preparation = preparation_row(world, rounds)
+    rows += [preparation, whole_run_row(preparation, step)]
+    return Report(rows, NOTES, jax.devices()[0].device_kind)
 
 
 def preparation_row(world: World, rounds: int) -> Row:
     """Measures a million transitions: the reference copies scalars, ours walks and flattens."""
-    config, walks = world.config, world.config.collect.num_envs
-    columns = columns_of(world.dataset.train, COPIED_WALKS)
-    jax.clear_caches()  # so that the first call compiles
-    times = race(
-        {
-            "before": Contestant(lambda: filled(*columns), COPIED_WALKS / walks),
-            "ours": Contestant(lambda: collect(config, SEED)),
-        },
-        rounds,
-    )
-    return Row(
-        "prepare 1M transitions", "s", times["ours"], times["before"], goal=Goal(5, "before")
-    )
-
-
-def columns_of(episodes: Episodes, walks: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns (state, next state, ended) of the first walks, as device arrays.
-
-    Raises:
-        NotTheSame: copying them does not give the same rows.
-    """
-    whole = rows_of(episodes)
-    states, ended = whole.obs[:walks], whole.terminals[:walks]
+    config, whole = world.config, rows_of(world.dataset.train)
+    states, ended = whole.obs[:COPIED_WALKS], whole.terminals[:COPIED_WALKS]
     columns = jnp.asarray(states[:, :-1]), jnp.asarray(states[:, 1:]), jnp.asarray(ended[:, 1:])
-    copied = filled(*columns)
-    if not (np.array_equal(copied.obs, states) and np.array_equal(copied.terminals, ended)):
-        raise NotTheSame(
-            "data preparation: the reference's rows differ from the project's trajectories"
-        )
-    return columns
+
+    def copy() -> RowBuffer:
+        buffer = RowBuffer(*states.shape)
+        reference.fill(buffer, *columns)
+        return buffer
+
+    copied = copy()
+    results = {"ours": (states, ended), "before": (copied.obs, copied.terminals)}
+    refuse_difference("data preparation", results)
+    contestants = {
+        "before": Contestant(copy, COPIED_WALKS / config.collect.num_envs),
+        "ours": Contestant(lambda: collect(config, SEED)),
+    }
+    return Row("prepare 1M transitions", "s", **race(contestants, rounds), goal=Goal(5, "before"))
 
 
-def filled(states: jax.Array, next_states: jax.Array, ended: jax.Array) -> RowBuffer:
-    buffer = RowBuffer(len(states), states.shape[1] + 1)
-    reference.fill(buffer, states, next_states, ended)
-    return buffer
+def sampling_of_a_run(sampled: Row) -> Row:
+    """Computes the sampling time of the original's default run, from the times of one sample."""
+    samples = 2 * WHOLE_RUN_STEPS
+    sides = (sampled.ours, sampled.before, sampled.seed_way)
+    times = [Measured(samples * side.values) for side in sides if side]
+    return Row(f"sampling of {WHOLE_RUN_STEPS:,} steps", "s", *times, claims=("replay-overall",))
 
 
 def whole_run_row(preparation: Row, step: Row) -> Row:
@@ -124,19 +84,11 @@ def whole_run_row(preparation: Row, step: Row) -> Row:
 
     The proposal does not change the preparation.
     """
-
-    def whole(prepared: Measured | None, stepped: Measured | None) -> Measured:
-        assert prepared is not None
-        assert stepped is not None
-        seconds = prepared.values + WHOLE_RUN_STEPS * stepped.values
-        return Measured(seconds, prepared.compile_seconds + stepped.compile_seconds)
-
-    return Row(
-        f"collect + {WHOLE_RUN_STEPS:,} steps, room4",
-        "s",
-        whole(preparation.ours, step.ours),
-        whole(preparation.before, step.before),
-        whole(preparation.before, step.seed_way),
-        goal=Goal(5, "before"),
-        claims=("allo-overall",),
+    pairs = (
+        (preparation.ours, step.ours),
+        (preparation.before, step.before),
+        (preparation.before, step.seed_way),
     )
+    times = [Measured(once.values + WHOLE_RUN_STEPS * each.values) for once, each in pairs]
+    name, goal = f"collect + {WHOLE_RUN_STEPS:,} steps, room4", Goal(5, "before")
+    return Row(name, "s", *times, goal=goal, claims=("allo-overall",))

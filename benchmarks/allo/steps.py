@@ -1,221 +1,154 @@
-"""worlds -> rows about one gradient step of allo: plain loop, proposal, ours, and parts of it."""
+"""config -> a map's data for both sides, and rows about one gradient step of allo"""
 
-from collections.abc import Callable
-from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.allo.worlds import World, fit, refuse_another_gradient, truth_of
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant
+from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
-from benchmarks.reference.replay_loop import sample_with_terminal_table
-from benchmarks.table import Goal, NotTheSame, Point, Row, Without
+from benchmarks.reference.replay_loop import RowBuffer
+from benchmarks.table import Goal, Point, Row
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import State, encoder_is_table, run_chunk
+from quatrain.models.allo.train import (
+    Data,
+    State,
+    draw,
+    init_state,
+    make_data,
+    objective,
+    run_chunk,
+)
+from quatrain.replay.episodes.trajectories import Batch, Episodes
 
+SEED = 0
 STEPS = 20
 """Steps per round; the slow ways take up to half a second."""
 TRIED = (
-    "Adam's weights written in place: +7 %, used. Gradient norms by vdot, one scatter for both "
-    "batches, a one-hot product backwards, an unrolled scan, other matrix products of XLA: within "
-    "the spread. Two thirds of a step are matrix products."
+    "Adam's weights written in place: +7 %, used. Other gathers, scatters, norms and matrix "
+    "products of XLA: within the spread. Two thirds of a step are matrix products."
 )
 
 
-class Turn(NamedTuple):
-    """Holds an arm's state after a round, and the loss at the start of the round, if any."""
+class World(NamedTuple):
+    """Holds a map's data in both forms, and an untrained state."""
 
-    state: Any
-    loss: float | None = None
-
-
-class Arm:
-    """Runs a learner on from its last state: each call is `turn` more steps."""
-
-    def __init__(self, advance: Callable[[Any], Turn], state: Any, turn: int) -> None:
-        self.advance, self.state, self.turn, self.steps = advance, state, turn, 0
-        self.losses: list[float | None] = []
-
-    def __call__(self) -> None:
-        self.state, loss = jax.block_until_ready(self.advance(self.state))
-        self.steps += self.turn
-        self.losses.append(loss)
+    config: AlloConfig
+    settings: reference.Settings
+    dataset: Dataset
+    data: Data
+    buffer: RowBuffer
+    state: State
 
 
-def step_rows(world: World, rounds: int) -> tuple[list[Row], str]:
-    """Measures every variant of a step on the original's map, the whole step first."""
-    one_call = reference.Way(world.programs.one_call, sample_with_terminal_table)
-    arms = main_arms(world) | {
-        "proposed": looping(world, proposed(world)),
-        "phase 1": looping(world, one_call),
-        "batch rows": ours(world, encoder_rows="batch", record_every=STEPS),
-        "no scan": ours(world, record_every=1),
-        "neither": ours(world, record_every=1, encoder_rows="batch"),
-    }
-    times, note = compared(world, arms, rounds)
-    part = partial(Row, unit="ms/step", before=times["before"])
-    return [
-        whole_row(world, times),
-        part("  phase 1: ends noted, one encoder call", seed_way=times["phase 1"],
-             ours=times["ours"], claims=("allo-phase-1",)),
-        part("  one scan", ours=times["ours"],
-             without=Without("the scan: a step is a call", times["no scan"])),
-        part("  one scan, every state once", ours=times["ours"],
-             without=Without("both: batches encoded, a step is a call", times["neither"])),
-    ], note  # fmt: skip
+def config_of(root: Path, **sections: Any) -> AlloConfig:
+    """Returns the preset of the original program with changed sections of allo."""
+    raw = overlaid(read_raw(root, "original"), {"allo": sections})
+    return validate(raw, lambda name: read_input(root, str(name))).allo
 
 
-def step_row(world: World, rounds: int) -> tuple[Row, str]:
-    """Measures the whole step on a larger map, where encoding every state gains less."""
-    arms = main_arms(world) | {"ours": ours(world, record_every=STEPS)}
-    times, note = compared(world, arms, rounds)
-    return whole_row(world, times), note
+def world_of(config: AlloConfig) -> World:
+    dataset = collect(config, SEED)
+    state = init_state(config, dataset, SEED)
+    settings = reference.Settings(config.network, config.train)
+    data, buffer = make_data(config, state, dataset), rows_of(dataset.train)
+    return World(config, settings, dataset, data, buffer, state)
 
 
-def main_arms(world: World) -> dict[str, Arm]:
-    original = reference.Way(world.programs.original)
-    return {"before": looping(world, original), "ours": ours(world), "limit": matmuls(world)}
+def rows_of(episodes: Episodes) -> RowBuffer:
+    """Returns the reference's buffer, one trajectory a row; they must be equally long."""
+    slots = int(episodes.horizon[0]) + 1
+    states, ended = episodes.state.reshape(-1, slots), episodes.horizon.reshape(-1, slots) == 0
+    buffer = RowBuffer(len(states), slots)
+    for obs, terminals in zip(states, ended, strict=True):
+        buffer.add_episode(obs, terminals)
+    return buffer
 
 
-def proposed(world: World) -> reference.Way:
-    """Returns the step with all parts of the proposal."""
-    programs = world.programs
-    return reference.Way(
-        programs.proposed, sample_with_terminal_table, reference.one_gather, reference.all_together
+def inputs_of(world: World, batch: Batch) -> reference.Inputs:
+    """Returns the inputs of the three batches of a step."""
+    states = batch.state, batch.later_state, batch.constraint_states[0]
+    return reference.three_gathers(world.data.inputs, states)
+
+
+def gradients(world: World) -> dict[str, Any]:
+    """Returns functions to L and its gradient on one batch; raises NotTheSame if they differ."""
+    config, settings = world.config, world.settings
+    state, learner = (
+        reference.start(settings, world.state),
+        jax.tree.map(lambda x: x[0], world.state),
     )
-
-
-def compared(world: World, arms: dict[str, Arm], rounds: int) -> tuple[dict[str, Measured], str]:
-    """Checks equality, measures times, and describes what the timed steps learned."""
-    refuse_another_gradient(world)
-    times = race({name: Contestant(arm, arm.turn) for name, arm in arms.items()}, rounds)
-    return times, learned(world, arms)
-
-
-def whole_row(world: World, times: dict[str, Measured]) -> Row:
-    """Returns the row of a step; goal: 5x as fast on the original's map, not slower elsewhere."""
-    states, chief = len(world.data.inputs), "proposed" in times
-    row = Row(
-        f"step, {world.config.env.map.name} ({states} states)",
-        "ms/step",
-        times["ours"],
-        before=times["before"],
-        seed_way=times.get("proposed"),
-        limit=times["limit"],
-        without=Without("the table: batches are encoded", times["batch rows"]) if chief else None,
-        goal=Goal(5 if chief else 1, "before"),
-        claims=("allo-overall",) if chief else (),
-        point=Point("states", "states", states),
-    )
-    return row if row.goal_reached else row._replace(tried=TRIED)
-
-
-# Ways of making steps.
-
-
-def looping(world: World, way: reference.Way) -> Arm:
-    """Returns an arm that runs the reference's loop."""
-    table, rng = np.asarray(world.data.inputs), np.random.default_rng(0)
-
-    def advance(state: reference.State) -> Turn:
-        state, logged = reference.learn(
-            rng, state, world.buffer, table, world.config, way, range(STEPS)
-        )
-        return Turn(state, logged[0]["loss"])
-
-    return Arm(advance, reference.start(world.config, world.state), STEPS)
-
-
-def ours(world: World, **train: Any) -> Arm:
-    """Returns an arm that runs the project's program, and transfers what it recorded."""
-    config = world.config.model_copy(update={"train": world.config.train.model_copy(update=train)})
-    turn = max(config.train.record_every, STEPS)
-
-    def advance(state: State) -> Turn:
-        losses = []
-        for _ in range(turn // config.train.record_every):
-            every = config.train.record_every
-            state, recorded = run_chunk(config, every, state, world.data)
-            losses.append(jax.device_get(recorded)["loss"])
-        return Turn(state, float(losses[0][0, 0]))
-
-    return Arm(advance, world.state, turn)
-
-
-def matmuls(world: World) -> Arm:
-    """Returns the limit: only the matrix products of the encoder's forward and backward pass.
-
-    Weights are orthogonal, so that features keep their size over repeated passes; the products with
-    the inputs' few columns are left out.
-    """
-    rng, config = np.random.default_rng(0), world.config
-    moved, frozen = rows_encoded(config, len(world.data.inputs))
-    width, layers = config.network.hidden, config.network.layers - 1
-    squares = [
-        jnp.asarray(np.linalg.qr(rng.normal(size=(width, width)))[0], jnp.float32)
-        for _ in range(layers)
-    ]
-    last = jnp.asarray(np.linalg.qr(rng.normal(size=(width, config.network.d)))[0], jnp.float32)
+    batch = draw(config.train, world.data, learner.base_key, jnp.int32(0))
+    inputs = inputs_of(world, batch)
 
     @jax.jit
-    def chunk(carry: Any) -> Any:
-        def body(carry: Any, _: None) -> Any:
-            rows, still, _ = carry
-            inputs = []
-            for weights in squares:
-                inputs, rows, still = [*inputs, rows], rows @ weights, still @ weights
-            back = rows @ last
-            gradients = [rows.T @ back]
-            back = back @ last.T
-            for weights, layer in zip(reversed(squares), reversed(inputs), strict=True):
-                gradients, back = [*gradients, layer.T @ back], back @ weights.T
-            return (back, still, gradients), None
+    def ours(params, batch):  # an argument: a constant would be gathered while compiling
+        return jax.value_and_grad(
+            lambda params: objective(params, config, learner, world.data, batch)[0]
+        )(params)
 
-        return jax.lax.scan(body, carry, length=STEPS)[0]
-
-    rows, still = (
-        jnp.asarray(rng.normal(size=(count, width)), jnp.float32) for count in (moved, frozen)
-    )
-    gradients = [jnp.zeros_like(last), *map(jnp.zeros_like, squares)]
-    return Arm(lambda carry: Turn(chunk(carry)), (rows, still, gradients), STEPS)
-
-
-def rows_encoded(config: AlloConfig, states: int) -> tuple[int, int]:
-    """Returns how many rows the encoder passes in both directions, and how many only forwards."""
-    if encoder_is_table(config.train, states):
-        return states, 0
-    return 2 * config.train.batch_size, config.train.batch_size
-
-
-def learned(world: World, arms: dict[str, Arm]) -> str:
-    """Describes how well the contestants' tables fit the truth after the timed steps.
-
-    Raises:
-        NotTheSame: a contestant did not learn: no round started with half of the first loss. (The
-            loss oscillates at first.)
-    """
-    truth, name = truth_of(world), world.config.env.map.name
-    learners = [contestant for contestant in ("before", "proposed", "ours") if contestant in arms]
-    for contestant in learners:
-        losses = [loss for loss in arms[contestant].losses if loss is not None]
-        if not min(losses) < losses[0] / 2:
-            raise NotTheSame(
-                f"{name}: {contestant} began with loss {losses[0]:.3g} "
-                f"and came to {min(losses):.3g}"
-            )
-    states = {contestant: arms[contestant].state for contestant in learners}
-    states["ours"] = reference.start(world.config, arms["ours"].state)
-    cosines = {
-        contestant: fit(world, truth, state.params).cosine for contestant, state in states.items()
+    works = {
+        "before": lambda: reference.gradient(state, inputs, settings, reference.three_calls),
+        "seed_way": lambda: reference.gradient(state, inputs, settings, reference.one_call),
+        "ours": lambda: ours(state.params, batch),
     }
-    untrained = fit(world, truth, reference.start(world.config, world.state).params).cosine
-    reached = ", ".join(
-        f"{who} {cosine:.2f} after {arms[who].steps:,}" for who, cosine in cosines.items()
-    )
-    return (
-        f"{name}, mean cosine after the timed steps, early in the learning and each with its own "
-        f"random stream: {reached}; untrained {untrained:.2f}"
-    )
+    what = f"{config.env.map.name}: loss or gradient of one batch"
+    refuse_difference(what, {name: work() for name, work in works.items()}, 1e-3, 1e-5)
+    return works
+
+
+def encoder_row(world: World, rounds: int) -> Row:
+    """Measures L and its gradient on one batch: three encoder calls, one, or one of all states."""
+    times = timed(gradients(world), rounds)
+    return Row("  encoder: loss and gradient", "ms/step", **times, claims=("allo-2",))
+
+
+def step_rows(world: World, rounds: int, proposals: bool = False) -> list[Row]:
+    """Measures a step; with proposals also theirs, and ours without its table of states."""
+    gradients(world)
+    works = {"before": looping(world, reference.ORIGINAL), "ours": ours(world, record_every=STEPS)}
+    if proposals:
+        works |= {
+            "ours": ours(world),
+            "no table": ours(world, record_every=STEPS, encoder_rows="batch"),
+            "all": looping(world, reference.PROPOSED),
+            "phase 1": looping(world, reference.PHASE_1),
+        }
+    row, states = declaring(timed(works, rounds), "ms/step"), len(world.data.inputs)
+    more = {"tried": TRIED, "point": Point("states", "states", states)}
+    name = f"step, {world.config.env.map.name} ({states} states)"
+    if not proposals:
+        return [row(name, goal=Goal(1, "before"), **more)]
+    more["without"] = "the table: batches are encoded", "no table"
+    phase_1 = "  phase 1: ends noted, one encoder call"
+    return [
+        row(name, seed_way="all", goal=Goal(5, "before"), claims=("allo-overall",), **more),
+        row(phase_1, seed_way="phase 1", claims=("allo-phase-1",)),
+    ]
+
+
+def looping(world: World, way: reference.Way) -> Contestant:
+    """Runs the reference's loop."""
+    table, rng = np.asarray(world.data.inputs), np.random.default_rng(0)
+
+    def advance(state):
+        return reference.learn(rng, state, world.buffer, table, world.settings, way, range(STEPS))
+
+    return Contestant(Continued(advance, reference.start(world.settings, world.state)), STEPS)
+
+
+def ours(world: World, **train: Any) -> Contestant:
+    """Runs the project's program, and transfers what it recorded."""
+    config = world.config.model_copy(update={"train": world.config.train.model_copy(update=train)})
+    steps = config.train.record_every
+
+    def advance(state):
+        state, recorded = run_chunk(config, steps, state, world.data)
+        return state, jax.device_get(recorded)
+
+    return Contestant(Continued(advance, world.state), steps)

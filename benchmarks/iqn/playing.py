@@ -1,184 +1,221 @@
-"""config -> rows about the world: random play with observations, and an observation by itself."""
+"""sides -> rows about the world and about acting: both together, and parts of them"""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, race
-from benchmarks.iqn.sides import SEED
+from benchmarks.harness import Contestant
+from benchmarks.iqn.sides import FEW, SEED, Sides, changed, society_of
+from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
-from benchmarks.table import Goal, NotTheSame, Point, Row, Without
+from benchmarks.table import Goal, Point, Row
+from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.rules import Rules
-from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn
+from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.cycle.acting import greedy_actions, greedy_policy, midpoints
 
 UNIT = "us/agent-step"
-WORLDS, MANY = (1, 16, 64, 256, 1024), 256
+MANY = 256
 PLAIN_TURNS = 20
-OWN_AGENT_STEPS = 32_000  # of a call
+RANDOM_STEPS, GREEDY_STEPS = 32_000, 500  # of an agent in a call
+ANOTHER_GAME = "all agents at once (vmap), where none sees what the others just did: another game"
 
 
-def env_rows(config: IqnConfig, rounds: int) -> list[Row]:
+def env_rows(rules: Rules, rounds: int) -> list[Row]:
     """Measures random play in more and more envs, and the observation alone."""
-    rules = config.env.rules
     refuse_another_world(rules)
-    plain = ObjectWorld(rules, np.random.default_rng(SEED))
-    before = {
-        "before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * rules.agents)
+    plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
+    plain.reset()
+    agents, count = range(rules.agents), rules.agents
+    states = start(world, env_keys(MANY), 1).state
+    observe = jax.jit(jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None)))
+    works = {
+        "before": Contestant(lambda: play_randomly(plain, PLAIN_TURNS), PLAIN_TURNS * count),
+        "loops": lambda: [plain.observe(agent) for agent in agents],
+        "jitted": lambda: [seed.view(plain, agent) for agent in agents],
+        "at once": lambda: seed.views(plain),
+        "compiled": lambda: observe(states, jnp.arange(count)),
     }
-    many = {str(count): project_world(rules, count, OWN_AGENT_STEPS) for count in WORLDS}
-    times = race(before | many | observers(rules), rounds)
-
-    def row(worlds: int, **more: Any) -> Row:
-        name = f"world and observation, random, {worlds} world(s)"
-        point = Point("worlds of iqn at once", "worlds", worlds)
-        return Row(name, UNIT, times[str(worlds)], times["before"], point=point, **more)
-
-    alone = partial(Row, unit=UNIT, ours=times["watching"], before=times["looking"])
+    units = {"loops": count, "jitted": count, "at once": count, "compiled": MANY * count}
+    for envs in (1, 16, MANY):
+        policy_of = lambda _: random_policy(rules)  # noqa: E731
+        works[str(envs)] = playing(rules, envs, 1, RANDOM_STEPS // (envs * count), policy_of)
+    times = timed(works, rounds, **units)
+    name, curve = (
+        "world and observation, random,",
+        partial(Point, "worlds of iqn at once", "worlds"),
+    )
+    row, alone = declaring(times, UNIT), declaring(times, UNIT, ours="compiled", before="loops")
+    many = {"goal": Goal(500, "before"), "without": ("many worlds: 1", "1")}
+    seed_way = f"  the same; seed's way: {ANOTHER_GAME}"
     return [
-        row(MANY, goal=Goal(500, "before"), without=Without("many worlds: 1", times["1"])),
-        row(1, goal=Goal(70, "before")),
-        *(row(count) for count in WORLDS if count not in (1, MANY)),
-        alone("  the observation alone", seed_way=times["jitted"], claims=("agents-observe",)),
-        alone(
-            "  the same; seed's way: all agents at once (vmap), where none sees what the "
-            "others just did: another game",
-            seed_way=times["together"],
-            claims=("agents-observe-together",),
-        ),
+        row(f"{name} 256 world(s)", ours="256", **many, point=curve(256)),
+        row(f"{name} 1 world(s)", ours="1", goal=Goal(70, "before"), point=curve(1)),
+        row(f"{name} 16 world(s)", ours="16", point=curve(16)),
+        alone("  the observation alone", seed_way="jitted", claims=("agents-observe",)),
+        alone(seed_way, seed_way="at once", claims=("agents-observe-together",)),
     ]
 
 
-def project_world(rules: Rules, worlds: int, agent_steps: int) -> Contestant:
-    """Returns the project's world under a random policy."""
-    count = max(2, agent_steps // (worlds * rules.agents))
-    return playing(rules, worlds, 1, count, lambda _: random_policy(rules), None)
+start = jax.jit(turns.start, static_argnums=(0, 2))
 
 
-@partial(jax.jit, static_argnums=(0, 2, 3))
-def begun(rules: Rules, key: jax.Array, worlds: int, frames: int) -> EnvStates:
-    """Worlds at their start."""
-    return turns.start(make_world(rules), jax.random.split(key, worlds), frames)
+def env_keys(count: int) -> jax.Array:
+    return jax.random.split(jax.random.key(SEED), count)
 
 
 def playing(
     rules: Rules,
-    worlds: int,
+    envs: int,
     frames: int,
     count: int,
     policy_of: Callable[[Any], Policy],
-    params: Any,
+    params: Any = None,
 ) -> Contestant:
-    """Plays `count` turns per call, continuing the last call; returns everything that training
-    stores.
-    """
+    """Plays `count` turns per call, with everything that training stores."""
     world = make_world(rules)
-    program = jax.jit(
-        lambda envs, params, key: turns.play(
-            world, envs, policy_of(params), key, jnp.int32(0), count
-        )
-    )
-    state = {"envs": begun(rules, jax.random.key(SEED), worlds, frames), "calls": 0}
 
-    def run() -> None:
-        played = program(state["envs"], params, jax.random.key(state["calls"]))
-        state.update(envs=jax.block_until_ready(played).envs, calls=state["calls"] + 1)
+    @jax.jit
+    def program(states, params, key):
+        return turns.play(world, states, policy_of(params), key, jnp.int32(0), count)
 
-    return Contestant(run, count * worlds * rules.agents)
+    def advance(state):
+        states, calls = state
+        played = program(states, params, jax.random.key(calls))
+        return (played.envs, calls + 1), None
 
-
-def observers(rules: Rules) -> dict[str, Contestant]:
-    """Measures an observation: loops over objects, jitted after a loop to numbers, compiled
-    whole.
-    """
-    plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
-    plain.reset()
-    envs = begun(rules, jax.random.key(SEED), MANY, 1)
-    agents = jnp.arange(rules.agents)
-    program = jax.jit(jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None)))
-    return {
-        "looking": Contestant(
-            lambda: [plain.observe(agent) for agent in range(rules.agents)], rules.agents
-        ),
-        "jitted": Contestant(
-            lambda: [jitted_view(plain, agent) for agent in range(rules.agents)], rules.agents
-        ),
-        "together": Contestant(lambda: jitted_views(plain), rules.agents),
-        "watching": Contestant(
-            lambda: jax.block_until_ready(program(envs.state, agents)), MANY * rules.agents
-        ),
-    }
-
-
-def jitted_view(world: ObjectWorld, agent: int) -> np.ndarray:
-    """Observes as `ObjectWorld.observe`, in the way of the seed."""
-    location = world.agents[agent].location
-    assert location is not None
-    views = seed.observe(
-        seed.kinds_of(world), *location[:2], len(world.kinds), world.rules.vision_radius
-    )
-    return np.asarray(views)
-
-
-def jitted_views(world: ObjectWorld) -> np.ndarray:
-    """Observes for all agents in one call."""
-    places = np.array([agent.location[:2] for agent in world.agents if agent.location is not None])
-    radius = world.rules.vision_radius
-    return np.asarray(seed.observe_all(seed.kinds_of(world), *places.T, len(world.kinds), radius))
+    states = start(world, env_keys(envs), frames)
+    return Contestant(Continued(advance, (states, 0)), count * envs * rules.agents)
 
 
 def refuse_another_world(rules: Rules) -> None:
-    """Raises unless an episode with the same starts, spawns and actions gives the same observations
-    and rewards.
+    """Raises NotTheSame unless an episode of all sides has the same observations and rewards."""
+    world, key, numbers = make_world(rules), jax.random.key(SEED), jnp.arange(rules.max_turns)
 
-    Raises:
-        NotTheSame: it does not.
-    """
-    starts, growth, played = jax.tree.map(np.asarray, an_episode(rules, jax.random.key(SEED)))
+    @jax.jit
+    def episode():
+        envs = turns.start(world, key[None], 1)
+        spawned = jax.vmap(lambda turn: spawn_items(rules, key, jnp.int32(0), turn))(numbers)
+        policy = random_policy(rules)
+        played = turns.play(world, envs, policy, key, jnp.int32(0), rules.max_turns)
+        return envs.state.positions[0], spawned, played.turns
+
+    starts, spawned, played = jax.tree.map(np.asarray, episode())
     plain = ObjectWorld(rules, np.random.default_rng(SEED))
     plain.reset(starts)
-    for turn, grown in enumerate(growth):
+    for turn, grown in enumerate(spawned):
         plain.begin_turn(grown)
-        if not np.array_equal(jitted_views(plain)[0], plain.observe(0)):
-            raise NotTheSame(f"world: turn {turn}: another observation of all agents at once")
+        refuse_difference("all views", {"before": plain.observe(0), "seed": seed.views(plain)[0]})
         for agent in range(rules.agents):
-            views = played.frames[turn, agent, 0]
-            same = np.array_equal(plain.observe(agent), views) and np.array_equal(
-                jitted_view(plain, agent), views
-            )
-            reward = plain.act(agent, int(played.actions[turn, agent, 0]))
-            if not same or reward != played.rewards[turn, agent, 0]:
-                raise NotTheSame(
-                    f"world: turn {turn}, agent {agent}: another observation or reward"
-                )
+            frame, reward = played.frames[turn, agent, 0], played.rewards[turn, agent, 0]
+            results = {"seed": (seed.view(plain, agent), reward), "ours": (frame, reward)}
+            action = int(played.actions[turn, agent, 0])
+            before = plain.observe(agent), plain.act(agent, action)
+            refuse_difference(f"world: turn {turn}, agent {agent}", {"before": before} | results)
         plain.end_turn()
 
 
-class Episode(NamedTuple):
-    """Holds the start cells, the items that spawn in each turn if the cell is free, and the
-    turns.
-    """
+def acting_rows(sides: Sides, rounds: int) -> list[Row]:
+    """Measures greedy play: at equal quantiles, and at as many as needed."""
+    rules, few = sides.config.env.rules, changed(sides.config, acting=FEW)
+    society = society_of(sides, sides.agents, PLAIN_TURNS)
 
-    starts: Any
-    growth: Any
-    turns: Turn
+    def plain() -> None:
+        with threads(1):
+            society.play()
 
+    def ours(config: IqnConfig, envs: int) -> Contestant:
+        count = max(20, GREEDY_STEPS // (envs * rules.agents))
+        policy = partial(greedy_policy, config)
+        return playing(rules, envs, config.network.frames, count, policy, sides.state.params)
 
-@partial(jax.jit, static_argnums=0)
-def an_episode(rules: Rules, key: jax.Array) -> Episode:
-    """Plays an episode of a random policy in one env of the project."""
-    world = make_world(rules)
-    envs = turns.start(world, key[None], 1)
-    played = turns.play(world, envs, random_policy(rules), key, jnp.int32(0), rules.max_turns)
-    growth = jax.vmap(lambda turn: spawn_items(rules, key, jnp.int32(0), turn))(
-        jnp.arange(rules.max_turns)
+    works = {
+        "before": Contestant(plain, PLAIN_TURNS * rules.agents),
+        "equal": ours(sides.config, 1),
+        "few": ours(few, 1),
+        "many": ours(few, 32),
+    }
+    row = declaring(timed(works, rounds), UNIT)
+    name, quantiles = (
+        "world and acting, greedy, 256 quantiles, 1 world",
+        ("32 quantiles: 256", "equal"),
     )
-    return Episode(envs.state.positions[0], growth, played.turns)
+    many = {"ours": "many", "without": ("32 worlds: 1", "few")}
+    return [
+        row(name, ours="equal", goal=Goal(2, "before")),
+        row("  ours: 32 quantiles", ours="few", goal=Goal(5, "before"), without=quantiles),
+        row("  ours: 32 quantiles, 32 worlds", **many, goal=Goal(20, "before")),
+    ]
+
+
+def inference_rows(sides: Sides, rounds: int) -> list[Row]:
+    """Measures an action of each agent without a world: in sequence, and all at once."""
+    count, rng = len(sides.agents), np.random.default_rng(SEED)
+    shape = count, sides.config.train.batch_size, sides.config.inputs
+    stacks = jnp.asarray(rng.integers(0, 2, shape), jnp.int8)
+    first, keys = np.array(stacks[:, :1], np.float32), jax.random.split(jax.random.key(2), count)
+    config, params = changed(sides.config, acting=FEW), sides.state.params
+    taus = midpoints(config.train.acting.quantiles)
+
+    def one_by_one(agents: list[Any]) -> None:
+        with threads(1):
+            for agent, stack in zip(agents, first, strict=True):
+                agent.act(stack)
+
+    @jax.jit
+    def program(params, stacks):
+        return jax.lax.map(lambda each: greedy_actions(config, *each, taus), (params, stacks))
+
+    works = {
+        "before": lambda: one_by_one(sides.agents),
+        "jitted": lambda: one_by_one(sides.seed_agents),
+        "at once": lambda: seed.act_of_all(sides.plan, params, first, keys),
+        "ours": lambda: program(params, stacks),
+    }
+    units = dict.fromkeys(works, count) | {"ours": count * stacks.shape[1]}
+    row = declaring(timed(works, rounds, **units), UNIT)
+    name = "inference alone; ours: 32 quantiles, many stacks at once"
+    at_once = f"  seed's way: {ANOTHER_GAME}"
+    return [
+        row(name, seed_way="jitted", claims=("agents-infer",)),
+        row(at_once, seed_way="at once", claims=("agents-act-together",)),
+    ]
+
+
+def stacking_row(sides: Sides, rounds: int) -> Row:
+    """Measures stacking frames: from the replay's newest, jitted, and from a carried history."""
+    memory, frames, envs, count = sides.memories[0], sides.config.network.frames, 16, 300
+    rng, shape = np.random.default_rng(SEED), (count, envs, sides.config.inputs // frames)
+    views = jnp.asarray(rng.integers(0, 2, shape), jnp.int8)
+    frame = np.array(views[0, :1], np.float32)
+    history = jnp.zeros((envs, frames - 1, shape[2]), jnp.int8)
+
+    @jax.jit
+    def program(history, views):
+        """Stacks as `turns.play` does, every stack written out."""
+
+        def turn(history, frame):
+            stack = jnp.concatenate([history, frame[:, None]], 1)
+            return stack[:, 1:], stack.reshape(envs, -1)
+
+        return jax.lax.scan(turn, history, views)[1]
+
+    works = {
+        "before": lambda: np.vstack((memory.latest(), frame)).reshape(1, -1),
+        "seed_way": lambda: seed.stacked(memory.latest(), frame[0]),
+        "ours": lambda: program(history, views),
+    }
+    refuse_difference("stack", {name: works[name]() for name in ("before", "seed_way")})
+    carried = works["ours"]()[frames - 1, 0]
+    refuse_difference("stack", {"before": views[:frames, 0].ravel(), "ours": carried})
+    times, goal = timed(works, rounds, ours=count * envs), Goal(1.5, "before")
+    return Row(f"stack of {frames} frames", UNIT, **times, goal=goal, claims=("agents-stack",))

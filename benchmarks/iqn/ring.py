@@ -1,4 +1,4 @@
-"""iqn's replay: a small ring against a large one, and against a plain NumPy ring."""
+"""iqn's replay: a small ring against a large one, and against a plain NumPy ring"""
 
 from functools import partial
 from typing import Any
@@ -6,14 +6,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import chisquare
 
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant
+from benchmarks.iqn.sides import fill
+from benchmarks.jax_work import (
+    Continued,
+    declaring,
+    refuse_difference,
+    refuse_other_frequencies,
+    timed,
+)
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
-from benchmarks.table import Goal, NotTheSame, Point, Row, Without
+from benchmarks.table import Goal, Point, Row
 from quatrain.replay.frames import (
-    FrameRing,
     Transitions,
     Window,
     from_transitions,
@@ -23,54 +29,12 @@ from quatrain.replay.frames import (
 )
 
 BATCH, CALLS = 256, 40
-LANES = 16
-CAPACITIES = (4, 16, 64, 256)  # thousands
-TREASUREHUNT = Window(frames=5, n_step=1, discount=0.97)
-AGENTS, FRAME, TURNS, UPDATES, UPDATE_BATCH = 5, 125, 25, 32, 64  # a cycle of preset default
-TRIED = (
-    "whole stacks gathered at once: "
-    "draws out of 4k and out of 64k both fell to a quarter of their time"
-)
-EPISODES, EPISODE = 18, 50  # what about 1000 rows of the NumPy ring hold
-
-
-def rows(rounds: int) -> list[Row]:
-    """Returns all rows of the replay."""
-    return [*numpy_rows(rounds), *capacity_rows(rounds)]
-
-
-# A cycle of writing 25 turns and drawing 32 x 5 batches of 64, as in preset default.
-
-
-def capacity_rows(rounds: int) -> list[Row]:
-    """Measures the cycle with and without sampling, which has more cache misses in a larger
-    ring.
-    """
-    result = []
-    for capacities, updates, what in (
-        (CAPACITIES, UPDATES, "write + 160 draws"),
-        ((4, 64), 0, "  write alone"),
-    ):
-        times = race(
-            {str(each): cycle(each * 1000 // LANES, updates) for each in capacities}, rounds
-        )
-        for each in capacities:
-            row = Row(
-                f"{what}, {each}k stored; before: 4k",
-                "ms/step",
-                times[str(each)],
-                times["4"],
-                against="ours",
-            )
-            point = (
-                Point("transitions in iqn's replay", "capacity", each * 1000) if updates else None
-            )
-            result.append(
-                row._replace(
-                    goal=Goal(0.8, "before") if each == 64 else None, point=point, tried=TRIED
-                )
-            )
-    return result
+WINDOW = Window(frames=5, n_step=1, discount=0.97)
+# A cycle of preset default.
+AGENTS, ENVS, FRAME, TURNS, UPDATES, UPDATE_BATCH = 5, 16, 125, 25, 32, 64
+CYCLES = 4  # of a call, so that a scan carries the ring
+EPISODES, EPISODE = 18, 50
+TRIED = "whole stacks gathered at once: draws of 4k and of 64k fell to a quarter of their time"
 
 
 def treasurehunt_turns(turns: int, agents: int, envs: int) -> Transitions:
@@ -78,211 +42,111 @@ def treasurehunt_turns(turns: int, agents: int, envs: int) -> Transitions:
     rng, shape = np.random.default_rng(0), (turns, agents, envs)
     turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, envs))
     frames = rng.integers(0, 3, (*shape, FRAME), dtype=np.int8)
-    actions, rewards = (
-        rng.integers(0, 4, shape, dtype=np.int8),
-        rng.normal(size=shape).astype(np.float32),
-    )
-    return Transitions(
-        frames, actions, rewards, np.zeros_like(turn, bool), turn == EPISODE - 1, turn
-    )
+    actions = rng.integers(0, 4, shape, dtype=np.int8)
+    rewards, never = rng.normal(size=shape).astype(np.float32), np.zeros_like(turn, bool)
+    return Transitions(frames, actions, rewards, never, turn == EPISODE - 1, turn)
 
 
-def cycle(slots: int, updates: int) -> Contestant:
-    cycles = 4  # so that a scan carries the ring
+def capacity_rows(rounds: int) -> list[Row]:
+    """Measures a cycle with and without sampling, which misses the cache more in a larger ring."""
+    works = {str(size): cycle(size, UPDATES) for size in (4, 64, 256)}
+    times = timed(works | {"write 4": cycle(4, 0), "write 64": cycle(64, 0)}, rounds)
+    row = declaring(times, "ms/step", before="4", against="ours", tried=TRIED)
+    name, goal = "write + 160 draws, {}k stored; before: 4k", Goal(0.8, "before")
+    curve = partial(Point, "transitions in iqn's replay", "capacity")
+    alone = {"ours": "write 64", "before": "write 4"}
+    return [
+        row(name.format(4), ours="4", point=curve(4_000)),
+        row(name.format(64), ours="64", goal=goal, point=curve(64_000)),
+        row(name.format(256), ours="256", point=curve(256_000)),
+        row("  write alone, 64k stored; before: 4k", **alone, goal=goal),
+    ]
 
-    @partial(jax.jit, donate_argnums=0)
-    def program(ring: FrameRing, keys: jax.Array, block: Transitions) -> tuple[FrameRing, Any]:
-        def item(ring: FrameRing, keys: jax.Array) -> tuple[FrameRing, Any]:
-            ring = write(ring, block)
-            return ring, summed(ring, keys)
 
-        return jax.lax.scan(item, ring, keys)
+def cycle(thousands: int, updates: int) -> Contestant:
+    """Writes 25 turns and draws `updates` batches of each agent."""
 
-    def summed(ring: FrameRing, keys: jax.Array) -> Any:
-        """Draws of one agent after the other; their sum, so that every column is computed."""
-        starts = valid_starts(ring, TREASUREHUNT)
+    def draw_all(ring, keys):
+        starts = valid_starts(ring, WINDOW)
 
-        def draw(total: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-            key, agent = inputs
-            batch = sample(key, ring, starts, agent, TREASUREHUNT, UPDATE_BATCH)
+        def draw(total, key_and_agent):
+            key, agent = key_and_agent
+            batch = sample(key, ring, starts, agent, WINDOW, UPDATE_BATCH)
+            # A sum, so that every column is computed.
             return total + sum(jnp.sum(column, dtype=jnp.float32) for column in batch), None
 
-        return jax.lax.scan(
-            draw, starts.total.astype(jnp.float32), (keys, jnp.repeat(jnp.arange(AGENTS), updates))
-        )[0]
+        agents = jnp.repeat(jnp.arange(AGENTS), updates)
+        return jax.lax.scan(draw, starts.total.astype(jnp.float32), (keys, agents))[0]
 
-    kept = [jax.jit(partial(from_transitions, slots))(treasurehunt_turns(slots, AGENTS, LANES))]
-    block = jax.tree.map(jnp.asarray, treasurehunt_turns(TURNS, AGENTS, LANES))
-    keys = jax.random.split(jax.random.key(0), (cycles, updates * AGENTS))
+    @partial(jax.jit, donate_argnums=0)
+    def program(ring, keys, block):
+        def write_and_draw(ring, keys):
+            ring = write(ring, block)
+            return ring, draw_all(ring, keys)
 
-    def run() -> None:
-        ring, totals = program(kept.pop(), keys, block)
-        kept.append(jax.block_until_ready(ring))
-        jax.block_until_ready(totals)
+        return jax.lax.scan(write_and_draw, ring, keys)
 
-    return Contestant(run, cycles)
-
-
-# Against the plain NumPy ring, in the shape of the original program.
+    slots = thousands * 1000 // ENVS
+    ring = jax.jit(partial(from_transitions, slots))(treasurehunt_turns(slots, AGENTS, ENVS))
+    block = jax.tree.map(jnp.asarray, treasurehunt_turns(TURNS, AGENTS, ENVS))
+    keys = jax.random.split(jax.random.key(0), (CYCLES, updates * AGENTS))
+    return Contestant(Continued(lambda ring: program(ring, keys, block), ring), CYCLES)
 
 
 def numpy_rows(rounds: int) -> list[Row]:
-    """Draws of 256 stacks and next stacks, and where they lie."""
+    """Measures draws of 256 stacks and next stacks, and where they lie."""
     turns = treasurehunt_turns(EPISODES * EPISODE, agents=1, envs=1)
     number = np.arange(EPISODES * EPISODE)
     turns.frames[:, 0, 0, :2] = np.stack([number // 100 + 1, number % 100], axis=-1)
-    host, ring = host_ring(turns), jax.jit(partial(from_transitions, len(turns.turn)))(turns)
-    contestants = {
-        "before": host_sampler(host, to_device=False),
-        "moved": host_sampler(host, to_device=True),
-        "seed": jitted_sampler(host),
-        "ours": our_sampler(ring),
-        "called": called_sampler(ring),
+    host = NumpyRing(EPISODES * (EPISODE + WINDOW.frames - 1), FRAME, WINDOW.frames)
+    fill(host, turns, agent=0)
+    ring = jax.jit(partial(from_transitions, len(turns.turn)))(turns)
+    rng, starts = np.random.default_rng(0), host.starts()
+    keys = jax.random.split(jax.random.key(0), CALLS)
+    stored = seed.Stored(*map(jnp.asarray, (host.states, host.actions, host.rewards)))
+    on_device = jnp.asarray(starts)
+
+    @jax.jit
+    def program(ring, keys):
+        def draw(key):
+            batch = sample(key, ring, valid_starts(ring, WINDOW), 0, WINDOW, BATCH)
+            return batch.stack, batch.action, batch.returns, batch.next_stack
+
+        return jax.lax.map(draw, keys)
+
+    def jitted(number):
+        return seed.sample(stored, on_device, keys[number], BATCH, WINDOW.frames)
+
+    calls = range(CALLS)
+    works = {
+        "before": lambda: [host.sample(rng, starts, BATCH) for _ in calls],
+        "moved": lambda: [jax.device_put(host.sample(rng, starts, BATCH)) for _ in calls],
+        "seed_way": lambda: [jitted(number) for number in calls],
+        "ours": lambda: program(ring, keys),
     }
-    refuse_other_transitions({name: joined(each.run()) for name, each in contestants.items()})
-    jax.clear_caches()  # so that the first call compiles
-    times = race(contestants | {"take": takes(turns)}, rounds)
-    called = Without("the scan: each draw called from Python", times["called"])
-    row = partial(Row, unit="us/call", ours=times["ours"], seed_way=times["seed"], without=called)
-    sizes = [
-        Measured(np.full(rounds, float(sum(each.nbytes for each in jax.tree.leaves(side)))))
-        for side in ([host.states, host.actions, host.rewards, host.drawable], ring)
-    ]
+    results = {name: work() for name, work in works.items()}
+    results |= {name: zip(*results[name], strict=True) for name in ("before", "moved", "seed_way")}
+    refuse_other_transitions(results)
+    times = timed(works, rounds, **dict.fromkeys(works, CALLS))
+    row, goal = declaring(times, "us/call", seed_way="seed_way"), Goal(1, "before")
+    moved = "  the batch on the device; before: drawn on the host, moved"
     return [
-        row(
-            "sample(256), 5 frames of 125, one agent",
-            before=times["before"],
-            limit=times["take"],
-            goal=Goal(1.0, "before"),
-            claims=("agents-sample",),
-        ),
-        row(
-            "  the batch on the device; before: drawn on the host, moved",
-            before=times["moved"],
-            claims=("agents-device",),
-        ),
-        Row(f"  memory of {len(turns.turn)} transitions of one agent", "KiB", sizes[1], sizes[0]),
+        row("sample(256), 5 frames of 125, one agent", goal=goal, claims=("agents-sample",)),
+        row(moved, before="moved", claims=("agents-device",)),
     ]
 
 
-def takes(turns: Transitions) -> Contestant:
-    """Takes as many rows of int8 frames by np.take."""
-    frames = np.ascontiguousarray(turns.frames[:, 0, 0])
-    places = np.random.default_rng(0).integers(
-        0, len(frames), (CALLS, 2 * BATCH * TREASUREHUNT.frames)
-    )
-    out = np.empty((places.shape[1], FRAME), np.int8)
-
-    def run() -> None:
-        for each in places:
-            np.take(frames, each, axis=0, out=out, mode="clip")
-
-    return Contestant(run, CALLS)
-
-
-def host_ring(turns: Transitions) -> NumpyRing:
-    """Returns the plain ring with these turns of one agent."""
-    ring = NumpyRing(EPISODES * (EPISODE + TREASUREHUNT.frames - 1), FRAME, TREASUREHUNT.frames)
-    for number, turn in enumerate(turns.turn[:, 0]):
-        if turn == 0:
-            ring.begin_episode()
-        reward = float(turns.rewards[number, 0, 0])
-        ring.add(
-            turns.frames[number, 0, 0],
-            turns.actions[number, 0, 0],
-            reward,
-            bool(turns.truncated[number, 0]),
-        )
-    return ring
-
-
-def host_sampler(ring: NumpyRing, to_device: bool) -> Contestant:
-    """Draws by fancy indexing; `to_device`: each batch is moved to where a compiled step reads
-    it.
-    """
-    rng, starts = np.random.default_rng(0), ring.starts()
-
-    def draw() -> Any:
-        drawn = ring.sample(rng, starts, BATCH)
-        return jax.block_until_ready(jax.device_put(drawn)) if to_device else drawn
-
-    return Contestant(lambda: [draw() for _ in range(CALLS)], CALLS)
-
-
-def jitted_sampler(ring: NumpyRing) -> Contestant:
-    """Samples by a jitted call from Python, with the plain ring's arrays on the device."""
-    stored = seed.Stored(*map(jnp.asarray, (ring.states, ring.actions, ring.rewards)))
-    starts, keys = jnp.asarray(ring.starts()), jax.random.split(jax.random.key(0), CALLS)
-
-    def run() -> list[Any]:
-        drawn = [seed.sample(stored, starts, key, BATCH, TREASUREHUNT.frames) for key in keys]
-        return jax.block_until_ready(drawn)
-
-    return Contestant(run, CALLS)
-
-
-def our_sampler(ring: FrameRing) -> Contestant:
-    """Samples all batches in one compiled program."""
-    program, keys = jax.jit(lambda ring, keys: jax.lax.map(partial(_draw, ring), keys)), _keys()
-    return Contestant(lambda: jax.block_until_ready(program(ring, keys)), CALLS)
-
-
-def called_sampler(ring: FrameRing) -> Contestant:
-    """Samples like `our_sampler` without the scan."""
-    program, keys = jax.jit(_draw), _keys()
-    return Contestant(lambda: jax.block_until_ready([program(ring, key) for key in keys]), CALLS)
-
-
-def _keys() -> jax.Array:
-    return jax.random.split(jax.random.key(0), CALLS)
-
-
-def _draw(ring: FrameRing, key: jax.Array) -> list[jax.Array]:
-    batch = sample(key, ring, valid_starts(ring, TREASUREHUNT), 0, TREASUREHUNT, BATCH)
-    return [batch.stack, batch.action, batch.returns, batch.next_stack]
-
-
-def joined(draws: Any) -> list[np.ndarray]:
-    """Draws as one list of columns: a list of draws, or columns with a leading axis of draws."""
-    columns = zip(*draws, strict=True) if len(draws) == CALLS else draws
-    return [np.concatenate([np.asarray(each) for each in column]) for column in columns]
-
-
-def refuse_other_transitions(sides: dict[str, list[np.ndarray]]) -> None:
-    """Raises unless all sample every turn but the last of an episode equally often, with equal
-    columns.
-
-    Raises:
-        NotTheSame: they do not.
-    """
-    views = []
-    for name, columns in sides.items():
-        latest = (
-            columns[0].reshape(len(columns[0]), TREASUREHUNT.frames, FRAME)[:, -1].astype(np.int64)
-        )
+def refuse_other_transitions(samples: dict[str, Any]) -> None:
+    """Raises NotTheSame unless all draw each turn with a successor, equally often and the same."""
+    first_of_each = {}
+    drawable = np.arange(EPISODES * EPISODE) % EPISODE < EPISODE - 1
+    for name, calls in samples.items():
+        columns = [np.concatenate(jax.device_get(column)) for column in calls]
+        latest = columns[0].reshape(-1, WINDOW.frames, FRAME)[:, -1].astype(int)
         number = (latest[:, 0] - 1) * 100 + latest[:, 1]
-        place = number // EPISODE * (EPISODE - 1) + number % EPISODE
-        drawable = number % EPISODE < EPISODE - 1
-        refuse_another_law(name, np.bincount(place), EPISODES * (EPISODE - 1), bool(drawable.all()))
+        counts = np.bincount(number, minlength=len(drawable))
+        uniform = len(number) * drawable / drawable.sum()
+        refuse_other_frequencies(f"sample(256): {name}", counts, uniform)
         first = np.unique(number, return_index=True)[1]
-        views.append([column[first] for column in columns])
-    for name, columns in zip(sides, views, strict=True):
-        if not all(
-            np.array_equal(item, other) for item, other in zip(columns, views[0], strict=True)
-        ):
-            raise NotTheSame(f"sample(256): {name} draws other transitions than before")
-
-
-def refuse_another_law(name: str, counts: np.ndarray, drawable: int, whole: bool) -> None:
-    """Raises unless only the first `drawable` numbers occur, equally often, each a `whole`
-    transition.
-
-    Raises:
-        NotTheSame: it is otherwise.
-    """
-    actual = chisquare(counts[:drawable])
-    if not whole or counts[drawable:].any() or actual.pvalue < 1e-6:
-        raise NotTheSame(
-            f"{name}: draws are not uniform over {drawable:,} whole transitions (p = "
-            f"{actual.pvalue:.1e})"
-        )
+        first_of_each[name] = [column[first] for column in columns]
+    refuse_difference("sample(256)", first_of_each)

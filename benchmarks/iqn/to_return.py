@@ -1,6 +1,4 @@
-"""runs -> who earns a greedy return sooner, iqn or its plain reference: a table and its JSON,
-minutes a run
-"""
+"""runs -> who earns a greedy return sooner, iqn or its plain reference; takes minutes a run"""
 
 import argparse
 import sys
@@ -14,12 +12,8 @@ NAME = "iqn_to_return"
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.iqn.to_return", description=__doc__)
-    parser.add_argument(
-        "--runs", type=int, default=1, help="trainings of each side, every one of its own seed"
-    )
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="folder for the JSON (default: %(default)s)"
-    )
+    parser.add_argument("--runs", type=int, default=1, help="trainings of each side (1)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON")
     selected = parser.parse_args(argv)
     if selected.runs < 1:
         parser.error(f"--runs {selected.runs}: at least one of each side")

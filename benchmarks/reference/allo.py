@@ -1,15 +1,13 @@
-"""replay rows -> weights, the slow way: two samples, three encoder calls, a step from Python.
+"""replay rows -> weights, the slow way: two samples, three encoder calls, a step from Python
 
 Written from the descriptions of the original program, for its settings: two constraint batches, a
-constant learning rate, the barrier's |Q|, unlimited duals. It shares only the encoder and the
-initial state with the project, so that both do the same work. Each part also has the proposal's
-variant.
-
-Faster than the original, so that the comparison does not depend on it: the inputs of a batch are
-gathered by NumPy, not by indexing JAX arrays.
+constant learning rate, the barrier's |Q|, unlimited duals. Each part also has the proposal's
+variant. Only the encoder and the initial state are the project's. Faster than the original: NumPy
+gathers the inputs, JAX arrays are not indexed.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,19 +16,26 @@ import numpy as np
 import optax
 from jax import Array
 
-from benchmarks.reference.allo_terms import Errors, einsum_errors
-from benchmarks.reference.replay_loop import RowBuffer, sample_searching
+from benchmarks.reference.allo_terms import Errors, einsum_errors, proposed_errors
+from benchmarks.reference.replay_loop import (
+    RowBuffer,
+    sample_searching,
+    sample_with_terminal_table,
+)
 from quatrain.models.allo import network, train
-from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.config import Network, Train
 
 Inputs = tuple[Any, Any, Any]
 """Inputs of the states, of their later states, and of the independent states."""
 Metrics = dict[str, Array]
-Encode = Callable[[network.Params, Inputs], tuple[Array, Array, Array]]
-Sample = Callable[[np.random.Generator, RowBuffer, int, float], tuple[np.ndarray, np.ndarray]]
-Step = Callable[["State", Inputs], tuple["State", Metrics]]
-Gather = Callable[[Any, Inputs], Inputs]
-Fetch = Callable[[Metrics], dict[str, float]]
+Encode = Callable[[Network, network.Params, Inputs], Any]
+
+
+class Settings(NamedTuple):
+    """Holds what a step depends on, the same on every map; hashable."""
+
+    network: Network
+    train: Train
 
 
 class State(NamedTuple):
@@ -42,41 +47,24 @@ class State(NamedTuple):
     barrier: Array
 
 
-def start(config: AlloConfig, state: train.State) -> State:
+def start(settings: Settings, state: train.State) -> State:
     """Returns the first of the project's learners, with a new optimiser."""
     params = jax.tree.map(lambda leaf: leaf[0], state.params)
-    return State(
-        params,
-        optax.adam(config.train.learning_rate).init(params),
-        state.duals[0],
-        state.barrier[0],
-    )
+    optimizer = optax.adam(settings.train.learning_rate).init(params)
+    return State(params, optimizer, state.duals[0], state.barrier[0])
 
 
 # The encoder.
 
 
-def three_calls(config: AlloConfig) -> Encode:
-    """Returns an encoder that is applied to each batch separately."""
-
-    def encode(params: network.Params, inputs: Inputs) -> tuple[Array, Array, Array]:
-        phi = network.apply(config.network, params, inputs[0])
-        next_phi = network.apply(config.network, params, inputs[1])
-        phi_2 = network.apply(config.network, params, inputs[2])
-        return phi, next_phi, phi_2
-
-    return encode
+def three_calls(config: Network, params: network.Params, inputs: Inputs) -> list[Array]:
+    """Encodes each batch separately."""
+    return [network.apply(config, params, batch) for batch in inputs]
 
 
-def one_call(config: AlloConfig) -> Encode:
-    """Returns an encoder that is applied once to all batches: the proposal's way."""
-
-    def encode(params: network.Params, inputs: Inputs) -> tuple[Array, Array, Array]:
-        features = network.apply(config.network, params, jnp.concatenate(inputs))
-        size = len(inputs[0])
-        return features[:size], features[size : 2 * size], features[2 * size :]
-
-    return encode
+def one_call(config: Network, params: network.Params, inputs: Inputs) -> list[Array]:
+    """Encodes all batches in one call: the proposal's way."""
+    return jnp.split(network.apply(config, params, jnp.concatenate(inputs)), 3)
 
 
 # A step.
@@ -86,13 +74,13 @@ def loss(
     params: network.Params,
     state: State,
     inputs: Inputs,
-    config: AlloConfig,
+    settings: Settings,
     encode: Encode,
-    errors: Errors = einsum_errors,
+    errors: Errors,
 ) -> tuple[Array, Metrics]:
     """Computes L, and the values for the dual step and the log."""
-    phi, next_phi, phi_2 = encode(params, inputs)
-    graph = config.train.graph_coef * ((phi - next_phi) ** 2).mean(0).sum()
+    phi, next_phi, phi_2 = encode(settings.network, params, inputs)
+    graph = settings.train.graph_coef * ((phi - next_phi) ** 2).mean(0).sum()
     error_1, error_2 = errors(phi, phi_2)
     dual = (state.duals * error_1).sum()
     quadratic = (2 * error_1 * jax.lax.stop_gradient(error_2)).sum()
@@ -100,17 +88,30 @@ def loss(
     return value, {"graph": graph, "dual": dual, "quadratic": quadratic, "error": error_1}
 
 
+@partial(jax.jit, static_argnums=(2, 3))
+def gradient(
+    state: State, inputs: Inputs, settings: Settings, encode: Encode
+) -> tuple[Array, network.Params]:
+    """Returns L and its gradient."""
+    gradient_of = jax.value_and_grad(loss, has_aux=True)
+    arguments = state, inputs, settings, encode, einsum_errors
+    (value, _), gradients = gradient_of(state.params, *arguments)
+    return value, gradients
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4))
 def step(
-    state: State, inputs: Inputs, config: AlloConfig, encode: Encode, errors: Errors = einsum_errors
+    state: State, inputs: Inputs, settings: Settings, encode: Encode, errors: Errors
 ) -> tuple[State, Metrics]:
     """Returns the state after a gradient step and a dual step, and eight scalars for the log."""
+    config = settings.train
     gradient_of = jax.value_and_grad(loss, has_aux=True)
-    (value, parts), gradients = gradient_of(state.params, state, inputs, config, encode, errors)
-    updates, optimizer = optax.adam(config.train.learning_rate).update(gradients, state.optimizer)
+    (value, parts), gradients = gradient_of(state.params, state, inputs, settings, encode, errors)
+    updates, optimizer = optax.adam(config.learning_rate).update(gradients, state.optimizer)
     error = parts["error"]
-    duals = jnp.tril(state.duals + config.train.lr_dual * error)
-    barrier = state.barrier + config.train.lr_barrier * jnp.abs(parts["quadratic"])
-    barrier = jnp.clip(barrier, config.train.b_min, config.train.b_max)
+    duals = jnp.tril(state.duals + config.lr_dual * error)
+    barrier = state.barrier + config.lr_barrier * jnp.abs(parts["quadratic"])
+    barrier = jnp.clip(barrier, config.b_min, config.b_max)
     metrics = {
         "loss": value,
         "graph": parts["graph"],
@@ -128,7 +129,7 @@ def step(
 
 
 def three_gathers(table: Any, states: Inputs) -> Inputs:
-    """Gathers the inputs of each batch separately; NumPy and JAX arrays."""
+    """Gathers the inputs of each batch separately."""
     return table[states[0]], table[states[1]], table[states[2]]
 
 
@@ -150,12 +151,18 @@ def all_together(metrics: Metrics) -> dict[str, float]:
 
 
 class Way(NamedTuple):
-    """Holds the parts of the loop; `step` is compiled, the rest runs in Python."""
+    """Holds the parts of a step and of the loop around it; the original's, if not named."""
 
-    step: Step
-    sample: Sample = sample_searching
-    gather: Gather = three_gathers
-    fetch: Fetch = one_by_one
+    encode: Encode = three_calls
+    errors: Errors = einsum_errors
+    sample: Callable[..., tuple[np.ndarray, np.ndarray]] = sample_searching
+    gather: Callable[[Any, Inputs], Inputs] = three_gathers
+    fetch: Callable[[Metrics], dict[str, float]] = one_by_one
+
+
+ORIGINAL = Way()
+PHASE_1 = Way(encode=one_call, sample=sample_with_terminal_table)
+PROPOSED = Way(one_call, proposed_errors, sample_with_terminal_table, one_gather, all_together)
 
 
 def learn(
@@ -163,27 +170,25 @@ def learn(
     state: State,
     buffer: RowBuffer,
     table: np.ndarray,
-    config: AlloConfig,
+    settings: Settings,
     way: Way,
     steps: Iterable[int],
 ) -> tuple[State, list[dict[str, float]]]:
     """Trains: samples on the host, steps on the device, logs every `record_every` steps."""
     logged = []
-    size, discount = config.train.batch_size, config.train.discounts[0]
+    size, discount = settings.train.batch_size, settings.train.discounts[0]
     for number in steps:
         states, later_states = way.sample(rng, buffer, size, discount)
         other_states, _ = way.sample(rng, buffer, size, discount)
-        state, metrics = way.step(state, way.gather(table, (states, later_states, other_states)))
-        if number % config.train.record_every == 0:
+        inputs = way.gather(table, (states, later_states, other_states))
+        state, metrics = step(state, inputs, settings, way.encode, way.errors)
+        if number % settings.train.record_every == 0:
             logged.append(way.fetch(metrics))
     return state, logged
 
 
 def fill(buffer: RowBuffer, states: Array, next_states: Array, ended: Array) -> None:
-    """Copies walks on the device into rows of the buffer, scalar by scalar; arrays are (env, step).
-
-    Iterates over JAX arrays: a lookup by index takes about ten times as long.
-    """
+    """Copies walks (env, step) from the device into rows of the buffer, scalar by scalar."""
     for walk, next_walk, flags in zip(states, next_states, ended, strict=True):
         obs, terminals = [int(walk[0])], [0]
         for next_state, flag in zip(next_walk, flags, strict=True):

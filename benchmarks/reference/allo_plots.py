@@ -1,7 +1,6 @@
-"""features, history -> the figures that the original program saves every 1000 steps.
+"""features, history -> the figures that the original program saves every 1000 steps
 
-Written from their description: the eigenvectors on the map, the same beside the true ones, learning
-curves and the duals over time, each saved as a PNG while the training waits.
+Written from their description; each is saved as a PNG while the training waits.
 """
 
 import io
@@ -16,19 +15,15 @@ DPI, PROPOSED_DPI = 300, 150
 CURVES = ("loss", "graph", "dual", "barrier_term", "total_error", "norm_error")
 
 
-def blocking_plots(learned: np.ndarray, true: np.ndarray, history: History) -> int:
-    """Saves all figures at full resolution; maps are (d, height, width). Returns their number."""
-    figures = [
-        maps({"learned": learned}),
-        maps({"true": true, "learned": learned}),
-        *curves(history),
-    ]
-    return save(figures, DPI)
+def blocking_plots(learned: np.ndarray, true: np.ndarray, history: History) -> None:
+    """Saves all figures at full resolution; maps are (d, height, width)."""
+    both = {"true": true, "learned": learned}
+    save([maps({"learned": learned}), maps(both), *curves(history)], DPI)
 
 
-def proposed_plots(learned: np.ndarray, history: History) -> int:
+def proposed_plots(learned: np.ndarray, history: History) -> None:
     """Saves fewer figures, in the loop too, at a lower resolution."""
-    return save([maps({"learned": learned}), *curves(history)], PROPOSED_DPI)
+    save([maps({"learned": learned}), *curves(history)], PROPOSED_DPI)
 
 
 def maps(rows: Mapping[str, np.ndarray]) -> Figure:
@@ -57,8 +52,7 @@ def curves(history: History) -> list[Figure]:
     return [learning, duals]
 
 
-def save(figures: list[Figure], dpi: int) -> int:
-    """Saves figures as PNG into memory: the disk is not measured. Returns their number."""
+def save(figures: list[Figure], dpi: int) -> None:
+    """Saves figures as PNG into memory: the disk is not measured."""
     for figure in figures:
         figure.savefig(io.BytesIO(), format="png", dpi=dpi)
-    return len(figures)

@@ -1,9 +1,7 @@
-"""features -> the constraint terms of the loss, in the original's and a proposal's spelling.
-
-All give the same numbers; the benchmark measures the compiled programs.
-"""
+"""features -> the constraint terms of the loss, in the original's and a proposal's spelling"""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,41 +12,33 @@ Errors = Callable[[Array, Array], tuple[Array, Array]]
 """Features of two batches -> E1 and E2: how far they are from orthonormal."""
 Terms = Callable[[Array, Array, Array, Array], Array]
 """Features of two batches, duals, barrier -> the dual term and the barrier term together."""
-Helper = Callable[[Array, Array], Array]
+Helper = Callable[..., Array]
 
 
-def einsum_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """Computes the errors as the original: einsum, and an identity matrix for each."""
-    n, d = phi.shape
-    inner_product_1 = jnp.einsum("ij,ik->jk", phi, stop_gradient(phi)) / n
-    inner_product_2 = jnp.einsum("ij,ik->jk", phi_2, stop_gradient(phi_2)) / n
-    return jnp.tril(inner_product_1 - jnp.eye(d)), jnp.tril(inner_product_2 - jnp.eye(d))
+def by_einsum(phi: Array) -> Array:
+    """Computes the products of all pairs of features with einsum, as the original."""
+    return jnp.einsum("ij,ik->jk", phi, stop_gradient(phi)) / len(phi)
 
 
-def product_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """Computes the errors with `@` in place of einsum."""
-    n, d = phi.shape
-    inner_product_1 = phi.T @ stop_gradient(phi) / n
-    inner_product_2 = phi_2.T @ stop_gradient(phi_2) / n
-    return jnp.tril(inner_product_1 - jnp.eye(d)), jnp.tril(inner_product_2 - jnp.eye(d))
+def by_matmul(phi: Array) -> Array:
+    """Computes them with `@` in place of einsum."""
+    return phi.T @ stop_gradient(phi) / len(phi)
 
 
-def one_eye_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """Computes the errors with one identity matrix for both."""
-    n, d = phi.shape
-    eye = jnp.eye(d)
-    inner_product_1 = jnp.einsum("ij,ik->jk", phi, stop_gradient(phi)) / n
-    inner_product_2 = jnp.einsum("ij,ik->jk", phi_2, stop_gradient(phi_2)) / n
-    return jnp.tril(inner_product_1 - eye), jnp.tril(inner_product_2 - eye)
+def two_eyes(product: Helper, phi: Array, phi_2: Array) -> tuple[Array, Array]:
+    """Subtracts an identity matrix for each batch, as the original."""
+    d = phi.shape[1]
+    return jnp.tril(product(phi) - jnp.eye(d)), jnp.tril(product(phi_2) - jnp.eye(d))
 
 
-def proposed_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """Computes the errors with `@` and one identity matrix."""
-    n, d = phi.shape
-    eye = jnp.eye(d)
-    return jnp.tril(phi.T @ stop_gradient(phi) / n - eye), jnp.tril(
-        phi_2.T @ stop_gradient(phi_2) / n - eye
-    )
+def one_eye(product: Helper, phi: Array, phi_2: Array) -> tuple[Array, Array]:
+    """Subtracts one identity matrix from both."""
+    eye = jnp.eye(phi.shape[1])
+    return jnp.tril(product(phi) - eye), jnp.tril(product(phi_2) - eye)
+
+
+einsum_errors: Errors = partial(two_eyes, by_einsum)
+proposed_errors: Errors = partial(one_eye, by_matmul)
 
 
 def all_earlier_below(matrix: Array, threshold: Array) -> Array:
@@ -72,8 +62,8 @@ def terms_with(errors: Errors, helper: Helper | None = None) -> Terms:
 
 TERMS: dict[str, Terms] = {
     "einsum": terms_with(einsum_errors),
-    "product": terms_with(product_errors),
-    "one eye": terms_with(one_eye_errors),
+    "product": terms_with(partial(two_eyes, by_matmul)),
+    "one eye": terms_with(partial(one_eye, by_einsum)),
     "helper": terms_with(einsum_errors, all_earlier_below),
     "jitted helper": terms_with(einsum_errors, jax.jit(all_earlier_below)),
 }

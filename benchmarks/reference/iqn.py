@@ -1,13 +1,12 @@
-"""stacked observations -> actions, a batch -> a gradient step, the slow way: eager PyTorch, an
-agent at a time.
+"""stacked observations -> actions, a batch -> a gradient step, the slow way: eager PyTorch
 
-Written from the descriptions of the original program. It does all the work that the original does,
-also where that is wasted: every act draws its own quantiles, the next states pass through the
-online network with a graph that nobody uses, and the backward pass runs through the target network,
-whose gradients pile up unread. The loss is the mean over the online quantiles, where the paper and
-the project have the sum: 1/Q of it, clipped at 1.
+Written from the descriptions of the original program, with all the work that it wastes: every act
+draws its own quantiles, the next states pass through the online network with a graph that nobody
+uses, and the backward pass runs through the target network. The loss is the mean over the online
+quantiles, where the paper and the project have the sum: 1/Q of it, clipped at 1.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,24 +33,8 @@ class Settings(NamedTuple):
     target_rate: float
 
 
-ORIGINAL = Settings(
-    inputs=625,
-    hidden=250,
-    cosines=64,
-    noisy=True,
-    quantiles=12,
-    acting_quantiles=256,
-    learning_rate=2.5e-4,
-    discount=0.99**3,  # on a one-step target: the original's n_step only raises the power
-    max_grad_norm=1.0,
-    target_rate=0.001,
-)
-
-
 class Batch(NamedTuple):
-    """Transitions as the host's ring gives them, NumPy arrays: stacks (batch, inputs), the rest
-    (batch,).
-    """
+    """Holds NumPy arrays: stacks (batch, inputs), the rest (batch,)."""
 
     stack: Any
     action: Any
@@ -62,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class Taus(NamedTuple):
-    """Quantiles of the three forward passes of a gradient step, each (batch, quantiles)."""
+    """Holds the quantiles of a gradient step's forward passes, each (batch, quantiles)."""
 
     selection: Tensor
     target: Tensor
@@ -93,19 +76,13 @@ class NoisyLinear(nn.Module):
 
 
 class Iqn(nn.Module):
-    """Stacks and quantiles -> Z of every action."""
+    """Computes Z of every action."""
 
     def __init__(self, settings: Settings, generator: torch.Generator) -> None:
         super().__init__()
         hidden = settings.hidden
-
-        def layer(inputs: int, outputs: int) -> nn.Module:
-            return (
-                NoisyLinear(inputs, outputs, generator)
-                if settings.noisy
-                else nn.Linear(inputs, outputs)
-            )
-
+        noisy = partial(NoisyLinear, generator=generator)
+        layer = noisy if settings.noisy else nn.Linear
         self.hidden = nn.Linear(settings.inputs, hidden)
         self.cosine = nn.Linear(settings.cosines, hidden)
         self.feature = layer(hidden, hidden)
@@ -135,9 +112,7 @@ class Agent:
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=settings.learning_rate)
 
     def act(self, stack: np.ndarray) -> int:
-        """Returns the greedy action of one stack (1, inputs), by random quantiles, without
-        noise.
-        """
+        """Returns the greedy action of a stack (1, inputs), by random quantiles, without noise."""
         observed = torch.from_numpy(stack).float()
         self.online.eval()
         with torch.no_grad():
@@ -154,16 +129,13 @@ class Agent:
         loss.backward()
         nn.utils.clip_grad_norm_(self.online.parameters(), self.settings.max_grad_norm)
         self.optimizer.step()
-        self._move_target()
+        rate = self.settings.target_rate
+        for kept, new in zip(self.target.parameters(), self.online.parameters(), strict=True):
+            kept.data.copy_(rate * new.data + (1 - rate) * kept.data)
         return float(loss.item())
 
     def copy_to_target(self) -> None:
         self.target.load_state_dict(self.online.state_dict())
-
-    def _move_target(self) -> None:
-        rate = self.settings.target_rate
-        for kept, new in zip(self.target.parameters(), self.online.parameters(), strict=True):
-            kept.data.copy_(rate * new.data + (1 - rate) * kept.data)
 
     def _draw(self, batch: int, quantiles: int) -> Tensor:
         return torch.rand(batch, quantiles, generator=self.generator)
@@ -171,12 +143,8 @@ class Agent:
 
 def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, settings: Settings) -> Tensor:
     """Computes the quantile Huber loss, averaged over samples and both kinds of quantiles."""
-    stack, next_stack = (
-        torch.from_numpy(batch.stack).float(),
-        torch.from_numpy(batch.next_stack).float(),
-    )
-    action, reward = torch.from_numpy(batch.action).long(), torch.from_numpy(batch.reward).float()
-    ended, valid = torch.from_numpy(batch.ended).float(), torch.from_numpy(batch.valid).float()
+    tensors = Batch(*(torch.from_numpy(column).float() for column in batch))
+    stack, action, reward, next_stack, ended, valid = tensors._replace(action=tensors.action.long())
     best = online(next_stack, taus.selection).mean(1).argmax(1)
     next_values = of_action(target(next_stack, taus.target), best)
     expected = reward[:, None] + settings.discount * next_values * (1 - ended[:, None])

@@ -1,18 +1,9 @@
-"""turns of one agent -> random transitions with stacked frames: the plain NumPy ring the replay is
-measured against
+"""turns of one agent -> random transitions with stacked frames: a plain NumPy ring
 
-Written from the seed's description: frames are stored as float32 rows, an episode is preceded by
-blank rows, and a stack is a fancy index of the rows before and at the turn; next stacks are the
-same index plus one.
-
-What was corrected, and no more, so that it draws from the law of `quatrain.replay.frames` with
-n_step = 1:
-
-* The rows between two episodes are really blank, whatever stood there before. * Only turns whose
-successor was observed are drawn, with replacement: neither blank rows, nor the last turn before a
-truncation, nor a window across the row that is written next or across the end of the arrays.
-
-It has one agent and one world, its capacity counts the blank rows, and an episode never terminates.
+Written from the seed's description: frames are float32 rows, an episode is preceded by blank rows,
+a stack is a fancy index of the rows before and at the turn. Corrected so that it draws from the law
+of `quatrain.replay.frames` with n_step = 1: the rows between episodes are really blank, and only
+turns whose successor was observed are drawn, with replacement.
 """
 
 from typing import NamedTuple
@@ -21,7 +12,7 @@ import numpy as np
 
 
 class Sampled(NamedTuple):
-    """States are stacks, flat, oldest frame first."""
+    """Holds flat stacks, oldest frame first."""
 
     states: np.ndarray
     actions: np.ndarray
@@ -30,7 +21,7 @@ class Sampled(NamedTuple):
 
 
 class NumpyRing:
-    """Rows of frames; `row` is written next."""
+    """Holds rows of frames; `row` is written next."""
 
     def __init__(self, capacity: int, frame: int, n_frames: int) -> None:
         self.capacity, self.n_frames, self.row = capacity, n_frames, 0
@@ -54,9 +45,7 @@ class NumpyRing:
         self.row = (self.row + 1) % self.capacity
 
     def starts(self) -> np.ndarray:
-        """Returns the first rows of the valid windows of n_frames + 1 rows; call it once per
-        write.
-        """
+        """Returns the first rows of the valid windows of n_frames + 1 rows."""
         rows = np.flatnonzero(self.drawable)
         age = (self.row - 1 - rows) % self.capacity
         whole = (age >= 1) & (age + self.n_frames - 1 < self.capacity)

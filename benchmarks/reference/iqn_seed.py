@@ -1,8 +1,7 @@
-"""the reference's act and gradient step as the seed document proposes them: jitted, and called from
-Python.
+"""the reference's work as the seed document proposes it: jitted functions, called from Python
 
-One agent at a time, or the gradient steps of all agents under one vmap. Network and Adam are
-libraries' or the project's, so that the work is the same; ring, world and loop stay on the host.
+One agent at a time, or all under a vmap. Network and Adam are the project's or a library's, so that
+the work is the same; ring, world and loop stay on the host.
 """
 
 from functools import partial
@@ -35,10 +34,6 @@ class Plan(NamedTuple):
     network: Network
 
 
-def start(plan: Plan, params: network.Params) -> State:
-    return State(params, jax.tree.map(jnp.copy, params), _optimizer(plan).init(params))
-
-
 def _optimizer(plan: Plan) -> optax.GradientTransformation:
     settings = plan.settings
     return optax.chain(
@@ -60,34 +55,21 @@ def act_of_all(plan: Plan, params: network.Params, stacks: Array, keys: Array) -
 
 
 def loss(
-    params: network.Params, target_params: network.Params, batch: Batch, plan: Plan, key: Array
+    params: network.Params,
+    target_params: network.Params,
+    batch: Batch,
+    plan: Plan,
+    taus: Any,
+    noise: Any,
 ) -> Array:
-    """Computes the reference's loss; noise and quantiles of the three forward passes come from
-    `key`.
-    """
-    settings, size = plan.settings, len(batch.action)
-    taus = draw_taus(plan, size, key)
-    noise = (
-        jax.random.split(jax.random.fold_in(key, 1), 3) if settings.noisy else (None, None, None)
-    )
-    best = (
-        network.apply(plan.network, params, batch.next_stack, taus[0], noise[0]).mean(1).argmax(-1)
-    )
-    next_values = _of_action(
-        network.apply(plan.network, target_params, batch.next_stack, taus[1], noise[1]), best
-    )
-    expected = batch.reward[:, None] + settings.discount * next_values * (1 - batch.ended[:, None])
-    values = _of_action(
-        network.apply(plan.network, params, batch.stack, taus[2], noise[2]), batch.action
-    )
+    """Computes the reference's loss; quantiles and noise keys are those of its three passes."""
+    apply = partial(network.apply, plan.network)
+    best = apply(params, batch.next_stack, taus[0], noise[0]).mean(1).argmax(-1)
+    next_values = _of_action(apply(target_params, batch.next_stack, taus[1], noise[1]), best)
+    discounts = plan.settings.discount * (1 - batch.ended[:, None])
+    expected = batch.reward[:, None] + discounts * next_values
+    values = _of_action(apply(params, batch.stack, taus[2], noise[2]), batch.action)
     return quantile_huber(expected[:, None, :] - values[:, :, None], taus[2], batch.valid)
-
-
-def draw_taus(plan: Plan, size: int, key: Array) -> Array:
-    """Quantiles of the three forward passes of a step: of the selection, the target and the online
-    network.
-    """
-    return jax.random.uniform(jax.random.fold_in(key, 0), (3, size, plan.settings.quantiles))
 
 
 def _of_action(values: Array, action: Array) -> Array:
@@ -104,13 +86,14 @@ def quantile_huber(errors: Array, taus: Array, valid: Array) -> Array:
 
 def step(plan: Plan, state: State, batch: Batch, key: Array) -> tuple[State, Array]:
     """Takes one gradient step; only `params` are differentiated, not the targets."""
-    value, gradients = jax.value_and_grad(loss)(state.params, state.target_params, batch, plan, key)
+    settings, (tau_key, noise_key) = plan.settings, jax.random.split(key)
+    taus = jax.random.uniform(tau_key, (3, len(batch.action), settings.quantiles))
+    noise = jax.random.split(noise_key, 3) if settings.noisy else (None, None, None)
+    arguments = state.params, state.target_params, batch, plan, taus, noise
+    value, gradients = jax.value_and_grad(loss)(*arguments)
     updates, optimizer = _optimizer(plan).update(gradients, state.optimizer)
     params = optax.apply_updates(state.params, updates)
-    rate = plan.settings.target_rate
-    target = jax.tree.map(
-        lambda kept, new: rate * new + (1 - rate) * kept, state.target_params, params
-    )
+    target = optax.incremental_update(params, state.target_params, settings.target_rate)
     return State(params, target, optimizer), value
 
 
@@ -127,7 +110,8 @@ class Agent:
     """Acts and learns like `benchmarks.reference.iqn.Agent`, with the two programs above."""
 
     def __init__(self, plan: Plan, params: network.Params, key: Array) -> None:
-        self.plan, self.state, self.key, self.draws = plan, start(plan, params), key, 0
+        self.plan, self.key, self.draws = plan, key, 0
+        self.state = State(params, params, _optimizer(plan).init(params))
 
     def act(self, stack: np.ndarray) -> int:
         return int(act(self.plan, self.state.params, stack, self._next_key())[0])
@@ -144,35 +128,41 @@ class Agent:
         return jax.random.fold_in(self.key, self.draws)
 
 
-def kinds_of(world: ObjectWorld) -> np.ndarray:
-    """Returns the channel of every object (height, width, 2), input of a compiled observation."""
+def view(world: ObjectWorld, agent: int) -> np.ndarray:
+    """Observes as `ObjectWorld.observe`: a loop to numbers, then a jitted function."""
+    y, x, _ = world.agents[agent].location
+    return np.asarray(_observe(_kinds_of(world), y, x, len(world.kinds), world.rules.vision_radius))
+
+
+def views(world: ObjectWorld) -> np.ndarray:
+    """Observes for all agents at once."""
+    ys, xs, _ = np.array([agent.location for agent in world.agents]).T
+    radius = world.rules.vision_radius
+    return np.asarray(_observe_all(_kinds_of(world), ys, xs, len(world.kinds), radius))
+
+
+def _kinds_of(world: ObjectWorld) -> np.ndarray:
+    """The channel of every object (height, width, 2)."""
     number = {kind: channel for channel, kind in enumerate(world.kinds)} | {"nothing": 0}
-    return np.array([number[thing.kind] for thing in world.map.flat], np.int8).reshape(
-        world.map.shape
-    )
+    kinds = [number[thing.kind] for thing in world.map.flat]
+    return np.array(kinds, np.int8).reshape(world.map.shape)
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def observe(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Array:
-    """Returns the flat view at (y, x), as `ObjectWorld.observe`; channel 0 is empty, channel 1 the
-    wall.
-    """
+def _observe(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Array:
+    """The flat view at (y, x); channel 0 is empty, channel 1 the wall."""
     layers = jax.nn.one_hot(kinds, channels).sum(2).at[:, :, 0].set(0)
     beyond = jnp.pad(layers, ((radius, radius), (radius, radius), (0, 0)))
     inside = jnp.pad(jnp.ones(kinds.shape[:2]), radius)
     beyond = beyond.at[:, :, 1].add(1 - inside)
     side = 2 * radius + 1
-    return (
-        jax.lax.dynamic_slice(beyond, (y, x, 0), (side, side, channels))
-        .transpose(2, 0, 1)
-        .reshape(-1)
-    )
+    window = jax.lax.dynamic_slice(beyond, (y, x, 0), (side, side, channels))
+    return window.transpose(2, 0, 1).reshape(-1)
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def observe_all(kinds: Array, ys: Array, xs: Array, channels: int, radius: int) -> Array:
-    """Returns the views of agents at several places."""
-    return jax.vmap(lambda y, x: observe(kinds, y, x, channels, radius))(ys, xs)
+def _observe_all(kinds: Array, ys: Array, xs: Array, channels: int, radius: int) -> Array:
+    return jax.vmap(lambda y, x: _observe(kinds, y, x, channels, radius))(ys, xs)
 
 
 class Stored(NamedTuple):
@@ -184,9 +174,7 @@ class Stored(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def sample(
-    stored: Stored, starts: Array, key: Array, size: int, frames: int
-) -> tuple[Array, Array, Array, Array]:
+def sample(stored: Stored, starts: Array, key: Array, size: int, frames: int) -> tuple[Array, ...]:
     """Samples like `NumpyRing.sample`: states, actions, rewards, next states."""
     indices = jax.random.choice(key, starts, (size,))[:, None] + jnp.arange(frames)
     states, later = (stored.states[rows].reshape(size, -1) for rows in (indices, indices + 1))

@@ -1,10 +1,8 @@
-"""a world, agents -> agents that have learned, the slow way: turn by turn, then one gradient step
-of each agent.
+"""a world, agents -> agents that have learned, the slow way: turn by turn
 
 The original's schedule: in every episode each agent makes one gradient step, the target network
-creeps after every step and is copied as a whole every 200 episodes besides, and epsilon loses a
-thousandth with each episode. Its replay is the corrected one of `iqn_ring`, so that it learns from
-true successors and the comparison is not won on those.
+creeps after every step and is copied every 200 episodes besides, and epsilon loses a thousandth
+with each episode. The replay is the corrected one of `iqn_ring`.
 """
 
 from typing import Any
@@ -33,21 +31,15 @@ class Memory:
             return ring.states[begin : ring.row]
         return np.concatenate((ring.states[begin:], ring.states[: ring.row]))
 
-    def holds(self, count: int) -> bool:
-        """Returns whether this number of transitions can be sampled."""
-        return int(self.ring.drawable.sum()) >= count
-
     def sample(self, size: int) -> Batch:
-        """Transitions with one reward; none ends an episode, so none is masked."""
+        """Samples transitions; none ends an episode or is masked."""
         drawn = self.ring.sample(self.rng, self.ring.starts(), size)
         ones = np.ones(size, np.float32)
         return Batch(drawn.states, drawn.actions, drawn.rewards, drawn.next_states, 0 * ones, ones)
 
 
 class Society:
-    """Holds a world and each agent's network and memory; methods continue from the current
-    state.
-    """
+    """Holds a world and each agent's network and memory."""
 
     def __init__(
         self,
@@ -57,13 +49,8 @@ class Society:
         rng: np.random.Generator,
         batch: int,
     ) -> None:
-        self.world, self.agents, self.memories, self.rng, self.batch = (
-            world,
-            agents,
-            memories,
-            rng,
-            batch,
-        )
+        self.world, self.agents, self.memories = world, agents, memories
+        self.rng, self.batch = rng, batch
         self.epsilon, self.episodes = 1.0, 0
 
     def episode(self) -> float:
@@ -104,5 +91,5 @@ class Society:
     def learn(self) -> None:
         """Takes a gradient step of each agent whose replay holds a batch."""
         for agent, memory in zip(self.agents, self.memories, strict=True):
-            if memory.holds(self.batch):
+            if memory.ring.drawable.sum() >= self.batch:
                 agent.learn(memory.sample(self.batch))

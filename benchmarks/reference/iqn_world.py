@@ -1,11 +1,8 @@
-"""rules, actions -> turns of one treasure hunt, the slow way: an object in every cell and loops
-over all cells.
+"""rules, actions -> turns of one treasure hunt, the slow way: an object in every cell
 
-Written from the rules of the world as such worlds are commonly written: two layers of objects
-(ground below, what stands on it above), every object asked in turn whether it changes, and an
-observation that adds up the one-hot of every object of the map before it cuts out what an agent
-sees. It shares no code with the project, so that it is both the plain copy that tests compare with
-and the yardstick of the benchmark.
+Written from the rules of the world as such worlds are commonly written: two layers of objects,
+every object asked in turn whether it changes, and an observation that adds up the one-hot of every
+object of the map before it cuts out what an agent sees. It shares no code with the project.
 """
 
 from collections.abc import Sequence
@@ -22,18 +19,9 @@ class Thing:
     def __init__(
         self, kind: str, value: float = 0.0, passable: bool = False, changes: bool = False
     ) -> None:
-        self.kind = kind
-        self.value = value
-        self.passable = passable
-        self.changes = changes
+        self.kind, self.value = kind, value
+        self.passable, self.changes = passable, changes
         self.location: tuple[int, int, int] | None = None
-
-
-class Walker(Thing):
-    """Represents an agent."""
-
-    def __init__(self, value: float) -> None:
-        super().__init__("agent", value)
 
 
 class ObjectWorld:
@@ -51,7 +39,7 @@ class ObjectWorld:
         for channel, kind in enumerate(self.kinds[1:], start=1):
             self.appearance[kind][channel] = 1.0
         self.turn = 0
-        self.agents: list[Walker] = []
+        self.agents: list[Thing] = []
         self.map = np.empty((self.height, self.width, 2), object)
 
     def put(self, location: tuple[int, int, int], thing: Thing) -> None:
@@ -76,14 +64,11 @@ class ObjectWorld:
             else:
                 self.put((y, x, 1), self.floor(y, x))
                 cells.append((y, x, symbol))
-        marked = [(y, x) for y, x, symbol in cells if symbol == "A"] or [
-            (y, x) for y, x, _ in cells
-        ]
+        marked = [cell for cell in cells if cell[2] == "A"] or cells
         if starts is None:
-            starts = [
-                marked[i] for i in self.rng.choice(len(marked), self.rules.agents, replace=False)
-            ]
-        self.agents = [Walker(self.rules.agent_value) for _ in range(self.rules.agents)]
+            picks = self.rng.choice(len(marked), self.rules.agents, replace=False)
+            starts = [marked[i][:2] for i in picks]
+        self.agents = [Thing("agent", self.rules.agent_value) for _ in range(self.rules.agents)]
         for agent, (y, x) in zip(self.agents, starts, strict=True):
             self.put((int(y), int(x), 1), agent)
         self.turn = 0
@@ -93,9 +78,7 @@ class ObjectWorld:
         return Thing("empty", passable=True, changes=self.rules.map.rows[y][x] != "-")
 
     def begin_turn(self, spawned: np.ndarray | None = None) -> None:
-        """Spawns items on free floor: `spawned` (height, width) has the item of each cell, 0 for
-        none.
-        """
+        """Spawns items on free floor: `spawned` (height, width) has that of each cell, or 0."""
         for index, thing in np.ndenumerate(self.map):
             if thing.changes:
                 self.grow(index, spawned)
@@ -141,15 +124,12 @@ class ObjectWorld:
     def items(self) -> np.ndarray:
         """Returns the items (height, width): 0 none, k an item of entity k."""
         numbers = {entity.name: k for k, entity in enumerate(self.rules.entities, start=1)}
-        return np.array(
-            [[numbers.get(thing.kind, 0) for thing in row] for row in self.map[:, :, 1]]
-        )
+        rows = self.map[:, :, 1]
+        return np.array([[numbers.get(thing.kind, 0) for thing in row] for row in rows])
 
 
 def play_randomly(world: ObjectWorld, turns: int) -> float:
-    """Plays episodes of random actions, each after an observation; returns an agent's mean
-    return.
-    """
+    """Plays random actions, each after an observation; returns an agent's mean return."""
     world.reset()
     earned = 0.0
     for _ in range(turns):

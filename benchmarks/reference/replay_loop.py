@@ -1,23 +1,19 @@
-"""rows of walks -> random pairs, the slow way: the trajectory's end is searched at every sample.
+"""rows of walks -> random pairs, the slow way: the trajectory's end is searched at every sample
 
-Three plain versions for comparison with the replay, written from the descriptions of the original
-and of two proposals: `sample_searching` loops over the batch and searches the next flag;
-`sample_with_snippet` is a proposal's code, described as vectorised, which also loops;
-`sample_with_terminal_table` sorts a table of flag positions that is filled when a row is added.
+Written from the descriptions of the original (`sample_searching`) and of two proposals: one's code,
+called vectorised, also loops (`sample_with_snippet`); the other sorts a table of flag positions
+that is filled when a row is added (`sample_with_terminal_table`).
 
-Only these corrections were applied, so that all sample the law of `quatrain.replay.episodes`:
+Corrected so that all sample the law of `quatrain.replay.episodes`: a start on a flagged slot is
+drawn again, the first flag from the start on ends the trajectory, a row ends with a flag, the table
+grows if a row has more than 100 flags, and the lag is at least 1 and never passes the end.
 
-* A start on a flagged slot, which would pair across the reset, is drawn again. The first flag from
-  the start on ends the trajectory; the originals used the second one if there were two.
-* A row ends with a flag, so that an unfinished one has an end too.
-* The table grows beyond its 100 columns if a row has more flags, instead of dropping them.
-* The lag starts at 1 and rounding cannot move it past the end.
-
-The rows must be full and hold equally many transitions (rows are drawn uniformly), and the discount
-must lie between 0 and 1, both excluded.
+Rows must be full and hold equally many transitions; the discount lies strictly between 0 and 1.
 """
 
 import numpy as np
+
+Pairs = tuple[np.ndarray, np.ndarray]
 
 
 class RowBuffer:
@@ -37,16 +33,13 @@ class RowBuffer:
         positions = np.flatnonzero(self.terminals[row])
         missing = len(positions) - self.terminal_indices.shape[1]
         if missing > 0:
-            self.terminal_indices = np.pad(
-                self.terminal_indices, ((0, 0), (0, missing)), constant_values=-1
-            )
+            columns = (0, 0), (0, missing)
+            self.terminal_indices = np.pad(self.terminal_indices, columns, constant_values=-1)
         self.terminal_indices[row, : len(positions)] = positions
         self.num_terminals[row] = len(positions)
         self.episodes += 1
 
-    def draw_starts(
-        self, rng: np.random.Generator, batch_size: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def draw_starts(self, rng: np.random.Generator, batch_size: int) -> Pairs:
         episode = rng.integers(self.episodes, size=batch_size)
         start = rng.integers(self.obs.shape[1] - 1, size=batch_size)
         while (flagged := self.terminals[episode, start] == 1).any():
@@ -57,7 +50,7 @@ class RowBuffer:
 
 def sample_searching(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     """Samples pairs (state, later state); a Python loop searches each trajectory's end."""
     episode, start = buffer.draw_starts(rng, batch_size)
     horizons = np.zeros(batch_size, np.int32)
@@ -69,7 +62,7 @@ def sample_searching(
 
 def sample_with_snippet(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     """Samples the same pairs with the proposal's loop; without a flag the row's end is the end."""
     episode, start = buffer.draw_starts(rng, batch_size)
     transition_ranges = np.full(batch_size, buffer.obs.shape[1])
@@ -87,7 +80,7 @@ def sample_with_snippet(
 
 def sample_with_terminal_table(
     rng: np.random.Generator, buffer: RowBuffer, batch_size: int, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     """Samples the same pairs; the end is the smallest later entry in the row of the table."""
     episode, start = buffer.draw_starts(rng, batch_size)
     terminals = buffer.terminal_indices[episode]
@@ -104,10 +97,8 @@ def _pairs(
     start: np.ndarray,
     horizons: np.ndarray,
     discount: float,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pairs:
     uniforms = rng.random(len(start))
-    lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount)).astype(
-        np.int32
-    )
-    later = start + np.minimum(lags, horizons)
+    lags = 1 + np.floor(np.log(1 - (1 - discount**horizons) * uniforms) / np.log(discount))
+    later = start + np.minimum(lags.astype(np.int32), horizons)
     return buffer.obs[episode, start], buffer.obs[episode, later]
