@@ -9,9 +9,8 @@ import jax
 import numpy as np
 from scipy.stats import chisquare
 
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant, Measured, NotTheSame, Row, Without, race
 from benchmarks.repeat import repeat
-from benchmarks.table import NotTheSame, Row, Without
 
 
 class Continued:

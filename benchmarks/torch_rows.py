@@ -12,9 +12,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.harness import Measured, race
+from benchmarks.harness import Measured, NotTheSame, Row, Without, race
 from benchmarks.repeat import repeat
-from benchmarks.table import NotTheSame, Row, Without
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 
 Work = Callable[[], Any]

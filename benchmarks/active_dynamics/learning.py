@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.active_dynamics.vae import LENGTH, Vaes, refuse_another_loss, settings_of, vaes_of
+from benchmarks.harness import Goal, Row
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
 from benchmarks.reference.active_dynamics_seed import PredictingAgent
-from benchmarks.table import Goal, Row
 from benchmarks.torch_rows import Work, check_same, measured_row, products
 from benchmarks.torch_threads import threads
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae

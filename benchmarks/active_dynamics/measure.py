@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.active_dynamics import learning, memory, parts, planning
-from benchmarks.table import Report
+from benchmarks.harness import Report
 from benchmarks.torch_threads import threads
 
 NOTES = [

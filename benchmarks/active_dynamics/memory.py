@@ -10,10 +10,9 @@ from torch import Generator, Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.harness import Measured
+from benchmarks.harness import Measured, NotTheSame, Row
 from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
-from benchmarks.table import NotTheSame, Row
 from benchmarks.torch_rows import Work, check_same, measure_growth
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, WindowRing

@@ -2,9 +2,9 @@
 
 import torch
 
+from benchmarks.harness import Row
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_seed as seed
-from benchmarks.table import Row
 from benchmarks.torch_rows import Work, measured_row
 from quatrain.models.active_dynamics.seq_vae.encoder import to_variance
 

@@ -9,8 +9,8 @@ import torch
 from torch import Generator
 
 from benchmarks.active_dynamics.vae import config_of
+from benchmarks.harness import Goal, Point, Row
 from benchmarks.reference import active_dynamics_planner as reference
-from benchmarks.table import Goal, Point, Row
 from benchmarks.torch_rows import Work, check_same, measured_row, products
 from benchmarks.torch_threads import threads
 from quatrain.models.active_dynamics import acquisition, planner

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from scipy.signal import lfilter
 
+from benchmarks.harness import Goal, Point, Row
 from benchmarks.peers.gae import DISCOUNT, LAMBDA, trace_of
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.actor_critic_parts import Episode
-from benchmarks.table import Goal, Point, Row
 from benchmarks.torch_rows import Work, check_same, measured_row
 from quatrain.replay.rollouts.gae import Advantages, Trace, advantages
 

@@ -9,9 +9,9 @@ from torch._inductor.utils import fresh_cache
 
 from benchmarks.actor_critic import sides
 from benchmarks.actor_critic.playing import CELLS, CLAIM
+from benchmarks.harness import Row
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.actor_critic_iteration import BEFORE, SEED, Iteration, Ways, iterate
-from benchmarks.table import Row
 from benchmarks.torch_rows import Work, check_same, measured_row
 from benchmarks.torch_threads import threads
 from quatrain.models.actor_critic.config import ActorCriticConfig

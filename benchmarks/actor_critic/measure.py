@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.actor_critic import gae, learning, memory, parts, playing
 from benchmarks.actor_critic.sides import actor_of
-from benchmarks.table import Report
+from benchmarks.harness import Report
 from benchmarks.torch_threads import threads
 
 NOTES = [

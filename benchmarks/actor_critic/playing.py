@@ -6,9 +6,9 @@ from functools import partial
 from torch import Generator, Tensor
 
 from benchmarks.actor_critic import sides
+from benchmarks.harness import Goal, Point, Row
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import RUNNING, Colony, Step
-from benchmarks.table import Goal, Point, Row
 from benchmarks.torch_rows import Work, measured_row, products
 from benchmarks.torch_threads import threads
 from quatrain.envs.colony.dynamics import Colonies, World

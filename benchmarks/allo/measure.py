@@ -8,11 +8,10 @@ import jax.numpy as jnp
 from benchmarks.allo.parts import PLOTS_OF_A_RUN, gather_row, metrics_row, plots_row, term_rows
 from benchmarks.allo.sampling import capacity_rows, sampling_rows
 from benchmarks.allo.steps import SEED, World, config_of, encoder_row, rows_of, step_rows, world_of
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant, Goal, Measured, Report, Row, race
 from benchmarks.jax_work import refuse_difference
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
-from benchmarks.table import Goal, Report, Row
 from quatrain.models.allo.collect import collect
 
 COPIED_WALKS = 3  # of 1000: the reference takes half a minute or more for all

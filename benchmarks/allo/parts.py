@@ -13,12 +13,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.allo.steps import World
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant, Measured, NotTheSame, Row, race
 from benchmarks.jax_work import declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
 from benchmarks.reference import allo_plots
 from benchmarks.reference.allo_terms import TERMS, Terms
-from benchmarks.table import NotTheSame, Row
 from pipeline.storage.figures import png
 from quatrain.models.allo import losses
 from quatrain.models.allo.plots import on_map, plots

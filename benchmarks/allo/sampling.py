@@ -10,14 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.allo.steps import SEED, rows_of
-from benchmarks.harness import Measured
+from benchmarks.harness import Goal, Measured, Point, Row
 from benchmarks.jax_work import declaring, refuse_other_frequencies, timed
 from benchmarks.reference.replay_loop import (
     sample_searching,
     sample_with_snippet,
     sample_with_terminal_table,
 )
-from benchmarks.table import Goal, Point, Row
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import Episodes, sample, sample_numpy
 

@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant
+from benchmarks.harness import Contestant, Goal, Point, Row
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
-from benchmarks.table import Goal, Point, Row
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig

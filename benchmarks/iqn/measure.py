@@ -4,12 +4,12 @@ from pathlib import Path
 
 import jax
 
+from benchmarks.harness import Report
 from benchmarks.iqn.playing import acting_rows, env_rows, inference_rows, stacking_row
 from benchmarks.iqn.ring import capacity_rows, numpy_rows
 from benchmarks.iqn.sides import FEW, SAME_TARGET, changed, config_of, sides_of
 from benchmarks.iqn.steps import batch_rows, large_rows, loss_row, small_rows, train_rows
 from benchmarks.iqn.whole import compile_row, equal_work_row, schedule_row
-from benchmarks.table import Report
 
 STEPS = {"updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0, "loss": SAME_TARGET}
 """Of train: the programs of a whole cycle are as short as they can be."""

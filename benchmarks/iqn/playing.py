@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant
+from benchmarks.harness import Contestant, Goal, Point, Row
 from benchmarks.iqn.sides import FEW, SEED, Sides, changed, society_of
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
-from benchmarks.table import Goal, Point, Row
 from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import torch
 
-from benchmarks.harness import Measured
+from benchmarks.harness import Goal, Measured, NotTheSame, Report, Row
 from benchmarks.iqn.sides import (
     FEW,
     SAME_TARGET,
@@ -24,7 +24,6 @@ from benchmarks.iqn.whole import program_of
 from benchmarks.reference import iqn as reference
 from benchmarks.reference.iqn_training import Society
 from benchmarks.reference.iqn_world import ObjectWorld
-from benchmarks.table import Goal, NotTheSame, Report, Row
 from pipeline.runtime import console
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train

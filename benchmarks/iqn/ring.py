@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant
+from benchmarks.harness import Contestant, Goal, Point, Row
 from benchmarks.iqn.sides import fill
 from benchmarks.jax_work import (
     Continued,
@@ -18,7 +18,6 @@ from benchmarks.jax_work import (
 )
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
-from benchmarks.table import Goal, Point, Row
 from quatrain.replay.frames import (
     Transitions,
     Window,

@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from benchmarks.harness import Contestant
+from benchmarks.harness import Contestant, Goal, Point, Row
 from benchmarks.iqn.sides import Sides, changed
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
-from benchmarks.table import Goal, Point, Row
 from benchmarks.torch_threads import threads
 from quatrain.models.iqn import losses
 from quatrain.models.iqn.config import IqnConfig

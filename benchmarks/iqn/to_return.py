@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import publish
-from benchmarks.run import RESULTS, measured_here
+from benchmarks.run import RESULTS, measured_here, publish
 
 NAME = "iqn_to_return"
 
@@ -19,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--runs {selected.runs}: at least one of each side")
     code = measured_here(NAME, selected.runs, selected.results, "benchmarks.iqn.returns")
     if code == 0:
-        publish.publish(Path.cwd(), selected.results, [NAME])
+        publish(Path.cwd(), selected.results, [NAME])
     return code
 
 

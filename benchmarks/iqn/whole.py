@@ -3,10 +3,9 @@
 import jax
 import numpy as np
 
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant, Goal, Measured, Row, race
 from benchmarks.iqn.sides import FEW, GREEDY, SEED, Sides, changed, society_of
 from benchmarks.jax_work import Continued
-from benchmarks.table import Goal, Row
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect

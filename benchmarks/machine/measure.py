@@ -15,8 +15,7 @@ import jax
 import numpy as np
 from ruamel.yaml import YAML
 
-from benchmarks.harness import Measured
-from benchmarks.table import Goal, NotTheSame, Report, Row
+from benchmarks.harness import Goal, Measured, NotTheSame, Report, Row
 from pipeline.runtime.compile_cache import FOLDER
 from pipeline.storage.params_file import overlaid, read_raw
 

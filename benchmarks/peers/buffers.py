@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import chisquare
 
-from benchmarks.table import NotTheSame
+from benchmarks.harness import NotTheSame
 from quatrain.replay.transitions import HostRing
 
 Work = Callable[[], Any]

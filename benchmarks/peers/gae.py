@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness import race
+from benchmarks.harness import Goal, NotTheSame, Row, race
 from benchmarks.repeat import repeat
-from benchmarks.table import Goal, NotTheSame, Row
 from quatrain.replay.rollouts.gae import Trace, advantages
 
 DISCOUNT, LAMBDA = 0.97, 0.95

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Measured, race
+from benchmarks.harness import Goal, Measured, Row, Without, race
 from benchmarks.peers import buffers
 from benchmarks.peers.buffers import LIBRARIES, MANY, Replay, Transition, Work, numbered
 from benchmarks.repeat import repeat
-from benchmarks.table import Goal, Row, Without
 
 STORED, LARGE_STORED = 100_000, 20_000
 FLOATS, LARGE_FLOATS = 2, 1000

@@ -13,10 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant, Goal, Measured, Row, Without, race
 from benchmarks.peers.cartpole import sides
 from benchmarks.peers.cartpole.dqn import Schedule
-from benchmarks.table import Goal, Row, Without
 
 SCHEDULE = Schedule()
 TURNS, SLOW_STEPS = 300, 1_000

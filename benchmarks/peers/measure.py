@@ -7,9 +7,9 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.harness import Report, Row
 from benchmarks.peers.environment import NOT_INSTALLED, reason
 from benchmarks.run import measured_here
-from benchmarks.table import Report, Row
 
 MODULES = {
     "cpprb": "cpprb",

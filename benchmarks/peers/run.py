@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import publish
 from benchmarks.peers.environment import environment, reason, variables
-from benchmarks.run import LEAST_ROUNDS, RESULTS
+from benchmarks.run import LEAST_ROUNDS, RESULTS, publish
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
@@ -34,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{error} [exit 2]", file=sys.stderr)
         return 2
     code = measured(Path.cwd(), selected.rounds, selected.results)
-    publish.publish(Path.cwd(), selected.results, ["peers"])
+    publish(Path.cwd(), selected.results, ["peers"])
     return code
 
 

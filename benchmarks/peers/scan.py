@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, Measured, race
+from benchmarks.harness import Contestant, Goal, Measured, NotTheSame, Point, Row, Without, race
 from benchmarks.peers.buffers import refuse_uneven
-from benchmarks.table import Goal, NotTheSame, Point, Row, Without
 from quatrain.replay.frames import (
     FrameRing,
     Transitions,

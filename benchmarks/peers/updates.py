@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from benchmarks.harness import Row
 from benchmarks.iqn.sides import SAME_TARGET, config_of, sides_of
 from benchmarks.iqn.steps import large_rows, small_rows
-from benchmarks.table import Row
 
 REFERENCE = Row._field_defaults["against"]
 """The plain reference of iqn is in PyTorch."""

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from benchmarks import repeat
 from benchmarks.active_dynamics import learning, measure, memory, parts, planning, vae
+from benchmarks.harness import NotTheSame, render
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_planner as planner
 from benchmarks.reference import active_dynamics_seed as seed
 from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
-from benchmarks.table import NotTheSame, render
 from benchmarks.torch_rows import measure_growth
 from benchmarks.torch_threads import threads
 from quatrain.replay import windows

@@ -10,11 +10,11 @@ from torch.distributions import Normal
 
 from benchmarks import repeat
 from benchmarks.actor_critic import gae, learning, measure, memory, parts, playing, sides
+from benchmarks.harness import Goal, NotTheSame, render
 from benchmarks.peers import gae as gae_peers
 from benchmarks.reference import actor_critic as plain
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.actor_critic_iteration import BEFORE
-from benchmarks.table import Goal, NotTheSame, render
 from benchmarks.torch_rows import measured_row
 from benchmarks.torch_threads import threads
 from quatrain.envs.colony.world import step

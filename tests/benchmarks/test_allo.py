@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks.allo import measure, parts, sampling, steps
-from benchmarks.harness import Measured
+from benchmarks.harness import Measured, NotTheSame, Row
 from benchmarks.jax_work import refuse_difference, refuse_other_frequencies
 from benchmarks.reference import allo as reference
 from benchmarks.reference import allo_plots, allo_terms
 from benchmarks.reference.replay_loop import sample_with_snippet
-from benchmarks.table import NotTheSame, Row
 from quatrain.models.allo.train import run_chunk
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import sample

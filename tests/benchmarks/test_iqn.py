@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.harness import NotTheSame, render
 from benchmarks.iqn import playing, returns, ring, steps
 from benchmarks.iqn import sides as making
 from benchmarks.reference import iqn as reference
@@ -14,7 +15,6 @@ from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.reference.iqn_training import Memory, Society
 from benchmarks.reference.iqn_world import ObjectWorld
-from benchmarks.table import NotTheSame, render
 from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT
 from tests.conftest import ROOT

@@ -8,9 +8,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from benchmarks import profile
+from benchmarks.harness import NotTheSame
 from benchmarks.machine import measure
 from benchmarks.profile import Spent, operations, self_times
-from benchmarks.table import NotTheSame
 from pipeline.storage.params_file import overlaid, parse
 from tests.conftest import ROOT, SMALL
 

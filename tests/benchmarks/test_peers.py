@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.harness import NotTheSame
 from benchmarks.peers import buffers, environment, gae, host, measure, run
 from benchmarks.peers.buffers import Replay, Transition, numbered, refuse_other_draws
-from benchmarks.table import NotTheSame
 from tests.conftest import ROOT
 
 LOCK = """# Made by `make lock`.

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarks.harness import Contestant
+from benchmarks.harness import Contestant, NotTheSame
 from benchmarks.peers.cartpole import dqn, world
 from benchmarks.peers.cartpole.dqn import Schedule
-from benchmarks.table import NotTheSame
 
 SEED = 0
 EVALUATION_WORLDS = 32

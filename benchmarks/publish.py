@@ -1,5 +1,0 @@
-"""`publish` at its former place."""
-
-from benchmarks.run import publish
-
-__all__ = ["publish"]
