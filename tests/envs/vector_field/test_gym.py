@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env
 
 from quatrain.envs.adapters.vector_field import VectorFieldGym
@@ -27,9 +28,7 @@ def actions(count: int) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     "env",
     [
-        pytest.param(env_of(), id="gaussian"),
         pytest.param(env_of(None, poisson(5)), id="counts"),
-        pytest.param(env_of(None, gaussian("identity", 2)), id="identity"),
         pytest.param(
             env_of(control=((0.5, 0.0, 1.0), (0.0, 1.0, 1.0)), episode_transitions=3), id="control"
         ),
@@ -41,13 +40,10 @@ def test_gymnasium_environment_checker_passes(env: VectorFieldGym):
 
 
 def test_spaces_are_those_of_the_world():
-    env = env_of(
-        None, gaussian(channels=9), action_bound=0.4, control=((1.0, 0.0, 1.0), (0.0, 1.0, 1.0))
-    )
-    assert env.observation_space.shape == (9,)
-    assert (env.observation_space.dtype, env.action_space.dtype) == (np.float32, np.float32)
-    np.testing.assert_array_equal(env.action_space.low, np.full(3, -0.4, np.float32))
-    np.testing.assert_array_equal(env.action_space.high, np.full(3, 0.4, np.float32))
+    control = ((1.0, 0.0, 1.0), (0.0, 1.0, 1.0))
+    env = env_of(None, gaussian(channels=9), action_bound=0.4, control=control)
+    assert env.observation_space == Box(-np.inf, np.inf, (9,), np.float32)
+    assert env.action_space == Box(-0.4, 0.4, (3,), np.float32)
     assert env.reset(seed=0)[0] in env.observation_space
 
 
@@ -65,14 +61,6 @@ def test_a_step_is_that_of_the_world():
         noise = observation - world.emission.mean(torch.tensor(info["state"])).numpy()
         assert 0 < np.abs(noise).max() < 0.6
         assert (reward, terminated, truncated) == (0.0, False, False)
-
-
-def test_an_action_outside_the_box_acts_as_the_nearest_within():
-    single, other = env_of(), env_of()
-    single.reset(seed=3)
-    other.reset(seed=3)
-    beyond, nearest = np.array([5, -0.2], np.float32), np.array([1, -0.2], np.float32)
-    np.testing.assert_array_equal(single.step(beyond)[0], other.step(nearest)[0])
 
 
 def test_an_episode_is_truncated_when_the_state_leaves_the_box():
@@ -112,7 +100,6 @@ def test_a_step_needs_an_episode():
             np.array([0, np.nan]),
             r"^The action of row 0 is not finite: \[0\.0, nan\]; give finite numbers\.$",
         ),
-        (np.array([np.inf, 0]), r"^The action of row 0 is not finite: \[inf, 0\.0\]"),
         (np.zeros(3), r"^An action has shape \(2,\), got \(3,\)\.$"),
         (np.zeros((1, 2)), r"^An action has shape \(2,\), got \(1, 2\)\.$"),
     ],
@@ -136,19 +123,13 @@ def test_the_same_seed_gives_the_same_episodes_and_another_others(emission: Any)
     reported = []
     for seed in (5, 5, 6):
         env = env_of(AWAY, emission)
-        env.reset(seed=seed)
-        reported.append(np.stack([env.step(action)[0] for action in actions(5)]))
+        episode = [env.reset(seed=seed)[0].copy()]
+        episode += [env.step(action)[0] for action in actions(5)]
+        # Without a seed the random numbers go on.
+        reported.append(np.stack([*episode, env.reset()[0]]))
     np.testing.assert_array_equal(reported[0], reported[1])
     assert not np.array_equal(reported[0], reported[2])
-
-
-def test_reset_without_a_seed_continues_the_random_numbers():
-    single, same = env_of(), env_of()
-    first, _ = single.reset(seed=5)
-    same.reset(seed=5)
-    second, third = single.reset()[0], same.reset()[0]
-    np.testing.assert_array_equal(second, third)
-    assert not np.array_equal(first, second)
+    assert not np.array_equal(reported[0][0], reported[0][-1])
     assert not np.array_equal(env_of().reset()[0], env_of().reset()[0])
 
 

@@ -1,4 +1,4 @@
-"""What is seen of a state, and what that tells about it."""
+"""Observations of a state, and the information that they carry about it."""
 
 from typing import Any
 
@@ -37,11 +37,6 @@ def test_the_mean_channel_by_channel(kind: str):
         assert mean.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-def test_identity_observes_the_state():
-    x = points(5, 2)
-    assert torch.equal(emission("identity").mean(x), x)
-
-
 def test_the_exponent_of_a_rate_stops_at_20():
     it = Emission(
         "loglinear", "gaussian", torch.tensor([[1.0], [-1.0]]), torch.zeros(2), torch.ones(2)
@@ -53,39 +48,18 @@ def test_the_exponent_of_a_rate_stops_at_20():
 
 
 @pytest.mark.parametrize("it", ALL)
-def test_the_jacobian_is_that_of_the_mean(it: Emission):
-    it, d = it.double(), it.weight.shape[1]
-    x = points(3, 5, d).double()
-    for place, jacobian in zip(x.reshape(15, d), it.jacobian(x).reshape(15, -1, d), strict=True):
-        torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(it.mean, place))
-
-
-@pytest.mark.parametrize("it", ALL)
-def test_precision_and_information_vector_by_dense_matrices(it: Emission):
-    """Compares with Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), where R is the rate for counts."""
+def test_information_by_automatic_differentiation_and_dense_matrices(it: Emission):
+    """Compares with H, Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), where R is the rate for counts."""
     it, (obs, d) = it.double(), it.weight.shape
     x, y = points(3, 5, d).double(), points(3, 5, obs, seed=2).double()
-    precision, pull = it.precision(x), it.information_vector(y, x)
+    jacobians, precision, pull = it.jacobian(x), it.precision(x), it.information_vector(y, x)
     assert (precision.shape, pull.shape) == ((3, 5, d, d), (3, 5, d))
-    for i in range(3):
-        for j in range(5):
-            mean, jacobian = it.mean(x[i, j]), it.jacobian(x[i, j])
-            inverse = torch.diag(1 / (it.noise_variance if it.noise == "gaussian" else mean))
-            torch.testing.assert_close(precision[i, j], jacobian.T @ inverse @ jacobian)
-            torch.testing.assert_close(pull[i, j], jacobian.T @ inverse @ (y[i, j] - mean))
-
-
-def test_precision_of_counts():
-    it, x, y = (
-        emission("loglinear", "poisson").double(),
-        points(4, 2).double(),
-        torch.arange(28.0).view(4, 7).double(),
-    )
-    for row in range(4):
-        rate = (it.weight @ x[row] + it.bias).exp()
-        torch.testing.assert_close(it.variance(x)[row], rate)
-        torch.testing.assert_close(it.precision(x)[row], it.weight.T @ rate.diag() @ it.weight)
-        torch.testing.assert_close(it.information_vector(y, x)[row], it.weight.T @ (y[row] - rate))
+    for at in ((i, j) for i in range(3) for j in range(5)):
+        mean, jacobian = it.mean(x[at]), torch.autograd.functional.jacobian(it.mean, x[at])
+        inverse = torch.diag(1 / (it.noise_variance if it.noise == "gaussian" else mean))
+        torch.testing.assert_close(jacobians[at], jacobian)
+        torch.testing.assert_close(precision[at], jacobian.T @ inverse @ jacobian)
+        torch.testing.assert_close(pull[at], jacobian.T @ inverse @ (y[at] - mean))
 
 
 def test_the_information_vector_is_the_gradient_of_the_log_likelihood():
@@ -107,12 +81,12 @@ def test_gaussian_noise_is_the_given_draws_times_its_sd(kind: str):
 
 def test_without_draws_the_generator_gives_the_noise():
     it, x = emission(), points(1, 2).expand(20000, 2)
-    y, other = it.sample(x, None, seeded(3)), it.sample(x, None, seeded(4))
+    y = it.sample(x, None, seeded(3))
     residual = y - it.mean(x)
     assert residual.mean(0).abs().max() < 0.03
     torch.testing.assert_close(residual.var(0), it.noise_variance, rtol=0.06, atol=0)
     assert torch.equal(y, it.sample(x, None, seeded(3)))
-    assert not torch.equal(y, other)
+    assert not torch.equal(y, it.sample(x, None, seeded(4)))
 
 
 def test_counts_are_integers_whose_mean_and_variance_are_the_rate():
@@ -127,13 +101,8 @@ def test_counts_are_integers_whose_mean_and_variance_are_the_rate():
 
 
 def test_a_silent_channel_counts_next_to_nothing():
-    it = Emission(
-        "loglinear",
-        "poisson",
-        torch.zeros(3, 2),
-        torch.tensor([-200.0, -15.0, 1.0]),
-        torch.zeros(3),
-    )
+    bias = torch.tensor([-200.0, -15.0, 1.0])
+    it = Emission("loglinear", "poisson", torch.zeros(3, 2), bias, torch.zeros(3))
     x = torch.zeros(1000, 2)
     assert it.sample(x, None, seeded(0))[:, :2].sum() <= 1
     assert it.precision(x).isfinite().all()
@@ -141,20 +110,14 @@ def test_a_silent_channel_counts_next_to_nothing():
 
 
 def test_weights_and_biases_have_the_specified_distribution():
-    drawn = draw_emission(
-        EmissionSpec("linear", 20000, "gaussian", 0.2, weight_sd=0.5, bias_sd=0.1), 2, seeded(4)
-    )
+    spec = EmissionSpec("linear", 20000, "gaussian", 0.2, weight_sd=0.5, bias_sd=0.1)
+    drawn, same, other = (draw_emission(spec, 2, seeded(seed)) for seed in (4, 4, 5))
     assert drawn.weight.std().item() == pytest.approx(0.5, rel=0.02)
     assert drawn.bias.std().item() == pytest.approx(0.1, rel=0.03)
     assert drawn.weight.mean().abs() < 0.02
     assert drawn.noise_variance.tolist() == pytest.approx([0.04] * 20000)
-
-
-def test_the_same_seed_draws_the_same_channels():
-    element, same, other = (draw_emission(gaussian(), 2, seeded(seed)) for seed in (5, 5, 6))
-    assert torch.equal(element.weight, same.weight)
-    assert torch.equal(element.bias, same.bias)
-    assert not torch.equal(element.weight, other.weight)
+    assert torch.equal(drawn.weight, same.weight)
+    assert not torch.equal(drawn.weight, other.weight)
 
 
 def test_identity_draws_nothing():
@@ -164,11 +127,10 @@ def test_identity_draws_nothing():
     assert (it.weight.tolist(), it.bias.tolist()) == (torch.eye(3).tolist(), [0, 0, 0])
 
 
-@pytest.mark.parametrize("it", ALL)
+@pytest.mark.parametrize("it", [ALL[1], ALL[3]])
 def test_double_computes_in_double_precision(it: Emission):
     obs, d = it.weight.shape
-    x, y = points(3, d).double(), points(3, obs, seed=2).double()
-    double = it.double()
+    x, y, double = points(3, d).double(), points(3, obs, seed=2).double(), it.double()
     for result, single in (
         (double.mean(x), it.mean(x.float())),
         (double.precision(x), it.precision(x.float())),

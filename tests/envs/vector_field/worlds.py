@@ -1,14 +1,11 @@
 """What tests of vector fields share: short ways to a field, an emission and a world of them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator
 
-from quatrain.envs.vector_field import kinds
 from quatrain.envs.vector_field.fields import Field, make_field
 from quatrain.envs.vector_field.kinds import EmissionSpec, FieldSpec, Table, WorldSpec
 from quatrain.envs.vector_field.observation import draw_emission
@@ -82,18 +79,6 @@ def wind(axes: Any = None, vectors: Any = None, name: str = "wind.npz") -> Table
         tuple(tuple(np.asarray(axis).tolist()) for axis in axes),
         tuple(map(tuple, vectors.tolist())),
     )
-
-
-@contextmanager
-def fields_registered_here() -> Iterator[None]:
-    """Removes fields that are registered within the context."""
-    functions, tables = dict(kinds._functions), dict(kinds._tables)
-    try:
-        yield
-    finally:
-        for registry, before in ((kinds._functions, functions), (kinds._tables, tables)):
-            registry.clear()
-            registry.update(before)
 
 
 def points(*shape: int, seed: int = 1, reach: float = 2.0) -> torch.Tensor:
