@@ -160,15 +160,6 @@ def test_a_reset_finds_the_start_or_every_state_but_the_goal_equally_often(text,
         np.testing.assert_allclose(counts[states], 4000 / len(states), atol=4 * 1000**0.5)
 
 
-def test_steps_of_many_walkers_at_once_follow_the_table():
-    grid = make_grid(SMALL)
-    state, action = (jnp.asarray(each.ravel(), jnp.int32) for each in np.indices((5, 4)))
-    moved = jax.jit(jax.vmap(lambda s, a: step(grid, s, jnp.int32(0), a, 50)))(state, action)
-    np.testing.assert_array_equal(moved.next_state, grid.next_state.ravel())
-    np.testing.assert_array_equal(moved.terminated, grid.next_state.ravel() == 2)
-    assert not moved.truncated.any()
-
-
 @pytest.mark.parametrize(
     ("text", "state", "action", "elapsed", "limit", "ends"),
     [

@@ -22,7 +22,6 @@ from tests.colonies import all_kinds, rules
 
 STEADY = np.array([0.5, 9.0, 0.5, 0.5, 0.0], np.float32)
 """An action that keeps each colony's size."""
-GROWING = np.array([0.1, 9.0, 0.5, 0.5, 0.0], np.float32)
 ENDED = ("reason", "n", "episode_return", "episode_length", "components_sum")
 
 
@@ -113,15 +112,6 @@ def assert_final_observations(info: Any, over: np.ndarray, last: dict[str, Any])
         assert (final is None) == (not over[row])
         for name, values in (final or {}).items():
             np.testing.assert_array_equal(values, last[name][row])
-
-
-def test_an_overflow_reports_the_true_number_of_cells():
-    envs = vector(2, n0_min=80, n0_max=80)
-    envs.reset(seed=0)
-    *_, terminated, truncated, info = envs.step(np.stack([GROWING, STEADY]))
-    assert (terminated.tolist(), truncated.tolist()) == ([True, False], [False, False])
-    assert (info["n"].tolist(), info["reason"].tolist()) == ([144, 0], [OVERFLOW, 0])
-    assert info["final_obs"][0]["mask"].all()
 
 
 def test_a_seed_decides_the_episodes_and_without_one_the_random_numbers_go_on():

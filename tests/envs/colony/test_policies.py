@@ -65,11 +65,6 @@ def test_the_controller_stays_within_its_bounds():
     assert controlled(DEFAULT, sized(9, y=1))[0, THETA] == pytest.approx(math.pi / 6)
 
 
-def test_a_constant_action_belongs_to_its_colony():
-    actions = torch.arange(20.0).view(4, 5)
-    assert torch.equal(constant_policy(actions)(torch.tensor([3, 1]), sized(5, 6)), actions[[3, 1]])
-
-
 def test_random_actions_are_uniform_within_their_bounds():
     low, high = action_bounds(DEFAULT)
     assert PARAMETERS == ("delete_ratio", "gamma", "alpha", "noise", "theta")

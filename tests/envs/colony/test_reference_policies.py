@@ -76,12 +76,6 @@ def test_ended_colonies_leave_the_batch_and_all_colonies_end():
     assert sorted(ended) == list(range(40)) != ended
 
 
-def test_an_episode_has_at_most_max_steps():
-    still = constant_policy(torch.tensor([[0.5, 0.5, 4.0, 0.05, 0.0]]).expand(8, 5))
-    moments = list(episodes(SMALL, begun(8), still))
-    assert [int(moment.transition.after.t[0]) for moment in moments] == list(range(1, 10))
-
-
 def test_a_batch_is_repeated_as_a_whole():
     colonies = wandering(SMALL, 3, 2)
     for both, leaf in zip(repeat(colonies, 2), colonies, strict=True):

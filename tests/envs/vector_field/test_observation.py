@@ -125,17 +125,3 @@ def test_identity_draws_nothing():
     it = draw_emission(gaussian("identity", channels=3), 3, generator)
     assert torch.equal(generator.get_state(), seeded(7).get_state())
     assert (it.weight.tolist(), it.bias.tolist()) == (torch.eye(3).tolist(), [0, 0, 0])
-
-
-@pytest.mark.parametrize("it", [ALL[1], ALL[3]])
-def test_double_computes_in_double_precision(it: Emission):
-    obs, d = it.weight.shape
-    x, y, double = points(3, d).double(), points(3, obs, seed=2).double(), it.double()
-    for result, single in (
-        (double.mean(x), it.mean(x.float())),
-        (double.precision(x), it.precision(x.float())),
-        (double.information_vector(y, x), it.information_vector(y.float(), x.float())),
-        (double.sample(x, y, seeded(0)), it.sample(x.float(), y.float(), seeded(0))),
-    ):
-        assert (result.dtype, single.dtype) == (torch.float64, torch.float32)
-        torch.testing.assert_close(result.float(), single, rtol=1e-4, atol=1e-4)

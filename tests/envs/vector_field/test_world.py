@@ -10,11 +10,9 @@ from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.kinds import (
     EmissionSpec,
     FieldError,
-    register_field,
     register_table,
 )
 from quatrain.envs.vector_field.world import (
-    Draws,
     EnvState,
     StepResult,
     World,
@@ -159,27 +157,6 @@ def test_an_episode_ends_after_its_transitions():
     assert truncated == [[False] * 2, [False] * 2, [True] * 2] * 2 + [[False] * 2]
 
 
-def test_envs_are_independent():
-    """Permuted envs and noise give permuted results, through ends of episodes."""
-    world, order = world_of(LEAVING), torch.tensor([3, 0, 4, 1, 2])
-    draws = [draw(world, 5, [seeded(seed)]) for seed in range(20)]
-    single = other = reset(world, draws[0], [seeded(0)]).state
-    other = EnvState(single.x[order], single.age[order])
-    ends = 0
-    for number, drawn in enumerate(draws):
-        action = points(5, 2, seed=number)
-        stepped = step(world, single, action, drawn, [seeded(0)])
-        permuted = step(
-            world, other, action[order], Draws(*(leaf[order] for leaf in drawn)), [seeded(0)]
-        )
-        for result, expected in zip(
-            (*permuted.state, *permuted[1:]), (*stepped.state, *stepped[1:]), strict=True
-        ):
-            torch.testing.assert_close(result, expected[order], rtol=1e-5, atol=1e-6)
-        single, other, ends = stepped.state, permuted.state, ends + int(stepped.truncated.sum())
-    assert ends > 3
-
-
 def test_each_field_can_be_stepped_at_the_default_dt():
     for kind in SIX:
         check_step(world_of(field_spec(kind, normalise="region_rms")))
@@ -205,10 +182,3 @@ def test_a_field_whose_orbits_leave_the_box_raises_no_error():
     register_table("wind", [torch.linspace(-2, 2, 5)] * 2, torch.ones(5, 5, 2))
     check_step(world_of(field_spec("wind")))
     check_step(world_of(field_spec("linear", matrix=((0.5, 0.0), (0.0, 0.5))), escape_radius=1.6))
-
-
-def test_a_registered_field_is_stepped_like_any_other():
-    register_field("my_field")(lambda x: -x)
-    world, x = world_of(field_spec("my_field"), process_noise=0.0), points(3, 2)
-    torch.testing.assert_close(moved(world, x, torch.zeros(3, 2)).final_x, 0.9 * x)
-    check_step(world)
