@@ -11,7 +11,6 @@ from quatrain.envs.vector_field.policies import PolicySpec, act, init_policy_sta
 from tests.conftest import shapes_unchecked
 
 ROWS, SIZE, BOUND, DT, TRANSITIONS = 7, 3, 0.4, 0.05, 600
-ARMS = ("random", "step", "prbs", "chirp", "off")
 SPEC = PolicySpec(BOUND, DT, TRANSITIONS, step_hold=50, prbs_hold=(3, 19), chirp=(0.05, 2.0))
 
 
@@ -101,7 +100,7 @@ def test_off_does_nothing_and_an_unknown_policy_raises():
         act("active", SPEC, init_policy_state(ROWS, SIZE, generator()), 0, generator())
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", ["random", "step", "prbs", "chirp", "off"])
 def test_each_transition_draws_the_same_count_of_numbers(arm):
     """Arms that are seeded alike stay paired, and a run that is cut off goes on as it would
     have.
