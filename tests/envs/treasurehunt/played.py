@@ -1,32 +1,21 @@
-"""Hand-made worlds of one lane and turns with given actions."""
+"""Hand-made worlds of one env, and the order of their agents."""
 
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from quatrain.envs.treasurehunt import turns
-from quatrain.envs.treasurehunt.world import State, make_world
+from quatrain.envs.treasurehunt.world import make_world
+from tests.quick_jit import quick_jit
 
 UP, DOWN, LEFT, RIGHT = range(4)
 
 
-class Outcome(NamedTuple):
-    """One turn of one world: the state after it, and rewards, events and observations of its
-    agents.
-    """
-
-    state: State
-    rewards: list[float]
-    events: list[int]
-    views: np.ndarray
-
-
 @lru_cache
 def _fresh(rules):
-    return jax.jit(make_world(rules).reset)(jax.random.key(0), jnp.int32(0))
+    return quick_jit(make_world(rules).reset)(jax.random.key(0), jnp.int32(0))
 
 
 def placed(rules, positions, items=()):
@@ -38,32 +27,11 @@ def placed(rules, positions, items=()):
     return state._replace(positions=jnp.asarray(positions, jnp.int16), items=jnp.asarray(grid))
 
 
-def turn_of(rules, state, actions):
-    """Let the agents act in their order."""
-    world = make_world(rules)
-    envs = turns.EnvStates(
-        jax.tree.map(lambda leaf: leaf[None], state),
-        jnp.zeros((world.agents, 1, 0, world.frame_size), jnp.int8),
-    )
-    played = _play(world, envs, jnp.asarray(actions, jnp.int8))
-    side = 2 * rules.vision_radius + 1
-    return Outcome(
-        jax.tree.map(lambda leaf: leaf[0], played.envs.state),
-        np.asarray(played.turns.rewards)[0, :, 0].tolist(),
-        np.asarray(played.turns.events)[0, :, 0].tolist(),
-        np.asarray(played.turns.frames)[0, :, 0].reshape(rules.agents, -1, side, side),
-    )
+def orders_of(world, key, count):
+    """Who acts first, second, ... in each turn that is played with `key`."""
 
+    def order(turn):
+        turn_key = jax.random.fold_in(key, turn)
+        return turns.turn_order(world, jax.random.fold_in(turn_key, world.agents))
 
-def order_of(world, key, turn):
-    """Who acts first, second, ... in a turn that is played with `key`."""
-    turn_key = jax.random.fold_in(key, turn)
-    return np.asarray(turns.turn_order(world, jax.random.fold_in(turn_key, world.agents))).tolist()
-
-
-@partial(jax.jit, static_argnums=0)
-def _play(world, envs, actions):
-    def policy(_key, agent, stack, _states):
-        return jnp.full(len(stack), actions[agent])
-
-    return turns.play(world, envs, policy, jax.random.key(1), jnp.int32(0), 1)
+    return jax.vmap(order)(jnp.arange(count))

@@ -1,5 +1,7 @@
 """Policies that need no learning: what they prefer, and what they earn."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,60 +18,51 @@ from quatrain.envs.treasurehunt.policies import (
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT, TREASUREHUNT_LARGE, Entity
 from quatrain.envs.treasurehunt.world import make_world
 from tests.envs.treasurehunt.played import DOWN, LEFT, RIGHT, UP, placed
+from tests.quick_jit import quick_jit
 
 DRAWS = 400
-ALONE = TREASUREHUNT._replace(agents=1)
-LARGE = TREASUREHUNT_LARGE
-GEM, BONE, FOOD = 1, 2, 3
-TUNNEL = LARGE._replace(map=parse_map("#####\n#...#\n#####", "tunnel", 3))
+SMALL, LARGE = TREASUREHUNT, TREASUREHUNT_LARGE
+GEM, BONE, FOOD, DUST = 1, 2, 3, 4
+HUNT = LARGE._replace(entities=(*LARGE.entities, Entity("dust", 0.0, 1.0)))
+ALL = {UP, DOWN, LEFT, RIGHT}
 
 
-def choices(policy, state):
-    """How often agent 0 takes each action."""
+@partial(quick_jit, static_argnums=0)
+def drawn(policy, state):
+    """Draws actions of agent 0; equal rules give the same policy, so it compiles once."""
     states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (DRAWS, *leaf.shape)), state)
-    drawn = jax.jit(policy)  # compiled once, for equal rules give the same policy
-    actions = drawn(jax.random.key(7), jnp.int32(0), jnp.zeros((DRAWS, 1), jnp.int8), states)
-    assert actions.dtype == jnp.int8
-    return np.bincount(np.asarray(actions), minlength=4).tolist()
+    return policy(jax.random.key(7), jnp.int32(0), jnp.zeros((DRAWS, 1), jnp.int8), states)
 
 
 def selected(policy, state):
-    """The actions that agent 0 takes at all; equally often."""
-    counts = np.array(choices(policy, state))
+    """Returns the actions that agent 0 takes at all; asserts that it does so equally often."""
+    actions = drawn(policy, state)
+    assert actions.dtype == jnp.int8
+    counts = np.bincount(np.asarray(actions), minlength=4)
     occupied = np.flatnonzero(counts)
     share = DRAWS / len(occupied)
     assert np.abs(counts[occupied] - share).max() <= 4.5 * np.sqrt(share)
     return set(occupied.tolist())
 
 
-def test_random_takes_each_action_equally_often():
-    assert selected(random_policy(ALONE), placed(ALONE, [(1, 1)])) == {UP, DOWN, LEFT, RIGHT}
-
-
-def test_constant_goes_up():
-    assert selected(constant_policy(ALONE), placed(ALONE, [(1, 1)])) == {UP}
-
-
 @pytest.mark.parametrize(
     ("positions", "free"),
     [
-        ([(5, 5), (9, 9)], {UP, DOWN, LEFT, RIGHT}),
+        ([(5, 5), (9, 9)], ALL),
         ([(1, 1), (9, 9)], {DOWN, RIGHT}),
         ([(1, 1), (1, 2)], {DOWN}),
     ],
 )
 def test_free_random_avoids_walls_and_agents_only(positions, free):
-    state = placed(LARGE, positions, [((4, 5), BONE)])
-    assert selected(free_random_policy(LARGE), state) == free
+    state = placed(HUNT, positions, [((4, 5), BONE)])
+    assert selected(free_random_policy(HUNT), state) == free
+    assert selected(random_policy(HUNT), state) == ALL
+    assert selected(constant_policy(HUNT), state) == {UP}
 
 
-def test_who_cannot_move_goes_up():
-    tomb = ALONE._replace(map=parse_map("###\n#.#\n###", "tomb", 1), vision_radius=1)
-    for policy in (
-        free_random_policy(tomb),
-        oracle_policy(tomb, "view"),
-        oracle_policy(tomb, "full"),
-    ):
+def test_an_agent_that_cannot_move_goes_up():
+    tomb = SMALL._replace(map=parse_map("###\n#.#\n###", "tomb", 1), agents=1, vision_radius=1)
+    for policy in (free_random_policy(tomb), oracle_policy(tomb, "full")):
         assert selected(policy, placed(tomb, [(1, 1)])) == {UP}
 
 
@@ -81,7 +74,7 @@ def test_who_cannot_move_goes_up():
         ([((4, 4), GEM)], {UP, LEFT}, {UP, LEFT}),
         # Chebyshev distance 2 is in view, 3 is not.
         ([((7, 7), GEM)], {DOWN, RIGHT}, {DOWN, RIGHT}),
-        ([((5, 8), GEM)], {UP, DOWN, LEFT, RIGHT}, {RIGHT}),
+        ([((5, 8), GEM)], ALL, {RIGHT}),
         # Value per step: a gem at 3 steps pays 3.3 each, food at 2 only 2.5, food at 1 pays 5.
         ([((7, 6), GEM), ((5, 3), FOOD)], {DOWN, RIGHT}, {DOWN, RIGHT}),
         ([((7, 6), GEM), ((5, 4), FOOD)], {LEFT}, {LEFT}),
@@ -94,74 +87,65 @@ def test_who_cannot_move_goes_up():
         ([((4, 5), BONE)], {DOWN, LEFT, RIGHT}, {DOWN, LEFT, RIGHT}),
         ([((3, 5), GEM), ((4, 5), BONE)], {DOWN, LEFT, RIGHT}, {DOWN, LEFT, RIGHT}),
         ([((3, 6), GEM), ((4, 5), BONE)], {RIGHT}, {RIGHT}),
+        # Items without value are neither goal nor harm.
+        ([((4, 5), DUST), ((3, 5), GEM)], {UP}, {UP}),
     ],
 )
 def test_the_oracle_walks_to_the_greatest_value_per_step(items, view, full):
-    state = placed(LARGE, [(5, 5), (15, 15)], items)
-    assert selected(oracle_policy(LARGE, "view"), state) == view
-    assert selected(oracle_policy(LARGE, "full"), state) == full
+    state = placed(HUNT, [(5, 5), (15, 15)], items)
+    assert selected(oracle_policy(HUNT, "view"), state) == view
+    assert selected(oracle_policy(HUNT, "full"), state) == full
 
 
-def test_the_oracle_goes_round_agents():
-    state = placed(LARGE, [(5, 5), (5, 6)], [((6, 7), GEM)])
-    assert selected(oracle_policy(LARGE, "view"), state) == {DOWN}
-
-
-def test_between_bones_the_oracle_takes_one_rather_than_stand():
-    state = placed(TUNNEL, [(1, 2), (1, 3)], [((1, 1), BONE)])
-    assert selected(oracle_policy(TUNNEL, "view"), state) == {LEFT}
-
-
-def test_items_without_value_are_neither_goal_nor_harm():
-    rules = LARGE._replace(entities=(Entity("dust", 0.0, 1.0), Entity("gem", 10.0, 1.0)))
-    state = placed(rules, [(5, 5), (15, 15)], [((4, 5), 1), ((3, 5), 2)])
-    assert selected(oracle_policy(rules, "view"), state) == {UP}
+def test_the_oracle_goes_round_agents_and_takes_a_bone_rather_than_stand():
+    state = placed(HUNT, [(5, 5), (5, 6)], [((6, 7), GEM)])
+    assert selected(oracle_policy(HUNT, "view"), state) == {DOWN}
+    enclosed = [((y, x), BONE) for y, x in ((1, 2), (2, 1))]
+    state = placed(HUNT, [(1, 1), (2, 1)], enclosed[:1])
+    assert selected(oracle_policy(HUNT, "view"), state) == {RIGHT}
 
 
 def mean_returns(rules, policy, worlds=512):
     """Of each agent, per episode."""
     world = make_world(rules)
 
+    @quick_jit
     def episode(key):
         envs = turns.start(world, jax.random.split(key, worlds), 1)
         played = turns.play(world, envs, policy, jax.random.key(8), jnp.int32(0), rules.max_turns)
         return played.turns.rewards.sum(0).mean(1)
 
-    return np.asarray(jax.jit(episode)(jax.random.key(9)))
+    return np.asarray(episode(jax.random.key(9)))
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected", "tolerance"),
-    [
-        (constant_policy(TREASUREHUNT), -35.9, 1.5),
-        (random_policy(TREASUREHUNT), 51.5, 2.5),
-        (free_random_policy(TREASUREHUNT), 63.2, 2.5),
-        (oracle_policy(TREASUREHUNT, "view"), 106.0, 3.0),
-        (oracle_policy(TREASUREHUNT, "full"), 107.3, 3.0),
-    ],
-)
-def test_returns_in_the_small_world(policy, expected, tolerance):
-    assert mean_returns(TREASUREHUNT, policy).mean() == pytest.approx(expected, abs=tolerance)
+def test_an_oracle_of_the_small_world_earns_twice_as_much_as_chance_and_the_first_choice_pays():
+    assert mean_returns(SMALL, random_policy(SMALL)).mean() == pytest.approx(51.5, abs=2.5)
+    oracle = mean_returns(SMALL, oracle_policy(SMALL, "view"))
+    assert oracle.mean() == pytest.approx(106.0, abs=3.0)
+    np.testing.assert_allclose(oracle, [116.8, 112.4, 105.9, 102.3, 95.3], atol=4.5)
+    assert oracle[0] - oracle[4] > 10
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected", "tolerance"),
-    [
-        (constant_policy(LARGE), -89.2, 2.0),
-        (random_policy(LARGE), 12.0, 4.0),
-        (free_random_policy(LARGE), 16.8, 4.0),
-        (oracle_policy(LARGE, "view"), 173.9, 6.0),
-        (oracle_policy(LARGE, "full"), 215.0, 6.0),
-    ],
-)
-def test_returns_in_the_large_world(policy, expected, tolerance):
-    assert mean_returns(LARGE, policy).mean() == pytest.approx(expected, abs=tolerance)
-
-
-def test_the_first_choice_pays_and_shuffling_takes_it_away():
-    fixed = mean_returns(TREASUREHUNT, oracle_policy(TREASUREHUNT, "view"))
-    np.testing.assert_allclose(fixed, [116.8, 112.4, 105.9, 102.3, 95.3], atol=4.5)
-    rules = TREASUREHUNT._replace(agent_order="shuffled")
+@pytest.mark.full
+def test_shuffling_takes_the_first_choice_away():
+    rules = SMALL._replace(agent_order="shuffled")
     shuffled = mean_returns(rules, oracle_policy(rules, "view"), 1024)
-    assert fixed[0] - fixed[4] > 10
     assert abs(shuffled[0] - shuffled[4]) < 4
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("rules", "policy", "expected", "tolerance"),
+    [
+        (SMALL, constant_policy(SMALL), -35.9, 1.5),
+        (SMALL, free_random_policy(SMALL), 63.2, 2.5),
+        (SMALL, oracle_policy(SMALL, "full"), 107.3, 3.0),
+        (LARGE, constant_policy(LARGE), -89.2, 2.0),
+        (LARGE, random_policy(LARGE), 12.0, 4.0),
+        (LARGE, free_random_policy(LARGE), 16.8, 4.0),
+        (LARGE, oracle_policy(LARGE, "view"), 173.9, 6.0),
+        (LARGE, oracle_policy(LARGE, "full"), 215.0, 6.0),
+    ],
+)
+def test_returns_of_the_named_worlds(rules, policy, expected, tolerance):
+    assert mean_returns(rules, policy).mean() == pytest.approx(expected, abs=tolerance)

@@ -1,12 +1,9 @@
-"""Names of fields: those that are known, those that a script adds, and what is said of others."""
-
-from collections.abc import Iterator
+"""Names of fields: those that are known, those that a script adds, and refusals of others."""
 
 import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.kinds import (
     KINDS,
     FieldError,
@@ -15,24 +12,9 @@ from quatrain.envs.vector_field.kinds import (
     register_table,
     unknown_kind,
 )
-from tests.envs.vector_field.worlds import (
-    SIX,
-    field_spec,
-    fields_registered_here,
-    raw_field,
-    seeded,
-    world_of,
-)
+from tests.envs.vector_field.worlds import raw_field
 
-
-@pytest.fixture(autouse=True)
-def _forgotten_afterwards() -> Iterator[None]:
-    with fields_registered_here():
-        yield
-
-
-def test_the_six_fields_linear_ones_and_tables_are_known():
-    assert set(KINDS) == {*SIX, "linear", "table"} == set(known_kinds())
+AXES = [np.linspace(-2, 2, 3)] * 2
 
 
 def test_an_error_for_a_misspelt_kind_names_the_nearest():
@@ -50,32 +32,24 @@ def test_an_error_for_a_misspelt_kind_names_the_nearest():
 
 
 def test_a_registered_field_is_a_kind_and_is_proposed_too():
-    register_field("my_field")(lambda x: -x)
-    register_table("my_table", [np.linspace(-2, 2, 3)] * 2, np.ones((3, 3, 2)))
-    assert known_kinds() == (*KINDS, "my_field", "my_table")
-    assert "did you mean 'my_field'?" in unknown_kind("myfield")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_built_in_kinds_keep_their_meaning(kind: str):
-    refused = pytest.raises(
-        FieldError,
-        match=(
-            f"^Field '{kind}' cannot be registered: a built-in kind has this name; choose another.$"
-        ),
-    )
-    with refused:
-        register_field(kind)
-    with refused:
-        register_table(kind, [np.arange(3)] * 2, np.ones((3, 3, 2)))
-
-
-def test_the_decorator_gives_back_the_function():
-    @register_field("shrinking")
+    @register_field("my_field")
     def shrinking(x: torch.Tensor) -> torch.Tensor:
         return -x
 
     assert shrinking(torch.ones(1, 2)).tolist() == [[-1, -1]]
+    register_table("my_table", AXES, np.ones((3, 3, 2)))
+    assert known_kinds() == (*KINDS, "my_field", "my_table")
+    assert "did you mean 'my_field'?" in unknown_kind("myfield")
+
+
+def test_built_in_kinds_keep_their_meaning():
+    message = (
+        "^Field 'duffing' cannot be registered: a built-in kind has this name; choose another.$"
+    )
+    with pytest.raises(FieldError, match=message):
+        register_field("duffing")
+    with pytest.raises(FieldError, match=message):
+        register_table("duffing", AXES, np.ones((3, 3, 2)))
 
 
 def test_the_last_registration_replaces_earlier_ones():
@@ -84,21 +58,8 @@ def test_the_last_registration_replaces_earlier_ones():
     register_field("mine")(lambda x: -x)
     register_field("mine")(lambda x: 3 * x)
     assert raw_field("mine")(x).tolist() == [[3, 3]]
-    register_table("mine", [np.linspace(-2, 2, 3)] * 2, np.full((3, 3, 2), 5.0))
+    register_table("mine", AXES, np.full((3, 3, 2), 5.0))
     assert raw_field("mine")(x).tolist() == [[5, 5]]
     register_field("mine")(lambda x: 7 * x)
     assert raw_field("mine")(x).tolist() == [[7, 7]]
     assert known_kinds().count("mine") == 1
-
-
-def test_specs_have_dimensions():
-    matrix = ((-1.0, 0.0, 0.0), (0.0, -1.0, 0.0), (0.0, 0.0, -1.0))
-    assert (field_spec().d, field_spec("linear", matrix=matrix).d) == (2, 3)
-    assert world_of().spec.action_size == 2
-    assert world_of(control=((1.0,), (0.5,))).spec.action_size == 1
-
-
-def test_specs_are_hashable():
-    table = make_field(field_spec(), seeded(0)).table
-    assert len({field_spec(), field_spec(), field_spec("duffing")}) == 2
-    assert table.numel() == 0

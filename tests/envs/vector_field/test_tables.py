@@ -2,7 +2,6 @@
 do not fit.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,23 +10,10 @@ import torch
 
 from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.kinds import FieldError, Table, register_table
-from quatrain.envs.vector_field.tables import gaussian_process, multi_attractor
-from tests.envs.vector_field.worlds import (
-    field_spec,
-    fields_registered_here,
-    points,
-    raw_field,
-    seeded,
-    wind,
-)
+from quatrain.envs.vector_field.tables import gaussian_process
+from tests.envs.vector_field.worlds import field_spec, points, raw_field, seeded, wind
 
 EVEN = np.linspace(-2, 2, 5)
-
-
-@pytest.fixture(autouse=True)
-def _forgotten_afterwards() -> Iterator[None]:
-    with fields_registered_here():
-        yield
 
 
 def plain(table: Table, x: float, y: float) -> np.ndarray:
@@ -44,56 +30,21 @@ def plain(table: Table, x: float, y: float) -> np.ndarray:
     )
 
 
-def test_at_every_node_a_table_is_the_stored_vector():
-    table = wind()
-    field = raw_field("table", table=table)
-    for i, x in enumerate(table.axes[0]):
-        for j, y in enumerate(table.axes[1]):
-            assert field(torch.tensor([x, y])).tolist() == list(table.vectors[i][j])
-
-
-def test_at_the_middle_of_a_cell_it_is_the_mean_of_the_corners():
-    table = wind()
-    field, vectors = raw_field("table", table=table), np.array(table.vectors)
-    for i, x in enumerate(table.axes[0][:-1]):
-        for j, y in enumerate(table.axes[1][:-1]):
-            mean = vectors[i : i + 2, j : j + 2].mean((0, 1))
-            np.testing.assert_allclose(field(torch.tensor([x + 1, y + 1])), mean, rtol=1e-6)
-
-
 def test_a_table_is_interpolated_bilinearly_and_constant_beyond_its_border():
     table = wind(vectors=np.random.default_rng(0).normal(size=(3, 5, 2)))
-    field, x = raw_field("table", table=table), points(200, 2, reach=8.0)
+    nodes = torch.cartesian_prod(*map(torch.tensor, table.axes))
+    x = torch.cat([points(200, 2, reach=8.0), nodes])
     outside = (x[:, 0].abs() > 2) | (x[:, 1] < -2) | (x[:, 1] > 6)
     assert 20 < outside.sum() < 180
-    for place, velocity in zip(x.tolist(), field(x), strict=True):
+    for place, velocity in zip(x.tolist(), raw_field("table", table=table)(x), strict=True):
         np.testing.assert_allclose(velocity, plain(table, *place), atol=1e-5)
 
 
-def test_a_transposed_table_is_another_field():
-    table = wind(axes=[EVEN, EVEN])
-    turned = wind(axes=[EVEN, EVEN], vectors=np.array(table.vectors).transpose(1, 0, 2))
-    swapped = wind(axes=[EVEN, EVEN], vectors=np.array(table.vectors)[..., ::-1])
-    x = torch.tensor([1.0, -2.0])
-    result = [raw_field("table", table=it)(x).tolist() for it in (table, turned, swapped)]
-    assert result == [
-        list(table.vectors[3][0]),
-        list(table.vectors[0][3]),
-        list(table.vectors[3][0])[::-1],
-    ]
-    assert result[0] != result[1] != result[2] != result[0]
-
-
 def test_a_registered_table_is_the_same_field_as_one_of_the_config():
-    axes, vectors = (
-        [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)],
-        np.random.default_rng(0).normal(size=(3, 5, 2)),
-    )
-    register_table("my_wind", axes, vectors)
+    table = wind()
+    register_table("my_wind", list(map(np.array, table.axes)), np.array(table.vectors))
     registered = make_field(field_spec("my_wind", normalise="region_rms"), seeded(0))
-    provided = make_field(
-        field_spec("table", table=wind(axes, vectors), normalise="region_rms"), seeded(0)
-    )
+    provided = make_field(field_spec("table", table=table, normalise="region_rms"), seeded(0))
     x = points(50, 2, reach=7.0)
     assert torch.equal(registered(x), provided(x))
     assert torch.equal(registered.table, provided.table)
@@ -118,25 +69,16 @@ def test_a_drawn_field_has_the_specified_covariance(length: float):
     assert drawn.mean(0).abs().max() < 5 * (0.5 / count) ** 0.5
 
 
-def test_arrows_have_one_length_but_for_the_pull_to_the_middle():
-    nodes = multi_attractor(
-        seeded(0), nodes=7.0, length=0.5, variance=0.5, speed=0.25, w_attractor=0.1
-    )
-    assert nodes.shape == (1, 2, 7, 7)
+def test_arrows_of_a_multi_attractor_have_one_length_but_for_the_pull_to_the_middle():
+    parameters = (("nodes", 7.0), ("speed", 0.3), ("w_attractor", 0.2))
+    field = raw_field("multi_attractor", parameters=parameters)
     s = torch.linspace(-2, 2, 7)
     for i, x1 in enumerate(s):
         for j, x2 in enumerate(s):
             x = torch.stack([x1, x2])
-            arrow = nodes[0, :, j, i] + 0.1 * x.norm() * x
-            assert arrow.norm() == pytest.approx(0.25, abs=1e-6)
-
-
-def test_a_multi_attractor_equals_its_nodes():
-    field = raw_field("multi_attractor", parameters=(("nodes", 5.0),))
-    for i, x1 in enumerate(EVEN):
-        for j, x2 in enumerate(EVEN):
-            velocity = field(torch.tensor([x1, x2], dtype=torch.float32))
+            velocity = field(x)
             torch.testing.assert_close(velocity, field.table[0, :, j, i], rtol=0, atol=1e-6)
+            assert (velocity + 0.2 * x.norm() * x).norm() == pytest.approx(0.3, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -153,21 +95,10 @@ def test_a_multi_attractor_equals_its_nodes():
             (3, 5, 2),
             r"^wind\.npz axis_0 is not increasing \(2, then 0\): sort the grid\.$",
         ),
-        ([EVEN[::-1], EVEN], (5, 5, 2), r"^wind\.npz axis_0 is not increasing \(2, then 1\)"),
-        (
-            [np.array([0, np.nan, 2]), EVEN],
-            (3, 5, 2),
-            r"^wind\.npz axis_0 is not increasing \(0, then nan\)",
-        ),
         (
             [np.zeros(1), EVEN],
             (1, 5, 2),
             r"^wind\.npz axis_0 has shape \(1,\), expected \(n,\) with n at least 2: give a grid",
-        ),
-        (
-            [EVEN[:, None], EVEN],
-            (5, 5, 2),
-            r"^wind\.npz axis_0 has shape \(5, 1\), expected \(n,\)",
         ),
         (
             [EVEN] * 3,
@@ -180,18 +111,13 @@ def test_a_multi_attractor_equals_its_nodes():
             r"^wind\.npz vectors has shape \(40, 30, 3\), expected \(40, 30, 2\): one 2-vector "
             r"per grid node\.$",
         ),
-        ([EVEN, np.linspace(-2, 2, 3)], (3, 5, 2), r"has shape \(3, 5, 2\), expected \(5, 3, 2\)"),
         (
-            [EVEN, np.linspace(-1, 1, 3)],
-            (5, 3, 2),
-            r"^wind\.npz covers \[-1, 1\], the evaluation region needs \[-1\.5, 1\.5\]: "
+            [EVEN, np.linspace(-1, 2, 4)],
+            (5, 4, 2),
+            r"^wind\.npz covers \[-1, 2\], the evaluation region needs \[-1\.5, 1\.5\]: "
             r"widen the grid or lower active_dynamics\.env\.region_radius\.$",
         ),
-        (
-            [np.linspace(-1, 2, 3), EVEN],
-            (3, 5, 2),
-            r"^wind\.npz covers \[-1, 2\], the evaluation region needs",
-        ),
+        ([EVEN, np.linspace(-2, 1, 4)], (5, 4, 2), r"^wind\.npz covers \[-2, 1\]"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(axes: Any, shape: tuple[int, ...], message: str):
@@ -204,31 +130,19 @@ def test_a_table_that_does_not_fit_is_refused(axes: Any, shape: tuple[int, ...],
 def test_a_table_with_a_hole_is_refused():
     vectors = np.ones((5, 5, 2))
     vectors[3, 4, 1] = np.nan
-    with pytest.raises(
-        FieldError,
-        match=(
-            r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at "
-            r"each node\.$"
-        ),
-    ):
+    message = r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each n"
+    with pytest.raises(FieldError, match=message):
         raw_field("table", table=wind([EVEN, EVEN], vectors))
 
 
-def test_a_table_that_just_covers_the_region_is_taken():
-    axis = np.linspace(-1.5, 1.5, 4, dtype=np.float32)
-    assert raw_field("table", table=wind([axis, axis], np.ones((4, 4, 2))))(
-        torch.zeros(2)
-    ).tolist() == [1, 1]
-
-
-def test_a_table_may_hold_integers():
-    register_table("my_wind", [np.arange(-2, 3), np.arange(-3, 5)], np.full((5, 8, 2), 3))
+@pytest.mark.parametrize(
+    "axes",
+    [
+        [np.linspace(-1.5, 1.5, 4, dtype=np.float32)] * 2,  # just covers the region
+        [np.arange(-2, 3), np.arange(-3, 5)],
+        [np.linspace(-2, 2, 1001, dtype=np.float32), np.array([-2.0, 2.0])],
+    ],
+)
+def test_tables_may_just_cover_the_region_and_hold_integers_or_rounded_axes(axes: Any):
+    register_table("my_wind", axes, np.full((*map(len, axes), 2), 3))
     assert raw_field("my_wind")(torch.zeros(2)).tolist() == [3, 3]
-
-
-def test_single_precision_axes_are_even():
-    axis = np.linspace(-2, 2, 1001, dtype=np.float32)
-    vectors = np.ones((1001, 2, 2))
-    assert raw_field("table", table=wind([axis, np.array([-2.0, 2.0])], vectors))(
-        torch.zeros(2)
-    ).tolist() == [1, 1]
