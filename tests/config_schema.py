@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from quatrain.params import Params
@@ -119,7 +119,10 @@ def _inside(schema: Schema) -> list[Any]:
     if "const" in schema or "enum" in schema:
         return schema.get("enum", [schema.get("const")])
     if kind in ("integer", "number"):
-        return _inside_interval(schema)
+        ends = [schema[key] for key in ("minimum", "maximum") if key in schema]
+        for key, towards in (("exclusiveMinimum", math.inf), ("exclusiveMaximum", -math.inf)):
+            ends += [_next(schema[key], towards, schema)] if key in schema else []
+        return ends or [0.5]
     if kind == "array":
         items = _item_schemas(schema)
         least = [inside(item)[0] for item in items]
@@ -133,20 +136,11 @@ def _inside(schema: Schema) -> list[Any]:
     return {"object": [{}], "boolean": [False, True], "null": [None]}[kind]
 
 
-def _inside_interval(schema: Schema) -> list[Any]:
-    step = 1 if schema["type"] == "integer" else None
-    ends = [schema.get("minimum"), schema.get("maximum")]
-    for key, towards in (("exclusiveMinimum", math.inf), ("exclusiveMaximum", -math.inf)):
-        if key in schema:
-            ends.append(_beyond(schema[key], towards, step))
-    return [end for end in ends if end is not None] or [0.5]
-
-
-def _beyond(bound: float, towards: float, step: int | None) -> float:
+def _next(bound: float, towards: float, schema: Schema) -> float:
     """Returns the next number above or below a bound."""
-    if step is None:
-        return math.nextafter(bound, towards)
-    return int(bound + math.copysign(step, towards))
+    if schema["type"] == "integer":
+        return int(bound + math.copysign(1, towards))
+    return math.nextafter(bound, towards)
 
 
 def _item_schemas(schema: Schema) -> list[Schema]:
@@ -172,24 +166,16 @@ def _outside(schema: Schema) -> list[Any]:
     if "const" in schema or "enum" in schema:
         return [*wrong, "no such choice"]
     if kind in ("integer", "number"):
-        step = 1 if kind == "integer" else None
         for key, towards in (("minimum", -math.inf), ("maximum", math.inf)):
-            if key in schema:
-                wrong.append(_beyond(schema[key], towards, step))
+            wrong += [_next(schema[key], towards, schema)] if key in schema else []
         return wrong + [schema[key] for key in schema if key.startswith("exclusive")]
     if kind == "array":
-        wrong += _outside_lengths(schema)
-        items = _item_schemas(schema)
-        rest = [inside(item)[0] for item in items[1:]]
-        return wrong + [[value, *rest] for value in outside(items[0])]
+        first, *rest = _item_schemas(schema)
+        lengths = [schema.get("minItems", 0) - 1, schema.get("maxItems", -2) + 1]
+        wrong += [[inside(first)[0]] * length for length in lengths if length >= 0]
+        return wrong + [[value, *(inside(item)[0] for item in rest)] for value in outside(first)]
     if kind == "string":
         wrong += ["", "A", "a b"] if "pattern" in schema else []
         return wrong + ["a" * (schema[key] + 1) for key in schema if key == "maxLength"]
     inner = schema.get("additionalProperties")
     return wrong + [{"a": value} for value in (outside(inner) if inner else [])]
-
-
-def _outside_lengths(schema: Schema) -> list[Sequence[Any]]:
-    item = inside(_item_schemas(schema)[0])[0]
-    lengths = [schema.get("minItems", 0) - 1, schema.get("maxItems", math.inf) + 1]
-    return [[item] * int(length) for length in lengths if 0 <= length < math.inf]

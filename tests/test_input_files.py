@@ -283,6 +283,11 @@ NO_NPY, NO_NPZ = (
         ("arrays", "inputs/mine.npy", f"inputs/mine.npy is {NO_NPZ}"),
         ("numbers", "inputs/nein.npy", "inputs/nein.npy is not there; did you mean 'inputs/mine.n"),
         ("numbers", "../mine.npy", "../mine.npy is outside inputs/; copy the file there and name "),
+        (
+            "text",
+            "/etc/hosts.txt",
+            "/etc/hosts.txt is outside inputs/; copy the file",
+        ),
         ("text", "inputs/mine.npy", "inputs/mine.npy holds numbers; name a text file"),
         ("text", "inputs/mine.npz", "inputs/mine.npz holds numbers; name a text file"),
     ],

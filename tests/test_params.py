@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -29,12 +28,12 @@ SECTIONS = ("allo", "iqn", "actor_critic", "active_dynamics")
 # Every key: its type and its limits.
 
 
-def problem(raw: dict[str, Any], root: Path = ROOT) -> str:
+def problem(raw: dict[str, Any]) -> str:
     """The line that a user reads; empty if the values can be used."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            validate(raw, lambda name: read_input(root, str(name)))
+            validate(raw, lambda name: read_input(ROOT, str(name)))
         except ConfigError as error:
             return str(error)
     return ""
@@ -131,7 +130,6 @@ CHANGES = [
     ),
     ("allo.train.b_init", 2.5, r"allo.train: b_min 0.0 <= b_init 2.5 <= b_max 1.0 does not hold"),
     ("allo.train.discount", 1.5, r"allo.train: discount 1.5 must be .* in 0..1"),
-    ("allo.train.discount", [], r"allo.train: discount \(\) must be"),
     (
         "allo.train",
         {"mode": "exact", "encoder_rows": "batch"},
@@ -156,35 +154,11 @@ CHANGES = [
     ),
     ("allo.env.observation", "fourier", r"allo.env: 'fourier' is chosen but its numbers are null"),
     ("allo.env.layout", "romo4", r"unknown layout 'romo4'; did you mean 'room4'\?"),
-    ("allo.env.layout", "inputs/allo/nothing.txt", r"inputs/allo/nothing.txt is not there"),
-    ("allo.env.layout", "../else/map.txt", r"../else/map.txt is outside inputs/"),
-    ("allo.env.layout", "/etc/hosts.txt", r"/etc/hosts.txt is outside inputs/"),
     ("allo.env.doors", 5000, r"allo.*door"),
     (
         "actor_critic.collect.plates_file",
         "inputs/actor_critic/two_step.npy",
         r"two_step.npy is not there; did you mean 'inputs/actor_critic/two_steps.npy'\?",
-    ),
-    (
-        "actor_critic.collect",
-        {
-            "plates": "user",
-            "plates_file": "inputs/actor_critic/short.npy",
-            "n_train": 1,
-            "n_held_out": 1,
-            "n_outside": 0,
-        },
-        r"actor_critic: collect.plates_file: 600 values expected \(env.width\), got 512",
-    ),
-    (
-        "active_dynamics.env.field",
-        {"kind": "table", "table_file": "inputs/active_dynamics/wimd.npz"},
-        r"wimd.npz is not there; did you mean 'inputs/active_dynamics/wind.npz'\?",
-    ),
-    (
-        "active_dynamics.env.field",
-        {"kind": "table", "table_file": "inputs/active_dynamics/whole.npz"},
-        r"whole.npz: axis_0: holds int64 of shape \(3,\); numpy.savez arrays of dtype float",
     ),
 ]
 """A key, another value of it, and the refusal."""
@@ -231,11 +205,8 @@ WHOLE = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "presets", tmp_path / "presets")
     shutil.copytree(ROOT / "inputs", tmp_path / "inputs")
     (tmp_path / "params.yaml").write_text(GOOD)
-    np.save(tmp_path / "inputs" / "actor_critic" / "short.npy", np.ones(512))
-    np.savez(tmp_path / "inputs" / "active_dynamics" / "whole.npz", axis_0=np.arange(3))
     return tmp_path
 
 
@@ -256,10 +227,9 @@ def refused(
     return printed.err
 
 
-def test_a_value_that_cannot_be_used_is_refused_in_one_line(project: Path):
+def test_a_value_that_cannot_be_used_is_refused_in_one_line():
     for key, value, message in CHANGES:
-        raw = overlaid(committed(), nested(tuple(key.split(".")), value))
-        line = problem(raw, project)
+        line = problem(overlaid(committed(), nested(tuple(key.split(".")), value)))
         assert re.match(f"params.yaml: .*{message}", line), (key, line)
 
 

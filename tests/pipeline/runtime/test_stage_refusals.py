@@ -53,6 +53,7 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     evaluated: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, before = evaluated.model, evaluated.hashes("reports")
+    params = (evaluated.root / "params.yaml").read_text()
     evaluated.choose(overlay={model: {"network": WIDER[model]}})
     assert evaluated.call("evaluate") == 3
     line = last_line(capsys)
@@ -60,6 +61,7 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     assert line.startswith(start)
     assert line.endswith(f"; run `dvc repro train@{model}` [exit 3]")
 
+    (evaluated.root / "params.yaml").write_text(params)
     evaluated.choose(overlay={"seed": 1})
     assert evaluated.call("collect") == 0
     assert evaluated.call("evaluate") == 3

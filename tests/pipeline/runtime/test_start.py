@@ -27,7 +27,7 @@ from pipeline.runtime import stage
 from pipeline.tracking import run
 run.LATEST_SECONDS = 1e6
 def loaded(verb):
-    print(verb, *sorted({name.partition(".")[0] for name in sys.modules}))
+    print("loaded", verb, *sorted({name.partition(".")[0] for name in sys.modules}))
 model = sys.argv[1]
 assert stage.main("collect", "", collect.collect, [model]) == 0
 loaded("collect")
@@ -58,8 +58,8 @@ def imported(project: Project) -> dict[str, set[str]]:
         command, cwd=project.root, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    lines = map(str.split, done.stdout.splitlines())
-    return {verb: set(packages) for verb, *packages in lines}
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    return {verb: set(packages) for _, verb, *packages in lines}
 
 
 @pytest.mark.parametrize(
