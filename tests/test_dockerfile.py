@@ -1,6 +1,4 @@
-"""The image and the servers beside it: pinned, without secrets, not as root, made of what is
-committed.
-"""
+"""The image and the servers beside it: pinned, without secrets, not as root, of the last commit."""
 
 import json
 import re
@@ -23,12 +21,9 @@ LOCAL = "quatrain"
 @pytest.fixture(scope="module")
 def steps() -> list[tuple[str, str]]:
     """Instruction and argument, lines joined."""
-    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace(
-        "\\\n", " "
-    )
-    return [
-        (line.split()[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()
-    ]
+    text = re.sub(r"^#.*\n|\\\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line.strip()]
+    return [(name, argument) for name, argument in lines]
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +35,9 @@ def test_every_image_is_pinned_by_its_digest(
     steps: list[tuple[str, str]], services: dict[str, Any]
 ) -> None:
     arguments = dict(argument.split("=", 1) for name, argument in steps if name == "ARG")
-    created = {argument.split(" AS ")[1] for name, argument in steps if name == "FROM"}
-    bases = [
-        argument.split(" AS ")[0].removeprefix("${").removesuffix("}")
-        for name, argument in steps
-        if name == "FROM"
-    ]
-    named = {arguments.get(base, base) for base in bases} - created
+    stages = [argument.split(" AS ") for name, argument in steps if name == "FROM"]
+    bases = {base.strip("${}") for base, _ in stages} - {name for _, name in stages}
+    named = {arguments.get(base, base) for base in bases}
     used = {service["image"] for service in services.values()} - {LOCAL}
 
     assert [image for image in named | used if not PINNED.fullmatch(image)] == []
@@ -94,15 +85,10 @@ def test_the_image_holds_the_last_commit_and_no_remote(
     git(project, "commit", "-q", "-m", "first")
     git(project, "remote", "add", "origin", "https://somebody:swordfish@example.org/quatrain.git")
     (project / "secret.txt").write_text("swordfish\n")
-    ignored = [
-        line
-        for line in (ROOT / ".dockerignore").read_text().splitlines()
-        if line.startswith(".git/")
-    ]
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    ignored = [Path(line).name for line in lines if line.startswith(".git/")]
     shutil.copytree(
-        project / ".git",
-        source / ".git",
-        ignore=lambda _, names: {Path(n).name for n in ignored} & {*names},
+        project / ".git", source / ".git", ignore=lambda _, names: {*ignored} & {*names}
     )
     (command,) = [argument for name, argument in steps if name == "RUN" and "git clone" in argument]
     command = command.replace("///source", f"//{source}").replace(" /quatrain", f" {image}")
@@ -146,29 +132,10 @@ def test_only_mlflow_can_be_reached_and_only_from_this_machine(services: dict[st
 
 
 def test_what_others_wait_for_says_when_it_is_ready(services: dict[str, Any]) -> None:
-    waits = [
-        (other, how["condition"])
-        for service in services.values()
-        for other, how in awaited(service).items()
-    ]
-    assert {other for other, condition in waits if condition == "service_healthy"} == {
-        "database",
-        "tracking",
-    }
-    assert all(
-        "healthcheck" in services[other]
-        for other, condition in waits
-        if condition == "service_healthy"
-    )
-    assert all(
-        (ROOT / part).is_file() for part in services["bucket"]["command"] if part.endswith(".py")
-    )
-
-
-def awaited(service: dict[str, Any]) -> dict[str, Any]:
-    names = service.get("depends_on", {})
-    return (
-        names
-        if isinstance(names, dict)
-        else {name: {"condition": "service_started"} for name in names}
-    )
+    needs = [service.get("depends_on", {}) for service in services.values()]
+    conditions = [item for need in needs if isinstance(need, dict) for item in need.items()]
+    waits = {name for name, how in conditions if how["condition"] == "service_healthy"}
+    assert waits == {"database", "tracking"}
+    assert all("healthcheck" in services[name] for name in waits)
+    scripts = [part for part in services["bucket"]["command"] if part.endswith(".py")]
+    assert all((ROOT / script).is_file() for script in scripts)

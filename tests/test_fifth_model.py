@@ -10,6 +10,7 @@ import pytest
 from tests.fifth_model.steps import add_the_model, copy_of_the_project
 from tests.pipeline.small_checkout import git
 
+pytestmark = pytest.mark.full
 OF_ALL_MODELS = (
     "test_contract",
     "test_contract_serve",
@@ -57,18 +58,15 @@ def passes(root: Path, tool: str, *arguments: str) -> str:
 
 
 def test_its_style_and_imports_are_those_of_the_others(grown: Path):
-    files = [
-        str(path.relative_to(grown)) for path in (grown / "src/quatrain/models/tides").glob("*.py")
-    ]
-    passes(grown, "ruff", "check", "src/quatrain/envs/harbour.py", *files)
-    passes(grown, "ruff", "format", "--check", "src/quatrain/envs/harbour.py", *files)
+    files = ["src/quatrain/envs/harbour.py", "src/quatrain/models/tides"]
+    passes(grown, "ruff", "check", *files)
+    passes(grown, "ruff", "format", "--check", *files)
     assert "0 broken" in passes(grown, "lint-imports")
 
 
 def test_its_stages_depend_on_what_shapes_their_outs(grown: Path):
-    assert " passed" in passes(
-        grown, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_dvc_yaml.py"
-    )
+    output = passes(grown, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_dvc_yaml.py")
+    assert " passed" in output
 
 
 @pytest.mark.slow
@@ -85,13 +83,10 @@ def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(gro
     first = call(grown, "python", "-m", "pipeline.commands.repro", "tides")
     assert first.returncode == 4, first.stdout + first.stderr
     assert "gate: tides: no baseline: preset 'default' has no baseline yet [exit 4]" in first.stderr
-    assert (
-        "gate: tides: to make these scores its baseline: python -m pipeline.commands.promote tides"
-        in first.stderr
-    )
-    assert "baselines/tides.json: preset default now holds" in passes(
-        grown, "python", "-m", "pipeline.commands.promote", "tides"
-    )
+    remedy = "to make these scores its baseline: python -m pipeline.commands.promote tides"
+    assert f"gate: tides: {remedy}" in first.stderr
+    promoted = passes(grown, "python", "-m", "pipeline.commands.promote", "tides")
+    assert "baselines/tides.json: preset default now holds" in promoted
     again = passes(grown, "python", "-m", "pipeline.commands.repro", "tides")
     assert "Running stage" not in again
     assert "gate: passed; 1 metrics hold their baselines" in again

@@ -2,8 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -11,48 +9,18 @@ from tests.conftest import ROOT
 
 TREES = ("src", "pipeline", "benchmarks", "examples", "tests")
 DOCUMENTED = ("src", "pipeline", "benchmarks", "examples")
-VAGUE_NAMES = frozenset(
-    [
-        "told",
-        "judged",
-        "found",
-        "one",
-        "own",
-        "held",
-        "felt",
-        "seen",
-        "given",
-        "made",
-        "met",
-        "chosen",
-        "noted",
-        "counted",
-        "known",
-        "wanted",
-        "taken",
-    ]
-)
-"""Participles that say nothing of the value."""
+VAGUE = """
+    told judged found one own held felt seen given made met chosen noted counted known wanted taken
+"""
+"""Participles that say nothing of the value; no definition has such a name."""
 NO_VERBS = frozenset({"this", "its", "is", "as", "was", "has", "plus", "thus", "always", "besides"})
 """Words that end like a verb in the third person."""
 
 
-class Place(NamedTuple):
-    """Locates a name or docstring as `path:line: text`."""
-
-    path: Path
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.text}"
-
-
-def modules(trees: tuple[str, ...]) -> Iterator[tuple[Path, ast.Module]]:
-    """Yields every Python file below the trees with its syntax tree."""
-    for tree in trees:
-        for path in sorted((ROOT / tree).rglob("*.py")):
-            yield path, ast.parse(path.read_text())
+def modules(tree: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yields the name of every Python file below a folder, with its syntax tree."""
+    for path in sorted((ROOT / tree).rglob("*.py")):
+        yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
 
 
 def definitions(node: ast.AST) -> Iterator[tuple[str, int]]:
@@ -87,11 +55,11 @@ def public_docstrings(module: ast.Module) -> Iterator[tuple[str, int, str]]:
 @pytest.mark.parametrize("tree", TREES)
 def test_no_definition_has_a_vague_name(tree: str):
     vague = [
-        str(Place(path, line, name))
-        for path, module in modules((tree,))
+        f"{path}:{line}: {name}"
+        for path, module in modules(tree)
         for node in ast.walk(module)
         for name, line in definitions(node)
-        if name.strip("_").lower() in VAGUE_NAMES
+        if name.strip("_").lower() in VAGUE.split()
     ]
     assert vague == []
 
@@ -99,8 +67,8 @@ def test_no_definition_has_a_vague_name(tree: str):
 @pytest.mark.parametrize("tree", DOCUMENTED)
 def test_public_docstrings_begin_with_a_verb(tree: str):
     others = [
-        str(Place(path, line, f"{name}: {docstring.splitlines()[0]}"))
-        for path, module in modules((tree,))
+        f"{path}:{line}: {name}: {docstring.splitlines()[0]}"
+        for path, module in modules(tree)
         for name, line, docstring in public_docstrings(module)
         if not begins_with_a_verb(docstring)
     ]

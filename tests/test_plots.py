@@ -9,9 +9,7 @@ from quatrain.progress import Progress, by_seed, history, rows
 
 
 def recorded(learners: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """History of a metric of each learner and one of each of three agents, at four points: 100
-    learner + 10 agent.
-    """
+    """History of a metric of each learner and one of three agents: 100 learner + 10 agent."""
     time, state, agent = np.arange(4.0)[:, None], 100.0 * np.arange(learners), 10.0 * np.arange(3)
     plain = time + state
     metrics = by_seed({"return": plain, "return/agent": plain[..., None] + agent})
@@ -29,10 +27,8 @@ def test_a_curve_has_the_recorded_values_of_each_learner(learners: int):
 
 
 def test_an_interval_is_that_of_student():
-    assert half_interval(np.array([1.0, 3.0])) == pytest.approx(12.7062047)
-    assert half_interval(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist() == pytest.approx(
-        [12.7062047, 0]
-    )
+    halves = half_interval(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    assert halves.tolist() == pytest.approx([12.7062047, 0])
     assert half_interval(np.array([[4.0, 5.0]])).tolist() == [0, 0]
 
 
@@ -45,18 +41,10 @@ def test_a_band_has_the_interval_but_only_the_line_sets_the_limits():
     assert axes.get_ylim() == pytest.approx((1.95, 3.05))
 
 
-def test_a_single_learner_has_no_band():
-    axes = Figure().subplots()
-    mean_with_interval(axes, np.arange(2), np.array([[1.0, 2.0]]))
-    assert not axes.collections
-
-
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
         ([], []),
-        ([0.3], [0.3]),
-        ([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]),
         ([0.5, 0.5], [0.45, 0.55]),
         ([0.1, 0.5, 0.52, 0.9], [0.1, 0.46, 0.56, 0.9]),
         ([0.4, 0.5, 0.5, 0.5], [0.325, 0.425, 0.525, 0.625]),
@@ -64,11 +52,6 @@ def test_a_single_learner_has_no_band():
 )
 def test_labels_move_no_more_than_it_takes_to_be_apart(target: list[float], expected: list[float]):
     assert spread(target, 0.1) == pytest.approx(expected)
-
-
-def test_spread_labels_keep_their_order_and_distance():
-    target = np.sort(np.random.default_rng(3).uniform(size=40)).tolist()
-    assert np.diff(spread(target, 0.05)).min() >= 0.05 - 1e-9
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])

@@ -26,37 +26,27 @@ def test_an_evaluation_that_did_not_run_has_no_row():
 
 
 def test_further_axes_become_suffixes():
-    yielded = progress(
-        10,
-        cosine=np.array([[0.1, 0.2], [0.3, 0.4]]),
-        pair=np.arange(6, dtype=float).reshape(1, 2, 3),
-    )
+    yielded = progress(10, cosine=np.array([[0.1], [0.3]]), pair=np.arange(4.0).reshape(1, 2, 2))
     assert rows(yielded, 0) == [
         ("cosine/0", 5, 0.1),
-        ("cosine/1", 5, 0.2),
         ("cosine/0", 10, 0.3),
-        ("cosine/1", 10, 0.4),
         ("pair/0/0", 10, 0.0),
         ("pair/0/1", 10, 1.0),
-        ("pair/0/2", 10, 2.0),
-        ("pair/1/0", 10, 3.0),
-        ("pair/1/1", 10, 4.0),
-        ("pair/1/2", 10, 5.0),
+        ("pair/1/0", 10, 2.0),
+        ("pair/1/1", 10, 3.0),
     ]
 
 
 def test_values_are_kept_exactly_even_where_they_are_not_finite():
-    (_, _, first), (_, _, second) = rows(progress(2, loss=np.array([np.inf, 0.1], np.float32)), 0)
-    assert (first, second) == (np.inf, float(np.float32(0.1)))
-    assert np.isnan(rows(progress(1, loss=np.array([np.nan])), 0)[0][2])
+    loss = np.array([np.inf, 0.1, np.nan], np.float32)
+    values = [value for _, _, value in rows(progress(3, loss=loss), 0)]
+    np.testing.assert_array_equal(values, [np.inf, float(np.float32(0.1)), np.nan])
 
 
 @pytest.mark.parametrize("start", [3, 10, 11])
 def test_entries_that_do_not_divide_the_steps_raise(start: int):
-    with pytest.raises(
-        ValueError,
-        match=rf"loss has 3 entries for {10 - start} steps; the number must divide the steps",
-    ):
+    message = rf"loss has 3 entries for {10 - start} steps; the number must divide the steps"
+    with pytest.raises(ValueError, match=message):
         rows(progress(10, loss=np.zeros(3)), start)
 
 
@@ -68,21 +58,18 @@ def test_metrics_of_one_learner_have_the_names_of_their_means() -> None:
 
 
 def test_metrics_of_several_learners_keep_their_names_and_gain_each_learners() -> None:
-    cosine = np.array([[[0.1, 0.2], [0.3, 0.4], [0.8, 0.9]]])
+    cosine = np.array([[[0.1, 0.2], [0.3, 0.4]]])
     result = by_seed({"cosine": cosine, "cosine_mean": cosine.mean(-1), "late": np.zeros((0, 3))})
     yielded = history(rows(Progress(7, None, result), 0))
     assert {name: values.tolist() for name, (_, values) in yielded.items()} == {
-        "cosine/0": [pytest.approx(0.4)],
-        "cosine/1": [pytest.approx(0.5)],
+        "cosine/0": [pytest.approx(0.2)],
+        "cosine/1": [pytest.approx(0.3)],
         "cosine/seed/0/0": [0.1],
         "cosine/seed/0/1": [0.2],
         "cosine/seed/1/0": [0.3],
         "cosine/seed/1/1": [0.4],
-        "cosine/seed/2/0": [0.8],
-        "cosine/seed/2/1": [0.9],
-        "cosine_mean": [pytest.approx(0.45)],
+        "cosine_mean": [pytest.approx(0.25)],
         "cosine_mean/seed/0": [pytest.approx(0.15)],
         "cosine_mean/seed/1": [pytest.approx(0.35)],
-        "cosine_mean/seed/2": [pytest.approx(0.85)],
     }
     assert yielded["cosine_mean"][0].tolist() == [7]

@@ -68,16 +68,11 @@ def copy_of_the_project(root: Path) -> None:
 
 def add_the_model(root: Path) -> None:
     """Performs the five steps."""
+    ignored = shutil.ignore_patterns("__pycache__")
     for name in NEW:
-        shutil.copytree(
-            FIXTURE / name,
-            root / name,
-            dirs_exist_ok=True,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-    insert(
-        root / "src/quatrain/registry.py", "MODELS: dict[str, Framework] = {", '"tides": "jax", '
-    )
+        shutil.copytree(FIXTURE / name, root / name, dirs_exist_ok=True, ignore=ignored)
+    registry = root / "src/quatrain/registry.py"
+    insert(registry, "MODELS: dict[str, Framework] = {", '"tides": "jax", ')
     params = root / "src/quatrain/params.py"
     insert(params, "import IqnConfig\n", "from quatrain.models.tides.config import TidesConfig\n")
     insert(params, "    iqn: IqnConfig\n", "    tides: TidesConfig\n")

@@ -1,6 +1,4 @@
-"""Several commands at the same time: how many, what they say, how they end, and that a signal ends
-all of them.
-"""
+"""Several commands at the same time: how many, what they print, how they end, and signals."""
 
 import os
 import signal
@@ -62,11 +60,8 @@ def test_no_more_run_than_are_allowed(tmp_path: Path):
 
 
 def test_a_job_that_fails_stops_no_other(tmp_path: Path):
-    codes = {
-        "a": "sys.exit(7)",
-        "b": "os.kill(os.getpid(), 9)",
-        "c": "pathlib.Path('done').touch()",
-    }
+    killed, done = "os.kill(os.getpid(), 9)", "pathlib.Path('done').touch()"
+    codes = {"a": "sys.exit(7)", "b": killed, "c": done}
     assert run(tmp_path, 2, codes) == {"a": 7, "b": 137, "c": 0}
     assert (tmp_path / "done").exists()
 
@@ -116,13 +111,9 @@ def test_sigterm_reaches_all_and_waits_until_they_have_saved(tmp_path: Path):
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     when(tmp_path / "a.ready", signal.SIGTERM)
     codes = {name: SAVES.format(me=name, other=other) for name, other in (("a", "b"), ("b", "a"))}
-    assert run(tmp_path, 2, codes | {"c": "pathlib.Path('c').touch()"}) == {
-        "a": 143,
-        "b": 143,
-        "c": 143,
-    }
-    assert (tmp_path / "a.saved").exists()
-    assert (tmp_path / "b.saved").exists()
+    ended = run(tmp_path, 2, codes | {"c": "pathlib.Path('c').touch()"})
+    assert ended == dict.fromkeys("abc", 143)
+    assert {path.name for path in tmp_path.glob("*.saved")} == {"a.saved", "b.saved"}
     assert not (tmp_path / "c").exists()
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
@@ -158,8 +149,6 @@ sys.exit(5)
 def test_ctrl_c_is_the_terminals_to_pass_on_and_starts_no_further_job(tmp_path: Path):
     """The terminal sends it to all; sent once more by us, it would end a stage that is saving."""
     when(tmp_path / "ready", signal.SIGINT)
-    assert run(tmp_path, 1, {"a": SAVES_ON_CTRL_C, "b": "pathlib.Path('b').touch()"}) == {
-        "a": 5,
-        "b": 130,
-    }
+    codes = {"a": SAVES_ON_CTRL_C, "b": "pathlib.Path('b').touch()"}
+    assert run(tmp_path, 1, codes) == {"a": 5, "b": 130}
     assert not (tmp_path / "b").exists()

@@ -1,27 +1,21 @@
-"""Stages, killed for real: whatever dies, at whatever moment, the next run ends with the same
-bytes.
-"""
+"""Stages in processes of their own, killed for real: the next run ends with the same bytes."""
 
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from pipeline.runtime import console
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.storage.run_key import loaded_code
-from quatrain.registry import MODELS, load
-from tests.conftest import ROOT
+from quatrain.registry import MODELS
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.small_project import Ended, Project, ended, interrupted, lines_until, orphans
 
+pytestmark = pytest.mark.full
 CONTINUES = "the next run continues"
 
 
@@ -76,7 +70,7 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project) -> None
 def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(
     project: Project, finished: Project
 ) -> None:
-    for operation in (3, 60):
+    for operation in (3, 60) if project.model == "allo" else (60,):
         assert project.run("train", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
         assert not (project.root / "models").exists()
     assert project.statuses("train") == ["RUNNING"]
@@ -86,15 +80,11 @@ def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(
 def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Project) -> None:
     for number, name, code in ((signal.SIGTERM, "SIGTERM", 143), (signal.SIGINT, "SIGINT", 130)):
         done = interrupted(project.start("train"), number, r"/240 ")
-        assert (done.code, done.said) == (
-            code,
-            f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]",
-        )
+        message = f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]"
+        assert (done.code, done.said) == (code, message)
         assert f"{name}: saving, then leaving (Ctrl-C: at once)" in done.lines
         assert project.statuses("train") == ["KILLED"]
-    assert re.search(
-        r"^train@allo: continues at step \d+ of 240$", "\n".join(done.lines), re.MULTILINE
-    )
+    assert any(re.match(r"train@allo: continues at step \d+ of 240$", line) for line in done.lines)
 
 
 def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -> None:
@@ -136,43 +126,13 @@ def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: 
         "Path.read_bytes = lambda _: sys.argv[1].encode()\n"
         "sys.exit(command.run_guarded('train@allo', signals.die_with_parent))"
     )
-    assert project.run("-c", code, "/sbin/init", DVC_STAGE="train@allo").code == 143
-    assert project.run("-c", code, "/usr/bin/dvc repro", DVC_STAGE="train@allo").code == 0
-    assert (
-        project.run(
-            "-c", "import os; del os.environ['DVC_STAGE']\n" + code, "/sbin/init", DVC_STAGE="x"
-        ).code
-        == 0
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operation", [6, 20, 60])
-def test_a_killed_evaluation_is_repeated_to_the_same_bytes(
-    finished: Project, tmp_path: Path, operation: int
-) -> None:
-    project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
-    assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
-    assert not (project.reports / "verdict.json").exists()
-    assert project.run("evaluate").code == other.run("evaluate").code == 0
-    assert project.hashes() == other.hashes()
-    assert project.statuses("evaluate") == ["FINISHED"]
-
-
-@pytest.mark.slow
-def test_a_killed_collection_leaves_nothing_that_can_be_loaded(
-    finished: Project, tmp_path: Path
-) -> None:
-    project = finished.copied(tmp_path / "project")
-    shutil.rmtree(project.root / "data")
-    assert project.run("collect", QUATRAIN_CRASH_AT="9").code == -signal.SIGKILL
-    refused = project.run("train")
-    assert refused.code == 3
-    assert refused.said.startswith(
-        "train@allo: data/allo/manifest.json: cannot be opened (No such file or directory); "
-    )
-    assert project.run("collect").code == 0
-    assert project.hashes("data") == finished.hashes("data")
+    without = "import os; del os.environ['DVC_STAGE']\n"
+    for script, parent, expected in (
+        (code, "/sbin/init", 143),
+        (code, "/usr/bin/dvc repro", 0),
+        (without + code, "/sbin/init", 0),
+    ):
+        assert project.run("-c", script, parent, DVC_STAGE="train@allo").code == expected
 
 
 # What stands in the way.
@@ -182,10 +142,8 @@ def test_changed_code_starts_afresh(project: Project) -> None:
     assert project.run("train", QUATRAIN_CRASH_AT="60").code == -signal.SIGKILL
     with (project.root / "src/quatrain/models/allo/losses.py").open("a") as losses:
         losses.write("\n# changed\n")
-    assert (
-        project.run("train", QUATRAIN_CRASH_AT="60").lines[0]
-        == "train@allo: preparing, then 240 steps"
-    )
+    again = project.run("train", QUATRAIN_CRASH_AT="60")
+    assert again.lines[0] == "train@allo: preparing, then 240 steps"
     assert sorted(project.statuses("train")) == ["KILLED", "RUNNING"]
 
 
@@ -194,13 +152,13 @@ def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Proj
         "import sys; from pipeline.runtime.stage import main; from pipeline.train import train\n"
         "sys.exit(main('train', '', train, ['allo'], patience_seconds=0.2))"
     )
+    pid = os.getpid()
     with folder_lock(project.root / ".state" / "locks" / "train@allo"):
         second = project.run("-c", code)
         assert second.code == 5
         assert second.said == (
-            f"train@allo: train@allo is at work in process {os.getpid()}; "
-            f"wait for it or end it with "
-            f"`kill {os.getpid()}`, then run again [exit 5]"
+            f"train@allo: train@allo is at work in process {pid}; "
+            f"wait for it or end it with `kill {pid}`, then run again [exit 5]"
         )
         waiting = project.start("-c", code.replace("0.2", "60"))
         until(lambda: caught(waiting.pid, signal.SIGTERM))
@@ -216,99 +174,29 @@ def caught(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="there is a device here")
-@pytest.mark.parametrize("finished", MODELS, indirect=True)
 def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
     project.choose(overlay={"device": "cuda"})
-    refused = project.run("train")
-    assert refused == Ended(
-        5,
-        [
-            f"train@{project.model}: params.yaml: device = 'cuda', but {MODELS[project.model]} "
-            f"finds no NVIDIA device "
-            "here (or is built without CUDA); set device: auto or cpu [exit 5]"
-        ],
+    line = (
+        "train@allo: params.yaml: device = 'cuda', but jax finds no NVIDIA device here (or is "
+        "built without CUDA); set device: auto or cpu [exit 5]"
     )
+    assert project.run("train") == Ended(5, [line])
 
 
-def test_a_disk_that_is_really_full_is_told_in_a_line(
-    project: Project, small_disk: Callable[[Path], None]
+# Campaigns.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [6, 60])
+def test_a_killed_evaluation_is_repeated_to_the_same_bytes(
+    finished: Project, tmp_path: Path, operation: int
 ) -> None:
-    small_disk(project.root / ".state")
-    full = project.run("train")
-    assert full.code == 5
-    assert re.fullmatch(
-        r"train@allo: cannot write \S+/\.state/\S+: No space left on device; nothing "
-        r"half-written was left \[exit 5\]",
-        full.said,
-    )
-    assert not (project.root / "models").exists()
-
-
-@pytest.fixture
-def small_disk() -> Iterator[Callable[[Path], None]]:
-    """Mounts a disk of 48 KiB on a folder."""
-    mounted: list[Path] = []
-
-    def mount(folder: Path) -> None:
-        folder.mkdir()
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=48k", "none", folder], capture_output=True
-        )
-        if done.returncode:
-            pytest.skip("only root may mount")
-        mounted.append(folder)
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", folder], check=True)
-
-
-def test_a_warning_is_a_plain_line(project: Project) -> None:
-    code = (
-        "from pathlib import Path; import warnings\n"
-        "from pipeline.runtime import stage\n"
-        "from pipeline.storage import params_file\n"
-        "stage.prepare_process(params_file.read_params(Path.cwd()))\n"
-        "warnings.warn('allo: total_error grew;\\nlower allo.train.learning_rate')"
-    )
-    expected = ["warning: allo: total_error grew; lower allo.train.learning_rate"]
-    assert project.run("-c", code) == Ended(0, expected)
-
-
-def test_a_key_names_the_code_wherever_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert load("allo").train
-    monkeypatch.chdir(tmp_path)
-    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
-    assert {
-        "src/quatrain/models/allo/losses.py",
-        "src/quatrain/errors.py",
-        "pipeline/storage/formats.py",
-    } <= names
-    assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
-    assert {name for name in names if "/models/" in name} == {
-        name for name in names if "/models/allo/" in name
-    }
-    assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
-
-
-def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    code = (
-        "from pipeline.runtime import console; console.info('x'); console.info('y'); import "
-        "os; os._exit(42)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"}
-    )
-    os.close(write)
-    assert done.returncode == 42
-    console.info("to a reader that listens")
-
-
-# Campaign.
+    project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
+    assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
+    assert not (project.reports / "verdict.json").exists()
+    assert project.run("evaluate").code == other.run("evaluate").code == 0
+    assert project.hashes() == other.hashes()
+    assert project.statuses("evaluate") == ["FINISHED"]
 
 
 @pytest.mark.slow

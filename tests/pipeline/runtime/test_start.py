@@ -1,4 +1,4 @@
-"""Until a training's first yield a stage loads what it needs, and delivers nothing."""
+"""What a stage loads, prints and delivers before its training's first yield."""
 
 import os
 import subprocess
@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from pipeline.runtime import console
+from pipeline.storage.run_key import loaded_code
 from pipeline.tracking import shipper
 from pipeline.tracking.shipper import Shipper
-from quatrain.registry import MODELS
-from tests.pipeline.small_project import Project
+from quatrain.registry import MODELS, load
+from tests.conftest import ROOT
+from tests.pipeline.small_project import Ended, Project
 
 HEAVY = {"mlflow", "dvc", "pandas", "sqlalchemy", "sklearn", "requests", "flask"}
 DRAWING = {"matplotlib", "PIL"}
@@ -24,7 +27,7 @@ from pipeline.runtime import stage
 from pipeline.tracking import run
 run.LATEST_SECONDS = 1e6
 def loaded(verb):
-    print(verb, *sorted({name.partition(".")[0] for name in sys.modules}))
+    print("loaded", verb, *sorted({name.partition(".")[0] for name in sys.modules}))
 model = sys.argv[1]
 assert stage.main("collect", "", collect.collect, [model]) == 0
 loaded("collect")
@@ -33,54 +36,93 @@ def first_yield(*_):
     from pipeline import evaluate
     from quatrain.registry import load
     load(model).evaluate
+    load(model).plots
     loaded("evaluate")
     sys.stdout.flush()
     os._exit(0)
 train.rows = first_yield  # which is called before anything is recorded
 stage.main("train", "", train.train, [model])
 """
+QUICK = ("active_dynamics",)
 
 
 def imported(project: Project) -> dict[str, set[str]]:
     """By verb, the packages that its process has loaded: collect's at its end, train's at the first
     yield.
     """
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DVC_"))
-    }
-    environment |= {
-        "PYTHONPATH": "src",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{project.root}/mlflow.db",
-    }
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("DVC_")}
+    store = f"sqlite:///{project.root}/mlflow.db"
+    environment |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": store}
     command = [sys.executable, "-c", VERBS, project.model]
     done = subprocess.run(
         command, cwd=project.root, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    lines = [
-        line.split()
-        for line in done.stdout.splitlines()
-        if line.split()[0] in ("collect", "train", "evaluate")
-    ]
-    return {verb: set(packages) for verb, *packages in lines}
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    return {verb: set(packages) for _, verb, *packages in lines}
 
 
-EACH = [pytest.param(model, marks=pytest.mark.slow if model == "iqn" else ()) for model in MODELS]
-"""iqn takes half a minute to compile, and is wired as allo is."""
-
-
-@pytest.mark.parametrize("model", EACH)
-def test_a_stage_loads_no_more_than_it_needs(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(model, marks=[] if model in QUICK else pytest.mark.full) for model in MODELS],
+)
+def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path) -> None:
     result = imported(Project.create(tmp_path / "project", model, code=True))
     assert set(result) == {"collect", "train", "evaluate"}
-    others = OTHERS[MODELS[model]]
+    framework = MODELS[model]
+    assert framework in result["train"]
     for verb in ("collect", "train"):
-        assert not result[verb] & (HEAVY | DRAWING | others), verb
-    assert not result["evaluate"] & (HEAVY | others)
+        assert not result[verb] & (HEAVY | DRAWING | OTHERS[framework]), verb
+    assert not result["evaluate"] & (HEAVY | OTHERS[framework])
+
+
+def test_a_key_names_the_code_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load("allo").train
+    monkeypatch.chdir(tmp_path)
+    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
+    writer, errors = "pipeline/storage/formats.py", "src/quatrain/errors.py"
+    assert {"src/quatrain/models/allo/losses.py", errors, writer} <= names
+    assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
+    of_models = {name for name in names if "/models/" in name}
+    assert of_models == {name for name in names if "/models/allo/" in name}
+    assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
+
+
+def test_a_warning_is_a_plain_line() -> None:
+    code = (
+        "import sys, warnings; from pathlib import Path\n"
+        "from pipeline.runtime import stage\n"
+        "from pipeline.storage import params_file\n"
+        "stage.prepare_process(params_file.read_params(Path(sys.argv[1])))\n"
+        "warnings.warn('allo: total_error grew;\\nlower allo.train.learning_rate')"
+    )
+    expected = ["warning: allo: total_error grew; lower allo.train.learning_rate"]
+    done = Project(ROOT).run("-c", code, str(ROOT))
+    assert done == Ended(0, expected)
+
+
+def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = (
+        "from pipeline.runtime import console; console.info('x'); console.info('y'); import "
+        "os; os._exit(42)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stderr=write, env=os.environ | {"PYTHONPATH": "src"}
+    )
+    os.close(write)
+    assert done.returncode == 42
+    console.info("to a reader that listens")
+
+
+# When a run is delivered.
 
 
 class FakeDelivery:
-    """In place of a delivery: notes that it was asked to deliver."""
+    """In place of a delivery: records that it was asked to deliver."""
 
     def __init__(self, *_: Any) -> None:
         self.asked, self.patient_until = threading.Event(), 0.0
@@ -93,22 +135,16 @@ class FakeDelivery:
         pass
 
 
-@pytest.mark.parametrize("call", ["wake", "finish"])
-def test_a_run_is_delivered_from_its_first_record_on(
+@pytest.mark.parametrize("call", ["wake", "finish", "later"])
+def test_a_run_is_delivered_from_its_first_record_on_or_after_a_while(
     call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delivery = FakeDelivery()
     monkeypatch.setattr(shipper, "Delivery", lambda *_: delivery)
-    sender = Shipper(Any, "sqlite:///nowhere", latest_seconds=1e6)  # type: ignore[arg-type]
+    latest = 0.3 if call == "later" else 1e6
+    sender = Shipper(Any, "sqlite:///nowhere", latest_seconds=latest)  # type: ignore[arg-type]
     assert not delivery.asked.wait(0.05)
-    getattr(sender, call)()
-    assert delivery.asked.wait(10)
-    assert sender.finish()
-
-
-def test_a_run_without_a_record_is_delivered_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    delivery = FakeDelivery()
-    monkeypatch.setattr(shipper, "Delivery", lambda *_: delivery)
-    sender = Shipper(Any, "sqlite:///nowhere", latest_seconds=0.01)  # type: ignore[arg-type]
+    if call != "later":
+        getattr(sender, call)()
     assert delivery.asked.wait(10)
     assert sender.finish()

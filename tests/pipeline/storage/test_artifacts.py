@@ -28,20 +28,17 @@ def test_what_is_loaded_is_what_was_saved(folder: Path) -> None:
         assert loaded.contents[name] == CONTENTS[name]
 
 
-@pytest.mark.parametrize("name", ["data.safetensors", "weights.safetensors"])
-def test_the_order_of_an_array_in_memory_does_not_reach_the_disk(tmp_path: Path, name: str) -> None:
+def test_the_order_of_an_array_in_memory_does_not_reach_the_disk(tmp_path: Path) -> None:
     plain = np.arange(15, dtype=np.float32).reshape(3, 5)
-    layouts = [
-        plain,
-        np.asfortranarray(plain),
-        plain.astype(">f4"),
-        np.repeat(plain, 2, axis=1)[:, ::2],
-    ]
+    sliced = np.repeat(plain, 2, axis=1)[:, ::2]
+    layouts = [plain, np.asfortranarray(plain), plain.astype(">f4"), sliced]
     digests = {
-        save(tmp_path / str(i), {name: {"x": layout}}, {}) for i, layout in enumerate(layouts)
+        save(tmp_path / str(i), {"a.safetensors": {"x": layout}}, {})
+        for i, layout in enumerate(layouts)
     }
     assert len(digests) == 1
-    np.testing.assert_array_equal(load(tmp_path / "3").contents[name]["x"], plain, strict=True)
+    result = load(tmp_path / "3").contents["a.safetensors"]["x"]
+    np.testing.assert_array_equal(result, plain, strict=True)
 
 
 def test_equal_contents_give_equal_bytes_whatever_their_order(tmp_path: Path) -> None:
@@ -49,9 +46,8 @@ def test_equal_contents_give_equal_bytes_whatever_their_order(tmp_path: Path) ->
         name: dict(reversed(content.items())) if isinstance(content, dict) else content
         for name, content in reversed(CONTENTS.items())
     }
-    assert save(tmp_path / "a", CONTENTS, INFO) == save(
-        tmp_path / "b", reverse, dict(reversed(INFO.items()))
-    )
+    digest = save(tmp_path / "a", CONTENTS, INFO)
+    assert save(tmp_path / "b", reverse, dict(reversed(INFO.items()))) == digest
     for name in FILES:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -75,29 +71,21 @@ def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_ther
     assert (folder / "history.csv").read_text() == CONTENTS["history.csv"]
 
 
+def array(*values: Any, **named: Any) -> dict[str, np.ndarray]:
+    return {"x": np.asarray(values, **named)}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.safetensors", {"x": np.asarray([1.0, np.nan])}, "array 'x' holds NaN or infinity"),
-        (
-            "a.safetensors",
-            {"x": np.asarray([np.inf], np.float32)},
-            "array 'x' holds NaN or infinity",
-        ),
-        (
-            "a.safetensors",
-            {"x": np.asarray([None])},
-            "array 'x' has dtype object; known: bool, int8",
-        ),
-        ("a.safetensors", {"x": np.asarray(["text"])}, "array 'x' has dtype <U4"),
-        ("a.safetensors", {"../x": np.ones(2)}, "should match pattern"),
+        ("a.safetensors", array(1.0, np.nan), "array 'x' holds NaN or infinity"),
+        ("a.safetensors", array(np.inf, dtype="f2"), "array 'x' holds NaN or infinity"),
+        ("a.safetensors", array(None), "array 'x' has dtype object; known: bool, int8"),
         ("a.safetensors", {"x/../../y": np.ones(2)}, "should match pattern"),
         ("a.safetensors", "text", "cannot be written (TypeError"),
-        ("a.csv", b"bytes", "cannot be written (AttributeError"),
         ("a.csv", "\ud800", "cannot be written (UnicodeEncodeError"),
         ("a.png", b"GIF89a", "does not begin as a PNG file does"),
         ("a.json", {"x": float("nan")}, "cannot be written (ValueError: Out of range float"),
-        ("a.json", {"x": np.float32(1)}, "cannot be written (TypeError"),
         ("a.pkl", b"", "has an unknown ending; known: .safetensors, .json, .csv, .txt, .png"),
         ("../a.csv", "", "should match pattern"),
         ("manifest.json", {}, "is the name of the manifest"),
@@ -133,26 +121,21 @@ DATASET = Dataset(
 
 def test_a_tree_of_arrays_survives_the_disk(tmp_path: Path) -> None:
     flat = to_arrays(DATASET)
-    assert list(flat) == [
-        "train/state",
-        "train/weight",
-        "held_out/state",
-        "held_out/weight",
-        "goal",
-    ]
+    parts = ["train/state", "train/weight", "held_out/state", "held_out/weight", "goal"]
+    assert list(flat) == parts
     save(tmp_path / "data", {"dataset.safetensors": flat}, {})
     result = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.safetensors"])
     assert type(result.train) is Episodes
-    for name, array in to_arrays(result).items():
-        np.testing.assert_array_equal(array, flat[name], strict=True)
+    for name, values in to_arrays(result).items():
+        np.testing.assert_array_equal(values, flat[name], strict=True)
 
 
 def test_a_tree_is_refused_where_its_names_are_not_those_of_the_arrays() -> None:
     flat = to_arrays(DATASET)
     flat["train/steps"] = flat.pop("train/state")
     message = (
-        r"not a Dataset: arrays missing \['train/state'\], unknown "
-        r"\['train/steps'\]; restore it with"
+        r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]; "
+        "restore it with"
     )
     with pytest.raises(ArtifactError, match=message):
         from_arrays(Dataset, flat)

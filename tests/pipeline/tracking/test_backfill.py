@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from pipeline.tracking.run import journals
 from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
-from tests.pipeline.small_project import NOBODY, Pretended, Project, each_model
+from tests.pipeline.small_project import NOBODY, Pretended, Project
 
 Capture = pytest.CaptureFixture[str]
 
@@ -75,49 +74,44 @@ def everything(project: Project) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("journal.jsonl")}
 
 
-@each_model
-def test_restored_results_are_recorded_like_results_of_a_stage(
+@pytest.mark.parametrize("uninterrupted", ["allo", "active_dynamics"], indirect=True)
+def test_restored_results_are_recorded_once_like_results_of_a_stage(
     uninterrupted: Project, restored: Project, uri: str
 ):
     assert lacking(restored) == ["train", "evaluate"]
     assert call(restored) == 0
     assert lacking(restored) == []
     for verb in ("train", "evaluate"):
-        restored_journal, original = journal(restored, verb), journal(uninterrupted, verb)
-        assert values(restored_journal) == values(original)
-        assert values(restored_journal)
-        assert kept(restored_journal) == kept(original)
-        assert restored_journal.folder.name == original.folder.name
-        assert restored_journal.header is not None
+        result, original = journal(restored, verb), journal(uninterrupted, verb)
+        assert values(result) == values(original)
+        assert values(result)
+        assert kept(result) == kept(original)
+        assert result.folder.name == original.folder.name
+        assert result.header is not None
         assert original.header is not None
-        assert restored_journal.header.run_key == original.header.run_key
-        assert restored_journal.header.params == original.header.params
-        assert restored_journal.header.inputs == original.header.inputs
+        for key in ("run_key", "params", "inputs"):
+            assert getattr(result.header, key) == getattr(original.header, key)
         assert restored.statuses(verb) == ["FINISHED"]
     (run,) = runs_of(client_of(uri), run_key(restored))
     assert run.data.tags["quatrain.cache_hit"] == "true"
     assert run.data.tags["quatrain.cache_hit.evaluate"] == "true"
     assert run.info.status == "FINISHED"
 
+    before, there = everything(restored), arrived(client_of(uri), run_key(restored))
+    assert call(restored) == 0
+    assert everything(restored) == before
+    assert arrived(client_of(uri), run_key(restored)) == there
+
 
 def test_tags_describe_the_machine_of_the_training_not_of_the_restore(restored: Project):
     contents, info, _ = artifacts.load(restored.weights)
-    artifacts.save(
-        restored.weights, contents, info | {"settings": info["settings"] | {"cpu": "of elsewhere"}}
-    )
+    settings = info["settings"] | {"cpu": "of elsewhere"}
+    artifacts.save(restored.weights, contents, info | {"settings": settings})
     assert call(restored) == 0
     header = journal(restored, "train").header
     assert header is not None
     assert header.tags["quatrain.cpu"] == "of elsewhere"
     assert header.tags["dvc.stage"] == "train@allo"
-
-
-def test_a_second_backfill_records_nothing(restored: Project, uri: str):
-    assert call(restored) == 0
-    before, there = everything(restored), arrived(client_of(uri), run_key(restored))
-    assert call(restored) == 0
-    assert everything(restored) == before
-    assert arrived(client_of(uri), run_key(restored)) == there
 
 
 def test_a_run_in_the_store_is_not_duplicated(
@@ -193,28 +187,23 @@ def test_changed_scores_are_recorded_again(restored: Project):
 # What is not at hand, or is not what params.yaml says, is on no record.
 
 
-def test_results_of_other_params_are_ignored(restored: Project):
+def test_results_of_other_params_or_none_and_scores_of_another_learner_are_ignored(
+    restored: Project,
+):
+    params = (restored.root / "params.yaml").read_text()
     restored.choose(overlay={"allo": {"train": {"learning_rate": 0.5}}})
     assert lacking(restored) == []
-
-
-def test_scores_of_another_learner_are_ignored(restored: Project):
+    (restored.root / "params.yaml").write_text(params)
     contents, info, _ = artifacts.load(restored.weights)
     artifacts.save(restored.weights, contents, info | {"trained": "again"})
     assert lacking(restored) == ["train"]
-
-
-def test_without_results_nothing_is_missing(restored: Project):
+    for damaged in ("config.json", "manifest.json"):
+        (restored.weights / damaged).write_text("{")
+        assert lacking(restored) == []
     shutil.rmtree(restored.weights)
     assert lacking(restored) == []
     assert call(restored) == 0
     assert not (restored.root / ".state").exists()
-
-
-@pytest.mark.parametrize("damage", ["manifest.json", "config.json"])
-def test_damaged_results_are_ignored(restored: Project, damage: str):
-    (restored.weights / damage).write_text("{")
-    assert lacking(restored) == []
 
 
 def test_missing_records_imports_neither_mlflow_nor_a_framework(restored: Project):
@@ -240,10 +229,7 @@ def test_missing_records_imports_neither_mlflow_nor_a_framework(restored: Projec
 # From the command line.
 
 
-def versions_of(client: Any, name: str) -> list[Any]:
-    return list(client.search_model_versions(f"name = '{name}'"))
-
-
+@pytest.mark.full
 def test_sync_records_delivers_and_registers_restored_results(
     restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ):
@@ -252,23 +238,18 @@ def test_sync_records_delivers_and_registers_restored_results(
     assert sync.main([]) == 0
     output = capfd.readouterr()
     for verb in ("train", "evaluate"):
-        said = f"backfill@allo: {verb}@allo was restored from a cache; its run is recorded now\n"
-        assert said in output.err
+        line = f"backfill@allo: {verb}@allo was restored from a cache; its run is recorded now\n"
+        assert line in output.err
     assert f"2 of 2 journals are complete at {uri}" in output.out
-    there, versions = (
-        arrived(client_of(uri), run_key(restored)),
-        versions_of(client_of(uri), "quatrain-allo"),
-    )
-    assert len(versions) == 1
-    assert (
-        client_of(uri).get_model_version_by_alias("quatrain-allo", "candidate").version
-        == versions[0].version
-    )
+    client, name = client_of(uri), "quatrain-allo"
+    there = arrived(client, run_key(restored))
+    (version,) = client.search_model_versions(f"name = '{name}'")
+    assert client.get_model_version_by_alias(name, "candidate").version == version.version
 
     assert sync.main([]) == 0
     output = capfd.readouterr()
     assert "cache" not in output.err
     assert f"2 of 2 journals are complete at {uri}; 0 metrics and 0 files sent" in output.out
-    assert arrived(client_of(uri), run_key(restored)) == there
-    assert len(versions_of(client_of(uri), "quatrain-allo")) == 1
+    assert arrived(client, run_key(restored)) == there
+    assert len(client.search_model_versions(f"name = '{name}'")) == 1
     assert journals(restored.root).is_dir()

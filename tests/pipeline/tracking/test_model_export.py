@@ -9,13 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_tensors
 
 from pipeline.storage import formats
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_export import requirements
 from quatrain.registry import MODELS, load
-from tests.pipeline.small_project import Project, each_model
+from tests.pipeline.small_project import Project
+
+QUICK = ("active_dynamics",)
+each_model = pytest.mark.parametrize(
+    "uninterrupted",
+    [pytest.param(model, marks=[] if model in QUICK else pytest.mark.full) for model in MODELS],
+    indirect=True,
+)
 
 ANSWER = """
 import json, sys, mlflow
@@ -54,33 +62,21 @@ def test_a_new_process_answers_the_example_like_the_serve_module(
     assert done.returncode == 0, done.stderr
     answered = json.loads((tmp_path / "answer.json").read_text())
 
-    serving = load(uninterrupted.model).serve
-    config = getattr(read_params(uninterrupted.root), uninterrupted.model)
-    data = (servable / "artifacts" / "weights.safetensors").read_bytes()
-    request = json.loads((servable / "input_example.json").read_text())
-    typed = signature_of(servable)
-    expected = serving.answer(
-        config, arrays_of(data), {name: np.array(request[name], typed[name]) for name in typed}
-    )
-    assert {name: dtype for name, (dtype, _) in answered.items()} == {
-        n: str(a.dtype) for n, a in expected.items()
-    }
-    for name, (_, values) in answered.items():
-        np.testing.assert_allclose(np.array(values), expected[name], rtol=1e-5, atol=1e-6)
-
-
-def signature_of(servable: Path) -> dict[str, str]:
     from mlflow.models import Model
 
+    data = (servable / "artifacts" / "weights.safetensors").read_bytes()
+    assert formats.encode("weights.safetensors", load_tensors(data))[0] == data
+    example = json.loads((servable / "input_example.json").read_text())
     inputs = Model.load(str(servable)).signature.inputs
-    return {spec.name: spec.type.name for spec in inputs}
-
-
-def arrays_of(data: bytes) -> dict[str, np.ndarray]:
-    from safetensors.numpy import load
-
-    assert formats.encode("weights.safetensors", load(data))[0] == data
-    return load(data)
+    expected = load(uninterrupted.model).serve.answer(
+        getattr(read_params(uninterrupted.root), uninterrupted.model),
+        load_tensors(data),
+        {spec.name: np.array(example[spec.name], spec.type.name) for spec in inputs},
+    )
+    assert answered.keys() == expected.keys()
+    for name, (dtype, values) in answered.items():
+        assert dtype == str(expected[name].dtype)
+        np.testing.assert_allclose(np.array(values), expected[name], rtol=1e-5, atol=1e-6)
 
 
 @each_model
@@ -88,33 +84,22 @@ def test_a_model_contains_no_pickle_and_no_code_of_other_models(
     uninterrupted: Project, servable: Path
 ):
     names = {str(path.relative_to(servable)) for path in servable.rglob("*") if path.is_file()}
-    assert {name.rpartition(".")[2] for name in names} <= {
-        "MLmodel",
-        "txt",
-        "yaml",
-        "json",
-        "safetensors",
-        "py",
-    }
-    rooms = {name for name in names if name.startswith("code/quatrain/models/")}
-    others = {
-        name
-        for name in rooms
-        if name.split("/")[3] in MODELS and name.split("/")[3] != uninterrupted.model
-    }
-    assert {name.rpartition("/")[2] for name in others} == {
-        "config.py",
-        "__init__.py",
-    }  # which params.py names
+    endings = {"MLmodel", "txt", "yaml", "json", "safetensors", "py"}
+    assert {name.rpartition(".")[2] for name in names} <= endings
+    folder = "code/quatrain/models/"
+    others = [
+        name.removeprefix(folder).partition("/")
+        for name in names
+        if name.startswith(folder) and not name.startswith(f"{folder}{uninterrupted.model}/")
+    ]
+    # params.py names the configs of all models.
+    files = {file for model, _, file in others if model in MODELS}
+    assert files == {"config.py", "__init__.py"}
 
 
 def test_requirements_are_exact_and_of_one_framework():
-    assert {line.partition("==")[0] for line in requirements("jax")} >= {
-        "jax",
-        "flax",
-        "optax",
-        "mlflow",
-    }
+    named = {line.partition("==")[0] for line in requirements("jax")}
+    assert named >= {"jax", "flax", "optax", "mlflow"}
     torch = requirements("torch")
     assert "torch==2.13.0" in torch  # without the name of the build that is installed here
     assert not [line for line in torch if line.startswith("jax==")]

@@ -26,6 +26,8 @@ from tests.pipeline.recorded_runs import (
     runs_of,
 )
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def postgresql() -> Iterator[Postgresql]:
@@ -42,23 +44,6 @@ def database(postgresql: Postgresql) -> Callable[[str], str]:
 
 def engine_of(uri: str) -> Any:
     return store.open_client(uri)._tracking_client.store.engine
-
-
-def test_a_run_arrives_once(
-    database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = database("once")
-    monkeypatch.chdir(tmp_path)
-    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
-    deliver(journal, uri)
-    (journal.folder / "cursor.json").unlink()
-    deliver(Journal(journal.folder), uri)
-
-    (run,) = runs_of(client_of(uri), "k1")
-    assert arrived(client_of(uri), "k1") == expected(journal)
-    assert run.info.status == "FINISHED"
-    assert len(run.data.params) == 131
-    assert PASSWORD not in "".join(path.read_text() for path in journal.folder.glob("*.json*"))
 
 
 def test_a_database_that_fails_meanwhile_gets_every_line_once(
@@ -80,8 +65,13 @@ def test_a_database_that_fails_meanwhile_gets_every_line_once(
         delivery.close()
         postgresql.start()
     deliver(journal, uri)
+    (journal.folder / "cursor.json").unlink()
+    deliver(Journal(journal.folder), uri)
 
+    (run,) = runs_of(client_of(uri), "k1")
     assert arrived(client_of(uri), "k1") == expected(journal)
+    assert (run.info.status, len(run.data.params)) == ("FINISHED", 131)
+    assert PASSWORD not in "".join(path.read_text() for path in journal.folder.glob("*.json*"))
 
 
 @pytest.mark.slow
@@ -89,14 +79,12 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
     postgresql: Postgresql, tmp_path: Path
 ) -> None:
     uri = postgresql.create("fresh")
-    journals = []
-    for number in range(3):
-        journals.append(
-            recorded(tmp_path / str(number) / ".state" / "journal" / "train@allo", f"k{number}")
-        )
+    places = [tmp_path / str(number) for number in range(3)]
+    journals = [
+        recorded(place / ".state" / "journal" / "train@allo", f"k{place.name}") for place in places
+    ]
     environment = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-m", "pipeline.commands.sync", "--wait", "120"]
-    places = [tmp_path / str(number) for number in range(3)]
     running = [
         subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True)
         for place in places

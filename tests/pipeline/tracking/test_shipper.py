@@ -31,6 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("fault", "calls"), [("reset", 2), ("reset", 9), ("500", 9), ("503", 4), ("hang", 9)]
@@ -50,6 +51,7 @@ def test_everything_is_delivered_despite_a_fault(
         assert arrived(client_of(server.uri), key) == expected(journal)
 
 
+@pytest.mark.full
 def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: Path) -> None:
     journal = recorded(tmp_path / "journal" / "train@allo", "lost")
     with faulty(upstream) as server:
@@ -61,30 +63,22 @@ def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: 
         assert [run.info.status for run in runs_of(client_of(server.uri), "lost")] == ["FINISHED"]
 
 
-def test_a_server_that_restarts_during_the_run_gets_everything(
-    upstream: int, tmp_path: Path
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fault", "calls", "retry_seconds"), [("reset", 8, 0.1), ("500", 0, 1e6)], ids=["run", "end"]
+)
+def test_a_server_that_is_back_during_the_run_or_at_its_end_gets_everything(
+    upstream: int, tmp_path: Path, fault: str, calls: int, retry_seconds: float
 ) -> None:
-    journal = recorded(tmp_path / "journal" / "train@allo", "restart")
+    journal = recorded(tmp_path / "journal" / "train@allo", f"back-{fault}")
     with faulty(upstream) as server:
-        server.fault, server.calls = "reset", 8
-        shipper = Shipper(journal, server.uri, retry_seconds=0.1)
-        until(lambda: server.calls < -2)
+        server.fault, server.calls = fault, calls
+        shipper = Shipper(journal, server.uri, retry_seconds=retry_seconds)
+        until(lambda: server.calls < (-2 if calls else 0))
         server.heal()
 
         assert shipper.finish()
-        assert arrived(client_of(server.uri), "restart") == expected(journal)
-
-
-def test_a_server_that_is_back_at_the_end_gets_everything(upstream: int, tmp_path: Path) -> None:
-    journal = recorded(tmp_path / "journal" / "train@allo", "back")
-    with faulty(upstream) as server:
-        server.fault = "500"
-        shipper = Shipper(journal, server.uri, retry_seconds=1e6)
-        until(lambda: server.calls < 0)
-        server.heal()
-
-        assert shipper.finish()
-        assert arrived(client_of(server.uri), "back") == expected(journal)
+        assert arrived(client_of(server.uri), f"back-{fault}") == expected(journal)
 
 
 def test_a_failing_server_is_retried_after_a_pause(tmp_path: Path) -> None:
@@ -130,6 +124,7 @@ def test_a_stage_does_not_wait_for_a_silent_server(
     assert "are not yet at http://127.0.0.1:" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_process_ends_while_a_call_hangs(tmp_path: Path) -> None:
     recorded(tmp_path / "journal" / "train@allo-k1", "k1").close()
     code = """
@@ -142,13 +137,8 @@ sys.exit(7 if shipper.finish() else 0)
 """
     with faulty() as server:
         server.fault = "hang"
-        command = [
-            sys.executable,
-            "-c",
-            code,
-            str(tmp_path / "journal" / "train@allo-k1"),
-            server.uri,
-        ]
+        folder = tmp_path / "journal" / "train@allo-k1"
+        command = [sys.executable, "-c", code, str(folder), server.uri]
         environment = os.environ | {"MLFLOW_HTTP_REQUEST_TIMEOUT": "100000", "PYTHONPATH": "src"}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
@@ -161,12 +151,9 @@ sys.exit(7 if shipper.finish() else 0)
 def test_a_store_that_is_not_a_database_gives_one_warning(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mlflow.db").write_bytes(
-        b"something else, and long enough to be read as a header" * 20
-    )
-    shipper = Shipper(
-        recorded(tmp_path / "journal" / "train@allo-k1", "k1"), f"sqlite:///{tmp_path}/mlflow.db"
-    )
+    (tmp_path / "mlflow.db").write_bytes(b"something else, as long as a header" * 20)
+    journal = recorded(tmp_path / "journal" / "train@allo-k1", "k1")
+    shipper = Shipper(journal, f"sqlite:///{tmp_path}/mlflow.db")
 
     assert not shipper.finish()
     err = capfd.readouterr().err
@@ -186,6 +173,7 @@ def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path) -> N
     assert arrived(client_of(uri), "k1") == expected(journal)
 
 
+@pytest.mark.full
 def test_a_password_appears_nowhere(
     upstream: int,
     tmp_path: Path,

@@ -12,6 +12,8 @@ import pytest
 from pipeline.tracking.store import open_client, prepare_store
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.full
+
 
 def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
