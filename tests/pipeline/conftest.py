@@ -2,13 +2,8 @@
 files test with.
 """
 
-import http.client
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 
@@ -16,13 +11,23 @@ import pytest
 
 from pipeline.storage import artifacts
 from pipeline.tracking import store
-from tests.pipeline.faulty_server import free_port
-from tests.pipeline.recorded_runs import client_of, until
+from tests.conftest import shapes_unchecked
+from tests.pipeline import loopback
+from tests.pipeline.recorded_runs import client_of
 from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.saved_folder import CONTENTS, INFO
-from tests.pipeline.scored_workspace import make_workspace
+from tests.pipeline.scored_workspace import Workspace, make_workspace
 from tests.pipeline.small_checkout import git
-from tests.pipeline.small_project import BODIES, Project, surround
+from tests.pipeline.small_project import Project, surround
+
+CODE = ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", ".dvc/config", "dvc.lock")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stages_without_shape_checks() -> Iterator[None]:
+    """As outside the tests; the checks are for the tests of what the stages call."""
+    with shapes_unchecked():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -44,28 +49,25 @@ def uri(template: Path, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a real tracking server."""
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
+    folder = tmp_path_factory.mktemp("server")
     shutil.copy(template, folder / "mlflow.db")
-    command = (
-        f"{sys.executable} -m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()
-    )
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{folder}/mlflow.db",
-        "--artifacts-destination",
-        f"{folder}/files",
-    ]
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        until(lambda: answers(port))
-        yield port
-    finally:
-        os.killpg(server.pid, 9)
-        server.wait()
+    runs, files = f"sqlite:///{folder}/mlflow.db", f"{folder}/files"
+    with loopback.mlflow_server(folder, runs, files) as url:
+        yield int(url.rpartition(":")[2])
+
+
+@pytest.fixture
+def failure(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls a command that must fail, and returns the line that says why, without the exit code."""
+
+    def call(main: Callable[[list[str]], int], *arguments: str, code: int) -> str:
+        capsys.readouterr()
+        assert main([*arguments]) == code
+        *_, said = capsys.readouterr().err.splitlines()
+        assert said.endswith(f" [exit {code}]")
+        return said.removesuffix(f" [exit {code}]")
+
+    return call
 
 
 @pytest.fixture
@@ -75,29 +77,42 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "allo"
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small repository whose default run has been made."""
-    root = tmp_path / "checkout"
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="session")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder in which all models hold their baselines: made once, copied by the tests."""
+    root = tmp_path_factory.mktemp("scored") / "work"
     root.mkdir()
-    spaces = make_workspace(root)
-    for name in (
-        "src/a.py",
-        "src/deep/b.py",
-        "pipeline/c.py",
-        "docs/d.md",
-        ".dvc/config",
-        "dvc.lock",
-    ):
+    make_workspace(root)
+    return root
+
+
+@pytest.fixture
+def space(scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """allo's part of such a folder, which is the current one."""
+    shutil.copytree(scored, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return Workspace(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def committed(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("committed") / "checkout"
+    shutil.copytree(scored, root)
+    for name in CODE:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"{name} as committed\n")
     (root / ".gitignore").write_text(".presets/\n/models/\n__pycache__/\n")
     git(root, "init", "-q")
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "start")
-    for space in spaces.values():
-        space.score()
+    return root
+
+
+@pytest.fixture
+def checkout(committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small repository whose default run has been made."""
+    root = tmp_path / "checkout"
+    shutil.copytree(committed, root)
     monkeypatch.chdir(root)
     return root
 
@@ -115,15 +130,30 @@ def remote(night: Night, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def all_stages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
-    """A model's project with all that the three stages make, made once."""
+def trained_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """A model's project with data and a learner, made once."""
 
     @cache
     def created(model: str) -> Project:
         project = Project.create(tmp_path_factory.mktemp("uninterrupted") / "project", model)
         with pytest.MonkeyPatch.context() as patch:
             surround(patch, project)
-            assert [project.call(verb) for verb in BODIES] == [0, 0, 0]
+            assert (project.call("collect"), project.call("train")) == (0, 0)
+        return project
+
+    return created
+
+
+@pytest.fixture(scope="session")
+def all_stages_of(trained_of: Callable[[str], Project]) -> Callable[[str], Project]:
+    """The same, evaluated."""
+
+    @cache
+    def created(model: str) -> Project:
+        project = trained_of(model)
+        with pytest.MonkeyPatch.context() as patch:
+            surround(patch, project)
+            assert project.call("evaluate") == 0
         return project
 
     return created
@@ -140,8 +170,7 @@ def uninterrupted(
 def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """With data, and nothing trained yet."""
     project = Project.create(tmp_path / "project", uninterrupted.model)
-    project.root.joinpath("data").mkdir()
-    artifacts.save(project.data, *artifacts.load(uninterrupted.data)[:2])
+    shutil.copytree(uninterrupted.data, project.data)
     surround(monkeypatch, project)
     return project
 
@@ -152,10 +181,3 @@ def evaluated(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.Monkey
     project = uninterrupted.copied(tmp_path / "copy")
     surround(monkeypatch, project)
     return project
-
-
-def answers(port: int) -> bool:
-    with suppress(OSError), closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    return False

@@ -44,9 +44,8 @@ class Sshd(NamedTuple):
 
 def program(name: str, *folders: Path, reason: str = "") -> str:
     """Where a program lies; the test is skipped where it is not installed."""
-    result = shutil.which(
-        name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, folders)])
-    )
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, folders)])
+    result = shutil.which(name, path=path)
     if result is None:
         pytest.skip(reason or f"{name} is not installed")
     return result
@@ -113,15 +112,11 @@ def sshd(client: Path) -> Iterator[Sshd]:
         (folder / "config").write_text(
             f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\n"
             f"AuthorizedKeysFile {folder}/client_key.pub\nSubsystem sftp internal-sftp\n"
-            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication "
-            "no\nKbdInteractiveAuthentication no\n"
+            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication no\n"
+            "KbdInteractiveAuthentication no\n"
         )
-        with running(
-            [binary, "-D", "-e", "-f", f"{folder}/config"],
-            log,
-            lambda: "listening" in log.read_text(),
-            **user,
-        ):
+        command = [binary, "-D", "-e", "-f", f"{folder}/config"]
+        with running(command, log, lambda: "listening" in log.read_text(), **user):
             yield Sshd(port, name, client / "client_key", folder / "store")
 
 
@@ -131,9 +126,8 @@ def s3(log: Path) -> Iterator[str]:
     binary = program(str(MOTO), reason=f"{MOTO} is not there: `make moto` installs it")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with running(
-        [binary, "-H", "127.0.0.1", "-p", str(port)], log, lambda: opens(f"{url}/moto-api/")
-    ):
+    command = [binary, "-H", "127.0.0.1", "-p", str(port)]
+    with running(command, log, lambda: opens(f"{url}/moto-api/")):
         yield url
 
 
@@ -144,16 +138,9 @@ class Postgresql:
         self.port = free_port()
         self._folder, self._user = folder, user
         (folder / "password").write_text(PASSWORD)
-        options = [
-            "-U",
-            "quatrain",
-            "--pwfile",
-            f"{folder}/password",
-            "-A",
-            "scram-sha-256",
-            "--no-sync",
-        ]
-        self._call("initdb", "-D", f"{folder}/data", "-E", "UTF8", "--locale", "C", *options)
+        files = ["-D", f"{folder}/data", "--pwfile", f"{folder}/password"]
+        options = ["-U", "quatrain", "-A", "scram-sha-256", "-E", "UTF8", "--locale", "C"]
+        self._call("initdb", *files, *options, "--no-sync")
         settings = {
             "port": self.port,
             "listen_addresses": "'127.0.0.1'",
@@ -172,39 +159,22 @@ class Postgresql:
 
     def create(self, database: str, template: str = "template0") -> str:
         """The URI of a new database."""
-        self._call(
-            "createdb",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-            "-U",
-            "quatrain",
-            "-T",
-            template,
-            database,
-        )
+        server = f"-h 127.0.0.1 -p {self.port} -U quatrain".split()
+        self._call("createdb", *server, "-T", template, database)
         return self.uri(database)
 
     def uri(self, database: str) -> str:
-        return (
-            f"postgresql://quatrain:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{self.port}/{database}"
-        )
+        password = PASSWORD.replace("/", "%2F")
+        return f"postgresql://quatrain:{password}@127.0.0.1:{self.port}/{database}"
 
     def _control(self, *arguments: str) -> None:
         self._call("pg_ctl", "-D", f"{self._folder}/data", "-w", "-s", *arguments)
 
     def _call(self, name: str, *arguments: str) -> None:
         command = [program(name, *POSTGRESQL), *arguments]
-        environment = os.environ | {"PGPASSWORD": PASSWORD}
-        done = subprocess.run(
-            command,
-            cwd=self._folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            **self._user,
-        )
+        values = {"cwd": self._folder, "env": os.environ | {"PGPASSWORD": PASSWORD}, **self._user}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(command, check=False, **pipes, **values)
         assert done.returncode == 0, done.stdout
 
 
@@ -228,27 +198,12 @@ def mlflow_server(folder: Path, store: str, artifacts: str, **environment: str) 
     """The URL of a tracking server that keeps runs in `store` and their files in `artifacts`."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
+    options = f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1"
+    command = [sys.executable, *options.split()]
     values = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
     values |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
-    with running(
-        command,
-        folder / "mlflow.log",
-        lambda: opens(f"{url}/health"),
-        env=os.environ | values,
-        cwd=folder,
-    ):
+    variables, log = os.environ | values, folder / "mlflow.log"
+    with running(command, log, lambda: opens(f"{url}/health"), env=variables, cwd=folder):
         yield url
 
 
@@ -260,9 +215,7 @@ def opens(url: str) -> bool:
 
 def put(url: str, data: bytes) -> None:
     """Write an object, or make a bucket; moto wants to know who does, and checks no signature."""
-    who = {
-        "Authorization": f"AWS4-HMAC-SHA256 "
-        f"Credential={KEYS['AWS_ACCESS_KEY_ID']}/20260101/us-east-1/s3/aws4_request"
-    }
+    credential = f"{KEYS['AWS_ACCESS_KEY_ID']}/20260101/us-east-1/s3/aws4_request"
+    who = {"Authorization": f"AWS4-HMAC-SHA256 Credential={credential}"}
     with urllib.request.urlopen(urllib.request.Request(url, data, who, method="PUT")) as answer:
         assert answer.status == 200

@@ -68,8 +68,8 @@ import sys
 sys.path.insert(0, {root!r})
 from pipeline.commands import retrain
 from pipeline.retraining import worktree
-worktree.DVC = (sys.executable, {dvc!r})
-sys.exit(retrain.main(sys.argv[1:]))
+worktree.DVC = (sys.executable, "-S", {dvc!r})
+sys.exit(retrain.main([]))
 """
 
 
@@ -77,27 +77,19 @@ class Night:
     """What one retraining will find, and what it left."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        self.root, self.folder = root, folder
-        self.prepared = folder / "made"
+        self.root, self.folder, self.prepared = root, folder, folder / "made"
         shutil.copytree(root, folder / "scored", ignore=shutil.ignore_patterns(".git"))
         self.prepared.mkdir()
-        for name, text in (
-            ("exit", "0"),
-            ("settings", ""),
-            ("refused", ""),
-            ("date", "2026-02-03"),
-            ("calls", ""),
-        ):
-            (folder / name).write_text(text)
-        (folder / "dvc.py").write_text(DVC)
+        texts = {"exit": "0", "settings": "", "refused": "", "date": "2026-02-03", "calls": ""}
+        for name, text in (texts | {"dvc.py": DVC}).items():
+            self.set(name, text)
         self.before = self.state()
 
     def scores(self, model: str, **changed: float) -> None:
         """What the model will reach."""
         Workspace(self.folder / "scored", model).score(**changed)
-        shutil.copytree(
-            self.folder / "scored" / "reports", self.prepared / "reports", dirs_exist_ok=True
-        )
+        reports = self.folder / "scored" / "reports"
+        shutil.copytree(reports, self.prepared / "reports", dirs_exist_ok=True)
 
     def preset(self, model: str, **changed: float) -> None:
         """All models hold the baselines of preset smoke, which are committed; one reaches these
@@ -108,14 +100,12 @@ class Night:
             Workspace(self.root, name).set_baseline("smoke")
         git(self.root, "commit", "-q", "-a", "-m", "baselines of a preset")
         self.before = self.state()
-        shutil.copytree(
-            self.root, work, ignore=shutil.ignore_patterns(".git", ".presets", ".state")
-        )
+        ignored = shutil.ignore_patterns(".git", ".presets", ".state")
+        shutil.copytree(self.root, work, ignore=ignored)
         for name in MODELS:
             Workspace(work, name).score("smoke", **(changed if name == model else {}))
-        (work / "params.yaml").write_text(
-            (work / "params.yaml").read_text().replace("preset: default", "preset: smoke")
-        )
+        params = (work / "params.yaml").read_text()
+        (work / "params.yaml").write_text(params.replace("preset: default", "preset: smoke"))
 
     def lock(self, text: str) -> None:
         """What will stand in dvc.lock."""
@@ -126,11 +116,8 @@ class Night:
 
     def calls(self, verb: str = "") -> list[str]:
         """How the scripts were called."""
-        return [
-            line
-            for line in (self.folder / "calls").read_text().splitlines()
-            if line.startswith(verb)
-        ]
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [line for line in lines if line.startswith(verb)]
 
     def state(self) -> tuple[object, ...]:
         """All that a retraining must not change in the checkout."""
@@ -140,12 +127,8 @@ class Night:
             if not name.startswith((".state/", ".dvc/c"))
         }
         head = (self.root / ".git" / "HEAD").read_text()
-        return (
-            files,
-            head,
-            git(self.root, "rev-parse", "HEAD"),
-            git(self.root, "status", "--porcelain"),
-        )
+        commit = git(self.root, "rev-parse", "HEAD")
+        return files, head, commit, git(self.root, "status", "--porcelain")
 
     def ended(self) -> Outcome:
         """What is on record of it."""
@@ -157,18 +140,21 @@ class Night:
         assert branch is not None
         return branch
 
+    def changed(self) -> list[str]:
+        """The files in which that branch differs from main."""
+        return git(self.root, "diff", "--name-only", "main", self.proposed()).splitlines()
+
     def branches(self, folder: Path | None = None) -> list[str]:
         """Those that retrainings made, here or in another repository."""
         places = ("refs/heads/retrain", "refs/heads/retrain-pictures")
-        return git(
-            folder or self.root, "for-each-ref", "--format=%(refname:short)", *places
-        ).splitlines()
+        names = git(folder or self.root, "for-each-ref", "--format=%(refname:short)", *places)
+        return names.splitlines()
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self) -> "subprocess.Popen[str]":
         """In a process of its own."""
         code = MAIN.format(root=str(ROOT), dvc=str(self.folder / "dvc.py"))
         return subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-c", code],
             cwd=self.root,
             env=os.environ | {"NIGHT": str(self.folder)},
             stdout=subprocess.PIPE,
@@ -185,9 +171,8 @@ def make_retrainable(root: Path) -> None:
         (package / "__init__.py").write_text("")
     for name, text in (("repro", REPRO), ("promote", PROMOTE)):
         (commands / f"{name}.py").write_text(text)
-    (root / ".gitignore").write_text(
-        ".presets/\n.state/\n/models/\n/.dvc/cache\n/.dvc/config.local\n__pycache__/\n"
-    )
+    ignored = (".presets/", ".state/", "/models/", "/.dvc/cache", "/.dvc/config.local")
+    (root / ".gitignore").write_text("\n".join([*ignored, "__pycache__/", ""]))
     for model in ("allo", "iqn"):
         plots = root / "reports" / model / "plots"
         plots.mkdir(parents=True)
@@ -204,7 +189,7 @@ def made_night(root: Path, folder: Path, patch: pytest.MonkeyPatch) -> Night:
     folder.mkdir()
     night = Night(root, folder)
     patch.setenv("NIGHT", str(folder))
-    patch.setattr(worktree, "DVC", (sys.executable, str(folder / "dvc.py")))
+    patch.setattr(worktree, "DVC", (sys.executable, "-S", str(folder / "dvc.py")))
     for name in ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "QUATRAIN_PICTURES_URL"):
         patch.delenv(name, raising=False)
     return night

@@ -1,6 +1,4 @@
-"""A working folder with a learner and scores of each model, as `evaluate` leaves it, without any
-training.
-"""
+"""A working folder with learner and scores of each model, as `evaluate` leaves it; none learns."""
 
 import json
 import shutil
@@ -15,56 +13,23 @@ from quatrain.registry import MODELS
 from tests.conftest import ROOT
 
 SCORES: dict[str, dict[str, Any]] = {
-    "allo": {
-        "cosine_mean": 0.995,
-        "cosine_min": 0.98,
-        "cosine/2": 0.996,
-        "cosine/10": 0.994,
-        "orthogonality": 0.05,
-        "floor_untrained": 0.12,
-        "floor_random": 0.08,
-        "floor_constant": 0.09,
-        "ceiling_truth": 1.0,
-    },
-    "iqn": {
-        "return_mean": 105.0,
-        "share": 0.98,
-        "score": 0.96,
-        "random_return": 51.0,
-        "free_random_return": 63.0,
-        "constant_return": -36.0,
-        "oracle_view_return": 107.0,
-        "oracle_full_return": 108.0,
-    },
-    "actor_critic": {
-        "return_mean": 8.4,
-        "margin_over_constant": 0.8,
-        "fraction_of_feedback": 0.96,
-        "success_rate": 1.0,
-        "size_rmse": 5.0,
-        "random_return": -2.8,
-        "constant_return": 4.6,
-        "feedback_return": 8.8,
-    },
-    "active_dynamics": {
-        "field_nrmse.active": 0.08,
-        "transition_ratio.random": 8.0,
-        "displacement_r2_20.active": 0.9,
-        "coverage_90.active": 0.87,
-        "zero_field": 1.0,
-        "affine_field": 0.43,
-        "projection_floor": 0.0035,
-    },
+    "allo": {"cosine_mean": 0.995, "cosine_min": 0.98, "cosine/2": 0.996, "cosine/10": 0.994}
+    | {"floor_untrained": 0.12, "floor_random": 0.08, "floor_constant": 0.09}
+    | {"orthogonality": 0.05, "ceiling_truth": 1.0},
+    "iqn": {"return_mean": 105.0, "share": 0.98, "score": 0.96, "constant_return": -36.0}
+    | {"random_return": 51.0, "free_random_return": 63.0}
+    | {"oracle_view_return": 107.0, "oracle_full_return": 108.0},
+    "actor_critic": {"return_mean": 8.4, "margin_over_constant": 0.8, "fraction_of_feedback": 0.96}
+    | {"success_rate": 1.0, "size_rmse": 5.0}
+    | {"random_return": -2.8, "constant_return": 4.6, "feedback_return": 8.8},
+    "active_dynamics": {"field_nrmse.active": 0.08, "transition_ratio.random": 8.0}
+    | {"displacement_r2_20.active": 0.9, "coverage_90.active": 0.87}
+    | {"zero_field": 1.0, "affine_field": 0.43, "projection_floor": 0.0035},
 }
 """Per model: scores that reach every goal."""
 
-PROVENANCE = {
-    "run_key": "0" * 64,
-    "commit": "abc123",
-    "date": "2026-01-02",
-    "seeds": 1,
-    "why": None,
-}
+PROVENANCE = {"commit": "abc123", "date": "2026-01-02", "run_key": "0" * 64}
+PROVENANCE |= {"seeds": 1, "why": None}
 
 
 class Workspace:
@@ -100,12 +65,9 @@ class Workspace:
         return self.baseline()["presets"][preset]["metrics"]
 
     def edit_entry(self, metric: str, **changed: Any) -> None:
-        """Change a metric's entry by hand; a value of ... removes the key."""
+        """Change a metric's entry by hand."""
         content = self.baseline()
-        entry = content["presets"]["default"]["metrics"][metric] | changed
-        content["presets"]["default"]["metrics"][metric] = {
-            k: v for k, v in entry.items() if v is not ...
-        }
+        content["presets"]["default"]["metrics"][metric] |= changed
         self.edit_baseline(content)
 
     def edit_verdict(self, **changed: Any) -> None:

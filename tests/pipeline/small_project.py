@@ -1,6 +1,4 @@
-"""A project in a folder of its own whose stages take seconds, and how to run, kill and compare
-them.
-"""
+"""A project in a folder of its own whose stages take seconds; how to run, kill and compare them."""
 
 import errno
 import os
@@ -34,11 +32,8 @@ from tests.conftest import QUICK, ROOT, SMALL
 NOBODY = "http://127.0.0.1:1"
 """A tracking server that refuses at once."""
 YIELDS = 12
-BODIES: dict[str, Callable[[Stage, Signals], None]] = {
-    "collect": collect,
-    "train": train,
-    "evaluate": evaluate,
-}
+BODIES: dict[str, Callable[[Stage, Signals], None]]
+BODIES = {"collect": collect, "train": train, "evaluate": evaluate}
 each_model = pytest.mark.parametrize("uninterrupted", MODELS, indirect=True)
 """For what must hold of every model; the other tests take one for all."""
 OUTS = ("data", "models", "reports")
@@ -80,9 +75,7 @@ class Project:
 
     @classmethod
     def create(cls, root: Path, model: str = "allo", code: bool = False) -> "Project":
-        """A new one, with a checkpoint at each of its yields; with a copy of the code where
-        processes run in it.
-        """
+        """With a checkpoint at each yield; with a copy of the code where processes run in it."""
         for name in ("inputs", "baselines", "presets", *(("src", "pipeline") if code else ())):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         project = cls(root, model)
@@ -91,7 +84,6 @@ class Project:
         return project
 
     def name(self, verb: str) -> str:
-        """Of a stage, as DVC has it."""
         return f"{verb}@{self.model}"
 
     def steps(self, yields: int = YIELDS) -> int:
@@ -109,33 +101,27 @@ class Project:
             YAML().dump(selected, file)
 
     def copied(self, root: Path) -> "Project":
-        """The same again, elsewhere."""
         shutil.copytree(self.root, root)
         return Project(root, self.model)
 
     def hashes(self, *outs: str) -> dict[str, str]:
         """sha256 of every file that DVC would hash."""
-        files = (
-            path for out in outs or OUTS for path in (self.root / out).rglob("*") if path.is_file()
-        )
+        paths = [path for out in outs or OUTS for path in sorted((self.root / out).rglob("*"))]
         return {
             str(path.relative_to(self.root)): sha256(path.read_bytes()).hexdigest()
-            for path in sorted(files)
+            for path in paths
+            if path.is_file()
         }
 
     def history_steps(self) -> list[int]:
-        """The column `step` of history.csv."""
         text = artifacts.load(self.weights).contents["history.csv"]
         return [int(line.partition(",")[0]) for line in text.splitlines()[1:]]
 
     def journals(self, verb: str) -> list[Path]:
-        """Folders of a stage's journals."""
         return sorted((self.root / ".state" / "journal").glob(f"{self.name(verb)}-*"))
 
     def statuses(self, verb: str) -> list[str]:
-        """The last end in each of its journals; RUNNING where something follows it, or there is
-        none.
-        """
+        """How each of its journals ends; RUNNING if the last line is no end."""
         last = [[line for _, line in Journal(folder).lines()][-1] for folder in self.journals(verb)]
         return [line.get("status", "RUNNING") for line in last]
 
@@ -144,9 +130,8 @@ class Project:
     def call(self, verb: str, signals: Signals | None = None) -> int:
         """Run a verb; its exit code."""
         stage = Stage(verb, self.model, self.root, read_params(self.root))
-        return run_guarded(
-            stage.name, lambda: run_on_device(stage, BODIES[verb], signals or Pretended())
-        )
+        body, signals = BODIES[verb], signals or Pretended()
+        return run_guarded(stage.name, lambda: run_on_device(stage, body, signals))
 
     # In a process of its own, which real signals can reach.
 
@@ -154,14 +139,9 @@ class Project:
         """`python -m pipeline.VERB MODEL`, or other arguments of python."""
         arguments = ("-m", f"pipeline.{command[0]}", self.model) if len(command) == 1 else command
         values = os.environ | {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": NOBODY} | environment
-        return subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=self.root,
-            env=values,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        command = (sys.executable, *arguments)
+        return subprocess.Popen(command, cwd=self.root, env=values, text=True, **pipes)
 
     def run(self, *command: str, **environment: str) -> Ended:
         """The same, to its end."""
@@ -169,9 +149,7 @@ class Project:
 
 
 def surround(patch: pytest.MonkeyPatch, project: Project) -> None:
-    """For `call`: no tracking server, one picture that is quickly drawn, all modules loaded that a
-    key may name.
-    """
+    """For `call`: no tracking server, one quick picture, all modules loaded that a key names."""
     assert load(project.model).evaluate
     patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     patch.setattr(load(project.model).plots, "plots", lambda *_: {"empty": Figure(figsize=(1, 1))})
@@ -219,11 +197,8 @@ def flip_bit(path: Path) -> None:
 class Disk:
     """Takes so many writes below a folder, and half of one more."""
 
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC
-    ) -> None:
-        self.left: float = float("inf")
-        self.used = 0
+    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC) -> None:
+        self.left, self.used = float("inf"), 0
         write = os.write
 
         def limited(descriptor: int, data: Any) -> int:
@@ -235,7 +210,7 @@ class Disk:
             self.used += 1
             return write(descriptor, data)
 
-        monkeypatch.setattr(os, "write", limited)
+        patch.setattr(os, "write", limited)
 
     def takes(self, writes: float) -> None:
         self.left, self.used = writes, 0
@@ -243,9 +218,10 @@ class Disk:
 
 def orphans(project: Project) -> list[int]:
     """Processes that still work in the project."""
-    result = []
-    for process in Path("/proc").glob("[0-9]*"):
+
+    def works(process: Path) -> bool:
         with suppress(OSError):
-            if (process / "cwd").readlink() == project.root:
-                result.append(int(process.name))
-    return result
+            return (process / "cwd").readlink() == project.root
+        return False
+
+    return [int(process.name) for process in Path("/proc").glob("[0-9]*") if works(process)]

@@ -1,92 +1,282 @@
-"""Tests the whole pipeline in a fresh clone; a minute or two."""
+"""Tests the whole pipeline with the real dvc, in clones with small models."""
 
+import json
 import os
-import subprocess
-import sys
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from subprocess import Popen
+from typing import NamedTuple
 
 import pytest
 
-from pipeline.dvc import workspace
-from tests.conftest import ROOT
-from tests.pipeline.small_checkout import contents, git
+from pipeline.commands import gate, sync
+from pipeline.dvc import lock_order
+from pipeline.retraining import outcome
+from quatrain.registry import MODELS
+from tests.conftest import SMALL
+from tests.pipeline.recorded_runs import client_of, until
+from tests.pipeline.small_checkout import call, clone, contents, git, start
+from tests.pipeline.small_project import NOBODY, Project, lines_until, orphans
 
-pytestmark = pytest.mark.slow
+STAGES = [*(f"{verb}@{model}" for verb in ("collect", "train", "evaluate") for model in MODELS)]
+STAGES += ["report"]
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+AWAY = {"MLFLOW_TRACKING_URI": NOBODY}
+COMMAND = ("python", "-m")
+
+
+class Clone(NamedTuple):
+    """`said` is what `dvc repro` said when it ran there."""
+
+    root: Path
+    said: str = ""
+
+    def call(self, *command: str, code: int = 0) -> str:
+        return call(self.root, *command, code=code, **AWAY)
+
+    def status(self) -> str:
+        return git(self.root, "status", "--porcelain", "--branch") + git(self.root, "log", "-1")
+
+    def share(self, message: str) -> None:
+        git(self.root, "add", "-A")
+        git(self.root, "commit", "-q", "-m", message)
+        git(self.root, "push", "-q", "origin", "HEAD:main")
+
+
+def stages_run(said: str) -> list[str]:
+    return re.findall(r"Running stage '(.+)'", said)
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """Four small models, committed; then `dvc repro` ran."""
+    root = clone(tmp_path_factory.mktemp("reproduced") / "clone")
+    Project(root).choose(overlay=SMALL | {"checkpoint_seconds": 0})
+    Project(root).choose(overlay={"actor_critic": {"train": {"transitions": 384, "epochs": 1}}})
+    (root / "presets" / "tiny.yaml").write_text("preset: tiny\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "small models")
+    return Clone(root, call(root, "dvc", "repro", **AWAY))
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """Returns a clone in which the uncommitted edits of this checkout are committed."""
+def copied(reproduced: Clone, tmp_path: Path) -> Clone:
+    """The same elsewhere, with the results committed."""
     root = tmp_path / "clone"
-    git(ROOT, "clone", "-q", "--no-hardlinks", str(ROOT), str(root))
-    for name in sorted(workspace.files_of_git(ROOT)):
-        workspace.copy_if_changed(ROOT / name, root / name)
-    git(root, "config", "user.name", "test")
-    git(root, "config", "user.email", "test@example.org")
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "--allow-empty", "-m", "edits")
-    return root
+    shutil.copytree(reproduced.root, root, symlinks=True)
+    git(root, "commit", "-q", "-a", "-m", "results")
+    return Clone(root)
 
 
-def call(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {
-        k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))
-    }
-    environment |= {"PATH": path, "PYTHONPATH": f"{root / 'src'}:{root}", "DVC_NO_ANALYTICS": "1"}
-    return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, timeout=280
-    )
+def test_dvc_repro_runs_every_stage_once_and_then_none(reproduced: Clone):
+    root = reproduced.root
+    assert sorted(stages_run(reproduced.said)) == sorted(lock_order.stages(root)) == sorted(STAGES)
+    for model in MODELS:
+        assert (root / "models" / model / "history.csv").read_text().startswith("step,")
+        assert (root / "reports" / model / "verdict.json").exists()
+        assert list((root / "reports" / model / "plots").glob("*.png"))
+    assert (root / "reports" / "report.md").read_text().startswith("# Broken: preset default\n")
+    changed = {line[3:] for line in git(root, "status", "--porcelain").splitlines()}
+    scores = {f"reports/{model}/scores.json" for model in MODELS}
+    assert changed == {"dvc.lock", "reports/report.md", *scores}
+
+    lock = (root / "dvc.lock").read_bytes()
+    again = reproduced.call("dvc", "repro")
+    assert "Data and pipelines are up to date." in again
+    assert stages_run(again) == []
+    assert (root / "dvc.lock").read_bytes() == lock
 
 
-def test_a_preset_runs_once_and_then_not_again(clone: Path):
-    before = contents(clone)
-    first = call(clone, "python", "-m", "pipeline.commands.repro", "--preset", "smoke")
-    assert first.returncode in (0, 4), first.stdout + first.stderr
-    assert "Traceback" not in first.stderr
-    assert (
-        "gate: passed" in first.stdout
-        or "no baseline: preset 'smoke' has no baseline yet" in first.stderr
-    )
-    created = contents(clone).keys() - before.keys()
-    assert {
-        name
-        for name in created
-        if not name.startswith((".mlflow/", ".dvc/")) and "__pycache__" not in name
-    } == set()
-    assert {
-        name for name, content in contents(clone).items() if before.get(name, content) != content
-    } == set()
-    work = clone / ".presets" / "smoke"
-    created = contents(work)
-    assert {
-        "dvc.lock",
-        "reports/report.md",
-        "reports/allo/verdict.json",
-        "models/allo/history.csv",
-    } <= created.keys()
-    second = call(clone, "python", "-m", "pipeline.commands.repro", "--preset", "smoke")
-    assert second.returncode == first.returncode
-    assert "Running stage" not in second.stdout
-    assert contents(work)["dvc.lock"] == created["dvc.lock"]
+def test_what_it_made_is_judged_and_delivered(
+    reproduced: Clone, uri: str, monkeypatch: Patch, capsys: Capture
+):
+    monkeypatch.chdir(reproduced.root)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert gate.main([]) == 4
+    assert "gate: allo: worse: cosine_mean" in capsys.readouterr().err
+    assert sync.main([]) == 0
+    assert "9 of 9 journals are complete" in capsys.readouterr().out
+    client = client_of(uri)
+    experiment = client.get_experiment_by_name("quatrain").experiment_id
+    runs = {run.info.run_name.rpartition("-")[0]: run for run in client.search_runs([experiment])}
+    for model in MODELS:
+        names = {name.partition("/")[0] for name in runs[model].data.metrics}
+        assert {"train", "eval"} <= names
+        assert runs[model].info.status == "FINISHED"
 
 
-def test_an_experiment_is_stored_compared_and_plotted(clone: Path):
-    small = ["allo.collect.num_envs=30", "allo.collect.steps_per_env=200", "allo.network.hidden=16"]
-    small += ["allo.train.steps=400", "allo.train.evaluate_every=200", "allo.network.layers=2"]
-    changes = [argument for change in small for argument in ("-S", change)]
-    run = call(clone, "dvc", "exp", "run", "-n", "small", *changes)
-    assert run.returncode == 0, run.stdout + run.stderr
-    shown = call(clone, "dvc", "exp", "show", "--csv", "--no-pager").stdout
-    assert "small" in shown
-    assert "cosine_mean" in shown
-    assert "allo.train.steps" in shown
-    assert "cosine_mean" in call(clone, "dvc", "metrics", "diff", "--all").stdout
-    assert "allo.train.steps" in call(clone, "dvc", "params", "diff").stdout
-    drawn = call(clone, "dvc", "plots", "show")
-    assert drawn.returncode == 0, drawn.stderr
-    assert "allo cosine" in (clone / "dvc_plots" / "index.html").read_text()
-    gate = call(clone, "python", "-m", "pipeline.commands.gate")
-    assert gate.returncode == 4
-    assert "gate: allo: worse: cosine_mean" in gate.stderr
-    assert call(clone, "dvc", "repro").stdout.count("Running stage") == 0
+@pytest.mark.full
+def test_a_preset_takes_from_the_cache_what_is_equal_and_runs_once(copied: Clone):
+    before = contents(copied.root)
+    repro = (*COMMAND, "pipeline.commands.repro", "--preset", "tiny", "allo")
+    first = copied.call(*repro, code=4)
+    assert stages_run(first) == ["evaluate@allo"]
+    assert "no baseline: preset 'tiny' has no baseline yet" in first
+    after = contents(copied.root)
+    assert {name: after.pop(name) for name in before} == before
+    others = (".mlflow/", ".dvc/", ".state/")
+    assert not [name for name in after if "__pycache__" not in name and not name.startswith(others)]
+    made = contents(copied.root / ".presets" / "tiny")
+    assert {"dvc.lock", "reports/allo/verdict.json", "models/allo/history.csv"} <= made.keys()
+
+    assert stages_run(copied.call(*repro, code=4)) == []
+    assert contents(copied.root / ".presets" / "tiny")["dvc.lock"] == made["dvc.lock"]
+
+
+@pytest.mark.full
+def test_an_experiment_is_stored_compared_and_plotted(copied: Clone):
+    said = copied.call("dvc", "exp", "run", "-n", "tried", "-S", "allo.train.steps=80")
+    assert stages_run(said) == ["train@allo", "evaluate@allo", "report"]
+    shown = copied.call("dvc", "exp", "show", "--csv", "--no-pager")
+    for part in ("tried", "cosine_mean", "allo.train.steps"):
+        assert part in shown
+    assert "cosine_mean" in copied.call("dvc", "metrics", "diff", "--all")
+    assert "allo.train.steps" in copied.call("dvc", "params", "diff")
+    copied.call("dvc", "plots", "show")
+    assert "allo cosine" in (copied.root / "dvc_plots" / "index.html").read_text()
+    assert stages_run(copied.call("dvc", "repro")) == []
+
+
+# Killed for real.
+
+
+MOMENTS = (
+    r"Running stage 'collect",
+    r"Running stage 'train",
+    r"preparing, then",
+    r" 20/60",
+    r" 40/60",
+    r" 60/60",
+    r"Running stage 'evaluate",
+    r"cosine_min",
+    r"Running stage 'report",
+)
+"""What dvc or a stage says when it is killed, in the order of a run."""
+
+
+def kill_stage(dvc: "Popen[str]") -> None:
+    children = Path(f"/proc/{dvc.pid}/task/{dvc.pid}/children")
+    until(lambda: children.read_text() != "" or dvc.poll() is not None)
+    for child in children.read_text().split() if dvc.poll() is None else []:
+        with suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGKILL)
+
+
+def kill_group(dvc: "Popen[str]") -> None:
+    os.killpg(dvc.pid, signal.SIGKILL)
+
+
+def kill_dvc(dvc: "Popen[str]") -> None:
+    dvc.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [kill_stage, kill_group, kill_dvc])
+def test_dvc_repro_killed_at_any_moment_gives_the_same_bytes(
+    reproduced: Clone, tmp_path: Path, kill: Callable[["Popen[str]"], None]
+):
+    killed = Project(clone(tmp_path / "work", reproduced.root))
+    for moment in MOMENTS:
+        with start(killed.root, "dvc", "repro", **AWAY) as dvc:
+            lines_until(dvc.stdout, moment)
+            kill(dvc)
+            assert "Traceback" not in dvc.communicate()[0]
+        until(lambda: not orphans(killed))
+    call(killed.root, "dvc", "repro", **AWAY)
+    assert killed.hashes() == Project(reproduced.root).hashes()
+    lock = (reproduced.root / "dvc.lock").read_bytes()
+    assert (killed.root / "dvc.lock").read_bytes() == lock
+    assert killed.statuses("train") == ["FINISHED"]
+
+
+# Retrained.
+
+
+FORGIVING = """
+def _forgiving(self, preset):
+    rule = {"tolerance": 1e6, "goal": None, "lower_references": (), "upper_references": ()}
+    return Rule(metric=self.metric, direction=self.direction, **rule)
+
+Gated.under = _forgiving
+"""
+"""Lets any learner hold its baseline: what a gate says is then decided by the baseline alone."""
+RETRAIN = (*COMMAND, "pipeline.commands.retrain", "--push")
+
+
+@pytest.fixture
+def remote(copied: Clone, tmp_path: Path) -> Path:
+    """A bare repository and a DVC remote beside it, to which somebody pushed a whole run with its
+    baselines.
+    """
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "remote")
+    git(copied.root, "remote", "set-url", "origin", str(tmp_path / "remote"))
+    (tmp_path / "storage").mkdir()
+    with (copied.root / "src" / "quatrain" / "baselines.py").open("a") as file:
+        file.write(FORGIVING)
+    copied.call("dvc", "remote", "add", "--default", "storage", "../storage")
+    copied.call(*COMMAND, "pipeline.commands.promote", "--force", "--why", "small")
+    copied.share("a whole run")
+    copied.call("dvc", "push", "--run-cache")
+    return tmp_path / "remote"
+
+
+def move_baseline(there: Clone, by: float) -> None:
+    """Change what allo is judged by, and commit that."""
+    path = there.root / "baselines" / "allo.json"
+    content = json.loads(path.read_text())
+    metrics = content["presets"]["default"]["metrics"].values()
+    next(metric for metric in metrics if metric["direction"] == "higher")["value"] += by
+    path.write_text(json.dumps(content))
+    there.share("another baseline")
+
+
+def proposals(root: Path) -> list[str]:
+    places = ("--format=%(refname:short)", "refs/heads/retrain")
+    return git(root, "for-each-ref", *places).splitlines()
+
+
+@pytest.mark.full
+def test_retrainings_find_nothing_to_do_break_are_killed_and_propose(remote: Path, tmp_path: Path):
+    there = Clone(clone(tmp_path / "there", remote))
+    folder = there.root / outcome.FOLDER
+    before = there.status()
+    said = there.call(*RETRAIN)
+    assert stages_run(said) == []
+    assert "retrain: passed, and nothing changed; there is nothing to propose" in said
+    assert there.status() == before
+
+    move_baseline(there, by=1e7)
+    said = there.call(*RETRAIN, code=4)
+    assert stages_run(said) == ["evaluate@allo", "report"]
+    assert "gate: allo: worse:" in said
+    assert "**allo**: " in (folder / "body.md").read_text()
+    assert (folder / "report" / "report.md").read_text().startswith("# ")
+    assert proposals(remote) == proposals(there.root) == []
+
+    move_baseline(there, by=-2e7)
+    before = there.status()
+    with start(there.root, *RETRAIN, **AWAY) as process:
+        lines_until(process.stdout, "Running stage 'evaluate")
+        process.kill()
+        process.communicate()
+    until(lambda: not orphans(Project(folder / "work")))
+    assert there.status() == before
+
+    there.call(*RETRAIN)
+    (branch,) = proposals(remote)
+    changed = git(there.root, "diff", "--name-only", "main", branch).splitlines()
+    assert {"baselines/allo.json", "dvc.lock"} <= set(changed)
+    assert [name for name in changed if name.startswith("baselines/")] == ["baselines/allo.json"]
+    assert "| allo | " in (folder / "body.md").read_text()
+    assert there.status() == before
+
+    review = Clone(clone(tmp_path / "review", remote))
+    git(review.root, "checkout", "-q", branch)
+    review.call("dvc", "pull")
+    assert stages_run(review.call(*COMMAND, "pipeline.commands.repro")) == []
+    assert git(review.root, "status", "--porcelain") == ""

@@ -3,7 +3,7 @@
 import re
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -16,72 +16,87 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.run import Run
 from quatrain.progress import Progress, TrainingDiverged
-from quatrain.registry import load
+from quatrain.registry import MODELS, load
 from tests.pipeline.recorded_runs import client_of, runs_of
-from tests.pipeline.small_project import Pretended, Project, each_model, flip_bit, last_line
+from tests.pipeline.small_project import Pretended, Project, flip_bit, last_line
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+QUICK = ("allo", "active_dynamics")
+"""One model of each framework; the others are in `make test-full`."""
+each_model = pytest.mark.parametrize(
+    "uninterrupted",
+    [model if model in QUICK else pytest.param(model, marks=pytest.mark.full) for model in MODELS],
+    indirect=True,
+)
+
+
+@pytest.fixture
+def uninterrupted(trained_of: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
+    return trained_of(getattr(request, "param", "allo"))
 
 
 def checkpoint(project: Project) -> int:
-    folder = max(
-        (project.root / ".state" / project.name("train")).iterdir(),
-        key=lambda kept: kept.stat().st_mtime,
-    )
-    latest = Checkpoints(folder).latest()
+    folders = (project.root / ".state" / project.name("train")).iterdir()
+    latest = Checkpoints(max(folders, key=lambda kept: kept.stat().st_mtime)).latest()
     assert latest is not None
     return latest.step
+
+
+def damage(project: Project, step: int) -> None:
+    """Turn a bit of a checkpoint."""
+    for path in (project.root / ".state").glob("train@*/*/*/learner.safetensors"):
+        if f'"step": {step}' in path.with_name("manifest.json").read_text():
+            flip_bit(path)
 
 
 # Interruptions.
 
 
 @each_model
-def test_training_interrupted_repeatedly_gives_the_same_bytes(
-    collected: Project, uninterrupted: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interruptions_change_no_byte(collected: Project, uninterrupted: Project, capsys: Capture):
+    """Nor does a damaged checkpoint, for there is the one before it."""
     stage = collected.name("train")
-    for yields in (4, 8, 12):
-        assert collected.call("train", Pretended(signal.SIGTERM, after=3)) == 143
-        assert (
-            last_line(capsys)
-            == f"{stage}: interrupted by SIGTERM; the next run continues [exit 143]"
-        )
+    for after, yields in ((3, 4), (3, 8), (4, 12)):
+        assert collected.call("train", Pretended(signal.SIGTERM, after)) == 143
+        *said, last = capsys.readouterr().err.splitlines()
+        assert last == f"{stage}: interrupted by SIGTERM; the next run continues [exit 143]"
         assert checkpoint(collected) == collected.steps(yields)
         assert collected.statuses("train") == ["KILLED"]
         assert not (collected.root / "models").exists()
+        if yields == 8:
+            damage(collected, collected.steps(8))
+    assert said[0].startswith(f"{stage}: passed over a checkpoint: .state/{stage}/")
+    assert said[1] == f"{stage}: continues at step {collected.steps(7)} of {collected.steps()}"
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
     assert collected.history_steps()[-1] == collected.steps()
     assert collected.statuses("train") == ["FINISHED"]
 
 
-def test_an_interruption_saves_a_checkpoint_before_it_is_due(
-    collected: Project,
-) -> None:
+def test_an_interruption_saves_before_a_checkpoint_is_due(
+    collected: Project, uninterrupted: Project
+):
     collected.choose(overlay={"checkpoint_seconds": 3600})
     assert collected.call("train", Pretended(signal.SIGINT, after=2)) == 130
     assert checkpoint(collected) == collected.steps(3)
-
-
-def test_checkpoint_frequency_changes_no_byte(collected: Project, uninterrupted: Project) -> None:
-    collected.choose(overlay={"checkpoint_seconds": 3600})
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_a_finished_training_unknown_to_dvc_is_not_repeated(
-    collected: Project, uninterrupted: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert collected.call("train") == 0
-    for path in (collected.weights).iterdir():
+def test_a_finished_training_is_not_repeated(
+    evaluated: Project, uninterrupted: Project, monkeypatch: Patch
+):
+    for path in evaluated.weights.iterdir():
         path.unlink()  # as DVC does before it runs a stage
     monkeypatch.setattr(load("allo").train, "run_chunk", lambda *_: pytest.fail("it trains again"))
-    assert collected.call("train") == 0
-    assert collected.hashes("models") == uninterrupted.hashes("models")
+    assert evaluated.call("train") == 0
+    assert evaluated.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_a_checkpoint_without_its_metrics_is_not_used(
-    collected: Project, uninterrupted: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_without_metrics_is_not_used(
+    collected: Project, uninterrupted: Project, capsys: Capture
+):
     assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
     (folder,) = collected.journals("train")
     (folder / "journal.jsonl").unlink()
@@ -90,31 +105,13 @@ def test_a_checkpoint_without_its_metrics_is_not_used(
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-@each_model
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    collected: Project, uninterrupted: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
-    stage, kept, damaged = collected.name("train"), collected.steps(4), collected.steps(5)
-    for path in (collected.root / ".state" / stage).glob("*/*/learner.safetensors"):
-        if f'"step": {damaged}' in path.with_name("manifest.json").read_text():
-            flip_bit(path)
-    assert collected.call("train") == 0
-    errors = capsys.readouterr().err
-    assert f"{stage}: passed over a checkpoint: .state/{stage}/" in errors
-    assert f"{stage}: continues at step {kept} of {collected.steps()}" in errors
-    assert collected.hashes("models") == uninterrupted.hashes("models")
-
-
-def test_changed_params_start_a_new_run_and_end_the_killed_one(
-    collected: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changed_params_start_a_new_run_and_end_the_killed_one(collected: Project, capsys: Capture):
     assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
     (killed,) = collected.journals("train")
     kept = (killed / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (killed / "journal.jsonl").write_bytes(b"".join(kept[:-1]))  # as kill -9 would have left it
     capsys.readouterr()
-    collected.choose(overlay={"allo": {"train": {"learning_rate": 0.02}}})
+    collected.choose(overlay={"seed": 1})
     assert collected.call("train") == 0
     assert "continues at" not in capsys.readouterr().err
     assert checkpoint(collected) == collected.steps()
@@ -122,9 +119,7 @@ def test_changed_params_start_a_new_run_and_end_the_killed_one(
     assert [line for _, line in Journal(killed).lines()][-1]["status"] == "KILLED"
 
 
-def test_no_run_is_left_running_in_the_store(
-    collected: Project, uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monkeypatch: Patch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     stage = Stage("train", "allo", collected.root, read_params(collected.root))
     killed = Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64)
@@ -135,19 +130,13 @@ def test_no_run_is_left_running_in_the_store(
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
     with pytest.raises(Interrupted), Run.of_stage(stage, "n" * 64, "n" * 64, "d" * 64):
         raise Interrupted(signal.SIGTERM)
-    assert [run.info.status for key in "kn" for run in runs_of(client, key * 64)] == [
-        "KILLED",
-        "KILLED",
-    ]
+    for key in "kn":
+        assert [run.info.status for run in runs_of(client, key * 64)] == ["KILLED"]
 
 
-@each_model
-def test_a_silent_server_gives_one_warning_and_the_same_bytes(
-    collected: Project,
-    uninterrupted: Project,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_silent_server_costs_one_warning(
+    collected: Project, uninterrupted: Project, monkeypatch: Patch, capsys: Capture
+):
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert collected.call("train") == 0
@@ -163,14 +152,11 @@ def test_a_silent_server_gives_one_warning_and_the_same_bytes(
 
 
 @each_model
-def test_a_diverging_training_saves_its_last_good_state(
-    collected: Project,
-    uninterrupted: Project,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_divergence_leaves_the_last_good_state(
+    collected: Project, uninterrupted: Project, monkeypatch: Patch, capsys: Capture
+):
     collected.choose(overlay={"checkpoint_seconds": 3600})
-    learning, stage = load(collected.model).train, collected.name("train")
+    learning = load(collected.model).train
 
     def diverging(*arguments: Any) -> Iterator[Progress]:
         for number, progress in enumerate(sound(*arguments), start=1):
@@ -183,7 +169,7 @@ def test_a_diverging_training_saves_its_last_good_state(
         patch.setattr(learning, "train", diverging)
         assert collected.call("train") == 7
     assert last_line(capsys).startswith(
-        f"{stage}: the loss is not finite; lower the rate; "
+        f"{collected.name('train')}: the loss is not finite; lower the rate; "
         f"last good checkpoint: step {collected.steps(3)}, in "
     )
     assert checkpoint(collected) == collected.steps(3)
@@ -193,12 +179,14 @@ def test_a_diverging_training_saves_its_last_good_state(
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_a_training_that_diverges_at_once_names_no_checkpoint(
-    collected: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    collected.choose(
-        overlay={"allo": {"train": {"lr_dual": 1e38, "dual_clip": None, "learning_rate": 10}}}
-    )
+def test_a_divergence_at_once_names_no_checkpoint(
+    collected: Project, monkeypatch: Patch, capsys: Capture
+):
+    def diverging(*_: Any) -> Iterator[Progress]:
+        raise TrainingDiverged("the loss is not finite")
+        yield
+
+    monkeypatch.setattr(load("allo").train, "train", diverging)
     assert collected.call("train") == 7
     assert last_line(capsys).endswith("; no step before was good [exit 7]")
     assert not list((collected.root / ".state" / "train@allo").glob("*/*"))

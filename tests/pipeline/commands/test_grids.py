@@ -12,68 +12,61 @@ from quatrain.progress import TrainingDiverged
 from tests.conftest import ROOT, SMALL
 
 TINY = SMALL["allo"] | {"env": {"fourier": {"scale": 6.0, "count": 5}, "max_episode_steps": 60}}
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture
-def maps(tmp_path: Path) -> Path:
+def maps(tmp_path: Path, monkeypatch: Patch) -> Path:
+    monkeypatch.setattr(grids, "OUT", str(tmp_path / "out"))
     folder = tmp_path / "maps"
     folder.mkdir()
     (folder / "goal.txt").write_text("S....\n.xx..\n.x..G\n")
+    (folder / "mirrored.txt").write_text("....S\n..xx.\nG..x.\n")
     (folder / "ragged.txt").write_text("...\n....\n")
-    (folder / "two_parts.txt").write_text("....x...\n....x...\n")
     return folder
 
 
-def sweep(maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "OUT", str(tmp_path / "out"))
-    grids.run_folder(ROOT, maps, "large", TINY)
-
-
 def test_good_maps_are_in_the_table_and_a_bad_one_is_told(
-    maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    maps: Path, monkeypatch: Patch, capsys: Capture
 ):
-    with pytest.raises(ConfigError, match="1 of 3 maps could not be used; the lines above say why"):
-        sweep(maps, tmp_path, monkeypatch)
-    said = capsys.readouterr()
-    table = (tmp_path / "out" / "large" / "table.md").read_text()
+    why = "1 of 3 maps could not be used; the lines above say why"
+    with pytest.raises(ConfigError, match=why):
+        grids.run_folder(ROOT, maps, "large", TINY)
+    said = capsys.readouterr().err
+    assert "grids: passed over ragged.txt: params.yaml: allo" in said
+    assert "line 2: 4 cells, the first line has 3" in said
+    out = maps.with_name("out") / "large"
+    table = (out / "table.md").read_text()
     assert "| goal " in table
-    assert "| two_parts " in table
+    assert "| mirrored " in table
     assert "ragged" not in table
-    assert "grids: passed over ragged.txt: params.yaml: allo" in said.err
-    assert "line 2: 4 cells, the first line has 3" in said.err
-    assert (tmp_path / "out" / "large" / "goal" / "plots" / "vectors.png").exists()
+    assert (out / "goal" / "plots" / "vectors.png").exists()
 
-    def never(*_: object) -> None:
-        raise AssertionError("learned again")
-
-    monkeypatch.setattr(grids, "train", never)
+    monkeypatch.setattr(grids, "train", lambda *_: pytest.fail("learned again"))
     with pytest.raises(ConfigError):
-        sweep(maps, tmp_path, monkeypatch)
-    assert "done before" in capsys.readouterr().out
+        grids.run_folder(ROOT, maps, "large", TINY)
+    assert capsys.readouterr().out.count("done before") == 2
 
 
 def test_as_many_components_as_states_that_start_pairs(maps: Path):
     (maps / "few.txt").write_text("S.G\n")
     changes = {"network": {"d": 5}}
     assert grids.params_for(ROOT, "large", maps / "few.txt", changes).allo.network.d == 2
-    assert grids.params_for(ROOT, "large", maps / "two_parts.txt", changes).allo.network.d == 5
+    assert grids.params_for(ROOT, "large", maps / "goal.txt", changes).allo.network.d == 5
 
 
-def test_a_map_whose_training_diverges_does_not_end_the_sweep(
-    maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_divergence_does_not_end_the_sweep(maps: Path, monkeypatch: Patch, capsys: Capture):
     def diverges(*_: object) -> None:
         raise TrainingDiverged("allo step 3: graph term is not finite")
 
     monkeypatch.setattr(grids, "run_map", diverges)
     with pytest.raises(ConfigError, match="3 of 3 maps"):
-        sweep(maps, tmp_path, monkeypatch)
+        grids.run_folder(ROOT, maps, "large", TINY)
     assert "passed over goal.txt: allo step 3" in capsys.readouterr().err
 
 
 def test_a_folder_without_maps_is_refused(tmp_path: Path):
-    with pytest.raises(
-        ConfigError,
-        match=r"holds no map \(\*.txt\); pass a folder of maps: make grids GRIDS=FOLDER",
-    ):
+    why = r"holds no map \(\*.txt\); pass a folder of maps: make grids GRIDS=FOLDER"
+    with pytest.raises(ConfigError, match=why):
         grids.run_folder(ROOT, tmp_path, "large", {})

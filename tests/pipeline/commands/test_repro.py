@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,17 @@ from quatrain.registry import MODELS
 from tests.pipeline.scored_workspace import Workspace
 
 Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+Aliases = list[model_registry.Alias]
+Failure = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
-def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_registry.Alias]]:
+def crowned(monkeypatch: Patch) -> list[Aliases]:
     """The aliases that were asked for; here without a store."""
-    asked: list[list[model_registry.Alias]] = []
+    asked: list[Aliases] = []
 
-    def crown(_root: Path, aliases: list[model_registry.Alias]) -> list[str]:
+    def crown(_root: Path, aliases: Aliases) -> list[str]:
         asked.append(aliases)
         return []
 
@@ -32,29 +36,40 @@ def crowned(monkeypatch: pytest.MonkeyPatch) -> list[list[model_registry.Alias]]
     return asked
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["alo"], f"repro: unknown model 'alo'; known: {', '.join(MODELS)} [exit 2]\n"),
-        (
-            ["--preset", "smok"],
-            "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default, ",
-        ),
-        (["--preset", "../x"], "repro: unknown preset '../x'; known: default, "),
-    ],
-)
-def test_an_unknown_model_or_preset_ends_with_2_in_one_line(
-    checkout: Path, capsys: Capture, arguments: list[str], why: str
-):
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
-    assert err.startswith(why)
-    assert err.count("\n") == 1
-    assert out == ""
+class Dvc:
+    """Stands in for dvc: notes how it is called."""
+
+    def __init__(self) -> None:
+        self.code, self.calls = 0, list[tuple[Path, tuple[str, ...]]]()
+
+    def __call__(self, _root: Path, work: Path, *arguments: str) -> int:
+        self.calls.append((work, arguments))
+        return self.code
+
+
+@pytest.fixture
+def dvc(checkout: Path, monkeypatch: Patch) -> Dvc:
+    assert Path.cwd() == checkout
+    monkeypatch.setattr(repro, "dvc", stand_in := Dvc())
+    return stand_in
+
+
+# Options.
+
+
+def test_what_cannot_be_used_never_reaches_dvc(checkout: Path, dvc: Dvc, failure: Failure):
+    known = ", ".join(MODELS)
+    assert failure(main, "alo", code=2) == f"repro: unknown model 'alo'; known: {known}"
+    for preset, why in (("smok", "'smok'; did you mean 'smoke'?"), ("../x", "'../x'")):
+        said = failure(main, "--preset", preset, code=2)
+        assert said.startswith(f"repro: unknown preset {why}; known: default, ")
     assert not (checkout / ".presets").exists()
+    (checkout / "params.yaml").write_text("seed: -1\n")
+    assert failure(main, code=2).startswith("repro: params.yaml: ")
+    assert dvc.calls == []
 
 
-@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", ""])
+@pytest.mark.parametrize("jobs", ["0", "-1", "1.5"])
 def test_jobs_are_counted(capsys: Capture, jobs: str):
     with pytest.raises(SystemExit, match="2"):
         main([f"--jobs={jobs}"])
@@ -62,31 +77,29 @@ def test_jobs_are_counted(capsys: Capture, jobs: str):
     assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in printed
 
 
-def test_params_that_cannot_be_used_never_reach_dvc(
-    checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(repro, "dvc", lambda *_: pytest.fail("dvc was called"))
-    (checkout / "params.yaml").write_text("seed: -1\n")
-    assert main([]) == 2
-    assert capsys.readouterr().err.endswith("[exit 2]\n")
-
-
 # Signals: the child is given the time to save.
 
 
 SAVES = """
-import pathlib, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+import ctypes, pathlib, signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    pathlib.Path("saved").touch()
+    sys.exit(3)
+signal.signal(signal.SIGTERM, save)
+ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 print("ready", flush=True)
-time.sleep({seconds})
-pathlib.Path(sys.argv[1]).touch()
-sys.exit(3)
+save()
+"""
+STAGE_BELOW = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-S", "-c", {code!r}]).wait()
 """
 
 
-def child(tmp_path: Path, seconds: float) -> subprocess.Popen:
-    command = [sys.executable, "-c", SAVES.format(seconds=seconds), str(tmp_path / "saved")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+def child(folder: Path, code: str) -> subprocess.Popen:
+    command = [sys.executable, "-S", "-c", code]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
     return process
@@ -97,72 +110,28 @@ def after(seconds: float, number: signal.Signals) -> None:
 
 
 def test_ctrl_c_leaves_the_child_the_time_to_save(tmp_path: Path):
-    with child(tmp_path, 0.9) as process:
+    with child(tmp_path, SAVES) as process:
         after(0.1, signal.SIGINT)
-        after(0.5, signal.SIGINT)
+        after(0.3, signal.SIGINT)
         assert repro.wait_for_child(process) == 3
     assert (tmp_path / "saved").exists()
 
 
-def test_sigterm_is_passed_on(tmp_path: Path):
+def test_sigterm_waits_for_the_stage_which_saves_after_dvc_has_died(tmp_path: Path):
     before = signal.getsignal(signal.SIGTERM)
-    with child(tmp_path, 60) as process:
-        after(0.1, signal.SIGTERM)
-        assert repro.wait_for_child(process) == 9
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-STAGE_BELOW = """
-import signal, subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1]]).wait()
-"""
-SAVES_SLOWLY = """
-import ctypes, pathlib, signal, sys, time
-def save(*_):
-    time.sleep(0.6)
-    pathlib.Path(sys.argv[1]).touch()
-    sys.exit(143)
-signal.signal(signal.SIGTERM, save)
-ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-print("ready", flush=True)
-time.sleep(60)
-"""
-
-
-def test_sigterm_waits_for_the_stage_below_which_saves_after_dvc_has_died(tmp_path: Path):
-    command = [sys.executable, "-c", STAGE_BELOW, str(tmp_path / "saved"), SAVES_SLOWLY]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with child(tmp_path, STAGE_BELOW.format(code=SAVES)) as process:
         after(0.1, signal.SIGTERM)
         assert repro.wait_for_child(process) == 143
         assert (tmp_path / "saved").exists()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_killed_child_is_an_exit_code(tmp_path: Path):
-    with child(tmp_path, 60) as process:
-        process.kill()
-        assert repro.wait_for_child(process) == 137
+# What is called, and what is printed in the end.
 
 
-# What is printed in the end.
-
-
-class Dvc:
-    """Stands in for dvc: notes how it is called."""
-
-    def __init__(self, code: int = 0) -> None:
-        self.code, self.calls = code, list[tuple[Path, tuple[str, ...]]]()
-
-    def __call__(self, _root: Path, work: Path, *arguments: str) -> int:
-        self.calls.append((work, arguments))
-        return self.code
-
-
-def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
-    checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+def test_the_gates_exit_code_is_the_answer(
+    checkout: Path, dvc: Dvc, crowned: list[Aliases], capsys: Capture
 ):
-    monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     assert main([]) == 0
     assert dvc.calls == [(checkout, ("repro",))]
     metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
@@ -170,71 +139,54 @@ def test_the_gate_comes_last_and_its_exit_code_is_the_answer(
         f"gate: passed; {metrics} metrics hold their baselines\n\n"
         "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
     )
+    assert crowned == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
+
     Workspace(checkout).score(cosine_mean=0.5)
-    assert main([]) == 4
+    assert main(["allo"]) == 4
+    assert dvc.calls[1:] == [(checkout, ("repro", "evaluate@allo"))]
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
-    assert "report   reports/report.md" in out
+    assert "scores, plots   reports/{allo}\n" in out
 
 
-def test_the_aliases_follow_what_was_judged(
-    checkout: Path, crowned: list[list[model_registry.Alias]], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(repro, "dvc", Dvc())
-    main(["allo"])
-    assert crowned == [model_registry.expected_aliases(checkout, checkout, "default", ["allo"])]
-    repro.judge_again(checkout, "default", ["allo"], update_aliases=False)
-    assert len(crowned) == 1
+def test_a_preset_says_where_its_report_is(checkout: Path, dvc: Dvc, capsys: Capture):
+    assert main(["--preset", "smoke"]) == 4
+    assert dvc.calls == [(checkout / ".presets" / "smoke", ("repro",))]
+    out, err = capsys.readouterr()
+    why = "allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]"
+    assert f"gate: allo: missing: {why}" in err
+    assert "report   .presets/smoke/reports/report.md" in out
 
 
-@pytest.mark.usefixtures("checkout")
-def test_a_store_that_is_away_costs_a_line_and_no_verdict(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.mark.usefixtures("dvc")
+def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monkeypatch: Patch):
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
     monkeypatch.setattr(model_registry, "set_aliases", away)
-    monkeypatch.setattr(repro, "dvc", Dvc())
+    monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 6)
     assert main([]) == 0
-    printed = (
+    assert capsys.readouterr().err == (
+        "repro: some runs are not recorded yet; the line above says why, `make sync` tries again\n"
         "warning: registry: its aliases are not set yet (nobody answers there); `make sync` "
         "does it\n"
     )
-    assert capsys.readouterr().err.endswith(printed)
 
 
-def test_a_preset_says_where_its_report_is(
-    checkout: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+def test_where_dvc_stops_there_is_no_judgement(checkout: Path, dvc: Dvc, capsys: Capture):
+    dvc.code = 255
+    assert main([]) == 255
+    why = "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
+    assert capsys.readouterr() == ("", why)
+
+    assert repro.judge_again(checkout, "default", ["iqn"]) == 255
+    why = "repro: not judged again: evaluate@iqn did not end well; run `make repro`\n"
+    assert capsys.readouterr() == ("", why)
+
+
+def test_several_jobs_collect_then_train_then_do_the_rest(
+    checkout: Path, dvc: Dvc, monkeypatch: Patch
 ):
-    monkeypatch.setattr(repro, "dvc", dvc := Dvc())
-    assert main(["--preset", "smoke"]) == 4
-    assert [work for work, _ in dvc.calls] == [checkout / ".presets" / "smoke"]
-    out, err = capsys.readouterr()
-    assert (
-        "gate: allo: missing: allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]"
-        in err
-    )
-    assert "report   .presets/smoke/reports/report.md" in out
-
-
-@pytest.mark.usefixtures("checkout")
-def test_a_run_that_cannot_be_recorded_yet_changes_no_verdict(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(repro, "dvc", Dvc())
-    monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 6)
-    assert main([]) == 0
-    assert (
-        "repro: some runs are not recorded yet; the line above says why, `make sync` tries again\n"
-        in (capsys.readouterr().err)
-    )
-
-
-def test_several_jobs_collect_first_then_train_then_do_the_rest(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(repro, "dvc", dvc := Dvc())
     trained: list[tuple[int, dict[str, list[str]]]] = []
 
     def run(
@@ -245,9 +197,9 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(
 
     monkeypatch.setattr(repro.ParallelCommands, "run", run)
     assert main(["--jobs", "3", "allo", "iqn"]) == 0
-    assert [arguments for _, arguments in dvc.calls] == [
-        ("repro", "collect@allo", "collect@iqn"),
-        ("repro", "evaluate@allo", "evaluate@iqn"),
+    assert dvc.calls == [
+        (checkout, ("repro", "collect@allo", "collect@iqn")),
+        (checkout, ("repro", "evaluate@allo", "evaluate@iqn")),
     ]
     ((at_once, commands),) = trained
     assert at_once == 3
@@ -255,35 +207,16 @@ def test_several_jobs_collect_first_then_train_then_do_the_rest(
         f"train@{model}": ["--wait-for-lock", "repro", "--single-item", f"train@{model}"]
         for model in ("allo", "iqn")
     }
-    assert {work for work, _ in dvc.calls} == {checkout}
 
 
-@pytest.mark.usefixtures("checkout")
-def test_where_dvc_stops_there_is_no_judgement(capsys: Capture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(repro, "dvc", Dvc(255))
-    assert main([]) == 255
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert (
-        err
-        == "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
-    )
+def test_judging_again_evaluates_and_never_trains(checkout: Path, dvc: Dvc, crowned: list[Aliases]):
+    assert repro.judge_again(checkout, "default", MODELS, update_aliases=False) == 0
+    stages = [*(f"evaluate@{model}" for model in MODELS), "report"]
+    assert dvc.calls == [(checkout, ("repro", "--single-item", stage)) for stage in stages]
+    assert crowned == []
 
 
-def test_judging_again_evaluates_and_reports_but_never_trains(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(repro, "dvc", dvc := Dvc())
-    assert repro.judge_again(checkout, "default", MODELS) == 0
-    assert [arguments for _, arguments in dvc.calls] == [
-        *(("repro", "--single-item", f"evaluate@{model}") for model in MODELS),
-        ("repro", "--single-item", "report"),
-    ]
-
-
-def test_dvc_runs_with_this_python_first_and_the_checkouts_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_dvc_runs_with_this_python_and_the_checkouts_store(tmp_path: Path, monkeypatch: Patch):
     recorded: list[dict[str, str]] = []
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("DVC_ROOT", raising=False)

@@ -1,7 +1,6 @@
 """What the stages could not deliver is delivered later, and what is left is told."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,69 +10,57 @@ from pipeline.tracking.model_registry import Alias
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str) -> Path:
-    """A working folder with two journals whose store is `uri`."""
+def journals(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Path]:
+    """Those of a working folder whose store is `uri`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    for i in (1, 2):
-        recorded(tmp_path / ".state" / "journal" / f"train@allo-{i}", f"k{i}").close()
-    return tmp_path
+    folders = [tmp_path / ".state" / "journal" / f"train@allo-{i}" for i in (1, 2)]
+    for folder, run_key in zip(folders, ("k1", "k2"), strict=True):
+        recorded(folder, run_key).close()
+    return folders
 
 
-def test_sync_delivers_every_journal_once(
-    checkout: Path, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sync.main([]) == 0
-    assert capsys.readouterr().out == (
-        "train@allo-1 (allo-k1, key k1): 1,480 metrics and 2 files sent\n"
-        "train@allo-2 (allo-k2, key k2): 1,480 metrics and 2 files sent\n"
-        f"2 of 2 journals are complete at {uri}; 2,960 metrics and 4 files sent\n"
-    )
-    assert sync.main([]) == 0
-    assert (
-        f"2 of 2 journals are complete at {uri}; 0 metrics and 0 files sent"
-        in capsys.readouterr().out
-    )
-    for i in (1, 2):
-        journal = Journal(checkout / ".state" / "journal" / f"train@allo-{i}")
-        assert arrived(client_of(uri), f"k{i}") == expected(journal)
-
-
-@pytest.mark.usefixtures("checkout")
-def test_sync_without_a_server_ends_with_6(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_server_sync_ends_with_6(
+    journals: list[Path], monkeypatch: Patch, capsys: Capture
+):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:hunter2@127.0.0.1:{free_port()}")
-    monkeypatch.setattr("pipeline.commands.sync.FIRST_PAUSE", 0.01)
-
+    monkeypatch.setattr(sync, "FIRST_PAUSE", 0.01)
     assert sync.main(["--wait", "0.05"]) == 6
     printed = capsys.readouterr()
-    assert printed.err == (
-        "sync: 2 journals are pending: no server answers; run `make sync` when that is "
-        "mended [exit 6]\n"
-    )
+    why = f"{len(journals)} journals are pending: no server answers; run `make sync` when that is"
+    assert printed.err == f"sync: {why} mended [exit 6]\n"
     assert "0 of 2 journals are complete at http://127.0.0.1:" in printed.out
     assert "hunter2" not in printed.out
 
 
-def test_sync_delivers_the_others_where_one_journal_is_damaged(
-    checkout: Path, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damaged = checkout / ".state" / "journal" / "train@allo-1" / "journal.jsonl"
-    damaged.write_bytes(b"{damaged}\n" + damaged.read_bytes())
-
+def test_sync_delivers_every_journal_once_and_the_others_where_one_is_damaged(
+    journals: list[Path], uri: str, capsys: Capture
+):
+    first, second = (folder / "journal.jsonl" for folder in journals)
+    intact = first.read_bytes()
+    first.write_bytes(b"{damaged}\n" + intact)
     assert sync.main(["--wait", "0"]) == 6
     printed = capsys.readouterr()
     assert "journal.jsonl line 1: cannot be read; move its folder away" in printed.err
     assert "train@allo-2 (allo-k2, key k2): 1,480 metrics and 2 files sent" in printed.out
-    assert arrived(client_of(uri), "k2") == expected(Journal(damaged.parents[1] / "train@allo-2"))
+
+    first.write_bytes(intact)
+    assert sync.main([]) == 0
+    assert capsys.readouterr().out == (
+        "train@allo-1 (allo-k1, key k1): 1,480 metrics and 2 files sent\n"
+        "train@allo-2 (allo-k2, key k2): 0 metrics and 0 files sent\n"
+        f"2 of 2 journals are complete at {uri}; 1,480 metrics and 2 files sent\n"
+    )
+    for path, run_key in ((first, "k1"), (second, "k2")):
+        assert arrived(client_of(uri), run_key) == expected(Journal(path.parent))
 
 
-def test_sync_with_nothing_to_do_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert sync.main([]) == 0
@@ -81,58 +68,36 @@ def test_sync_with_nothing_to_do_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sync_tells_which_aliases_moved_and_which_cannot(
-    checkout: Path, uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (checkout / "params.yaml").touch()
+@pytest.mark.usefixtures("journals")
+def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
+    (tmp_path / "params.yaml").touch()
     aliases = [Alias("quatrain-allo", "champion", "k1")]
     monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 0)
     monkeypatch.setattr("pipeline.tracking.model_registry.expected_aliases", lambda *_: aliases)
     assert sync.main([]) == 0
-    assert capsys.readouterr().out.endswith(
-        "quatrain-allo@champion: run k1 has no version in this store\n"
-    )
+    why = "quatrain-allo@champion: run k1 has no version in this store\n"
+    assert capsys.readouterr().out.endswith(why)
 
     monkeypatch.setattr("pipeline.tracking.model_registry.set_aliases", lambda *_, **__: [][0])
     assert sync.main([]) == 6
     printed = capsys.readouterr()
-    assert f"2 of 2 journals are complete at {uri}" in printed.out
+    assert "2 of 2 journals are complete at " in printed.out
     assert printed.err == (
         "sync: the registry's aliases are pending: list index out of range; "
         "run `make sync` when that is mended [exit 6]\n"
     )
 
 
-@pytest.mark.usefixtures("checkout")
-def test_what_could_not_be_recorded_keeps_nothing_from_being_delivered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for work in (tmp_path, tmp_path / ".presets" / "smoke"):
-        work.mkdir(parents=True, exist_ok=True)
-        (work / "params.yaml").touch()
-    asked: list[Path] = []
-    monkeypatch.setattr(
-        "pipeline.tracking.backfill.catch_up",
-        lambda work, *_: asked.append(work) or 3 * (work == tmp_path),
-    )
-    assert sync.main([]) == 3
-    assert asked == [tmp_path, tmp_path / ".presets" / "smoke"]
-    assert "2 of 2 journals are complete at " in capsys.readouterr().out
-
-
-def test_sync_with_params_that_cannot_be_used_ends_with_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text("seed: -1\n")
+def test_what_is_not_recorded_stops_no_delivery(
+    journals: list[Path], tmp_path: Path, capsys: Capture
+):
+    smoke = tmp_path / ".presets" / "smoke"
+    smoke.mkdir(parents=True)
+    for work in (tmp_path, smoke):
+        (work / "params.yaml").write_text("seed: -1\n")
     assert sync.main([]) == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith("sync: preset default: params.yaml: ")
-    assert printed.endswith("[exit 2]\n")
-    assert printed.count("\n") == 1
-
-
-def test_sync_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        sync.main(["--help"])
-    assert "--wait SECONDS" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert f"{len(journals)} of 2 journals are complete at " in printed.out
+    for line, preset in zip(printed.err.splitlines(), ("default", "smoke"), strict=True):
+        assert line.startswith(f"sync: preset {preset}: params.yaml: ")
+        assert line.endswith("; what a cache restored there is not recorded [exit 2]")

@@ -3,22 +3,25 @@
 import os
 import shutil
 import stat
+from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from pipeline.commands import verify
-from pipeline.dvc import repro
 from tests.pipeline.small_project import flip_bit
 
 Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+Failure = Callable[..., str]
 TOY = """
 stages:
   collect:
     cmd: mkdir -p data/allo && echo walks > data/allo/dataset && echo manifest > data/allo/manifest
     outs: [data/allo]
   report:
-    cmd: echo fine > report
+    cmd: echo fine > report && echo {} > scores.json
     deps: [data/allo]
     outs: [report]
     metrics:
@@ -31,15 +34,14 @@ def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made") / "toy"
     (root / ".dvc").mkdir(parents=True)
     (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
-    (root / "dvc.yaml").write_text(
-        TOY.replace("echo fine > report", "echo fine > report && echo {} > scores.json")
-    )
-    assert repro.dvc(root, root, "repro", "--quiet") == 0
+    (root / "dvc.yaml").write_text(TOY)
+    with chdir(root):
+        verify.ask_dvc(root, lambda repo: repo.reproduce())
     return root
 
 
 @pytest.fixture
-def toy(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def toy(created: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """What `dvc repro` made, with its cache."""
     root = tmp_path / "toy"
     shutil.copytree(created, root)
@@ -49,8 +51,7 @@ def toy(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def object_of(root: Path, text: str) -> Path:
     """The cache object with this content."""
-    result = [path for path in root.glob(".dvc/cache/files/md5/*/*") if text in path.read_text()]
-    (path,) = result
+    (path,) = (path for path in root.glob(".dvc/cache/files/md5/*/*") if text in path.read_text())
     return path
 
 
@@ -63,9 +64,21 @@ def damage_silently(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-@pytest.mark.usefixtures("toy")
-def test_an_intact_checkout_is_read_whole(capsys: Capture):
-    """Five objects (four files and a list; DVC keeps uncached outs too) and four files of outs."""
+def damage(capsys: Capture) -> list[str]:
+    """What is told of damaged files."""
+    capsys.readouterr()
+    assert verify.main([]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    *lines, last = printed.err.splitlines()
+    assert last.startswith(f"verify: {len(lines)} damaged; ")
+    assert last.endswith(" bytes read [exit 3]")
+    return [line.removeprefix("verify: ") for line in lines]
+
+
+def test_an_intact_checkout_is_read_whole(toy: Path, capsys: Capture):
+    """Five objects (four files and a list; DVC keeps uncached outs too), and four files of outs."""
+    (object_of(toy, "walks").parent / "tmp.1234").write_text("half")
     assert verify.main([]) == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("verify: 9 files with ")
@@ -78,121 +91,78 @@ def test_an_intact_checkout_is_read_whole(capsys: Capture):
 def test_a_damaged_object_is_found_though_dvc_trusts_it(toy: Path, capsys: Capture):
     damaged = object_of(toy, "walks")
     damage_silently(damaged)
-    assert repro.dvc(toy, toy, "status", "--quiet") == 0
-    assert verify.main([]) == 3
-    printed = capsys.readouterr()
-    lines = printed.err.splitlines()
-    assert lines[0] == (
-        f"verify: {damaged.relative_to(toy)}: is not what its name says; remove it, then `dvc "
-        f"fetch` or `dvc repro`"
-    )
-    assert lines[1].startswith("verify: 1 damaged; 9 files with ")
-    assert lines[1].endswith(" bytes read [exit 3]")
-    assert printed.out == ""
+    assert verify.ask_dvc(toy, lambda repo: repo.status()) == {}
+    name = damaged.relative_to(toy)
+    remedy = "remove it, then `dvc fetch` or `dvc repro`"
+    assert damage(capsys) == [f"{name}: is not what its name says; {remedy}"]
     damaged.unlink()
-    assert repro.dvc(toy, toy, "repro", "--quiet") == 0
+    verify.ask_dvc(toy, lambda repo: repo.reproduce())
     assert verify.main([]) == 0
     assert damaged.read_text() == "walks\n"
 
 
-def test_a_damaged_list_of_files_is_found(toy: Path, capsys: Capture):
-    damage_silently(object_of(toy, "relpath"))
-    assert verify.main([]) == 3
-    assert ".dir: is not what its name says" in capsys.readouterr().err
-
-
 def test_a_damaged_out_is_found_named_and_restored(toy: Path, capsys: Capture):
     damage_silently(toy / "data" / "allo" / "dataset")
-    assert verify.main([]) == 3
-    assert capsys.readouterr().err.splitlines()[0] == (
-        "verify: data/allo: is not what dvc.lock says (dataset); "
+    assert damage(capsys) == [
+        "data/allo: is not what dvc.lock says (dataset); "
         "remove it, then `dvc checkout data/allo`, or `dvc repro` if it was you who changed it"
-    )
+    ]
     shutil.rmtree(toy / "data" / "allo")
-    assert repro.dvc(toy, toy, "checkout", "--quiet", "data/allo") == 0
+    verify.ask_dvc(toy, lambda repo: repo.checkout(["data/allo"]))
     assert verify.main([]) == 0
 
 
-def test_files_too_many_or_too_few_in_a_folder_are_named(toy: Path, capsys: Capture):
+def test_every_kind_of_out_is_compared(toy: Path, capsys: Capture):
     (toy / "data" / "allo" / "manifest").unlink()
     (toy / "data" / "allo" / "stray").write_text("of somebody\n")
-    assert verify.main([]) == 3
-    assert (
-        "verify: data/allo: is not what dvc.lock says (manifest, stray); "
-        in capsys.readouterr().err
-    )
-
-
-def test_a_single_file_and_one_outside_the_cache_are_outs_too(toy: Path, capsys: Capture):
     (toy / "report").write_text("fake\n")
     (toy / "scores.json").write_text("[]\n")
-    assert verify.main([]) == 3
-    printed = capsys.readouterr().err
-    assert "verify: report: is not what dvc.lock says; " in printed
-    assert (
-        "verify: scores.json: is not what dvc.lock says; `git checkout scores.json` restores "
-        "it, or `dvc repro`" in printed
+    folder, file, uncached = damage(capsys)
+    assert folder.startswith("data/allo: is not what dvc.lock says (manifest, stray); ")
+    assert file.startswith("report: is not what dvc.lock says; remove it")
+    assert uncached.startswith(
+        "scores.json: is not what dvc.lock says; `git checkout scores.json` restores it, or `dvc"
     )
-    assert "verify: 2 damaged; " in printed
 
 
-def test_without_the_list_a_folder_is_judged_all_the_same(toy: Path, capsys: Capture):
-    shutil.rmtree(toy / ".dvc" / "cache")
-    assert verify.main([]) == 0
+def test_a_damaged_or_absent_list_of_files_hides_no_damage(toy: Path, capsys: Capture):
     damage_silently(toy / "data" / "allo" / "dataset")
-    assert verify.main([]) == 3
-    assert "verify: data/allo: is not what dvc.lock says; remove it" in capsys.readouterr().err
+    damage_silently(object_of(toy, "relpath"))
+    listing, folder = damage(capsys)
+    assert ".dir: is not what its name says" in listing
+    assert folder.startswith("data/allo: is not what dvc.lock says")
+    shutil.rmtree(toy / ".dvc" / "cache")
+    (folder,) = damage(capsys)
+    assert folder.startswith("data/allo: is not what dvc.lock says; remove it")
+
+
+def test_presets_are_read_too(created: Path, toy: Path, capsys: Capture):
+    work = toy / ".presets" / "smoke"
+    shutil.copytree(created, work, ignore=shutil.ignore_patterns("cache"))
+    damage_silently(work / "report")
+    (line,) = damage(capsys)
+    assert line.startswith(".presets/smoke/report: is not what dvc.lock says; ")
 
 
 def test_outs_that_are_not_here_are_no_damage(toy: Path, capsys: Capture):
-    """As in a fresh clone."""
+    """As in a fresh clone, and in a checkout where nothing was made."""
     shutil.rmtree(toy / ".dvc" / "cache")
     shutil.rmtree(toy / "data")
     (toy / "report").unlink()
     assert verify.main([]) == 0
-    assert capsys.readouterr().out.endswith(
-        "; 2 outs are not here (`dvc pull` or `make repro` brings them)\n"
-    )
-
-
-def test_presets_are_read_too(toy: Path, tmp_path: Path, capsys: Capture):
-    work = toy / ".presets" / "smoke"
-    shutil.copytree(toy, tmp_path / "copy")
-    shutil.rmtree(tmp_path / "copy" / ".dvc" / "cache")
-    shutil.copytree(tmp_path / "copy", work)
-    damage_silently(work / "report")
-    assert verify.main([]) == 3
-    assert "verify: .presets/smoke/report: is not what dvc.lock says; " in capsys.readouterr().err
-
-
-def test_where_nothing_was_made_there_is_nothing_to_read(toy: Path, capsys: Capture):
+    rest = "; 2 outs are not here (`dvc pull` or `make repro` brings them)\n"
+    assert capsys.readouterr().out.endswith(rest)
     (toy / "dvc.lock").unlink()
-    shutil.rmtree(toy / ".dvc" / "cache")
     assert verify.main([]) == 0
     assert capsys.readouterr().out.startswith("verify: 0 files with 0 bytes read")
 
 
-def test_dvcs_temporary_files_are_no_objects(toy: Path):
-    (object_of(toy, "walks").parent / "tmp.1234").write_text("half")
-    assert verify.main([]) == 0
-
-
-def test_a_lock_that_dvc_refuses_is_one_line(toy: Path, capsys: Capture):
+def test_what_dvc_refuses_is_one_line(toy: Path, monkeypatch: Patch, failure: Failure):
     (toy / "dvc.lock").write_text("{")
-    assert verify.main([]) == 3
-    printed = capsys.readouterr().err
-    assert printed == (
+    assert failure(verify.main, code=3) == (
         "verify: dvc cannot read toy: unable to read: 'dvc.lock', YAML file structure is "
-        "corrupted; "
-        "`git checkout` or `make repro` mends it [exit 3]\n"
+        "corrupted; `git checkout` or `make repro` mends it"
     )
-
-
-def test_outside_a_checkout_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-):
-    monkeypatch.chdir(tmp_path)
-    assert verify.main([]) == 2
-    assert capsys.readouterr().err == (
-        "verify: this is no folder of DVC's; run from the repository root [exit 2]\n"
-    )
+    monkeypatch.chdir(toy.parent)
+    why = "verify: this is no folder of DVC's; run from the repository root"
+    assert failure(verify.main, code=2) == why

@@ -7,32 +7,24 @@ import pytest
 
 from pipeline.dvc import lock_order, repro
 
+Capture = pytest.CaptureFixture[str]
 MODELS = ("allo", "iqn", "actor_critic")
 TOY = """
 stages:
   collect:
     foreach: [allo, iqn, actor_critic]
-    do:
-      cmd: echo of ${item} > data-${item}
-      deps: [code]
-      outs: ['data-${item}']
+    do: {cmd: 'echo of ${item} > ${item}.data', deps: [code], outs: ['${item}.data']}
   train:
     foreach: [allo, iqn, actor_critic]
-    do:
-      cmd: ./train ${item}
-      deps: [code, 'data-${item}']
-      outs: ['weights-${item}']
+    do: {cmd: './train ${item}', deps: [code, '${item}.data'], outs: ['${item}.net']}
   evaluate:
     foreach: [allo, iqn, actor_critic]
-    do:
-      cmd: cp weights-${item} scores-${item}
-      deps: ['weights-${item}']
-      outs: ['scores-${item}']
+    do: {cmd: 'cp ${item}.net ${item}.score', deps: ['${item}.net'], outs: ['${item}.score']}
 """
 TRAIN = """#!/bin/sh
 test ! -e broken-$1 || exit 7
 test $1 = actor_critic || sleep 2
-cp data-$1 weights-$1
+cp $1.data $1.net
 """
 
 
@@ -42,9 +34,8 @@ def toy(tmp_path: Path) -> Path:
     root = tmp_path / "toy"
     (root / ".dvc").mkdir(parents=True)
     (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
-    (root / "dvc.yaml").write_text(TOY)
-    (root / "code").write_text("1\n")
-    (root / "train").write_text(TRAIN)
+    for name, text in (("dvc.yaml", TOY), ("code", "1\n"), ("train", TRAIN)):
+        (root / name).write_text(text)
     (root / "train").chmod(0o755)
     return root
 
@@ -55,19 +46,18 @@ def at_once(root: Path) -> int:
         return code or repro.dvc(root, root, "repro", "--quiet")
 
 
-def test_the_lock_is_that_of_one_after_the_other(
-    toy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
-    shutil.copytree(toy, tmp_path / "serial")
-    assert repro.dvc(tmp_path / "serial", tmp_path / "serial", "repro", "--quiet") == 0
+@pytest.mark.full
+def test_the_lock_is_that_of_one_after_the_other(toy: Path, tmp_path: Path, capfd: Capture):
+    serial = tmp_path / "serial"
+    shutil.copytree(toy, serial)
+    assert repro.dvc(serial, serial, "repro", "--quiet") == 0
     assert at_once(toy) == 0
-    assert (toy / "dvc.lock").read_bytes() == (tmp_path / "serial" / "dvc.lock").read_bytes()
+    assert (toy / "dvc.lock").read_bytes() == (serial / "dvc.lock").read_bytes()
     assert "train@actor_critic: > ./train actor_critic\n" in capfd.readouterr().err
 
 
-def test_where_one_training_fails_the_others_are_done_and_known(
-    toy: Path, capfd: pytest.CaptureFixture[str]
-):
+@pytest.mark.full
+def test_where_one_training_fails_the_others_are_known(toy: Path, capfd: Capture):
     (toy / "broken-iqn").touch()
     assert at_once(toy) == 255
     said = capfd.readouterr().err
@@ -84,35 +74,22 @@ def written(root: Path, *names: str) -> Path:
     return path
 
 
-def test_known_stages_stay_where_they_are(toy: Path):
-    lock = written(toy, "train@iqn", "collect@allo")
+def test_new_stages_are_put_in_the_order_of_a_run_and_known_ones_stay(toy: Path):
+    known = ("train@iqn", "collect@allo")
+    lock = written(toy, *known)
+    new = ("evaluate@allo", "train@allo", "of an older dvc.yaml", "collect@iqn")
     with lock_order.in_order(toy):
-        written(
-            toy,
-            "train@iqn",
-            "collect@allo",
-            "evaluate@allo",
-            "train@allo",
-            "of an older dvc.yaml",
-            "collect@iqn",
-        )
-    assert lock_order.stages(toy) == [
-        "train@iqn",
-        "collect@allo",
-        "of an older dvc.yaml",
-        "collect@iqn",
-        "train@allo",
-        "evaluate@allo",
-    ]
+        written(toy, *known, *new)
+    sorted_stages = ["of an older dvc.yaml", "collect@iqn", "train@allo", "evaluate@allo"]
+    assert lock_order.stages(toy) == [*known, *sorted_stages]
     assert lock.read_text().startswith(
         "schema: '2.0'\nstages:\n  train@iqn:\n    cmd: echo train@iqn\n  collect@allo:\n"
     )
 
 
 def test_a_lock_in_order_is_not_touched(toy: Path):
-    lock = written(toy)
     with lock_order.in_order(toy):
-        written(toy, "collect@allo", "train@allo", "train@iqn")
+        lock = written(toy, "collect@allo", "train@allo", "train@iqn")
         before = lock.stat()
     assert lock.stat() == before
 

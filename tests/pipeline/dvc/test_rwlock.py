@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from dvc.fs import localfs
 from dvc.lock import make_lock
 from dvc.rwlock import rwlock as dvc_rwlock
 
@@ -25,154 +27,107 @@ def lock(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def living() -> Iterator[int]:
     """A process that was started as dvc is, and still runs."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", "print('ready', flush=True); input()", *ARGUMENTS.split()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    command = [sys.executable, "-S", "-c", "input()", *ARGUMENTS.split()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         yield process.pid
         process.communicate(b"\n")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def zombie() -> Iterator[int]:
     """A process that has ended, and whose parent has not asked how."""
-    process = subprocess.Popen([sys.executable, "-c", "", *ARGUMENTS.split()])
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    yield process.pid
-    process.wait()
+    with subprocess.Popen(["true", *ARGUMENTS.split()]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        yield process.pid
+
+
+@pytest.fixture(scope="module")
+def dead() -> int:
+    with subprocess.Popen(["true"]) as process:
+        return process.pid
 
 
 def holder(pid: int, arguments: str = ARGUMENTS) -> dict[str, object]:
     return {"pid": pid, "cmd": f"/somewhere/dvc/__main__.py {arguments}"}
 
 
-def dead() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
+def repaired(lock: Path, content: Any) -> Any:
+    """What a repair leaves of a lock."""
+    lock.write_text(json.dumps(content))
+    rwlock.repair(lock.parents[2])
+    return json.loads(lock.read_text())
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        '{"write": {"/data/allo": {"pid": 12',
-        "[]",
-        "\x00\x00",
-        '{"write": {"/data/allo": 12}}',
-        '{"/data": {}}',
-    ],
+    "text", ["", '{"write": {"/data/allo": {"pid": 12', "\x00\x00", "[]", '{"/data": {}}']
 )
-def test_a_half_written_lock_is_removed(lock: Path, tmp_path: Path, capsys: Capture, text: str):
+def test_a_half_written_lock_is_removed(lock: Path, capsys: Capture, text: str):
     lock.write_text(text)
-    rwlock.repair(tmp_path)
+    rwlock.repair(lock.parents[2])
     assert not lock.exists()
-    assert (
-        capsys.readouterr().err
-        == "repro: removed .dvc/tmp/rwlock, which a killed run left half-written\n"
-    )
+    rwlock.repair(lock.parents[2])
+    why = "repro: removed .dvc/tmp/rwlock, which a killed run left half-written\n"
+    assert capsys.readouterr().err == why
 
 
-def test_what_a_living_dvc_holds_is_kept(lock: Path, tmp_path: Path, living: int, capsys: Capture):
-    text = json.dumps(
-        {"write": {"/models/allo": holder(living)}, "read": {"/data/allo": [holder(living)]}}
-    )
-    lock.write_text(text)
-    rwlock.repair(tmp_path)
-    assert lock.read_text() == text
+def test_what_a_living_dvc_holds_or_nobody_is_kept(lock: Path, living: int, capsys: Capture):
+    held = {"write": {"/models": holder(living)}, "read": {"/data": [holder(living)]}}
+    for content in (held, {}, {"write": {}, "read": {}}):
+        assert repaired(lock, content) == content
+    lock.write_text("{")
+    with lock.with_name("rwlock.lock").open("a") as table:
+        fcntl.flock(table, fcntl.LOCK_EX)
+        rwlock.repair(lock.parents[2])
+        assert lock.read_text() == "{"
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("text", ["{}", '{"write": {}, "read": {}}'])
-def test_a_lock_that_nobody_holds_is_kept(lock: Path, tmp_path: Path, capsys: Capture, text: str):
-    lock.write_text(text)
-    rwlock.repair(tmp_path)
-    assert lock.read_text() == text
-    assert capsys.readouterr().err == ""
-
-
-def test_what_dead_processes_hold_is_released_and_the_rest_is_kept(
-    lock: Path, tmp_path: Path, living: int, capsys: Capture
-):
-    gone = dead()
-    write = {"/models/allo": holder(gone), "/models/iqn": holder(living)}
-    read = {"/data/allo": [holder(gone)], "/inputs": [holder(gone), holder(living)]}
-    lock.write_text(json.dumps({"write": write, "read": read}))
-    rwlock.repair(tmp_path)
-    assert json.loads(lock.read_text()) == {
+def test_what_dead_processes_hold_is_released(lock: Path, living: int, dead: int, capsys: Capture):
+    write = {"/models/allo": holder(dead), "/models/iqn": holder(living)}
+    read = {"/data/allo": [holder(dead)], "/inputs": [holder(dead), holder(living)]}
+    assert repaired(lock, {"write": write, "read": read}) == {
         "write": {"/models/iqn": holder(living)},
         "read": {"/inputs": [holder(living)]},
     }
     assert capsys.readouterr().err == (
-        f"repro: released in .dvc/tmp/rwlock what killed runs held (process {gone})\n"
+        f"repro: released in .dvc/tmp/rwlock what killed runs held (process {dead})\n"
     )
 
 
-def test_a_number_that_another_process_has_got_meanwhile_holds_nothing(
-    lock: Path, tmp_path: Path, living: int
-):
+def test_neither_zombies_nor_other_processes_hold_anything(lock: Path, living: int, zombie: int):
     """dvc itself asks only whether there is a process of that number, and would be blocked for
     ever.
     """
-    lock.write_text(json.dumps({"write": {"/models/iqn": holder(living, "repro -s train@iqn")}}))
-    rwlock.repair(tmp_path)
-    assert json.loads(lock.read_text()) == {"write": {}, "read": {}}
+    read = {"/data/iqn": [holder(zombie)]}
+    write = {"/models/iqn": holder(living, "repro -s train@iqn")}
+    assert repaired(lock, {"write": write, "read": read}) == {"write": {}, "read": {}}
 
 
-def test_a_zombie_holds_nothing(lock: Path, tmp_path: Path, zombie: int):
-    lock.write_text(json.dumps({"read": {"/data/iqn": [holder(zombie)]}}))
-    rwlock.repair(tmp_path)
-    assert json.loads(lock.read_text()) == {"write": {}, "read": {}}
-
-
-def test_dvc_takes_the_lock_that_was_repaired(lock: Path, tmp_path: Path):
-    from dvc.fs import localfs
-
-    lock.write_text(json.dumps({"write": {"/models/allo": holder(os.getpid())}}))
-    rwlock.repair(tmp_path)
+def test_dvc_takes_the_lock_that_was_repaired(lock: Path):
+    repaired(lock, {"write": {"/models/allo": holder(os.getpid())}})
     with dvc_rwlock(str(lock.parent), localfs, "dvc repro", [], ["/models/allo"], False):
-        assert json.loads(lock.read_text())["write"]["/models/allo"] == {
-            "pid": os.getpid(),
-            "cmd": "dvc repro",
-        }
-
-
-def test_a_lock_that_a_living_dvc_is_writing_is_kept(lock: Path, tmp_path: Path):
-    lock.write_text("{")
-    with lock.with_name("rwlock.lock").open("a") as table:
-        fcntl.flock(table, fcntl.LOCK_EX)
-        rwlock.repair(tmp_path)
-        assert lock.read_text() == "{"
-
-
-def test_without_a_lock_there_is_nothing_to_repair(tmp_path: Path):
-    rwlock.repair(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        held = json.loads(lock.read_text())["write"]["/models/allo"]
+    assert held == {"pid": os.getpid(), "cmd": "dvc repro"}
 
 
 HOLDS_AND_DIES = """
 import os, sys
 from dvc.lock import make_lock
-make_lock(sys.argv[1]).lock()
+for path in sys.argv[1:]:
+    make_lock(path).lock()
 os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.parametrize("name", ["lock", "rwlock.lock"])
-def test_the_kernels_locks_end_with_their_process(lock: Path, name: str):
+def test_the_kernels_locks_end_with_their_process(lock: Path):
     """.dvc/tmp/lock names a process that is gone, and blocks nobody: nothing to repair."""
-    path = lock.with_name(name)
-    done = subprocess.run([sys.executable, "-c", HOLDS_AND_DIES, str(path)], check=False)
+    paths = [lock.with_name(name) for name in ("lock", "rwlock.lock")]
+    done = subprocess.run([sys.executable, "-c", HOLDS_AND_DIES, *map(str, paths)], check=False)
     assert done.returncode == -9
-    assert path.read_text().strip()
-    table = make_lock(str(path))
-    with table:
-        assert table.is_locked
+    for path in paths:
+        assert path.read_text().strip()
+        with (table := make_lock(str(path))):
+            assert table.is_locked

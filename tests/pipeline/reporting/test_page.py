@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reporting.page import as_html
+from pipeline.reporting.page import STYLE, as_html
 from pipeline.reporting.sections import plain
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
@@ -51,9 +51,10 @@ def page(markdown: str, folder: Path, title: str = "Passed: preset default") -> 
 def test_a_picture_is_in_the_page_with_its_size(folder: Path):
     (image,) = page("![a <b>](a%20b.png)", folder).named("img")
     kind, _, data = str(image["src"]).partition(",")
+    picture = PICTURE.read_bytes()
     assert kind == "data:image/png;base64"
-    assert base64.b64decode(data) == PICTURE.read_bytes()
-    width, height = (int.from_bytes(PICTURE.read_bytes()[at : at + 4], "big") for at in (16, 20))
+    assert base64.b64decode(data) == picture
+    width, height = (int.from_bytes(picture[at : at + 4], "big") for at in (16, 20))
     assert (image["width"], image["height"]) == (str(width), str(height))
     assert image["alt"] == "a <b>"
 
@@ -67,16 +68,15 @@ def test_a_file_that_is_not_a_png_is_refused(folder: Path):
 
 def test_the_page_asks_no_server_for_anything_and_runs_no_script(folder: Path):
     read = page("# x\n\n![a](a%20b.png)\n\n[run](http://127.0.0.1:5000)", folder)
-    policy = {
-        tag["http-equiv"]: tag["content"] for tag in read.named("meta") if "http-equiv" in tag
+    metas = {
+        tag.get("http-equiv") or tag.get("name"): tag.get("content") for tag in read.named("meta")
     }
-    assert policy == {
-        "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    }
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert metas["Content-Security-Policy"] == policy
+    assert metas["viewport"] == "width=device-width, initial-scale=1"
+    assert metas["color-scheme"] == "light dark"
     assert read.named("link") == read.named("script") == []
-    assert not re.search(
-        r"url\(|@import", (ROOT / "pipeline" / "reporting" / "page.css").read_text()
-    )
+    assert not re.search(r"url\(|@import", STYLE.read_text())
 
 
 def test_text_of_a_file_is_escaped(folder: Path):
@@ -89,36 +89,10 @@ def test_text_of_a_file_is_escaped(folder: Path):
     assert len(read.named("td")) == 1
 
 
-def test_each_cell_is_labelled_with_its_column(folder: Path):
-    read = page(
-        f"{markdown_table(['a', 'b'], [['1', '2'], ['3', '4']])}\n\ntext\n\n"
-        f"{markdown_table(['c'], [['5']])}",
-        folder,
-    )
+def test_cells_are_labelled_headings_have_ids_and_the_verdict_gives_the_colour(folder: Path):
+    tables = [markdown_table(["a", "b"], [["1", "2"], ["3", "4"]]), markdown_table(["c"], [["5"]])]
+    read = page("\n\n".join(["## actor_critic", *tables]), folder, "Broken: preset default")
     assert [cell["data-label"] for cell in read.named("td")] == ["a", "b", "a", "b", "c"]
-
-
-def test_headings_have_ids(folder: Path):
-    assert page("## actor_critic", folder).named("h2") == [{"id": "actor_critic"}]
-
-
-@pytest.mark.parametrize("verdict", ["passed", "broken"])
-def test_the_verdict_gives_the_page_its_colour(folder: Path, verdict: str):
-    read = page("# x", folder, f"{verdict.title()}: preset default")
-    assert read.named("body") == [{"class": verdict}]
-    assert f".{verdict} h1" in (ROOT / "pipeline" / "reporting" / "page.css").read_text()
-
-
-def test_the_page_supports_phones_and_dark_mode(folder: Path):
-    metas = {
-        tag.get("name"): tag["content"]
-        for tag in page("# x", folder).named("meta")
-        if "name" in tag
-    }
-    assert metas == {
-        "viewport": "width=device-width, initial-scale=1",
-        "color-scheme": "light dark",
-    }
-    style = (ROOT / "pipeline" / "reporting" / "page.css").read_text()
-    assert "@media (max-width: 800px)" in style
-    assert "@media (prefers-color-scheme: dark)" in style
+    assert read.named("h2") == [{"id": "actor_critic"}]
+    assert read.named("body") == [{"class": "broken"}]
+    assert ".broken h1" in STYLE.read_text()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from pipeline.retraining.outcome import ISSUE, Message, Outcome
 from tests.conftest import ROOT
 
 Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+Failure = Callable[..., str]
 GH = """#!{python} -S
 import json, os, pathlib, sys
 state = pathlib.Path({state!r})
@@ -37,6 +40,7 @@ class GitHub:
 
     def __init__(self, state: Path) -> None:
         self.state, self.folder = state, state / "retrain"
+        self.text = str(self.folder / "announced.md")
         self.has("pr")
         self.has("issue")
 
@@ -45,31 +49,17 @@ class GitHub:
 
     def hears(self, ended: Outcome | None) -> list[list[str]]:
         """What `gh` is asked besides lists."""
+        (self.state / "calls").write_text("")
         if ended is not None:
             outcome.write(self.folder, ended)
-        assert (
-            announce.main(
-                [
-                    "--folder",
-                    str(self.folder),
-                    "--base",
-                    "trunk",
-                    "--link",
-                    "https://example.org/log",
-                ]
-            )
-            == 0
-        )
+        options = ["--base", "trunk", "--link", "https://example.org/log"]
+        assert announce.main(["--folder", str(self.folder), *options]) == 0
         calls = [json.loads(line) for line in (self.state / "calls").read_text().splitlines()]
         return [call for call in calls if call[1] != "list"]
 
-    @property
-    def text(self) -> str:
-        return str(self.folder / "announced.md")
-
 
 @pytest.fixture
-def github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitHub:
+def github(tmp_path: Path, monkeypatch: Patch) -> GitHub:
     program = tmp_path / "bin" / "gh"
     program.parent.mkdir()
     program.write_text(GH.format(python=sys.executable, state=str(tmp_path)))
@@ -78,89 +68,54 @@ def github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitHub:
     return GitHub(tmp_path)
 
 
-def test_a_result_opens_a_pull_request(github: GitHub, capsys: Capture):
+def test_a_result_opens_a_pull_request_or_updates_an_open_one(github: GitHub, capsys: Capture):
+    content = ["--title", "Retrain: iqn better", "--body-file", github.text]
     where = ["--head", "retrain/abc", "--base", "trunk"]
-    assert github.hears(PROPOSED) == [
-        ["pr", "create", *where, "--title", "Retrain: iqn better", "--body-file", github.text]
-    ]
+    assert github.hears(PROPOSED) == [["pr", "create", *where, *content]]
     assert Path(github.text).read_text() == "scores\n\nhttps://example.org/log\n"
     assert capsys.readouterr().out == "announce: opened https://example.org/1\n"
-
-
-def test_an_open_pull_request_is_brought_up_to_date(github: GitHub):
     github.has("pr", {"number": 3, "state": "CLOSED"}, {"number": 5, "state": "OPEN"})
-    assert github.hears(PROPOSED) == [
-        ["pr", "edit", "5", "--title", "Retrain: iqn better", "--body-file", github.text]
-    ]
+    assert github.hears(PROPOSED) == [["pr", "edit", "5", *content]]
 
 
-@pytest.mark.parametrize("state", ["CLOSED", "MERGED"])
-def test_what_a_person_has_decided_is_not_asked_again(github: GitHub, state: str, capsys: Capture):
-    github.has("pr", {"number": 3, "state": state})
-    assert github.hears(PROPOSED) == []
-    printed = f"announce: pull request 3 of retrain/abc is {state.lower()}: decided already\n"
-    assert capsys.readouterr().out == printed
+def test_what_a_person_has_decided_is_not_asked_again(github: GitHub, capsys: Capture):
+    for state in ("CLOSED", "MERGED"):
+        github.has("pr", {"number": 3, "state": state})
+        assert github.hears(PROPOSED) == []
+        said = f"pull request 3 of retrain/abc is {state.lower()}: decided already\n"
+        assert capsys.readouterr().out == f"announce: {said}"
 
 
-def test_a_broken_gate_opens_one_issue_and_afterwards_updates_it(github: GitHub):
-    assert github.hears(BROKEN) == [
-        ["issue", "create", "--title", ISSUE, "--body-file", github.text]
-    ]
+def test_what_is_broken_opens_one_issue_which_is_closed_later(github: GitHub, capsys: Capture):
+    opened = ["issue", "create", "--title", ISSUE, "--body-file", github.text]
+    assert github.hears(None) == [opened]
+    why = "it was killed, interrupted or could not begin; its log says more"
+    assert why in Path(github.text).read_text()
+    assert github.hears(BROKEN) == [opened]
     github.has("issue", {"number": 4, "title": "something else"}, {"number": 7, "title": ISSUE})
-    assert github.hears(BROKEN)[1:] == [["issue", "edit", "7", "--body-file", github.text]]
-
-
-def test_a_retraining_that_left_no_outcome_is_told_of_too(github: GitHub):
-    assert github.hears(None) == [["issue", "create", "--title", ISSUE, "--body-file", github.text]]
-    assert (
-        "it was killed, interrupted or could not begin; its log says more"
-        in Path(github.text).read_text()
-    )
-
-
-def test_when_it_passes_again_the_issue_is_closed(github: GitHub, capsys: Capture):
-    github.has("issue", {"number": 7, "title": ISSUE})
-    assert github.hears(UNCHANGED) == [
-        ["issue", "close", "7", "--comment", "A later retraining passed: Retrain: nothing changed"]
-    ]
+    assert github.hears(BROKEN) == [["issue", "edit", "7", "--body-file", github.text]]
+    capsys.readouterr()
+    comment = "A later retraining passed: Retrain: nothing changed"
+    assert github.hears(UNCHANGED) == [["issue", "close", "7", "--comment", comment]]
     assert capsys.readouterr().out == "announce: nothing to propose; closed issue 7\n"
-
-
-def test_where_nothing_changed_nothing_is_opened(github: GitHub):
+    github.has("issue")
     assert github.hears(UNCHANGED) == []
 
 
-def test_a_github_that_refuses_is_an_error_of_the_environment(github: GitHub, capsys: Capture):
+def test_a_github_that_refuses_ends_with_5(github: GitHub, monkeypatch: Patch, failure: Failure):
     outcome.write(github.folder, PROPOSED)
     (github.state / "refused").write_text("HTTP 403: Resource not accessible by integration")
-    assert announce.main(["--folder", str(github.folder)]) == 5
-    assert capsys.readouterr().err == (
-        "announce: `gh pr list` failed: HTTP 403: Resource not accessible by integration [exit 5]\n"
-    )
-
-
-def test_without_gh_it_says_where_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    outcome.write(tmp_path, BROKEN)
-    assert announce.main(["--folder", str(tmp_path)]) == 5
-    why = (
-        "announce: there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN "
-        "[exit 5]\n"
-    )
-    assert capsys.readouterr().err == why
+    why = "`gh pr list` failed: HTTP 403: Resource not accessible by integration"
+    options = ("--folder", str(github.folder))
+    assert failure(announce.main, *options, code=5) == f"announce: {why}"
+    monkeypatch.setenv("PATH", str(github.folder))
+    why = "there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN"
+    assert failure(announce.main, *options, code=5) == f"announce: {why}"
 
 
 def test_it_needs_no_library(tmp_path: Path):
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pipeline.commands.announce",
-    ]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pipeline.commands.announce"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, check=True)
 
 
 def test_an_outcome_is_read_as_it_was_written(tmp_path: Path):
