@@ -14,26 +14,16 @@ from benchmarks.reference.replay_loop import sample_with_snippet
 from quatrain.models.allo.train import run_chunk
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import sample
-from tests.conftest import ROOT
-
-STEPS = 5
-SIZES = {
-    "collect": {"num_envs": 13, "steps_per_env": 60, "held_out_fraction": 0.1},
-    "env": {"max_episode_steps": 20},
-    "network": {"d": 3, "hidden": 16, "layers": 2},
-    "train": {
-        "batch_size": 32,
-        "steps": 10,
-        "record_every": STEPS,
-        "evaluate_every": STEPS,
-        "learning_rate": 0.01,
-    },
-}
+from tests.conftest import ROOT, SMALL
 
 
 @pytest.fixture(scope="module")
 def world() -> steps.World:
-    return steps.world_of(steps.config_of(ROOT, **SIZES))
+    return steps.world_of(steps.config_of(ROOT, **SMALL["allo"], env={"max_episode_steps": 20}))
+
+
+def generator() -> np.random.Generator:
+    return np.random.default_rng(3)
 
 
 def first_inputs(world, number=0):
@@ -45,11 +35,11 @@ def first_inputs(world, number=0):
 def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
     state, logged = reference.start(world.settings, world.state), []
     way = reference.ORIGINAL
-    for number in range(STEPS):
+    for number in range(5):
         inputs = first_inputs(world, number)
         state, metrics = reference.step(state, inputs, world.settings, way.encode, way.errors)
         logged.append(metrics)
-    ours, recorded = run_chunk(world.config, STEPS, world.state, world.data)
+    ours, recorded = run_chunk(world.config, 5, world.state, world.data)
     for name in ("params", "duals", "barrier"):
         first = jax.tree.map(lambda leaf: leaf[0], getattr(ours, name))
         refuse_difference(name, {"ours": first, "plain": getattr(state, name)}, atol=1e-5)
@@ -64,21 +54,22 @@ def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
 def test_reference_loop_learns_and_logs_every_record(world, way):
     arguments = world.buffer, np.asarray(world.data.inputs), world.settings, way, range(200)
     untrained = reference.start(world.settings, world.state)
-    _, logged = reference.learn(np.random.default_rng(1), untrained, *arguments)
-    assert len(logged) == 200 // STEPS
-    assert min(metrics["loss"] for metrics in logged) < logged[0]["loss"] / 2
+    losses = [each["loss"] for each in reference.learn(generator(), untrained, *arguments)[1]]
+    assert len(losses) == 200 // world.config.train.record_every
+    assert min(losses) < losses[0] / 2
 
 
 def test_the_proposals_parts_of_a_step_change_no_number(world):
     state, inputs = reference.start(world.settings, world.state), first_inputs(world)
-    results = []
-    for way in (reference.ORIGINAL, reference.PROPOSED):
-        results.append(reference.step(state, inputs, world.settings, way.encode, way.errors))
+    results = [
+        reference.step(state, inputs, world.settings, way.encode, way.errors)
+        for way in (reference.ORIGINAL, reference.PROPOSED)
+    ]
     refuse_difference("step", dict(enumerate(results)), rtol=1e-4, atol=1e-4)
     metrics = results[0][1]
     assert reference.all_together(metrics) == reference.one_by_one(metrics)
-    states = tuple(np.random.default_rng(3).integers(len(world.data.inputs), size=(3, 11)))
     table = np.asarray(world.data.inputs)
+    states = tuple(generator().integers(len(table), size=(3, 11)))
     gathers = reference.three_gathers(table, states), reference.one_gather(table, states)
     refuse_difference("gather", dict(enumerate(gathers)))
 
@@ -106,11 +97,7 @@ def test_parts_are_measured_on_all_sides_and_other_terms_are_refused(world, monk
 
 def test_another_loss_is_refused(world, monkeypatch):
     right = steps.objective
-
-    def wrong(*arguments):
-        loss, parts = right(*arguments)
-        return 1.01 * loss, parts
-
+    wrong = lambda *arguments: (1.01 * right(*arguments)[0], None)  # noqa: E731
     monkeypatch.setattr(steps, "objective", wrong)
     with pytest.raises(NotTheSame, match="room4: loss or gradient of one batch: ours differs"):
         steps.gradients(world)
@@ -144,11 +131,9 @@ def test_copied_scalars_are_the_rows_of_the_project_and_others_are_refused(world
 
 
 def test_a_whole_run_is_preparation_and_steps():
-    def measured(seconds: float) -> Measured:
-        return Measured(np.full(3, seconds))
-
-    preparation = Row("prepare", "s", measured(1), before=measured(20))
-    step = Row("step", "ms/step", measured(0.001), before=measured(0.005), seed_way=measured(0.004))
+    sides = (Measured(np.full(3, seconds)) for seconds in (1, 20, 0.001, 0.005, 0.004))
+    preparation = Row("prepare", "s", next(sides), next(sides))
+    step = Row("step", "ms/step", next(sides), next(sides), next(sides))
     row, sampled = measure.whole_run_row(preparation, step), measure.sampling_of_a_run(step)
     sides = [side.median for side in (row.ours, row.before, row.seed_way)]
     assert sides == pytest.approx([21, 120, 100])

@@ -10,6 +10,7 @@ import torch
 from benchmarks.harness import NotTheSame, render
 from benchmarks.iqn import playing, returns, ring, steps
 from benchmarks.iqn import sides as making
+from benchmarks.iqn.sides import SAME_TARGET
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
@@ -19,7 +20,7 @@ from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT
 from tests.conftest import ROOT
 
-ORIGINAL = making.settings_of(making.config_of(ROOT, train={"loss": making.SAME_TARGET}))
+ORIGINAL = making.settings_of(making.config_of(ROOT, train={"loss": SAME_TARGET}))
 TINY = ORIGINAL._replace(
     inputs=6, hidden=16, cosines=4, quantiles=5, acting_quantiles=7, noisy=False
 )
@@ -34,23 +35,13 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def sides() -> making.Sides:
-    config = making.config_of(
-        ROOT,
-        env={"agents": 2, "max_turns": 10, "height": 5, "width": 6},
-        collect={"turns": 50, "held_out_worlds": 2},
-        network={"frames": 3, "hidden": 8, "cosines": 4},
-        train={
-            "turns": 100,
-            "turns_per_cycle": 10,
-            "updates_per_cycle": 2,
-            "record_every": 2,
-            "evaluate_every": 0,
-            "batch_size": 16,
-            "capacity": 100,
-            "loss": making.SAME_TARGET | {"quantiles": 5, "target_quantiles": 5},
-        },
-    )
-    return making.sides_of(config)
+    env = {"agents": 2, "max_turns": 10, "height": 5, "width": 6}
+    network = {"frames": 3, "hidden": 8, "cosines": 4}
+    train = {"turns": 100, "turns_per_cycle": 10, "updates_per_cycle": 2, "record_every": 2}
+    train |= {"evaluate_every": 0, "batch_size": 16, "capacity": 100}
+    train["loss"] = SAME_TARGET | {"quantiles": 5, "target_quantiles": 5}
+    sections = {"env": env, "collect": {"turns": 50}, "network": network, "train": train}
+    return making.sides_of(making.config_of(ROOT, **sections))
 
 
 def agent_of(**settings) -> reference.Agent:
