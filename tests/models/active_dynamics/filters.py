@@ -1,6 +1,4 @@
-"""Small filters, and the same in plain dense algebra: one row after the other, with H and R as they
-are.
-"""
+"""Small filters, and the same in dense algebra: one learner after the other, with H and R."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +14,6 @@ from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
 from quatrain.models.active_dynamics.network import Rbf
 
 DT, PROCESS_NOISE = 0.1, 0.03
-NONE = torch.empty(0)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -27,145 +24,139 @@ def rbf(side: int = 3, d: int = 2, length: float = 1.1) -> Rbf:
     return Rbf(torch.linspace(-2, 2, side, dtype=torch.float64), length, d)
 
 
-def emission(
-    kind: str = "linear", noise: str = "gaussian", channels: int = 5, d: int = 2
-) -> Emission:
-    """Each channel has a noise of its own."""
-    weight, bias = 0.6 * drawn(channels, d, seed=3), 0.4 * drawn(channels, seed=4)
-    variance = torch.linspace(0.02, 0.07, channels, dtype=torch.float64)
+def emission(kind: Any = "linear", noise: Any = "gaussian", obs: int = 5, d: int = 2) -> Emission:
+    """Returns channels whose noise differs."""
+    variance = torch.linspace(0.02, 0.07, obs, dtype=torch.float64)
+    if noise == "poisson":
+        variance.zero_()
     if kind == "identity":
-        weight, bias = torch.eye(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64)
-    selected: Any = (kind, noise)
-    return Emission(
-        *selected, weight, bias, variance if noise == "gaussian" else torch.zeros_like(variance)
-    )
+        return Emission(kind, noise, torch.eye(d).double(), torch.zeros(d).double(), variance)
+    weight, bias = 0.6 * drawn(obs, d, seed=3), 0.4 * drawn(obs, seed=4)
+    return Emission(kind, noise, weight, bias, variance)
 
 
-def filter_of(channels: Any, functions: Any = None) -> Filter:
-    return Filter(
-        rbf(d=channels.weight.shape[-1]) if functions is None else functions,
-        channels,
-        DT,
-        PROCESS_NOISE,
-    )
+def filter_of(channels: Any) -> Filter:
+    return Filter(rbf(d=channels.weight.shape[-1]), channels, DT, PROCESS_NOISE)
 
 
-def some_belief(rows: int, size: int, seed: int = 5) -> Belief:
-    """Means and correlated covariances that differ from row to row."""
-    draw = 0.4 * drawn(rows, size, size, seed=seed) / math.sqrt(size)
-    spread = draw @ draw.mT + 0.01 * torch.eye(size, dtype=torch.float64)
-    return Belief(0.3 * drawn(rows, size, seed=seed + 1), (spread + spread.mT) / 2)
+def some_belief(learners: int, size: int, seed: int = 5) -> Belief:
+    """Returns means and correlated covariances that differ between learners."""
+    root = 0.4 * drawn(learners, size, size, seed=seed) / math.sqrt(size)
+    covariance = root @ root.mT + 0.01 * torch.eye(size).double()
+    return Belief(0.3 * drawn(learners, size, seed=seed + 1), (covariance + covariance.mT) / 2)
 
 
 def copied(belief: Belief) -> Belief:
     return Belief(*(part.clone() for part in belief))
 
 
+def same(item: Belief, other: Belief) -> bool:
+    return all(torch.equal(*parts) for parts in zip(item, other, strict=True))
+
+
 class Dense(NamedTuple):
-    """Mean and covariance of one row; nll: per channel, of what was seen last."""
+    """Holds the belief of one learner, and the surprise per channel of what it observed last."""
 
     mean: Tensor
     covariance: Tensor
-    nll: Tensor = NONE
+    nll: Tensor = torch.empty(0)
 
 
-def row_of(belief: Belief, row: int) -> Dense:
-    return Dense(belief.mean[row].clone(), belief.covariance[row].clone())
+def dense_of(belief: Belief, learner: int) -> Dense:
+    return Dense(belief.mean[learner].clone(), belief.covariance[learner].clone())
 
 
-def predicted(step: Callable[[Tensor], Tensor], noise: Tensor, of: Dense) -> Dense:
-    """Of any transition of the whole state: its derivatives by autograd."""
-    slope = jacobian(step, of.mean)
-    return Dense(step(of.mean), slope @ of.covariance @ slope.T + noise)
+def predicted(step: Callable[[Tensor], Tensor], noise: Tensor, belief: Dense) -> Dense:
+    """Predicts with any step of the whole state; its derivatives are those of autograd."""
+    slope = jacobian(step, belief.mean)
+    return Dense(step(belief.mean), slope @ belief.covariance @ slope.T + noise)
 
 
 def joint_step(functions: Rbf, u: Tensor) -> Callable[[Tensor], Tensor]:
-    """[x; vec W] -> [x + (W φ(x) + u) dt; vec W], with the functions' formula and a loop over
-    outputs.
-    """
+    """Returns [x; vec W] -> [x + (W φ(x) + u) dt; vec W], in a loop over outputs."""
     d = functions.d
     centres = torch.cartesian_prod(*[functions.axis] * d).reshape(-1, d)
 
     def step(state: Tensor) -> Tensor:
         x, weights = state[:d], state[d:]
-        field_value = torch.exp(-(x - centres).square().sum(1) / (2 * functions.length**2))
-        field = [
-            weights[i * len(field_value) : (i + 1) * len(field_value)] @ field_value
-            for i in range(d)
-        ]
-        return torch.cat([x + (torch.stack(field) + u) * DT, weights])
+        features = torch.exp(-(x - centres).square().sum(1) / (2 * functions.length**2))
+        field = torch.stack([weight @ features for weight in weights.split(len(features))])
+        return torch.cat([x + (field + u) * DT, weights])
 
     return step
 
 
-def process_noise(d: int, size: int) -> Tensor:
-    """Q dt of states, none of weights."""
-    return PROCESS_NOISE * DT * torch.diag((torch.arange(size) < d).double())
+def process_noise(d: int, size: int, variance: float = PROCESS_NOISE) -> Tensor:
+    """Returns Q dt of the state, and 0 of the weights."""
+    return variance * DT * torch.diag((torch.arange(size) < d).double())
 
 
-def rate_of(channels: Emission, x: Tensor) -> Tensor:
-    """h."""
+def expected(channels: Emission, x: Tensor) -> Tensor:
+    """Computes h(x)."""
     drive = channels.weight @ x + channels.bias
     return {"identity": x, "linear": drive, "loglinear": drive.exp()}[channels.kind]
 
 
-def mode(channels: Emission, y: Tensor, of: Dense) -> Tensor:
-    """Of -ln p(y|x) + ½ (x - x_p)ᵀ P_xx⁻¹ (x - x_p), by another's search."""
+def mode(channels: Emission, y: Tensor, belief: Dense) -> Tensor:
+    """Finds the mode of -ln p(y|x) + ½ (x - x_p)ᵀ P_xx⁻¹ (x - x_p) with another search."""
     d = channels.weight.shape[1]
-    expected, certainty = of.mean[:d], torch.linalg.inv(of.covariance[:d, :d])
-    x = expected.clone().requires_grad_()
+    prior, precision = belief.mean[:d], torch.linalg.inv(belief.covariance[:d, :d])
+    x = prior.clone().requires_grad_()
     search = torch.optim.LBFGS(
         [x], max_iter=500, tolerance_grad=1e-13, tolerance_change=0, line_search_fn="strong_wolfe"
     )
 
     def cost() -> Tensor:
         search.zero_grad()
-        h = rate_of(channels, x)
+        h = expected(channels, x)
         if channels.noise == "poisson":
             misfit = (h - y * h.log()).sum()
         else:
             misfit = ((y - h).square() / channels.noise_variance).sum() / 2
-        result = misfit + (x - expected) @ certainty @ (x - expected) / 2
-        result.backward()
-        return result
+        total = misfit + (x - prior) @ precision @ (x - prior) / 2
+        total.backward()
+        return total
 
     search.step(cost)
     return x.detach()
 
 
-def trusted(channels: Any, straight: float) -> dict[str, float]:
-    """How near two ways to a belief come: where channels bend, only as near as so few steps lead to
-    the mode.
-    """
-    near = 3e-5 if channels.kind == "loglinear" else straight
-    return {"rtol": near, "atol": near}
+def corrected(channels: Emission, y: Tensor, belief: Dense) -> Dense:
+    """Corrects by the gain P Hᵀ (H P Hᵀ + R)⁻¹, with nonlinear channels as they are at the mode."""
+    mean, covariance, _ = belief
+    d = channels.weight.shape[1]
+    local = covariance[:d, :d]
 
+    def linearised(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        h = expected(channels, x)
+        noise = h if channels.noise == "poisson" else channels.noise_variance
+        return h, jacobian(lambda at: expected(channels, at), x), torch.diag(noise)
 
-def corrected(channels: Emission, y: Tensor, of: Dense) -> Dense:
-    """The textbook's gain P Hᵀ (H P Hᵀ + R)⁻¹; where channels bend, of what they are around the
-    mode.
-    """
-    (mean, spread, _), d = of, channels.weight.shape[1]
-    local, at = spread[:d, :d], mean[:d]
-
-    def observed(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        h = rate_of(channels, x)
-        noise = torch.diag(h if channels.noise == "poisson" else channels.noise_variance)
-        return h, jacobian(lambda at: rate_of(channels, at), x), noise
-
-    h, slope, noise = observed(at)
+    h, slope, noise = linearised(mean[:d])
     nll = -MultivariateNormal(h, slope @ local @ slope.T + noise).log_prob(y) / len(y)
-    if channels.kind == "loglinear":
-        at = mode(channels, y, of)
-    h, slope, noise = observed(at)
-    gain = spread[:, :d] @ slope.T @ torch.linalg.inv(slope @ local @ slope.T + noise)
+    at = mode(channels, y, belief) if channels.kind == "loglinear" else mean[:d]
+    h, slope, noise = linearised(at)
+    gain = covariance[:, :d] @ slope.T @ torch.linalg.inv(slope @ local @ slope.T + noise)
     mean = mean + gain @ (y - h - slope @ (mean[:d] - at))
-    return Dense(mean, spread - gain @ slope @ spread[:d], nll)
+    return Dense(mean, covariance - gain @ slope @ covariance[:d], nll)
 
 
-def begun(channels: Emission, y: Tensor, of: Dense) -> Dense:
-    """A state of which nothing is known but that it is from U(-1, 1)^d, and what is seen of it."""
-    d, (mean, spread) = channels.weight.shape[1], (part.clone() for part in of[:2])
-    mean[:d], spread[:d], spread[:, :d] = 0, 0, 0
-    spread[:d, :d] = torch.eye(d) / 3
-    return corrected(channels, y, Dense(mean, spread))
+def restarted(channels: Emission, y: Tensor, belief: Dense) -> Dense:
+    """Forgets the state, which is then from U(-1, 1)^d, and corrects it."""
+    d = channels.weight.shape[1]
+    mean, covariance = belief.mean.clone(), belief.covariance.clone()
+    mean[:d], covariance[:d], covariance[:, :d] = 0, 0, 0
+    covariance[:d, :d] = torch.eye(d) / 3
+    return corrected(channels, y, Dense(mean, covariance))
+
+
+def assert_close(channels: Any, actual: Any, wanted: Any, near: float = 1e-7) -> None:
+    """Compares up to rounding, or up to how near the search comes to the mode."""
+    near = 3e-5 if channels.kind == "loglinear" else near
+    torch.testing.assert_close(actual, wanted, rtol=near, atol=near)
+
+
+def assert_dense(channels: Any, belief: Belief, wanted: list[Dense], near: float = 1e-7) -> None:
+    for part in ("mean", "covariance"):
+        dense = torch.stack([getattr(item, part) for item in wanted])
+        assert_close(channels, getattr(belief, part), dense, near)

@@ -22,24 +22,9 @@ class Case(NamedTuple):
     burn_in: int
 
     @property
-    def scene(self) -> EncodedWindows:
-        """Encodes the batch as the project does."""
+    def encoded(self) -> EncodedWindows:
+        """Returns the batch as the project encodes it."""
         return elbo.encode_windows(self.network, self.windows, self.burn_in)
-
-
-class Beliefs(NamedTuple):
-    """Holds the beliefs of all times of a window."""
-
-    mean: list[Tensor]
-    variance: list[Tensor]
-
-
-class Plain(NamedTuple):
-    """Holds the terms of one window, by member except for `kl_first`."""
-
-    ell: Tensor
-    kl_first: Tensor
-    kl_steps: Tensor
 
 
 def variance_of(raw: Tensor) -> Tensor:
@@ -53,9 +38,12 @@ def through(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
     return weights[-1] @ x + biases[-1][:, 0]
 
 
-def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int) -> Beliefs:
+def beliefs(
+    network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int
+) -> list[tuple[Tensor, Tensor]]:
+    """Returns mean and variance of each time after the burn-in."""
     encoder, heads = network.encoder, network.encoder.heads
-    hidden, result = encoder.initial_hidden(1), Beliefs([], [])
+    hidden, result = encoder.initial_hidden(1), []
     for time, entry in enumerate(torch.cat([observations, actions], 1)):
         hidden = encoder.cell(entry[None], hidden)
         if time < burn_in:
@@ -65,8 +53,7 @@ def encoded(network: SeqVae, observations: Tensor, actions: Tensor, burn_in: int
             through([w[i] for w in heads.weights], [b[i] for b in heads.biases], hidden[0])
             for i in (0, 1)
         )
-        result.mean.append(mean)
-        result.variance.append(variance_of(raw))
+        result.append((mean, variance_of(raw)))
     return result
 
 
@@ -101,11 +88,11 @@ def kl(mean_q: Tensor, variance_q: Tensor, mean_p: Tensor, variance_p: Tensor) -
     return kl_divergence(Normal(mean_q, variance_q.sqrt()), Normal(mean_p, variance_p.sqrt())).sum()
 
 
-def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
-    """Computes the terms of one window of the batch. weights: of horizons."""
+def plain_terms(case: Case, weights: list[float], window: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Computes ell, kl_first and kl_steps of one window. weights: of horizons."""
     network, windows, draws, burn_in = case
     y, actions = (part[:, window] for part in windows[:2])
-    mean, variance = encoded(network, y, actions, burn_in)
+    mean, variance = zip(*beliefs(network, y, actions, burn_in), strict=True)
     y, pushes = y[burn_in:], actions[burn_in:] @ network.control.T * network.dt
     noise, times = variance_of(network.raw_noise) * network.dt, len(y)
     members, _, samples = draws.posterior.shape[:3]
@@ -141,4 +128,4 @@ def plain_terms(case: Case, weights: list[float], window: int) -> Plain:
                         result = kl(mean[t + k], variance[t + k], after(m, state, t + k), noise)
                         kl_steps[m] += weight * result / samples
     first = kl(mean[0], variance[0], network.first_mean, variance_of(network.raw_first_variance))
-    return Plain(ell, first, kl_steps)
+    return ell, first, kl_steps

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from quatrain.envs.vector_field.observation import Emission, draw_emission
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -12,32 +12,27 @@ from quatrain.replay import windows
 from quatrain.replay.windows import Entry, WindowRing
 from tests.conftest import small
 
-KINDS: dict[str, dict[str, Any]] = {
+DYNAMICS: dict[str, dict[str, Any]] = {
     "linear": {"dynamics": "linear"},
     "mlp": {"dynamics": "mlp"},
     "deep": {"dynamics": "mlp", "dynamics_hidden": [6, 4]},
     "rbf": {"dynamics": "rbf"},
     "ensemble": {"dynamics": "ensemble", "members": 3},
 }
-"""Dynamics by name."""
 COUNTS = {"kind": "loglinear", "noise": "poisson"}
-"""Channels with Poisson counts."""
 
 
 def configured(
     dynamics: str = "rbf", decoder: str = "known", **others: Any
 ) -> ActiveDynamicsConfig:
-    """Returns the config of a small seq_vae.
-
-    others: seq_vae (of training), observation, weights (of the acquisition).
-    """
+    """Returns a small config; others: seq_vae (of train), observation, weights (acquisition)."""
     weights = (
         {"disagreement": 1.0, "variance": 0.0} if dynamics == "ensemble" else {"variance": 1.0}
     )
     return small(
         "active_dynamics",
         env={"observation": others.get("observation", {})},
-        network={"family": "seq_vae", "decoder": decoder, "seq_vae": KINDS[dynamics]},
+        network={"family": "seq_vae", "decoder": decoder, "seq_vae": DYNAMICS[dynamics]},
         train={
             "seq_vae": others.get("seq_vae", {}),
             "acquisition": {"weights": others.get("weights", weights)},
@@ -51,36 +46,24 @@ def channels(config: ActiveDynamicsConfig) -> Emission:
 
 
 def make_trainer(config: ActiveDynamicsConfig, seed: int = 0) -> SeqVaeTrainer:
-    """Returns a trainer before its first transition; RBF weights are random instead of zeros."""
-    trainer = SeqVaeTrainer.from_state(
-        config, channels(config), init_state(config, channels(config), seed)
-    )
+    """Returns a new trainer; RBF weights are random instead of zeros."""
+    emission = channels(config)
+    trainer = SeqVaeTrainer.from_state(config, emission, init_state(config, emission, seed))
     if config.network.seq_vae.dynamics == "rbf":
         with torch.no_grad():
             trainer.network.dynamics.weight.normal_(0, 0.5, generator=Generator().manual_seed(seed))
     return trainer
 
 
-def replay(
-    config: ActiveDynamicsConfig, rows: int = 1, count: int = 40, ends: tuple[int, ...] = ()
-) -> WindowRing:
-    """Returns a random walk of each row, which restarts after the transitions `ends`."""
-    draws, emission = Generator().manual_seed(1), channels(config)
-    ring = windows.allocate(
-        rows, config.train.transitions, config.env.observation.channels, config.env.d
-    )
-    x = torch.zeros(rows, config.env.d)
+def replay(config: ActiveDynamicsConfig, count: int = 40, ends: tuple[int, ...] = ()) -> WindowRing:
+    """Returns a random walk, which restarts after the transitions `ends`."""
+    draws, emission, train = Generator().manual_seed(1), channels(config), config.train
+    ring = windows.allocate(1, train.transitions, config.env.observation.channels, config.env.d)
+    x = torch.zeros(1, config.env.d)
     for number in range(count):
-        action = torch.rand(rows, config.env.d, generator=draws) * 2 - 1
+        action = torch.rand(1, config.env.d, generator=draws) * 2 - 1
         x = 0.95 * x + 0.3 * action
-        y = emission.sample(x, None, draws)
-        windows.write(
-            ring, Entry(y, action, torch.full((rows,), number in ends)), config.train.seq_vae.length
-        )
+        entry = Entry(emission.sample(x, None, draws), action, torch.tensor([number in ends]))
+        windows.write(ring, entry, train.seq_vae.length)
         x = x * (number not in ends)
     return ring
-
-
-def gradients(trainer: SeqVaeTrainer) -> dict[str, Tensor]:
-    """Returns the latest gradient of each parameter."""
-    return {name: param.grad.clone() for name, param in trainer.network.named_parameters()}

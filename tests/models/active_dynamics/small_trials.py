@@ -1,26 +1,61 @@
-"""Small runs of both families, and trials that go on a transition at a time."""
+"""Small runs of both families, whole or one transition at a time."""
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
+from quatrain.models.active_dynamics import config as configs
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate
+from quatrain.models.active_dynamics.figures.study import Study, make_study
+from quatrain.models.active_dynamics.learner import FieldLearner
+from quatrain.models.active_dynamics.plots import plots
 from quatrain.models.active_dynamics.state import State, TrainingState, learners_of
-from quatrain.progress import Progress
-from tests.conftest import small
+from quatrain.progress import History, Progress, history, rows
+from tests.conftest import shapes_unchecked, small
 
 FAMILIES = ("bayes_filter", "seq_vae")
 both_families = pytest.mark.parametrize("family", FAMILIES)
 PLANNED = {"candidates": 16, "iterations": 2, "horizon": 6, "elites": 4, "keep": 2}
-"""Plans that are worth their transitions."""
+"""Plans that are better than random actions."""
+VAE = {"family": "seq_vae"}
+ENSEMBLE = {"family": "seq_vae", "seq_vae": {"dynamics": "ensemble", "members": 2}}
+DISAGREEMENT = {"weights": {"disagreement": 1.0, "variance": 0.0}}
+RUNS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "six replicates": {"seeds": 6, "train": {"arms": ["random", "active", "prbs"]}},
+    "one replicate, one record, counts": {
+        "seeds": 1,
+        "env": {"observation": {"kind": "loglinear", "noise": "poisson"}},
+        "train": {"record_every": 1000},
+    },
+    "all arms, and episodes that end": {
+        "env": {"episode_transitions": 7},
+        "train": {"arms": ["active", "random", "step", "prbs", "chirp", "off"]},
+    },
+    "one arm on a line": {
+        "env": {"field": {"kind": "linear", "matrix": [[-0.5]]}},
+        "train": {"arms": ["step"]},
+    },
+    "space": {
+        "env": {"field": {"kind": "linear", "matrix": [[-0.5, -1, 0], [1, -0.5, 0], [0, 0, -0.3]]}},
+        "network": {"rbf": {"side": 3}},
+    },
+    "learned channels": {"collect": {"warmup": 40}, "network": {"decoder": "linear"}},
+    "seq_vae": {"network": VAE, "train": {"transitions": 40}},
+    "ensemble": {"network": ENSEMBLE, "train": {"transitions": 40, "acquisition": DISAGREEMENT}},
+}
+"""Changes of the small config by name."""
 
 
 class Run(NamedTuple):
-    """A config that was learned by."""
+    """Holds a config, its dataset and what a training yielded."""
 
     config: ActiveDynamicsConfig
     dataset: Dataset
@@ -28,44 +63,82 @@ class Run(NamedTuple):
 
     @property
     def state(self) -> State:
-        """At the end."""
         return self.yields[-1].state
 
-    def of(self, arm: str, by_row: Tensor) -> Tensor:
-        """Of that arm."""
-        return by_row[learners_of(self.config, arm)]
+    @property
+    def learner(self) -> FieldLearner:
+        return TrainingState.from_state(self.config, self.dataset, self.state).learner
+
+    @property
+    def estimate(self) -> FieldEstimate:
+        return estimate_field(self.config, self.learner, self.state, self.dataset)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        with shapes_unchecked():
+            return evaluate(self.config, self.state, self.dataset, 0)
+
+    @property
+    def study(self) -> Study:
+        with shapes_unchecked():
+            return make_study(self.config, self.state, self.dataset)
+
+    @property
+    def history(self) -> History:
+        starts = [0, *(item.step for item in self.yields)]
+        parts = zip(self.yields, starts, strict=False)
+        return history([row for item, start in parts for row in rows(item, start)])
+
+    def figures(self) -> dict[str, Figure]:
+        scores = self.scores
+        with shapes_unchecked():
+            return plots(self.config, self.state, self.dataset, self.history, scores)
+
+    def of(self, arm: str, values: Tensor) -> Tensor:
+        return values[learners_of(self.config, arm)]
 
 
 def configured(family: str = "bayes_filter", **sections: Any) -> ActiveDynamicsConfig:
-    """The small config of a family; sections are changed, `network` beside the family."""
-    return small(
-        "active_dynamics",
-        **sections | {"network": {"family": family} | sections.get("network", {})},
-    )
+    """Returns the small config of a family with changed sections; a warm-up may be short."""
+    network = {"family": family} | sections.get("network", {})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(configs, "LEARNED_WARMUP", 10)
+        return small("active_dynamics", **sections | {"network": network})
 
 
 def run(config: ActiveDynamicsConfig, seed: int = 0) -> Run:
-    """From collecting to the end."""
-    dataset = collect(config, seed)
-    return Run(config, dataset, list(train.train(config, dataset, seed)))
+    with shapes_unchecked():
+        dataset = collect(config, seed)
+        return Run(config, dataset, list(train.train(config, dataset, seed)))
+
+
+@cache
+def named(name: str) -> Run:
+    """Returns one of RUNS, trained once."""
+    return run(configured(**RUNS[name]))
+
+
+@cache
+def studied(name: str) -> Study:
+    return named(name).study
 
 
 def at(
     config: ActiveDynamicsConfig, transitions: int, dataset: Dataset | None = None
 ) -> TrainingState:
-    """A trial after so many transitions."""
+    """Returns a training after some transitions."""
     training = TrainingState.init(config, collect(config, 0) if dataset is None else dataset, 0)
     return advanced(training, transitions)
 
 
 def advanced(training: TrainingState, transitions: int) -> TrainingState:
-    """The same, so many transitions later."""
-    for _ in range(transitions):
-        train.advance(training)
+    with shapes_unchecked():
+        for _ in range(transitions):
+            train.advance(training)
     return training
 
 
 def wave(*shape: int, start: float) -> Tensor:
-    """Numbers from -1 to 1 that no generator of random numbers has to repeat."""
+    """Returns numbers from -1 to 1 that depend on no generator."""
     place = torch.arange(torch.Size(shape).numel(), dtype=torch.float64)
     return (start + 1.7 * place + 0.37 * place.square()).sin().float().view(shape)

@@ -1,11 +1,11 @@
-"""The encoder: carried states equal the full pass, gradients are autograd's, it is causal."""
+"""The encoder: its passes agree, gradients are those of autograd, and it is causal."""
 
-import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from quatrain.models.active_dynamics.config import SeqVaeNetwork
 from quatrain.models.active_dynamics.seq_vae.encoder import Encoder
+from tests.models.active_dynamics.filters import drawn
 
 OBS, ACTION, D, HIDDEN, HEAD, TIME, BATCH = 5, 2, 3, 7, 6, 9, 4
 
@@ -19,75 +19,47 @@ def make_encoder() -> Encoder:
         return Encoder(config, OBS, ACTION, D).double()
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=Generator().manual_seed(seed))
-
-
-def plain(encoder: Encoder, inputs: Tensor, hidden: Tensor) -> Tensor:
-    """Computes the states one time after the other, by autograd."""
-    result = []
+def step_by_step(encoder: Encoder, inputs: Tensor, hidden: Tensor) -> Tensor:
+    states = []
     for entry in inputs:
-        hidden = encoder.cell(entry, hidden)
-        result.append(hidden)
-    return torch.stack(result)
+        hidden = encoder.step(entry, hidden)
+        states.append(hidden)
+    return torch.stack(states)
 
 
-def test_states_and_gradients_are_those_of_torch():
-    encoder, inputs, hidden = (
-        make_encoder(),
-        drawn(TIME, BATCH, OBS + ACTION).requires_grad_(),
-        drawn(BATCH, HIDDEN, seed=1),
-    )
-    weights, result = drawn(TIME, BATCH, HIDDEN, seed=2), []
-    for states in (encoder(inputs, hidden), plain(encoder, inputs, hidden)):
-        grads = torch.autograd.grad((states * weights).sum(), [inputs, *encoder.cell.parameters()])
-        result.append((states.detach(), *grads))
-    for actual, expected in zip(*result, strict=True):
+def test_states_and_gradients_are_those_of_single_steps_by_autograd():
+    """Also where two passes share a backward pass."""
+    encoder, hidden = make_encoder(), drawn(BATCH, HIDDEN, seed=1)
+    inputs = [drawn(TIME, BATCH, OBS + ACTION, seed=seed).requires_grad_() for seed in (2, 3)]
+    weights, results = drawn(TIME, BATCH, HIDDEN, seed=4), []
+    for passed in (encoder, lambda *parts: step_by_step(encoder, *parts)):
+        first, second = (passed(each, hidden) for each in inputs)
+        loss = (first * weights).sum() + second.square().sum()
+        gradients = torch.autograd.grad(loss, [*inputs, *encoder.cell.parameters()])
+        results.append((first.detach(), second.detach(), *gradients))
+    for actual, expected in zip(*results, strict=True):
         torch.testing.assert_close(actual, expected)
 
 
-def test_gradients_agree_with_differences():
-    encoder, hidden = make_encoder(), drawn(BATCH, HIDDEN, seed=1)
-    inputs = drawn(3, BATCH, OBS + ACTION).requires_grad_()
-    assert torch.autograd.gradcheck(lambda entry: encoder(entry, hidden), inputs)
+def test_in_single_precision_the_carried_state_is_that_of_the_full_pass():
+    encoder, inputs = make_encoder().float(), drawn(60, BATCH, OBS + ACTION).float()
+    hidden = encoder.initial_hidden(BATCH)
+    full, carried = encoder(inputs, hidden), step_by_step(encoder, inputs, hidden)
+    for actual, expected in zip(encoder.belief(carried), encoder.belief(full), strict=True):
+        torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
 
 
-def test_two_losses_share_one_backward_and_each_may_have_its_own():
-    encoder, hidden = make_encoder(), drawn(BATCH, HIDDEN, seed=1)
-    inputs = [drawn(TIME, BATCH, OBS + ACTION, seed=seed) for seed in (2, 3)]
-    (encoder(inputs[0], hidden).square().sum() + encoder(inputs[1], hidden).sum()).backward()
-    together = [param.grad.clone() for param in encoder.cell.parameters()]
-    encoder.zero_grad()
-    encoder(inputs[0], hidden).square().sum().backward()
-    encoder(inputs[1], hidden).sum().backward()
-    for actual, param in zip(together, encoder.cell.parameters(), strict=True):
-        torch.testing.assert_close(actual, param.grad)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_carried_state_says_what_the_full_pass_says(dtype: torch.dtype):
-    encoder, inputs = make_encoder().to(dtype), drawn(60, BATCH, OBS + ACTION).to(dtype)
-    full, hidden = (
-        encoder.belief(encoder(inputs, encoder.initial_hidden(BATCH))),
-        encoder.initial_hidden(BATCH),
-    )
-    for time, entry in enumerate(inputs):
-        hidden = encoder.step(entry, hidden)
-        for actual, expected in zip(encoder.belief(hidden), full, strict=True):
-            torch.testing.assert_close(actual, expected[time], atol=1e-6, rtol=0)
-
-
-def test_beliefs_of_many_are_those_of_each():
+def test_beliefs_of_sequences_are_those_of_each_state():
+    """The variance is the same everywhere at first."""
     encoder, hidden = make_encoder(), drawn(TIME, BATCH, HIDDEN)
-    for actual, expected in zip(
-        encoder.belief_sequence(hidden), encoder.belief(hidden), strict=True
-    ):
+    belief, head = encoder.belief(hidden), encoder.heads
+    for actual, expected in zip(encoder.belief_sequence(hidden), belief, strict=True):
         torch.testing.assert_close(actual.movedim(0, 2), expected)
-    (mean, _), head = encoder.belief(hidden), encoder.heads
-    plain_mean = head.weights[1][0] @ torch.tanh(
-        head.weights[0][0] @ hidden[3, 2, :, None] + head.biases[0][0]
-    )
-    torch.testing.assert_close(mean[3, 2], (plain_mean + head.biases[1][0])[:, 0])
+    layer = torch.tanh(head.weights[0][0] @ hidden[3, 2, :, None] + head.biases[0][0])
+    mean = (head.weights[1][0] @ layer + head.biases[1][0])[:, 0]
+    torch.testing.assert_close(belief.mean[3, 2], mean)
+    variance = torch.full_like(belief.variance, 0.048588)
+    torch.testing.assert_close(belief.variance, variance, atol=1e-6, rtol=0)
 
 
 def test_an_observation_or_action_changes_beliefs_from_its_own_on():
@@ -95,29 +67,16 @@ def test_an_observation_or_action_changes_beliefs_from_its_own_on():
     for column in (0, OBS):
         changed = inputs.clone()
         changed[5, :, column] += 1
-        before, after = (
-            encoder(entry, encoder.initial_hidden(BATCH)) for entry in (inputs, changed)
-        )
+        before, after = (encoder(each, encoder.initial_hidden(BATCH)) for each in (inputs, changed))
         assert torch.equal(before[:5], after[:5])
         assert (before[5:] != after[5:]).flatten(1).any(1).all()
 
 
-def test_episodes_in_a_row_are_encoded_as_if_each_were_alone():
-    encoder, inputs, ended = (
-        make_encoder(),
-        drawn(TIME, OBS + ACTION),
-        torch.zeros(TIME, dtype=torch.bool),
-    )
-    ended[[0, 4, 8]] = True
+def test_consecutive_episodes_are_encoded_as_if_each_were_alone():
+    encoder, inputs = make_encoder(), drawn(TIME, OBS + ACTION)
+    ended = torch.tensor([time in (0, 4, 8) for time in range(TIME)])
     parts = [
         encoder(part[:, None], encoder.initial_hidden(1))[:, 0]
         for part in inputs.tensor_split([1, 5])
     ]
     torch.testing.assert_close(encoder.encode_episodes(inputs, ended), torch.cat(parts))
-
-
-def test_the_first_variance_is_the_same_everywhere():
-    variance = make_encoder().belief(drawn(BATCH, HIDDEN)).variance
-    torch.testing.assert_close(
-        variance, torch.full_like(variance, 0.048587 + 1e-6), atol=1e-6, rtol=0
-    )

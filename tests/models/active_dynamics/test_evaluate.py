@@ -1,8 +1,5 @@
-"""Scores of learners whose knowledge is made by hand, so that it can be told in advance what they
-are.
-"""
+"""Scores of learners whose weights are set by hand, so that they are known in advance."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,14 +12,13 @@ from quatrain.models.active_dynamics import collect as collecting
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.learner import weight_variance
-from quatrain.models.active_dynamics.collect import Dataset, collect, world_of
+from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import (
     GATED,
     HORIZONS,
     FieldEstimate,
     calibration,
-    estimate_field,
     evaluate,
     ratio_interval,
     ratios,
@@ -31,217 +27,168 @@ from quatrain.models.active_dynamics.evaluate import (
 )
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
-from tests.conftest import params_with, small
-from tests.models.active_dynamics.small_trials import Run, advanced, both_families, configured, run
+from tests.conftest import params_with, shapes_unchecked
+from tests.models.active_dynamics.small_trials import (
+    Run,
+    advanced,
+    both_families,
+    configured,
+    named,
+    run,
+)
 
-FEW = {"held_out_rollouts": 8, "starts": 8}
 BRIEF = {"transitions": 12, "record_every": 12, "checkpoints": 3}
+FINE = {"rbf": {"side": 9, "length": 0.6}}
 
 
 def features(config: ActiveDynamicsConfig, x: Any) -> Tensor:
     return make_rbf(config.network.rbf, config.env.d).features(torch.as_tensor(x).double())
 
 
-def best_weights(config: ActiveDynamicsConfig, dataset: Dataset) -> Tensor:
-    """[d, feature]: least squares on the grid."""
-    held_out = dataset.held_out
-    return torch.linalg.lstsq(
-        features(config, held_out.grid), torch.tensor(held_out.grid_field).double()
-    ).solution.T
+class Case:
+    """Holds learners before the first transition, whose weights can be set."""
 
+    def __init__(self, **sections: Any) -> None:
+        self.config = configured(**sections)
+        self.dataset = collect(self.config, 3)
+        self.state = train.init_state(self.config, self.dataset, 0)
 
-def knowing(state: State, weight: Tensor) -> State:
-    """All rows, at all checkpoints."""
-    mean = torch.cat(
-        [state.params.mean[:, : len(weight)], weight.flatten().expand(len(state.path), -1)], 1
-    )
-    kept = state.snapshots["weight"]
-    return state._replace(
-        params=state.params._replace(mean=mean),
-        snapshots={"weight": weight.float().expand_as(kept).clone()},
-        transitions=torch.tensor(10**6),
-    )
+    @property
+    def best_weights(self) -> Tensor:
+        """Returns weights [d, feature] fitted on the grid."""
+        grid, field = self.dataset.held_out.grid, self.dataset.held_out.grid_field
+        return torch.linalg.lstsq(
+            features(self.config, grid), torch.tensor(field).double()
+        ).solution.T
 
+    def with_weights(self, weight: Tensor) -> State:
+        """Returns the state of learners that have these weights now and at all checkpoints."""
+        mean = self.state.params.mean.clone()
+        mean[:, len(weight) :] = weight.flatten()
+        snapshots = self.state.snapshots["weight"]
+        return self.state._replace(
+            params=self.state.params._replace(mean=mean),
+            snapshots={"weight": weight.float().expand_as(snapshots).clone()},
+            transitions=torch.tensor(10**6),
+        )
 
-def built(**sections: Any) -> tuple[ActiveDynamicsConfig, Dataset, State]:
-    """Before anything was learned."""
-    config = small("active_dynamics", **sections)
-    dataset = collect(config, 3)
-    return config, dataset, train.init_state(config, dataset, 0)
+    def scores(self, weight: Tensor) -> dict[str, float]:
+        return self.evaluate(self.with_weights(weight))
+
+    def evaluate(self, state: State) -> dict[str, float]:
+        with shapes_unchecked():
+            return evaluate(self.config, state, self.dataset, 0)
 
 
 # The field.
 
 
 def test_the_best_weights_score_the_projection_floor():
-    config, dataset, state = built()
-    scores = evaluate(config, knowing(state, best_weights(config, dataset)), dataset, 0)
+    case = Case()
+    scores = case.scores(case.best_weights)
     floor = scores["projection_floor"]
     assert 0.01 < floor < scores["affine_field"] < scores["zero_field"] == 1
-    for arm in config.train.arms:
+    for arm in case.config.train.arms:
         assert scores[f"field_nrmse.{arm}"] == pytest.approx(floor, rel=1e-4)
         assert scores[f"displacement_r2_1.{arm}"] > 0.99
 
 
-def test_no_field_scores_1_and_explains_no_displacement():
-    config, dataset, state = built(env={"control": [[0.0, 2.0, 0.5], [1.0, 0.0, 0.5]]})
-    scores = evaluate(config, knowing(state, torch.zeros(2, 25).double()), dataset, 0)
-    for arm in config.train.arms:
-        assert scores[f"field_nrmse.{arm}"] == 1
-        for k in HORIZONS:
-            assert scores[f"displacement_r2_{k}.{arm}"] == pytest.approx(0, abs=1e-6)
-    assert scores["position_r2_1.active"] > 0.9  # that nothing moves is nearly right at first
-    assert (
-        scores["position_r2_20.active"]
-        < scores["position_r2_5.active"]
-        < scores["position_r2_1.active"]
-    )
+def test_a_zero_field_has_error_1_and_explains_no_displacement():
+    case = Case(env={"control": [[0.0, 2.0, 0.5], [1.0, 0.0, 0.5]]})
+    scores = case.scores(torch.zeros(2, 25).double())
+    assert scores["field_nrmse.random"] == 1
+    for k in HORIZONS:
+        assert scores[f"displacement_r2_{k}.random"] == pytest.approx(0, abs=1e-6)
+    positions = [scores[f"position_r2_{k}.random"] for k in (20, 5, 1)]
+    assert positions == sorted(positions)
+    assert positions[2] > 0.9  # that nothing moves is nearly right at first
 
 
 TURN, SHIFT = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double(), torch.tensor([1.0, 0.0]).double()
-"""A quarter, and the distance of two centres: what one grid can represent, the other can."""
+"""A quarter, and the distance of two centres: both grids of centres represent the same fields."""
 
 
 def turned(values: Tensor) -> Tensor:
-    """Values [side, side, ...] at centres x, at the centres z of x = TURN z + SHIFT; on a grid of
-    centres 0.5 apart.
-    """
+    """Takes values [side, side, ...] at centres x to the centres z of x = TURN z + SHIFT."""
     side = len(values)
     result = torch.zeros_like(values)
-    for i in range(side):
-        for j in range(side):
-            x = TURN @ torch.tensor([i - side // 2, j - side // 2]).double() + 2 * SHIFT
-            to = (x + side // 2).round().long().tolist()
-            if min(to) >= 0 and max(to) < side:
-                result[i, j] = values[to[0], to[1]]
+    for i, j in np.ndindex(side, side):
+        x = TURN @ torch.tensor([i - side // 2, j - side // 2]).double() + 2 * SHIFT
+        place = (x + side // 2).round().long().tolist()
+        if min(place) >= 0 and max(place) < side:
+            result[i, j] = values[place[0], place[1]]
     return result
 
 
-def test_a_turned_and_shifted_learner_scores_as_the_same_one_that_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """Weights and variances of centres that both grids have; the others are 0."""
-    monkeypatch.setattr("quatrain.models.active_dynamics.config.LEARNED_WARMUP", 10)
-    sections = {"network": {"decoder": "linear", "rbf": {"side": 9, "length": 0.6}}, "seeds": 1}
-    config, dataset, state = built(**sections)
-    draws = torch.Generator().manual_seed(0)
-    inner = torch.zeros(9, 9, 2).double()
-    inner[2:7, 2:7] = torch.randn(5, 5, 2, generator=draws, dtype=torch.float64)
-    spread = torch.zeros(9, 9, 1).double()
+def test_a_turned_and_shifted_learner_has_the_same_scores():
+    case = Case(network=FINE | {"decoder": "linear"}, seeds=1)
+    learners, draws = case.config.learners, torch.Generator().manual_seed(0)
+    weight, spread = torch.zeros(9, 9, 2).double(), torch.zeros(9, 9, 1).double()
+    weight[2:7, 2:7] = torch.randn(5, 5, 2, generator=draws, dtype=torch.float64)
     spread[2:7, 2:7] = torch.rand(5, 5, 1, generator=draws, dtype=torch.float64)
-    emission = [
-        torch.tensor(part).double().expand(config.learners, *part.shape)
-        for part in dataset.emission
-    ]
-    plain = LearnedChannels(*emission)
-    other = plain._replace(weight=plain.weight @ TURN, bias=plain.bias + plain.weight @ SHIFT)
+    emission = (torch.tensor(part).double() for part in case.dataset.emission)
+    plain = LearnedChannels(*(part.expand(learners, *part.shape) for part in emission))
+    latent = plain._replace(weight=plain.weight @ TURN, bias=plain.bias + plain.weight @ SHIFT)
     scores = []
-    for channels, weight, variance in (
-        (plain, inner, spread),
-        (other, turned(inner) @ TURN, turned(spread)),
+    for channels, mean, variance in (
+        (plain, weight, spread),
+        (latent, turned(weight) @ TURN, turned(spread)),
     ):
-        local = knowing(state, weight.flatten(0, 1).T)._replace(decoder=channels)
+        state = case.with_weights(mean.flatten(0, 1).T)._replace(decoder=channels)
         covariance = torch.block_diag(torch.eye(2), *[variance.flatten().diag()] * 2).double()
-        params = local.params._replace(
-            covariance=covariance.expand(config.learners, -1, -1).contiguous()
+        covariance = covariance.expand(learners, -1, -1).contiguous()
+        scores.append(
+            case.evaluate(state._replace(params=state.params._replace(covariance=covariance)))
         )
-        scores.append(evaluate(config, local._replace(params=params), dataset, 0))
-    item, same = scores
     names = [f"{name}_{k}" for name in ("displacement_r2", "position_r2") for k in HORIZONS]
-    names += ["field_nrmse", "field_nlpd", "coverage_90", "calibration"]
-    for name in names:
-        assert same[f"{name}.active"] == pytest.approx(item[f"{name}.active"], rel=1e-4), name
-    assert abs(item["field_nrmse.active"] - 1) > 0.1
+    for name in (*names, "field_nrmse", "field_nlpd", "coverage_90", "calibration"):
+        first, second = (each[f"{name}.active"] for each in scores)
+        assert second == pytest.approx(first, rel=1e-4), name
+    assert abs(scores[0]["field_nrmse.active"] - 1) > 0.1
 
 
-def test_a_learner_on_its_way_is_judged_by_what_it_knows():
-    result = run(small("active_dynamics", seeds=1, train={"record_every": 30}))
+def test_an_early_state_is_scored_by_what_it_has_learned():
+    result = run(configured(seeds=1, train={"record_every": 30}))
     early, late = (evaluate(result.config, item.state, result.dataset, 0) for item in result.yields)
-    for name in ("active", "random"):
-        assert late[f"field_nrmse.{name}"] < early[f"field_nrmse.{name}"] < 1
-        lines = result.yields[0].metrics[f"monitor/field_nrmse.{name}"].item()
-        assert early[f"field_nrmse.{name}"] == pytest.approx(
-            lines, rel=0.05
-        )  # of every fourth point
+    for arm in ("active", "random"):
+        monitored = result.yields[0].metrics[f"monitor/field_nrmse.{arm}"].item()
+        assert late[f"field_nrmse.{arm}"] < early[f"field_nrmse.{arm}"] < 1
+        # Monitored at every fourth point.
+        assert early[f"field_nrmse.{arm}"] == pytest.approx(monitored, rel=0.05)
 
 
 def test_errors_are_those_of_each_checkpoint():
-    result = run(
-        small("active_dynamics", train={"record_every": 2, "transitions": 24, "checkpoints": 4})
-    )
+    result = run(configured(train={"record_every": 2, "transitions": 24, "checkpoints": 4}))
+    errors = result.estimate.nrmse
     steps = checkpoint_steps(result.config)
-    learners = {item.step: item.state for item in result.yields}
-    errors = known_by(result, result.state).nrmse
-    assert errors.shape == (4, 4)
-    for place, step in enumerate(steps):
-        if step in learners:
-            assert known_by(result, learners[step]).nrmse[-1] == pytest.approx(
-                errors[place], rel=1e-5
-            )
+    for item in result.yields:
+        if item.step in steps:
+            then = Run(result.config, result.dataset, [item]).estimate.nrmse[-1]
+            assert then == pytest.approx(errors[steps.index(item.step)], rel=1e-5)
     assert len({*errors.flatten().round(9)}) > 12
 
 
-def known_by(result: Run, state: State) -> FieldEstimate:
-    rows = TrainingState.from_state(result.config, result.dataset, state).learner
-    return estimate_field(result.config, rows, state, result.dataset)
+# References.
 
 
-FIELDS = {
-    "limit_cycle": (0.43, 0.0035),
-    "double_limit_cycle": (0.39, 0.0035),
-    "van_der_pol": (0.27, 0.0008),
-    "duffing": (0.48, 0.0037),
-    "snowman": (0.88, 0.041),
-}
-
-
-@pytest.mark.parametrize("kind", FIELDS)
-def test_floors_of_the_committed_grid(kind: str):
-    affine, projection = FIELDS[kind]
-    (result,) = floors_of(kind=kind)
-    assert result["zero_field"] == 1
-    assert result["affine_field"] == pytest.approx(affine, abs=0.005)
-    assert result["projection_floor"] == pytest.approx(projection, rel=0.05, abs=5e-5)
-
-
-def test_of_an_affine_field_the_best_affine_one_is_no_floor():
-    (result,) = floors_of(kind="linear", matrix=[[-0.5, -1.0], [1.0, -0.5]])
-    assert result["affine_field"] == 1
-    assert 0 < result["projection_floor"] < 0.01
-
-
-def test_each_drawn_table_has_floors_of_its_own():
-    """Of 64 of them: affine .73 (.60 to .88), projection .135 (.095 to .173), as medians and nine
-    in ten.
-    """
-    drawn = floors_of(8, kind="multi_attractor")
-    affine, projection = (
-        np.array([item[name] for item in drawn]) for name in ("affine_field", "projection_floor")
-    )
-    assert np.median(affine) == pytest.approx(0.73, abs=0.12)
-    assert np.median(projection) == pytest.approx(0.135, abs=0.03)
-    assert len({*affine}) == 8
-
-
-@cache
-def any_dataset() -> Dataset:
-    return collect(
-        params_with({"active_dynamics": {"seeds": 1, "collect": FEW}}).active_dynamics, 0
-    )
-
-
-def floors_of(draws: int = 1, **field: Any) -> list[dict[str, float]]:
-    """With the committed grid of functions."""
+@pytest.mark.parametrize(
+    ("field", "affine", "projection"),
+    [
+        ({"kind": "limit_cycle"}, 0.43, 0.0035),
+        ({"kind": "snowman"}, 0.88, 0.041),
+        ({"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}, 1.0, 0.00075),
+    ],
+)
+def test_floors_of_the_committed_grid(field: dict[str, Any], affine: float, projection: float):
+    """The best affine field is no floor of an affine field."""
     config = params_with({"active_dynamics": {"env": {"field": field}}}).active_dynamics
-    held_out, generator, result = any_dataset().held_out, torch.Generator().manual_seed(0), []
-    for _ in range(draws):
-        truth = make_field(config.env.world.field, generator)(torch.tensor(held_out.grid)).numpy()
-        result.append(
-            reference_errors(
-                config, any_dataset()._replace(held_out=held_out._replace(grid_field=truth))
-            )
-        )
-    return result
+    held_out = named("default").dataset.held_out
+    truth = make_field(config.env.world.field, torch.Generator())(torch.tensor(held_out.grid))
+    held_out = held_out._replace(grid_field=truth.numpy())
+    errors = reference_errors(config, named("default").dataset._replace(held_out=held_out))
+    assert errors["zero_field"] == 1
+    assert errors["affine_field"] == pytest.approx(affine, abs=0.005)
+    assert errors["projection_floor"] == pytest.approx(projection, rel=0.05, abs=5e-5)
 
 
 def test_without_radial_functions_any_field_can_be_represented():
@@ -249,24 +196,42 @@ def test_without_radial_functions_any_field_can_be_represented():
     assert reference_errors(config, collect(config, 0))["projection_floor"] == 0
 
 
+def test_the_true_field_is_hardly_more_surprised_than_the_oracle():
+    """Whatever actions do: held-out rollouts are driven by them."""
+    control = [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]
+    case = Case(env={"control": control}, seeds=1, train={"arms": ("random",)}, network=FINE)
+    scores, ignorant = (
+        case.scores(weight) for weight in (case.best_weights, torch.zeros(2, 81).double())
+    )
+    oracle = scores["innovation_nll_oracle"]
+    assert oracle == ignorant["innovation_nll_oracle"]
+    assert oracle < scores["innovation_nll.random"] + 1e-3 < oracle + 0.02
+    assert ignorant["innovation_nll.random"] > oracle + 0.02
+
+
+def test_the_surprise_of_the_oracle_is_that_of_noise_alone():
+    """Where channels have hardly any noise, that of a step is left."""
+    case = Case(env={"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}})
+    expected = 0.5 * np.log(2 * np.pi * np.e * 0.01 * 0.1)
+    scores = case.evaluate(case.state)
+    assert scores["innovation_nll_oracle"] == pytest.approx(expected, abs=0.06)
+
+
 # Predictions.
 
 
-def test_predictions_are_paths_of_the_mean_field_from_true_starts():
-    """Which count until the true ones leave the region."""
+def test_predictions_are_paths_of_the_mean_field_until_the_true_ones_leave_the_region():
     effect = np.array([[0.0, 4.0], [2.0, 1.0]])
-    config, dataset, state = built(
-        env={"control": effect.tolist()}, train={"arms": ("random",)}, seeds=1
-    )
-    weight = 0.7 * best_weights(config, dataset)
-    scores = evaluate(config, knowing(state, weight), dataset, 0)
-    held_out, paths = dataset.held_out, {k: [] for k in HORIZONS}
+    case = Case(env={"control": effect.tolist()}, train={"arms": ("random",)}, seeds=1)
+    weight = 0.7 * case.best_weights
+    scores, held_out = case.scores(weight), case.dataset.held_out
+    paths: dict[int, list[Any]] = {k: [] for k in HORIZONS}
     for start, actions, truth in zip(
         held_out.starts, held_out.start_actions, held_out.clean_states, strict=True
     ):
         x, pushed = start.astype(float), np.zeros(2)
         for k, action in enumerate(actions, 1):
-            x = x + 0.1 * (weight.numpy() @ features(config, x).numpy() + effect @ action)
+            x = x + 0.1 * (weight.numpy() @ features(case.config, x).numpy() + effect @ action)
             pushed = pushed + 0.1 * effect @ action
             if np.linalg.norm(truth[k]) > 1.5:
                 break
@@ -274,117 +239,69 @@ def test_predictions_are_paths_of_the_mean_field_from_true_starts():
                 paths[k].append((x, truth[k], start + pushed))
     assert 8 == len(paths[1]) > len(paths[10]) > 1
     for k in HORIZONS:
-        x, there, carried = (np.array(part) for part in zip(*paths[k], strict=True))
-        error, moved = ((x - there) ** 2).sum(), ((there - carried) ** 2).sum()
+        x, true, carried = (np.array(part) for part in zip(*paths[k], strict=True))
+        error, moved = ((x - true) ** 2).sum(), ((true - carried) ** 2).sum()
         assert scores[f"displacement_r2_{k}.random"] == pytest.approx(1 - error / moved, rel=1e-4)
-        if len(there) > 1:
-            spread = ((there - there.mean(0)) ** 2).sum()
+        if len(true) > 1:
+            spread = ((true - true.mean(0)) ** 2).sum()
             assert scores[f"position_r2_{k}.random"] == pytest.approx(1 - error / spread, rel=1e-4)
-
-
-@pytest.mark.parametrize("control", [[[0.0, 2.0], [1.0, 0.0]], [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]])
-def test_who_knows_the_field_is_hardly_more_surprised_than_the_oracle(control: list[list[float]]):
-    """Whatever actions do: held-out rollouts are driven by them."""
-    brief = {
-        "seeds": 1,
-        "train": {"arms": ("random",)},
-        "network": {"rbf": {"side": 9, "length": 0.6}},
-    }
-    config, dataset, state = built(env={"control": control}, **brief)
-    scores = evaluate(config, knowing(state, best_weights(config, dataset)), dataset, 0)
-    ignorant = evaluate(config, knowing(state, torch.zeros(2, 81).double()), dataset, 0)
-    oracle = scores["innovation_nll_oracle"]
-    assert oracle == ignorant["innovation_nll_oracle"]
-    assert oracle < scores["innovation_nll.random"] + 1e-3 < oracle + 0.02
-    assert ignorant["innovation_nll.random"] > oracle + 0.02
-
-
-def test_the_oracle_s_surprise_is_that_of_noise_alone():
-    """Where states are seen well, what is left is the noise of channels, and that of a step seen
-    through them.
-    """
-    noise = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}}
-    config, dataset, state = built(env=noise)
-    deviation = (0.01 * 0.1) ** 0.5
-    expected = 0.5 * np.log(2 * np.pi * np.e * deviation**2)
-    result = evaluate(config, state, dataset, 0)["innovation_nll_oracle"]
-    assert result == pytest.approx(expected, abs=0.06)  # of 8 * 100 * 2 numbers
 
 
 # Uncertainty.
 
 
-def test_calibration_of_errors_that_are_as_large_as_said():
-    truth = np.random.default_rng(0).normal(size=(5000, 2))
-    dataset = collect(small("active_dynamics"), 0)
-    held_out = dataset.held_out._replace(grid_field=truth)
-    error = np.random.default_rng(1).normal(size=(5000, 2))
-    deviation = np.array([0.3, 0.15, 0.6])[:, None, None]  # right, too sure, too unsure
-    reference = FieldEstimate(
-        truth + 0.3 * error[None].repeat(3, 0),
-        np.broadcast_to(deviation**2, (3, 5000, 2)),
-        np.zeros((1, 3)),
-    )
-    result = calibration(reference, held_out)
-    inside = [0.9, 0.5892, 0.99899]
-    np.testing.assert_allclose(result["coverage_90"], inside, atol=0.01)
-    square = (error**2).mean()
-    for row, (sd, ratio) in enumerate(((0.3, 1.0), (0.15, 4.0), (0.6, 0.25))):
-        expected = 0.5 * (square * ratio + np.log(2 * np.pi * sd**2))
-        assert result["field_nlpd"][row] == pytest.approx(expected)
-    assert result["calibration"][0] < 0.01
-    assert result["calibration"][1] == pytest.approx(0.2151, abs=0.005)
-    assert result["calibration"][2] == pytest.approx(0.2257, abs=0.005)
+@pytest.mark.parametrize(
+    ("deviation", "coverage", "distance"),
+    [(0.3, 0.9, 0.0), (0.15, 0.5892, 0.2151), (0.6, 0.99899, 0.2257)],
+)
+def test_calibration_of_normal_errors(deviation: float, coverage: float, distance: float):
+    """Of a deviation of 0.3: it is right, too small, too large."""
+    truth, error = np.random.default_rng(0).normal(size=(2, 1, 5000, 2))
+    held_out = named("default").dataset.held_out._replace(grid_field=truth[0])
+    variance = np.full(error.shape, deviation**2)
+    result = calibration(FieldEstimate(truth + 0.3 * error, variance, np.zeros((1, 1))), held_out)
+    assert result["coverage_90"][0] == pytest.approx(coverage, abs=0.01)
+    assert result["calibration"][0] == pytest.approx(distance, abs=0.01)
+    square = (0.3 * error) ** 2 / variance
+    expected = 0.5 * (square.mean() + np.log(2 * np.pi * deviation**2))
+    assert result["field_nlpd"][0] == pytest.approx(expected)
 
 
-def test_a_field_that_is_surely_right_is_covered():
-    dataset = collect(small("active_dynamics"), 0)
-    truth = dataset.held_out.grid_field.astype(float)[None]
-    result = calibration(
-        FieldEstimate(truth, np.zeros_like(truth), np.zeros((1, 1))), dataset.held_out
-    )
+def test_a_field_that_is_certain_and_right_is_covered():
+    held_out = named("default").dataset.held_out
+    truth = held_out.grid_field.astype(float)[None]
+    result = calibration(FieldEstimate(truth, 0 * truth, np.zeros((1, 1))), held_out)
     assert result["coverage_90"][0] == 1
     assert np.isfinite(result["field_nlpd"][0])
 
 
-def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
-    """Each replicate has a field of its own, in each dimension's box; both arms meet the
-    same ones.
-    """
-    replicates = 32
-    config = small(
-        "active_dynamics", seeds=replicates, train={"transitions": 120}, collect={"warmup": 1}
-    )
+def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
+    """Each of 32 replicates has a field of its own, which is that of both arms."""
+    config = configured(seeds=32, train={"transitions": 120}, collect={"warmup": 1})
     dataset = collect(config, 0)
-    inputs = TrainingState.init(config, dataset, 0).learner.filter
+    learner = TrainingState.init(config, dataset, 0).learner
     draws = torch.Generator().manual_seed(7)
-    weight = weight_variance(config, inputs) ** 0.5 * torch.randn(
-        replicates, 2, 25, generator=draws
-    )
+    deviation = weight_variance(config, learner.filter) ** 0.5
+    weight = deviation * torch.randn(32, 2, 25, generator=draws)
 
     def raw(x: Tensor) -> Tensor:
-        stored = weight.repeat(len(x) // replicates, 1, 1)
-        return torch.einsum("rdc,rc->rd", stored, features(config, x).float())
+        repeated = weight.repeat(len(x) // 32, 1, 1)
+        return torch.einsum("rdc,rc->rd", repeated, features(config, x).float())
 
     field = Field("drawn", raw, torch.tensor(1.0), torch.empty(0, 0, 0, 0))
     world = world_of(config, dataset)._replace(field=field)
-    actions = collecting.random_actions(world, (replicates, 1), draws)
+    actions = collecting.random_actions(world, (32, 1), draws)
     local = dataset._replace(train=collecting.roll_out(world, None, actions, draws))
     training = TrainingState.init(config, local, 0)
     training.world = training.world._replace(field=field)
     advanced(training, 120)
     grid = torch.tensor(dataset.held_out.grid).double()
-    result = training.learner.moments(grid.expand(config.learners, -1, -1))
-    truth = (features(config, grid) @ weight.double().mT).repeat(2, 1, 1)
-    reference = FieldEstimate(
-        result.mean.numpy(), result.variance.numpy(), np.zeros((1, config.learners))
-    )
-    covered = calibration(reference, dataset.held_out._replace(grid_field=truth.numpy()))[
-        "coverage_90"
-    ]
-    for arm, own_share in zip(config.train.arms, covered.reshape(2, replicates), strict=True):
-        assert own_share.mean() == pytest.approx(0.9, abs=0.05), arm
-    assert (result.variance.sqrt().mean() < 0.6).all()  # by now much is known
+    moments = training.learner.moments(grid.expand(64, -1, -1))
+    truth = (features(config, grid) @ weight.double().mT).repeat(2, 1, 1).numpy()
+    estimate = FieldEstimate(moments.mean.numpy(), moments.variance.numpy(), np.zeros((1, 64)))
+    covered = calibration(estimate, dataset.held_out._replace(grid_field=truth))["coverage_90"]
+    assert covered.reshape(2, 32).mean(1) == pytest.approx([0.9, 0.9], abs=0.05)
+    assert (moments.variance.sqrt().mean() < 0.6).all()  # by now much is known
 
 
 # How much sooner.
@@ -393,19 +310,14 @@ def test_fields_drawn_from_the_prior_are_covered_as_often_as_said():
 @pytest.mark.parametrize(
     ("errors", "target", "transitions"),
     [
-        ((0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way between .4 and .1 in their logarithm
+        ((0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way from 0.4 to 0.1 in the logarithm
         ((0.9, 0.4, 0.1), 0.4, 100.0),
-        ((0.9, 0.4, 0.1), 0.1, 1000.0),
         ((0.9, 0.4, 0.1), 0.95, 10.0),
         ((0.9, 0.4, 0.1), 0.09, None),
-        (
-            (0.9, 0.2, 0.5),
-            0.3,
-            10.0 ** (1 + np.log(0.9 / 0.3) / np.log(0.9 / 0.2)),
-        ),  # the first time counts
+        ((0.9, 0.2, 0.5), 0.3, 10.0 ** (1 + np.log(0.9 / 0.3) / np.log(0.9 / 0.2))),
     ],
 )
-def test_an_error_is_reached_along_logarithms(
+def test_an_error_is_first_reached_along_logarithms(
     errors: tuple[float, ...], target: float, transitions: float | None
 ):
     result = reached_at((10, 100, 1000), np.array(errors), target)
@@ -413,10 +325,7 @@ def test_an_error_is_reached_along_logarithms(
 
 
 def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
-    """Checkpoints are at 10, 16, 24, 38, 60; the arms have three replicates, whose last errors
-    count.
-    """
-    config = small("active_dynamics", seeds=3, train={"arms": ("random", "active", "prbs")})
+    config = configured(seeds=3, train={"arms": ("random", "active", "prbs")})
     assert checkpoint_steps(config) == (10, 16, 24, 38, 60)
     random = np.array([[1, 1, 1]] * 4 + [[0.4, 0.1, 0.9]])
     active = np.array([[1, 0.4, 1], [0.4, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 0.5]])
@@ -428,68 +337,54 @@ def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
 
 
 def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
-    """Errors fall as 1/transitions, those of the active arm twice as fast; each replicate by a
-    factor of its own.
-    """
+    """Errors fall as 1/transitions, those of the active arm from half the height."""
     monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
-    config = small("active_dynamics", seeds=9)
+    config, name = configured(seeds=9), "transition_ratio.random"
     steps = np.array(checkpoint_steps(config))[:, None]
     luck = np.exp(0.3 * np.random.default_rng(0).normal(size=(2, 9)))
-    alike, drawn = (
-        np.concatenate([3 * local[0] / steps, 6 * local[1] / steps], 1)
-        for local in (np.ones((2, 9)), luck)
+    equal, drawn = (
+        np.concatenate([3 * factors[0] / steps, 6 * factors[1] / steps], 1)
+        for factors in (np.ones((2, 9)), luck)
     )
-    name = "transition_ratio.random"
-    assert ratio_interval(config, alike, name, 0) == pytest.approx((2, 2))
+    assert ratio_interval(config, equal, name, 0) == pytest.approx((2, 2))
     low, high = ratio_interval(config, drawn, name, 0)
-    assert low < np.median(ratios(config, drawn)[name]) < high
-    assert 1.2 < low < high < 3.2
+    assert 1.2 < low < np.median(ratios(config, drawn)[name]) < high < 3.2
     assert ratio_interval(config, drawn, name, 0) == (low, high)
     few = np.concatenate([drawn[:, :5], drawn[:, 9:14]], 1)
-    assert ratio_interval(small("active_dynamics", seeds=5), few, name, 0) is None
-
-
-def test_without_an_active_arm_nothing_is_sooner():
-    result = run(small("active_dynamics", train={"arms": ("random", "prbs"), **BRIEF}))
-    scores = evaluate(result.config, result.state, result.dataset, 0)
-    assert not [name for name in scores if name.startswith("transition_ratio")]
-    assert "field_nrmse.prbs" in scores
+    assert ratio_interval(configured(seeds=5), few, name, 0) is None
 
 
 # All together.
 
 
-@pytest.mark.parametrize("seeds", [5, 10])
-def test_scores_are_medians_with_order_statistics_from_six_replicates_on(seeds: int):
-    result = run(small("active_dynamics", seeds=seeds, train=BRIEF))
-    scores = evaluate(result.config, result.state, result.dataset, 0)
-    errors = np.sort(known_by(result, result.state).nrmse[-1].reshape(2, seeds)[0])
+def test_scores_are_medians_with_order_statistics():
+    result = run(configured(seeds=10, train=BRIEF))
+    scores = result.scores
+    errors = np.sort(result.estimate.nrmse[-1].reshape(2, 10)[0])
     assert scores["field_nrmse.active"] == pytest.approx(np.median(errors))
-    ends = {name for name in scores if name.endswith(("_low", "_high"))}
-    if seeds == 5:
-        assert not ends
-    else:
-        assert scores["field_nrmse.active_low"] == errors[1]
-        assert scores["field_nrmse.active_high"] == errors[8]
-        scored = {f"{gated.metric}{end}" for gated in GATED for end in ("_low", "_high")}
-        assert scored <= ends
+    bounds = scores["field_nrmse.active_low"], scores["field_nrmse.active_high"]
+    assert bounds == (errors[1], errors[8])
+    assert {f"{gated.metric}{end}" for gated in GATED for end in ("_low", "_high")} <= scores.keys()
 
 
 @both_families
-def test_what_is_judged_is_scored_with_numbers(family: str):
+def test_gated_scores_and_references_are_numbers(family: str):
     result = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
-    scores = evaluate(result.config, result.state, result.dataset, 0)
-    assert {
-        name
-        for gated in GATED
-        for name in (gated.metric, *gated.lower_references, *gated.upper_references)
-    } <= scores.keys()
+    scores = result.scores
+    for gated in GATED:
+        assert {gated.metric, *gated.lower_references, *gated.upper_references} <= scores.keys()
     assert all(type(value) is float and np.isfinite(value) for value in scores.values())
-    assert ("elbo.active" in scores) == (family == "seq_vae")
-    again, other = (evaluate(result.config, result.state, result.dataset, seed) for seed in (0, 1))
-    assert again == scores
-    differing = {name.split(".")[0] for name in scores if other[name] != scores[name]}
-    assert differing == ({"elbo"} if family == "seq_vae" else set())
-    assert {gated.metric: gated.goals for gated in GATED if gated.goals} == {
-        "transition_ratio.random": {"default": 5}
-    }
+    assert not any(name.endswith(("_low", "_high")) for name in scores)
+    assert result.scores == scores
+    with shapes_unchecked():
+        other = evaluate(result.config, result.state, result.dataset, 1)
+    different = {name.split(".")[0] for name in scores if other[name] != scores[name]}
+    assert different == ({"elbo"} if family == "seq_vae" else set())
+
+
+def test_without_an_active_arm_there_is_no_ratio():
+    result = run(configured(train={"arms": ("random", "prbs"), **BRIEF}))
+    assert "field_nrmse.prbs" in result.scores
+    assert not [name for name in result.scores if name.startswith("transition_ratio")]
+    goals = {gated.metric: gated.goals for gated in GATED if gated.goals}
+    assert goals == {"transition_ratio.random": {"default": 5}}

@@ -1,46 +1,32 @@
-"""The served field against the one that is judged, of both families; and what it refuses to be
-asked.
-"""
+"""The served field is the one that is scored, for both families; and what it refuses."""
 
-import functools
 import re
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field
-from quatrain.models.active_dynamics.serve import answer, export, request
-from tests.conftest import small
-from tests.models.active_dynamics.small_runs import RUNS
-from tests.models.active_dynamics.small_trials import at, both_families, configured
+from quatrain.models.active_dynamics.serve import answer, export
+from tests.models.active_dynamics.small_trials import RUNS, VAE, at, both_families, configured
 
-TRANSITIONS = 20
-"""Ten of them after the common start, but where channels are learned from a longer one."""
-VAE = {"family": "seq_vae"}
 FORMS: dict[str, dict[str, Any]] = {
-    **{
-        name: RUNS[name]
-        for name in ("as it is", "a line", "a space", "counts", "learned channels", "an ensemble")
-    },
-    "the active arm second": {"train": {"arms": ["random", "active"]}},
-    "one arm, which is not active": {"train": {"arms": ["step"]}},
+    **{name: RUNS[name] for name in ("space", "learned channels", "ensemble")},
+    "active arm second": {"train": {"arms": ["random", "active"]}},
+    "no active arm": {"train": {"arms": ["step"]}},
     "seq_vae": {"network": VAE},
-    "seq_vae of layers, with channels of its own": {
+    "mlp and learned channels": {
         "network": VAE | {"decoder": "mlp", "seq_vae": {"dynamics": "mlp"}}
     },
-    "seq_vae of a matrix": {"network": VAE | {"seq_vae": {"dynamics": "linear"}}},
+    "linear": {"network": VAE | {"seq_vae": {"dynamics": "linear"}}},
 }
-"""Changes to the small config, of two replicates."""
-SERVED = {"the active arm second": 2}
-"""Row that is served, where it is not the first."""
 
 
 class Served(NamedTuple):
-    """What is exported of a run, and what its rows know of the field when they are judged."""
+    """Holds what is exported of a run, and what its learners know of the field."""
 
     config: ActiveDynamicsConfig
     dataset: Dataset
@@ -48,106 +34,49 @@ class Served(NamedTuple):
     estimate: FieldEstimate
 
 
-@functools.cache
+@cache
 def served(form: str) -> Served:
-    config = small("active_dynamics", **FORMS[form])
-    training = at(config, TRANSITIONS)
-    state = training.to_state()
-    reference = estimate_field(config, training.learner, state, training.dataset)
-    return Served(config, training.dataset, export(config, state, training.dataset), reference)
-
-
-def of_family(family: str) -> Served:
-    return served({"bayes_filter": "as it is", "seq_vae": "seq_vae"}[family])
+    config = configured(**FORMS[form])
+    training = at(config, 20)
+    state, dataset = training.to_state(), training.dataset
+    estimate = estimate_field(config, training.learner, state, dataset)
+    return Served(config, dataset, export(config, state, dataset), estimate)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_served_field_and_its_deviation_are_what_the_row_is_judged_by_on_the_grid(form: str):
-    config, dataset, arrays, reference = served(form)
-    result, row = answer(config, arrays, {"states": dataset.held_out.grid}), SERVED.get(form, 0)
-    np.testing.assert_allclose(result["velocity"], reference.mean[row], rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(
-        result["deviation"], np.sqrt(reference.variance[row]), rtol=1e-6, atol=1e-7
-    )
+def test_the_served_field_is_the_scored_one_of_the_first_active_learner(form: str):
+    config, dataset, arrays, estimate = served(form)
+    result = answer(config, arrays, {"states": dataset.held_out.grid})
+    learner = 2 if form == "active arm second" else 0
+    np.testing.assert_allclose(result["velocity"], estimate.mean[learner], rtol=1e-6, atol=1e-7)
+    deviation = np.sqrt(estimate.variance[learner])
+    np.testing.assert_allclose(result["deviation"], deviation, rtol=1e-6, atol=1e-7)
+    if form == "active arm second":
+        same = [np.allclose(result["velocity"], mean) for mean in estimate.mean]
+        assert same == [False, False, True, False]
 
 
-def test_the_first_replicate_of_the_active_arm_is_served_and_no_other_row():
-    config, dataset, arrays, reference = served("the active arm second")
-    result = answer(config, arrays, {"states": dataset.held_out.grid})["velocity"]
-    assert [np.allclose(result, mean) for mean in reference.mean] == [False, False, True, False]
-
-
-@pytest.mark.parametrize(
-    "form", ["learned channels", "seq_vae of layers, with channels of its own"]
-)
-def test_a_field_that_was_learned_in_coordinates_of_its_own_is_served_in_the_true_ones(form: str):
-    """Read as if they were true, its own would tell of another field."""
-    config, dataset, arrays, reference = served(form)
-    local = arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}
-    asked = {"states": dataset.held_out.grid}
-    assert np.allclose(answer(config, arrays, asked)["velocity"], reference.mean[0], atol=1e-6)
-    assert not np.allclose(answer(config, local, asked)["velocity"], reference.mean[0], atol=1e-3)
-
-
-def test_far_from_all_that_was_seen_a_filter_is_less_sure():
-    config, _, arrays, _ = served("as it is")
-    near, far = answer(config, arrays, {"states": np.array([[0.0, 0.0], [1.9, -1.9]])})["deviation"]
-    assert (near < far).all()
+@pytest.mark.parametrize("form", ["learned channels", "mlp and learned channels"])
+def test_a_field_in_latent_coordinates_is_served_in_true_ones(form: str):
+    config, dataset, arrays, estimate = served(form)
+    latent = arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}
+    velocity = answer(config, latent, {"states": dataset.held_out.grid})["velocity"]
+    assert not np.allclose(velocity, estimate.mean[0], atol=1e-3)
 
 
 @both_families
-def test_a_question_is_answered_alike_alone_and_among_others(family: str):
-    config, dataset, arrays, _ = of_family(family)
-    states = dataset.held_out.grid[::50]
-    together = answer(config, arrays, {"states": states})
-    for place in range(len(states)):
-        alone = answer(config, arrays, {"states": states[[place]]})
-        for name, values in alone.items():
-            np.testing.assert_allclose(values, together[name][[place]], rtol=1e-5, atol=1e-6)
-
-
-@both_families
-def test_the_example_are_the_states_that_held_out_rollouts_begin_at(family: str):
-    config, dataset, arrays, _ = of_family(family)
-    asked = request(config, dataset)
-    assert np.array_equal(asked["states"], dataset.held_out.starts[:3])
-    for values in answer(config, arrays, asked).values():
-        assert values.shape == (3, 2)
-        assert np.isfinite(values).all()
-
-
-@both_families
-def test_answering_changes_neither_request_nor_arrays_and_draws_nothing(family: str):
-    config, dataset, arrays, _ = of_family(family)
-    asked, before = request(config, dataset), torch.get_rng_state()
-    kept = {name: local.copy() for name, local in arrays.items()}
-    once, again = (answer(config, arrays, asked) for _ in range(2))
-    assert all(np.array_equal(once[name], again[name]) for name in once)
-    assert all(np.array_equal(arrays[name], local) for name, local in kept.items())
-    assert np.array_equal(asked["states"], request(config, dataset)["states"])
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-@both_families
-def test_what_is_served_is_of_one_row_alone(family: str):
-    config, _, arrays, _ = of_family(family)
-    assert config.learners == 4
+def test_arrays_are_of_one_learner_and_refused_under_another_config(family: str):
+    _, dataset, arrays, _ = served("seq_vae" if family == "seq_vae" else "active arm second")
     assert arrays["field/weight"].size == 2 * 25
     assert arrays["covariance"].shape == ((2, 25, 25) if family == "bayes_filter" else (25, 25))
-
-
-@both_families
-def test_arrays_of_another_config_are_refused(family: str):
-    _, dataset, arrays, _ = of_family(family)
     other = configured(family, network={"rbf": {"side": 6}})
-    with pytest.raises(
-        ValueError, match=r"^not a learner of this config: field/weight is float\d\d\(.*25\), not "
-    ):
-        answer(other, arrays, request(other, dataset))
+    message = r"^not a learner of this config: field/weight is float\d\d\(.*25\), not "
+    with pytest.raises(ValueError, match=message):
+        answer(other, arrays, {"states": dataset.held_out.starts})
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("request_", "message"),
     [
         ({}, "the request has the inputs none; give exactly states"),
         (
@@ -164,7 +93,7 @@ def test_arrays_of_another_config_are_refused(family: str):
         ),
     ],
 )
-def test_what_is_no_state_of_the_system_is_refused(asked: dict[str, np.ndarray], message: str):
-    config, _, arrays, _ = served("as it is")
+def test_a_request_that_is_no_state_is_refused(request_: dict[str, np.ndarray], message: str):
+    config, _, arrays, _ = served("active arm second")
     with pytest.raises(ValueError, match=f"^{re.escape(f'active_dynamics: {message}')}$"):
-        answer(config, arrays, asked)
+        answer(config, arrays, request_)
