@@ -123,13 +123,15 @@ def drawn(count: int, seed: int) -> list[Mutant]:
 
 def test_files(mutant: Mutant, reached: dict[str, dict[str, list[str]]]) -> list[str]:
     """Returns the test files that reach a mutant, those of the mirrored folder first."""
-    own = Path("tests", *Path(mutant.path).parent.parts).as_posix().replace("/src/quatrain", "")
+    folder = Path("tests", *Path(mutant.path).parent.parts).as_posix().replace("/src/quatrain", "")
     contexts = reached.get(mutant.path, {}).get(str(mutant.line), [])
     files = {name for name in contexts if name.startswith("tests/") and (ROOT / name).exists()}
     if "" in contexts:
-        files |= {str(path.relative_to(ROOT)) for path in ROOT.glob(f"{own}/test_*.py")}
+        files |= {str(path.relative_to(ROOT)) for path in ROOT.glob(f"{folder}/test_*.py")}
         files |= {*AT_IMPORT}
-    return sorted(files, key=lambda name: (name in AT_IMPORT, not name.startswith(own + "/"), name))
+    return sorted(
+        files, key=lambda name: (name in AT_IMPORT, not name.startswith(folder + "/"), name)
+    )
 
 
 def failing_test(files: list[str], folder: Path, seconds: float) -> str | None:

@@ -174,8 +174,8 @@ THREE_TURNS = build(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
 
 def fresh(config: IqnConfig, world: World) -> TrainState:
     """An untrained learner whose replay holds what a random policy met."""
-    met = prefill(config, world, jax.random.key(0))
-    return train.init_in_world(config, world, met, train.base_keys(config, 0))
+    experience = prefill(config, world, jax.random.key(0))
+    return train.init_in_world(config, world, experience, train.base_keys(config, 0))
 
 
 def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:

@@ -121,11 +121,11 @@ def test_a_preset_takes_from_the_cache_what_is_equal_and_runs_once(copied: Clone
     assert {name: after.pop(name) for name in before} == before
     others = (".mlflow/", ".dvc/", ".state/")
     assert not [name for name in after if "__pycache__" not in name and not name.startswith(others)]
-    made = contents(copied.root / ".presets" / "tiny")
-    assert {"dvc.lock", "reports/allo/verdict.json", "models/allo/history.csv"} <= made.keys()
+    produced = contents(copied.root / ".presets" / "tiny")
+    assert {"dvc.lock", "reports/allo/verdict.json", "models/allo/history.csv"} <= produced.keys()
 
     assert stages_run(copied.call(*repro, code=4)) == []
-    assert contents(copied.root / ".presets" / "tiny")["dvc.lock"] == made["dvc.lock"]
+    assert contents(copied.root / ".presets" / "tiny")["dvc.lock"] == produced["dvc.lock"]
 
 
 @pytest.mark.full

@@ -81,8 +81,8 @@ def test_in_single_precision_the_terms_are_the_same():
     network = case.network.float()
     encoded = elbo.encode_windows(network, single, BURN_IN)
     terms = elbo.compute_terms(network, encoded, draws, network.horizon_mask_weights)
-    for actual, wanted in zip(terms, expected, strict=True):
-        torch.testing.assert_close(actual.double(), wanted, rtol=1e-5, atol=1e-5)
+    for actual, value in zip(terms, expected, strict=True):
+        torch.testing.assert_close(actual.double(), value, rtol=1e-5, atol=1e-5)
 
 
 def test_one_step_without_masks_is_the_exact_bound():

@@ -121,8 +121,8 @@ def draws_of(place: int) -> torch.Generator:
 @pytest.mark.parametrize("plates", ["fixed", "user"])
 def test_the_only_plate_stands_on_both_sides(plates: str):
     config, dataset = with_one_plate(plates)
-    own = laws.user_plate(np.array(USER_PLATE, np.float32))
-    expected = laws.fixed_plate(60) if plates == "fixed" else own
+    user = laws.user_plate(np.array(USER_PLATE, np.float32))
+    expected = laws.fixed_plate(60) if plates == "fixed" else user
     assert equal(dataset.train.plates, expected)
     assert equal(dataset.held_out.plates, expected)
     assert dataset.held_out.outside.intensity.shape == (0, 60)

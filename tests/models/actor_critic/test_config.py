@@ -67,7 +67,7 @@ OVERFLOWS = "n' = 2(n - floor(r n)) can then never shrink and each colony overfl
 ORDER = "active_params: name each once, in this order: delete_ratio, gamma, alpha, noise, theta"
 EXACTLY = "fixed_params must give exactly those that are not active:"
 TOGETHER = "plates: user and plates_file go together; set both, or plates_file: null"
-ONE = "is one plate; set n_train: 1, n_held_out: 1, n_outside: 0"
+ONE_PLATE = "is one plate; set n_train: 1, n_held_out: 1, n_outside: 0"
 OFF_PLATE = "with y_spread 0.1 leaves the plate: both ends must lie in [0.1, 0.9], the first not"
 MULTIPLE = "is not a multiple of"
 WIDE = env(width=100_000, max_steps=10_000) | collected(
@@ -130,8 +130,11 @@ REFUSED = [
     ),
     (overlaid(OWN_PLATE, collected(plates_file=None)), f"actor_critic.collect: {TOGETHER}"),
     (overlaid(OWN_PLATE, collected(plates="fixed")), f"actor_critic.collect: {TOGETHER}"),
-    (overlaid(OWN_PLATE, collected(n_held_out=2)), f"actor_critic.collect: plates: user {ONE}"),
-    (collected(plates="fixed"), f"actor_critic.collect: plates: fixed {ONE}"),
+    (
+        overlaid(OWN_PLATE, collected(n_held_out=2)),
+        f"actor_critic.collect: plates: user {ONE_PLATE}",
+    ),
+    (collected(plates="fixed"), f"actor_critic.collect: plates: fixed {ONE_PLATE}"),
     ({"network": {"heads": 5}}, f"actor_critic.network: d 32 {MULTIPLE} heads 5"),
     (train(world_size=3), f"actor_critic.train: num_envs 128 {MULTIPLE} world_size 3"),
     (

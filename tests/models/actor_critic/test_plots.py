@@ -236,7 +236,7 @@ def test_pairs_are_returns_with_the_same_colony(plain: Run):
 
 def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
     held_out, outcome = held_out_and_outcome(plain)
-    seen = []
+    plates = []
     for kind in baseline_comparison.KIND_NAMES:
         slopes, _, means = baseline_comparison.by_plate(plain.replays, outcome.returns, kind)
         for m, mean in zip(slopes, means, strict=True):
@@ -244,8 +244,8 @@ def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
             assert mean == pytest.approx(
                 outcome.returns[held_out.colonies.substrate == plate].mean()
             )
-            seen.append(plate)
-    assert sorted(seen) == np.unique(held_out.colonies.substrate).tolist()
+            plates.append(plate)
+    assert sorted(plates) == np.unique(held_out.colonies.substrate).tolist()
 
 
 def test_the_film_shows_the_episode_that_was_judged(plain: Run):

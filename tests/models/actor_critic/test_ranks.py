@@ -70,8 +70,8 @@ def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):
         saved = train.from_arrays(TWO_RANKS, dataset, train.to_arrays(first.state))
         (rest,) = train.train(TWO_RANKS, dataset, 3, saved)
     assert last.step == ONE_RANK.train.steps
-    one, other = last.state.ranks[0]
-    assert not torch.equal(one.colonies.pos, other.colonies.pos)
+    first, other = last.state.ranks[0]
+    assert not torch.equal(first.colonies.pos, other.colonies.pos)
     np.testing.assert_equal(train.to_arrays(rest.state), train.to_arrays(last.state))
 
 

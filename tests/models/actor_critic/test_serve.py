@@ -19,7 +19,7 @@ from quatrain.models.actor_critic.serve import answer, export, request
 from quatrain.models.actor_critic.train import State, train
 from tests.conftest import shapes_unchecked, small
 
-HELD = {"gamma": 12.0, "alpha": 1.0, "noise": 0.4}
+FIXED = {"gamma": 12.0, "alpha": 1.0, "noise": 0.4}
 FORMS: dict[str, dict[str, Any]] = {
     "as it is, of two seeds": {"seeds": 2},
     "all that the original saw, a squashed Gaussian, values by component": {
@@ -29,7 +29,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "features as they are, two free numbers": {
         "env": {
             "obs_norm": "none",
-            "action": {"active_params": ["delete_ratio", "theta"], "fixed_params": HELD},
+            "action": {"active_params": ["delete_ratio", "theta"], "fixed_params": FIXED},
         },
     },
 }

@@ -25,7 +25,7 @@ ROOMS = {"layout": "rooms", "rooms": TWO_ROOMS}
 MAZE = {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0, "seed": 0}}
 
 
-def seen(env: dict[str, Any]) -> dict[str, np.ndarray]:
+def observed(env: dict[str, Any]) -> dict[str, np.ndarray]:
     config = allo(env=env).env
     grid, frequencies = make_grid(config.map), draw_frequencies(config, 0)
     return to_arrays(grid) | {"inputs": encoder_inputs(config, grid, frequencies)}
@@ -52,7 +52,7 @@ def differ(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     ],
 )
 def test_a_key_of_the_map_changes_what_is_seen(base: dict[str, Any], change: dict[str, Any]):
-    assert differ(seen(base), seen(overlaid(base, change)))
+    assert differ(observed(base), observed(overlaid(base, change)))
 
 
 @cache

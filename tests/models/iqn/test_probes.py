@@ -57,7 +57,7 @@ def frame(*places: int) -> np.ndarray:
 TURNS = [frame(FIRST + turn) for turn in range(3)]
 
 
-def met(episode: list[np.ndarray], frames: int) -> np.ndarray:
+def frame_stacks(episode: list[np.ndarray], frames: int) -> np.ndarray:
     """The stack in each turn of an episode, blank before its start."""
     past = [frame()] * (frames - 1) + episode
     return np.stack([past[turn : turn + frames] for turn in range(len(episode))])
@@ -109,7 +109,7 @@ def test_agents_do_not_learn_from_the_rewards_of_others():
 def test_an_end_is_worth_what_is_left_and_a_cut_what_would_have_been_paid(n_step: int, frames: int):
     """A late reward is discounted once for each turn."""
     learned = solved_three_turns(n_step, frames)
-    turns, cut = met(TURNS, frames), met([frame(CUT)] * 3, frames)
+    turns, cut = frame_stacks(TURNS, frames), frame_stacks([frame(CUT)] * 3, frames)
     paid = probes.quantiles(*learned, ERRANDS.index("paid"), turns).mean((1, 2))
     np.testing.assert_allclose(paid, [1.75, 1.5, 1.0], atol=0.06)
     delayed = probes.quantiles(*learned, ERRANDS.index("delayed"), turns).mean((1, 2))
@@ -120,7 +120,7 @@ def test_an_end_is_worth_what_is_left_and_a_cut_what_would_have_been_paid(n_step
 
 @pytest.mark.full
 def test_a_cue_is_remembered_over_three_frames():
-    stacks = [met([frame(FIRST, CUE + cue), *TURNS[1:]], 3)[2] for cue in range(2)]
+    stacks = [frame_stacks([frame(FIRST, CUE + cue), *TURNS[1:]], 3)[2] for cue in range(2)]
     learned = solved_three_turns(n_step=2, frames=3)
     result = probes.quantiles(*learned, ERRANDS.index("cued"), np.stack(stacks)).mean(1)
     np.testing.assert_allclose(result, [[1, 0, 0, 0], [0, 1, 0, 0]], atol=0.12)

@@ -169,7 +169,7 @@ def test_rules_that_cannot_be_read_end_with_3(space: Workspace, capsys: Capture)
 
 def test_an_unknown_model_and_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
     assert gate.main(["alo"]) == 2
-    known = ", ".join(MODELS)
-    assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {known} [exit 2]\n"
+    names = ", ".join(MODELS)
+    assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {names} [exit 2]\n"
     (space.root / "params.yaml").unlink()
     assert ended(capsys, 2).startswith("gate: ")

@@ -165,8 +165,8 @@ def test_scores_of_other_files_than_those_at_hand_are_refused(space: Workspace, 
 
 
 def test_a_damaged_baseline_and_unknown_names_are_refused(space: Workspace, refused: Refused):
-    known = ", ".join(MODELS)
-    assert refused("alo", code=2) == f"unknown model 'alo'; known: {known}"
+    names = ", ".join(MODELS)
+    assert refused("alo", code=2) == f"unknown model 'alo'; known: {names}"
     for preset, why in (("smok", "'smok'; did you mean 'smoke'?"), ("../..", "'../..'")):
         assert f"unknown preset {why}" in refused("--preset", preset, code=2)
     space.edit_baseline("{")

@@ -58,8 +58,8 @@ def dvc(checkout: Path, monkeypatch: Patch) -> Dvc:
 
 
 def test_what_cannot_be_used_never_reaches_dvc(checkout: Path, dvc: Dvc, failure: Failure):
-    known = ", ".join(MODELS)
-    assert failure(main, "alo", code=2) == f"repro: unknown model 'alo'; known: {known}"
+    names = ", ".join(MODELS)
+    assert failure(main, "alo", code=2) == f"repro: unknown model 'alo'; known: {names}"
     for preset, why in (("smok", "'smok'; did you mean 'smoke'?"), ("../x", "'../x'")):
         said = failure(main, "--preset", preset, code=2)
         assert said.startswith(f"repro: unknown preset {why}; known: default, ")
