@@ -11,7 +11,13 @@ from pipeline.runtime.errors import ConfigError
 from tests.pipeline.small_checkout import contents, git
 
 COPIED = ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", "baselines/allo.json")
-MADE = ("data/allo/dataset.safetensors", "models/allo/m", "reports/r", ".state/x/y", ".dvc/tmp/z")
+PRODUCED = (
+    "data/allo/dataset.safetensors",
+    "models/allo/m",
+    "reports/r",
+    ".state/x/y",
+    ".dvc/tmp/z",
+)
 
 
 def test_the_default_run_is_made_in_place(checkout: Path):
@@ -57,7 +63,7 @@ def test_edits_new_and_removed_files_travel_and_equal_ones_keep_their_time(check
 
 def test_what_a_preset_has_made_stays_and_is_no_other_presets(checkout: Path):
     smoke, large = (workspace.prepare_workspace(checkout, preset) for preset in ("smoke", "large"))
-    for name in ("dvc.lock", *MADE):
+    for name in ("dvc.lock", *PRODUCED):
         (smoke / name).parent.mkdir(parents=True, exist_ok=True)
         (smoke / name).write_text("made")
     before = contents(smoke)
