@@ -63,20 +63,15 @@ def expected(*journals: Journal) -> Arrived:
     for journal in journals:
         for _, line in journal.lines():
             for name, step, value in line.get("rows", ()):
-                shown = (
-                    repr(max(-LARGEST, min(LARGEST, float(value))))
-                    if float(value) == float(value)
-                    else "nan"
-                )
+                number = float(value)
+                shown = "nan" if math.isnan(number) else repr(max(-LARGEST, min(LARGEST, number)))
                 rows.setdefault(name, []).append((step, shown, line["time"]))
     return {name: sorted(points) for name, points in rows.items()}
 
 
 def runs_of(client: Any, run_key: str) -> list[Any]:
-    experiment = client.get_experiment_by_name("quatrain")
-    return list(
-        client.search_runs([experiment.experiment_id], f"tags.`quatrain.run_key` = '{run_key}'")
-    )
+    experiments = [client.get_experiment_by_name("quatrain").experiment_id]
+    return list(client.search_runs(experiments, f"tags.`quatrain.run_key` = '{run_key}'"))
 
 
 def arrived(client: Any, run_key: str) -> Arrived:

@@ -31,6 +31,7 @@ from tests.conftest import QUICK, ROOT, SMALL
 
 NOBODY = "http://127.0.0.1:1"
 """A tracking server that refuses at once."""
+Values = dict[str, Any]
 YIELDS = 12
 BODIES: dict[str, Callable[[Stage, Signals], None]]
 BODIES = {"collect": collect, "train": train, "evaluate": evaluate}
@@ -92,9 +93,7 @@ class Project:
         assert config.train.steps == YIELDS * config.train.record_every
         return yields * config.train.record_every
 
-    def choose(
-        self, params: dict[str, Any] | None = None, overlay: dict[str, Any] | None = None
-    ) -> None:
+    def choose(self, params: Values | None = None, overlay: Values | None = None) -> None:
         """Write params.yaml, with some values changed."""
         selected = overlaid(params or parse(self.root / "params.yaml"), overlay or {})
         with (self.root / "params.yaml").open("w") as file:

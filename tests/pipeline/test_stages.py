@@ -17,11 +17,10 @@ from pipeline.tracking.journal import Journal
 from pipeline.tracking.run import Run
 from quatrain.progress import Progress, TrainingDiverged
 from quatrain.registry import MODELS, load
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of, runs_of
 from tests.pipeline.small_project import Pretended, Project, flip_bit, last_line
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 QUICK = ("allo", "active_dynamics")
 """One model of each framework; the others are in `make test-full`."""
 each_model = pytest.mark.parametrize(
@@ -134,6 +133,7 @@ def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monke
         assert [run.info.status for run in runs_of(client, key * 64)] == ["KILLED"]
 
 
+@pytest.mark.full
 def test_a_silent_server_costs_one_warning(
     collected: Project, uninterrupted: Project, monkeypatch: Patch, capsys: Capture
 ):

@@ -9,9 +9,8 @@ from pipeline.commands import gate
 from pipeline.judging import verdicts
 from pipeline.storage import artifacts
 from quatrain.registry import MODELS
+from tests.pipeline.fixture_types import Capture
 from tests.pipeline.scored_workspace import SCORES, Workspace
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("space")
@@ -56,9 +55,7 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_each_model_is_judged_whether_it_is_named_or_not(
-    space: Workspace, capsys: Capture, model: str
-):
+def test_each_model_is_judged_if_it_is_named_or_not(space: Workspace, capsys: Capture, model: str):
     assert gate.main([]) == 0
     count = sum(len(verdicts.rules_of(item, "default")) for item in MODELS)
     assert f"gate: passed; {count} metrics" in capsys.readouterr().out
@@ -169,7 +166,7 @@ def test_rules_that_cannot_be_read_end_with_3(space: Workspace, capsys: Capture)
 
 def test_an_unknown_model_and_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
     assert gate.main(["alo"]) == 2
-    names = ", ".join(MODELS)
-    assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {names} [exit 2]\n"
+    models = ", ".join(MODELS)
+    assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {models} [exit 2]\n"
     (space.root / "params.yaml").unlink()
     assert ended(capsys, 2).startswith("gate: ")

@@ -10,10 +10,9 @@ from pipeline.commands import grids
 from pipeline.runtime.errors import ConfigError
 from quatrain.progress import TrainingDiverged
 from tests.conftest import ROOT, SMALL
+from tests.pipeline.fixture_types import Capture, Patch
 
 TINY = SMALL["allo"] | {"env": {"fourier": {"scale": 6.0, "count": 5}, "max_episode_steps": 60}}
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def maps(tmp_path: Path, monkeypatch: Patch) -> Path:
     return folder
 
 
-def test_good_maps_are_in_the_table_and_a_bad_one_is_told(
+def test_good_maps_are_in_the_table_a_bad_one_is_told(
     maps: Path, monkeypatch: Patch, capsys: Capture
 ):
     why = "1 of 3 maps could not be used; the lines above say why"

@@ -16,11 +16,10 @@ from pipeline.storage.params_file import read_params, read_raw
 from quatrain.baselines import StoredMetric
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 from tests.pipeline.small_checkout import contents
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 Calls = list[tuple[Any, ...]]
 Refused = Callable[..., str]
 FORCED = ("--force", "--why", "smaller network")
@@ -75,9 +74,8 @@ def test_a_first_baseline_holds_rules_references_and_provenance(space: Workspace
 def test_better_scores_are_shown_stored_and_judged_again(
     space: Workspace, judged_again: Calls, capsys: Capture
 ):
-    space.score(
-        cosine_mean=0.999, orthogonality=0.01, orthogonality_low=0.007, orthogonality_high=0.013
-    )
+    interval = {"orthogonality_low": 0.007, "orthogonality_high": 0.013}
+    space.score(cosine_mean=0.999, orthogonality=0.01, **interval)
     assert promote.main(["allo", "iqn"]) == 0
     assert capsys.readouterr().out.startswith(
         "model    preset    metric         old       new       difference        status\n"
@@ -165,8 +163,8 @@ def test_scores_of_other_files_than_those_at_hand_are_refused(space: Workspace, 
 
 
 def test_a_damaged_baseline_and_unknown_names_are_refused(space: Workspace, refused: Refused):
-    names = ", ".join(MODELS)
-    assert refused("alo", code=2) == f"unknown model 'alo'; known: {names}"
+    models = ", ".join(MODELS)
+    assert refused("alo", code=2) == f"unknown model 'alo'; known: {models}"
     for preset, why in (("smok", "'smok'; did you mean 'smoke'?"), ("../..", "'../..'")):
         assert f"unknown preset {why}" in refused("--preset", preset, code=2)
     space.edit_baseline("{")

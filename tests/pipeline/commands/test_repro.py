@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,10 @@ from pipeline.dvc import repro
 from pipeline.judging import verdicts
 from pipeline.tracking import model_registry
 from quatrain.registry import MODELS
+from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 Aliases = list[model_registry.Alias]
-Failure = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +55,8 @@ def dvc(checkout: Path, monkeypatch: Patch) -> Dvc:
 
 
 def test_what_cannot_be_used_never_reaches_dvc(checkout: Path, dvc: Dvc, failure: Failure):
-    names = ", ".join(MODELS)
-    assert failure(main, "alo", code=2) == f"repro: unknown model 'alo'; known: {names}"
+    models = ", ".join(MODELS)
+    assert failure(main, "alo", code=2) == f"repro: unknown model 'alo'; known: {models}"
     for preset, why in (("smok", "'smok'; did you mean 'smoke'?"), ("../x", "'../x'")):
         said = failure(main, "--preset", preset, code=2)
         assert said.startswith(f"repro: unknown preset {why}; known: default, ")

@@ -8,10 +8,8 @@ from pipeline.commands import sync
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_registry import Alias
 from tests.pipeline.faulty_server import free_port
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture
@@ -25,9 +23,7 @@ def journals(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Path]:
     return folders
 
 
-def test_without_a_server_sync_ends_with_6(
-    journals: list[Path], monkeypatch: Patch, capsys: Capture
-):
+def test_without_a_server_it_ends_with_6(journals: list[Path], monkeypatch: Patch, capsys: Capture):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:hunter2@127.0.0.1:{free_port()}")
     monkeypatch.setattr(sync, "FIRST_PAUSE", 0.01)
     assert sync.main(["--wait", "0.05"]) == 6
@@ -88,7 +84,7 @@ def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, c
     )
 
 
-def test_what_is_not_recorded_stops_no_delivery(
+def test_what_is_unrecorded_stops_no_delivery(
     journals: list[Path], tmp_path: Path, capsys: Capture
 ):
     smoke = tmp_path / ".presets" / "smoke"

@@ -3,18 +3,15 @@
 import os
 import shutil
 import stat
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from pipeline.commands import verify
+from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.small_project import flip_bit
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
-Failure = Callable[..., str]
 TOY = """
 stages:
   collect:

@@ -13,9 +13,9 @@ from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
-Patch = pytest.MonkeyPatch
 COUNTS = {model: len(verdicts.rules_of(model, "default")) for model in MODELS}
 PNG = (ROOT / "docs" / "iqn_standing.png").read_bytes()
 

@@ -3,7 +3,6 @@ alone.
 """
 
 import datetime
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,10 @@ from pipeline.retraining.outcome import ISSUE
 from pipeline.runtime import processes
 from pipeline.runtime.errors import LockHeld
 from quatrain.registry import MODELS
+from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.retrained_checkout import Night
 from tests.pipeline.small_checkout import git
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
-Failure = Callable[..., str]
 # A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 
@@ -97,6 +94,7 @@ def test_scores_that_merely_hold_their_baselines_never_move_them(night: Night):
         assert part in body
 
 
+@pytest.mark.full
 def test_a_preset_proposes_its_baselines_alone(night: Night):
     night.preset("iqn", return_mean=140.0)
     assert retrain.main(["--preset", "smoke", "--jobs", "2"]) == 0
@@ -117,9 +115,7 @@ def test_a_new_seed_is_the_date_so_that_an_interrupted_retraining_is_continued()
 # What is broken.
 
 
-def test_a_broken_gate_keeps_the_report_and_pushes_nothing(
-    night: Night, remote: Path, failure: Failure
-):
+def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, failure: Failure):
     night.scores("allo", cosine_mean=0.5)
     night.lock("new outs\n")
     night.set("exit", "4")
@@ -138,9 +134,7 @@ def test_a_broken_gate_keeps_the_report_and_pushes_nothing(
     assert "| allo | cosine_mean | 0.5000 | 0.9950 | -0.4950 | **worse** |" in ended.message.body
 
 
-def test_after_a_run_that_stopped_the_next_one_works(
-    night: Night, failure: Failure, capsys: Capture
-):
+def test_after_a_stopped_run_the_next_one_works(night: Night, failure: Failure, capsys: Capture):
     night.set("exit", "255")
     why = "pipeline.commands.repro stopped before the gate; the log says why"
     assert failure(retrain.main, code=255) == f"retrain: {why}"
@@ -173,9 +167,7 @@ def test_a_seed_is_a_number_of_the_default_preset(capsys: Capture, arguments: li
     assert why in capsys.readouterr().err
 
 
-def test_what_cannot_begin_is_refused(
-    night: Night, tmp_path: Path, monkeypatch: Patch, failure: Failure
-):
+def test_refused_beginnings(night: Night, tmp_path: Path, monkeypatch: Patch, failure: Failure):
     why = "retrain: unknown preset 'smok'; did you mean 'smoke'?"
     assert failure(retrain.main, "--preset=smok", code=2).startswith(why)
     why = "retrain: --push needs a git remote; `git remote add origin URL` names one"

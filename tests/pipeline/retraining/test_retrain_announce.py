@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,8 @@ from pipeline.commands import announce
 from pipeline.retraining import outcome
 from pipeline.retraining.outcome import ISSUE, Message, Outcome
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Capture, Failure, Patch
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
-Failure = Callable[..., str]
 GH = """#!{python} -S
 import json, os, pathlib, sys
 state = pathlib.Path({state!r})

@@ -9,12 +9,11 @@ import pytest
 
 from pipeline.commands import retrain
 from pipeline.runtime import processes
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.retrained_checkout import Night
 from tests.pipeline.small_checkout import clone, git
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 # A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 WORK = Path(".state", "retrain", "work")
@@ -23,9 +22,7 @@ WORK = Path(".state", "retrain", "work")
 # Remotes.
 
 
-def test_pushing_sends_outs_first_and_then_both_branches(
-    night: Night, remote: Path, capsys: Capture
-):
+def test_pushing_sends_outs_first_then_both_branches(night: Night, remote: Path, capsys: Capture):
     night.scores("iqn", return_mean=140.0)
     assert retrain.main([]) == 0
     commit = git(night.root, "rev-parse", night.proposed())
@@ -66,7 +63,6 @@ def test_a_dvc_remote_that_refuses_leaves_no_branch(night: Night, remote: Path, 
     assert night.branches(remote) == night.branches() != []
 
 
-@pytest.mark.full
 def test_a_remote_that_is_ahead_or_away_is_told_of(night: Night, remote: Path, capsys: Capture):
     git(night.root, "push", "-q", "-u", "origin", "main")
     other = clone(remote.with_name("other"), night.root)
