@@ -108,11 +108,7 @@ CHANGES = [
         0.0001,
         r"allo.collect: held_out_fraction 0.0001 of 1000 environments is none",
     ),
-    (
-        "allo.train.steps",
-        20050,
-        r"allo.train: steps 20050 is not a multiple of record_every 100",
-    ),
+    ("allo.train.steps", 20050, r"allo.train: steps 20050 is not a multiple of record_every 100"),
     (
         "allo.train.evaluate_every",
         1050,

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -165,22 +166,21 @@ def test_a_second_process_is_refused_with_the_process_of_the_first(tmp_path: Pat
 
 
 def test_a_predecessor_is_given_time_to_leave(tmp_path: Path) -> None:
-    leave, lock = threading.Event(), threading.Event()
+    begun = threading.Event()
 
     def predecessor() -> None:
         with folder_lock(tmp_path):
-            lock.set()
-            leave.wait(10)
+            begun.set()
+            time.sleep(0.2)
 
     thread = threading.Thread(target=predecessor)
     thread.start()
-    lock.wait(10)
-    timer = threading.Timer(0.2, leave.set)
-    timer.start()
+    begun.wait(10)
+    with pytest.raises(LockHeld), folder_lock(tmp_path, patience_seconds=0):
+        pass
     with folder_lock(tmp_path, patience_seconds=10):
-        assert leave.is_set()
+        pass
     thread.join()
-    timer.join()
 
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:

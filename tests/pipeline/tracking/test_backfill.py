@@ -114,13 +114,18 @@ def test_tags_describe_the_machine_of_the_training_not_of_the_restore(restored: 
     assert header.tags["dvc.stage"] == "train@allo"
 
 
+def deliver_before(restored: Project, uninterrupted: Project, uri: str, *verbs: str) -> None:
+    """Gives the store what the stages recorded, of which nothing is left here."""
+    shutil.copytree(uninterrupted.root / ".state", restored.root / ".state")
+    for verb in verbs:
+        deliver(journal(restored, verb), uri)
+    shutil.rmtree(restored.root / ".state")
+
+
 def test_a_run_in_the_store_is_not_duplicated(
     uninterrupted: Project, restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch
 ):
-    shutil.copytree(uninterrupted.root / ".state", restored.root / ".state")
-    for verb in ("train", "evaluate"):
-        deliver(journal(restored, verb), uri)
-    shutil.rmtree(restored.root / ".state")
+    deliver_before(restored, uninterrupted, uri, "train", "evaluate")
     there = arrived(client_of(uri), run_key(restored))
     assert call(restored) == 0
     assert everything(restored) == {}
@@ -133,9 +138,7 @@ def test_a_run_in_the_store_is_not_duplicated(
 def test_only_the_evaluation_is_recorded_if_the_store_has_the_training(
     uninterrupted: Project, restored: Project, uri: str
 ):
-    shutil.copytree(uninterrupted.root / ".state", restored.root / ".state")
-    deliver(journal(restored, "train"), uri)
-    shutil.rmtree(restored.root / ".state")
+    deliver_before(restored, uninterrupted, uri, "train")
     assert call(restored) == 0
     assert restored.journals("train") == []
     assert values(journal(restored, "evaluate")) == values(journal(uninterrupted, "evaluate"))
@@ -210,20 +213,19 @@ def test_missing_records_imports_neither_mlflow_nor_a_framework(restored: Projec
     code = (
         "import sys; from pathlib import Path\n"
         "from pipeline.storage.params_file import read_params\n"
-        "from pipeline.tracking import backfill\n"
-        "print(backfill.missing_records(Path.cwd(), read_params(Path.cwd()), 'allo', 'sqlite:///x'))\n"
+        "from pipeline.tracking.backfill import missing_records\n"
+        "root = Path.cwd()\n"
+        "print(missing_records(root, read_params(root), 'allo', 'sqlite:///x'))\n"
         "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
     )
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=restored.root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+    output = subprocess.check_output(
+        [sys.executable, "-c", code], cwd=restored.root, env=with_code(), text=True
     )
-    assert done.stdout == "['train', 'evaluate']\nset()\n"
+    assert output == "['train', 'evaluate']\nset()\n"
+
+
+def with_code() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
 
 
 # From the command line.
@@ -233,8 +235,7 @@ def test_missing_records_imports_neither_mlflow_nor_a_framework(restored: Projec
 def test_sync_records_delivers_and_registers_restored_results(
     restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ):
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: environment)
+    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: with_code())
     assert sync.main([]) == 0
     output = capfd.readouterr()
     for verb in ("train", "evaluate"):

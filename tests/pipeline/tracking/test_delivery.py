@@ -100,29 +100,24 @@ def test_an_evaluation_adds_to_the_run_of_its_training(uri: str, tmp_path: Path)
     assert run.data.tags["quatrain.changed_params"] == "train.number_3 = 33"
 
 
-def test_a_run_deleted_after_its_delivery_is_created_again(uri: str, tmp_path: Path) -> None:
-    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
-    deliver(journal, uri)
-    client = client_of(uri)
+@pytest.mark.parametrize("steps", [3, 9], ids=["during", "after"])
+def test_a_run_deleted_during_or_after_its_delivery_is_created_again(
+    uri: str, tmp_path: Path, steps: int
+) -> None:
+    journal, client = recorded(tmp_path / "journal" / "train@allo", "k1"), client_of(uri)
+    delivery = Delivery(journal, uri)
+    for _ in range(steps):
+        delivery.step()
     (deleted,) = runs_of(client, "k1")
     client.delete_run(deleted.info.run_id)
-    deliver(Journal(journal.folder), uri)
-
-    assert runs_of(client, "k1")[0].info.run_id != deleted.info.run_id
-    assert arrived(client, "k1") == expected(journal)
-
-
-def test_a_run_deleted_during_its_delivery_is_created_again(uri: str, tmp_path: Path) -> None:
-    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
-    delivery = Delivery(journal, uri)
-    for _ in range(3):
-        delivery.step()
-    client = client_of(uri)
-    client.delete_run(runs_of(client, "k1")[0].info.run_id)
+    if steps == 9:
+        delivery.close()
+        delivery = Delivery(Journal(journal.folder), uri)
     while delivery.step():
         pass
     delivery.close()
 
+    assert runs_of(client, "k1")[0].info.run_id != deleted.info.run_id
     assert arrived(client, "k1") == expected(journal)
 
 

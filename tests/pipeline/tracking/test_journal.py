@@ -22,6 +22,10 @@ HEADER = Header(
 )
 
 
+def lines(journal: Journal, kind: str) -> list[dict[str, Any]]:
+    return [line for _, line in journal.lines() if line["kind"] == kind]
+
+
 def kinds(journal: Journal) -> list[str]:
     return [line["kind"] for _, line in journal.lines()]
 
@@ -58,36 +62,29 @@ def test_the_next_process_reads_back_every_record(tmp_path: Path) -> None:
 def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path) -> None:
     journal = begun(tmp_path)
     journal.metrics([("loss", 1, 0.5), ("loss", 2, 0.25)])
-    first = [line for _, line in journal.lines() if line["kind"] == "metrics"]
+    first = lines(journal, "metrics")
+    before = (tmp_path / "journal.jsonl").read_bytes()
+    journal.metrics([("loss", 1, 0.5)])
+    journal.metrics([])
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
 
     resumed = Journal(tmp_path)
     resumed.metrics([("loss", 2, 0.25), ("loss", 3, 0.125), ("loss", 3, 99.0)])
+    old, new = lines(resumed, "metrics")
+    assert [old] == first
+    assert new["rows"] == [["loss", 3, 0.125]]
+    assert new["time"] > old["time"]
 
-    lines = [line for _, line in resumed.lines() if line["kind"] == "metrics"]
-    assert lines[:1] == first
-    assert lines[1]["rows"] == [["loss", 3, 0.125]]
-    assert lines[1]["time"] > first[0]["time"]
 
-
-def test_a_call_without_anything_new_writes_nothing(tmp_path: Path) -> None:
+def test_a_line_is_plain_json_and_no_more_than_mlflow_takes_in_one_call(tmp_path: Path) -> None:
     journal = begun(tmp_path)
-    journal.metrics([("loss", 1, 0.5)])
-    before = (tmp_path / "journal.jsonl").read_bytes()
+    journal.metrics([("loss", step, math.nan) for step in range(2300)])
 
-    journal.metrics([("loss", 1, 0.5)])
-    journal.metrics([])
-
-    assert (tmp_path / "journal.jsonl").read_bytes() == before
-
-
-def test_a_line_holds_no_more_than_mlflow_takes_in_one_call(tmp_path: Path) -> None:
-    journal = begun(tmp_path)
-    journal.metrics([("loss", step, 0.0) for step in range(2300)])
-
-    lines = [line for _, line in journal.lines() if line["kind"] == "metrics"]
-
-    assert [len(line["rows"]) for line in lines] == [1000, 1000, 300]
-    assert len({line["time"] for line in lines}) == 1
+    metrics = lines(journal, "metrics")
+    assert [len(line["rows"]) for line in metrics] == [1000, 1000, 300]
+    assert len({line["time"] for line in metrics}) == 1
+    for line in (tmp_path / "journal.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
 
 
 @pytest.mark.parametrize(
@@ -101,31 +98,23 @@ def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int) -> None:
     torn = (tmp_path / "journal.jsonl").read_bytes()[len(whole) :]
     (tmp_path / "journal.jsonl").write_bytes(whole + torn[:kept])
 
+    torn_bytes = (tmp_path / "journal.jsonl").read_bytes()
     resumed = Journal(tmp_path)
     assert resumed.history() == {"loss": [(1, 0.5)]}
+    # A reader leaves alone what another process may be writing.
+    assert (tmp_path / "journal.jsonl").read_bytes() == torn_bytes
     resumed.metrics([("loss", 2, 0.75)])
 
     assert Journal(tmp_path).history() == {"loss": [(1, 0.5), (2, 0.75)]}
 
 
-def test_a_reader_does_not_cut_off_what_another_process_is_writing(tmp_path: Path) -> None:
-    begun(tmp_path)
-    with (tmp_path / "journal.jsonl").open("ab") as file:
-        file.write(b'{"kind": "met')
-    before = (tmp_path / "journal.jsonl").read_bytes()
-
-    assert kinds(Journal(tmp_path)) == ["begin"]
-    assert (tmp_path / "journal.jsonl").read_bytes() == before
-
-
 def test_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
     begun(tmp_path).metrics([("loss", 1, 0.5)])
-    lines = (tmp_path / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    (tmp_path / "journal.jsonl").write_bytes(b"{damaged}\n" + lines[1])
+    _, metrics = (tmp_path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "journal.jsonl").write_bytes(b"{damaged}\n" + metrics)
 
-    with pytest.raises(
-        DataError, match=r"journal\.jsonl line 1: cannot be read; move its folder away"
-    ):
+    message = r"journal\.jsonl line 1: cannot be read; move its folder away"
+    with pytest.raises(DataError, match=message):
         Journal(tmp_path)
 
 
@@ -180,11 +169,11 @@ def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path
     journal = Journal(tmp_path / "run")
     journal.artifact(plot, "elsewhere")
 
-    lines = [line for _, line in journal.lines() if line["kind"] == "artifact"]
-    files = [tmp_path / "run" / "artifacts" / line["file"] for line in lines]
+    kept = lines(journal, "artifact")
+    files = [tmp_path / "run" / "artifacts" / line["file"] for line in kept]
     assert [file.read_bytes() for file in files] == [b"first", b"second", b"first", b"first"]
     assert {file.name for file in files} == {"curve.png"}
-    assert [line["path"] for line in lines] == ["plots"] * 3 + ["elsewhere"]
+    assert [line["path"] for line in kept] == ["plots"] * 3 + ["elsewhere"]
 
 
 def test_a_param_too_long_for_mlflow_is_recorded_as_a_file(tmp_path: Path) -> None:
@@ -226,16 +215,6 @@ def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(
         journal.end("DONE")
     with pytest.raises(TypeError):
         journal.metrics([("loss", 1.5, 0.5)])  # type: ignore[list-item]
-
-
-def test_every_line_is_plain_json(tmp_path: Path) -> None:
-    begun(tmp_path).metrics([("loss", 1, math.nan)])
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(constant)
-
-    for line in (tmp_path / "journal.jsonl").read_text().splitlines():
-        json.loads(line, parse_constant=refuse)
 
 
 def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:

@@ -192,9 +192,8 @@ def test_a_password_appears_nowhere(
         (run,) = runs_of(client_of(server.uri), "password")
 
     output = capfd.readouterr()
-    kept = [
-        path.read_text(errors="replace") for path in journal.folder.rglob("*") if path.is_file()
-    ]
+    files = [path for path in journal.folder.rglob("*") if path.is_file()]
+    kept = [path.read_text(errors="replace") for path in files]
     assert "500" in output.err
     texts = [output.out, output.err, caplog.text, str(run.to_dictionary()), *kept]
     assert not [text for text in texts if "hunter2" in text]

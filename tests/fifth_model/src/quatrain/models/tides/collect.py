@@ -39,7 +39,6 @@ def collect(config: TidesConfig, seed: int) -> Dataset:
 def check(config: TidesConfig, dataset: Dataset) -> None:
     """Raises DataError if the dataset was collected under another config."""
     actual = len(dataset.train.time)
-    expected = config.collect.readings
-    if actual != expected:
-        sizes = f"the dataset holds {actual} readings, tides.collect.readings is {expected}"
-        raise DataError(f"{sizes}; run `dvc repro`")
+    if actual != config.collect.readings:
+        expected = f"tides.collect.readings is {config.collect.readings}"
+        raise DataError(f"the dataset holds {actual} readings, {expected}; run `dvc repro`")

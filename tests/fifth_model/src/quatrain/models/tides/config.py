@@ -15,15 +15,17 @@ class Collect(Section):
     """Configures the number of readings, at random times of the day."""
 
     readings: int = Field(ge=1, le=10**6)
-    held_out_readings: int = Field(
-        ge=2, le=10**6, description="further readings, for evaluation only"
-    )
+    held_out_readings: int = Field(ge=2, le=10**6, description="further ones, to evaluate on")
 
 
 class Network(Section):
     """Configures the learned sum: a constant, and a cosine and a sine per harmonic."""
 
     harmonics: int = Field(ge=1, le=100, description="the fastest wave, in waves a day")
+
+    @property
+    def features(self) -> int:
+        return 1 + 2 * self.harmonics
 
 
 class Train(Section):
@@ -33,16 +35,13 @@ class Train(Section):
     batch_size: int = Field(ge=1, le=10**6)
     learning_rate: float = Field(gt=0, le=10)
     ridge: float = Field(ge=0, le=1, description="weight of the squared weights in the loss")
-    record_every: int = Field(
-        ge=1, description="steps per record, and per call of the compiled program"
-    )
+    record_every: int = Field(ge=1, description="steps per record")
 
     @model_validator(mode="after")
     def _records_divide_the_steps(self) -> "Train":
         if self.steps % self.record_every:
-            raise ValueError(
-                f"steps {self.steps} is not a multiple of record_every {self.record_every}"
-            )
+            period = f"record_every {self.record_every}"
+            raise ValueError(f"steps {self.steps} is not a multiple of {period}")
         return self
 
 
@@ -55,9 +54,7 @@ class Evaluate(Section):
 class TidesConfig(Section):
     """Holds everything that a run of tides depends on."""
 
-    seeds: int = Field(
-        ge=1, le=1024, description="learners trained side by side on the same readings"
-    )
+    seeds: int = Field(ge=1, le=1024, description="learners, on the same readings")
     env: Env
     collect: Collect
     network: Network

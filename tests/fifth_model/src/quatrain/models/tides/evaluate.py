@@ -11,14 +11,7 @@ from quatrain.models.tides.train import State
 from quatrain.statistics import aggregate_seeds
 
 GATED = (
-    Gated(
-        metric="rmse",
-        direction="lower",
-        tolerance=0.02,
-        goals={"default": 0.1},
-        lower_references=("constant_rmse",),
-        upper_references=("least_squares_rmse",),
-    ),
+    Gated("rmse", "lower", 0.02, {"default": 0.1}, ("constant_rmse",), ("least_squares_rmse",)),
 )
 
 
@@ -36,12 +29,11 @@ def evaluate(config: TidesConfig, state: State, dataset: Dataset, seed: int) -> 
     """
     time, truth = dataset.held_out
     errors = [{"rmse": rmse(curve, truth)} for curve in curves(config, state, time)]
-    basis = network.basis(config.network, dataset.train.time)
-    best = np.linalg.lstsq(basis, dataset.train.height)[0]
+    best = np.linalg.lstsq(network.basis(config.network, dataset.train.time), dataset.train.height)
     return {
-        **aggregate_seeds(errors, [gated.metric for gated in GATED]),
+        **aggregate_seeds(errors, ["rmse"]),
         "constant_rmse": rmse(np.full(len(truth), dataset.train.height.mean()), truth),
-        "least_squares_rmse": rmse(network.basis(config.network, time) @ best, truth),
+        "least_squares_rmse": rmse(network.basis(config.network, time) @ best[0], truth),
     }
 
 

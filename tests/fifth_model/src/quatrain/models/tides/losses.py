@@ -18,9 +18,10 @@ def terms(config: TidesConfig) -> tuple[str, ...]:
 
 
 def compute(
-    predicted: Float[Array, " batch"],
-    height: Float[Array, " batch"],
-    weights: Float[Array, " features"],
-) -> dict[str, Float[Array, ""]]:
+    predicted: Float[Array, "seeds batch"],
+    height: Float[Array, "seeds batch"],
+    weights: Float[Array, "seeds features"],
+) -> dict[str, Float[Array, " seeds"]]:
     """Computes the terms of L, not yet weighted."""
-    return {"error": jnp.square(predicted - height).mean(), "penalty": jnp.square(weights).sum()}
+    errors = jnp.square(predicted - height)
+    return {"error": errors.mean(-1), "penalty": jnp.square(weights).sum(-1)}

@@ -5,14 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quatrain.models.tides.config import Network
+from quatrain.models.tides.config import Network, TidesConfig
 
-Params = dict[str, Float[Array, "*seeds features"]]
+Params = dict[str, Float[Array, "seeds features"]]
 
 
-def init(config: Network, key: Array) -> Params:
+def init(config: TidesConfig, key: Array) -> Params:
     """Draws small random weights."""
-    return {"weights": 0.01 * jax.random.normal(key, (1 + 2 * config.harmonics,))}
+    shape = (config.seeds, config.network.features)
+    return {"weights": 0.01 * jax.random.normal(key, shape)}
 
 
 def features(config: Network, time: Float[Array, "*times"]) -> Float[Array, "*times features"]:
@@ -21,9 +22,11 @@ def features(config: Network, time: Float[Array, "*times"]) -> Float[Array, "*ti
     return jnp.concatenate([jnp.ones((*time.shape, 1)), jnp.cos(angles), jnp.sin(angles)], axis=-1)
 
 
-def apply(config: Network, params: Params, time: Float[Array, "*times"]) -> Float[Array, "*times"]:
-    """Computes the heights that one learner predicts."""
-    return features(config, time) @ params["weights"]
+def apply(
+    config: Network, params: Params, time: Float[Array, "seeds times"]
+) -> Float[Array, "seeds times"]:
+    """Computes the heights that each learner predicts at times of its own."""
+    return jnp.einsum("stf,sf->st", features(config, time), params["weights"])
 
 
 def basis(

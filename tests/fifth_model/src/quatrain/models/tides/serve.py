@@ -1,8 +1,7 @@
 """state -> arrays for serving; times of the day -> the height of the water."""
 
-from functools import partial
-
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from quatrain.frameworks.jax import packing
@@ -12,12 +11,12 @@ from quatrain.models.tides.config import TidesConfig
 from quatrain.models.tides.train import State
 from quatrain.requests import Input, validate_request
 
-LARGEST = 1e6
+INPUTS = {"time": Input(np.float64, (), -1e6, 1e6)}
 
 
 def export(config: TidesConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the weights of the first learner."""
-    return packing.to_arrays({"params": jax.tree.map(lambda leaf: leaf[0], state.params)})
+    return {"weights": np.asarray(state.params["weights"][0])}
 
 
 def request(config: TidesConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -28,21 +27,12 @@ def request(config: TidesConfig, dataset: Dataset) -> dict[str, np.ndarray]:
 def answer(
     config: TidesConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Computes the height of the water at these times.
-
-    Input: `time` (n,), in days; every day is alike.
-    Output: `height` (n,), in metres above the mean.
+    """Computes `height` (n,), in metres above the mean, at `time` (n,), in days.
 
     Raises:
-        ValueError: the request has other inputs, another shape or a time beyond a million days,
-            or the arrays are of another config.
+        ValueError: the request does not fit, or the arrays are of another config.
     """
-    time = validate_request("tides", request, {"time": Input(np.float64, (), -LARGEST, LARGEST)})[
-        "time"
-    ]
-    params = packing.from_arrays(jax.eval_shape(partial(_init, config)), arrays)["params"]
-    return {"height": network.basis(config.network, time) @ np.asarray(params["weights"])}
-
-
-def _init(config: TidesConfig) -> dict[str, network.Params]:
-    return {"params": network.init(config.network, jax.random.key(0))}
+    time = validate_request("tides", request, INPUTS)["time"]
+    expected = {"weights": jax.ShapeDtypeStruct((config.network.features,), jnp.float32)}
+    weights = np.asarray(packing.from_arrays(expected, arrays)["weights"])
+    return {"height": network.basis(config.network, time) @ weights}
