@@ -75,15 +75,6 @@ def written(root: Path, *names: str) -> Path:
 
 
 def test_new_stages_are_put_in_the_order_of_a_run_and_known_ones_stay(toy: Path):
-<<<<<<< HEAD
-    first = ("train@iqn", "collect@allo")
-    lock = written(toy, *first)
-    new = ("evaluate@allo", "train@allo", "of an older dvc.yaml", "collect@iqn")
-    with lock_order.in_order(toy):
-        written(toy, *first, *new)
-    sorted_stages = ["of an older dvc.yaml", "collect@iqn", "train@allo", "evaluate@allo"]
-    assert lock_order.stages(toy) == [*first, *sorted_stages]
-=======
     old = ("train@iqn", "collect@allo")
     lock = written(toy, *old)
     new = ("evaluate@allo", "train@allo", "of an older dvc.yaml", "collect@iqn")
@@ -91,7 +82,6 @@ def test_new_stages_are_put_in_the_order_of_a_run_and_known_ones_stay(toy: Path)
         written(toy, *old, *new)
     sorted_stages = ["of an older dvc.yaml", "collect@iqn", "train@allo", "evaluate@allo"]
     assert lock_order.stages(toy) == [*old, *sorted_stages]
->>>>>>> w-tpipe
     assert lock.read_text().startswith(
         "schema: '2.0'\nstages:\n  train@iqn:\n    cmd: echo train@iqn\n  collect@allo:\n"
     )

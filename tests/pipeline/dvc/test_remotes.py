@@ -127,48 +127,27 @@ def test_what_was_pushed_is_pulled_and_checked(
 ):
     remote: Remote = request.getfixturevalue(kind)
     source = with_remote(created, tmp_path / "source", remote)
-<<<<<<< HEAD
-    produced = outs(source)
-    dvc(source, "push", "--run-cache", "--all-commits")
-    copy = cloned(source, "clone")
-    dvc(copy, "pull", "--run-cache")
-    assert outs(copy) == produced
-    assert len(produced) == 4
-=======
     pushed = outs(source)
     dvc(source, "push", "--run-cache", "--all-commits")
     copy = cloned(source, "clone")
     dvc(copy, "pull", "--run-cache")
     assert outs(copy) == pushed
     assert len(pushed) == 4
->>>>>>> w-tpipe
     assert "Data and pipelines are up to date" in dvc(copy, "repro")
 
     count(copy, 2)
     printed = dvc(copy, "repro", "--pull")
     assert printed.count("is cached - skipping run, checking out outputs") == 2
-<<<<<<< HEAD
-    assert outs(copy).keys() == produced.keys() - {"numbers/3.txt"}
-    assert outs(copy)["total.txt"] == b"3\n"
-    assert not (tmp_path / "runs").exists()
-
-    digest = md5(produced["total.txt"]).hexdigest()
-=======
     assert outs(copy).keys() == pushed.keys() - {"numbers/3.txt"}
     assert outs(copy)["total.txt"] == b"3\n"
     assert not (tmp_path / "runs").exists()
 
     digest = md5(pushed["total.txt"]).hexdigest()
->>>>>>> w-tpipe
     remote.overwrite(f"files/md5/{digest[:2]}/{digest[2:]}", b"7\n")
     late = cloned(source, "late")
     why = "failed to pull data from the cloud - Checkout failed for following targets:\ntotal.txt\n"
     assert why in dvc(late, "pull", code=1)
-<<<<<<< HEAD
-    assert outs(late) == {name: produced[name] for name in produced if name != "total.txt"}
-=======
     assert outs(late) == {name: pushed[name] for name in pushed if name != "total.txt"}
->>>>>>> w-tpipe
 
 
 def test_a_remote_that_is_away_is_told_in_a_line(created: Path, tmp_path: Path):

@@ -74,13 +74,8 @@ def test_a_half_written_lock_is_removed(lock: Path, capsys: Capture, text: str):
 
 
 def test_what_a_living_dvc_holds_or_nobody_is_kept(lock: Path, living: int, capsys: Capture):
-<<<<<<< HEAD
-    locks = {"write": {"/models": holder(living)}, "read": {"/data": [holder(living)]}}
-    for content in (locks, {}, {"write": {}, "read": {}}):
-=======
     table = {"write": {"/models": holder(living)}, "read": {"/data": [holder(living)]}}
     for content in (table, {}, {"write": {}, "read": {}}):
->>>>>>> w-tpipe
         assert repaired(lock, content) == content
     lock.write_text("{")
     with lock.with_name("rwlock.lock").open("a") as table:
@@ -114,13 +109,8 @@ def test_neither_zombies_nor_other_processes_hold_anything(lock: Path, living: i
 def test_dvc_takes_the_lock_that_was_repaired(lock: Path):
     repaired(lock, {"write": {"/models/allo": holder(os.getpid())}})
     with dvc_rwlock(str(lock.parent), localfs, "dvc repro", [], ["/models/allo"], False):
-<<<<<<< HEAD
-        entry = json.loads(lock.read_text())["write"]["/models/allo"]
-    assert entry == {"pid": os.getpid(), "cmd": "dvc repro"}
-=======
         holding = json.loads(lock.read_text())["write"]["/models/allo"]
     assert holding == {"pid": os.getpid(), "cmd": "dvc repro"}
->>>>>>> w-tpipe
 
 
 HOLDS_AND_DIES = """
